@@ -20,7 +20,7 @@ from pexpect import TIMEOUT
 from lab import boards
 from lab.benchmarks.boot import BootWatch, PowerEdge
 from lab.benchmarks.identity import BoardIdentity, check_board, identify
-from lab.benchmarks.lowpower.modes import SuspendPlan
+from lab.benchmarks.lowpower.modes import SuspendPlan, wake_of
 from lab.boards import BoardType
 from lab.console.holders import fairly
 from lab.console.model import LineTiming
@@ -65,7 +65,8 @@ class BoardStrategy(Strategy):
         identity (str): what tells this board from others of its type: its device tree's serial-number, or a MAC address
         medium (str): what it boots from unless told otherwise; default the first of the board type
         security (str): the state of its device, "gp", "hs-fs" or "hs-se", where a release file says one
-        wake (str): what wakes it from a low-power state, of lab.boards.WAKE_SOURCES; default "uart"; "can" for partial I/O
+        wake (str): what wakes it from a low-power state, of lab.boards.WAKE_SOURCES; default: what is usual for the mode
+        jumpers (list): positions of jumpers that modes of its type need, as the type says them; they are set so
 
     Beside `off`, `bootloader` and `linux` its states are the low-power modes of its type; `low_power` does more with them; and
     `provisioned`: what `putting` says is on its media, and it is off; and `ram_linux`: a Linux in its memory, as a driver that writes says.
@@ -96,6 +97,7 @@ class BoardStrategy(Strategy):
     medium: str = attr.ib(default="", validator=attr.validators.instance_of(str))
     security: str = attr.ib(default="", validator=attr.validators.instance_of(str))
     wake: str = attr.ib(default="", validator=attr.validators.instance_of(str))
+    jumpers: list[str] = attr.ib(factory=list, validator=attr.validators.instance_of(list))
     status: Status = attr.ib(default=Status.unknown, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -125,6 +127,12 @@ class BoardStrategy(Strategy):
     def media(self) -> list[str]:
         """Selectable media: all of the board type, or without straps one."""
         return [self.medium] if self.boot_mode is None else list(self.type.media)
+
+    @property
+    def wired(self) -> list[str]:
+        """The wake-up sources that the environment drives, beside the RTC and the console."""
+        pins = [] if self.wake_pins is None else list(self.wake_pins.pins)
+        return pins if self.mcu is None else [*pins, "mcu"]
 
     def check_medium(self, medium: str) -> None:
         """Refuse a medium that cannot be selected.
@@ -197,7 +205,9 @@ class BoardStrategy(Strategy):
             case Status.ram_linux:
                 self._to_ram_linux()
             case _:
-                wake = self.wake or ("can" if status is Status.partial_io else "uart")
+                wake = self.wake
+                if not wake and status.name in self.type.sleep:
+                    wake = wake_of(self.type, status.name, "uart", self.wired)
                 self.low_power.enter(SuspendPlan(status.name, wake))
 
     def _to_bootloader(self) -> None:
@@ -210,7 +220,7 @@ class BoardStrategy(Strategy):
 
     def _to_linux(self) -> None:
         self.bound("shell", "ShellDriver")
-        if self.status is Status.partial_io:
+        if self.status.asleep and self.type.low_power.modes[self.status.name].boots:
             self.low_power.cold_boot()
         elif self.status.asleep:
             self.low_power.wake()

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TypeAlias
 
 from lab.benchmarks.sections import ALL, of_chapter, order
-from lab.virtual.sim.model import simulated
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
@@ -82,7 +81,7 @@ def second_port(folder: Path, board: str) -> set[MetricKey]:
 
 def main() -> None:
     rows = {}
-    for board in sorted(simulated()):
+    for board in sorted(kept()):
         with tempfile.TemporaryDirectory() as folder:
             rows[board] = measure(Path(folder), board)
     FILE.write_text(text(rows), encoding="utf-8")

@@ -5,6 +5,7 @@ One TOML file per type in `types/` or in a folder of the lab's own, read by `loa
 
 from lab.boards.hardware import (
     FEATURES,
+    POWER_OFF,
     SLEEP_MODES,
     WAKE_SOURCES,
     Benchmarks,
@@ -13,16 +14,18 @@ from lab.boards.hardware import (
     Link,
     LowPowerModes,
     Rail,
+    SleepMode,
     WakeSource,
 )
 from lab.boards.markers import NORMAL, QUIET, Flow, MediumEvidence, MomentPattern, OwnMoment, Sign, quiet_flow, way_of
 from lab.boards.model import BoardType, Medium, Prompts, Timeouts, Uart
-from lab.boards.registry import Pattern, load, load_file, names, patterns, shipped
+from lab.boards.registry import Pattern, assumptions, load, load_file, names, patterns, shipped
 from lab.boards.release import Published, PublishedRange, SdkRelease, TransferRates
 
 __all__ = [
     "FEATURES",
     "NORMAL",
+    "POWER_OFF",
     "QUIET",
     "SLEEP_MODES",
     "WAKE_SOURCES",
@@ -44,10 +47,12 @@ __all__ = [
     "Rail",
     "SdkRelease",
     "Sign",
+    "SleepMode",
     "Timeouts",
     "TransferRates",
     "Uart",
     "WakeSource",
+    "assumptions",
     "load",
     "load_file",
     "names",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
 from attrs import Factory, field, frozen, validators
 
+from lab.boards.markers import check_regex
 from lab.boards.release import names_fields
 
 RAIL_OFF_V: Final = 0.1  # below it a rail is off, where the board type does not say otherwise (low_power.near_0_v)
@@ -121,8 +123,60 @@ class Benchmarks:
 # --- Sleep and wake-up ---
 
 
-SLEEP_MODES = ("deep_sleep", "mcu_only", "standby", "s2idle", "partial_io")
-WAKE_SOURCES = ("rtc", "uart", "mcu", "gpio", "can")
+SLEEP_MODES: Final = (
+    *("deep_sleep", "mcu_only", "standby", "s2idle", "partial_io"),
+    *("io_ddr", "rtc_io_ddr", "rtc_only"),
+)
+WAKE_SOURCES: Final = ("rtc", "uart", "mcu", "wkup", "gpio", "can", "button")
+POWER_OFF: Final = "poweroff"  # in place of a value for /sys/power/state
+
+
+@frozen
+class SleepMode:
+    """A low-power mode: its entry, its proofs, its way back.
+
+    Attributes:
+        title: the vendor's name.
+        state: value for /sys/power/state, or POWER_OFF: that command.
+        variant: the kernel's name of the suspend, as in "PM: suspend entry (deep)"; empty: it is none.
+        boots: the board comes back by a boot, else by a resume.
+        woken_by: wake-up sources that end it, the usual one first; empty: all of `low_power.wakes`.
+        arm: wake-up source -> further commands that arm it in this mode.
+        settings: file of sysfs -> value that the mode needs; read back, and put back afterwards. One that is missing may turn it into
+            `turns_into`, without a message.
+        commands: further commands before each entry.
+        turns_into: the mode that is reached if something stands in the way; empty: none is known.
+        entered: regular expression of the console's last line on the way in; empty: none tells it from a power-off.
+        signature: regular expression of a console line on the way back that no other mode has; empty: none.
+        jumper: position that the mode needs and nothing reports, e.g. "J12 fitted"; the environment says that it is set.
+        rails_on: rails that stay on beside the `always_on` ones; all others must be near 0 V. Empty, in a mode that resumes: none is
+            checked.
+        latency_ms: the firmware's time for the way in and back, without the kernel; empty: not public.
+        reference: source of all that; empty: assumed. assumed: fields without a public source.
+    """
+
+    title: str
+    state: str
+    variant: str = ""
+    boots: bool = False
+    woken_by: list[str] = Factory(list)
+    arm: dict[str, list[str]] = Factory(dict)
+    settings: dict[str, str] = Factory(dict)
+    commands: list[str] = Factory(list)
+    turns_into: str = ""
+    entered: str = field(default="", validator=check_regex)
+    signature: str = field(default="", validator=check_regex)
+    jumper: str = ""
+    rails_on: list[str] = Factory(list)
+    latency_ms: list[float] = Factory(list)
+    reference: str = ""
+    assumed: list[str] = field(factory=list, validator=names_fields)
+
+    def __attrs_post_init__(self) -> None:
+        if (self.state == POWER_OFF) != (not self.variant):
+            raise ValueError(f"{self.title}: a suspend has a variant, and a power-off has none")
+        if self.latency_ms and len(self.latency_ms) != 2:
+            raise ValueError(f"{self.title}: latency_ms: expected the way in and the way back, got {self.latency_ms}")
 
 
 @frozen
@@ -169,6 +223,8 @@ class LowPowerModes:
             is "Enabling non-boot CPUs"; the others are for one CPU and for suspend-to-idle.
         wakes: the wake-up sources that the board has, of WAKE_SOURCES.
         blockers: by name.
+        modes: mode -> how it is entered, proved and left; a type may know modes that its `sleep` lacks.
+        firmware: number of a mode in the firmware's line ("mode:0x1") -> mode; others name none. woken: number of a wake-up source there -> source.
         near_0_v: below it a rail is off.
         total_mw: mode -> bounds of the power of all rails in this mode, as evidence that it was reached.
     """
@@ -180,12 +236,29 @@ class LowPowerModes:
     resume_start: list[str] = Factory(lambda: ["Enabling non-boot CPUs"])
     wakes: dict[str, WakeSource] = Factory(dict)
     blockers: dict[str, Blocker] = Factory(dict)
+    modes: dict[str, SleepMode] = Factory(dict)
+    firmware: dict[str, str] = Factory(dict)
+    woken: dict[str, str] = Factory(dict)
     total_mw: dict[str, list[float]] = Factory(dict)
 
     def __attrs_post_init__(self) -> None:
         for source in self.wakes:
             if source not in WAKE_SOURCES:
                 raise ValueError(f"low_power.wakes names {source!r}; the sources are: {', '.join(WAKE_SOURCES)}")
-        for mode, bounds in self.total_mw.items():
-            if mode not in SLEEP_MODES or len(bounds) != 2 or not 0 <= bounds[0] < bounds[1]:
-                raise ValueError(f"low_power.total_mw.{mode}: expected a mode and [least, most], got {bounds}")
+        for name, mode in self.modes.items():
+            if name not in SLEEP_MODES:
+                raise ValueError(f"low_power.modes names {name!r}; the modes are: {', '.join(SLEEP_MODES)}")
+            for source in (*mode.woken_by, *mode.arm):
+                if source not in WAKE_SOURCES:
+                    raise ValueError(
+                        f"low_power.modes.{name} names {source!r}; the sources are: {', '.join(WAKE_SOURCES)}"
+                    )
+        for table, numbers in (("firmware", self.firmware), ("woken", self.woken)):
+            for number in numbers:
+                if not re.fullmatch(r"0x[0-9a-f]+", number):
+                    raise ValueError(
+                        f"low_power.{table}: expected a number as the firmware prints it, e.g. 0x1, got {number!r}"
+                    )
+        for name, bounds in self.total_mw.items():
+            if name not in SLEEP_MODES or len(bounds) != 2 or not 0 <= bounds[0] < bounds[1]:
+                raise ValueError(f"low_power.total_mw.{name}: expected a mode and [least, most], got {bounds}")

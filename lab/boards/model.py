@@ -136,6 +136,7 @@ class BoardType:
         sleep: the low-power modes that it supports, of lab.boards.hardware.SLEEP_MODES. low_power: sleep and wake-up.
         releases: by name, e.g. "11.01", oldest first.
         own_moments: further lines that each boot is timed to, e.g. of its application.
+        assumed: places of values without a public source, e.g. "media.emmc.boot_mode", beside those that say so themselves.
     """
 
     name: str
@@ -166,6 +167,7 @@ class BoardType:
     low_power: LowPowerModes = Factory(LowPowerModes)
     releases: dict[str, SdkRelease] = Factory(dict)
     own_moments: list[OwnMoment] = Factory(list)
+    assumed: list[str] = Factory(list)
 
     def __attrs_post_init__(self) -> None:
         for name, medium in self.media.items():
@@ -186,11 +188,45 @@ class BoardType:
         for name, flow in self.flows.items():
             self._check_flow(name, flow)
         self._check_abilities()
+        self._check_modes()
+        for place in self.assumed:
+            self._check_place(place)
+        for name, release in self.releases.items():
+            self._check_published(f"releases.{name!r}.published", release)
+
+    def _check_modes(self) -> None:
         for mode in self.sleep:
             if mode not in SLEEP_MODES:
                 raise ValueError(f"sleep names {mode!r}; the low-power modes are: {', '.join(SLEEP_MODES)}")
-        for name, release in self.releases.items():
-            self._check_published(f"releases.{name!r}.published", release)
+            self._check_mode(mode)
+
+    def _check_place(self, place: str) -> None:
+        """A place of `assumed` is there."""
+        value: object = self
+        for word in place.split("."):
+            if isinstance(value, dict):
+                value = value.get(word)
+            elif isinstance(value, list):
+                value = next((each for each in value if getattr(each, "name", "") == word), None)
+            else:
+                value = getattr(value, word, None)
+            if value is None:
+                raise ValueError(f"assumed names {place!r}, and there is no {word!r}")
+
+    def _check_mode(self, name: str) -> None:
+        """A mode of `sleep` is described, and what it names is there."""
+        if name not in self.low_power.modes:
+            raise ValueError(f"sleep names {name!r}, which is not under low_power.modes")
+        mode = self.low_power.modes[name]
+        here = {
+            "woken_by": (mode.woken_by, list(self.low_power.wakes), "low_power.wakes"),
+            "arm": (mode.arm, list(self.low_power.wakes), "low_power.wakes"),
+            "rails_on": (mode.rails_on, [rail.name for rail in self.rails], "rails"),
+        }
+        for key, (names, known, place) in here.items():
+            for each in names:
+                if each not in known:
+                    raise ValueError(f"low_power.modes.{name}.{key} names {each!r}, which is not under {place}")
 
     def _check_abilities(self) -> None:
         for feature in self.features:

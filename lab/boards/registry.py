@@ -92,6 +92,8 @@ def load_file(path: Path) -> BoardType:
     for part in _parts(path, own.pop("based_on", [])):
         merged = _merge(merged, part)
     merged = _merge(merged, own)
+    if "evidence" not in own:
+        merged["evidence"] = _of_media(merged.get("evidence", []), merged.get("media", {}))
     for table in ("failures", "troubles"):
         if isinstance(signs := merged.get(table), dict):
             merged[table] = {text: sign for text, sign in signs.items() if sign != ""}
@@ -139,6 +141,18 @@ def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
+def _of_media(evidence: Any, media: Any) -> Any:
+    """A part's evidence without the media that the type lacks."""
+    if not isinstance(evidence, list) or not all(isinstance(each, dict) for each in evidence):
+        return evidence
+    return [
+        {**each, "media": {text: medium for text, medium in named.items() if medium in media}}
+        if isinstance(named := each.get("media"), dict)
+        else each
+        for each in evidence
+    ]
+
+
 def _has_names(value: object) -> TypeGuard[list[dict[str, Any]]]:
     return isinstance(value, list) and bool(value) and all(isinstance(each, dict) and "name" in each for each in value)
 
@@ -183,6 +197,10 @@ def _with_their_own(board: BoardType) -> Iterator[Pattern]:
     for evidence in board.evidence:
         for text in (evidence.pattern, evidence.confirmed_by):
             yield Pattern(f"evidence.{evidence.source}", text, evidence.reference)
+    for name in board.sleep:
+        mode = board.low_power.modes[name]
+        for key, text in (("entered", mode.entered), ("signature", mode.signature)):
+            yield Pattern(f"low_power.modes.{name}.{key}", text, mode.reference)
     for table, signs in (("failures", board.failures), ("troubles", board.troubles)):
         for text, sign in signs.items():
             yield Pattern(table, text, sign.reference)
@@ -201,3 +219,16 @@ def _in_the_table(board: BoardType) -> Iterator[Pattern]:
     for where, texts in found.items():
         for text in texts:
             yield Pattern(where, text, board.references.get(where, ""))
+
+
+def assumptions(board: BoardType) -> list[str]:
+    """Places of a board type's values without a public source, e.g. "media.emmc.boot_mode", sorted."""
+    found = [*board.assumed]
+    found += [f"identity.{field}" for field in (board.identity.assumed if board.identity else ())]
+    found += [f"releases.{name}.{field}" for name, release in board.releases.items() for field in release.assumed]
+    for name in board.sleep:
+        found += [f"low_power.modes.{name}.{field}" for field in board.low_power.modes[name].assumed]
+    found += [pattern.where for pattern in patterns(board) if pattern.assumed]
+    found += [f"links.{link.name}" for link in board.links if not link.reference or ASSUMED in link.reference]
+    found += [key for key, source in board.references.items() if ASSUMED in source]
+    return sorted(set(found))

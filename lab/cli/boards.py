@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 from attrs import asdict
 
-from lab.boards.registry import load, load_file, names
+from lab.benchmarks.lowpower.modes import woken_by
+from lab.boards.registry import assumptions, load, load_file, names
 from lab.cli.options import Json
 from lab.errors import ConfigurationError
 from lab.terminal import echo, echo_json, table
@@ -25,10 +26,36 @@ def boards(context: typer.Context, *, as_json: Json = False) -> None:
         return
     types = [load(name) for name in names()]
     if as_json:
-        echo_json([asdict(board) for board in types])
+        echo_json([{**asdict(board), "assumptions": assumptions(board)} for board in types])
         return
-    rows = [[board.name, ", ".join(board.media), board.title] for board in types]
-    echo(*table(["type", "boots from", "title"], rows, "<<<"))
+    rows = [[board.name, ", ".join(board.media), str(len(assumptions(board))), board.title] for board in types]
+    echo(*table(["type", "boots from", "assumed", "title"], rows, "<<><"))
+
+
+@app.command()
+def show(
+    board_type: Annotated[str, typer.Argument(metavar="TYPE", help="A board type.")],
+    *,
+    as_json: Json = False,
+) -> None:
+    """Show a board type: media, low-power modes, and which of its values are assumed."""
+    board = load(board_type)
+    if as_json:
+        echo_json({**asdict(board), "assumptions": assumptions(board)})
+        return
+    echo(f"{board.name}: {board.title} ({board.soc})", "")
+    media = [[medium, f"{each.boot_mode:#06x}", each.title] for medium, each in board.media.items()]
+    echo(*table(["medium", "straps", "title"], media, "<><"), "")
+    modes = [(mode, board.low_power.modes[mode]) for mode in board.sleep]
+    if modes:
+        rows = [
+            [mode, each.title, "boot" if each.boots else "resume", ", ".join(woken_by(board, mode)), each.jumper]
+            for mode, each in modes
+        ]
+        echo(*table(["mode", "title", "comes back by", "woken by", "jumper"], rows, "<<<<<"), "")
+    assumed = assumptions(board)
+    echo("assumed, until a run on a real board confirms it:" if assumed else "nothing is assumed")
+    echo(*(f"  {place}" for place in assumed))
 
 
 @app.command()

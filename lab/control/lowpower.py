@@ -11,36 +11,46 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from attrs import define, evolve, field
+from attrs import define, evolve, field, frozen
 
 from lab.benchmarks.boot import BootWatch, PowerEdge
 from lab.benchmarks.boot.crosscheck import DMESG
 from lab.benchmarks.lowpower.judge import Observed, judge
 from lab.benchmarks.lowpower.kernellog import read_again, read_log
 from lab.benchmarks.lowpower.modes import (
-    CAN,
     MCU,
     MCU_ONLY,
-    PARTIAL_IO,
     RTC,
     UART,
     SuspendPlan,
     check_plan,
     constraint,
+    mode_of,
     release_of,
+    woken_by,
 )
 from lab.benchmarks.lowpower.power import Off, asleep_ns, cycle_ns, off, why_no_mean
-from lab.benchmarks.lowpower.preflight import PrintkSettings, Stats, arm, preflight, stats, write
-from lab.benchmarks.lowpower.result import SuspendResult
+from lab.benchmarks.lowpower.preflight import (
+    PrintkSettings,
+    Stats,
+    arm,
+    boot_facts,
+    fill_memory,
+    preflight,
+    select,
+    stats,
+    write,
+)
+from lab.benchmarks.lowpower.result import RTC_OFF_S, SuspendResult
 from lab.benchmarks.lowpower.script import FILE, commands, install
-from lab.benchmarks.lowpower.watch import ANY_BYTE, MOMENTS, SuspendWatch, WakeEdge
+from lab.benchmarks.lowpower.watch import ANY_BYTE, EARLY_S, SuspendWatch, WakeEdge, moments
 from lab.boards import SdkRelease
 from lab.console.model import LATE_WINDOW_NS, Lateness
 from lab.console.moments import MomentFinder, feed_watch
 from lab.control.boot_progress import bound_ns, follow, power_asked, widened
 from lab.drivers import guarded_calls
 from lab.drivers.guarded_calls import CONSOLE, RAILS, SHELL, WAKE_PIN
-from lab.errors import BoardlabError, BoardTransientError, ConfigurationError
+from lab.errors import BoardlabError, BoardStableError, BoardTransientError, ConfigurationError
 from lab.rails import AdcRange, PhasePower, Sampler
 from lab.rails.phase import cut, sleep_checked
 from lab.run.board import Board, Status
@@ -65,7 +75,7 @@ class SuspendMonitor:
 
     Attributes:
         finders: of the watch's moments.
-        found, before: the kernel's consoles and counters before it.
+        found, before: the kernel's consoles and counters before it. before_ns: when the board said the counters.
         taken: how much of the console's capture the watch has.
     """
 
@@ -74,6 +84,7 @@ class SuspendMonitor:
     finders: list[MomentFinder]
     found: PrintkSettings
     before: Stats | None
+    before_ns: int
     taken: int
     _late: bool = field(default=False, init=False)
 
@@ -133,7 +144,7 @@ class SuspendMonitor:
         self.drain()
         shell, before = self.board.linux, self.before
         reason = read_log(_answered(lambda: shell.run(DMESG)[0]) or (), self.board.type).reason
-        after = _answered(lambda: stats(shell))
+        after = _answered(lambda: stats(shell, self.board.type))
         failed = before is not None and after is not None and after.fail > before.fail and after.last_failed
         reasons = [*([repr(reason)] if reason else []), *([f"its suspend_stats name {failed}"] if failed else [])]
         text = f"{error}. The kernel: {', '.join(reasons)}"
@@ -165,6 +176,7 @@ class LowPower:
     _sampler: Sampler | None = field(default=None, init=False)
     _preflown: dict[str, tuple[PrintkSettings, SdkRelease | None]] = field(factory=dict, init=False)
     _script: list[str] = field(factory=list, init=False)  # that the board has
+    _down: Down | None = field(default=None, init=False)
 
     def cycle(self, plan: SuspendPlan, trace: Path | None = None) -> SuspendResult:
         """Linux, asleep for `plan.sleep_s`, awake again, and judged.
@@ -203,13 +215,13 @@ class LowPower:
         self.board.transition(Status.linux)
         self.board.status = Status.unknown
         self.board.lives = False  # until it is awake again, its silence is no sign that it is off
-        if plan.mode == PARTIAL_IO:
-            enter(self.board, plan)
+        if mode_of(self.board.type, plan).boots:
+            self._down = enter(self.board, plan)
         else:
             self._monitor = monitor = self._sent(plan, alarm_s)
             while plan.wake != RTC and not monitor.asleep(self._now_ns()):
                 monitor.step()
-        if plan.wake != RTC:
+        if plan.wake != RTC or self._down is not None:
             self.board.status = Status[plan.mode]
 
     def wake(self) -> WakeEdge:
@@ -258,38 +270,58 @@ class LowPower:
         power = self._asleep_power(monitor.watch)
         energy = self._power(cycle_ns(monitor.watch), whole=True) if monitor.watch.plan.energy else None
         no_power = why_no_mean(monitor.watch, power) if self._sampler is not None else ""
-        after = _answered(lambda: stats(shell))
-        observed = Observed(monitor.found, monitor.before, after, dmesg, mcu_text, power, energy, no_power, again)
+        after = _answered(lambda: stats(shell, self.board.type))
+        apart_s = (self._now_ns() - monitor.before_ns) / 1e9
+        observed = Observed(
+            monitor.found, monitor.before, after, dmesg, mcu_text, power, energy, no_power, again, apart_s
+        )
         result = judge(monitor.watch, observed)
         self.board.status = Status.linux
         self.board.lives = True
         return result
 
     def rails_off(self, plan: SuspendPlan, trace: Path) -> Off | None:
-        """Read the rails in partial I/O; None: they are not measured.
+        """Read the rails in a mode that is left by a boot; None: they are not measured.
 
         Raises:
             BoardlabError: one that must be off is up, the board woke, or the rails cannot be sampled.
         """
         try:
-            return rails_off(self.board, plan, trace)
+            return rails_off(self.board, plan, trace, self._off())
         except BaseException:
             self.board.status = Status.unknown
             raise
 
     def cold_boot(self) -> BootWatch:
-        """Wake the board out of partial I/O; its status is then `unknown`.
+        """Wake the board out of a mode that is left by a boot; its status is then `unknown`.
 
         Raises:
             BoardlabError: it did not boot.
         """
+        down = self._off()
         self.board.status = Status.unknown
         guarded_calls.deactivate(self.board.shell, SHELL)
-        return cold_boot(self.board)
+        return cold_boot(self.board, down)
+
+    def check_kept(self) -> None:
+        """At the shell of the booted board: it did boot, and its RTC went on while it was off.
+
+        Raises:
+            BoardTransientError: neither of them.
+        """
+        down = self._off()
+        facts = _answered(lambda: boot_facts(self.board.linux, self.board.type))
+        check_kept(down, facts or ("", None), self._now_ns())
+        self._down = None
+
+    def _off(self) -> Down:
+        if self._down is None:
+            raise ConfigurationError("the board is not in a mode that is left by a boot: enter one first")
+        return self._down
 
     def forget(self) -> None:
         """Forget all findings on a board that was switched off."""
-        self._monitor = None
+        self._monitor = self._down = None
         self._preflown.clear()
         self._script = []
 
@@ -303,8 +335,10 @@ class LowPower:
                 f"{type_.name}: how MCU-only is selected in release {self.release or '(none named)'} is not known: add its "
                 f"`low_power` to lab/boards/types; known are {', '.join(type_.releases) or 'none'}"
             )
-        arm(shell, type_, plan.wake)
-        before = stats(shell)
+        mode = mode_of(type_, plan)
+        arm(shell, type_, plan)
+        before = stats(shell, type_)
+        before_ns = self._now_ns()
         if selection is not None:
             value = selection.value if plan.mode == MCU_ONLY else selection.cleared
             write(shell, selection.path, value, f"{plan.mode} is not selected")
@@ -312,22 +346,24 @@ class LowPower:
         if self.board.mcu is not None:
             self.board.activate(self.board.mcu, CONSOLE)
             self.board.mcu.take()
-        afterwards = type_.low_power.wakes[plan.wake].afterwards
-        script = commands(plan, found, selection, rtc=type_.low_power.rtc, alarm_s=alarm_s, afterwards=afterwards)
+        afterwards = {**type_.low_power.wakes[plan.wake].afterwards, **select(shell, mode)}
+        alarm = alarm_s if RTC in woken_by(type_, plan.mode) else None
+        script = commands(mode, found, selection, rtc=type_.low_power.rtc, alarm_s=alarm, afterwards=afterwards)
         if script != self._script:
             install(shell, script)
             self._script = script
         taken = len(console.capture)
         watch = SuspendWatch(type_, plan, self._now_ns(), alarm_s)
-        finders = [MomentFinder(MOMENTS, self.board.timing())]
+        finders = [MomentFinder(moments(type_), self.board.timing())]
         console.sendline(f"sh {FILE}")
-        return SuspendMonitor(self.board, watch, finders, found, before, taken)
+        return SuspendMonitor(self.board, watch, finders, found, before, before_ns, taken)
 
     def _preflight(self, plan: SuspendPlan) -> tuple[PrintkSettings, SdkRelease | None]:
         """Check once per boot and mode; sleep changes nothing of it."""
         if plan.mode not in self._preflown:
             shell, type_ = self.board.linux, self.board.type
             release = release_of(type_, self.release, "".join(shell.run("uname -r")[0]))
+            fill_memory(shell)
             self._preflown[plan.mode] = (preflight(shell, type_, release, plan), release)
         return self._preflown[plan.mode]
 
@@ -361,6 +397,12 @@ class LowPower:
         return sleep_checked(self._sampler.trace(span[1]), power, (watch.sent_ns, watch.answer.t_ns), bounds_mw)
 
     def _check_wiring(self, plan: SuspendPlan) -> None:
+        jumper = mode_of(self.board.type, plan).jumper
+        if jumper and jumper not in self.board.jumpers:
+            raise ConfigurationError(
+                f"{plan.mode} needs a jumper that nothing reports: {jumper}. Set it, and say so in the env: BoardStrategy's "
+                f"`jumpers: ['{jumper}']`"
+            )
         if plan.wake == MCU and self.board.mcu is None:
             raise ConfigurationError(
                 "a key on the MCU's UART is to wake the board: add a SideConsoleDriver for that port to the env"
@@ -390,57 +432,97 @@ class LowPower:
         return now_ns
 
 
-# --- Partial I/O: Linux switches the board off but for its CAN pins, and activity on them is a cold boot ---
+# --- Modes that are left by a boot: Linux switches the board off but for what wakes it, and that is a cold boot ---
 
 
 POLL_S = 0.05
-_DOWN, _REACHED = b"reboot: Power down", b"Entering Partial-IO"
+_DOWN = "reboot: Power down"
 # A kernel whose firmware did not switch off restarts 5 s later (Linux drivers/firmware/ti_sci.c, ti_sci_sys_off_handler).
 RESTART_S = 6.0
-_TEXT = re.compile(rb"[ -~]{8,}(?=[\r\n])")  # no noise of a line whose driver lost its power
+SHUTDOWN_S = 30  # from the command until the board is off, when its alarm is to end that
+_TEXT = re.compile(r"[ -~]{8,}(?=[\r\n])")  # no noise of a line whose driver lost its power
 
 
-def enter(board: Board, plan: SuspendPlan) -> None:
-    """`poweroff` with an armed CAN pin; the kernel says whether it understood.
+@frozen
+class Down:
+    """A board that switched itself off, to be woken by a boot.
+
+    Attributes:
+        boot_id, rtc_s: of the boot before; empty, None: unknown. asked_ns: when it said them.
+        alarm_ns: between these the RTC wakes it; None: it does not.
+    """
+
+    plan: SuspendPlan
+    boot_id: str
+    rtc_s: int | None
+    asked_ns: int
+    alarm_ns: tuple[int, int] | None
+
+
+def enter(board: Board, plan: SuspendPlan) -> Down:
+    """`poweroff` with an armed wake-up source; the console says whether the mode was understood.
 
     Raises:
-        BoardTransientError: it did not power down, or not into partial I/O.
+        BoardTransientError: it did not power down, or not into the mode.
         BoardStableError: something is known to stand in the way.
     """
-    preflight(board.linux, board.type, None, plan)
-    arm(board.linux, board.type, plan.wake)
-    board.linux.run("dmesg -n 8")  # its last lines are the evidence
+    shell, type_, mode = board.linux, board.type, mode_of(board.type, plan)
+    preflight(shell, type_, None, plan)
+    arm(shell, type_, plan)
+    select(shell, mode)
+    shell.run("dmesg -n 8")  # its last lines are the evidence
     console, clock = board.console, board.power.clock
+    boot_id, rtc_s = boot_facts(shell, type_)
+    asked_ns = clock.now_ns()
+    alarm_ns = _set_alarm(board, plan.sleep_s + SHUTDOWN_S) if plan.wake == RTC else None
     from_ = len(console.captured())
     sent_ns = last_ns = clock.now_ns()
     console.sendline("poweroff")
-    silence_ns = round(max(board.type.low_power.asleep_s, RESTART_S) * 1e9)
-    while clock.now_ns() - last_ns < silence_ns or _DOWN not in console.captured()[from_:]:
+    silence_ns = round(max(type_.low_power.asleep_s, RESTART_S) * 1e9)
+    last_line = re.compile(mode.entered or re.escape(_DOWN))
+    while True:
+        said = console.captured()[from_:].decode("latin-1")
+        if clock.now_ns() - last_ns >= silence_ns and _DOWN in said:
+            break
         if console.poll(POLL_S):
             last_ns = clock.now_ns()
-        _, reached, behind = console.captured()[from_:].partition(_REACHED)
-        if reached and (more := _TEXT.search(behind.partition(b"\n")[2])):
+        reached = last_line.search(said)
+        if reached and (more := _TEXT.search(said[reached.end() :].partition("\n")[2])):
             raise BoardTransientError(
-                f"the board did not stay in partial I/O: behind {_REACHED.decode()!r} came {more[0].decode()!r}. Its firmware "
-                "refused, or something woke it at once: look at the CAN pins",
+                f"the board did not stay in {mode.title}: behind {reached[0]!r} came {more[0]!r}. Its firmware "
+                f"refused, or something woke it at once: look at what wakes it ({', '.join(woken_by(type_, plan.mode))})",
                 failure="wrong_sleep_mode",
             )
-        if clock.now_ns() - sent_ns > board.type.timeouts.hang_silence_s * 1e9:
+        if clock.now_ns() - sent_ns > type_.timeouts.hang_silence_s * 1e9:
             raise BoardTransientError(
-                f"poweroff did not end in {_DOWN.decode()!r} within {board.type.timeouts.hang_silence_s:g} s; look at the "
+                f"poweroff did not end in {_DOWN!r} within {type_.timeouts.hang_silence_s:g} s; look at the "
                 "attempt's log for the service that does not stop",
                 failure="did_not_suspend",
             )
-    known = board.type.low_power.wakes.get("can")
-    if _REACHED not in console.captured()[from_:]:
+    if not last_line.search(said):
+        says = type_.low_power.wakes[plan.wake].says
         raise BoardTransientError(
-            f"the board is off, and not in partial I/O: the kernel did not say {_REACHED.decode()!r}. No CAN pin was armed"
-            + (f"; {known.says}" if known and known.says else ""),
+            f"the board is off, and not in {mode.title}: the kernel did not say {mode.entered!r}. Its wake-up source ({plan.wake}) was not "
+            f"armed" + (f"; {says}" if says else ""),
             failure="wrong_sleep_mode",
         )
+    return Down(plan, boot_id, rtc_s, asked_ns, alarm_ns)
 
 
-def rails_off(board: Board, plan: SuspendPlan, trace: Path) -> Off | None:
+def _set_alarm(board: Board, seconds: int) -> tuple[int, int]:
+    """Set the RTC's alarm; return the earliest and the latest instant of it."""
+    clock, alarm = board.power.clock, f"/sys/class/rtc/{board.type.low_power.rtc}/wakealarm"
+    before_ns = clock.now_ns()
+    board.linux.run(f"echo 0 > {alarm}")
+    if board.linux.run(f"echo +{seconds} > {alarm}")[2] != 0:
+        raise BoardStableError(
+            f"{alarm} does not take an alarm: nothing would wake the board. Is {board.type.low_power.rtc} the SoC's?",
+            failure="setting_refused",
+        )
+    return before_ns + (seconds - 1) * 10**9, clock.now_ns() + seconds * 10**9
+
+
+def rails_off(board: Board, plan: SuspendPlan, trace: Path, down: Down) -> Off | None:
     """Read the rails for `plan.sleep_s`; None: they are not measured.
 
     Raises:
@@ -455,28 +537,69 @@ def rails_off(board: Board, plan: SuspendPlan, trace: Path) -> Off | None:
     heard = len(console.captured())
     with board.rails.sampling(trace, AdcRange.ACTIVE) as sampler:
         start_ns = clock.now_ns()
-        while clock.now_ns() < start_ns + plan.sleep_s * 10**9:
+        end_ns = start_ns + plan.sleep_s * 10**9
+        if down.alarm_ns is not None:
+            end_ns = max(min(end_ns, down.alarm_ns[0]), start_ns + 10**9)
+        while clock.now_ns() < end_ns:
             console.poll(POLL_S)
         end_ns = clock.now_ns()
         rails = cut(sampler.trace(end_ns), start_ns, end_ns, bound_ns(clock), bound_ns(clock)).rails
     if len(console.captured()) > heard:
-        raise BoardTransientError(
-            "the board left partial I/O by itself: its console spoke before the host woke it. Look at the CAN pins: what drives "
-            "them?",
-            failure="early_wake",
-        )
-    return off(rails, board.type)
+        raise BoardTransientError(_early(board, plan), failure="early_wake")
+    return off(rails, board.type, plan.mode)
 
 
-def cold_boot(board: Board) -> BootWatch:
-    """Wake a board out of partial I/O, up to the login prompt.
+def _early(board: Board, plan: SuspendPlan) -> str:
+    mode = mode_of(board.type, plan)
+    return (
+        f"the board left {mode.title} by itself: its console spoke before {plan.wake} woke it. Look at what else wakes it: "
+        f"{', '.join(woken_by(board.type, plan.mode))}"
+    )
+
+
+def cold_boot(board: Board, down: Down) -> BootWatch:
+    """Wake a board out of a mode that is left by a boot, up to the login prompt.
 
     Raises:
-        BoardlabError: it did not boot.
+        BoardlabError: it did not boot, or before it was woken.
     """
-    requested_ns, acknowledged_ns = board.wake_pins.press(CAN)
-    edge = widened(PowerEdge(requested_ns, acknowledged_ns), board.power.clock)
+    clock, console = board.power.clock, board.console
+    if down.alarm_ns is not None:
+        requested_ns, acknowledged_ns = down.alarm_ns
+        heard = len(console.captured())
+        while clock.now_ns() < requested_ns - round(EARLY_S * 1e9):
+            if console.poll(POLL_S) and _TEXT.search(console.captured()[heard:].decode("latin-1")):
+                raise BoardTransientError(_early(board, down.plan), failure="early_wake")
+    else:
+        requested_ns, acknowledged_ns = board.wake_pins.press(down.plan.wake)
+    edge = widened(PowerEdge(requested_ns, acknowledged_ns), clock)
     watch = BootWatch(board.type, board.medium, edge)
     follow(board, watch, woken=True)
     board.software = dict(watch.software)
     return watch
+
+
+def check_kept(down: Down, facts: tuple[str, int | None], now_ns: int) -> None:
+    """Require another boot, and an RTC that went on if it woke the board.
+
+    Args:
+        facts: the boot's id and the RTC's seconds at `now_ns`.
+
+    Raises:
+        BoardTransientError: the boot is the same, or the RTC lost its time.
+    """
+    boot_id, rtc_s = facts
+    if down.boot_id and boot_id == down.boot_id:
+        raise BoardTransientError(
+            f"the board should have been off and booted, and its boot_id is still {boot_id}",
+            failure="wrong_sleep_mode",
+        )
+    if down.plan.wake != RTC or rtc_s is None or down.rtc_s is None:
+        return
+    off_s = rtc_s - down.rtc_s - (now_ns - down.asked_ns) / 1e9
+    if abs(off_s) > RTC_OFF_S:
+        raise BoardTransientError(
+            f"the board's RTC went {rtc_s - down.rtc_s} s while {(now_ns - down.asked_ns) / 1e9:.1f} s passed: it lost its supply or its "
+            "time, so the mode was another one, or its alarm proves nothing. Is the PMIC kept from switching off the RTC's supply?",
+            failure="rtc_lost",
+        )

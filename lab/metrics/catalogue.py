@@ -17,8 +17,11 @@ from lab.metrics.rates import RATES
 # --- Low-power metrics ---
 
 
-KERNEL_MODES: Final = ("deep_sleep", "mcu_only", "standby", "s2idle")  # Linux suspends and resumes; else it boots
-MODES: Final = (*KERNEL_MODES, "partial_io")
+KERNEL_MODES: Final = (
+    *("deep_sleep", "mcu_only", "standby", "s2idle"),
+    *("io_ddr", "rtc_io_ddr"),
+)  # Linux suspends and resumes; else it boots
+MODES: Final = (*KERNEL_MODES, "partial_io", "rtc_only")
 
 
 @frozen
@@ -75,8 +78,8 @@ def _resume(mode: str) -> Resume:
         name=f"lpm.{mode}.resume_wake_to_prompt",
         unit="ms",
         better="lower",
-        definition="From the edge with which the host wakes the board to the answer of its shell; from partial I/O, which "
-        "is left by a boot, to the login prompt.",
+        definition="From the edge with which the host wakes the board to the answer of its shell; from a mode that is "
+        "left by a boot, to the login prompt.",
         resolution=1e-1,
         source="boardlab, docs/low-power.md",
     )

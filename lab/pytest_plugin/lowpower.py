@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lab.benchmarks.lowpower.modes import CAN, PARTIAL_IO, SuspendPlan, check_plan
+from lab.benchmarks.lowpower.modes import RTC, UART, SuspendPlan, check_plan, wake_of, woken_by
 from lab.errors import BoardlabError, ConfigurationError
 from lab.host.clock import MonotonicRaw
 from lab.pytest_plugin import resume
@@ -88,8 +88,8 @@ def _plan(config: pytest.Config, strategy: Any) -> dict[str, object]:
         raise ConfigurationError(
             "--lab-energy: nothing measures this board's rails; add RailSensors and a RailsDriver to the env"
         )
-    energy = {"energy": True} if config.option.lab_energy else {}
-    return energy | {
+    flags = {name: True for name in ("energy", "shuffle") if getattr(config.option, f"lab_{name}")}
+    return flags | {
         "cycles": config.option.lab_cycles or DEFAULT_CYCLES,
         "modes": chosen(config, "low_power_measurer", "sleep_mode", config.stash[MODES_KEY]),
         "wake": config.option.lab_wake or DEFAULT_WAKE,
@@ -107,11 +107,20 @@ def _modes(config: pytest.Config, strategy: Any) -> list[str]:
     if option.lab_resume is not None:
         return list(resume.resumable(config, config.stash[STORE_KEY]).plan.get("modes", []))
     asked = list(dict.fromkeys(name for given in option.lab_mode or [] for name in given.split(",")))
-    pins = strategy.wake_pins.pins if strategy.wake_pins is not None else {}
-    possible = [mode for mode in strategy.type.sleep if mode != PARTIAL_IO or CAN in pins]
+    possible = [mode for mode in strategy.type.sleep if _is_possible(strategy, mode)]
     for mode in asked or possible:
-        wake = CAN if mode == PARTIAL_IO else option.lab_wake or DEFAULT_WAKE
+        wake = option.lab_wake or DEFAULT_WAKE
+        if mode in strategy.type.sleep and (not option.lab_wake or strategy.type.low_power.modes[mode].boots):
+            wake = wake_of(strategy.type, mode, wake, strategy.wired)
         check_plan(strategy.type, SuspendPlan(mode, wake))
     if option.lab_wake and not strategy.type.sleep:
         raise ConfigurationError(f"--lab-wake {option.lab_wake}: {strategy.type.title} has no low-power modes")
     return asked or possible
+
+
+def _is_possible(strategy: Any, mode: str) -> bool:
+    """Return whether the environment wakes the board from a mode, and its jumpers are set for it."""
+    jumper = strategy.type.low_power.modes[mode].jumper
+    return (not jumper or jumper in strategy.jumpers) and bool(
+        {RTC, UART, *strategy.wired} & {*woken_by(strategy.type, mode)}
+    )

@@ -150,6 +150,7 @@ _KINDS: Final[Mapping[str, Mapping[str, _Value]]] = {
         "sleep_s": _number(MAX_SLEEP_S),
         "medium": _NAME,
         "energy": _FLAG,
+        "shuffle": _FLAG,
     },
     "sections": {"sections": _NAMES, "destructive": _FLAG, "repeats": _SECTION_REPEATS},
     "measure": {"tests": _NAMES, "repeats": _REQUIRED_REPEATS},

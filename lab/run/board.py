@@ -11,7 +11,7 @@ from attrs import evolve
 from lab.benchmarks.boot import BootWatch
 from lab.benchmarks.boot.crosscheck import CLOCK_MARK, QUESTIONS, CrossCheck, read_facts
 from lab.benchmarks.identity import BoardIdentity
-from lab.boards import BoardType, MomentPattern
+from lab.boards import SLEEP_MODES, BoardType, MomentPattern
 from lab.console.model import Chunk, LineTiming
 from lab.console.moments import find_moments
 from lab.errors import BoardTransientError, ConfigurationError
@@ -34,11 +34,14 @@ class Status(enum.Enum):
     partial_io = 8
     provisioned = 9
     ram_linux = 10
+    io_ddr = 11
+    rtc_io_ddr = 12
+    rtc_only = 13
 
     @property
     def asleep(self) -> bool:
         """True for a low-power mode."""
-        return Status.deep_sleep.value <= self.value <= Status.partial_io.value
+        return self.name in SLEEP_MODES
 
     @classmethod
     def of(cls, status: Status | str) -> Status:
@@ -60,7 +63,7 @@ class Board(Protocol):
 
     Attributes:
         identity: distinguishes it from other boards of its type. security: the state of its device. Both may be empty.
-        medium: of its next boot.
+        medium: of its next boot. jumpers: positions that the environment says are set.
         lives: it was seen to live, and nothing has been done to it since.
         on_at: when it was switched on last, seconds since 1970.
         software: versions by name that the last boot printed, as of `lab.benchmarks.versions.BootVersions`.
@@ -77,6 +80,7 @@ class Board(Protocol):
     identity: str
     security: str
     medium: str
+    jumpers: Sequence[str]
     status: Status
     lives: bool
     on_at: float
@@ -93,6 +97,11 @@ class Board(Protocol):
     mcu: Any
     wake_pins: Any
     rails: Any
+
+    @property
+    def wired(self) -> Sequence[str]:
+        """The wake-up sources that the environment drives, beside the RTC and the console."""
+        ...
 
     @property
     def linux(self) -> Any:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -13,12 +14,12 @@ from attrs import asdict, define, evolve, field, frozen
 from lab.benchmarks.boot import BootWatch
 from lab.benchmarks.boot.crosscheck import contradictions, doubts
 from lab.benchmarks.cycles import CycleAttempt, nothing_before_cycle, run_cycles
-from lab.benchmarks.lowpower.modes import CAN, PARTIAL_IO, SuspendPlan
+from lab.benchmarks.lowpower.modes import SuspendPlan, mode_of, wake_of
 from lab.benchmarks.lowpower.power import Off
 from lab.benchmarks.lowpower.result import SuspendResult
 from lab.benchmarks.lowpower.samples import MEAN_SLEEP_S, expected, of_boot, of_rails, of_suspend, params
 from lab.console.holders import fairly
-from lab.errors import BoardlabError
+from lab.errors import BoardlabError, BoardTransientError
 from lab.host.clock import Clock
 from lab.metrics import Flag, Sample, SampleRecord
 from lab.metrics.catalogue import RESUMES
@@ -48,7 +49,7 @@ APART_MS = 500.0  # of a firmware and a shell from their usual time; some 100 ms
 
 @frozen
 class Cycle:
-    """A good cycle; `suspended` None: a boot out of partial I/O, with `checked`, the board's own facts."""
+    """A good cycle; `suspended` None: a boot out of its mode, with `checked`, the board's own facts."""
 
     samples: list[SampleRecord]
     suspended: SuspendResult | None
@@ -62,7 +63,7 @@ class LowPowerRun:
 
     Attributes:
         run: from the store; `run.plan` has `cycles`, `modes`, `wake`, `sleep_s` and `medium`, and `energy` if
-            each cycle measures it.
+            each cycle measures it, and `shuffle` if all modes' cycles have one random order.
         retries: further attempts a cycle after a transient failure.
         before_cycle: called before each cycle, see `run_cycles`. limits: of metrics, by the lab.
     """
@@ -81,7 +82,7 @@ class LowPowerRun:
 
     def plan(self, mode: str) -> SuspendPlan:
         """One suspend of this run."""
-        wake = CAN if mode == PARTIAL_IO else str(self.run.plan["wake"])
+        wake = wake_of(self.board.type, mode, str(self.run.plan["wake"]), self.board.wired)
         return SuspendPlan(mode, wake, int(self.run.plan["sleep_s"]), bool(self.run.plan.get("energy")))
 
     def pending(self, mode: str) -> list[int]:
@@ -109,11 +110,27 @@ class LowPowerRun:
         return sorted(absent - {rail.name} | {f"{rail.name}: {why}" if why else rail.name})
 
     def measure(self, mode: str) -> None:
-        """Measure the pending cycles of one mode.
+        """Measure the pending cycles of one mode, or with `shuffle` those of all modes.
 
         Raises:
-            BoardlabError: a cycle could not be measured within its retries; earlier ones are in the store.
+            BoardlabError: a cycle could not be measured within its retries; the others are in the store. With `shuffle` a
+                board's transient failure is raised at the end.
         """
+        if not self.run.plan.get("shuffle"):
+            self._measure(mode, self.pending(mode))
+            return
+        order = [(name, cycle) for name in self.run.plan["modes"] for cycle in self.pending(name)]
+        Random(self.run.id).shuffle(order)  # noqa: S311 - an order, no secret
+        failed: BoardTransientError | None = None
+        for name, cycle in order:
+            try:
+                self._measure(name, [cycle])
+            except BoardTransientError as error:
+                failed = error
+        if failed is not None:
+            raise failed
+
+    def _measure(self, mode: str, pending: Sequence[int]) -> None:
         self.board.select_medium(str(self.run.plan["medium"]))
         self.board.low_power.release = self.run.release
         cycles, plan = int(self.run.plan["cycles"]), self.plan(mode)
@@ -126,7 +143,7 @@ class LowPowerRun:
             self.board.console.capture = []
             self._trace.unlink(missing_ok=True)
             with fairly(self.board.console):
-                return self._boot(plan) if mode == PARTIAL_IO else self._suspend(plan)
+                return self._boot(plan) if mode_of(self.board.type, plan).boots else self._suspend(plan)
 
         def record(attempt: CycleAttempt[Cycle]) -> None:
             recorder.record(attempt, self._evidence(plan, attempt.result))
@@ -149,9 +166,7 @@ class LowPowerRun:
 
         with TemporaryDirectory(prefix="boardlab-trace-") as folder:
             self._trace = Path(folder) / "power.trace"
-            run_cycles(
-                self.pending(mode), one, record, retries=self.retries, sleep=self.sleep, before_cycle=self.before_cycle
-            )
+            run_cycles(pending, one, record, retries=self.retries, sleep=self.sleep, before_cycle=self.before_cycle)
 
     def _suspend(self, plan: SuspendPlan) -> Cycle:
         done: SuspendResult = self.board.low_power.cycle(plan, self._trace)
@@ -162,7 +177,7 @@ class LowPowerRun:
         return Cycle(samples, done, self._moments(done))
 
     def _boot(self, plan: SuspendPlan) -> Cycle:
-        self.board.transition(PARTIAL_IO)
+        self.board.low_power.enter(plan)
         end = len(self.board.console.captured())
         off: Off | None = self.board.low_power.rails_off(plan, self._trace)
         watch: BootWatch = self.board.low_power.cold_boot()
@@ -184,6 +199,13 @@ class LowPowerRun:
         """
         try:
             found = cross_check(self.board)
+            if found is not None:
+                self.board.low_power.check_kept()
+        except BoardTransientError as error:
+            if error.failure in {"rtc_lost", "wrong_sleep_mode"}:
+                raise
+            found = None
+            self.progress.write(f"the board is not asked about its boot: {error}")
         except BoardlabError as error:  # the boot is over, and is not to blame
             self.progress.write(f"the board is not asked about its boot: {error}")
             found = None

@@ -166,6 +166,13 @@ TABLE: Final = (
         plan="energy",
     ),
     RunOption(
+        "shuffle",
+        (LOW_POWER,),
+        "flag",
+        "the cycles of all modes in one random order, and a failed cycle does not end the run",
+        plan="shuffle",
+    ),
+    RunOption(
         "sections",
         (SECTIONS,),
         "names",

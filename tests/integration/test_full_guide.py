@@ -23,7 +23,6 @@ from lab.metrics import Flag
 from lab.results.formatting import console_log
 from lab.run.bootrun import BootRun
 from lab.run.progress import Progress
-from lab.virtual.sim.model import simulated
 
 PUBLISHED, WRITTEN = "am62xx_sk-fs", "am62xx_sk-sim"
 ELSEWHERE = {"Low Power Performance"}  # its rows come from tests_perf/test_low_power.py
@@ -76,7 +75,7 @@ def test_every_section_of_the_board_was_measured_and_says_that_it_is_simulated(f
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("board_type", sorted({*simulated()} - {"am62xx_sk"}))
+@pytest.mark.parametrize("board_type", sorted({*measured_rows.kept()} - {"am62xx_sk"}))
 def test_every_other_type_of_board_measures_all_its_sections_too(tmp_path: Path, board_type: str) -> None:
     with section_bench(tmp_path, board_type) as bench:
         fitting = sorted((s for s in ALL if s.fits(bench.strategy.type)), key=order)

@@ -29,8 +29,8 @@ BY_CHANCE_SEEDS = range(either(2, 6))
 BOARD = {
     name: kind
     for name, kind in FAULTS.items()
-    if kind.outcome.trial not in {"rails", "section", "program", "provision"}
-}  # of the rails: test_rail_faults.py
+    if kind.outcome.trial not in {"rails", "asleep", "section", "program", "provision"}
+}  # of the rails: test_rail_faults.py, test_sim_modes.py
 PROVISION = [name for name, kind in FAULTS.items() if kind.outcome.trial == "provision"]
 SECTION = [name for name, kind in FAULTS.items() if kind.outcome.trial == "section"]
 SURE = [name for name, kind in BOARD.items() if not kind.outcome.may_succeed]

@@ -260,7 +260,7 @@ def strategy_on(
         if mcu and "mcu" in board.low_power.wakes:
             target.set_binding_map({"port": "mcu"})
             SimMcuDriver(target, None, lab=lab)
-        pins = [pin for pin in ("gpio", "can") if pin in board.low_power.wakes]
+        pins = [pin for pin in ("gpio", "can", "button", "wkup") if pin in board.low_power.wakes]
         for pin in pins:
             SimPinDriver(target, pin, lab=lab, pin=pin)
         if pins:

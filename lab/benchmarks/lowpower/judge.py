@@ -12,10 +12,21 @@ from attrs import frozen
 
 from lab.benchmarks.boot import MomentLike
 from lab.benchmarks.lowpower.kernellog import END, SuspendLog, errors_of, kernel_lines, read_log
-from lab.benchmarks.lowpower.power import PhasePowerProtocol
-from lab.benchmarks.lowpower.preflight import PrintkSettings, Stats
-from lab.benchmarks.lowpower.result import CLOCK_PPM, KERNEL, ModeEvidence, SuspendResult, of_mcu, of_power, verify
+from lab.benchmarks.lowpower.modes import SuspendPlan, mode_of
+from lab.benchmarks.lowpower.power import PhasePowerProtocol, off
+from lab.benchmarks.lowpower.preflight import MEMORY, PrintkSettings, Stats
+from lab.benchmarks.lowpower.result import (
+    CLOCK_PPM,
+    KERNEL,
+    ModeEvidence,
+    SuspendResult,
+    of_firmware,
+    of_mcu,
+    of_power,
+    verify,
+)
 from lab.benchmarks.lowpower.watch import EARLY_S, SuspendWatch
+from lab.boards import BoardType
 from lab.errors import BoardTransientError, TestTransientError
 
 # Bits of the kernel's taint (Linux Documentation/admin-guide/tainted-kernels.rst) -> failure class.
@@ -32,6 +43,7 @@ class Observed:
         mcu_text: output of the MCU's UART meanwhile; None: not read.
         power: of the rails while asleep. energy: of the whole suspend and resume. None: not measured.
         no_power: why sampled rails have no mean power while asleep; empty: they have one, or are not sampled.
+        apart_s: time between the two readings of the counters on the host's clock.
         again: the lines of the resume's begin and end and the errors, read a second time; None: they were not.
     """
 
@@ -44,6 +56,7 @@ class Observed:
     energy: PhasePowerProtocol | None = None
     no_power: str = ""
     again: Sequence[str] | None = None
+    apart_s: float | None = None
 
 
 def judge(watch: SuspendWatch, observed: Observed) -> SuspendResult:
@@ -55,8 +68,10 @@ def judge(watch: SuspendWatch, observed: Observed) -> SuspendResult:
     """
     board, plan = watch.board, watch.plan
     log = read_log(observed.dmesg, board)
+    _check_memory(observed)
     _check_counters(log, observed)
-    kernel = _of_kernel(log)
+    firmware = of_firmware(watch.said, plan, board)
+    kernel = _of_kernel(log, firmware, board)
     verify(plan.mode, [kernel])  # first, since another mode has other lines
     if log.latency_s is None or watch.answer is None:
         raise TestTransientError(
@@ -79,8 +94,14 @@ def judge(watch: SuspendWatch, observed: Observed) -> SuspendResult:
     errors = _errors(log.errors or errors_of(kernel_lines(observed.again or ())), observed)
     total_w = observed.power.total.mean_w if observed.power is not None else None
     total_mw = None if total_w is None else total_w * 1e3
-    evidence = (kernel, of_mcu(observed.mcu_text), of_power(total_mw, board, observed.no_power))
-    unverified = verify(plan.mode, evidence)
+    evidence = (
+        kernel,
+        *([firmware] if firmware else []),
+        of_mcu(observed.mcu_text),
+        of_power(total_mw, board, observed.no_power),
+    )
+    unverified = verify(plan.mode, evidence) or _beyond(total_mw, plan.mode, board)
+    _check_rails(observed.power, plan, board)
     if observed.after is not None and observed.after.last_hw_sleep_us == 0:
         unverified = "suspend_stats has a last_hw_sleep of 0: the hardware did not sleep"
     return SuspendResult(
@@ -100,7 +121,59 @@ def judge(watch: SuspendWatch, observed: Observed) -> SuspendResult:
         unchecked="; ".join(_unchecked(log, observed)),
         errors=errors,
         lost_lines=lost,
+        rtc_off_s=_rtc_off_s(observed),
     )
+
+
+def _check_memory(observed: Observed) -> None:
+    """Require the same boot, and the same bytes in its memory.
+
+    Raises:
+        BoardTransientError: it is another boot, or its memory changed.
+    """
+    before, after = observed.before, observed.after
+    if before is None or after is None:
+        return
+    if before.boot_id and after.boot_id and before.boot_id != after.boot_id:
+        raise BoardTransientError(
+            f"the board should have resumed, and booted: its boot_id was {before.boot_id} and is {after.boot_id}",
+            failure="woke_by_boot",
+        )
+    if before.memory and before.memory != after.memory:
+        raise BoardTransientError(
+            f"the board's memory changed while it slept: of the random bytes in {MEMORY} the checksum was {before.memory} and is "
+            f"{after.memory or 'gone'}. Nothing of this session can be trusted; look at the memory's supply and its errata of retention",
+            failure="memory_lost",
+        )
+
+
+def _check_rails(power: PhasePowerProtocol | None, plan: SuspendPlan, board: BoardType) -> None:
+    """Require that the rails are off that this mode switches off.
+
+    Raises:
+        BoardTransientError: a rail is up.
+    """
+    if power is not None and mode_of(board, plan).rails_on:
+        off(power.rails, board, plan.mode)
+
+
+def _beyond(total_mw: float | None, mode: str, board: BoardType) -> str:
+    """The doubt of a board that draws more or less than its mode can; empty: none."""
+    bounds = board.low_power.total_mw.get(mode)
+    if total_mw is None or bounds is None or bounds[0] <= total_mw <= bounds[1]:
+        return ""
+    return (
+        f"all rails draw {total_mw:.1f} mW, and {mode} is expected to draw {bounds[0]:g} to {bounds[1]:g} mW (low_power.total_mw): does a "
+        "rail stay up, or does something feed the board?"
+    )
+
+
+def _rtc_off_s(observed: Observed) -> float | None:
+    """The RTC's time minus the host's, between the two readings."""
+    before, after = observed.before, observed.after
+    if before is None or after is None or before.rtc_s is None or after.rtc_s is None or observed.apart_s is None:
+        return None
+    return after.rtc_s - before.rtc_s - observed.apart_s
 
 
 def _check_counters(log: SuspendLog, observed: Observed) -> None:
@@ -214,7 +287,11 @@ def _unchecked(log: SuspendLog, observed: Observed) -> Iterator[str]:
         yield "the kernel's lines were read once"
 
 
-def _of_kernel(log: SuspendLog) -> ModeEvidence:
+def _of_kernel(log: SuspendLog, firmware: ModeEvidence | None, board: BoardType) -> ModeEvidence:
+    """The evidence of the kernel's lines; without the firmware's number they do not tell modes of one state apart."""
+    said = firmware.says if firmware is not None else ""
+    if said and not log.mode_number and board.low_power.modes[said].variant == log.variant:
+        return ModeEvidence(KERNEL, "", f"they fit {said}, too")
     why_not = (
         f"the firmware names mode {log.mode_number}, which is none" if log.mode_number else "they fit several modes"
     )

@@ -2,20 +2,19 @@
 
 A line counts by its priority: only the kernel writes with facility 0, a program that writes to /dev/kmsg has another one.
 Sources: Linux Documentation/ABI/testing/dev-kmsg; kernel/power/{suspend,process,main}.c, drivers/base/power/{main,wakeup}.c
-and kernel/cpu.c for the lines; TI's TISCI user guide (TISCI_MSG_LPM) and k3_wkup_src_notify for the modes' numbers.
+and kernel/cpu.c for the lines.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable, Sequence
 
 from attrs import frozen
 
 from lab.benchmarks.boot.crosscheck import DMESG, ERRORS_KEPT
 from lab.benchmarks.identity import Shell
-from lab.benchmarks.lowpower.modes import DEEP_SLEEP, MCU_ONLY, PARTIAL_IO, SUSPEND_STATES
+from lab.benchmarks.lowpower.modes import MCU_ONLY
 from lab.boards import BoardType
 
 END = "PM: suspend exit"
@@ -36,18 +35,6 @@ _REASONS = (
         r"[Ww]akeup (?:pending|event|from)|aborting suspend|aborted after|suspend of devices|Some devices failed"
     ),
 )
-# What the firmware calls the mode that it entered; other numbers name none (0xfd: requested, 0xfe: not selected, 0xff: invalid).
-FIRMWARE_MODES: Final[Mapping[int, str]] = {
-    0x0: DEEP_SLEEP,
-    0x1: MCU_ONLY,
-    0x2: "io_ddr",
-    0x3: PARTIAL_IO,
-    0x4: "standby",
-    0x5: "soc_off",
-    0x6: "rtc_io_ddr",
-    0x7: "rtc_only",
-    0x8: "dss_deep_sleep",
-}
 
 
 @frozen
@@ -72,11 +59,11 @@ class SuspendLog:
 
     Attributes:
         variant: the kernel's name of it: "deep", "shallow", "s2idle"; empty: it did not begin.
-        mode: the mode named by its lines, of the board type or of `FIRMWARE_MODES`; empty: none.
+        mode: the mode named by its lines, in the words of the board type; empty: none.
         mode_number: that of the firmware, e.g. "0x1"; empty: not reported.
         entry_s: of the suspend. start_s, end_s: of the resume, on the kernel's clock; None: the line is missing.
         start_text: the line of `start_s`.
-        wake_source: as the device manager reports it, e.g. "0x50" (RTC); empty: not reported.
+        wake_source: as the firmware reports it, e.g. "0x50"; empty: not reported. woken_by: that one's name; empty: not known.
         reason: the line with the reason of an aborted suspend; empty: none.
         errors: lines at the levels emerg to err since its beginning, the first `ERRORS_KEPT`.
         entries, exits: number of such lines in the whole log. starts: of `start_text` in this suspend.
@@ -92,6 +79,7 @@ class SuspendLog:
     start_text: str = ""
     end_s: float | None = None
     wake_source: str = ""
+    woken_by: str = ""
     reason: str = ""
     errors: tuple[str, ...] = ()
     entries: int = 0
@@ -158,6 +146,7 @@ def read_log(lines: Iterable[str], board: BoardType) -> SuspendLog:
         start_text=start.text if start else "",
         end_s=last[end].t_s if end < len(last) else None,
         wake_source=sources[-1][1] if sources else "",
+        woken_by=board.low_power.woken.get(f"{int(sources[-1][1], 16):#x}", "") if sources else "",
         reason=reason.text if reason else next(iter(errors), ""),
         errors=errors,
         entries=len(entries),
@@ -187,15 +176,16 @@ def _first(lines: Sequence[KernelLine], patterns: Iterable[re.Pattern[str]]) -> 
 def _mode(variant: str, texts: list[str], numbers: set[str], board: BoardType) -> str:
     """The mode by the kernel's and the firmware's lines.
 
-    Linux has one state for deep sleep, MCU-only and the firmware's other modes.
+    Linux has one state for several of the firmware's modes. One with a `signature` is named by that, never by the kernel's word alone.
     """
-    if variant != SUSPEND_STATES[DEEP_SLEEP].variant:
-        return next((mode for mode, state in SUSPEND_STATES.items() if state.variant == variant), "")
+    power = board.low_power
     if numbers:
-        return FIRMWARE_MODES.get(int(min(numbers), 16), "") if len(numbers) == 1 else ""
-    if MCU_ONLY not in board.sleep:
-        return DEEP_SLEEP
+        number = f"{int(min(numbers), 16):#x}"
+        return power.firmware.get(number, "") if len(numbers) == 1 else ""
+    alike = [name for name, mode in power.modes.items() if mode.variant == variant]
+    own = [name for name in alike if name in board.sleep]
+    found = [name for name in own or alike if not power.modes[name].signature]
     mcu = board.identity.mcu if board.identity else ""
     if mcu and any(f"stopped remote processor {mcu}" in text for text in texts):
-        return DEEP_SLEEP
-    return ""
+        found = [name for name in found if name != MCU_ONLY]
+    return found[0] if len(found) == 1 else ""

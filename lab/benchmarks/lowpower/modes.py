@@ -1,39 +1,21 @@
-"""Low-power modes in Linux, and each SDK release's selection of MCU-only."""
+"""Plans of a suspend, and each SDK release's selection of MCU-only.
+
+The modes themselves are data of the board type (`lab.boards.SleepMode`).
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Collection
 
 from attrs import field, frozen, validators
 
-from lab.boards import BoardType, SdkRelease
+from lab.boards import BoardType, SdkRelease, SleepMode
 from lab.errors import ConfigurationError
 
 DEEP_SLEEP, MCU_ONLY, PARTIAL_IO = "deep_sleep", "mcu_only", "partial_io"
 RTC, UART, MCU, CAN = "rtc", "uart", "mcu", "can"
 _QOS = "/sys/devices/system/cpu/cpu0/power/pm_qos_resume_latency_us"
-
-
-@frozen
-class SuspendState:
-    """The way into a mode.
-
-    Attributes:
-        state: value for /sys/power/state. variant: the kernel's name ("PM: suspend entry (deep)").
-    """
-
-    state: str
-    variant: str
-
-
-SUSPEND_STATES: Final[Mapping[str, SuspendState]] = {
-    DEEP_SLEEP: SuspendState("mem", "deep"),
-    MCU_ONLY: SuspendState("mem", "deep"),
-    "standby": SuspendState("standby", "shallow"),
-    "s2idle": SuspendState("freeze", "s2idle"),
-}
 
 
 @frozen
@@ -115,15 +97,33 @@ def check_plan(board: BoardType, plan: SuspendPlan) -> None:
         raise ConfigurationError(f"{where} has no low-power modes: measure another board")
     if plan.mode not in board.sleep:
         raise ConfigurationError(f"{where} has no low-power mode {plan.mode!r}; it has: {', '.join(board.sleep)}")
-    if plan.wake not in board.low_power.wakes:
-        has = ", ".join(board.low_power.wakes) or "none"
-        raise ConfigurationError(f"{where} has no wake-up source {plan.wake!r}; it has: {has}")
-    if plan.wake == MCU and plan.mode != MCU_ONLY:
-        raise ConfigurationError(f"a key on the MCU's UART wakes from mcu_only alone, not from {plan.mode}")
-    if (plan.mode == PARTIAL_IO) != (plan.wake == CAN):
+    sources = woken_by(board, plan.mode)
+    if plan.wake not in sources:
         raise ConfigurationError(
-            "partial_io is left by the CAN pins, and these wake from nothing else: choose can as what wakes it"
+            f"{where} is not woken from {plan.mode} by {plan.wake!r}; it is by: {', '.join(sources) or 'nothing'}"
         )
+
+
+def mode_of(board: BoardType, plan: SuspendPlan) -> SleepMode:
+    """The mode of a plan as its board type describes it."""
+    return board.low_power.modes[plan.mode]
+
+
+def woken_by(board: BoardType, mode: str) -> list[str]:
+    """The wake-up sources of a mode, the usual one first."""
+    return board.low_power.modes[mode].woken_by or list(board.low_power.wakes)
+
+
+def wake_of(board: BoardType, mode: str, asked: str, wired: Collection[str]) -> str:
+    """The wake-up source to use for a mode: the asked one, else the first of the mode that is wired.
+
+    Args:
+        wired: the sources that the environment drives, beside the RTC and the console.
+    """
+    sources = woken_by(board, mode)
+    if asked in sources or not sources:
+        return asked
+    return next((source for source in sources if source in {RTC, UART, *wired}), sources[0])
 
 
 def _version(kernel: str) -> tuple[int, ...]:

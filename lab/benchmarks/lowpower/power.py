@@ -101,22 +101,23 @@ class Off:
     flags: frozenset[Flag]
 
 
-def off(rails: Sequence[RailPowerProtocol], board: BoardType) -> Off | None:
+def off(rails: Sequence[RailPowerProtocol], board: BoardType, mode: str) -> Off | None:
     """The highest of the rails that must be off, or None.
 
     Raises:
         BoardTransientError: a rail is up.
     """
-    stay = {rail.name for rail in board.rails if rail.always_on}
+    known = board.low_power.modes[mode]
+    stay = {*known.rails_on, *(rail.name for rail in board.rails if rail.always_on)}
     must = [rail for rail in rails if rail.measured and rail.rail not in stay]
     read = {rail.rail: (rail.mean_v, rail.uncertainty_v or 0.0) for rail in must if rail.mean_v is not None}
     near_0_v = board.low_power.near_0_v
     up = [f"{name} {volts:.2f} V" for name, (volts, _) in read.items() if volts > near_0_v]
     if up:
         raise BoardTransientError(
-            f"the board said that it entered partial I/O, and has rails that are up: {', '.join(up)}, where {near_0_v:g} V is the "
+            f"the board entered {known.title}, and has rails that are up: {', '.join(up)}, where {near_0_v:g} V is the "
             "most. Something feeds them, as a debugger or USB; or they stay on by design: `always_on = true` of the rail in the "
-            "board type",
+            "board type" + (f". Or the jumper is not as this mode needs it: {known.jumper}" if known.jumper else ""),
             failure="rails_up",
         )
     if not read:

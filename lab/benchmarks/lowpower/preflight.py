@@ -8,14 +8,21 @@ from typing import Final
 from attrs import frozen
 
 from lab.benchmarks.identity import Shell
-from lab.benchmarks.lowpower.modes import SUSPEND_STATES, SuspendPlan
-from lab.boards import BoardType, SdkRelease
+from lab.benchmarks.lowpower.modes import SuspendPlan, mode_of
+from lab.boards import POWER_OFF, BoardType, SdkRelease, SleepMode
 from lab.errors import BoardStableError
 
 _STATE, _MEM_SLEEP, _PRINTK = "/sys/power/state", "/sys/power/mem_sleep", "/proc/sys/kernel/printk"
+MEMORY = "/run/boardlab-memory"  # on the board, in its memory: random bytes that a suspend must not change
+_MEMORY_BYTES: Final = 1 << 20
 # In debugfs before Linux 5.4.
-_STATS: Final = '(cd /sys/power/suspend_stats && grep "" * || cat /sys/kernel/debug/suspend_stats) 2>/dev/null; cat /proc/sys/kernel/tainted'
+_STATS: Final = (
+    '(cd /sys/power/suspend_stats && grep "" * || cat /sys/kernel/debug/suspend_stats) 2>/dev/null; '
+    'echo "boot_id: $(cat /proc/sys/kernel/random/boot_id)"; echo "rtc_s: $(cat /sys/class/rtc/{rtc}/since_epoch)"; '
+    f'echo "memory: $(md5sum {MEMORY})"; cat /proc/sys/kernel/tainted'
+)
 _COUNTER: Final = re.compile(r"\s*(\w+):\s*(.*?)\s*")
+_MD5: Final = re.compile(r"[0-9a-f]{32}")
 _FREEZE: Final = "freeze"  # the step before any device's
 
 
@@ -43,6 +50,8 @@ class Stats:
         last_failed: step and device of the last failure, e.g. "suspend of 2800000.serial"; empty: none.
         last_hw_sleep_us: of the hardware, in the last suspend; None: this platform does not count it.
         tainted: bits of the kernel's taint; None: unknown.
+        boot_id: of this boot; empty: unknown. rtc_s: the clock that wakes the board; None: unknown.
+        memory: checksum of random bytes in the board's memory; empty: there are none.
     """
 
     success: int
@@ -51,6 +60,9 @@ class Stats:
     last_failed: str = ""
     last_hw_sleep_us: int | None = None
     tainted: int | None = None
+    boot_id: str = ""
+    rtc_s: int | None = None
+    memory: str = ""
 
 
 def preflight(shell: Shell, board: BoardType, release: SdkRelease | None, plan: SuspendPlan) -> PrintkSettings:
@@ -64,8 +76,8 @@ def preflight(shell: Shell, board: BoardType, release: SdkRelease | None, plan: 
             "the kernel is a real-time one (PREEMPT_RT), whose SDK has no low-power modes: boot the default kernel",
             failure="rt_kernel",
         )
-    if plan.mode in SUSPEND_STATES:
-        _check_states(shell, plan)
+    if mode_of(board, plan).state != POWER_OFF:
+        _check_states(shell, plan.mode, mode_of(board, plan))
     for name, blocker in board.low_power.blockers.items():
         concerned = not blocker.device or (release is not None and release.device == blocker.device)
         if concerned and shell.run(blocker.check)[2] == 0:
@@ -75,9 +87,14 @@ def preflight(shell: Shell, board: BoardType, release: SdkRelease | None, plan: 
     return PrintkSettings(" ".join(_output(shell, f"cat {_PRINTK}").split()), tuple(attached))
 
 
-def stats(shell: Shell) -> Stats | None:
+def fill_memory(shell: Shell) -> None:
+    """Put random bytes into the board's memory, once per boot."""
+    shell.run(f"test -s {MEMORY} || head -c {_MEMORY_BYTES} /dev/urandom > {MEMORY}")
+
+
+def stats(shell: Shell, board: BoardType) -> Stats | None:
     """The counters so far; None: the board does not say them."""
-    lines = shell.run(_STATS)[0]
+    lines = shell.run(_STATS.replace("{rtc}", board.low_power.rtc))[0]
     found = {match[1]: match[2] for line in lines if (match := _COUNTER.fullmatch(line))}
     numbers = {name: int(text) for name, text in found.items() if text.isdecimal()}
     if "success" not in numbers or "fail" not in numbers:
@@ -91,20 +108,45 @@ def stats(shell: Shell) -> Stats | None:
         last_failed=f"{step} of {device}" if device and step != _FREEZE else step,
         last_hw_sleep_us=numbers.get("last_hw_sleep"),
         tainted=int(taint) if taint.isdecimal() else None,
+        boot_id=found.get("boot_id", ""),
+        rtc_s=numbers.get("rtc_s"),
+        memory=memory[0] if (memory := _MD5.match(found.get("memory", ""))) else "",
     )
 
 
-def arm(shell: Shell, board: BoardType, wake: str) -> None:
+def boot_facts(shell: Shell, board: BoardType) -> tuple[str, int | None]:
+    """The id of this boot, and the clock of the RTC in seconds; empty, None: unknown."""
+    found = stats(shell, board)
+    return (found.boot_id, found.rtc_s) if found else ("", None)
+
+
+def arm(shell: Shell, board: BoardType, plan: SuspendPlan) -> None:
     """Arm a wake-up source, and read back that it is armed.
 
     Raises:
         BoardStableError: it did not take.
     """
-    source = board.low_power.wakes[wake]
-    for command in source.commands:
+    wake = plan.wake
+    source, mode = board.low_power.wakes[wake], mode_of(board, plan)
+    for command in (*source.commands, *mode.arm.get(wake, ())):
         shell.run(command)
     for path, value in source.settings.items():
         write(shell, path, value, f"the wake-up source {wake!r} is not armed, and nothing would wake the board")
+
+
+def select(shell: Shell, mode: SleepMode) -> dict[str, str]:
+    """Set what a mode needs beside its wake-up source; return what the files had.
+
+    Raises:
+        BoardStableError: a file did not take its value.
+    """
+    before = {}
+    for path, value in mode.settings.items():
+        before[path] = _output(shell, f"cat {path} 2>/dev/null").strip()
+        write(shell, path, value, f"{mode.title} would become {mode.turns_into or 'another mode'} without a message")
+    for command in mode.commands:
+        shell.run(command)
+    return {path: value for path, value in before.items() if value and value != mode.settings[path]}
 
 
 def write(shell: Shell, path: str, value: str, otherwise: str) -> None:
@@ -122,21 +164,18 @@ def write(shell: Shell, path: str, value: str, otherwise: str) -> None:
         )
 
 
-def _check_states(shell: Shell, plan: SuspendPlan) -> None:
-    entry = SUSPEND_STATES[plan.mode]
+def _check_states(shell: Shell, name: str, mode: SleepMode) -> None:
     states = _output(shell, f"cat {_STATE}").split()
     variants = _output(shell, f"cat {_MEM_SLEEP} 2>/dev/null").split()
-    if entry.state not in states or (
-        entry.state == "mem" and not {entry.variant, f"[{entry.variant}]"} & set(variants)
-    ):
+    if mode.state not in states or (mode.state == "mem" and not {mode.variant, f"[{mode.variant}]"} & set(variants)):
         raise BoardStableError(
-            f"the kernel cannot enter {plan.mode}: {_STATE} has {' '.join(states) or 'nothing'!r}, {_MEM_SLEEP} "
-            f"{' '.join(variants) or 'nothing'!r}, and {entry.state!r} as {entry.variant!r} is needed. Is it the SDK's "
+            f"the kernel cannot enter {name}: {_STATE} has {' '.join(states) or 'nothing'!r}, {_MEM_SLEEP} "
+            f"{' '.join(variants) or 'nothing'!r}, and {mode.state!r} as {mode.variant!r} is needed. Is it the SDK's "
             "default kernel, and does the firmware have low power?",
             failure="no_low_power",
         )
-    if entry.state == "mem" and f"[{entry.variant}]" not in variants:
-        shell.run(f"echo {entry.variant} > {_MEM_SLEEP}")
+    if mode.state == "mem" and f"[{mode.variant}]" not in variants:
+        shell.run(f"echo {mode.variant} > {_MEM_SLEEP}")
 
 
 def _output(shell: Shell, command: str) -> str:

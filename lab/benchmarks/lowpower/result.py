@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from attrs import frozen
@@ -17,6 +18,7 @@ from lab.errors import BoardTransientError
 from lab.metrics import Flag, uncertainty
 
 CLOCK_PPM = 100.0  # largest error of a board's crystal
+RTC_OFF_S = 3.0  # the RTC is read in whole seconds, twice, by a shell
 STAMP_NS = 1_000  # printk's stamps are cut to microseconds: a difference of two is wrong by less than one
 
 
@@ -37,6 +39,7 @@ class SuspendResult:
         unchecked: missing confirmations of the kernel's lines; empty: none.
         errors: of the kernel while it suspended and resumed.
         lost_lines: of the kernel's log, on the console.
+        rtc_off_s: by which the RTC is ahead of the host's clock since before the suspend; None: unknown.
     """
 
     plan: SuspendPlan
@@ -55,6 +58,7 @@ class SuspendResult:
     unchecked: str = ""
     errors: tuple[str, ...] = ()
     lost_lines: int = 0
+    rtc_off_s: float | None = None
 
     @property
     def kernel_ms(self) -> tuple[float, float]:
@@ -70,6 +74,7 @@ class SuspendResult:
             Flag.NOT_CROSS_CHECKED: self.unchecked,
             Flag.KERNEL_ERRORS: self.errors,
             Flag.CONSOLE_OVERRUN: self.lost_lines,
+            Flag.CLOCK_DISAGREES: self.rtc_off_s is not None and abs(self.rtc_off_s) > RTC_OFF_S,
         }
         return frozenset(flag for flag, doubt in found.items() if doubt)
 
@@ -99,6 +104,7 @@ class SuspendResult:
 
 
 KERNEL, MCU_UART, POWER = "the kernel's lines", "the MCU's UART", "the power of the rails"
+FIRMWARE = "the firmware's lines on the console"
 _MCU_SUSPENDED = "Suspend request to MCU-only mode received"
 
 
@@ -124,6 +130,19 @@ def of_mcu(text: str | None) -> ModeEvidence:
         return ModeEvidence(MCU_UART, "", "the env has no SideConsoleDriver for it")
     suspended = _MCU_SUSPENDED in text
     return ModeEvidence(MCU_UART, MCU_ONLY if suspended else "", "" if suspended else "it said nothing of MCU-only")
+
+
+def of_firmware(text: str, plan: SuspendPlan, board: BoardType) -> ModeEvidence | None:
+    """The evidence of what the firmware printed on the way back; None: no mode of the board prints anything.
+
+    Its silence is none for another mode: a quiet build prints nothing.
+    """
+    signed = {name: mode.signature for name in board.sleep if (mode := board.low_power.modes[name]).signature}
+    if not signed:
+        return None
+    found = next((name for name, signature in signed.items() if re.search(signature, text)), "")
+    lacks = f"it printed nothing like {signed[plan.mode]!r}" if plan.mode in signed else "it printed no mode's text"
+    return ModeEvidence(FIRMWARE, found, "" if found else lacks)
 
 
 def of_power(total_mw: float | None, board: BoardType, why_none: str = "") -> ModeEvidence:

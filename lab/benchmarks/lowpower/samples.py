@@ -1,4 +1,4 @@
-"""Samples of a good suspend, or of a boot from partial I/O."""
+"""Samples of a good suspend, or of a boot out of its mode."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from lab.benchmarks.boot import BootWatch
 from lab.benchmarks.boot.samples import UNCERTAIN_SHARE
 from lab.benchmarks.lowpower.kernellog import END, stamp
-from lab.benchmarks.lowpower.modes import PARTIAL_IO, RTC, SuspendPlan
+from lab.benchmarks.lowpower.modes import RTC, SuspendPlan
 from lab.benchmarks.lowpower.power import Off
 from lab.benchmarks.lowpower.result import SuspendResult
 from lab.metrics import Flag, Metric, SampleRecord
@@ -77,7 +77,7 @@ def of_boot(watch: BootWatch, plan: SuspendPlan, flags: frozenset[Flag]) -> list
     numbers = watch.finish()
     whole = next(number for number in numbers if number.metric == BOOT_POWER_ON.name)
     flags |= {Flag(flag) for number in numbers if number.metric != BOOT_STAGE.name for flag in number.flags}
-    metric = RESUMES[PARTIAL_IO].prompt
+    metric = RESUMES[plan.mode].prompt
     return [sample_of(metric, params(plan), whole.value * 1e3, whole.uncertainty * 1e3, flags, (0, whole.log_end))]
 
 
@@ -89,7 +89,7 @@ def of_rails(
     Args:
         window: the window of the kernel's line on entering the mode, in the console's stream.
     """
-    metric = RESUMES[PARTIAL_IO].rail_voltage
+    metric = RESUMES[plan.mode].rail_voltage
     if off is None or metric is None:
         return []
     return [sample_of(metric, params(plan), off.volts, off.uncertainty_v, flags | off.flags, window)]
@@ -103,8 +103,9 @@ def expected(plan: SuspendPlan, *, has_rails: bool) -> frozenset[Metric]:
             the total may be missing.
     """
     metrics = RESUMES[plan.mode]
-    host = (metrics.first_byte, metrics.prompt) if plan.wake != RTC else ()
-    power = (metrics.rail,) if has_rails and plan.mode != PARTIAL_IO and plan.sleep_s >= MEAN_SLEEP_S else ()
+    resumes = metrics.kernel is not None
+    host = (metrics.first_byte, metrics.prompt) if plan.wake != RTC or not resumes else ()
+    power = (metrics.rail,) if has_rails and resumes and plan.sleep_s >= MEAN_SLEEP_S else ()
     energy = (metrics.energy,) if plan.energy else ()
     return frozenset(m for m in (metrics.kernel, *host, *power, *energy) if m is not None)
 

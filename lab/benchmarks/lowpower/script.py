@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from lab.benchmarks.identity import Shell
-from lab.benchmarks.lowpower.modes import SUSPEND_STATES, Constraint, SuspendPlan
+from lab.benchmarks.lowpower.modes import Constraint
 from lab.benchmarks.lowpower.preflight import PrintkSettings
+from lab.boards import SleepMode
 from lab.errors import TestTransientError
 
 FILE = "/run/boardlab-sleep"  # on the board, where nobody but root makes files
@@ -21,33 +22,32 @@ _SILENT = 1  # the console's log level: emergencies only
 
 
 def commands(
-    plan: SuspendPlan,
+    mode: SleepMode,
     found: PrintkSettings,
     constraint: Constraint | None,
     *,
     rtc: str,
-    alarm_s: int,
+    alarm_s: int | None,
     afterwards: Mapping[str, str],
 ) -> list[str]:
     """The script's lines; none has a single quote.
 
     Args:
-        alarm_s: when the RTC wakes the board, if nothing else has.
+        alarm_s: when the RTC wakes the board, if nothing else has; None: it does not wake it from this mode.
         afterwards: file of sysfs -> value once the board is back.
     """
-    entry = SUSPEND_STATES[plan.mode]
     alarm = f"/sys/class/rtc/{rtc}/wakealarm"
     consoles = [f"/sys/class/tty/{tty}/console" for tty in found.consoles]
     level = found.printk.split()[0] if found.printk else "7"
-    debugged = entry.variant == "s2idle"
+    debugged = mode.variant == "s2idle"
     return [
         f'echo "{GOING} $?"',
         f"echo {_SILENT} > {_PRINTK}",
         *(f"echo N > {console}" for console in consoles),
         f"echo 0 > {alarm}",
-        f"echo +{alarm_s} > {alarm}",
+        *([] if alarm_s is None else [f"echo +{alarm_s} > {alarm}"]),
         *([f"echo 1 > {_DEBUG}"] if debugged else []),
-        f"echo {entry.state} > /sys/power/state",
+        f"echo {mode.state} > /sys/power/state",
         f'echo "{BACK} $?"',
         *([f"echo 0 > {_DEBUG}"] if debugged else []),
         f"echo 0 > {alarm}",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from lab.benchmarks.boot import MomentLike
 from lab.benchmarks.lowpower.modes import RTC, SuspendPlan
@@ -21,6 +23,8 @@ MOMENTS: Final = (
     MomentPattern(CLEAN, rf"{RESTORED} \d+"),
 )
 ANY_BYTE: Final = (MomentPattern(FIRST_BYTE, r"[^\n]"),)  # looked for from the wake-up edge on
+_BOOT = "boot."  # before the name of a boot's moment
+_NO_SIGN: Final = frozenset({"shell", "kernel_load"})  # moments that are seen without a boot
 ENTRY_S = 10.0  # from the command until the shell has begun with it
 FLOOD_BYTES = 65_536  # from the command on, without an answer; a board that suspends says nothing
 FREEZE_S = (
@@ -28,6 +32,12 @@ FREEZE_S = (
 )
 RESTORE_S = 30.0  # from the answer until everything is put back
 EARLY_S = 1.5  # an alarm counts whole seconds from one that has begun; a wake-up so long before it is none of its own
+
+
+def moments(board: BoardType) -> Sequence[MomentPattern]:
+    """The moments of a suspend, and those of a boot, which none should have."""
+    signs = [each for each in board.moments if each.name not in _NO_SIGN]
+    return (*MOMENTS, *(evolve(each, name=f"{_BOOT}{each.name}") for each in signs))
 
 
 @frozen
@@ -68,6 +78,7 @@ class SuspendWatch:
     Attributes:
         sent_ns: when the command was sent, on the clock of the stamps.
         alarm_s: when the RTC wakes the board, if nothing else has.
+        said: text of the console from the command to the answer.
         edge: the host's wake-up edge, once there was one.
         begun: the shell has taken the command.
         silence: begin and end of the console's longest silence from the command to the answer, in ns.
@@ -81,7 +92,9 @@ class SuspendWatch:
     first_byte: MomentLike | None = field(default=None, init=False)
     answer: MomentLike | None = field(default=None, init=False)
     begun: bool = field(default=False, init=False)
+    said: str = field(default="", init=False)
     _text: str = field(default="", init=False)
+    _boot: Counter[str] = field(factory=Counter, init=False)
     _last_ns: int = field(init=False)
     silence: tuple[int, int] = field(init=False)
     _restored: bool = field(default=False, init=False)
@@ -105,6 +118,7 @@ class SuspendWatch:
         """Take bytes of one read, stamped `t_ns`."""
         self._text = (self._text + data.decode("latin-1"))[-8192:]
         if self.answer is None:
+            self.said += data.decode("latin-1")
             if t_ns - self._last_ns > self.silence[1] - self.silence[0]:
                 self.silence = (self._last_ns, t_ns)
             self._unanswered_bytes += len(data)
@@ -119,6 +133,8 @@ class SuspendWatch:
                 self.answer = self.answer or moment
             case "going":
                 self.begun = True
+            case name if name.startswith(_BOOT):
+                self._boot[name.removeprefix(_BOOT)] += self.answer is None
             case _:
                 self._restored = True
 
@@ -154,6 +170,7 @@ class SuspendWatch:
                     failure="console_not_restored",
                 )
             return
+        self._check_boot(now_ns)
         if self._unanswered_bytes > FLOOD_BYTES:
             raise BoardTransientError(
                 f"the console does not fall silent: {self._unanswered_bytes} bytes since the board was told to sleep. The last "
@@ -173,6 +190,25 @@ class SuspendWatch:
                 "it hangs, or the wake-up did not reach it. It is power-cycled; look at its wake-up sources",
                 failure="hung_resume",
             )
+
+    def _check_boot(self, now_ns: int) -> None:
+        """A way back may run the loaders before U-Boot once; it has no other moment of a boot."""
+        names = [each.name for each in self.board.moments]
+        loaders = names[: names.index("uboot")] if "uboot" in names else []
+        signs = [name for name, times in self._boot.items() if times > (name in loaders)]
+        if signs:
+            early = " before anything woke it" if self.edge is None and now_ns < self._alarm_ns else ""
+            raise BoardTransientError(
+                f"the board should have resumed, and booted{early} ({signs[0]}; the last line is "
+                f"{last_line(self._text.encode('latin-1'))!r}): its memory or its session is lost. Look at what it printed, at its power, "
+                "and at the boot loader: it must be the vendor's, which knows this mode",
+                failure="woke_by_boot",
+            )
+
+    @property
+    def _alarm_ns(self) -> int:
+        """The earliest instant of the alarm, or of nothing if another source wakes the board."""
+        return self.sent_ns + round((self.alarm_s - EARLY_S) * 1e9)
 
     @property
     def due_ns(self) -> int:

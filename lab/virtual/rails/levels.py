@@ -20,7 +20,6 @@ from lab.boards import BoardType
 from lab.virtual.sim.timing import dice
 
 OFF, ROM, BOOT, IDLE, BUSY = "off", "rom", "boot", "idle", "busy"
-DEEP_SLEEP, MCU_ONLY, PARTIAL_IO = "deep_sleep", "mcu_only", "partial_io"
 _OTHER_W: Final = 0.05  # of a rail that loads.toml does not know
 _FIRST_ADDRESS: Final = 0x40  # where no public document gives any
 _SHUNT_MOHM: Final = 10.0
@@ -98,7 +97,7 @@ def shared_rails(board: BoardType) -> dict[str, str]:
 def levels(board: BoardType, release: str) -> Mapping[str, Mapping[str, float]]:
     """Map state and rail to watts.
 
-    Off and partial I/O are left out: all rails are near 0 V then.
+    Off and the modes that are left by a boot are left out: all rails are near 0 V then. In a mode with `rails_on` the others are.
     """
     text = (resources.files("lab.virtual.rails") / "data" / "loads.toml").read_text(encoding="utf-8")
     loads = cattrs.Converter(forbid_extra_keys=True).structure(tomllib.loads(text), _Loads)
@@ -108,8 +107,10 @@ def levels(board: BoardType, release: str) -> Mapping[str, Mapping[str, float]]:
     published = board.releases[release].published.sleep_mw if release in board.releases else {}
     for mode, usual in loads.sleep.items():
         milliwatts = published.get(mode, {})
+        known = board.low_power.modes.get(mode)
+        on = [rail for rail in rails if known is None or not known.rails_on or rail in known.rails_on]
         found[mode] = {
-            rail: milliwatts[rail] / 1000 if rail in milliwatts else usual.get(rail, _OTHER_W / 100) for rail in rails
+            rail: milliwatts[rail] / 1000 if rail in milliwatts else usual.get(rail, _OTHER_W / 100) for rail in on
         }
     return found
 
@@ -177,8 +178,13 @@ class RailLoad:
         drawn = " ".join(f"{rail}={watts.get(rail, 0.0) * 1e6:.0f}" for rail in self.volts)
         self.note(t_ns, f"rails={state} uw: {drawn}")
 
-    def at(self, rail: str, start_ns: int, end_ns: int) -> tuple[float, float]:
-        """Mean voltage and current of a rail between two instants."""
+    def at(self, rail: str, start_ns: int, end_ns: int, *, stays_up: bool = False) -> tuple[float, float]:
+        """Mean voltage and current of a rail between two instants.
+
+        Args:
+            stays_up: it is never switched off, and draws what it does while Linux idles at least.
+        """
+        least = self.levels[IDLE].get(rail, 0.0) if stays_up else 0.0
         watts = 0.0
         alive_ns = 0
         first = max(0, bisect_right(self._steps, start_ns, key=lambda step: step.t_ns) - 1)
@@ -188,8 +194,9 @@ class RailLoad:
             end = min(end_ns, self._steps[number + 1].t_ns) if number + 1 < len(self._steps) else end_ns
             if begin >= end:
                 continue
-            level = step.watts.get(rail)
+            level = step.watts.get(rail, least if stays_up else None)
             if level is not None:
+                level = max(level, least)
                 watts += level * (1 + RIPPLE * self._ripple(rail, begin, end)) * (end - begin)
                 alive_ns += end - begin
         whole_ns = max(1, end_ns - start_ns)

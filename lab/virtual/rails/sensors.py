@@ -46,6 +46,10 @@ class RailTrouble(Protocol):
         """Return whether it resets now."""
         ...
 
+    def stays_up(self, rail: str) -> bool:
+        """Return whether the rail is never switched off."""
+        ...
+
 
 def _no_note(_t_ns: int, _text: str) -> None: ...
 
@@ -120,7 +124,8 @@ class _Soldered:
         rail = self.wired.rail
         for trouble in self.rails.troubles():
             rail = trouble.soldered_to(rail)
-        volts, amperes = self.rails.load.at(rail, start_ns, end_ns)
+        stays_up = any(trouble.stays_up(rail) for trouble in self.rails.troubles())
+        volts, amperes = self.rails.load.at(rail, start_ns, end_ns, stays_up=stays_up)
         return volts * math.prod(trouble.bus_factor(self.wired.rail) for trouble in self.rails.troubles()), amperes
 
     def shunt_ohm(self) -> float:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 
+from lab.boards import SLEEP_MODES
 from lab.errors import LabTransientError
 from lab.host.clock import Clock
 from lab.virtual.rails import levels
@@ -13,7 +14,7 @@ from lab.virtual.sim.board import SimBoard
 from lab.virtual.sim.faulthooks import FaultHooks, Switching
 from lab.virtual.sim.faults import catalogue
 from lab.virtual.sim.faults.base import Fault
-from lab.virtual.sim.linux.sleep import CAN_PIN, GPIO_PIN
+from lab.virtual.sim.linux.sleep import PINS
 from lab.virtual.sim.model import model
 from lab.virtual.sim.network import LoopbackTftp
 from lab.virtual.sim.setup import SimConfig, check
@@ -25,7 +26,8 @@ _HANG_S = 60.0  # longer than anybody waits for a PDU
 # The stages of a board as states of its rails (lab/virtual/rails/levels.py); all others are stages of a boot.
 _STATES = {
     "powered-down": levels.OFF,
-    "partial-io": levels.PARTIAL_IO,
+    "partial-io": "partial_io",
+    "rtc-only": "rtc_only",
     "rom": levels.ROM,
     "rom-without-medium": levels.ROM,
     "reset": levels.ROM,
@@ -35,8 +37,7 @@ _STATES = {
     "uboot-prompt": levels.BUSY,
     "suspend": levels.BUSY,
     "resume": levels.BUSY,
-    levels.DEEP_SLEEP: levels.DEEP_SLEEP,
-    levels.MCU_ONLY: levels.MCU_ONLY,
+    **{mode: mode for mode in SLEEP_MODES},
 }
 
 
@@ -131,7 +132,7 @@ class SimBackend:
 
     @property
     def pins(self) -> Sequence[str]:
-        return [pin for pin in (CAN_PIN, GPIO_PIN) if pin in self.board.model.board.low_power.wakes]
+        return [pin for pin in PINS if pin in self.board.model.board.low_power.wakes]
 
     @property
     def ready(self) -> bool:

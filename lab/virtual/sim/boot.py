@@ -30,11 +30,11 @@ def life(computer: Computer) -> Program[None]:
         except CpuResetError:
             computer.enter("reset")
         except PowerDownError as down:
-            computer.enter("powered-down" if not down.wakes else "partial-io")
+            computer.enter(down.mode.replace("_", "-") or "powered-down")
             computer.machine.forget_input()
-            if not down.wakes:
+            if not down.mode:
                 return
-            yield Hear(down.wakes)
+            yield Hear(down.wakes, down.alarm_ns)
         computer.machine.forget_input()
         computer.machine.rx_limit = FIFO_BYTES
         computer.usb.unplug()
@@ -191,7 +191,7 @@ def _play(computer: Computer, stage: str, total_ns: int, *texts: str, loads: str
     Behind the line that names its source it loads the next stage.
     """
     computer.enter(stage, total_ns)
-    family, facts = computer.model.family.profile, computer.facts()
+    family, facts = computer.model.family.loaders or computer.model.family.profile, computer.facts()
     lines = [line for text in texts for line in script.load(f"{family}-{text}", **facts)]
     behind = {_NAMES_SOURCE: _loaded(computer, loads)} if loads else {}
     yield from script.play(computer, lines, total_ns, behind=behind)

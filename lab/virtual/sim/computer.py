@@ -150,6 +150,8 @@ class Computer:
         refused_by: the kind of line that a refusal has: "freezer", "cpu", "device" or "wakeup".
         firmware_mode: the number of the mode that the firmware reports; None: that of `sleep`.
         signal: takes whether its application is ready: a pin, a CAN frame and the network show it.
+        memory: files in its memory, by path; a boot begins with none.
+        rtc: wall clock that the RTC had at an instant (s, ns), kept over a boot; None: it starts anew.
     """
 
     model: Model
@@ -176,6 +178,8 @@ class Computer:
     refused_by: str = field(default="device", init=False)
     firmware_mode: int | None = field(default=None, init=False)
     wakes_in_ns: int | None = field(default=None, init=False)
+    memory: dict[str, bytes] = field(factory=dict, init=False)
+    rtc: tuple[float, int] | None = field(default=None, init=False)
     locked: bool = field(default=False, init=False)
     wall_jump_s: float = field(default=0.0, init=False)
     spared_ns: int = field(default=0, init=False)

@@ -16,6 +16,7 @@ from lab.virtual import pdudaemon
 from lab.virtual.board import BoardAccess
 from lab.virtual.rails.levels import env_lines
 
+PINS = ("can", "button")  # wake-up sources with an output of the bench
 MCU = "mcu"  # the UART, and the wake-up source by a key on it
 DEFAULT_SWITCH_PORT = 16422  # port of envs/sim-*.yaml; pdudaemon's own is 16421
 _HEAD = "# The simulated board {name} of the bench in {folder}; written by `lab virtual up sim`.\n"
@@ -77,15 +78,18 @@ def _filled(board_type: str, **values: object) -> str:
     # YAML, not HTML:
     template = jinja2.Template(text, trim_blocks=True, undefined=jinja2.StrictUndefined, autoescape=False)
     board = boards.load(board_type)
-    has_emmc = "emmc" in board.media
+    disks = {medium: disk for each in board.evidence if each.source == "kernel" for disk, medium in each.media.items()}
+    card = disks.get("sd", "mmcblk1" if "emmc" in board.media else "mmcblk0")
     scratch = {
         "emmc": "/dev/mmcblk0p3",
-        "sd": "/dev/mmcblk1p3" if has_emmc else "/dev/mmcblk0p3",
+        "sd": f"/dev/{card}p3",
         "nand": "/dev/mtd9",
         "ospi": "0x1000000",
         "emmc_blocks": "0x0",
-        "sd_fat": "1:1" if has_emmc else "0:1",
+        "sd_fat": f"{card[-1]}:1",
     }
     there = {name: place for name, place in scratch.items() if name.partition("_")[0] in board.media}
-    site = {"scratch": there, "published": board.benchmarks}
+    pins = [pin for pin in PINS if pin in board.low_power.wakes]
+    jumpers = list(dict.fromkeys(jumper for mode in board.sleep if (jumper := board.low_power.modes[mode].jumper)))
+    site = {"scratch": there, "published": board.benchmarks, "pins": pins, "jumpers": jumpers}
     return str(template.render(board=board, sensors=env_lines(board), **site, **values)) + "\n"

@@ -174,6 +174,10 @@ class FaultHooks:
         """Return whether it resets now."""
         return False
 
+    def stays_up(self, rail: str) -> bool:
+        """Return whether the rail is never switched off while the board has power."""
+        return False
+
     def protects(self, medium: str) -> bool:
         """Return whether a medium's write protection is on."""
         return False

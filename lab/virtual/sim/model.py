@@ -22,7 +22,7 @@ class Family:
     """Common facts of an SoC family that no board type has.
 
     Attributes:
-        profile: of `data/timing.toml`; also the prefix of the family's texts.
+        profile: of `data/timing.toml`; also the prefix of the family's texts. loaders: that of its loaders' texts; empty: the same.
         mmc: U-Boot's list of MMC hosts. net: its network line. core: its `Core:` line, from U-Boot 2023 on.
         machine: as `uname -m` says.
         spl_media: how SPL calls each medium, after "Trying to boot from". r5_uboot: release -> version and build of
@@ -44,6 +44,7 @@ class Family:
     fdt_bytes: int
     soc_family: str
     spl_media: dict[str, str]
+    loaders: str = ""
     core: str = ""
     eeprom_moved: bool = False
     machine: str = "aarch64"

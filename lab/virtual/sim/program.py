@@ -83,12 +83,16 @@ class PowerDownError(Exception):
     """The board switched itself off; the power input brings it back.
 
     Args:
-        wakes: UARTs and pins that still bring it back as a cold boot (partial I/O).
+        wakes: UARTs and pins that still bring it back as a cold boot (partial I/O, RTC only).
+        mode: the low-power mode that it is in; empty: none.
+        alarm_ns: time until its RTC brings it back; None: it does not.
     """
 
-    def __init__(self, *wakes: str) -> None:
+    def __init__(self, *wakes: str, mode: str = "", alarm_ns: int | None = None) -> None:
         super().__init__(*wakes)
         self.wakes = wakes
+        self.mode = mode
+        self.alarm_ns = alarm_ns
 
 
 # --- Programs that end early ---

@@ -14,7 +14,6 @@ from lab.benchmarks.lowpower.modes import Constraint, SuspendPlan, constraint, r
 from lab.benchmarks.lowpower.preflight import PrintkSettings, Stats, arm, preflight, stats
 from lab.benchmarks.lowpower.result import KERNEL, ModeEvidence, of_mcu, of_power, verify
 from lab.benchmarks.lowpower.script import FILE, commands, install
-from lab.boards import LowPowerModes
 from lab.errors import BoardStableError, BoardTransientError, ConfigurationError, TestTransientError
 
 S = 1_000_000_000
@@ -139,7 +138,7 @@ def test_a_source_that_names_another_mode_fails_the_cycle() -> None:
 
 
 def test_power_names_a_mode_only_where_it_fits_that_one_alone() -> None:
-    board = evolve(AM62, low_power=LowPowerModes(total_mw={"deep_sleep": [5, 60], "mcu_only": [50, 250]}))
+    board = evolve(AM62, low_power=evolve(AM62.low_power, total_mw={"deep_sleep": [5, 60], "mcu_only": [50, 250]}))
     assert of_power(24.4, board).says == "deep_sleep"
     assert of_power(142.0, board).says == "mcu_only"
     assert (of_power(55.0, board).says, of_power(900.0, board).says) == ("", "")
@@ -168,7 +167,7 @@ def test_a_release_with_another_kernel_than_the_boards_is_refused() -> None:
 
 def test_the_boards_own_shell_puts_everything_back_after_the_suspend() -> None:
     qos = Constraint("/qos", "100000", "0")
-    steps = commands(SuspendPlan("mcu_only"), FOUND, qos, rtc="rtc0", alarm_s=7, afterwards={"/c": "on"})
+    steps = commands(AM62.low_power.modes["mcu_only"], FOUND, qos, rtc="rtc0", alarm_s=7, afterwards={"/c": "on"})
     asleep = steps.index("echo mem > /sys/power/state")
     assert "echo N > /sys/class/tty/ttyS2/console" in steps[:asleep]
     assert "echo +7 > /sys/class/rtc/rtc0/wakealarm" in steps[:asleep]
@@ -219,7 +218,7 @@ def test_a_blocker_of_gp_devices_does_not_concern_a_secure_one() -> None:
 
 def test_a_wake_up_source_that_does_not_take_is_an_error() -> None:
     with pytest.raises(BoardStableError, match="is not armed, and nothing would wake the board"):
-        arm(Shell({}), AM62, "uart")
+        arm(Shell({}), AM62, WOKEN)
 
 
 @pytest.mark.parametrize(
@@ -263,4 +262,4 @@ def test_the_kernels_counters_are_read_where_they_are(lines: list[str], known: S
         def run(self, _cmd: str) -> tuple[Sequence[str], Sequence[str], int]:
             return lines, [], 0
 
-    assert stats(Answer()) == known
+    assert stats(Answer(), AM62) == known

@@ -16,7 +16,7 @@ from lab.benchmarks.lowpower.power import SETTLE_NS, asleep_ns, why_no_mean
 from lab.benchmarks.lowpower.preflight import PrintkSettings, Stats
 from lab.benchmarks.lowpower.result import SuspendResult
 from lab.benchmarks.lowpower.samples import of_suspend
-from lab.benchmarks.lowpower.watch import MOMENTS, SuspendWatch, WakeEdge
+from lab.benchmarks.lowpower.watch import SuspendWatch, WakeEdge, moments
 from lab.console import model
 from lab.console.moments import MomentFinder
 from lab.control.lowpower import SuspendMonitor
@@ -196,8 +196,8 @@ class Console:
 def monitor(watch: SuspendWatch, now_ns: int, *events: model.Event) -> SuspendMonitor:
     power = SimpleNamespace(clock=SimpleNamespace(now_ns=lambda: now_ns))
     board = cast("Any", SimpleNamespace(console=Console(*events), power=power))
-    finders = [MomentFinder(MOMENTS, model.LineTiming(115200))]
-    return SuspendMonitor(board, watch, finders, FOUND, Stats(0, 0), 0)
+    finders = [MomentFinder(moments(AM62), model.LineTiming(115200))]
+    return SuspendMonitor(board, watch, finders, FOUND, Stats(0, 0), 0, 0)
 
 
 BACK = f"boardlab: back 0\r\nboardlab: restored 0\r\n{PROMPT}".encode()

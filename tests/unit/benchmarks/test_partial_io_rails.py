@@ -43,7 +43,7 @@ def with_always_on(rail: str) -> BoardType:
 
 
 def test_the_highest_rail_of_a_good_board_is_near_0_v_within_its_uncertainty(tmp_path: Path) -> None:
-    found = off(rails(tmp_path / "a.trace").rails, LP)
+    found = off(rails(tmp_path / "a.trace").rails, LP, "partial_io")
     assert found is not None
     assert found.volts <= found.uncertainty_v < LP.low_power.near_0_v
     assert found.flags == set()
@@ -54,12 +54,12 @@ def test_a_rail_that_stays_up_is_refused_with_its_name_its_voltage_and_the_mend(
     with pytest.raises(
         BoardTransientError, match=r"rails that are up: vdda_1v8 1\.[78]\d V, .*`always_on = true`"
     ) as caught:
-        off(power.rails, LP)
+        off(power.rails, LP, "partial_io")
     assert caught.value.failure == "rails_up"
 
 
 def test_a_rail_that_stays_on_by_design_does_not_count(tmp_path: Path) -> None:
-    found = off(rails(tmp_path / "a.trace", with_rail_up("vdda_1v8")).rails, with_always_on("vdda_1v8"))
+    found = off(rails(tmp_path / "a.trace", with_rail_up("vdda_1v8")).rails, with_always_on("vdda_1v8"), "partial_io")
     assert found is not None
     assert found.rail != "vdda_1v8"
 
@@ -76,14 +76,14 @@ def test_the_uncertainty_of_a_voltage_holds_the_truth(tmp_path: Path) -> None:
 def test_a_sensor_that_does_not_answer_now_and_then_flags_the_metric(tmp_path: Path) -> None:
     bench = RailBench(LP.name)
     bench.troubles.append(SensorNack())
-    found = off(rails(tmp_path / "a.trace", bench).rails, LP)
+    found = off(rails(tmp_path / "a.trace", bench).rails, LP, "partial_io")
     assert found is not None
     assert Flag.POWER_NACK in found.flags
 
 
 def test_without_a_single_voltage_there_is_no_number(tmp_path: Path) -> None:
     silent = [evolve(rail, mean_v=None) for rail in rails(tmp_path / "a.trace").rails]
-    assert off(silent, LP) is None
+    assert off(silent, LP, "partial_io") is None
     assert of_rails(None, PLAN, frozenset(), (0, 0)) == []
 
 

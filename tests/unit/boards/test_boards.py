@@ -258,3 +258,41 @@ def test_a_board_without_straps_says_nothing_of_them(board_file: Path) -> None:
     board_file.write_text(MINIMAL.replace("boot_mode_bits = 2\n", "").replace("boot_mode = 1, ", ""))
     board = boards.load_file(board_file)
     assert (board.boot_mode_bits, board.media_straps, board.media["sd"].boot_mode) == (0, [], 0)
+
+
+def test_what_is_assumed_of_a_type_is_listed_with_its_place_whoever_says_so() -> None:
+    assumed = boards.assumptions(boards.load("am62lxx_evm"))
+    assert {
+        *("media.emmc.boot_mode", "identity.cpu_mhz", "releases.12.00.sysfw", "low_power.modes.rtc_io_ddr.signature"),
+        *("links.eth0", "recovery", "low_power.resume_start"),
+    } <= set(assumed)
+    assert "media.sd.boot_mode" not in assumed
+
+
+def test_an_assumed_place_that_is_not_there_is_refused(board_file: Path) -> None:
+    board_file.write_text(MINIMAL.replace("[prompts]", 'assumed = ["media.sd.boot_mode"]\n[prompts]', 1))
+    assert boards.assumptions(boards.load_file(board_file))[-1] == "prompts.uboot"
+    board_file.write_text(MINIMAL.replace("[prompts]", 'assumed = ["media.nand"]\n[prompts]', 1))
+    with pytest.raises(ConfigurationError, match=r"assumed names 'media\.nand', and there is no 'nand'"):
+        boards.load_file(board_file)
+
+
+@pytest.mark.parametrize(
+    ("mode", "says"),
+    [
+        ('title = "S"\nstate = "mem"', "a suspend has a variant"),
+        ('title = "S"\nstate = "mem"\nvariant = "deep"\nwoken_by = ["moon"]', "names 'moon'; the sources are: rtc"),
+        (
+            'title = "S"\nstate = "mem"\nvariant = "deep"\nwoken_by = ["can"]',
+            "'can', which is not under low_power.wakes",
+        ),
+        ('title = "S"\nstate = "mem"\nvariant = "deep"\nrails_on = ["vdd"]', "'vdd', which is not under rails"),
+        ('title = "S"\nstate = "mem"\nvariant = "deep"\nlatency_ms = [1.0]', "expected the way in and the way back"),
+    ],
+)
+def test_a_mode_that_names_what_is_not_there_is_refused(board_file: Path, mode: str, says: str) -> None:
+    board_file.write_text(
+        MINIMAL.replace("[prompts]", 'sleep = ["io_ddr"]\n[prompts]', 1) + f"[low_power.modes.io_ddr]\n{mode}\n"
+    )
+    with pytest.raises(ConfigurationError, match=re.escape(says)):
+        boards.load_file(board_file)

@@ -55,6 +55,7 @@ def test_a_resume_whose_host_and_kernel_differ_by_an_unusual_time_is_flagged(tmp
         console=console,
         low_power=SimpleNamespace(cycle=lambda plan, _trace: suspend(plan, *next(given)), release=""),
         software={},
+        wired=[],
         select_medium=lambda _medium: None,
     )
     plan = {"cycles": 8, "modes": ["deep_sleep"], "wake": "uart", "sleep_s": 5, "medium": "sd"}

@@ -26,6 +26,7 @@ EXAMPLES: dict[str, Value] = {
     "wake": "rtc",
     "sleep": 9,
     "energy": True,
+    "shuffle": True,
     "sections": ["sd-fio", "uboot-sd"],
     "repeats": 5,
     "destructive": True,

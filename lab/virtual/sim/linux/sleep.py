@@ -1,4 +1,4 @@
-"""Suspend and resume: deep sleep, MCU-only, partial I/O, wake-ups.
+"""Suspend and resume, power-off with wake-up sources, wake-ups.
 
 Forms and order of the lines: TI's low-power documents. While the board sleeps its console is silent and the kernel's
 clock stands still; the kernel's lines of the way down and up are printed after the console is back.
@@ -13,10 +13,16 @@ from lab.virtual.sim.program import NS_PER_MS, NS_PER_S, Hear, PowerDownError, P
 from lab.virtual.sim.timing import Normal
 
 DEEP_SLEEP, MCU_ONLY, PARTIAL_IO = "deep_sleep", "mcu_only", "partial_io"
+IO_DDR, RTC_IO_DDR, RTC_ONLY = "io_ddr", "rtc_io_ddr", "rtc_only"
+S2IDLE = "s2idle"
 CAN_PIN, GPIO_PIN = "can", "gpio"  # inputs of the machine: the RX pins of the MCU's CAN; a GPIO that the overlay arms
-RTC, MAIN_IO, WKUP_UART, MCU_IPC = 0x50, 0x80, 0x10, 0x90  # wake-up sources of TISCI_MSG_LPM_WAKE_REASON
+BUTTON = "button"  # on a pin of the RTC
+PINS = (CAN_PIN, GPIO_PIN, BUTTON)
+RTC, MAIN_IO, MCU_IO, WKUP_UART, MCU_IPC = 0x50, 0x80, 0x81, 0x10, 0x90  # wake-up sources of TISCI_MSG_LPM_WAKE_REASON
 _FIRMWARE = Normal(62.0, 3.0)  # ms from the wake-up event until the kernel goes on; assumed, nobody publishes it
-_DEFAULT_RESUME_MS = {DEEP_SLEEP: 137.0, MCU_ONLY: 94.0}  # in the size of the guides' figures of other releases
+# In the size of the guides' figures of other releases; of the modes that keep the memory only: assumed.
+_DEFAULT_RESUME_MS = {DEEP_SLEEP: 137.0, MCU_ONLY: 94.0, IO_DDR: 310.0, RTC_IO_DDR: 240.0}
+_LOADER_MS = 420.0  # of the loaders that a mode runs again; assumed
 _SPREAD = Normal(1.0, 0.01)  # assumed
 
 
@@ -24,15 +30,20 @@ class Sleeper:
     """Suspends and resumes a kernel.
 
     Attributes:
-        supported: whether the board type has deep sleep at all.
+        supported: whether the board type has a suspend at all.
     """
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.computer = kernel.computer
-        self.supported = DEEP_SLEEP in self.computer.model.board.sleep
+        self.board = self.computer.model.board
+        self.supported = DEEP_SLEEP in self.board.sleep
         self._alarm_s: float | None = None
         self._started_ns = self.computer.now_ns
+        if self.computer.rtc is not None:
+            wall_s, at_ns = self.computer.rtc
+            passed_s = (self._started_ns - at_ns) / NS_PER_S
+            kernel.wall_offset_s = wall_s + passed_s - self.computer.wall_jump_s
 
     @property
     def wall_s(self) -> float:
@@ -57,8 +68,15 @@ class Sleeper:
         self._alarm_s = None if seconds == 0 else self.wall_s + seconds if text.startswith("+") else float(seconds)
         return ""
 
-    def selected(self) -> str:
-        """The mode that the device manager will choose."""
+    def selected(self, variant: str) -> str:
+        """The mode that the firmware will choose: the deepest that nothing forbids."""
+        for name in (IO_DDR, RTC_IO_DDR):
+            if (
+                name in self.board.sleep
+                and self.board.low_power.modes[name].variant == variant
+                and self._allowed(name)
+            ):
+                return name
         settings, how = self.kernel.settings, self.computer.model.release.low_power
         latency = settings.get("qos", "0")
         wanted = {
@@ -66,7 +84,15 @@ class Sleeper:
             "qos_ms": latency.isdigit() and int(latency) > 0,
             "qos_us": latency.isdigit() and 0 < int(latency) <= 1_000_000,
         }.get(how, False)
-        return MCU_ONLY if wanted and MCU_ONLY in self.computer.model.board.sleep else DEEP_SLEEP
+        return MCU_ONLY if wanted and MCU_ONLY in self.board.sleep else DEEP_SLEEP
+
+    def _allowed(self, name: str) -> bool:
+        """Return whether no wake-up source forbids a mode that keeps the memory alone."""
+        settings, uart = self.kernel.settings, f"{self.computer.model.family.uart_base}.serial/power/wakeup"
+        wanted = self.board.low_power.modes[name].settings
+        return bool(wanted) and all(
+            settings.get("uart_wakeup" if path.endswith(uart) else path) == value for path, value in wanted.items()
+        )
 
     def suspend(self, variant: str | None = None) -> Program[str]:
         """Sleep until something wakes the board; returns what went wrong.
@@ -75,7 +101,7 @@ class Sleeper:
             variant: "deep" or "s2idle"; None: that of /sys/power/mem_sleep.
         """
         kernel, computer = self.kernel, self.computer
-        mode = computer.sleep = self.selected()
+        mode = computer.sleep = self.selected(variant or kernel.settings["mem_sleep"])
         computer.enter("suspend")
         yield from computer.at("suspend.start")
         variant = variant or kernel.settings["mem_sleep"]
@@ -104,6 +130,7 @@ class Sleeper:
         computer.note(f"cycle={computer.cycle} woken source={woken_by:#x}")
         yield from computer.at("resume.start")
         yield from computer.pause(_FIRMWARE.draw(kernel.dice) * NS_PER_MS)
+        yield from self._firmware_text(mode, woken_by)
         kernel.hold_clock_for(computer.now_ns - asleep_ns)
         published = computer.model.release.published.resume_ms
         work_ms = published.get(mode, _DEFAULT_RESUME_MS[mode]) * _SPREAD.draw(kernel.dice)
@@ -116,21 +143,47 @@ class Sleeper:
         computer.enter("shell")
         return ""
 
+    def _firmware_text(self, mode: str, source: int) -> Program[None]:
+        """What loaders and TF-A print before the kernel goes on; order of I/O + DDR: assumed."""
+        computer, release = self.computer, self.computer.model.release
+        if mode == IO_DDR:
+            yield from computer.pause(_LOADER_MS * NS_PER_MS)
+            yield from computer.say(f"\nU-Boot SPL {release.uboot}\n")
+            yield from computer.say(f"SYSFW ABI: {release.sysfw}\n")
+            yield from computer.say(
+                "Resuming from DDR, jumping to stored DM loadaddr 0x9db00000, TIFS context restored from 0x9dc00000\n"
+            )
+        elif mode == RTC_IO_DDR:
+            yield from computer.pause(_LOADER_MS * NS_PER_MS)
+            yield from computer.say(f"NOTICE:  Booting Trusted Firmware\nNOTICE:  BL1: {release.bl31}\n")
+            yield from computer.say(f"BL1: Built : {release.bl31_built}\nDDR init done\n")
+            yield from computer.say("k3_bl1_handoff sent message to tifs\n")
+        if self.computer.model.family.loaders:
+            yield from computer.say(f"ERROR:   Wake up src {source:#x}\n")
+
     def power_off(self) -> Program[None]:
-        """`poweroff`: partial I/O with an armed CAN wake-up source, else off.
+        """`poweroff`: a mode that ends by a boot if its wake-up source is armed, else off.
 
         Raises:
             PowerDownError: always.
         """
         yield from self._log(40, "reboot: Power down")
+        computer = self.computer
         armed = self.kernel.settings.get("can_wakeup") == "enabled"
-        if armed and PARTIAL_IO in self.computer.model.board.sleep:
+        if armed and PARTIAL_IO in self.board.sleep:
             yield from self._log(
                 3,
                 "ti-sci 44043000.system-controller: Entering Partial-IO because a powered wakeup-enabled device was found.",
             )
-            yield from self.computer.at("poweroff")
-            raise PowerDownError(CAN_PIN)
+            yield from computer.at("poweroff")
+            raise PowerDownError(*self.board.low_power.modes[PARTIAL_IO].woken_by, mode=PARTIAL_IO)
+        if RTC_ONLY in self.board.sleep:
+            yield from computer.at("poweroff")
+            computer.rtc = (self.wall_s, computer.now_ns)
+            left_ns = None
+            if self._alarm_s is not None:
+                left_ns = max(0, round((self._alarm_s - self.wall_s) * NS_PER_S))
+            raise PowerDownError(BUTTON, mode=RTC_ONLY, alarm_ns=left_ns)
         raise PowerDownError
 
     def _refused(self, by: str) -> Program[str]:
@@ -169,43 +222,53 @@ class Sleeper:
         yield from computer.at("suspend.asleep")
         settings = self.kernel.settings
         key_wakes = settings.get("uart_wakeup") == settings.get("tty_wakeup") == "enabled"
-        sources = {"wkup": WKUP_UART, GPIO_PIN: MAIN_IO}
+        codes = {name: int(number, 16) for number, name in self.board.low_power.woken.items()}
+        main_io, rtc = codes.get("MAIN_IO", MAIN_IO), codes.get("RTC", RTC)
+        sources = {"wkup": WKUP_UART, GPIO_PIN: main_io}
         if key_wakes:
-            sources[computer.console] = MAIN_IO
+            sources[computer.console] = main_io
+        if settings.get("can_wakeup") == "enabled":
+            sources[CAN_PIN] = codes.get("CAN_IO", MAIN_IO)
         if mode == MCU_ONLY:
             sources["mcu"] = MCU_IPC
+        if mode == IO_DDR:
+            sources = {CAN_PIN: codes.get("CAN_IO", MAIN_IO)} if settings.get("can_wakeup") == "enabled" else {}
+            armed = {"mcu": "0x4084014", "wkup": "0x4084024"}
+            sources |= {uart: MCU_IO for uart, register in armed.items() if f"devmem2 {register}" in settings}
+        if mode == RTC_IO_DDR:
+            sources = {BUTTON: codes.get("RTC_IO", RTC)}
         uarts = [uart.name for uart in computer.model.board.uarts]
         while True:
-            typed = yield from self._next_event([*uarts, GPIO_PIN])
+            typed = yield from self._next_event([*uarts, *PINS], alarm=mode != IO_DDR)
             if typed is None:
                 early, computer.wakes_in_ns = computer.wakes_in_ns is not None, None
-                return MAIN_IO if early else RTC
+                return main_io if early else rtc
             if typed.uart in sources:
-                if typed.uart == "mcu":
+                if typed.uart == "mcu" and mode == MCU_ONLY:
                     yield from computer.say("[IPC RPMSG ECHO] Main domain resumed due to MCU UART\n", "mcu")
                 return sources[typed.uart]
 
-    def _next_event(self, uarts: Sequence[str]) -> Program[Typed | None]:
+    def _next_event(self, uarts: Sequence[str], *, alarm: bool) -> Program[Typed | None]:
         """Wait for a byte on any UART, or the alarm (None).
 
         A sleeping UART loses the byte.
         """
         left_ns = None
-        if self._alarm_s is not None:
+        if self._alarm_s is not None and alarm:
             left_ns = max(0, round((self._alarm_s - self.wall_s) * NS_PER_S))
         if self.computer.wakes_in_ns is not None:
             left_ns = self.computer.wakes_in_ns if left_ns is None else min(left_ns, self.computer.wakes_in_ns)
         return (yield Hear(tuple(uarts), left_ns))
 
     def _up(self, mode: str, source: int, work_ms: float, *, deep: bool) -> Program[None]:
-        lines = ["Enabling non-boot CPUs ..."] if deep else []
+        lines = ["Enabling non-boot CPUs ..."] if deep else ["PM: resume from suspend-to-idle"]
         for cpu in range(1, self.computer.model.identity.cpus if deep else 1):
             lines += [
                 f"Detected VIPT I-cache on CPU{cpu}",
                 f"CPU{cpu}: Booted secondary processor 0x{cpu:010x} [0x410fd034]",
             ]
             lines += [f"CPU{cpu} is up"]
-        lines += [_wake_line(self.kernel, mode, source)] if deep else []
+        lines += [_wake_line(self.kernel, mode, source)] if deep and not self.computer.model.family.loaders else []
         lines += ["am65-cpsw-nuss 8000000.ethernet: set new flow-id-base 19"]
         share_ms = work_ms * 0.85 / len(lines)
         for line in lines:
@@ -260,6 +323,7 @@ def _wake_line(kernel: Kernel, mode: str, source: int) -> str:
     place = "ti-sci 44043000.system-controller"
     if kernel.computer.model.kernel_version >= (6, 12):
         reported = kernel.computer.firmware_mode
-        number = int(mode == MCU_ONLY) if reported is None else reported
+        numbers = {name: int(number, 16) for number, name in kernel.computer.model.board.low_power.firmware.items()}
+        number = numbers.get(mode, 0) if reported is None else reported
         return f"{place}: ti_sci: wakeup source:{source:#x}, pin:0x0, mode:{number:#x}"
     return f"{place}: ti_sci_resume: wakeup source: {source:#x}"

@@ -215,6 +215,14 @@ def _ethtool(session: LoginSession, arguments: Sequence[str], _streams: Streams,
     return 0
 
 
+def _devmem2(session: LoginSession, arguments: Sequence[str], _streams: Streams, _shell: Interpreter) -> Program[int]:
+    """A write to a pin's register, which may arm it."""
+    yield from ()
+    if len(arguments) == 4:
+        session.kernel.settings[f"devmem2 {arguments[1]}"] = arguments[3]
+    return 0
+
+
 def _reboot(session: LoginSession, _arguments: Sequence[str], _streams: Streams, _shell: Interpreter) -> Program[int]:
     yield from _stop_services(session)
     yield from session.kernel.printk("reboot: Restarting system", 0)  # pr_emerg: kernel/reboot.c kernel_restart
@@ -243,6 +251,8 @@ TOOLS: Mapping[str, Tool] = {
     **dict.fromkeys(("which", "type", "command"), _which),
     **dict.fromkeys(("sh", "bash"), _sh),
     "date": _date,
+    "devmem2": _devmem2,
+    "i2cset": _nothing,
     "dmesg": _dmesg,
     "ethtool": _ethtool,
     "exit": _exit,

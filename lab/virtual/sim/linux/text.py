@@ -97,7 +97,11 @@ def _basic(pattern: str) -> str:
 
 
 def _lines(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
-    """head and tail."""
+    """head and tail; `head -c BYTES /dev/urandom` too."""
+    if arguments[1:2] == ["-c"] and arguments[-1] == "/dev/urandom":
+        dice = session.computer.dice("urandom", session.computer.starts, session.kernel.clock_ns)
+        yield from streams.out(dice.randbytes(int(arguments[2])))
+        return 0
     count, paths = 10, []
     rest = iter(arguments[1:])
     for word in rest:
