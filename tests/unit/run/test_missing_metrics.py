@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from support import simruns
 
+from lab import boards
 from lab.host.clock import MonotonicRaw
 from lab.metrics.catalogue import RESUMES
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
@@ -32,7 +33,9 @@ def test_a_boot_has_its_time_the_time_from_power_on_and_its_stages(tmp_path: Pat
 def low_power_run(store: Store, *, has_rails: bool, **plan: Any) -> LowPowerRun:
     planned = {"cycles": 1, "modes": ["deep_sleep"], "wake": "uart", "sleep_s": 15, "medium": "sd", **plan}
     run = store.begin_run(KIND, "am62xx_sk", "sk-1", "11.01", plan=planned, provenance={})
-    board: Any = SimpleNamespace(rails=object() if has_rails else None)
+    board: Any = SimpleNamespace(
+        rails=object() if has_rails else None, type=boards.load("am62xx_lp_sk"), wired=["can"]
+    )
     clock = MonotonicRaw()
     return LowPowerRun(store, run, board, Progress(lambda _line: None, clock, 1), clock, lambda _s: None, 0)
 

@@ -30,6 +30,7 @@ NOT_GIVEN = {
     "wake": None,
     "sleep": None,
     "energy": False,
+    "shuffle": False,
     "destructive": False,
     "repeats": None,
 }
