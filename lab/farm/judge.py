@@ -56,7 +56,7 @@ def report(store: Store, run_id: int, say: Callable[[str], None]) -> bool:
         say(f"not judged: run {run_id} ended before the judge had it; have it judged: lab judge run {run_id}")
     elif all(verdict.outcome in {"no samples", "no history"} for verdict in verdicts):
         failed = sum(verdict.outcome == "no samples" for verdict in verdicts)
-        why = [f"has no samples of {_numbers(failed)}, since all cycles failed"] * bool(failed)
+        why = [f"has no samples of {_numbers(failed)}, since no cycle gave one"] * bool(failed)
         why += [needs] if (needs := text.needs(verdicts)) else []
         say(f"not judged: run {run_id} {', and '.join(why)} (lab judge show {run_id})")
     elif unsure := sum(verdict.outcome == UNSURE and verdict.open for verdict in verdicts):

@@ -13,7 +13,7 @@ import logging
 import os
 import pickle
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -276,6 +276,7 @@ def path_of(store: Store, run: Run, where: Path, *, simulated: bool) -> Path:
 
 CONFIRMS: Final = "confirms"  # key of a run's provenance: the run that it was asked for as confirmation of
 NIGHT: Final = dt.timedelta(hours=12)  # a run of the same image so soon after one that asked confirms it
+_SETUP: Final = frozenset({"board", "card", "adapter", "host", "tester"})
 _AT_ONCE: Final = 40  # runs read together
 
 Night = tuple[RunNumbers, ...]  # a run, and those that confirm it
@@ -327,12 +328,25 @@ def judge_run(store: Store, run_id: int, *, remember: Path | None = None) -> Run
     history = _History(store, heads, rejected, target, memory if usable and not further else Memory())
     night = history.walk_to()
     remembered = None if further else dumped(history.memory)
-    judged = tuple(judged for cohort in history.cohorts_of(night) for judged in cohort.step(night))
+    cohorts = history.cohorts_of(night)
+    judged = tuple(_current(history.memory.cohorts, (judged for cohort in cohorts for judged in cohort.step(night))))
     judged += _judged_rates(store, [each.run.id for each in night], run.kind)
     write_verdicts(store, night[0].run.id, [each.verdict for each in judged], history.found)
     if remembered is not None:
         save(path, remembered)
     return RunVerdicts(night[0].run, tuple(each.run.id for each in night[1:]), judged)
+
+
+def _current(cohorts: Sequence[Cohort], judged: Iterable[Judged]) -> Iterator[Judged]:
+    """Verdicts without those on a definition's earlier versions, of which nothing was measured."""
+    newest: dict[tuple[str, Item], int] = {}
+    for number in (number for cohort in cohorts for number in cohort.numbers):
+        key = (number.metric, number.params)
+        newest[key] = max(newest.get(key, 0), number.version)
+    for each in judged:
+        verdict = each.verdict
+        if verdict.outcome != "no samples" or verdict.version == newest[verdict.metric, item_of(verdict.params)]:
+            yield each
 
 
 def _judged_rates(store: Store, night: Sequence[int], kind: str) -> tuple[Judged, ...]:
@@ -455,10 +469,13 @@ class _History:
     def _confirms(self, run: RunNumbers, night: Night) -> bool:
         """True if a run confirms a night.
 
-        The night requested it, or it has the image and came while runs were requested.
+        The night requested it, or it has the image and came while runs were requested. A run with another board, card, adapter,
+        host or tester is a night of its own: it would hide what that changed.
         """
         first = night[0]
         asked_by = run.run.provenance.get(CONFIRMS)
+        if not _same_setup(run, first):
+            return False
         if asked_by is not None:
             return asked_by in {each.run.id for each in night}
         if len(night) > CONSTANTS.most_reruns or run.run.started_at - first.run.started_at > NIGHT:
@@ -476,6 +493,12 @@ def _same_software(one: RunNumbers, other: RunNumbers) -> bool:
     media, others = contents(first), contents(second)
     same &= all(media[medium] == others[medium] for medium in media.keys() & others.keys())
     return same and all(first[cause] == second[cause] for cause in known)
+
+
+def _same_setup(one: RunNumbers, other: RunNumbers) -> bool:
+    """True if no other board, card, adapter, host or tester is known."""
+    first, second = causes(one), causes(other)
+    return all(first[cause] == second[cause] for cause in first.keys() & second.keys() & _SETUP)
 
 
 def _parts(ids: Sequence[int]) -> Iterator[Sequence[int]]:

@@ -87,7 +87,7 @@ def test_a_run_whose_cycles_all_failed_says_so(nights: Nights) -> None:
     run, said = nights.run(boots=0, failed=2), list[str]()
     assert judge_with_reruns(nights.store, run, lambda _run: None, said.append)
     assert said == [
-        f"not judged: run {run} has no samples of 1 number, since all cycles failed (lab judge show {run})"
+        f"not judged: run {run} has no samples of 1 number, since no cycle gave one (lab judge show {run})"
     ]
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
+from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy.orm import Session
@@ -23,7 +26,9 @@ from lab.judge.baseline import judge_run as compare_run
 from lab.judge.records import CALLED, NewVerdict, StoredVerdict
 from lab.judge.run_judge import RunVerdicts, judge_run
 from lab.judge.store import read_verdicts, review, standing, verdicts_with
-from lab.results import AttemptRecord, SampleRecord, Store, open_store
+from lab.judge.verdicts import Verdict
+from lab.metrics.catalogue import BOOT_TIME
+from lab.results import AttemptRecord, SampleRecord, Store, open_store, rows
 from lab.results.listing import boots
 from lab.results.models import RunRow
 from lab.results.series import last_completed, release_names
@@ -52,6 +57,10 @@ def nights(store: Store) -> Nights:
 def only(judged: RunVerdicts) -> NewVerdict:
     (one,) = judged.judged
     return one.verdict
+
+
+def told_of(judged: RunVerdicts) -> list[NewVerdict]:
+    return [each.verdict for each in judged.judged]
 
 
 def said(store: Store, runs: list[int], where: Path) -> list[str]:
@@ -259,6 +268,66 @@ def test_a_run_of_the_same_image_confirms_soon_after_one_that_asked_and_not_othe
     assert (judged.run.id, judged.confirmed_by) == (asked, (same,))
     late = nights.run(1.08, image="slower")
     assert judge_run(store, late, remember=remembered).run.id == late
+
+
+def test_a_board_that_moves_to_another_host_is_judged_on_and_a_real_move_is_the_environments_doing(
+    store: Store, nights: Nights, remembered: Path
+) -> None:
+    nights.quiet(QUIET, image="one")
+    moved = [nights.run(image="one", provenance={"host": "lab2"}) for _ in range(3)]
+    assert said(store, moved, remembered) == ["none"] * 3
+    slower = nights.run(1.03, image="one", provenance={"host": "lab3"}, after=SOON)
+    again = {"host": "lab3", "confirms": slower}
+    runs = [slower, *(nights.run(1.03, image="one", provenance=again, after=SOON) for _ in range(3))]
+    verdict = only([judge_run(store, run, remember=remembered) for run in runs][-1])
+    assert (verdict.outcome, verdict.since_run) == ("environment", slower)
+    assert verdict.differs == {"host": ("lab2", "lab3")}
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_run_on_another_host_confirms_nothing(store: Store, nights: Nights, remembered: Path, asked: bool) -> None:
+    nights.quiet(QUIET)
+    first = nights.run(1.03, image="slow", after=SOON)
+    assert only(judge_run(store, first, remember=remembered)).outcome == "unsure: rerun asked"
+    again = {"confirms": first} if asked else {}
+    other = nights.run(1.03, image="slow", after=SOON, provenance={"host": "lab2", **again})
+    judged = judge_run(store, other, remember=remembered)
+    assert (judged.run.id, judged.confirmed_by) == (other, ())
+
+
+def test_another_version_of_a_definition_is_a_new_number_and_the_old_one_is_not_missed(
+    store: Store, nights: Nights, remembered: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nights.quiet(QUIET)
+    newer = evolve(BOOT_TIME, version=2, definition="to the prompt's first byte")
+    monkeypatch.setattr(rows, "by_name", lambda _name: newer)
+    runs = [nights.run(1.3, boots=0, failed=4) if night == 3 else nights.run(1.3) for night in range(10)]
+    judged = [judge_run(store, run, remember=remembered) for run in runs]
+    assert {verdict.version for each in judged for verdict in told_of(each)} == {2}
+    outcomes = [told_of(each)[0].outcome for each in judged]
+    assert outcomes == ["no history"] * 3 + ["no samples"] + ["no history"] * 5 + ["none"], outcomes
+    with watch(store.url).snapshot() as found:
+        (number,) = compare_run(found, runs[0]).numbers
+    assert number.judgement.verdict is Verdict.NO_HISTORY
+
+
+@pytest.mark.parametrize("first", ["2026-03-13", "2026-10-09"])
+def test_nights_at_one_local_time_are_judged_alike_over_a_change_of_the_clocks(
+    store: Store, remembered: Path, first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    begin = dt.datetime.fromisoformat(f"{first}T02:30").replace(tzinfo=ZoneInfo("Europe/Berlin"))
+    found = []
+    for nights in (Nights(store, now=begin), Nights(store, board="utc")):
+        runs = [nights.run(1.04 if night >= QUIET else 1.0, image=str(night // QUIET)) for night in range(QUIET + 3)]
+        verdicts = [only(judge_run(store, run, remember=remembered)) for run in runs[QUIET:]]
+        found.append([(v.outcome, v.effect, v.since_run and runs.index(v.since_run)) for v in verdicts])
+    local, utc = found
+    assert local == utc
+    assert ("regression", QUIET) in {(outcome, since) for outcome, _, since in local}
+    monkeypatch.undo()
+    time.tzset()
 
 
 def test_a_rejected_run_counts_for_nothing_and_an_accepted_one_counts_again(
