@@ -294,7 +294,7 @@ class BoardStrategy(Strategy):
 
         Args:
             init: the kernel's init in place of the default, e.g. "/bin/sh"; it is set at U-Boot's prompt.
-            arguments: more of the kernel's command line, set there, too. at_uboot: asks U-Boot before that.
+            arguments: more of the kernel's command line, set there, too. at_uboot: asks or sets U-Boot before that.
 
         Returns:
             the finished boot; the console's `capture` holds its bytes from before power on.
@@ -305,7 +305,7 @@ class BoardStrategy(Strategy):
         """
         self.status = Status.unknown
         self.off()
-        if init or arguments:
+        if init or arguments or at_uboot is not None:
             edge = self.switch_on()
             self._set_arguments(init, arguments, at_uboot)
         else:
@@ -321,7 +321,7 @@ class BoardStrategy(Strategy):
     def _set_arguments(self, init: str, arguments: str, at_uboot: Callable[[Prompt], None] | None) -> None:
         """Set the kernel's init or arguments at U-Boot's prompt after power on, and boot."""
         variable, given, value = self.type.init.partition("=")
-        if not given:
+        if (init or arguments) and not given:
             raise ConfigurationError(
                 f"board type {self.type.name} does not say how its kernel is given another init: add `init` to "
                 "lab/boards/types, e.g. init = 'optargs=init={init}'"
@@ -330,9 +330,10 @@ class BoardStrategy(Strategy):
         prompt = Prompt(uboot, UBOOT)
         if at_uboot is not None:
             at_uboot(prompt)
-        words = value.format(init=init) if init else f"${{{variable}}}"
-        quote = "'" if init else '"'
-        prompt.run_check(f"setenv {variable} {quote}{words} {arguments}".rstrip() + quote)
+        if init or arguments:
+            words = value.format(init=init) if init else f"${{{variable}}}"
+            quote = "'" if init else '"'
+            prompt.run_check(f"setenv {variable} {quote}{words} {arguments}".rstrip() + quote)
         guarded_calls.deactivate(uboot, UBOOT)
         self.console.sendline("boot")
 

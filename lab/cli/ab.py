@@ -49,6 +49,14 @@ def ab(
     same: Annotated[
         bool, typer.Option("--same", help="Compare what is on the board with itself: this lab's own false alarms.")
     ] = False,
+    slots: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            "--slots",
+            metavar="COMMAND COMMAND",
+            help="U-Boot commands that choose A and B on the medium: nothing is written.",
+        ),
+    ] = None,
     medium: BootMedium = "",
     effect: Effect = EFFECT * _PER_CENT,
     jitter: Annotated[
@@ -64,14 +72,16 @@ def ab(
 ) -> None:
     """Compare two releases by pairs of boots of one medium of one board.
 
-    Each change of the release writes the medium; the boot that compares it after writing does not count.
+    Each change of the release writes the medium; the boot that compares it after writing does not count. Two slots need no writing.
     """
     log_to(sys.stderr)
     given = list(releases or [])
-    if same and given:
-        raise ConfigurationError("--same compares what is on the board with itself: leave the releases out")
-    if not same and len(given) != 2:
-        raise ConfigurationError("give two release files, A and B, or --same")
+    if (same or slots) and (given or (same and slots)):
+        raise ConfigurationError(
+            "--same and --slots compare what is on the board: leave the releases and the other one out"
+        )
+    if not (same or slots) and len(given) != 2:
+        raise ConfigurationError("give two release files, A and B, or --slots, or --same")
     path = envfile.find(env, Path.cwd())
     strategy = strategy_of(env)
     if medium:
@@ -81,7 +91,7 @@ def ab(
     with open_store(db, migrate=say) as store:
         order = Order(strategy.type.name, strategy.board, (AB,), str(path), "", None, {})
         with hold(store, order, wait, ignore, BY_AB) as job:
-            runs = _runs(store, strategy, path, files, plan, resume)
+            runs = _runs(store, strategy, path, files, plan, slots or ("", ""), resume)
             say(
                 f"runs {runs[0].id} (A, {runs[0].release}) and {runs[1].id} (B, {runs[1].release}): at most {2 * plan.pairs} boots of "
                 f"{strategy.medium} find {effect:g} %; lab ab --resume {runs[0].id} goes on"
@@ -143,7 +153,13 @@ class MediaSwitch:
 
 
 def _runs(
-    store: Store, strategy: Any, env: Path, files: list[Release], plan: PairedPlan, resume: int | None
+    store: Store,
+    strategy: Any,
+    env: Path,
+    files: list[Release],
+    plan: PairedPlan,
+    slots: tuple[str, str],
+    resume: int | None,
 ) -> tuple[Run, Run]:
     """The runs of A and of B: new ones, or those that are resumed.
 
@@ -165,13 +181,17 @@ def _runs(
                 f"run {resume} is not side A of this comparison: give its releases, environment, medium, --effect and --jitter again"
             )
         other = next((each for each in store.runs() if each.kind == AB and each.plan.get("of") == resume), None)
-        if other is None or other.release != names[1]:
-            raise ConfigurationError(f"run {resume} was compared with another release than {names[1]}")
+        if (
+            other is None
+            or other.release != names[1]
+            or tuple(r.plan.get("slot", "") for r in (first, other)) != slots
+        ):
+            raise ConfigurationError(f"run {resume} was compared with another release or slot than {names[1]}")
         return store.reopen_run(first.id), store.reopen_run(other.id)
     base: dict[str, Any] = {"cycles": plan.pairs, "media": [strategy.medium], "effect": plan.effect}
     seed = secrets.randbelow(2**31)
-    first = begin_side(store, strategy, env, names[0], {**base, "side": "a", "seed": seed})
-    return first, begin_side(store, strategy, env, names[1], {**base, "side": "b", "of": first.id})
+    first = begin_side(store, strategy, env, names[0], {**base, "side": "a", "seed": seed, "slot": slots[0]})
+    return first, begin_side(store, strategy, env, names[1], {**base, "side": "b", "of": first.id, "slot": slots[1]})
 
 
 def _there(store: Store, strategy: Any) -> str:
@@ -199,7 +219,10 @@ def boots_of(store: Store, run: Run, strategy: Any) -> BootRun:
     clock = MonotonicRaw()
     side = str(run.plan.get("side") or run.release)
     progress = Progress(lambda line: say(f"{side} {line}"), clock, int(run.plan["cycles"]))
-    return BootRun(store, run, strategy, progress, clock, time.sleep, DEFAULT_RETRIES, nothing_before_cycle)
+    slot = str(run.plan.get("slot", ""))
+    return BootRun(
+        store, run, strategy, progress, clock, time.sleep, DEFAULT_RETRIES, nothing_before_cycle, at_uboot=slot
+    )
 
 
 def _show(

@@ -96,6 +96,7 @@ class BootRun:
         run: from the store; `run.plan` has `cycles` and `media`, and perhaps the kernel's `init`.
         retries: further attempts a cycle after a transient failure.
         before_cycle: called before each cycle, see `run_cycles`. limits: of metrics, by the lab. own: the user's moments.
+        at_uboot: a command for U-Boot in each boot, e.g. that chooses a slot; empty: U-Boot is not stopped.
     """
 
     store: Store
@@ -108,6 +109,7 @@ class BootRun:
     before_cycle: Callable[[], None] = nothing_before_cycle
     limits: Limits = field(factory=dict)
     own: OwnMoments = field(factory=OwnMoments)
+    at_uboot: str = ""
     _uncounted: list[dict[str, object]] = field(
         factory=list, init=False
     )  # numbers of an attempt that failed behind its prompt
@@ -155,7 +157,7 @@ class BootRun:
 
         def boot() -> Boot:
             console = self.board.console
-            watch = self.board.boot(str(self.run.plan.get("init", "")))
+            watch = self._booted()
             self._check_software(watch.software)
             events = console.capture[: watch.events]  # the answer at the prompt and the login are no part of the boot
             clocks = compare_clocks(events, self.board.timing())
@@ -203,6 +205,13 @@ class BootRun:
             sleep=self.sleep,
             before_cycle=self.before_cycle,
         )
+
+    def _booted(self) -> BootWatch:
+        """Boot the board, by its slot's command if there is one."""
+        init = str(self.run.plan.get("init", ""))
+        if not self.at_uboot:
+            return self.board.boot(init)
+        return self.board.boot(init, at_uboot=lambda prompt: prompt.run_check(self.at_uboot))
 
     def _identified(self, watch: BootWatch, medium: str) -> BoardIdentity | None:
         """Identify the board and its root device at a medium's first boot."""

@@ -80,7 +80,8 @@ def test_a_build_that_is_on_the_medium_is_not_written_again() -> None:
     ("words", "reason"),
     [
         (["a.yaml"], "two release files"),
-        (["a.yaml", "b.yaml", "--same"], "leave the releases out"),
+        (["a.yaml", "b.yaml", "--same"], "leave the releases and the other one out"),
+        (["--same", "--slots", "x", "y"], "leave the releases and the other one out"),
     ],
 )
 def test_ab_wants_two_releases_or_none(words: list[str], reason: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from attrs import define, field
+from support.simruns import bench
 
 from lab.errors import BoardTransientError, ConfigurationError
 from lab.host.clock import utc_now
@@ -171,6 +172,20 @@ def test_pairs_compare_the_number_that_is_asked_for(store: Store) -> None:
     assert pairs("boot.stage", "User space").difference(1, "a", "b") == 0.0
     with pytest.raises(ConfigurationError, match=r"no boot\.stage kernel of sd: there are boot\.stage:Kernel"):
         pairs("boot.stage", "kernel").difference(2, "a", "b")
+
+
+def test_a_slot_is_chosen_at_u_boot_s_prompt_before_each_boot(tmp_path: Path) -> None:
+    with bench(tmp_path, cycles=2) as made:
+        made.run.at_uboot = "setenv bootpart 1:3"
+        attempts = made.measure()
+        assert [each.outcome for each in attempts] == ["ok", "ok"]
+        logs = [
+            made.store.artifacts.read(ref.sha256).decode("latin-1")
+            for each in attempts
+            for ref in each.artifacts
+            if ref.kind == "console-log"
+        ]
+    assert all(0 <= log.find("setenv bootpart 1:3") < log.find("Starting kernel") for log in logs)
 
 
 def test_a_build_that_never_boots_ends_it(store: Store) -> None:
