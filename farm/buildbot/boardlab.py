@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from buildbot.data.resultspec import Filter
-from buildbot.plugins import reporters, steps, util
+from buildbot.plugins import reporters, schedulers, steps, util
 from buildbot.process.build import Build
 from buildbot.process.logobserver import LogLineObserver
 from buildbot.process.properties import Properties
@@ -149,6 +149,36 @@ POLL_S = 5
 CHECK_WAIT = dt.timedelta(hours=1)  # a check that cannot get its board for so long holds up nobody any more
 AGAIN_S = 60  # between two questions about a file that is wrong: its images may still come
 READ_S = 7200  # all images of a release
+
+
+class Nights(schedulers.Nightly):
+    """Timer of all schedules that begin at one time; each has a request of its own.
+
+    orders: builder and properties of each.
+    """
+
+    compare_attrs = ("orders",)
+
+    def checkConfig(self, *args, orders, **kwargs):  # noqa: ARG002 - as Buildbot calls it
+        super().checkConfig(*args, **kwargs)
+
+    @defer.inlineCallbacks
+    def reconfigService(self, *args, orders, **kwargs):
+        yield super().reconfigService(*args, **kwargs)
+        self.orders = orders
+
+    @defer.inlineCallbacks
+    def startBuild(self):
+        for builder, about in self.orders if self.enabled else ():
+            properties = Properties()
+            properties.update(about, "Schedule")
+            yield self.addBuildsetForSourceStampsWithDefaults(
+                reason=f"{about['schedule']} is due",
+                sourcestamps=[{"codebase": ""}],
+                properties=properties,
+                builderNames=[builder],
+                priority=self.priority,
+            )
 
 
 def same_night(timers):
@@ -394,10 +424,11 @@ def alert_of(documents):
 
     def alert(context):
         build = context["build"]
-        schedule, why = value(build, "scheduler"), f"{outcome(build)}, {build['state_string']}"
+        schedule = value(build, "schedule") or value(build, "scheduler")
+        why = f"{outcome(build)}, {build['state_string']}"
         labels = {"schedule": schedule, "board": value(build, "board")}
         annotations = {
-            "summary": f"{value(build, 'buildername')}: a build of {schedule} failed",
+            "summary": f"{value(build, 'suite')} on {value(build, 'board')}: a build of {schedule} failed",
             "description": f"Buildbot does not begin it again: {why}. {build['url']} has what it said.",
             "runbook": "docs/runbooks.md#boardlabbuildfailed",
             "runbook_url": f"{documents}/runbooks/#boardlabbuildfailed",
@@ -463,15 +494,18 @@ class Webhook(reporters.HttpStatusPush):
         return with_retries(lambda: super(Webhook, self).sendMessage(reports))
 
 
-def services(farm):
-    """Those that farm.yaml names."""
+def services(farm, unattended):
+    """Those that farm.yaml names.
+
+    `unattended`: the schedulers that no person starts; Alertmanager hears of their failed builds.
+    """
     told, end = farm["told"], MessageFormatterFunction(described, "plain", want_properties=True)
     start = MessageFormatterRenderable("is measured")
     for name, reporter in (("github", GitHub), ("gitlab", GitLab)):
         if told[name]:
             yield reporter(
                 token=util.Secret(name),
-                context=util.Interpolate("boardlab/%(prop:buildername)s"),
+                context=util.Interpolate("boardlab/%(prop:suite)s on %(prop:board)s"),
                 baseURL=told[name]["url"],
                 generators=[BuildStartEndStatusGenerator(start_formatter=start, end_formatter=end)],
             )
@@ -482,8 +516,8 @@ def services(farm):
         yield Webhook(hook["url"], name="webhook", headers=headers, generators=generators)
     if farm["alertmanager"]:
         formatter = MessageFormatterFunction(alert_of(farm["documents"]), "json", want_properties=True)
-        schedules = [*(schedule["name"] for schedule in farm["schedules"]), "reference"]
-        generators = [BuildStatusGenerator(mode=FAILED, schedulers=schedules, message_formatter=formatter)]
+        started_by = [*sorted(unattended), "reference"]
+        generators = [BuildStatusGenerator(mode=FAILED, schedulers=started_by, message_formatter=formatter)]
         yield Webhook(f"http://{farm['alertmanager']}/api/v2/alerts", name="alertmanager", generators=generators)
 
 

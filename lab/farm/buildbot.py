@@ -97,6 +97,7 @@ def described(farm: Farm, buildbot: Buildbot, environ: Mapping[str, str]) -> dic
         "listen": _endpoint(buildbot.www),
         "www": f"http://{buildbot.www}/",
         "workers": _endpoint(buildbot.workers),
+        "database": buildbot.database,
         "parallel": buildbot.parallel,
         "wait_s": WAIT_S,
         "attempts": buildbot.attempts,

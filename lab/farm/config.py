@@ -167,6 +167,7 @@ class Buildbot:
         www: address:port of its pages; workers: of the master for its workers; both know no TLS.
         parallel: builds at once on a host. attempts: how often a build is begun, when its worker or its master is lost or a person has the board.
         github, gitlab, webhook: receivers of build results; None: none.
+        database: of the master's own state, an SQLAlchemy URL; its own file by default, PostgreSQL for a large lab.
         users: persons who start builds; each has a login, and measures as that person.
     """
 
@@ -178,6 +179,7 @@ class Buildbot:
     github: GitHub | None = None
     gitlab: GitLab | None = None
     webhook: Webhook | None = None
+    database: str = field(default="sqlite:///state.sqlite", validator=[farm_validators.word, farm_validators.public])
     users: list[str] = field(factory=list, validator=validators.deep_iterable(_user))
 
     @property

@@ -67,7 +67,7 @@ def test_buildbots_module_skips_takes_and_tells_as_it_says(tmp_path: Path) -> No
 
 
 def test_who_has_not_logged_in_starts_nothing(farm: BuildbotFarm) -> None:
-    assert "role" in farm.force("measure", "boot on am62xx_sk-1")["error"]["message"]
+    assert "role" in farm.measure("am62xx_sk-1")["error"]["message"]
 
 
 def test_a_release_is_measured_when_it_is_whole_and_for_the_board(farm: BuildbotFarm) -> None:
@@ -100,17 +100,15 @@ def test_a_release_is_measured_when_it_is_whole_and_for_the_board(farm: Buildbot
 @pytest.mark.soak
 def test_killed_workers_and_masters_cost_no_cycle_and_who_waits_is_next(farm: BuildbotFarm) -> None:
     farm.log_in()
-    assert "error" in farm.force("measure", "boot on am62xx_sk-1", medium="sd; reboot")
+    assert "error" in farm.measure("am62xx_sk-1", medium="sd; reboot")
     taken, unended = farm.calls, Path(f"{farm.desk.folder / 'calls'}.open")
     unended.touch()  # no build ends before its worker, and then its master, is killed, however slow this test is
-    wanted = [request_of(farm.force("measure", f"boot on {board}", cycles=CYCLES, medium="sd")) for board in BOARDS]
+    wanted = [request_of(farm.measure(board, cycles=CYCLES, medium="sd")) for board in BOARDS]
     wait_for(lambda: sorted(farm.samples()) == sorted(BOARDS) and min(map(len, farm.samples().values())) >= 1)
     running = [build for request in wanted for build in farm.builds(request)]
     assert [build["complete"] for build in running] == [False, False], "both are measured at the same time"
-    night, person = (
-        request_of(farm.force("measure", f"boot on {BOARDS[1]}", cycles=99, priority=each)) for each in (1, 10)
-    )
-    old = request_of(farm.force("measure", f"low_power on {BOARDS[1]}", cycles=99, priority=1))
+    night, person = (request_of(farm.measure(BOARDS[1], cycles=99, priority=each)) for each in (1, 10))
+    old = request_of(farm.measure(BOARDS[1], "low_power", cycles=99, priority=1))
     farm.age(old, 5 * 3600)
     kill(farm, "worker", farm.pid("worker"))
     master = farm.pid("buildbot")
@@ -144,9 +142,7 @@ def test_the_night_waits_for_the_check_of_the_reference_board_and_persons_do_not
     checked = farm.calls
     check = request_of(farm.force("now-reference", f"check of {BOARDS[0]}"))
     wait_for(lambda: farm.builds(check))
-    night, release, person = (
-        request_of(farm.force("measure", f"boot on {BOARDS[1]}", cycles=99, priority=each)) for each in (0, 5, 10)
-    )
+    night, release, person = (request_of(farm.measure(BOARDS[1], cycles=99, priority=each)) for each in (0, 5, 10))
     assert farm.ended(person) == WARNINGS
     assert (farm.builds(night), farm.builds(release), farm.end_of(check)) == ([], [], None)
     Path(f"{farm.desk.folder / 'calls'}.checked").touch()
@@ -179,7 +175,7 @@ def test_who_has_the_reference_board_uses_up_none_of_its_checks_attempts(farm: B
 
 def test_what_is_worse_for_sure_is_told_to_its_commit_and_to_the_webhook(farm: BuildbotFarm) -> None:
     farm.log_in()
-    farm.ended(request_of(farm.force("measure", "boot on am62xx_sk-1", cycles=99, revision=COMMIT)))
+    farm.ended(request_of(farm.measure("am62xx_sk-1", cycles=99, revision=COMMIT)))
     verdict = "boot.time (sd) on am62xx_sk-1: regression, +5.0 %"
     github, gitlab = f"/repos/lab/releases/statuses/{COMMIT}", f"/gitlab/api/v4/projects/7/statuses/{COMMIT}"
     wait_for(lambda: len(farm.listener.of(github)) == 2)
@@ -215,7 +211,7 @@ def test_only_what_the_judge_had_is_a_commits_success_and_the_labs_fault_is_none
 ) -> None:
     farm.log_in()
     commit = f"{cycles:040d}"
-    farm.ended(request_of(farm.force("measure", "boot on am62xx_sk-1", cycles=cycles, revision=commit)))
+    farm.ended(request_of(farm.measure("am62xx_sk-1", cycles=cycles, revision=commit)))
     github = f"/repos/lab/releases/statuses/{commit}"
     wait_for(lambda: len(farm.listener.of(github)) == 2)
     told = farm.listener.of(github)[-1].body
@@ -229,13 +225,13 @@ def test_one_medium_of_a_hub_is_written_at_a_time_and_a_board_has_one_build(farm
     """And who starts a build measures as that person."""
     writes, written = (Path(f"{farm.desk.folder / 'calls'}.{what}") for what in ("writes", "written"))
     farm.log_in("lena")
-    first = request_of(farm.force("measure", f"boot on {BOARDS[0]}", provision="hub.yaml", mine=True))
+    first = request_of(farm.measure(BOARDS[0], provision="hub.yaml", mine=True))
     wait_for(writes.exists)
     assert "as=lena run --ignore-reservation --continue" in writes.read_text()
     farm.log_in()
-    same_hub = request_of(farm.force("measure", f"boot on {BOARDS[1]}", provision="hub.yaml"))
-    same_board = request_of(farm.force("measure", f"low_power on {BOARDS[0]}", cycles=97))
-    neither = request_of(farm.force("measure", f"boot on {BOARDS[1]}", cycles=97))
+    same_hub = request_of(farm.measure(BOARDS[1], provision="hub.yaml"))
+    same_board = request_of(farm.measure(BOARDS[0], "low_power", cycles=97))
+    neither = request_of(farm.measure(BOARDS[1], cycles=97))
     try:
         wait_for(lambda: farm.end_of(neither) is not None or farm.builds(same_hub))
         assert (farm.builds(same_hub), farm.builds(same_board)) == ([], []), "they were asked for before, and wait"
@@ -253,7 +249,7 @@ def test_one_medium_of_a_hub_is_written_at_a_time_and_a_board_has_one_build(farm
 def test_whoever_builds_a_persons_build_again_measures_not_as_that_person(farm: BuildbotFarm) -> None:
     """On a board that this person has reserved, perhaps."""
     farm.log_in("lena")
-    request = request_of(farm.force("measure", f"boot on {BOARDS[1]}", cycles=96, mine=True))
+    request = request_of(farm.measure(BOARDS[1], cycles=96, mine=True))
     assert farm.ended(request) == SUCCESS
     farm.log_in()
     (build,) = farm.builds(request)
@@ -265,7 +261,7 @@ def test_whoever_builds_a_persons_build_again_measures_not_as_that_person(farm: 
 
 def test_a_build_that_gets_its_board_never_is_given_up(farm: BuildbotFarm) -> None:
     farm.log_in()
-    request = request_of(farm.force("measure", "boot on am62xx_sk-1", cycles=75))
+    request = request_of(farm.measure("am62xx_sk-1", cycles=75))
     assert farm.ended(request) == EXCEPTION
     found = sorted(farm.builds(request), key=lambda build: build["number"])
     assert [build["results"] for build in found] == [*[RETRY] * ATTEMPTS, EXCEPTION]

@@ -170,6 +170,10 @@ class BuildbotFarm:
         users = json.loads((self.desk.buildbot.master / "secrets.json").read_text())["users"]
         self.session.get(f"{self.address}/auth/login", auth=(user, users[user]), timeout=DEADLINE_S)
 
+    def measure(self, board: str, suite: str = "boot", **parameters: object) -> Any:
+        """Start a run on a board by hand."""
+        return self.force("measure", board, suite=suite, **parameters)
+
     def force(self, scheduler: str, builder: str, **parameters: object) -> Any:
         """Start a build by hand."""
         order = {"builderid": self.builders[builder], **parameters}

@@ -8,7 +8,17 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import boardlab
-from boardlab import JobOutput, Released, VerdictStatus, alert_of, described, document, release_files, same_night
+from boardlab import (
+    JobOutput,
+    Nights,
+    Released,
+    VerdictStatus,
+    alert_of,
+    described,
+    document,
+    release_files,
+    same_night,
+)
 from buildbot.process.buildrequest import BuildRequestCollapser
 from buildbot.process.results import EXCEPTION, FAILURE, SKIPPED, SUCCESS, WARNINGS
 from buildbot.test import fakedb
@@ -100,6 +110,27 @@ class Queue(TestReactorMixin, unittest.TestCase):
         assert (yield BuildRequestCollapser(self.master, [10]).collapse()) == [], "the last one was begun before"
         skipped = yield self.master.db.buildrequests.getBuildRequests(complete=True)
         assert [(each.buildrequestid, each.results) for each in skipped] == [(1, SKIPPED)]
+
+    @defer.inlineCallbacks
+    def test_schedules_of_one_time_have_a_request_each(self):
+        orders = [
+            ("builder 1", {"schedule": "night-b1", "board": "b1"}),
+            ("builder 1", {"schedule": "night-b2", "board": "b2"}),
+        ]
+        nights = Nights("daily hour 2", builderNames=["builder 1"], orders=orders, hour=2, minute=0, priority=TIMERS)
+        yield nights.setServiceParent(self.master)
+        yield nights.configureService()
+        yield self.master.startService()
+        yield nights.activate()
+        self.reactor.advance(24 * HOUR_S)
+        found = yield self.master.db.buildsets.getBuildsets()
+        asked = []
+        for each in found:
+            its = yield self.master.db.buildsets.getBuildsetProperties(each.bsid)
+            asked.append((its["scheduler"][0], its["schedule"][0], its["board"][0]))
+        assert asked == [("daily hour 2", about["schedule"], about["board"]) for _, about in orders]
+        yield nights.deactivate()
+        yield self.master.stopService()
 
     @defer.inlineCallbacks
     def test_a_release_that_was_taken_is_asked_for_once(self):
@@ -196,7 +227,7 @@ class Told(unittest.TestCase):
             assert (outcome, self.state(build)) == ("failed", FAILURE), lines
 
     def test_alertmanager_is_told_of_schedule_board_and_page(self):
-        about = {"scheduler": "new", "board": "b1", "buildername": "boot on b1"}
+        about = {"scheduler": "new", "board": "b1", "suite": "boot"}
         properties = {name: (value, "boardlab") for name, value in about.items()}
         build = {
             "results": EXCEPTION,

@@ -57,7 +57,7 @@ def order(queue: LabHost, cycles: int) -> int:
     cookies, user = "/run/cookies", f"lab:{secrets['users']['lab']}"
     queue.machine.run("curl", "-sf", "-c", cookies, "-u", user, f"http://{PAGES}/auth/login")
     builders = {each["name"]: each["builderid"] for each in asked(queue, "builders")["builders"]}
-    given = {"builderid": builders[f"boot on {BOARDS[0]}"], "cycles": cycles, "medium": "sd"}
+    given = {"builderid": builders[BOARDS[0]], "suite": "boot", "cycles": cycles, "medium": "sd"}
     body = json.dumps({"id": 1, "jsonrpc": "2.0", "method": "force", "params": given})
     url = f"http://{PAGES}/api/v2/forceschedulers/measure"
     words = ("curl", "-sf", "-b", cookies, "-H", "Content-Type: application/json", "-d", body, url)

@@ -93,7 +93,7 @@ def test_every_run_ends_with_exact_counts(folder: Path) -> None:
         for number in range(RUNS):
             board = f"am62xx_sk-{number % BOARDS + 1}"
             order = {"cycles": CYCLES, "medium": "sd", "release": f"chaos-{number}"}
-            _, requests = farm.force("measure", f"boot on {board}", **order)["result"]
+            _, requests = farm.measure(board, **order)["result"]
             (wanted[f"chaos-{number}"],) = map(int, requests.values())
         deadline, seen, database = time.monotonic() + BOUND_S, 0, config.load(farm.desk.file).database
         ended: dict[str, int] = {}
