@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
+import big_farm
 import pytest
 from attrs import evolve
+from sqlalchemy import create_engine, inspect
 from support import otherclock, recorded_run
-from support.postgresql_cluster import Cluster, cluster
+from support.postgresql_cluster import PASSWORD, Cluster, cluster
 from support.scraped import scrape
 
 from exporters.farm.health import Jobs
@@ -16,6 +20,7 @@ from exporters.results import ResultsReader
 from exporters.server import ResultsSource
 from lab.cli import jobs as jobs_cli
 from lab.errors import LabTransientError
+from lab.farm import buildbot, config
 from lab.farm.doctor import software
 from lab.farm.doctor.software import APART_S
 from lab.host.clock import utc_now
@@ -106,3 +111,25 @@ def test_a_host_whose_clock_is_off_writes_and_reads_by_the_clock_of_the_server(
         after = store.now()
         assert all(before <= at <= after for at in (waiting.queued_at, hold.at, run.started_at))
         assert list(software.server_clock(store)) == []
+
+
+def test_buildbots_master_of_a_large_lab_keeps_its_state_on_the_server(server: Cluster, tmp_path: Path) -> None:
+    passwords = tmp_path / "pgpass"
+    passwords.write_text(f"127.0.0.1:{server.port}:*:lab:{PASSWORD}\n")
+    passwords.chmod(0o600)
+    given = big_farm.described(tmp_path, 100, 5, "/bin/true")
+    database = f"postgresql://lab@127.0.0.1:{server.port}/postgres?passfile={passwords}"
+    given["buildbot"] = {"program": str(buildbot.find()), "database": database}
+    big_farm.write(tmp_path, given, "am62xx_sk")
+    farm = config.load(tmp_path / "farm.yaml")
+    site = buildbot.BuildbotSite(tmp_path / "buildbot")
+    assert farm.buildbot is not None
+    buildbot.write(farm, farm.buildbot, site, farm.environ)
+    buildbot.prepare(farm.buildbot, site)
+    engine = create_engine(server.url.replace("postgresql:", "postgresql+psycopg:"))
+    assert {"buildrequests", "builders", "buildset_properties"} <= set(inspect(engine).get_table_names())
+    assert not list(site.master.glob("*.sqlite"))
+    checked = subprocess.run(
+        [buildbot.find(), "checkconfig", site.master], check=False, capture_output=True, text=True
+    )
+    assert "Config file is good!" in checked.stdout, checked.stdout + checked.stderr
