@@ -13,7 +13,7 @@ from typing import Final
 from attrs import frozen
 
 from lab.judge.latest import MEDIUM, BootVariant
-from lab.metrics import Measurement, Metric, Summary, summarise
+from lab.metrics import Measurement, Metric, Summary, catalogue, summarise
 from lab.metrics.catalogue import BOOT_STAGE
 from lab.metrics.declared import Limit, LimitOutcome, check
 from lab.metrics.rates import RATES, FailureRate
@@ -70,7 +70,6 @@ QUANTITIES: Final = (
     (r"lpm\.(?P<mode>\w+)\.power_total|power\.total", "total_power"),
     (r"lpm\.(?P<mode>\w+)\.energy", "phase_energy"),
     (r"lpm\.(?P<mode>\w+)\.rail_voltage", "rail_voltage"),
-    (r"(?:\w+\.)*(?:phase_)?energy", "phase_energy"),
 )
 DETAILED: Final = frozenset({"boot_duration", "resume_latency"})  # have all statistics; the others their average
 _SHARED: Final = {
@@ -123,7 +122,7 @@ def name_of(metric: Metric) -> MetricName:
 
 def quantity_of(name: str) -> tuple[str, Labels]:
     """Quantity of a metric, and labels of its name's rest."""
-    for pattern, quantity in QUANTITIES:
+    for pattern, quantity in QUANTITIES if catalogue.find(name) is not None else ():  # a lab's own is called as it is
         if match := re.fullmatch(pattern, name):
             named = {key: text for key, text in match.groupdict().items() if text is not None}
             return quantity, (*named.items(), *_VENDORS.get(name, ()))

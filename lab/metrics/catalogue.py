@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import resources
 from typing import Final
 
@@ -217,6 +217,11 @@ def by_name(name: str) -> Metric:
 def find(name: str) -> Metric | None:
     """The metric of that name; None: it is a lab's own, or there is none."""
     return _names().get(name)
+
+
+def names() -> Iterable[str]:
+    """The names of all metrics that boardlab measures."""
+    return _names()
 
 
 @functools.cache

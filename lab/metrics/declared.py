@@ -17,7 +17,7 @@ from attrs import asdict, define, evolve, field, frozen
 from lab import tomlfile
 from lab.errors import ConfigurationError
 from lab.metrics import catalogue
-from lab.metrics.model import Metric, Summary, summarise
+from lab.metrics.model import LARGEST, Metric, Summary, shown, summarise
 from lab.metrics.model import Sample as MetricSample
 from lab.metrics.uncertainty import NORMAL_95
 
@@ -25,6 +25,24 @@ FILE: Final = "metrics.toml"
 MOMENT_RESOLUTION_S: Final = 1e-4  # of a line of the console, as boot.time's
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]*(\.[a-z0-9_]+)+")
 _NAMED: Final = "lower-case words with a dot between them, e.g. camera.first_frame"
+_LONGEST_NAME: Final = 100
+_LONGEST_UNIT: Final = 30
+_LAST_VERSION: Final = 2**31 - 1  # of the store's column
+_OF_ANOTHER: Final = re.compile(r"_.*_(uncertainty|samples)$")  # of each metric there is such a family
+_EXPORTED: Final = frozenset(
+    {
+        *("attempts", "board_health", "board_state", "boot_failure_rate", "disk_free", "disk_size", "flagged_samples"),
+        *("limit_outcome", "low_power_failure_rate", "rail_gaps", "rail_rate", "rail_samples", "run_duration"),
+        *(
+            "verdict_change",
+            "verdict_uncertainty",
+            "build_labels",
+            "label_builds",
+            "outlet_commands",
+            "outlet_failures",
+        ),
+    }
+)  # exporters' families, as far as a metric can be called so
 _WANTED: Final = {
     "unit": "give a text, e.g. s",
     "better": "give lower or higher",
@@ -235,7 +253,10 @@ class Declarations:
         Raises:
             ConfigurationError: it is declared nowhere, or otherwise; the message names both.
         """
+        if not isinstance(name, str):
+            raise ConfigurationError(f"measure({name!r}): a metric's name is {_NAMED}")
         known = self.metrics.get(name)
+        check_exported(name, (*self.metrics, *catalogue.names()), f"measure({name!r})")
         given = {
             "unit": unit,
             "better": better,
@@ -246,7 +267,7 @@ class Declarations:
         if known is None:
             known = self._first(name, {key: value for key, value in given.items() if value is not None})
         wrong = [
-            f"{key} {value!r} here, {getattr(known, key)!r} there"
+            f"{key} {shown(value, 40)} here, {getattr(known, key)!r} there"
             for key, value in given.items()
             if value is not None and value != getattr(known, key)
         ]
@@ -267,16 +288,18 @@ class Declarations:
                 'them in the call, e.g. unit="s", better="lower", resolution=0.001'
             )
         resolution, version = given["resolution"], given.get("version", 1)
+        if isinstance(given["unit"], str):
+            _check_unit(given["unit"], f"measure({name!r})")
         good = {
             "unit": isinstance(given["unit"], str),
             "better": given["better"] in {"lower", "higher"},
-            "resolution": isinstance(resolution, (int, float)) and 0 <= resolution < math.inf,
+            "resolution": isinstance(resolution, (int, float)) and 0 <= resolution <= LARGEST,
             "definition": isinstance(given.get("definition", ""), str),
-            "version": type(version) is int and version >= 1,
+            "version": type(version) is int and 1 <= version <= _LAST_VERSION,
         }
         for key, fits in good.items():
             if not fits:
-                raise ConfigurationError(f"measure({name!r}): {key} {given[key]!r} is none; {_WANTED[key]}")
+                raise ConfigurationError(f"measure({name!r}): {key} {shown(given[key], 40)} is none; {_WANTED[key]}")
         return Metric(name=name, **{"definition": "", "source": "a test's first call", **given})
 
 
@@ -298,6 +321,7 @@ def load(path: Path) -> Declarations:
         if is_moment:
             found.moments[entry.name] = entry.moment
         if shipped is None:
+            check_exported(entry.name, (*found.metrics, *catalogue.names()), where)
             found.metrics[entry.name] = _own(entry, where)
         elif any(
             value not in {None, ""}
@@ -330,8 +354,9 @@ def _own(entry: _Entry, where: str) -> Metric:
     if entry.unit is None or entry.better is None or entry.resolution is None:
         lacks = [key for key in ("unit", "better", "resolution") if getattr(entry, key) is None]
         raise ConfigurationError(f"{where} lacks {', '.join(lacks)}; add it")
+    _check_unit(entry.unit, where)
     version = 1 if entry.version is None else entry.version
-    if not (0 <= entry.resolution < math.inf and version >= 1):
+    if not (0 <= entry.resolution <= LARGEST and 1 <= version <= _LAST_VERSION):
         raise ConfigurationError(f"{where}: the resolution is no number from 0 on, or the version none from 1 on")
     return Metric(
         name=entry.name,
@@ -347,8 +372,37 @@ def _own(entry: _Entry, where: str) -> Metric:
 def _check_name(name: str, where: str) -> None:
     if catalogue.find(name) is not None:
         raise ConfigurationError(f"{where}: boardlab measures {name} itself; give yours another name")
-    if not _NAME.fullmatch(name):
-        raise ConfigurationError(f"{where}: a metric's name is {_NAMED}")
+    if not _NAME.fullmatch(name) or len(name) > _LONGEST_NAME:
+        raise ConfigurationError(f"{where}: a metric's name is {_NAMED}, at most {_LONGEST_NAME} characters")
+    if exported(name) in _EXPORTED or _OF_ANOTHER.search(exported(name)):
+        raise ConfigurationError(
+            f"{where}: the exporter has a name of its own like this one, boardlab_{exported(name)}; give yours another name"
+        )
+
+
+def _check_unit(unit: str, where: str) -> None:
+    if not unit.isprintable() or len(unit) > _LONGEST_UNIT:
+        raise ConfigurationError(
+            f"{where}: a unit is a symbol of at most {_LONGEST_UNIT} printable characters, e.g. s; got {unit[:_LONGEST_UNIT]!r}"
+        )
+
+
+def exported(name: str) -> str:
+    """The name of a metric in Prometheus, without prefix and unit; two metrics must not share one."""
+    return name.replace(".", "_")
+
+
+def check_exported(name: str, others: Iterable[str], where: str) -> None:
+    """Refuse a name that is another metric's in Prometheus.
+
+    Raises:
+        ConfigurationError: one of `others` is called so there.
+    """
+    same = next((other for other in others if other != name and exported(other) == exported(name)), None)
+    if same is not None:
+        raise ConfigurationError(
+            f"{where}: {name} and {same} have one name in Prometheus, boardlab_{exported(name)}; give one of them another"
+        )
 
 
 def differences(stored: Metric, wanted: Metric) -> list[str]:

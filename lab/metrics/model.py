@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from numbers import Real
+from typing import Any, Final, Literal
 
 from attrs import field, frozen, validators
 
@@ -58,15 +59,29 @@ class Sample:
     flags: frozenset[Flag] = frozenset()
 
 
-def finite(instance: object, attribute: object, value: float) -> None:
-    """Refuse a number that is not finite (a validator of attrs).
+LARGEST: Final = 1e100  # sums and squares of such numbers are finite
+
+
+def finite(instance: object, attribute: object, value: Any) -> None:
+    """Refuse what is no finite number (a validator of attrs).
 
     Raises:
-        TestStableError: it is nan or infinite.
+        TestStableError: it is none, or beyond LARGEST.
     """
-    if not math.isfinite(value):
+    number: Any = value
+    if not (isinstance(value, Real) and abs(number) <= LARGEST):
         name = getattr(attribute, "name", "value")
-        raise TestStableError(f"{name} of a {type(instance).__name__} must be a finite number, got {value!r}")
+        raise TestStableError(
+            f"{name} of a {type(instance).__name__} must be a finite number, at most {LARGEST:g}; got {shown(value, 40)}"
+        )
+
+
+def shown(value: object, width: int = 200) -> str:
+    """A wrong value for a message; Python refuses the digits of a very large integer."""
+    try:
+        return repr(value)[:width]
+    except ValueError:
+        return f"a {type(value).__name__} that cannot be shown"
 
 
 @frozen

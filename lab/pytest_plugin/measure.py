@@ -196,13 +196,14 @@ def _params(item: pytest.Item) -> dict[str, str]:
     if callspec is None:
         return {}
     return {
-        "medium" if name == _MEDIUM_FIXTURE else name: value if isinstance(value, str) else _text(value, callspec.id)
+        "medium" if name == _MEDIUM_FIXTURE else name: _text(value, callspec.id)
         for name, value in callspec.params.items()
     }
 
 
 def _text(value: object, fallback: str) -> str:
-    return str(value) if isinstance(value, (bool, int, float)) else fallback
+    """A parameter's value as text; other objects have pytest's id of the test, which distinguishes it."""
+    return str(value) if isinstance(value, (str, bool, int, float)) else fallback
 
 
 # --- The cycles of a test ---

@@ -22,7 +22,7 @@ from lab.errors import BoardlabError, ConfigurationError
 from lab.host.clock import utc_now
 from lab.metrics import Flag, Metric, SampleRecord, catalogue
 from lab.metrics.declared import Declarations
-from lab.metrics.model import sample_of
+from lab.metrics.model import LARGEST, sample_of
 from lab.results.records import LAST_ID, OK, AttemptRecord
 from lab.results.store import WholeRun
 
@@ -232,7 +232,7 @@ def _figure(document: Mapping[str, Any], key: str, where: str) -> float:
         found = math.nan if isinstance(value, bool) or not isinstance(value, (int, float)) else float(value)
     except OverflowError:
         found = math.inf
-    if not math.isfinite(found) or found < 0:
+    if not 0 <= found <= LARGEST:
         raise _WrongError(f": {where}.{key} is {str(value)[:40]!r}, and has to be a number from 0 on")
     return found
 
@@ -473,8 +473,8 @@ def _number(cells: Mapping[str, str], key: str, where: str, default: float | Non
         value = float(text)
     except ValueError:
         value = math.nan
-    if not math.isfinite(value):
-        raise _WrongError(f"{where}: {key} {text[:40]!r} is no finite number")
+    if not abs(value) <= LARGEST:
+        raise _WrongError(f"{where}: {key} {text[:40]!r} is no finite number, at most {LARGEST:g}")
     return value
 
 

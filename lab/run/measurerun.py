@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from decimal import Decimal
 from numbers import Real
 from pathlib import Path
 from typing import Any, Final
@@ -22,11 +23,11 @@ from lab.benchmarks.cycles import CycleAttempt
 from lab.boards import MomentPattern
 from lab.console.model import Chunk, Moment
 from lab.console.moments import find_moments
-from lab.errors import BoardlabError, BoardTransientError, ConfigurationError, LabTransientError, TestStableError
+from lab.errors import BoardTransientError, ConfigurationError, LabTransientError, TestStableError
 from lab.host.clock import NS_PER_S, Clock
 from lab.metrics import Flag, Sample, SampleRecord
 from lab.metrics.declared import MOMENT_RESOLUTION_S, Declarations
-from lab.metrics.model import sample_of
+from lab.metrics.model import LARGEST, sample_of, shown
 from lab.metrics.uncertainty import of_interval
 from lab.results import ArtifactRef, Run, Store
 from lab.results.records import ATTACHED, MEASURED
@@ -324,25 +325,45 @@ class Measure:
         given: Mapping[str, Any],
     ) -> None:
         """Record numbers; what a wrong call measured is kept with the attempt."""
-        all_params, unit = {**self.params, **(params or {})}, given["unit"]
+        several = isinstance(value, Iterable) and not isinstance(value, (str, bytes))
+        values: list[object] = [] if several else [value]
         try:
+            for each in value if isinstance(value, Iterable) and several else ():
+                values.append(each)
+            all_params = self._params(params)
             metric = self._declarations.metric(name, **given)
             self._store.check_definition(metric)
-            for each in _values(name, value):
-                self.samples.append(
-                    sample_of(metric, _texts(all_params), each, uncertainty, flags, window, declared=True)
-                )
-        except BoardlabError as error:
+            for number in _values(name, values):
+                self.samples.append(sample_of(metric, all_params, number, uncertainty, flags, window, declared=True))
+        except Exception as error:
             self.refused.append(
                 {
                     "metric": str(name),
-                    "value": repr(value)[:200],
-                    "unit": unit,
-                    "params": _shown(all_params),
+                    "value": shown(values if several else value),
+                    "unit": given["unit"],
+                    "params": _shown(self.params, params),
                     "why": str(error),
                 }
             )
             raise
+
+    def _params(self, given: Mapping[str, str] | None) -> dict[str, str]:
+        """The parameters of a number: the test's, and those of the call.
+
+        Raises:
+            ConfigurationError: one is no text, or contradicts the test's.
+        """
+        if not isinstance(given or {}, Mapping):
+            raise ConfigurationError(
+                f"measure: params {shown(given)}: give names and texts, e.g. params={{'camera': 'left'}}"
+            )
+        own = _texts(given or {})
+        wrong = [name for name, text in own.items() if self.params.get(name, text) != text]
+        if wrong:
+            raise ConfigurationError(
+                f"measure: params {', '.join(wrong)}: the test has a parameter of that name, with another value; give yours another name"
+            )
+        return {**self.params, **own}
 
     def attach(self, file: Path | str | bytes, name: str = "") -> None:
         """Keep a file with the cycle, as evidence of its numbers.
@@ -387,21 +408,25 @@ def _edge_of(board: Any) -> PowerEdge | None:
     return edge
 
 
-def _values(name: str, value: object) -> list[float]:
+def _values(name: str, given: Sequence[Any]) -> list[float]:
     """The numbers of a call.
 
     Raises:
         TestStableError: one is no finite number, or there is none.
     """
-    given: list[object] = (
-        list(value) if isinstance(value, Iterable) and not isinstance(value, (str, bytes)) else [value]
-    )
     found: list[float] = []
     for each in given:
-        if isinstance(each, Real) and not isinstance(each, bool) and math.isfinite(each):
-            found.append(float(each))
+        is_number = isinstance(each, (Real, Decimal)) and not isinstance(each, bool)
+        try:
+            number = float(each) if is_number else math.nan
+        except OverflowError:
+            number = math.inf
+        if abs(number) <= LARGEST:
+            found.append(number)
         else:
-            raise TestStableError(f"measure({name!r}): expected a finite number, or a list of them; got {each!r}")
+            raise TestStableError(
+                f"measure({name!r}): expected a finite number, at most {LARGEST:g}, or a list of them; got {shown(each, 40)}"
+            )
     if not found:
         raise TestStableError(f"measure({name!r}): the list is empty; measure at least one number")
     return found
@@ -416,8 +441,10 @@ def _texts(params: Mapping[Any, Any]) -> dict[str, str]:
     return dict(params)
 
 
-def _shown(params: Mapping[Any, Any]) -> dict[str, str]:
-    return {str(key): str(text) for key, text in params.items()}
+def _shown(test: Mapping[str, str], given: object) -> dict[str, str]:
+    """The parameters of a wrong call, as texts."""
+    own = given if isinstance(given, Mapping) else {} if given is None else {"params": shown(given)}
+    return {str(key): str(text) for key, text in {**test, **own}.items()}
 
 
 @define

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -136,3 +137,41 @@ def test_the_first_call_declares_and_a_later_one_may_not_contradict_it() -> None
     for key, wrong in (("better", "more"), ("resolution", -1), ("unit", 3), ("version", 0)):
         with pytest.raises(ConfigurationError, match=key):
             lab.metric("camera.light", **{**FRAME, key: wrong})
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        (7, "a metric's name is lower-case words"),
+        ("a." + "b" * 100, "at most 100 characters"),
+        ("limit.outcome", "the exporter has a name of its own like this one, boardlab_limit_outcome"),
+        ("camera.frame_samples", "the exporter has a name of its own like this one"),
+        ("camera.frame.uncertainty", "the exporter has a name of its own like this one"),
+        ("camera_first.frame", "camera_first.frame and camera.first_frame have one name in Prometheus"),
+        ("boot_time.x", None),
+        ("boot.power_on.to_prompt", "and boot.power_on_to_prompt have one name in Prometheus"),
+        ("camera.samples", None),
+    ],
+)
+def test_two_metrics_never_share_a_name_in_prometheus(name: Any, told: str | None) -> None:
+    declarations = Declarations()
+    declarations.metric("camera.first_frame", **FRAME)
+    if told is None:
+        assert declarations.metric(name, **FRAME).name == name
+        return
+    with pytest.raises(ConfigurationError, match=told):
+        declarations.metric(name, **FRAME)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"unit": "s\n"}, "a unit is a symbol of at most 30 printable characters"),
+        ({"unit": "x" * 31}, "a unit is a symbol"),
+        ({"version": 2**31}, "version 2147483648 is none"),
+        ({"resolution": 10**5000}, "resolution a int that cannot be shown is none"),
+    ],
+)
+def test_a_wrong_word_of_the_first_call_is_told(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigurationError, match=told):
+        Declarations().metric("camera.first_frame", **{**FRAME, **given})

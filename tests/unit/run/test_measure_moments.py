@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from decimal import Decimal
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 from attrs import evolve
 from support.simruns import SimBench, bench
 from support.simtarget import SimClock
 
 from lab.benchmarks.cycles import CycleAttempt
-from lab.errors import BoardTransientError, ConfigurationError, LabTransientError
+from lab.errors import BoardTransientError, ConfigurationError, LabTransientError, TestStableError
 from lab.host.clock import Clock
 from lab.metrics import Flag
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_TIME
@@ -214,3 +218,53 @@ def test_a_wrong_call_says_what_it_needs(lab: SimBench, measure: Measure) -> Non
     measure._board = type("Plain", (), {"console": NoConsole()})()
     with pytest.raises(ConfigurationError, match="needs the console's stamps"):
         measure.moment("app.ready", "login: ")
+
+
+class Gone:
+    """Readings of a sensor that goes away."""
+
+    def __iter__(self) -> Iterator[float]:
+        yield 0.25
+        raise OSError("the sensor is gone")
+
+
+@pytest.mark.parametrize(
+    ("call", "kept", "error"),
+    [
+        ({"value": [1.0, 1e200]}, "[1.0, 1e+200]", TestStableError),
+        ({"value": 10**5000}, "a int that cannot be shown", TestStableError),
+        ({"value": Gone()}, "[0.25]", OSError),
+        ({"value": 0.5, "uncertainty": "wide"}, "0.5", TestStableError),
+        ({"value": 0.5, "uncertainty": 10**400}, "0.5", TestStableError),
+        ({"value": 0.5, "params": "left"}, "0.5", ConfigurationError),
+        ({"value": 0.5, "params": {"start": "cold"}}, "0.5", ConfigurationError),
+        ({"value": 0.5, "name": 7}, "0.5", ConfigurationError),
+    ],
+)
+def test_a_wrong_call_keeps_what_it_measured(
+    runs: MeasureRun, call: dict[str, Any], kept: str, error: type[Exception]
+) -> None:
+    measure = runs.begin({"start": "first"})
+    with pytest.raises(error):
+        measure(**{"name": "app.frame", "unit": "s", "better": "lower", "resolution": 0.01, **call})
+    (refused,) = measure.refused
+    assert (refused["value"], bool(refused["why"])) == (kept, True)
+    assert refused["params"]["start"]  # type: ignore[index]
+    assert measure.samples == []
+
+
+def test_numbers_of_every_library_are_numbers(measure: Measure) -> None:
+    for value in (Decimal("0.25"), Fraction(1, 4), np.float32(0.25), np.array([0.25, 0.25]), (0.25 for _ in range(2))):
+        measure("app.frame", value, unit="s", better="lower", resolution=0.01)  # type: ignore[arg-type]
+    assert [sample.value for sample in measure.samples] == [0.25] * 7
+
+
+def test_a_name_that_another_metric_of_the_results_has_in_prometheus_is_refused(runs: MeasureRun) -> None:
+    measure = runs.begin({})
+    measure("app.first_frame", 0.25, unit="s", better="lower", resolution=0.01)
+    runs.record("test_own.py::test_ready", CycleAttempt(1, 1, measure, None), measure)
+    runs.declarations = Declarations()  # a later session
+    with pytest.raises(
+        ConfigurationError, match=r"app\.first\.frame and app\.first_frame have one name in Prometheus"
+    ):
+        runs.begin({})("app.first.frame", 0.25, unit="s", better="lower", resolution=0.01)
