@@ -425,7 +425,7 @@ def _values(name: str, given: Sequence[Any]) -> list[float]:
             found.append(number)
         else:
             raise TestStableError(
-                f"measure({name!r}): expected a finite number, at most {LARGEST:g}, or a list of them; got {shown(each, 40)}"
+                f"measure({name!r}): expected a finite number, or a list of them; got {shown(each, 40)}; the largest is {LARGEST:g}"
             )
     if not found:
         raise TestStableError(f"measure({name!r}): the list is empty; measure at least one number")
