@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import tempfile
 from pathlib import Path
@@ -12,7 +13,7 @@ from attrs import asdict
 
 from lab.benchmarks.lowpower.modes import woken_by
 from lab.boards.registry import assumptions, load, load_file, names
-from lab.cli.options import Json
+from lab.cli.options import Database, Json
 from lab.errors import ConfigurationError
 from lab.terminal import echo, echo_json, table
 
@@ -36,12 +37,26 @@ def boards(context: typer.Context, *, as_json: Json = False) -> None:
 def show(
     board_type: Annotated[str, typer.Argument(metavar="TYPE", help="A board type.")],
     *,
+    db: Database = None,
     as_json: Json = False,
 ) -> None:
-    """Show a board type: media, low-power modes, and which of its values are assumed."""
+    """Show a board type: media, low-power modes, and which of its values are assumed.
+
+    A good run on a real board in the results database confirms its medium, its mode, its console's moments.
+    """
     board = load(board_type)
+    assumed = assumptions(board)
+    if assumed:
+        from lab.results.listing import still_assumed  # noqa: PLC0415 - SQLAlchemy takes a while to import
+        from lab.results.store import open_store  # noqa: PLC0415
+
+        with (
+            contextlib.suppress(ConfigurationError) if db is None else contextlib.nullcontext(),
+            open_store(db, create=False) as store,
+        ):
+            assumed = still_assumed(store, board)
     if as_json:
-        echo_json({**asdict(board), "assumptions": assumptions(board)})
+        echo_json({**asdict(board), "assumptions": assumed})
         return
     echo(f"{board.name}: {board.title} ({board.soc})", "")
     media = [[medium, f"{each.boot_mode:#06x}", each.title] for medium, each in board.media.items()]
@@ -53,7 +68,6 @@ def show(
             for mode, each in modes
         ]
         echo(*table(["mode", "title", "comes back by", "woken by", "jumper"], rows, "<<<<<"), "")
-    assumed = assumptions(board)
     echo("assumed, until a run on a real board confirms it:" if assumed else "nothing is assumed")
     echo(*(f"  {place}" for place in assumed))
 

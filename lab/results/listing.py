@@ -12,6 +12,7 @@ from attrs import define, field, frozen
 from sqlalchemy import ColumnElement, Select, and_, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased, joinedload
 
+from lab.boards import BoardType, assumptions
 from lab.errors import ConfigurationError
 from lab.metrics import Flag, Measurement, Metric, Sample, SampleRecord, Summary, summarise
 from lab.metrics.catalogue import BOOT_SPL, BOOT_STAGE, BOOT_TIME
@@ -25,6 +26,7 @@ from lab.results.revision import GOES_ON, RunsRevision, runs_revision
 from lab.results.store import Store
 
 _RUNNING: Final = "running"
+_RUNS_ASKED: Final = 100  # a page is made of it
 _ANY: Final = "*"  # of a name that is asked for
 _UNIT_S: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
@@ -163,6 +165,32 @@ def last_failures(store: Store, run_ids: Collection[int]) -> dict[int, FailedAtt
     with store._read() as session:
         rows = session.execute(select(*columns).where(AttemptRow.id.in_(last.group_by(AttemptRow.run_id))))
         return {run: FailedAttempt(outcome, fault or "", message or "") for run, outcome, fault, message in rows}
+
+
+def still_assumed(store: Store, board: BoardType) -> list[str]:
+    """What is assumed of a board type and no good attempt on a real board has confirmed, of its last `_RUNS_ASKED` runs.
+
+    A boot confirms its medium, the moments and the prompts; a suspend whose mode was verified confirms the mode.
+    """
+    runs = select(RunRow.id).where(RunRow.board_type == board.name).order_by(RunRow.id.desc()).limit(_RUNS_ASKED)
+    query = (
+        select(RunRow.kind, AttemptRow.params, SampleRow.flags)
+        .join(AttemptRow, AttemptRow.run_id == RunRow.id)
+        .join(SampleRow, SampleRow.attempt_id == AttemptRow.id)
+        .where(RunRow.id.in_(runs.scalar_subquery()), AttemptRow.outcome == OK)
+        .distinct()
+    )
+    confirmed: set[str] = set()
+    with store._read() as session:
+        for kind, params, flags in session.execute(query):
+            if Flag.SIMULATED in flags:
+                continue
+            if kind == "boot" and Flag.MEDIUM_UNVERIFIED not in flags:
+                confirmed |= {f"media.{params.get('medium', '')}", "moments", "prompts"}
+            if kind == "low_power" and Flag.MODE_UNVERIFIED not in flags:
+                confirmed.add(f"low_power.modes.{params.get('mode', '')}")
+    places = assumptions(board)
+    return [place for place in places if not any(f"{place}.".startswith(f"{sure}.") for sure in confirmed)]
 
 
 def known(store: Store, column: str) -> list[str]:

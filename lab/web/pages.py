@@ -14,6 +14,7 @@ from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import HTMLResponse, Response
 from markupsafe import Markup
 
+from lab import boards
 from lab.console.status import ports_of
 from lab.errors import BoardlabError, ConfigurationError
 from lab.farm.board_state import BoardNow, counted
@@ -27,7 +28,7 @@ from lab.results import averages, formatting, listing
 from lab.results.artifacts import ArtifactStore
 from lab.results.audit import Audit
 from lab.results.formatting import headline
-from lab.results.listing import ListedRun, RunFilter, overview
+from lab.results.listing import ListedRun, RunFilter, overview, still_assumed
 from lab.results.models import ArtifactRow
 from lab.results.records import LAST_ID, STATUSES
 from lab.results.revision import revision, run_revision
@@ -158,13 +159,17 @@ def router(site: Site, renderer: Renderer, parts: WallParts) -> APIRouter:
         seen = site.seen()
         found = seen.lab
         now = next((each for each in found.boards if each.board == board), None)
-        runs, comments, trouble, line, logs = [], [], "", None, []
+        runs, comments, trouble, line, logs, assumed = [], [], "", None, [], []
         try:
             with site.store() as store:
                 runs = listed_runs(store, RunFilter(boards=(board,)), PAGE)
                 comments = Audit(store).comments(board)
                 line = charts.timeline(store, runs, found.at)
                 logs = job_control.of_board(site, store, board)
+                type_name = (
+                    now.board_type if now is not None and now.board_type else runs[0].run.board_type if runs else ""
+                )
+                assumed = still_assumed(store, boards.load(type_name)) if type_name in boards.names() else []
         except BoardlabError as error:  # its console and its rails are there all the same
             if now is None:
                 raise
@@ -176,6 +181,7 @@ def router(site: Site, renderer: Renderer, parts: WallParts) -> APIRouter:
         wired, unread = wires(site.home(), tile.board, now.env if now else "")
         return renderer.page(
             "board.html.j2",
+            assumed=assumed,
             board=now or BoardNow(board),
             tile=tile,
             rows=_rows(runs),

@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 import requests
+from attrs import evolve
 from support import recorded_run
 from support.web_serving import serving
 
+from lab import boards
 from lab.host.clock import utc_now
-from lab.results import AttemptRecord, Store, listing, open_store
+from lab.metrics import Flag
+from lab.results import AttemptRecord, SampleRecord, Store, listing, open_store
 from lab.web.charts import TIMELINE_WIDTH, timeline
 from lab.web.site import Site
 from lab.web.wiring import wiring
@@ -104,3 +107,35 @@ def test_runs_and_failures_stand_where_they_were(tmp_path: Path) -> None:
             assert short is not None
             assert 2 <= len(short.marks) <= 13, "a line of some minutes has times, too"
         assert timeline(store, [], now) is None
+
+
+SAMPLE = SampleRecord("boot.time", {"medium": "emmc"}, 16.0, 0.001, frozenset(), 0, 10)
+
+
+def good(store: Store, kind: str, params: dict[str, str], *flags: Flag) -> None:
+    """A run of an AM62L EVM with a good attempt."""
+    run = store.begin_run(kind, "am62lxx_evm", "evm-1", "12.00", plan={"cycles": 1}, provenance={})
+    sample = evolve(SAMPLE, params=params, flags=frozenset(flags))
+    store.record_attempt(run.id, AttemptRecord(1, 1, params, "ok", None, None, "", utc_now(), 30.0, samples=(sample,)))
+    store.finish_run(run.id, "completed")
+
+
+def test_what_is_assumed_of_a_type_stands_there_until_a_real_run_confirms_it(tmp_path: Path) -> None:
+    board, mode = boards.load("am62lxx_evm"), "low_power.modes.rtc_io_ddr.signature"
+    with open_store(str(tmp_path / "results.db")) as store:
+        good(store, "boot", {"medium": "emmc"}, Flag.SIMULATED)
+        good(store, "boot", {"medium": "ospi"}, Flag.MEDIUM_UNVERIFIED)
+        good(store, "low_power", {"mode": "rtc_io_ddr", "wake": "rtc"}, Flag.MODE_UNVERIFIED)
+        assert listing.still_assumed(store, board) == boards.assumptions(board), "neither simulated nor unverified"
+    with serving(Site(str(tmp_path / "results.db"), runtime=tmp_path / "runtime", folder=tmp_path)) as url:
+        page = requests.get(f"{url}/boards/evm-1", timeout=60).text
+        assert "<code>media.emmc.boot_mode</code>" in page
+        with open_store(str(tmp_path / "results.db")) as store:
+            good(store, "boot", {"medium": "emmc"})
+            good(store, "low_power", {"mode": "rtc_io_ddr", "wake": "rtc"})
+            left = listing.still_assumed(store, board)
+        page = requests.get(f"{url}/boards/evm-1", timeout=60).text
+    assert set(boards.assumptions(board)) - set(left) >= {"media.emmc.boot_mode", mode}
+    assert "media.ospi.boot_mode" in left
+    assert "<code>media.emmc.boot_mode</code>" not in page
+    assert "<code>media.ospi.boot_mode</code>" in page
