@@ -31,7 +31,7 @@ class Resume:
     Attributes:
         kernel: the vendor's. first_byte, prompt: the host's.
         rail, total: power while asleep, of one rail and of all.
-        energy: of a suspend and resume; None as for `kernel`.
+        efficiency: of the board's supplies while asleep. energy: of a suspend and resume; None as for `kernel`.
         rail_voltage: of the rails that must be off; None: the mode switches none off.
     """
 
@@ -42,6 +42,7 @@ class Resume:
     total: Metric
     energy: Metric | None
     rail_voltage: Metric | None = None
+    efficiency: Metric | None = None
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
@@ -50,7 +51,7 @@ class Resume:
             metric
             for metric in (
                 *(self.kernel, self.first_byte, self.prompt),
-                *(self.rail, self.total, self.energy, self.rail_voltage),
+                *(self.rail, self.total, self.efficiency, self.energy, self.rail_voltage),
             )
             if metric is not None
         )
@@ -105,7 +106,16 @@ def _resume(mode: str) -> Resume:
     )
     if not suspends:
         return Resume(None, None, prompt, *powers, None, rail_voltage)
-    return Resume(kernel, first_byte, prompt, *powers, energy)
+    efficiency = Metric(
+        name=f"lpm.{mode}.efficiency",
+        unit="%",
+        better="higher",
+        definition="Power of all measured rails by that of the board's input while the board sleeps: the efficiency of its supplies, where "
+        "every rail that they feed is measured.",
+        resolution=1e-2,
+        source="boardlab, docs/rails.md",
+    )
+    return Resume(kernel, first_byte, prompt, *powers, energy, efficiency=efficiency)
 
 
 def _power(mode: str, name: str, whose: str) -> Metric:

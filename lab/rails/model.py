@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, Protocol, Self
 
 from attrs import field, frozen
 
-from lab.metrics import Flag
+from lab.metrics import Flag, uncertainty
 from lab.rails.config import RailConfig
 
 
@@ -200,12 +200,29 @@ class PhasePower:
         start_ns, end_ns: on CLOCK_MONOTONIC_RAW.
         rails: in the order of the configuration, n/a ones included.
         total: sum of the unrounded rails; without a value if a measured rail has none.
+        inputs: names of the rails that feed the others, and are not in the total.
     """
 
     start_ns: int
     end_ns: int
     rails: tuple[RailPower, ...] = field()
     total: RailPower = field()
+    inputs: tuple[str, ...] = ()
+
+    @property
+    def efficiency(self) -> tuple[float, float] | None:
+        """The total by the power of the inputs, and its ±, in percent; None: no input, or a power is missing."""
+        fed = [rail for rail in self.rails if rail.rail in self.inputs]
+        total, total_bound = self.total.mean_w, self.total.uncertainty_w
+        if not fed or total is None or total_bound is None:
+            return None
+        watts = [rail.mean_w for rail in fed if rail.mean_w is not None]
+        given = sum(watts)
+        if len(watts) < len(fed) or given <= 0:
+            return None
+        given_bound = uncertainty.combined([rail.uncertainty_w or 0.0 for rail in fed])
+        share = total / given
+        return 100 * share, 100 * uncertainty.combined((total_bound / given, share * given_bound / given))
 
     @property
     def flags(self) -> frozenset[Flag]:

@@ -102,7 +102,7 @@ def cut(
     total = _total([rail for rail, _ in fed], [samples for _, samples in fed])
     if any(exceeds_input(total, rail) for rail in rails if rail.rail in inputs):
         total = evolve(total, flags=total.flags | {Flag.POWER_IMPLAUSIBLE})
-    return PhasePower(start_ns, end_ns, tuple(rails), total)
+    return PhasePower(start_ns, end_ns, tuple(rails), total, tuple(sorted(inputs)))
 
 
 def samples_of(trace: Trace, number: int) -> Samples:

@@ -100,7 +100,7 @@ def judge(watch: SuspendWatch, observed: Observed) -> SuspendResult:
         of_mcu(observed.mcu_text),
         of_power(total_mw, board, observed.no_power),
     )
-    unverified = verify(plan.mode, evidence) or _beyond(total_mw, plan.mode, board)
+    unverified = verify(plan.mode, evidence)
     _check_rails(observed.power, plan, board)
     if observed.after is not None and observed.after.last_hw_sleep_us == 0:
         unverified = "suspend_stats has a last_hw_sleep of 0: the hardware did not sleep"
@@ -155,17 +155,6 @@ def _check_rails(power: PhasePowerProtocol | None, plan: SuspendPlan, board: Boa
     """
     if power is not None and mode_of(board, plan).rails_on:
         off(power.rails, board, plan.mode)
-
-
-def _beyond(total_mw: float | None, mode: str, board: BoardType) -> str:
-    """The doubt of a board that draws more or less than its mode can; empty: none."""
-    bounds = board.low_power.total_mw.get(mode)
-    if total_mw is None or bounds is None or bounds[0] <= total_mw <= bounds[1]:
-        return ""
-    return (
-        f"all rails draw {total_mw:.1f} mW, and {mode} is expected to draw {bounds[0]:g} to {bounds[1]:g} mW (low_power.total_mw): does a "
-        "rail stay up, or does something feed the board?"
-    )
 
 
 def _rtc_off_s(observed: Observed) -> float | None:

@@ -45,7 +45,7 @@ def of_suspend(done: SuspendResult, flags: frozenset[Flag], log: bytes, base: in
 
 
 def _power(done: SuspendResult, flags: frozenset[Flag]) -> Iterator[SampleRecord]:
-    """Power samples of each rail with a mean, and of the total."""
+    """Power samples of each rail with a mean, of the total, and the efficiency of the supplies."""
     if done.power is None:
         return
     metrics, end = RESUMES[done.plan.mode], done.answer.position
@@ -54,6 +54,8 @@ def _power(done: SuspendResult, flags: frozenset[Flag]) -> Iterator[SampleRecord
         if power.mean_w is not None and power.uncertainty_w is not None:
             figures = (power.mean_w * 1e3, power.uncertainty_w * 1e3, flags | power.flags)
             yield sample_of(metric, params(done.plan) | {"rail": power.rail}, *figures, window)
+    if metrics.efficiency is not None and (found := done.power.efficiency) is not None:
+        yield sample_of(metrics.efficiency, params(done.plan), *found, flags | done.power.total.flags, window)
 
 
 def _energy(done: SuspendResult, flags: frozenset[Flag]) -> Iterator[SampleRecord]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from lab.host.clock import Clock
-from lab.virtual.rails.levels import BOOT, BUSY, DEEP_SLEEP, IDLE, MCU_ONLY, OFF
+from lab.virtual.rails.levels import BOOT, BUSY, IDLE, OFF
 
 LOOK_S: Final = 0.05
 _BUSY_SHARE: Final = 0.5  # of one core
@@ -25,12 +25,12 @@ _STILL_NS: Final = 4_000_000  # between two looks; timers of an idle QEMU take u
 _STILL_WAIT_NS: Final = 6_000_000  # that these timers wait for a core of a busy host
 _ASLEEP_LOOKS: Final = 2
 _MODES: Final = {
-    b"deep": DEEP_SLEEP,
-    b"mem": DEEP_SLEEP,
-    b"shallow": MCU_ONLY,
-    b"standby": MCU_ONLY,
-    b"s2idle": MCU_ONLY,
-    b"freeze": MCU_ONLY,
+    b"deep": "deep_sleep",
+    b"mem": "deep_sleep",
+    b"shallow": "mcu_only",
+    b"standby": "mcu_only",
+    b"s2idle": "mcu_only",
+    b"freeze": "mcu_only",
 }
 _ENTRY: Final = re.compile(
     rb"PM: suspend entry \((deep|shallow|s2idle)\)|echo (?:-n )?(mem|standby|freeze) *> */sys/power/state"

@@ -152,6 +152,19 @@ def samples(done: SuspendResult) -> dict[str, Sample]:
     return {sample.metric.rpartition(".")[2]: sample for sample in found}
 
 
+def test_an_input_gives_the_efficiency_of_the_supplies_while_the_board_sleeps() -> None:
+    done = resumed(WakeEdge("uart", 5 * S, 5 * S + 1_000_000), 6 * S)
+    rails = (
+        RailPower("vin", mean_w=0.05, uncertainty_w=0.001),
+        RailPower("vdd_core", mean_w=0.04, uncertainty_w=0.0004),
+    )
+    total = RailPower("total", mean_w=0.04, uncertainty_w=0.0004)
+    efficiency = samples(evolve(done, power=PhasePower(S, 2 * S, rails, total, ("vin",))))["efficiency"]
+    assert efficiency.value == pytest.approx(80.0)
+    assert efficiency.uncertainty == pytest.approx((0.8**2 + 1.6**2) ** 0.5)
+    assert "efficiency" not in samples(evolve(done, power=PhasePower(S, 2 * S, rails, total)))
+
+
 def test_a_board_that_is_heard_before_the_switch_has_answered_had_been_woken_by_then() -> None:
     """A command that takes half a second: the first byte came 0.4 s before its end, which is no negative latency."""
     edge = WakeEdge("gpio", 5 * S, 5 * S + S // 2)

@@ -198,6 +198,10 @@ def test_rails_cannot_take_more_than_the_input_and_the_total_leaves_it_out(
     power = cut(evolve(trace, meta=evolve(trace.meta, rails=rails)), 0, 200 * MS)
     assert power.total.mean_w == pytest.approx(2 * 400 * 0.25e-3 * 1.8, rel=0.01)
     assert (Flag.POWER_IMPLAUSIBLE in power.total.flags) is flagged
+    assert power.efficiency is not None
+    efficiency, bound = power.efficiency
+    assert abs(efficiency - 100 * 2 * 400 / input_code) <= bound
+    assert cut(trace, 0, 200 * MS).efficiency is None, "nothing says what the input is"
 
 
 @pytest.mark.parametrize(

@@ -271,7 +271,9 @@ class RailStaysUp(Fault):
     """A rail is not switched off, and draws in every mode what it does while Linux idles."""
 
     name: ClassVar[str] = "rail_stays_up"
-    outcome: ClassVar[FaultOutcome] = FaultOutcome(("rails_up",), "board", trial="asleep", flags=("mode_unverified",))
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(
+        ("rails_up",), "board", trial="asleep", flags=("power_implausible",)
+    )
     rail: str = "vdd_core"
 
     def stays_up(self, rail: str) -> bool:
