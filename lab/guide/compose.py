@@ -18,6 +18,7 @@ from lab.metrics import by_name
 _AFTER_ALL = 10_000  # tables that the layout does not know come last, in the order of their sources
 
 _OTHER_CHAPTER = "Other Measurements"
+_WAYS = ("write", "read")  # the vendor's tables of storage have throughput and CPU load of each together
 
 
 @frozen
@@ -45,13 +46,15 @@ class ComposedTable:
 class _Draft:
     place: CellPosition
     boards: tuple[str, ...]
-    columns: dict[tuple[str, str], tuple[int, int]] = field(factory=dict)  # (board, column) -> order
+    columns: dict[tuple[str, str], tuple[int, int, int]] = field(factory=dict)  # (board, column) -> order
     rows: dict[tuple[str, ...], dict[tuple[str, str], GuideEntry]] = field(factory=dict)
     names: dict[tuple[str, ...], tuple[str, ...]] = field(factory=dict)
 
     def add(self, entry: GuideEntry, place: CellPosition) -> None:
         column = (entry.board, place.column)
-        self.columns[column] = (self.boards.index(entry.board), place.order[1])
+        way = entry.params.get("direction", "")
+        before = _WAYS.index(way) if way in _WAYS and place.column.lower().startswith(way) else 0
+        self.columns[column] = (self.boards.index(entry.board), before, place.order[1])
         second = tuple(_second_key(entry, key) for key in place.keys[1:])
         identity = (place.row.lower(), *(text for text, tells in second if tells))
         printed = entry.origin.row if entry.origin else place.row
@@ -109,7 +112,7 @@ def _row_order(identity: tuple[str, ...]) -> tuple[bool, list[list[tuple[int, in
 
 def _order(draft: _Draft) -> tuple[int, int, int]:
     table, position = draft.place.order
-    return table, position if table == _AFTER_ALL else 0, min(board for board, _ in draft.columns.values())
+    return table, position if table == _AFTER_ALL else 0, min(board for board, *_ in draft.columns.values())
 
 
 def _chapters_together(drafts: Iterable[_Draft]) -> Sequence[_Draft]:
