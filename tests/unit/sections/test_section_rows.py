@@ -8,12 +8,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import board_rows
 import measured_rows
 import pytest
 from measured_rows import MetricKey, key
 from support import guide_family
 
 from lab import boards
+from lab.benchmarks.sections import ALL
+from lab.boards import SLEEP_MODES
 from lab.guide import measurements as sheets
 from lab.guide import reader
 from lab.guide.catalogue import CellReading
@@ -95,6 +98,20 @@ def test_the_six_types_of_boards_that_are_in_the_guides_are_measured(tmp_path: P
     published = {board for path in guide_family.family(tmp_path).values() for _, on in cells(path) for board in on}
     assert published == set(measured_rows.kept()) <= set(simulated())
     assert len(published) == 6
+
+
+def test_the_page_says_of_every_type_what_is_driven_played_or_out_of_reach() -> None:
+    head, _, *rows = board_rows.lines()
+    assert set(re.findall(r"`(\S+?)`", head)) == {name for name in boards.shipped() if not boards.load(name).virtual}
+    names = [re.search(r"`(\S+?)`", row)[1] for row in rows]  # type: ignore[index]
+    assert [name for name in SLEEP_MODES if name not in names] == []
+    assert [section.name for section in ALL if section.name not in names] == []
+    assert {cell for row in rows for cell in row.strip("| ").split(" | ")[1:]} == {"played", "driven", "–"}
+    for name, of_board in measured_rows.kept().items():
+        board = boards.load(name)
+        metrics = {metric for metric, _ in of_board}
+        played = {s.name for s in ALL if board_rows.of_section(s, board, metrics) == board_rows.PLAYED}
+        assert played == {s.name for s in ALL if s.fits(board)}, "what fits a type with a guide is played"
 
 
 def test_every_reason_is_needed_and_is_on_the_page(tmp_path: Path) -> None:
