@@ -108,7 +108,7 @@ def test_a_week_of_panics_stays_one_cause_with_the_same_labels_however_its_numbe
     (same,) = labels
     which = {"board": "am62x-sk-1", "board_type": "am62xx_sk", "release": "11.03", "outcome": "kernel_panic"}
     cause = "Kernel panic - not syncing: Attempted to kill init! exitcode=N"
-    assert dict(same) == {**which, "cause": cause, "state": "dead"}
+    assert dict(same) == {**which, "cause": cause, "state": "dead", "known": ""}
     assert lab.titles()[0].endswith("63 of 63 attempts, since run 1, Tue 2026-11-24 02:00 UTC")
 
 
