@@ -32,7 +32,7 @@ from lab.results.formatting import (
     window,
     with_uncertainty,
 )
-from lab.results.listing import Overview, attempts_of, name_of, tried
+from lab.results.listing import Overview, attempts_of, name_of, sample_count
 from lab.results.records import CONSOLE_LOG, HOST_BUSY, LAST_ID, Attempt, Run
 from lab.results.series import BoardSeries, run_head, runs_at
 from lab.results.snapshot import StoreSnapshot
@@ -368,7 +368,7 @@ def _row(run: Overview, m: Measurement, names: Names) -> SummaryRow:
         group=link(good[0]) if s.n == 1 and len(good) == 1 else anchor(attempts[0].params),
         average=with_uncertainty(s.mean, s.uncertainty, m.metric),
         cell=average_cell(s, m.metric) if s.n > 1 else number(s.mean, s.uncertainty, m.metric),
-        n=f"{s.n}/{tried(attempts)}",
+        n=sample_count(m, attempts),
         uncertainty=uncertainty,
         median=median,
         p95=p95,

@@ -18,7 +18,7 @@ from lab.metrics import Flag, Measurement, Metric, Summary, summarise
 from lab.metrics.declared import LimitCheck, LimitOutcome, check, limits_of
 from lab.metrics.rates import RATES, FailureRate
 from lab.results.artifacts import ArtifactStore
-from lab.results.listing import Failure, Overview, Stage, attempts_of, overview, tried
+from lab.results.listing import Failure, Overview, Stage, attempts_of, overview, sample_count
 from lab.results.records import ATTACHED, CONSOLE_LOG, LIMITS, MEASURED, OK, Attempt, MomentRecord, Run
 from lab.results.store import Store
 from lab.terminal import bad, doubtful, plain, plain_bytes, table
@@ -79,7 +79,7 @@ def _numbers(run: Overview, metric: Metric, group: Sequence[Measurement]) -> lis
     metric, summaries = readable(metric, [summarise(m.samples) for m in group])
     for m, s in zip(group, summaries, strict=True):
         values = [number(value, s.uncertainty, metric) for value in (s.uncertainty, s.median, s.p95, s.std)]
-        cells = [label(m.params), average_cell(s, metric), f"{s.n}/{tried(attempts_of(run.attempts, m))}", *values]
+        cells = [label(m.params), average_cell(s, metric), sample_count(m, attempts_of(run.attempts, m)), *values]
         rows.append([*cells, _flags(m)])
     header = ["", f"avg (min, max) [{metric.unit}]", "n", "±", "median", "p95", "std", "flags"]
     return [metric.name, *table(header, rows, "<<>>>>><", indent=_INDENT)]

@@ -467,3 +467,10 @@ def name_of(sample: SampleRecord) -> str:
 def tried(attempts: list[Attempt]) -> int:
     """Number of tried cycles."""
     return len({attempt.cycle for attempt in attempts})
+
+
+def sample_count(measurement: Measurement, attempts: list[Attempt]) -> str:
+    """Samples of the tried cycles, e.g. "19/20"; "40 in 19/20" where a cycle has several."""
+    samples, cycles = len(measurement.samples), len({sample.cycle for sample in measurement.samples})
+    several = "" if samples == cycles else f"{samples} in "
+    return f"{several}{cycles}/{tried(attempts)}"

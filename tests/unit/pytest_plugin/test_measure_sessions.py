@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -96,6 +97,7 @@ def test_every_kind_of_test_keeps_its_numbers_its_failures_and_its_evidence(tmp_
     done = session(lab(tmp_path, MANY), tmp_path, "--lg-env", "env.yaml", "--strict-markers")
     assert "4 failed, 4 passed, 1 skipped" in done.stdout, done.stdout + done.stderr
     assert "measurements, run 1: failed" in done.stdout
+    assert re.search(r" 6 in 3/3 ", done.stdout), done.stdout
     with open_store(str(tmp_path / "results.db")) as store:
         frames = attempts(store, "test_frame")
         assert outcomes(frames) == [(1, "ok"), (2, "shell_timeout"), (2, "ok"), (3, "ok")]
