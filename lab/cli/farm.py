@@ -192,7 +192,7 @@ def buildbot_folders(
         )
 
 
-@app.command("released")
+@app.command("released", hidden=True)
 def measure_released(
     file: File,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The schedule, which has `every: release`.")],
@@ -261,7 +261,7 @@ def test_alert(file: File) -> None:
     echo("If it does not: Alertmanager's log says why (journalctl -u prometheus-alertmanager)")
 
 
-@app.command("notify")
+@app.command("notify", hidden=True)
 def notify_unit(
     file: File, unit: Annotated[str, typer.Argument(metavar="UNIT", help="The unit of systemd that failed.")]
 ) -> None:
@@ -304,7 +304,7 @@ def files(
         echo(*(f"  {command}" for command in needed))
 
 
-@app.command()
+@app.command(hidden=True)
 def card(
     device: Annotated[str, typer.Argument(metavar="DEVICE", help="The card reader's disk, e.g. /dev/sdb.")],
     *,

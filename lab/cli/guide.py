@@ -384,6 +384,7 @@ def write(
         bool, typer.Option("--with-errors", help="Print numbers that a rule calls an error, too, with a mark.")
     ] = False,
     folder: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the guide.")] = Path(),
+    as_json: Json = False,
     db: Database = None,
 ) -> None:
     """Write a release's performance guide from the store.
@@ -396,7 +397,7 @@ def write(
         if view not in list(writer.GuideView):
             raise ConfigurationError(f"--view {view}: there are: {', '.join(writer.GuideView)}")
         forms = [form] if form else list(Format)
-        for path in writer.write(
+        written = writer.write(
             store,
             release,
             board or [],
@@ -405,5 +406,9 @@ def write(
             writer.GuideView(view),
             with_errors=with_errors,
             say=lambda text: echo(text, err=True),
-        ):
+        )
+        if as_json:
+            echo_json({"files": [str(path.absolute()) for path in written]})
+            return
+        for path in written:
             echo(str(path))

@@ -10,10 +10,11 @@ from typing import Annotated
 import typer
 
 from lab import boards, package_data
+from lab.cli.options import Json
 from lab.errors import ConfigurationError
 from lab.farm import labfolder
 from lab.farm.labfolder import Env
-from lab.terminal import echo
+from lab.terminal import echo, echo_json
 from lab.virtual import pdudaemon
 from lab.virtual.sim.options import DEFAULT_TYPE
 
@@ -35,6 +36,7 @@ def init(
         list[str] | None,
         typer.Option(metavar="PART", help=f"Write only this part: {', '.join(labfolder.PARTS)}; repeatable."),
     ] = None,
+    as_json: Json = False,
 ) -> None:
     """Write a lab's folder, and print the next steps.
 
@@ -49,6 +51,9 @@ def init(
     where = folder.absolute()
     made = labfolder.contents(where, envs, parts)
     new = labfolder.write(where, made)
+    if as_json:
+        echo_json({"files": [str(where / name) for name in new]})
+        return
     if not new:
         echo(f"{folder}: all is there already")
         return

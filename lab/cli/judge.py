@@ -476,7 +476,7 @@ def _who() -> str:
         return "unknown"
 
 
-@app.command("replay")
+@app.command("replay", hidden=True)
 def replay_command(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Histories as JSON lines, also .gz; - is stdin.")],
     *,

@@ -35,46 +35,53 @@ class CommandGroup:
 
     Attributes:
         help: one line, what `lab --help` says; the same as the module's own.
+        panel: heading below which `lab --help` lists it; empty: the first, which most people need.
         module: holds a `typer.Typer` called `app`. Where that has one command and no callback, `lab NAME` is
             this command.
     """
 
     name: str
     help: str
+    panel: str = ""
     module: str = field(default=Factory(lambda self: f"lab.cli.{self.name}", takes_self=True))
 
 
+BOARDS: Final = "Boards and their software"
+NUMBERS: Final = "Releases compared"
+HOST: Final = "A lab's host"
 COMMAND_GROUPS: Final = (
     CommandGroup("init", "Write a lab's folder: an environment per board type, tests_perf, farm.yaml."),
     CommandGroup("status", "The lab on one screen: boards, their jobs, results, failures, services."),
-    CommandGroup("watch", "The same, live, until q or Ctrl-C."),
-    CommandGroup("web", "The same and all results in a browser."),
-    CommandGroup("health", "Boards' health: which can take runs, and why not; check one."),
     CommandGroup("doctor", "Find what is wrong with this lab host, and how to mend it."),
-    CommandGroup("boards", "Board types that boardlab knows; a draft of a new one."),
-    CommandGroup("env", "labgrid environments: list them, check them."),
-    CommandGroup("console", "Serial consoles: server, live view, recordings and their replay."),
-    CommandGroup("power", "Switch a board on or off, and ask for its power."),
-    CommandGroup("rails", "Supply rails: sample them, watch them, test their sensors."),
-    CommandGroup("results", "Measured numbers, and the evidence behind each."),
-    CommandGroup("judge", "Numbers that moved: by how much, and what else moved with them."),
-    CommandGroup("guide", "Performance guides: read, check, compare, write."),
-    CommandGroup("report", "Write a run as one HTML page that needs no network."),
-    CommandGroup("release", "Releases as files: draft them, check them, list them."),
-    CommandGroup("provision", "Put a release on a board's media, read it back, boot it and compare."),
     CommandGroup("run", "Measure a board: one job at a time, resumable after any interruption."),
-    CommandGroup("ab", "Compare two releases on one board by pairs of boots, until it is decided."),
-    CommandGroup("bisect", "Find the build that made a board's boot slower, by paired boots."),
     CommandGroup("jobs", "Jobs that measure or wait for a board: list, show and cancel them."),
     CommandGroup("reserve", "Reserve a board, or put it in maintenance; show and end that."),
-    CommandGroup("farm", "A lab host: check farm.yaml, write systemd units from it, bring a farm up."),
-    CommandGroup("backup", "Back up results, recordings, farm.yaml and environments to a folder."),
-    CommandGroup("restore", "Restore a backup: results, recordings, files; or only check it."),
-    CommandGroup("exporter", "Results and farm for Prometheus."),
+    CommandGroup("results", "Measured numbers, and the evidence behind each."),
+    CommandGroup("report", "Write a run as one HTML page that needs no network."),
+    CommandGroup("judge", "Numbers that moved: by how much, and what else moved with them."),
+    CommandGroup("power", "Switch a board on or off, and ask for its power."),
+    CommandGroup("console", "Serial consoles: server, live view, recordings and their replay."),
+    CommandGroup("web", "The lab and all results in a browser."),
+    CommandGroup("boards", "Board types that boardlab knows; a draft of a new one.", BOARDS),
+    CommandGroup("env", "labgrid environments: list them, check them.", BOARDS),
+    CommandGroup("health", "Boards' health: which can take runs, and why not; check one.", BOARDS),
+    CommandGroup("rails", "Supply rails: sample them, watch them, test their sensors.", BOARDS),
+    CommandGroup("provision", "Put a release on a board's media, read it back, boot it and compare.", BOARDS),
+    CommandGroup("release", "Releases as files: draft them, check them, list them.", BOARDS),
     CommandGroup(
         "virtual",
         "Virtual boards, powered and wired like real ones: QEMU with real software, and simulated ones by the dozen.",
+        BOARDS,
     ),
+    CommandGroup("ab", "Compare two releases on one board by pairs of boots, until it is decided.", NUMBERS),
+    CommandGroup("bisect", "Find the build that made a board's boot slower, by paired boots.", NUMBERS),
+    CommandGroup("guide", "Performance guides: read, check, compare, write.", NUMBERS),
+    CommandGroup("farm", "A lab host: check farm.yaml, write systemd units from it, bring a farm up.", HOST),
+    CommandGroup("watch", "`lab status`, live, until q or Ctrl-C.", HOST),
+    CommandGroup("exporter", "Results and farm for Prometheus.", HOST),
+    CommandGroup("backup", "Back up results, recordings, farm.yaml and environments to a folder.", HOST),
+    CommandGroup("restore", "Restore a backup: results, recordings, files; or only check it.", HOST),
+    CommandGroup("upgrade", "Before an upgrade: what it will change.", HOST),
 )
 
 
@@ -82,7 +89,7 @@ def add_groups(app: typer.Typer, groups: Sequence[CommandGroup], arguments: Sequ
     """Add all groups to `app`, and load the one to run."""
     for group in groups:
         if arguments[:1] != [group.name]:
-            app.command(group.name, help=group.help)(_named_only)
+            app.command(group.name, help=group.help, rich_help_panel=group.panel or None)(_named_only)
             continue
         commands = _app(group)
         only = len(commands.registered_commands) == 1 and not commands.registered_groups

@@ -107,7 +107,7 @@ def watch(env: Env, *, wanted: BenchConfig = AdcRange.ACTIVE) -> None:
             screen.update(Text(plain_text(view)), refresh=True)
 
 
-@app.command("serve")
+@app.command("serve", hidden=True)
 def serve_(
     *,
     runtime: Runtime = None,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lab.cli.options import Database
+from lab.cli.options import Database, Json
 from lab.errors import LabStableError
 from lab.jobs.listing import whole_run
 from lab.judge.builds import remarks
@@ -18,7 +18,7 @@ from lab.results.listing import overview
 from lab.results.records import LAST_ID
 from lab.results.snapshot import watch
 from lab.results.store import open_store
-from lab.terminal import echo
+from lab.terminal import echo, echo_json
 from lab.web.rails import power_of
 
 app = typer.Typer(help="Write a run as one HTML page that needs no network.")
@@ -40,6 +40,7 @@ def report(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Default: boardlab-run-RUN.html here.")
     ] = None,
+    as_json: Json = False,
     db: Database = None,
 ) -> None:
     """Write a run as one HTML page that needs no network."""
@@ -64,4 +65,7 @@ def report(
         path.write_text(page, encoding="utf-8")
     except OSError as error:
         raise LabStableError(f"cannot write {path}: {error.strerror}; choose another file with -o") from error
-    echo(str(path.absolute()))
+    if as_json:
+        echo_json({"files": [str(path.absolute())]})
+    else:
+        echo(str(path.absolute()))

@@ -6,22 +6,24 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from attrs import asdict
 
-from lab.cli.options import Database, Json, OutputFolder
+from lab.cli.options import Database, FarmFile, HostDatabase, Json, OutputFolder
 from lab.errors import ConfigurationError, LabStableError
 from lab.failures import CHAPTERS, explained
+from lab.host import process
 from lab.host.clock import utc_now
 from lab.jobs.listing import listed_runs, whole_run
 from lab.judge import where as boot_where
 from lab.judge.builds import remarks
 from lab.metrics import declared
-from lab.results import artifacts, exports, formatting, imports, listing, schema
+from lab.results import artifacts, exports, formatting, imports, listing, retention, schema
 from lab.results.artifacts import write_recordings
 from lab.results.formatting import evidence_lines, head_lines, headline, numbers_and_failures
 from lab.results.formatting import status as status_of
 from lab.results.listing import overview
 from lab.results.location import locate
-from lab.results.records import LAST_ID, STATUSES
+from lab.results.records import LAST_ID, STATUSES, Retention
 from lab.results.snapshot import watch
 from lab.results.store import Store, open_store, record_runs
 from lab.terminal import doubtful, echo, echo_json, echo_text, json_text, table
@@ -317,6 +319,54 @@ def upload(
         echo(f"another process brings them to {where}; {left} are left")
     else:
         echo(f"{done.count} artifacts, {done.bytes / 1e6:.1f} MB, brought to {where}; {left} are left")
+
+
+@app.command()
+def prune(
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    as_json: Json = False,
+    db: HostDatabase = None,
+    farm: FarmFile = None,
+) -> None:
+    """Remove old recordings, traces, logs and runs, as `retention` of farm.yaml has it.
+
+    What a verdict, a review or a written guide refers to stays, and what belongs to a release under `hold`.
+    """
+    from lab.farm import services  # noqa: PLC0415 - farm.yaml takes a while to import
+
+    host = services.host_file(farm).farm
+    wanted = Retention() if host is None else host.retention
+    if wanted == Retention(hold=wanted.hold):
+        raise ConfigurationError(
+            "farm.yaml has no `retention`, e.g. {recordings: 90, runs: 730}, in days: nothing goes"
+        )
+    with open_store(services.database(db, host), create=False) as store:
+        removed = retention.prune(store, wanted, dry_run=dry_run, person=process.actor())
+    if as_json:
+        echo_json(asdict(removed))
+        return
+    files = ", ".join(f"{count} {part}" for part, count in removed.files.items()) or "no"
+    echo(
+        f"{'would go' if dry_run else 'gone'}: {removed.runs} runs with {removed.samples} samples; of others {files} files"
+        + (f", {removed.bytes / 1e6:.1f} MB" if removed.bytes else "")
+    )
+
+
+@app.command()
+def delete(
+    run_id: Annotated[int, typer.Argument(metavar="RUN", min=1, max=LAST_ID, help="The run.")],
+    *,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; it stands in the audit.")],
+    db: Database = None,
+) -> None:
+    """Delete a run with all its numbers and files, for ever.
+
+    A run is kept that a verdict, a review or a written guide refers to.
+    """
+    with open_store(db, create=False) as store:
+        removed = retention.delete_run(store, run_id, process.actor(), reason)
+    echo(f"run {run_id} is gone, with {removed.samples} samples")
 
 
 @app.command()

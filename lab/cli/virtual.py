@@ -287,7 +287,7 @@ app.command()(fault)
 app.command()(clear)
 
 
-@app.command("tester")
+@app.command("tester", hidden=True)
 def as_tester(
     command: Annotated[str, typer.Argument(help="The command line.")],
     board_type: Annotated[str, typer.Option("--type", help="sim: type of the board at the other end.")] = "",

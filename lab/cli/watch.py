@@ -22,7 +22,7 @@ from lab.farm import status
 from lab.farm.status import LabNow
 from lab.terminal import Marked, colours, echo, plain
 
-app = typer.Typer(help="The same as `lab status`, live, until q or Ctrl-C.")
+app = typer.Typer(help="`lab status`, live, until q or Ctrl-C.")
 
 _HELP: Final = "q ends; arrows, Page Up and Page Down scroll"
 _COLOURS: Final = {"31": "red", "33": "yellow"}  # SGR as of lab.terminal -> rich's names

@@ -105,7 +105,7 @@ def _password() -> str:
 DEFAULT_LISTEN: Final = "127.0.0.1:9880"
 _LAST_S: Final = 2  # for answers that are on their way when the site ends; live views would never end
 
-app = typer.Typer(help="The same and all results in a browser.")
+app = typer.Typer(help="The lab and all results in a browser.")
 app.add_typer(user_app, name="user")
 
 

@@ -25,6 +25,7 @@ from lab.judge.known_failures import KnownFailure
 from lab.judge.text import RUN
 from lab.provision.releasefile import NEWEST, folder_of
 from lab.results.location import DATABASE_VARIABLE, SHARED_VARIABLE
+from lab.results.records import Retention
 from lab.run import options
 
 # --- Programs of a host and its devices: exporter, site, pdudaemon, simulated boards, USB devices ---
@@ -369,7 +370,7 @@ class Farm:
         documents: address of the documents' site, to which alerts and dashboards link. limits: of a host's load.
         virtual: boards that are simulated on this host; None: it has real ones.
         health: when boards are checked and kept out. known: failures that are mailed only when they come back.
-        backup: None: there are no backups.
+        backup: None: there are no backups. retention: what a day's backup removes afterwards.
         buildbot: None: runs are systemd's timers'. hosts, boards: what Buildbot knows of; no hosts: only this one.
     """
 
@@ -398,6 +399,7 @@ class Farm:
     health: HealthConfig = field(factory=HealthConfig)
     known: list[KnownFailure] = Factory(list)
     backup: BackupConfig | None = None
+    retention: Retention = field(factory=Retention)
     buildbot: Buildbot | None = None
     hosts: list[HostEntry] = Factory(list)
     boards: list[BoardEntry] = Factory(list)
@@ -425,6 +427,8 @@ class Farm:
             raise ValueError(
                 f"health: reference {self.health.reference!r} is a board of neither `schedules` nor `boards`"
             )
+        if self.retention != Retention(hold=self.retention.hold) and self.backup is None:
+            raise ValueError("retention: it removes after each backup, and `backup` names no folder for one")
         if self.buildbot is not None and not self.boards:
             raise ValueError("buildbot: `boards` lists none, so it has nothing to run on")
 

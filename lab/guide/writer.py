@@ -12,11 +12,13 @@ from typing import Final
 
 from attrs import evolve
 
-from lab.errors import ConfigurationError
+from lab.errors import BoardlabError, ConfigurationError
 from lab.guide import catalogue, figures, footnotes, layout, page, rst_writer, stored_release
 from lab.guide.entries import GuideEntry, GuideRelease, Origin
+from lab.host import process
 from lab.judge.labels import precedes, release_key
 from lab.results.records import PUBLISHED
+from lab.results.retention import refer
 from lab.results.store import Store
 
 _NOT_IN_NAMES = re.compile(r"[^\w.+-]+")
@@ -56,6 +58,11 @@ def write(
     release = footnotes.annotated(
         release if corrected else vendor_view(release), corrected=corrected, with_errors=with_errors
     )
+    runs = {entry.evidence.run_id for entry in release.entries if entry.evidence.run_id is not None}
+    try:
+        refer(store, runs, name, process.actor())
+    except BoardlabError as error:  # e.g. somebody who may only read
+        say(f"its runs are not noted, and may be removed when they are old: {error}")
     for form in forms:
         text = rst_writer.write(release) if form == "rst" else _page(store, release)
         path = folder / f"performance-guide-{_NOT_IN_NAMES.sub('-', name)}.{form}"

@@ -9,7 +9,7 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -47,7 +47,7 @@ class ArtifactStore:
         ref = ArtifactRef(kind, hashlib.sha256(data).hexdigest(), len(data))
         path = self.path(ref.sha256)
         try:
-            if not path.exists() or path.read_bytes() != data:  # a damaged one is mended
+            if not _found_again(path, data):  # a damaged one is mended
                 location.private_folder(self.root)
                 if self.shared:
                     self.mark(ref.sha256)  # before: a mark without its artifact does no harm
@@ -145,6 +145,18 @@ class ArtifactStore:
         """Return the artifacts to upload."""
         found = (path.name for path in self.marks.glob("*")) if self.marks.is_dir() else ()
         return sorted(name for name in found if _SHA256.fullmatch(name))
+
+
+def _found_again(path: Path, data: bytes) -> bool:
+    """Return whether the artifact is there; its time then says that it is wanted (lab.results.retention)."""
+    try:
+        if path.read_bytes() != data:
+            return False
+        with suppress(PermissionError):  # another user's of the group
+            os.utime(path)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _verify(data: bytes, sha256: str, where: str) -> None:

@@ -117,7 +117,7 @@ def back_up(
     if path.exists():
         raise LabTransientError(f"{path}: there is a backup of this second; try again", failure="results")
     with (
-        _failing(f"cannot back up to {folder}", _INTACT),
+        failing(f"cannot back up to {folder}", _INTACT),
         _locked(folder),
         in_use(store.artifacts),
     ):
@@ -168,7 +168,7 @@ def _copy_database(store: Store, path: Path) -> None:
         if store.location.path is not None:
             origin: Any = source.connection.driver_connection
             with (
-                _failing(f"cannot copy {store.url} to {path}", _INTACT),
+                failing(f"cannot copy {store.url} to {path}", _INTACT),
                 contextlib.closing(sqlite3.connect(path)) as target,
             ):
                 target.execute("PRAGMA synchronous=OFF")  # it is synchronised below, at once
@@ -269,7 +269,7 @@ def verified(backup: Backup) -> Copied:
         LabStableError: the database is damaged or missing.
     """
     artifacts, missing, count, size = ArtifactStore(backup.path.parent / ARTIFACTS), list[str](), 0, 0
-    with _failing(f"cannot read {backup.path}", "choose another backup"):
+    with failing(f"cannot read {backup.path}", "choose another backup"):
         _check_database(backup)
         with _opened(backup.path / DATABASE) as rows:
             names = [sha256 for (sha256,) in rows.execute("SELECT sha256 FROM artifacts ORDER BY sha256")]
@@ -323,7 +323,7 @@ def restore(backup: Backup, target: Location) -> Copied:
             f"{backup.path} has schema {backup.schema}; restore it to an SQLite file (--db FILE), then lab results migrate --db FILE, "
             "back that up and restore it"
         )
-    with _failing("cannot restore", "the backup is intact; mend this and try again"):
+    with failing("cannot restore", "the backup is intact; mend this and try again"):
         _check_database(backup)
         copied = _copied_artifacts(ArtifactStore(backup.path.parent / ARTIFACTS), target.artifacts, file, verify=True)
         if target.path is not None:
@@ -342,7 +342,7 @@ def write_files(backup: Backup, folder: Path) -> list[Path]:
     """
     artifacts = ArtifactStore(backup.path.parent / ARTIFACTS)
     wanted, taken = dict[Path, SavedFile](), list[str]()
-    with _failing(f"cannot write the files below {folder}", "mend this and try again"):
+    with failing(f"cannot write the files below {folder}", "mend this and try again"):
         for each in backup.files:
             path = folder / each.path.lstrip("/")
             if not path.exists():
@@ -455,7 +455,7 @@ def _flock(folder: Path, how: int) -> Iterator[None]:
 
 
 @contextmanager
-def _failing(doing: str, meanwhile: str) -> Iterator[None]:
+def failing(doing: str, meanwhile: str) -> Iterator[None]:
     """Convert errors of files to ours."""
     try:
         yield

@@ -250,6 +250,22 @@ class Shared:
         except (BaseError, OSError) as error:
             raise self._failed("written", sha256, error) from None
 
+    def remove(self, sha256: str) -> None:
+        """Remove stored contents, if there are any.
+
+        Raises:
+            LabStableError: the store does not answer, or refuses.
+        """
+        import obstore  # noqa: PLC0415
+        from obstore.exceptions import BaseError  # noqa: PLC0415
+
+        try:
+            obstore.delete(self._store, _key(sha256))
+        except FileNotFoundError:
+            return
+        except (BaseError, OSError) as error:
+            raise self._failed("removed", sha256, error) from None
+
     def names(self) -> set[str]:
         """The SHA-256 of all stored contents.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-from attrs import field, frozen
+from attrs import field, frozen, validators
 
 from lab.errors import TestStableError
 from lab.metrics import Measurement, SampleRecord
@@ -193,6 +193,22 @@ class Run:
     def end(self) -> str:
         """The status of a run that does not go on; `killed`: nothing ended it."""
         return KILLED if self.status == "running" else self.status
+
+
+@frozen
+class Retention:
+    """Ages in days after which parts of a run are removed; 0: never.
+
+    Attributes:
+        recordings: of consoles. traces: of rails. logs: other files of attempts. runs: all of a run, with its numbers.
+        hold: releases whose runs keep all.
+    """
+
+    recordings: int = field(default=0, validator=validators.ge(0))
+    traces: int = field(default=0, validator=validators.ge(0))
+    logs: int = field(default=0, validator=validators.ge(0))
+    runs: int = field(default=0, validator=validators.ge(0))
+    hold: Sequence[str] = ()
 
 
 @frozen

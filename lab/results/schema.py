@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import logging
 import os
+import re
 import shlex
 import sqlite3
 from collections.abc import Callable
@@ -203,6 +204,25 @@ def _copied(engine: Engine, path: Path, schema: str) -> Path:
     return copy
 
 
+def _put_back(location: Location, known: set[str]) -> str:
+    """Command that goes back to the copy of before a migration; empty: there is none."""
+    path = location.path
+    copies = [] if path is None else [each for each in path.parent.glob(f"{path.name}.*") if _schema_of(each) in known]
+    if path is None or not copies:
+        return ""
+    newest = max(copies, key=lambda each: each.stat().st_mtime_ns)
+    words = [shlex.quote(str(each)) for each in (path, newest)]
+    return (
+        f". Or go back to the copy of before the migration, without what was measured since: stop the services, then "
+        f"mv {words[0]} {words[0]}.newer && rm -f {words[0]}-wal {words[0]}-shm && cp -p {words[1]} {words[0]}"
+    )
+
+
+def _schema_of(copy: Path) -> str:
+    """Schema of a copy by its name, which may end with a number (`_copied`)."""
+    return re.sub(r"-\d+$", "", copy.suffix.removeprefix("."))
+
+
 def _revision(connection: Connection) -> str | None:
     from alembic.runtime.migration import MigrationContext  # noqa: PLC0415
 
@@ -238,5 +258,6 @@ def _found(connection: Connection, script: ScriptDirectory, location: Location) 
         raise ConfigurationError(
             f"{location.name} was written by a newer boardlab (its schema is {current}, this program knows up to "
             f"{script.get_current_head()}); update boardlab, or choose another database with --db, --lab-db or $LAB_DB"
+            f"{_put_back(location, known)}"
         )
     return current

@@ -27,7 +27,7 @@ from lab.judge.store import review
 from lab.results import Store, open_store
 from lab.results.snapshot import watch
 
-PROMISES = ("store", "verdicts", "standing", "jobs", "reservations")
+PROMISES = ("store", "verdicts", "standing", "jobs", "reservations", "retention")
 UNIT_TESTS = Path(__file__).resolve().parents[1] / "unit" / "results"
 
 

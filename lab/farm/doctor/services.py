@@ -97,7 +97,7 @@ def check(host: HostFile, runtime: Path) -> Iterator[DoctorFinding]:
     if farm.buildbot is not None:
         yield from _queued(farm, farm.buildbot, host)
     if not host.supervised:
-        yield from _written(farm, host)
+        yield from written(farm, host)
 
 
 def versions(status: ServerStatus | None, host: HostFile) -> Iterator[DoctorFinding]:
@@ -174,7 +174,7 @@ def _queued(farm: Farm, queue: Buildbot, host: HostFile) -> Iterator[DoctorFindi
             yield DoctorFinding(AREA, "buildbot", "bad", f"{path} has what farm.yaml said before", again)
 
 
-def _written(farm: Farm, host: HostFile) -> Iterator[DoctorFinding]:
+def written(farm: Farm, host: HostFile) -> Iterator[DoctorFinding]:
     """Compare the installed units, if there are any, with farm.yaml."""
     found = None
     with suppress(OSError):

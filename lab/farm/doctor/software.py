@@ -26,10 +26,11 @@ from lab.host.clock import utc_now
 from lab.host.process import user_name
 from lab.host.scheduling import DEVICE, PRIORITY
 from lab.jobs.records import BY_WEB, seems_dead
-from lab.results import backup
+from lab.results import backup, database, schema
 from lab.results.audit import last_done
+from lab.results.location import locate
 from lab.results.models import JobRow
-from lab.results.store import Store, open_store
+from lab.results.store import BUSY_TIMEOUT_S, Store, guarded, open_store
 from lab.virtual import pdudaemon
 
 VERSIONS: Final = "versions"
@@ -135,6 +136,71 @@ def backed_up(db: str | None) -> Iterator[DoctorFinding]:
         return
     old = (now - at).total_seconds() > backup.OLD_S
     yield DoctorFinding(STORE, "backup", "bad" if old else "ok", f"of {at:%Y-%m-%d %H:%M} UTC", hint if old else "")
+
+
+UPGRADE: Final = "upgrade"
+
+
+def upgrade(db: str | None, folder: Path) -> Iterator[DoctorFinding]:
+    """Find what the installed boardlab changes in a store and a lab's folder of an older one.
+
+    Args:
+        folder: of the lab.
+    """
+    yield from _schema_change(db)
+    strategy = package_data.strategy_file()
+    copies = {folder / package_data.STRATEGIES / strategy.name: strategy}
+    copies |= {
+        folder / package_data.TESTS / path.name: path
+        for path in sorted(package_data.folder(package_data.TESTS).glob("*.py"))
+    }
+    there = {own: ours for own, ours in copies.items() if own.is_file() and own.resolve() != ours.resolve()}
+    other = [own for own, ours in there.items() if own.read_bytes() != ours.read_bytes()]
+    for own in other:
+        text = "is another than this boardlab's: of an older one, or edited here; it stays as it is"
+        yield DoctorFinding(UPGRADE, str(own.relative_to(folder)), "doubtful", text, f"diff -u {own} {there[own]}")
+    if there and not other:
+        yield DoctorFinding(UPGRADE, "copies", "ok", f"{len(there)} files are as this boardlab has them")
+    missing = [
+        own.name
+        for own, ours in copies.items()
+        if own.parent.is_dir() and ours.parent.name == package_data.TESTS and own not in there and own != ours
+    ]
+    if missing:
+        text = f"lacks what this boardlab has: {', '.join(missing)}"
+        hint = f"cp {package_data.folder(package_data.TESTS)}/NAME {folder / package_data.TESTS}"
+        yield DoctorFinding(UPGRADE, package_data.TESTS, "doubtful", text, hint)
+
+
+def _schema_change(db: str | None) -> Iterator[DoctorFinding]:
+    where = locate(db)
+    if where.path is not None and not where.path.exists():
+        yield DoctorFinding(UPGRADE, "results", "ok", "none yet")
+        return
+    engine = database.create(where, BUSY_TIMEOUT_S)
+    try:
+        with guarded(where), database.reader(engine).connect() as connection:
+            found = schema.revision(connection)
+    except BoardlabError as error:
+        yield DoctorFinding(UPGRADE, "results", "bad", str(error).partition("; ")[0], str(error).partition("; ")[2])
+        return
+    finally:
+        engine.dispose()
+    if found in {schema.NEWEST, None}:
+        yield DoctorFinding(UPGRADE, "results", "ok", f"{where.name} has this boardlab's schema, {schema.NEWEST}")
+    elif found in schema.known():
+        copy = "a copy is left beside it" if where.path is not None else "no copy is made"
+        text = f"the next measurement migrates {where.name} from schema {found} to {schema.NEWEST} ({copy}); older hosts are refused then"
+        yield DoctorFinding(
+            UPGRADE,
+            "results",
+            "doubtful",
+            text,
+            f"lab backup DIR with the older boardlab; {schema.how_to_migrate(where)}",
+        )
+    else:
+        text = f"{where.name} has schema {found} of a newer boardlab"
+        yield DoctorFinding(UPGRADE, "results", "bad", text, "install that boardlab here, or a newer one")
 
 
 def server_clock(store: Store) -> Iterator[DoctorFinding]:

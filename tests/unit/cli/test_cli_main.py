@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 import typer
+from support import recorded_run
 
 from lab import boards
 from lab.cli import main
 from lab.cli.main import COMMAND_GROUPS, CommandGroup, words
 from lab.errors import BoardStableError, BoardTransientError, ConfigurationError, LabStableError, TestStableError
+from lab.results import open_store
 
 FAILING = """
 import typer
@@ -248,3 +250,32 @@ def test_a_shell_completes_the_commands_of_the_room_on_its_line() -> None:
         env={"PATH": "/usr/bin", **completing},
     )
     assert answer.stdout.split() == ["show"]
+
+
+def test_the_first_screen_has_twelve_commands_and_none_that_only_programs_start(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["--help"]) == 0
+    first = capsys.readouterr().out.partition("Boards and their software")[0]
+    listed = [group.name for group in COMMAND_GROUPS if f"│ {group.name} " in first]
+    assert listed == [group.name for group in COMMAND_GROUPS if not group.panel]
+    assert len(listed) == 12
+    for word, hidden in (("farm", "released"), ("farm", "notify"), ("rails", "serve"), ("virtual", "tester")):
+        assert main([word, "--help"]) == 0
+        assert f"│ {hidden} " not in capsys.readouterr().out
+        assert main([word, hidden, "--help"]) == 0
+        capsys.readouterr()
+
+
+def test_what_writes_files_names_them_for_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with open_store(str(tmp_path / "results.db")) as store:
+        recorded_run.record(store, cycles=1, virtual=False)
+    db = ("--db", str(tmp_path / "results.db"))
+    for command in (["init", "lab"], ["report", "1", *db], ["guide", "write", "--release", "11.01", *db]):
+        assert main([*command, "--json"]) == 0
+        files = json.loads(capsys.readouterr().out)["files"]
+        assert files
+        assert all(Path(file).is_file() for file in files)

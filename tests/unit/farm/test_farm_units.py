@@ -35,6 +35,7 @@ from lab.farm.config import (
 )
 from lab.farm.runner import WORSE
 from lab.farm.systemd import COORDINATOR, always_running, units, write
+from lab.results.records import Retention
 from lab.run import options
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -95,6 +96,9 @@ def test_a_backup_has_a_timer_on_the_host_with_the_results_and_may_write_its_fol
     service = found["boardlab-backup.service"]
     assert "/lab backup --farm /etc/boardlab/farm.yaml\n" in service
     assert 'ReadWritePaths="/mnt/backup"' in service
+    assert "prune" not in service
+    old = attrs.evolve(farm, retention=Retention(runs=730))
+    assert "/lab results prune --farm /etc/boardlab/farm.yaml\n" in units(old, INSTALLED)["boardlab-backup.service"]
     both = attrs.evolve(farm, hosts=[HostEntry("one"), HostEntry("two")])
     assert "boardlab-backup.timer" in units(both, INSTALLED, "one")
     assert "boardlab-backup.timer" not in units(both, INSTALLED, "two")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -16,9 +17,11 @@ from sqlalchemy import inspect, text
 from support import recorded_run
 from support.older_schema import NEWER, OLDER, newer_program, raw
 
+from lab import package_data
 from lab.cli import main
-from lab.errors import BoardlabError, LabStableError, NoResultsError
+from lab.errors import BoardlabError, ConfigurationError, LabStableError, NoResultsError
 from lab.farm import lease
+from lab.farm.doctor import software
 from lab.results import Store, database, open_store, schema
 from lab.results.location import locate
 from lab.results.schema import NEWEST, _config
@@ -194,3 +197,53 @@ def test_a_command_that_reads_makes_no_tables_in_an_empty_database(tmp_path: Pat
         open_store(str(empty), create=False)
     with raw(f"sqlite:///{empty}") as connection:
         assert inspect(connection).get_table_names() == []
+
+
+def test_a_program_of_before_the_migration_names_the_copy_that_can_be_put_back(tmp_path: Path) -> None:
+    path = tmp_path / "results.db"
+    with open_store(str(path)) as store:
+        recorded_run.record(store, virtual=False, cycles=1)
+    with newer_program(tmp_path / "versions"), open_store(str(path), migrate=lambda _: None) as store:
+        store.begin_run("boot", "x", "later", "11.02", plan={}, provenance={})
+    with pytest.raises(ConfigurationError, match=f"newer boardlab.*{OLDER}") as caught:
+        open_store(str(path))
+    command = str(caught.value).partition("stop the services, then ")[2]
+    subprocess.run(["sh", "-c", command], check=True)
+    with open_store(str(path), create=False) as store:
+        assert [run.board for run in store.runs()] == ["SK-AM62-0042"]
+    with newer_program(tmp_path / "again"), open_store(f"{path}.newer", create=False) as store:
+        assert len(store.runs()) == 2
+
+
+def test_an_upgrade_is_told_before_it_is_made(older: str, tmp_path: Path) -> None:
+    lab = tmp_path / "lab"
+    for name in (package_data.STRATEGIES, package_data.TESTS):
+        shutil.copytree(package_data.folder(name), lab / name)
+    (lab / "tests_perf" / "test_boot.py").write_text("# of an older boardlab\n")
+    (lab / "tests_perf" / "test_low_power.py").unlink()
+    before = state(older)
+    found = {each.subject: each for each in software.upgrade(older, lab)}
+    assert f"from schema {OLDER} to {NEWER}" in found["results"].said
+    assert found["tests_perf/test_boot.py"].level == "doubtful"
+    assert "test_low_power.py" in found["tests_perf"].said
+    assert set(found) == {"results", "tests_perf/test_boot.py", "tests_perf"}
+    assert state(older) == before
+
+
+def test_without_anything_to_change_an_upgrade_is_well(database: str, tmp_path: Path) -> None:
+    shutil.copytree(package_data.folder(package_data.STRATEGIES), tmp_path / package_data.STRATEGIES)
+    open_store(database).close()
+    assert [each.level for each in software.upgrade(database, tmp_path)] == ["ok", "ok"]
+
+
+def test_the_command_of_an_upgrade_says_what_is_newer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BOARDLAB_RUNTIME", str(tmp_path / "runtime"))
+    path = tmp_path / "results.db"
+    open_store(str(path)).close()
+    with contextlib.closing(sqlite3.connect(path)) as file, file:
+        file.execute("UPDATE boardlab_schema SET version_num = '9999'")
+    assert main(["upgrade", "check", "--db", str(path), "--json"]) == 1
+    assert "schema 9999 of a newer boardlab" in capsys.readouterr().out

@@ -1,0 +1,372 @@
+"""Removal of old evidence and runs, by age and by hand; the audit has each.
+
+Kept whatever their age: runs that a verdict, a review or a written guide refers to, runs of a release under hold, vendors'
+guides, runs that are not at their end, and the newest run, whose number must not be used again.
+
+Rows go in short transactions, so that a measuring program waits for none. An artifact's file goes after its row.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import re
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from attrs import define, field
+from sqlalchemy import ColumnElement, Select, and_, cast, delete, func, or_, select
+from sqlalchemy.orm import Session, aliased
+
+from lab.errors import ConfigurationError
+from lab.results import location
+from lab.results.artifacts import ArtifactStore
+from lab.results.audit import Audit
+from lab.results.backup import failing, in_use
+from lab.results.columns import LargeWhole
+from lab.results.models import (
+    ArtifactRow,
+    AttemptArtifactRow,
+    AttemptRow,
+    AuditRow,
+    MeasurementRow,
+    MomentRow,
+    ReviewRow,
+    RunRow,
+    SampleRow,
+    VerdictRow,
+)
+from lab.results.records import CONSOLE_INDEX, CONSOLE_LOG, POWER_TRACE, PUBLISHED, Retention
+from lab.results.store import Store
+
+GUIDE: Final = "guide"  # the audit's action of a written guide; `about` names its runs
+RECORDINGS: Final = (CONSOLE_LOG, CONSOLE_INDEX)
+TRACES: Final = (POWER_TRACE,)
+_QUIET: Final = ("none", "no history", "no samples")  # verdicts that call no number moved
+_LEAVING: Final = ".to-remove"  # in the artifacts' folder: names whose rows go
+_FRESH_S: Final = 86_400.0  # since an artifact was written or found again: its attempt may not be committed yet
+_DIGITS: Final = 64  # of a SHA-256
+_BATCH_S: Final = 0.1  # of a transaction, aimed at
+_LARGEST_BATCH: Final = 500  # runs
+_GUIDE_RUNS: Final = 100  # of one entry of the audit
+
+
+@define
+class Removed:
+    """What was removed, or would be."""
+
+    runs: int = 0
+    samples: int = 0
+    files: dict[str, int] = field(factory=dict)  # part -> number
+    bytes: int = 0
+
+
+def refer(store: Store, runs: Collection[int], name: str, person: str) -> None:
+    """Note that a written guide has numbers of these runs."""
+    ordered = sorted(runs)
+    for start in range(0, len(ordered), _GUIDE_RUNS):
+        part = ordered[start : start + _GUIDE_RUNS]
+        Audit(store).note(GUIDE, person=person, about=f"{name}: runs {', '.join(map(str, part))}")
+
+
+def prune(
+    store: Store,
+    wanted: Retention,
+    *,
+    dry_run: bool = False,
+    person: str = "",
+    pause: Callable[[float], None] = time.sleep,
+) -> Removed:
+    """Remove what is older than wanted, in short transactions.
+
+    Args:
+        dry_run: only count.
+
+    Raises:
+        LabTransientError: a backup goes on.
+    """
+    now, removed = store.now(), Removed()
+    with failing("cannot remove", "nothing but what was told is gone"), in_use(store.artifacts, removing=True):
+        if not dry_run:
+            _remove_files(store)
+        parts = (
+            ("recordings", wanted.recordings, RECORDINGS),
+            ("traces", wanted.traces, TRACES),
+            ("logs", wanted.logs, ()),
+        )
+        if wanted.runs:
+            where = _old(now, wanted.runs, wanted.hold)
+            if dry_run:
+                _count_runs(store, where, removed)
+            else:
+                _prune_runs(store, where, removed, pause)
+        for part, days, kinds in parts:
+            if not days:
+                continue
+            where = _old(now, days, wanted.hold)
+            if dry_run:
+                _count_files(store, where, part, kinds, removed)
+            else:
+                _prune_files(store, where, part, kinds, removed, pause)
+    if not dry_run and (removed.runs or removed.files):
+        files = ", ".join(f"{count} {part}" for part, count in removed.files.items())
+        Audit(store).note("prune", person=person, about=f"{removed.runs} runs; {files or 'no'} files of others")
+    return removed
+
+
+def delete_run(store: Store, run_id: int, person: str, reason: str) -> Removed:
+    """Remove a run with all that belongs to it.
+
+    Raises:
+        ConfigurationError: there is no such run, something refers to it, or it is the newest.
+        LabTransientError: a backup goes on.
+    """
+    run, removed = store.run(run_id), Removed()
+    with failing(f"cannot remove run {run_id}", "it is whole or gone"), in_use(store.artifacts, removing=True):
+
+        def work(session: Session) -> list[str]:
+            why = _why_kept(session, run_id)
+            if why:
+                raise ConfigurationError(f"run {run_id} is kept: {'; '.join(why)}")
+            names = _leave(store.artifacts, session, [run_id])
+            _delete(session, [run_id], removed)
+            return names
+
+        store._write(work)
+        _remove_files(store)
+    Audit(store).note("delete", person=person, board=run.board, about=f"run {run_id}: {reason}")
+    return removed
+
+
+# --- Which runs ---
+
+
+def _old(now: dt.datetime, days: int, hold: Sequence[str]) -> ColumnElement[bool]:
+    ended = and_(RunRow.finished_at.is_not(None), RunRow.finished_at < now - dt.timedelta(days=days))
+    held = RunRow.release.in_(hold) if hold else None
+    return and_(ended, RunRow.kind != PUBLISHED, *([~held] if held is not None else []))
+
+
+def _referred(*, thorough: bool = True) -> Mapping[str, Select[Any]]:
+    """Why a run is kept -> ids of such runs; `thorough`: also what takes long to find."""
+    told, before, since = VerdictRow.outcome.not_in(_QUIET), aliased(RunRow), aliased(RunRow)
+    same = and_(before.board == since.board, before.board_type == since.board_type, before.kind == since.kind)
+    last_before = (
+        select(func.max(before.id))
+        .join(since, and_(same, before.id < since.id))
+        .join(VerdictRow, and_(VerdictRow.since_run == since.id, told))
+        .group_by(since.id)
+    )
+    found: dict[str, Select[Any]] = {
+        "a verdict is on it": select(VerdictRow.run_id).where(told),
+        "a verdict's change begins with it": select(VerdictRow.since_run).where(
+            told, VerdictRow.since_run.is_not(None)
+        ),
+        "it was accepted or rejected": select(ReviewRow.run_id),
+    }
+    return {**found, "a verdict compares with it": last_before} if thorough else found
+
+
+def _in_guides(session: Session) -> set[int]:
+    """Runs of written guides."""
+    abouts = session.scalars(select(AuditRow.about).where(AuditRow.action == GUIDE))
+    return {int(text) for about in abouts for text in re.findall(r"\d+", about.rpartition("runs ")[2])}
+
+
+def _newest(session: Session) -> int:
+    return session.scalar(select(func.max(RunRow.id))) or 0
+
+
+def _why_kept(session: Session, run_id: int) -> list[str]:
+    why = [text for text, ids in _referred().items() if run_id in set(session.scalars(ids))]
+    run = session.get_one(RunRow, run_id)
+    if run_id in _in_guides(session):
+        why.append("a written guide has its numbers")
+    if run.status == "running":
+        why.append("it is not at its end")
+    if run_id == _newest(session):
+        why.append("it is the newest, and its number must not be used again: delete it after the next run")
+    return why
+
+
+def _chosen(session: Session, where: ColumnElement[bool]) -> list[int]:
+    """Old runs that nothing refers to, by id."""
+    guides = _in_guides(session)
+    return [run for run in session.scalars(_unreferred(where, _newest(session))) if run not in guides]
+
+
+def _unreferred(where: ColumnElement[bool], newest: int, *, thorough: bool = True) -> Select[Any]:
+    kept = or_(*(RunRow.id.in_(ids) for ids in _referred(thorough=thorough).values()))
+    return select(RunRow.id).where(where, RunRow.id < newest, ~kept).order_by(RunRow.id)
+
+
+def _still(session: Session, where: ColumnElement[bool], runs: Sequence[int]) -> list[int]:
+    """Those of the runs of which nothing was said since they were chosen."""
+    return list(session.scalars(_unreferred(and_(where, RunRow.id.in_(runs)), _newest(session), thorough=False)))
+
+
+# --- Runs ---
+
+
+def _prune_runs(store: Store, where: ColumnElement[bool], removed: Removed, pause: Callable[[float], None]) -> None:
+    for runs in _batches(store, where, pause):
+
+        def work(session: Session, runs: Sequence[int] = runs) -> None:
+            still = _still(session, where, runs)
+            _leave(store.artifacts, session, still)
+            _delete(session, still, removed)
+
+        store._write(work)
+        _remove_files(store)
+
+
+def _batches(store: Store, where: ColumnElement[bool], pause: Callable[[float], None]) -> Iterator[Sequence[int]]:
+    """Runs in batches whose transactions take about _BATCH_S; between them others write."""
+    with store._read() as session:
+        todo = _chosen(session, where)
+    size = 1
+    while todo:
+        began = time.monotonic()
+        yield todo[:size]
+        todo, took_s = todo[size:], time.monotonic() - began
+        size = max(1, min(_LARGEST_BATCH, round(size * _BATCH_S / max(took_s, _BATCH_S / 2))))
+        if todo:
+            pause(took_s / 4)
+
+
+def _delete(session: Session, runs: Sequence[int], removed: Removed) -> None:
+    attempts = select(AttemptRow.id).where(AttemptRow.run_id.in_(runs))
+    removed.samples += session.execute(delete(SampleRow).where(SampleRow.attempt_id.in_(attempts))).rowcount  # type: ignore[attr-defined]
+    session.execute(delete(MomentRow).where(MomentRow.attempt_id.in_(attempts)))
+    session.execute(delete(AttemptArtifactRow).where(AttemptArtifactRow.attempt_id.in_(attempts)))
+    for model in (AttemptRow, MeasurementRow, VerdictRow):
+        session.execute(delete(model).where(model.run_id.in_(runs)))
+    session.execute(delete(RunRow).where(RunRow.id.in_(runs)))
+    removed.runs += len(runs)
+
+
+def _count_runs(store: Store, where: ColumnElement[bool], removed: Removed) -> None:
+    with store._read() as session:
+        runs = _chosen(session, where)
+        removed.runs = len(runs)
+        for start in range(0, len(runs), _LARGEST_BATCH):
+            its = AttemptRow.run_id.in_(runs[start : start + _LARGEST_BATCH])
+            removed.samples += session.scalar(select(func.count(SampleRow.id)).join(SampleRow.attempt).where(its)) or 0
+
+
+# --- Files of attempts ---
+
+
+def _links(runs: Sequence[int], kinds: Sequence[str]) -> ColumnElement[bool]:
+    attempts = select(AttemptRow.id).where(AttemptRow.run_id.in_(runs))
+    kind = AttemptArtifactRow.kind
+    return and_(
+        AttemptArtifactRow.attempt_id.in_(attempts),
+        kind.in_(kinds) if kinds else kind.not_in((*RECORDINGS, *TRACES)),
+    )
+
+
+def _prune_files(
+    store: Store,
+    where: ColumnElement[bool],
+    part: str,
+    kinds: Sequence[str],
+    removed: Removed,
+    pause: Callable[[float], None],
+) -> None:
+    for runs in _batches(store, where, pause):
+
+        def work(session: Session, runs: Sequence[int] = runs) -> int:
+            still = _still(session, where, runs)
+            _leave(store.artifacts, session, still, kinds, only=True)
+            return session.execute(delete(AttemptArtifactRow).where(_links(still, kinds))).rowcount  # type: ignore[attr-defined,no-any-return]
+
+        if count := store._write(work):
+            removed.files[part] = removed.files.get(part, 0) + count
+        removed.bytes += _remove_files(store)
+
+
+def _count_files(store: Store, where: ColumnElement[bool], part: str, kinds: Sequence[str], removed: Removed) -> None:
+    wanted = select(func.count(), cast(func.sum(ArtifactRow.size), LargeWhole)).join(AttemptArtifactRow.artifact)
+    with store._read() as session:
+        runs = _chosen(session, where)
+        for start in range(0, len(runs), _LARGEST_BATCH):
+            count, size = session.execute(wanted.where(_links(runs[start : start + _LARGEST_BATCH], kinds))).one()
+            if count:
+                removed.files[part] = removed.files.get(part, 0) + count
+                removed.bytes += size
+
+
+# --- Files on the disk ---
+
+
+def _leave(
+    artifacts: ArtifactStore, session: Session, runs: Sequence[int], kinds: Sequence[str] = (), *, only: bool = False
+) -> list[str]:
+    """Note the artifacts of these runs, before their rows go, so that a kill leaves none behind."""
+    its = (
+        _links(runs, kinds)
+        if only
+        else AttemptArtifactRow.attempt_id.in_(select(AttemptRow.id).where(AttemptRow.run_id.in_(runs)))
+    )
+    names = list(session.scalars(select(AttemptArtifactRow.sha256).where(its).distinct()))
+    if names:
+        location.private_folder(artifacts.root / _LEAVING)
+        path = artifacts.root / _LEAVING / f"{runs[0]}-{runs[-1]}-{len(names)}"
+        path.write_text("\n".join(names), encoding="ascii")
+    return names
+
+
+def _remove_files(store: Store) -> int:
+    """Remove noted artifacts to which no attempt refers any more; return their bytes."""
+    size = 0
+    folder = store.artifacts.root / _LEAVING
+    for note in sorted(folder.glob("*")) if folder.is_dir() else ():
+        names = [
+            name for name in note.read_text(encoding="ascii").split() if len(name) == _DIGITS
+        ]  # a kill cuts the last
+
+        def work(session: Session, names: Sequence[str] = names) -> set[str]:
+            free = [
+                name
+                for name in names
+                if not session.scalar(
+                    select(AttemptArtifactRow.sha256).where(AttemptArtifactRow.sha256 == name).limit(1)
+                )
+            ]
+            session.execute(delete(ArtifactRow).where(ArtifactRow.sha256.in_(free)))
+            return set(free)
+
+        later = []
+        for name in sorted(store._write(work)):
+            gone = _removed(store.artifacts.path(name))
+            if gone is None:
+                later.append(name)
+                continue
+            size += gone
+            store.artifacts.unmark(name)
+            if store.artifacts.shared:
+                location.at(store.artifacts.shared).remove(name)
+        if later:
+            note.write_text("\n".join(later), encoding="ascii")
+        else:
+            note.unlink()
+    return size
+
+
+def _removed(path: Path) -> int | None:
+    """Remove a file unless a program has just found it again; its bytes, None: it is left for later."""
+    aside = path.with_name(f".gone-{path.name}")
+    with contextlib.suppress(FileNotFoundError):
+        path.rename(aside)  # whoever finds it from here on writes it anew
+    try:
+        about = aside.stat()
+    except FileNotFoundError:
+        return 0
+    if time.time() - about.st_mtime < _FRESH_S:
+        aside.rename(path)
+        return None
+    aside.unlink()
+    return about.st_size

@@ -1,0 +1,218 @@
+"""What is old goes, and nothing that a verdict, a review, a written guide or a hold needs."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import signal
+from collections.abc import Collection
+from functools import partial
+from pathlib import Path
+
+import pytest
+from sqlalchemy.orm import Session
+from support.killed_steps import ends_at
+from support.recorded_run import record
+
+from lab.cli import main
+from lab.errors import BoardlabError, ConfigurationError, LabTransientError
+from lab.judge.records import NewVerdict
+from lab.judge.store import review, write_verdicts
+from lab.results import Store, open_store, retention
+from lab.results.audit import Audit
+from lab.results.backup import in_use
+from lab.results.models import AttemptArtifactRow, RunRow
+from lab.results.records import Retention
+from lab.results.retention import prune
+
+NOW = dt.datetime.now(dt.UTC)
+YEAR = Retention(runs=365)
+ALL = Retention(recordings=30, traces=30, logs=30, runs=365)
+
+
+def add(store: Store, *, days: int, release: str = "11.01", board: str = "b1") -> int:
+    """A run that ended so many days ago, with artifacts as old."""
+    run = record(store, cycles=1, seed=days, release=release, board=board).id
+    with Session(store._engine) as session, session.begin():
+        row = session.get_one(RunRow, run)
+        row.started_at = row.finished_at = NOW - dt.timedelta(days=days)
+    for name in store.artifacts.hashes():
+        os.utime(store.artifacts.path(name), times=(0, 0))
+    return run
+
+
+def runs(store: Store) -> list[int]:
+    return sorted(run.id for run in store.runs())
+
+
+def linked(store: Store) -> set[str]:
+    with store._read() as session:
+        return {row.sha256 for row in session.query(AttemptArtifactRow)}
+
+
+def verdict(store: Store, run: int, outcome: str = "regression", since: int | None = None) -> None:
+    write_verdicts(store, run, [NewVerdict("boot.time", 1, {"medium": "sd"}, outcome, 1, since, 9, 0.1, 0.05, 0.2)])  # type: ignore[arg-type]
+
+
+def test_old_runs_go_with_all_that_is_theirs_and_the_audit_says_so(store: Store) -> None:
+    old, new = add(store, days=400), add(store, days=3)
+    verdict(store, old, "none")
+    wanted = prune(store, YEAR, dry_run=True)
+    assert runs(store) == [old, new]
+    removed = prune(store, YEAR, person="boardlab")
+    assert (removed.runs, removed.samples) == (wanted.runs, wanted.samples) == (1, 27)
+    assert runs(store) == [new]
+    assert set(store.artifacts.hashes()) == linked(store)
+    assert store.contents(new).attempts
+    (entry,) = Audit(store).entries(action="prune")
+    assert (entry.person, entry.about) == ("boardlab", "1 runs; no files of others")
+    assert prune(store, YEAR).runs == 0
+
+
+@pytest.mark.parametrize("why", ["verdict", "since", "compared", "review", "guide", "hold", "running", "newest"])
+def test_a_run_that_something_needs_stays_whatever_its_age(store: Store, why: str) -> None:
+    compared, old = add(store, days=401), add(store, days=400, release="10.01" if why == "hold" else "11.01")
+    last = add(store, days=399)
+    wanted, kept = ALL, {old, last}
+    match why:
+        case "verdict":
+            verdict(store, old)
+        case "since" | "compared":
+            verdict(store, last, since=old)
+            kept |= {compared}  # the run that the change is from
+        case "review":
+            review(store, old, "accepted", "ada", "good")
+        case "guide":
+            retention.refer(store, [old, 99], "11.01", "ada")
+        case "hold":
+            wanted = Retention(30, 30, 30, 365, ["10.01"])
+        case "running":
+            with Session(store._engine) as session, session.begin():
+                row = session.get_one(RunRow, old)
+                row.status, row.finished_at = "running", None
+        case "newest":
+            kept = {last}
+    before = {run: store.contents(run) for run in kept}
+    prune(store, wanted)
+    assert set(runs(store)) == kept
+    for run in kept - {last}:
+        assert store.contents(run) == before[run]
+        assert all(store.artifacts.local(ref.sha256) for each in store.attempts(run) for ref in each.artifacts)
+
+
+def test_old_recordings_go_and_the_numbers_stay(store: Store) -> None:
+    old, new = add(store, days=40), add(store, days=3)
+    before = store.measurements(old)
+    wanted = prune(store, Retention(recordings=30), dry_run=True)
+    removed = prune(store, Retention(recordings=30))
+    assert removed.files == wanted.files == {"recordings": 3}
+    assert removed.bytes == wanted.bytes > 0
+    assert store.measurements(old) == before
+    assert [each.artifacts for each in store.attempts(old)] == [()] * 3
+    assert all(each.artifacts for each in store.attempts(new))
+    assert set(store.artifacts.hashes()) == linked(store)
+
+
+def test_a_file_that_two_runs_share_stays_for_the_other(store: Store) -> None:
+    old, new = add(store, days=40), add(store, days=3)
+    shared = store.attempts(new)[0].artifacts[0]
+    link = AttemptArtifactRow(attempt_id=store.attempts(old)[0].id, kind="console-index", sha256=shared.sha256)
+    store._write(lambda session: session.add(link))
+    prune(store, Retention(recordings=30))
+    assert store.artifacts.local(shared.sha256) is not None
+
+
+def test_a_file_that_was_found_again_just_now_stays_until_its_attempt_is_committed(store: Store) -> None:
+    old = add(store, days=40)
+    add(store, days=3)
+    ref = store.attempts(old)[0].artifacts[0]
+    data = store.artifacts.read(ref.sha256)
+    store.artifacts.put(data, kind="console-log")  # by a job that measures, and has not committed yet
+    prune(store, Retention(recordings=30))
+    assert store.artifacts.local(ref.sha256) == data
+    os.utime(store.artifacts.path(ref.sha256), times=(0, 0))
+    prune(store, Retention(recordings=30))
+    assert store.artifacts.local(ref.sha256) is None
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_kill_or_a_full_disk_at_any_step_is_mended_by_the_next_prune(tmp_path: Path, *, full: bool) -> None:
+    path = tmp_path / "results.db"
+    with open_store(str(path)) as store:
+        add(store, days=400)
+        add(store, days=40)
+        new = add(store, days=3)
+        whole = store.contents(new)
+
+    def work() -> None:
+        with open_store(str(path)) as own:
+            prune(own, ALL)
+
+    step = 1
+    while (status := ends_at(step, partial(work), full=full)) in ({1} if full else {-signal.SIGKILL}):
+        with open_store(str(path)) as store:
+            assert linked(store) <= set(store.artifacts.hashes())
+        step += 1
+    assert (status, step > 3) == (0, True)
+    work()
+    with open_store(str(path)) as store:
+        assert set(store.artifacts.hashes()) == linked(store)
+        assert store.contents(new) == whole
+        assert not list((store.artifacts.root / ".to-remove").iterdir())
+
+
+def test_a_prune_waits_for_no_backup_and_a_backup_for_no_prune(store: Store) -> None:
+    with in_use(store.artifacts), pytest.raises(LabTransientError, match="try again"):
+        prune(store, YEAR)
+
+
+# --- The commands ---
+
+
+def test_a_run_is_deleted_by_hand_with_an_entry_in_the_audit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    db = str(tmp_path / "results.db")
+    with open_store(db) as store:
+        wrong, told, last = (add(store, days=days) for days in (3, 2, 1))
+        verdict(store, told)
+        assert main(["results", "delete", str(wrong), "--reason", "wrong card", "--db", db]) == 0
+        assert runs(store) == [told, last]
+        (entry,) = Audit(store).entries(action="delete")
+        assert (entry.about, entry.board) == ("run 1: wrong card", "b1")
+        capsys.readouterr()
+        for run, why in ((told, "a verdict is on it"), (last, "it is the newest"), (99, "no run 99")):
+            assert main(["results", "delete", str(run), "--reason", "x", "--db", db]) == 2
+            assert why in capsys.readouterr().err
+        assert runs(store) == [told, last]
+
+
+def test_farm_yaml_says_what_a_prune_removes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    db = str(tmp_path / "results.db")
+    with open_store(db) as store:
+        add(store, days=400)
+        last = add(store, days=3)
+        assert main(["results", "prune", "--db", db]) == 2
+        assert "retention" in capsys.readouterr().err
+        Path("farm.yaml").write_text("backup: {to: /mnt/backup}\nretention: {runs: 365}\n")
+        assert main(["results", "prune", "--dry-run", "--json", "--db", db]) == 0
+        assert json.loads(capsys.readouterr().out)["runs"] == 1
+        assert main(["results", "prune", "--db", db]) == 0
+        assert runs(store) == [last]
+    Path("farm.yaml").write_text("retention: {runs: 365}\n")
+    assert main(["results", "prune", "--db", db]) == 2
+    assert "`backup` names no folder" in capsys.readouterr().err
+
+
+def test_a_written_guide_keeps_the_runs_of_its_numbers(store: Store, tmp_path: Path) -> None:
+    with pytest.raises((ConfigurationError, BoardlabError)):
+        retention.delete_run(store, 1, "ada", "there is none")
+    used: Collection[int] = range(1, 251)
+    retention.refer(store, used, "11.01", "ada")
+    with store._read() as session:
+        assert retention._in_guides(session) == set(used)
