@@ -6,13 +6,14 @@ One job at a time measures a board.
 from __future__ import annotations
 
 import inspect
+import operator
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, Final, get_type_hints
+from typing import Annotated, Any, Final, cast, get_type_hints
 
 import typer
 
@@ -71,7 +72,7 @@ def _parameter(option: RunOption) -> inspect.Parameter:
         option.flag, metavar=option.metavar or None, help=f"{option.help[0].upper()}{option.help[1:]}."
     )
     default = False if option.form == "flag" else None
-    annotation: Any = Annotated.__class_getitem__((_KINDS[option.form], about))  # type: ignore[attr-defined]
+    annotation: Any = operator.getitem(cast("Any", Annotated), (_KINDS[option.form], about))
     return inspect.Parameter(_variable(option), inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
