@@ -42,8 +42,8 @@ class CommandGroup:
 
     name: str
     help: str
-    panel: str = ""
     module: str = field(default=Factory(lambda self: f"lab.cli.{self.name}", takes_self=True))
+    panel: str = ""
 
 
 BOARDS: Final = "Boards and their software"
@@ -62,26 +62,26 @@ COMMAND_GROUPS: Final = (
     CommandGroup("power", "Switch a board on or off, and ask for its power."),
     CommandGroup("console", "Serial consoles: server, live view, recordings and their replay."),
     CommandGroup("web", "The lab and all results in a browser."),
-    CommandGroup("boards", "Board types that boardlab knows; a draft of a new one.", BOARDS),
-    CommandGroup("env", "labgrid environments: list them, check them.", BOARDS),
-    CommandGroup("health", "Boards' health: which can take runs, and why not; check one.", BOARDS),
-    CommandGroup("rails", "Supply rails: sample them, watch them, test their sensors.", BOARDS),
-    CommandGroup("provision", "Put a release on a board's media, read it back, boot it and compare.", BOARDS),
-    CommandGroup("release", "Releases as files: draft them, check them, list them.", BOARDS),
+    CommandGroup("boards", "Board types that boardlab knows; a draft of a new one.", panel=BOARDS),
+    CommandGroup("env", "labgrid environments: list them, check them.", panel=BOARDS),
+    CommandGroup("health", "Boards' health: which can take runs, and why not; check one.", panel=BOARDS),
+    CommandGroup("rails", "Supply rails: sample them, watch them, test their sensors.", panel=BOARDS),
+    CommandGroup("provision", "Put a release on a board's media, read it back, boot it and compare.", panel=BOARDS),
+    CommandGroup("release", "Releases as files: draft them, check them, list them.", panel=BOARDS),
     CommandGroup(
         "virtual",
         "Virtual boards, powered and wired like real ones: QEMU with real software, and simulated ones by the dozen.",
-        BOARDS,
+        panel=BOARDS,
     ),
-    CommandGroup("ab", "Compare two releases on one board by pairs of boots, until it is decided.", NUMBERS),
-    CommandGroup("bisect", "Find the build that made a board's boot slower, by paired boots.", NUMBERS),
-    CommandGroup("guide", "Performance guides: read, check, compare, write.", NUMBERS),
-    CommandGroup("farm", "A lab host: check farm.yaml, write systemd units from it, bring a farm up.", HOST),
-    CommandGroup("watch", "`lab status`, live, until q or Ctrl-C.", HOST),
-    CommandGroup("exporter", "Results and farm for Prometheus.", HOST),
-    CommandGroup("backup", "Back up results, recordings, farm.yaml and environments to a folder.", HOST),
-    CommandGroup("restore", "Restore a backup: results, recordings, files; or only check it.", HOST),
-    CommandGroup("upgrade", "Before an upgrade: what it will change.", HOST),
+    CommandGroup("ab", "Compare two releases on one board by pairs of boots, until it is decided.", panel=NUMBERS),
+    CommandGroup("bisect", "Find the build that made a board's boot slower, by paired boots.", panel=NUMBERS),
+    CommandGroup("guide", "Performance guides: read, check, compare, write.", panel=NUMBERS),
+    CommandGroup("farm", "A lab host: check farm.yaml, write systemd units from it, bring a farm up.", panel=HOST),
+    CommandGroup("watch", "`lab status`, live, until q or Ctrl-C.", panel=HOST),
+    CommandGroup("exporter", "Results and farm for Prometheus.", panel=HOST),
+    CommandGroup("backup", "Back up results, recordings, farm.yaml and environments to a folder.", panel=HOST),
+    CommandGroup("restore", "Restore a backup: results, recordings, files; or only check it.", panel=HOST),
+    CommandGroup("upgrade", "Before an upgrade: what it will change.", panel=HOST),
 )
 
 

@@ -112,7 +112,7 @@ def back_up(
     if not folder.is_dir():
         raise ConfigurationError(f"{folder}: no such folder; mount or make it first, then back up")
     at = at or utc_now()
-    path = folder / f"{at:{_STAMP}}"
+    path = folder / at.strftime(_STAMP)
     part = folder / f"{_PART}{path.name}"
     if path.exists():
         raise LabTransientError(f"{path}: there is a backup of this second; try again", failure="results")
