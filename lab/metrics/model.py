@@ -196,7 +196,7 @@ def summarise(samples: Sequence[Sample]) -> Summary:
     samples = [s for s in samples if Flag.UNCERTAIN not in s.flags] or samples
     values = sorted(s.value for s in samples)
     n = len(values)
-    std = statistics.stdev(values) if n > 1 else 0.0
+    std = uncertainty.deviation(values) if n > 1 else 0.0
     rank = 0.95 * (n - 1)
     low = math.floor(rank)
     p95 = values[low] + (values[min(low + 1, n - 1)] - values[low]) * (rank - low)
