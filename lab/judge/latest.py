@@ -192,7 +192,7 @@ def described(worse: Sequence[WorseNumber]) -> str:
 
 
 def still_worse(worse: Sequence[WorseNumber], needs: str = "") -> str:
-    """What to say of a run's worse numbers without a verdict on that run; of at least one number.
+    """The hint on worse numbers of a run without a verdict; at least one.
 
     Args:
         needs: the history that they lack.

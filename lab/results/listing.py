@@ -168,7 +168,9 @@ def last_failures(store: Store, run_ids: Collection[int]) -> dict[int, FailedAtt
 
 
 def still_assumed(store: Store, board: BoardType) -> list[str]:
-    """What is assumed of a board type and no good attempt on a real board has confirmed, of its last `_RUNS_ASKED` runs.
+    """Assumed values of a board type that no real board has confirmed.
+
+    The last `_RUNS_ASKED` runs are asked.
 
     A boot confirms its medium, the moments and the prompts; a suspend whose mode was verified confirms the mode.
     """

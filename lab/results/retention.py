@@ -55,7 +55,7 @@ _GUIDE_RUNS: Final = 100  # of one entry of the audit
 
 @define
 class Removed:
-    """What was removed, or would be."""
+    """The removed things, or those that would be."""
 
     runs: int = 0
     samples: int = 0

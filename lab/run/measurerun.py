@@ -215,7 +215,7 @@ class Measure:
                 console.poll(_PROBE_S if waiting else 0)
 
     def _pin(self, name: str) -> Callable[[], bool]:
-        """What reads the level of a pin, by labgrid's driver of this name."""
+        """Reader of a pin's level, by labgrid's driver of this name."""
         try:
             driver = self._board.target.get_driver("DigitalOutputProtocol", name=name)
         except Exception as error:

@@ -195,7 +195,7 @@ class Signalling(Protocol):
 
     @property
     def ready(self) -> bool:
-        """Whether it is."""
+        """True if it is."""
         ...
 
 

@@ -95,7 +95,7 @@ class ReleaseRun:
 
     @property
     def weight(self) -> int:
-        """Its place on a page that begins with what weighs most: failures, then worse numbers, then as `WORDS` has it."""
+        """Its place on a page: failures first, worse numbers, then as `WORDS`."""
         if self.tried.failed or self.head.status == "failed":
             return -1
         return min((WORDS.index(word) for word in self.counts if word in WORDS), default=len(WORDS))

@@ -144,7 +144,10 @@ class Sleeper:
         return ""
 
     def _firmware_text(self, mode: str, source: int) -> Program[None]:
-        """What loaders and TF-A print before the kernel goes on; order of I/O + DDR: assumed."""
+        """Lines of loaders and TF-A before the kernel goes on.
+
+        Their order in I/O + DDR is assumed.
+        """
         computer, release = self.computer, self.computer.model.release
         if mode == IO_DDR:
             yield from computer.pause(_LOADER_MS * NS_PER_MS)
