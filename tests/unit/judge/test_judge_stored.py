@@ -495,7 +495,7 @@ def test_a_section_that_failed_before_its_first_row_has_no_samples_of_any_row(
     assert told_of[part] == {"md5": "none"}, "the other row was not tried"
 
 
-SAMPLES = st.lists(st.sampled_from([0.0, 1e-300, 16.0, 16.1, 1e300]), max_size=3)
+SAMPLES = st.lists(st.sampled_from([0.0, 1e-300, 16.0, 16.1, 1e100]), max_size=3)
 
 
 @settings(max_examples=either(4, 100))
