@@ -54,7 +54,7 @@ def show(
             contextlib.suppress(ConfigurationError) if db is None else contextlib.nullcontext(),
             open_store(db, create=False) as store,
         ):
-            assumed = still_assumed(store, board)
+            assumed = still_assumed(store, board.name, assumed)
     if as_json:
         echo_json({**asdict(board), "assumptions": assumed})
         return

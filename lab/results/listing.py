@@ -12,7 +12,6 @@ from attrs import define, field, frozen
 from sqlalchemy import ColumnElement, Select, and_, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased, joinedload
 
-from lab.boards import BoardType, assumptions
 from lab.errors import ConfigurationError
 from lab.metrics import Flag, Measurement, Metric, Sample, SampleRecord, Summary, summarise
 from lab.metrics.catalogue import BOOT_SPL, BOOT_STAGE, BOOT_TIME
@@ -167,14 +166,14 @@ def last_failures(store: Store, run_ids: Collection[int]) -> dict[int, FailedAtt
         return {run: FailedAttempt(outcome, fault or "", message or "") for run, outcome, fault, message in rows}
 
 
-def still_assumed(store: Store, board: BoardType) -> list[str]:
+def still_assumed(store: Store, board_type: str, assumed: Sequence[str]) -> list[str]:
     """Assumed values of a board type that no real board has confirmed.
 
     The last `_RUNS_ASKED` runs are asked.
 
     A boot confirms its medium, the moments and the prompts; a suspend whose mode was verified confirms the mode.
     """
-    runs = select(RunRow.id).where(RunRow.board_type == board.name).order_by(RunRow.id.desc()).limit(_RUNS_ASKED)
+    runs = select(RunRow.id).where(RunRow.board_type == board_type).order_by(RunRow.id.desc()).limit(_RUNS_ASKED)
     query = (
         select(RunRow.kind, AttemptRow.params, SampleRow.flags)
         .join(AttemptRow, AttemptRow.run_id == RunRow.id)
@@ -191,8 +190,7 @@ def still_assumed(store: Store, board: BoardType) -> list[str]:
                 confirmed |= {f"media.{params.get('medium', '')}", "moments", "prompts"}
             if kind == "low_power" and Flag.MODE_UNVERIFIED not in flags:
                 confirmed.add(f"low_power.modes.{params.get('mode', '')}")
-    places = assumptions(board)
-    return [place for place in places if not any(f"{place}.".startswith(f"{sure}.") for sure in confirmed)]
+    return [place for place in assumed if not any(f"{place}.".startswith(f"{sure}.") for sure in confirmed)]
 
 
 def known(store: Store, column: str) -> list[str]:

@@ -169,7 +169,11 @@ def router(site: Site, renderer: Renderer, parts: WallParts) -> APIRouter:
                 type_name = (
                     now.board_type if now is not None and now.board_type else runs[0].run.board_type if runs else ""
                 )
-                assumed = still_assumed(store, boards.load(type_name)) if type_name in boards.names() else []
+                assumed = (
+                    still_assumed(store, type_name, boards.assumptions(boards.load(type_name)))
+                    if type_name in boards.names()
+                    else []
+                )
         except BoardlabError as error:  # its console and its rails are there all the same
             if now is None:
                 raise

@@ -126,14 +126,16 @@ def test_what_is_assumed_of_a_type_stands_there_until_a_real_run_confirms_it(tmp
         good(store, "boot", {"medium": "emmc"}, Flag.SIMULATED)
         good(store, "boot", {"medium": "ospi"}, Flag.MEDIUM_UNVERIFIED)
         good(store, "low_power", {"mode": "rtc_io_ddr", "wake": "rtc"}, Flag.MODE_UNVERIFIED)
-        assert listing.still_assumed(store, board) == boards.assumptions(board), "neither simulated nor unverified"
+        assert listing.still_assumed(store, board.name, boards.assumptions(board)) == boards.assumptions(board), (
+            "neither simulated nor unverified"
+        )
     with serving(Site(str(tmp_path / "results.db"), runtime=tmp_path / "runtime", folder=tmp_path)) as url:
         page = requests.get(f"{url}/boards/evm-1", timeout=60).text
         assert "<code>media.emmc.boot_mode</code>" in page
         with open_store(str(tmp_path / "results.db")) as store:
             good(store, "boot", {"medium": "emmc"})
             good(store, "low_power", {"mode": "rtc_io_ddr", "wake": "rtc"})
-            left = listing.still_assumed(store, board)
+            left = listing.still_assumed(store, board.name, boards.assumptions(board))
         page = requests.get(f"{url}/boards/evm-1", timeout=60).text
     assert set(boards.assumptions(board)) - set(left) >= {"media.emmc.boot_mode", mode}
     assert "media.ospi.boot_mode" in left
