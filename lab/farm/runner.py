@@ -222,6 +222,10 @@ class Runner:
         if code < 0:
             self.say(f"pytest was killed by {signal.Signals(-code).name}: the kernel does so where memory is short")
             return BUSY
+        if code == _FAILED:
+            self._beat(
+                job
+            )  # raises if the board was taken while this host stood still: then the failure is not the board's
         return code if code in {_OK, _USAGE, *_ENDS} else _USAGE if code == _NO_TESTS else _FAILED
 
     def _wait(self, process: subprocess.Popen[bytes], job: Job) -> int:

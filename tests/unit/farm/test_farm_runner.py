@@ -10,7 +10,7 @@ import pytest
 from attrs import evolve
 from support.recorded_run import Failed, failed, record
 
-from lab.errors import ConfigurationError
+from lab.errors import ConfigurationError, LabStableError
 from lab.farm import queue, runner
 from lab.farm import runner as runners
 from lab.farm.runner import BROKEN, BUSY, WORSE, Runner, RunnerPaths, report_again
@@ -152,6 +152,26 @@ def test_no_pytest_outlives_its_job(
     with pytest.raises(RuntimeError):
         quick(book, tmp_path, []).run(book.enqueue(order(tmp_path)), 0)
     assert [child.returncode for child in children] == [0 if heeds else -9]
+
+
+def test_a_failure_while_the_board_was_another_s_is_not_the_board_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store
+) -> None:
+    """Its host stood still longer than its lease, and pytest failed before the next sign of life."""
+    book = timers(store)
+    job = book.enqueue(order(tmp_path))
+
+    def command(*_args: object) -> list[str]:
+        store.begin_run("boot", "am62xx_sk", "one", "", plan={}, provenance={}, job_id=job.id)
+        other = JobQueue(store, "another host", lambda _who: True)
+        assert other.start(other.enqueue(order(tmp_path)).id) is not None
+        return ["sh", "-c", "exit 1"]
+
+    monkeypatch.setattr(runner, "command", command)
+    slow = Runner(book, RunnerPaths(tmp_path, tmp_path, None), print, heartbeat_s=3600.0)
+    with pytest.raises(LabStableError) as caught:
+        slow.run(job, 0)
+    assert (caught.value.failure, book.job(job.id).state) == ("lease_lost", "interrupted")
 
 
 def test_who_wants_the_board_a_second_time_is_asked_for_a_second_time(
