@@ -138,6 +138,7 @@ def test_a_suspend_is_flagged_where_the_console_lost_bytes_meanwhile(store: Stor
         console=console,
         low_power=SimpleNamespace(cycle=cycle, release=""),
         software={},
+        wired=(),
         select_medium=lambda _medium: None,
     )
     plan = {"cycles": 2, "modes": ["deep_sleep"], "wake": "rtc", "sleep_s": 5, "medium": "sd"}
