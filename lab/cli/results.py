@@ -258,7 +258,7 @@ def import_command(
     more = {ltpddt.FORM: imports.ImportForm(ltpddt.MARK, ltpddt.samples)}
     if form and form not in {**imports.FORMATS, **more}:
         raise ConfigurationError(f"--format {form}: there are: {', '.join((*imports.FORMATS, *more))}")
-    declarations = declared.load(metrics) if metrics.is_file() else declared.Declarations()
+    declarations = declared.load(metrics) if metrics.exists() else declared.Declarations()
     target = imports.ImportTarget(board, board_type, release, one_run, declarations)
     runs = imports.read_runs(files, target, form, more)
     with open_store(db) as store:

@@ -32,7 +32,7 @@ def declarations(config: pytest.Config) -> Declarations:
     if _DECLARED_KEY not in config.stash:
         env = Path(config.option.lg_env).absolute().parent
         folders = [config.invocation_params.dir, env, env.parent]
-        path = next((file for folder in folders if (file := folder / declared.FILE).is_file()), None)
+        path = next((file for folder in folders if (file := folder / declared.FILE).exists()), None)
         config.stash[_DECLARED_KEY] = Declarations() if path is None else declared.load(path)
     return config.stash[_DECLARED_KEY]
 

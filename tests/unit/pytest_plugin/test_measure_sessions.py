@@ -207,11 +207,16 @@ def test_a_limit_passes_warns_or_fails_the_test_and_stays_with_the_run(tmp_path:
     [
         (ENV.replace("options: {board: camera-7}", "options: {}"), "", "targets.main.options.board"),
         (ENV, "[[metric]", "metrics.toml: not TOML"),
+        (ENV, None, "metrics.toml: cannot be read: Is a directory"),
     ],
-    ids=["no_name", "bad_toml"],
+    ids=["no_name", "bad_toml", "directory"],
 )
-def test_a_wrong_lab_is_told_before_anything_is_measured(tmp_path: Path, env: str, toml: str, told: str) -> None:
-    if toml:
+def test_a_wrong_lab_is_told_before_anything_is_measured(
+    tmp_path: Path, env: str, toml: str | None, told: str
+) -> None:
+    if toml is None:
+        (tmp_path / "metrics.toml").mkdir()
+    elif toml:
         (tmp_path / "metrics.toml").write_text(toml)
     text = f'def test_frame(measure):\n    measure("camera.frame", 1, {FRAME})\n'
     done = session(lab(tmp_path, text, env), tmp_path, "--lg-env", "env.yaml")
