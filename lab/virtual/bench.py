@@ -99,12 +99,17 @@ class VirtualBench:
         """
         for rails, outlet in zip(self.rails, self.outlets, strict=True):
             await rails.start(outlet)
-        host, _, can = (await self.can.listen()).partition(":")
-        for state, outlet in zip(self.states, self.outlets, strict=True):
-            if isinstance(outlet.backend, Signalling):
-                outlet.backend.ready_hook = partial(self.can.send, state.name)
-                bus = f"can://{state.name}/{READY_ID:x}?interface=socketcand&host={host}&port={can}"
-                state.signals["can"] = bus
+        backends = [
+            (state.name, state.signals, outlet.backend)
+            for state, outlet in zip(self.states, self.outlets, strict=True)
+        ]
+        signalling = [
+            (name, signals, backend) for name, signals, backend in backends if isinstance(backend, Signalling)
+        ]
+        host, _, can = (await self.can.listen()).partition(":") if signalling else ("", "", "")
+        for name, signals, backend in signalling:
+            backend.ready_hook = partial(self.can.send, name)
+            signals["can"] = f"can://{name}/{READY_ID:x}?interface=socketcand&host={host}&port={can}"
         port = self.config.tcp_port
         if port is None:
             return
