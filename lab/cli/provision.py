@@ -30,6 +30,7 @@ from lab.provision.history import Provision, ProvisionBook
 from lab.provision.provisioning import ProgressPrinter, Provisioner, Put, described
 from lab.provision.releasefile import find
 from lab.results import Store, open_store
+from lab.run.board import check_complete
 from lab.run.options import PROVISION
 from lab.terminal import echo, echo_json, log_to, table
 
@@ -128,6 +129,7 @@ def strategy_of(env: str) -> Any:
     _target, strategy, _console = parts(env, "ConsoleProtocol", "console", "console")
     if not hasattr(strategy, "putting"):
         raise ConfigurationError(f"{env}: it has no BoardStrategy, so nothing knows its media: add one to its drivers")
+    check_complete(strategy)
     return strategy
 
 

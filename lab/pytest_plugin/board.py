@@ -45,6 +45,7 @@ from lab.pytest_plugin.session_rules import ending, measures, refuse
 from lab.results import Run, open_store
 from lab.results.records import LAST_ID
 from lab.run import diagnosisrun, options
+from lab.run.board import check_complete
 from lab.run.bootrun import BootRun
 from lab.run.diagnosisrun import DiagnosisRun
 from lab.run.measurerun import KIND as MEASURE
@@ -101,7 +102,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     config, env = session.config, session.config.stash[LABGRID_ENV_KEY]
     if session_rules.has_board(env):
         session_rules.choose_tests(config)
-        _begin_session(config, lambda: within(ACTIVATE_LIMIT_S, env.get_target).get_strategy())
+        _begin_session(config, lambda: _complete(within(ACTIVATE_LIMIT_S, env.get_target).get_strategy()))
+
+
+def _complete(strategy: Any) -> Any:
+    check_complete(strategy)
+    return strategy
 
 
 def _begin_session(config: pytest.Config, board: Callable[[], Any]) -> None:

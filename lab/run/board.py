@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -162,6 +163,31 @@ class Board(Protocol):
     def tail(self) -> str:
         """The last that the console said, for messages."""
         ...
+
+
+def check_complete(board: object) -> None:
+    """Require all members of `Board`, and its methods' parameters.
+
+    Raises:
+        ConfigurationError: one is missing, as in a lab's copy of an older strategy.
+    """
+    there, lacks = dir(board), [name for name in Board.__annotations__ if name not in dir(board)]
+    for name, member in vars(Board).items():
+        if name.startswith("_"):
+            continue
+        if name not in there:
+            lacks.append(name)
+        elif inspect.isfunction(member):
+            wanted, given = (
+                inspect.signature(member).parameters,
+                inspect.signature(getattr(type(board), name)).parameters,
+            )
+            lacks += [f"{name}({parameter})" for parameter in [*wanted][1:] if parameter not in given]
+    if lacks:
+        raise ConfigurationError(
+            f"the environment imports a boardstrategy.py that is older than this boardlab: it lacks {', '.join(lacks)}. Have `lab init DIR` "
+            "write the new one into an empty folder, and carry your changes over"
+        )
 
 
 def cross_check(board: Board) -> CrossCheck | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import binascii
 import gzip
-import inspect
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -86,14 +85,8 @@ class DiagnosisRun:
         """Boot the pending cycles of one medium.
 
         Raises:
-            ConfigurationError: the lab's own copy of the strategy cannot boot so.
             BoardlabError: a cycle did not succeed within its retries; earlier ones are in the store.
         """
-        if "arguments" not in inspect.signature(self.board.boot).parameters:
-            raise ConfigurationError(
-                "--where: the environment imports a boardstrategy.py that is older than this boardlab: its boot() takes no `arguments` for the "
-                "kernel. Have `lab init DIR` write the new one into an empty folder, and carry your changes over"
-            )
         self.board.select_medium(medium)
         cycles = int(self.run.plan["cycles"])
         recorder = AttemptRecorder(self.store, self.run.id, self.clock)

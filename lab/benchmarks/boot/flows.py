@@ -84,7 +84,7 @@ def recognise(
             flow fits.
     """
     try:
-        return BootFlow(NORMAL, START, board.moments, in_order(board.name, board.moments, moments, prompt))
+        return _begun(BootFlow(NORMAL, START, board.moments, in_order(board.name, board.moments, moments, prompt)))
     except BoardTransientError as error:
         why_not = error
     for name, flow in board.flows.items():
@@ -94,10 +94,25 @@ def recognise(
         try:
             check_foreign(name, patterns, moments, prompt)
             order = in_order(board.name, patterns, moments, prompt)
-            return BootFlow(name, flow.start, patterns, order)
+            return _begun(BootFlow(name, flow.start, patterns, order))
         except BoardlabError:
             continue
     raise why_not
+
+
+def _begun(flow: BootFlow) -> BootFlow:
+    """The flow, if the moment came that its number counts from; a type may have it as one that need not come.
+
+    Raises:
+        BoardTransientError: it did not come.
+    """
+    if all(moment.name != flow.start for moment in flow.order):
+        raise BoardTransientError(
+            f"{flow.start} did not come, from which a boot of flow {flow.name} counts; if this board never prints it, give "
+            "its type a flow that begins with another moment",
+            failure="moment_missing",
+        )
+    return flow
 
 
 def check_foreign(

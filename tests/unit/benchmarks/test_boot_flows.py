@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from attrs import evolve
 
 from lab import boards
 from lab.benchmarks.boot import PowerEdge
@@ -89,6 +90,16 @@ def test_the_usual_flow_is_named_by_no_parameter() -> None:
     done = booted(USUAL)
     assert flows(done) == {NORMAL}
     assert seconds(done, BOOT_TIME) < seconds(done, BOOT_POWER_ON)
+
+
+def test_a_boot_without_the_moment_that_its_number_counts_from_has_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with a drafted type, in which that moment need not come."""
+    board = boards.load("am62xx_sk")
+    moments = [evolve(each, required=False) for each in board.moments]
+    monkeypatch.setattr(boards, "load", lambda _name: evolve(board, moments=moments, flows={}))
+    done = booted([line for line in USUAL if line != "Starting kernel ..."])
+    assert (failure(done), done.samples) == ("moment_missing", ())
+    assert "starting_kernel did not come" in str(done.error)
 
 
 def test_a_quiet_kernel_prints_neither_its_banner_nor_its_init() -> None:

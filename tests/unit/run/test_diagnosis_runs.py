@@ -16,6 +16,7 @@ from lab.errors import ConfigurationError
 from lab.judge.where import BootWhere, difference_lines, explained, where
 from lab.results import Run
 from lab.run import diagnosisrun
+from lab.run.board import check_complete
 from lab.run.diagnosisrun import DiagnosisRun
 from lab.run.progress import Progress
 from lab.virtual.sim.faults import catalogue
@@ -134,9 +135,10 @@ def test_a_run_without_diagnostic_boots_says_how_to_get_them(tmp_path: Path) -> 
 
 def test_an_older_copy_of_the_strategy_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with bench(tmp_path, cycles=1) as made:
-        monkeypatch.setattr(type(made.strategy), "boot", lambda _strategy: None)
-        its = diagnosisrun.begin(made.store, made.run.run)
-        progress = Progress(lambda _line: None, made.run.clock, CYCLES)
-        run = DiagnosisRun(made.store, its, made.strategy, progress, made.run.clock, made.strategy.sleep, 0)
-        with pytest.raises(ConfigurationError, match=r"boardstrategy\.py that is older"):
-            run.measure("sd")
+        check_complete(made.strategy)
+        monkeypatch.setattr(type(made.strategy), "boot", lambda _strategy, init="": init)
+        monkeypatch.delattr(type(made.strategy), "wired")
+        with pytest.raises(
+            ConfigurationError, match=r"older than .*: it lacks wired, boot\(arguments\), boot\(at_uboot\)\. "
+        ):
+            check_complete(made.strategy)
