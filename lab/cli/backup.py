@@ -9,13 +9,13 @@ import typer
 from attrs import asdict
 
 from lab.cli.options import FarmFile, HostDatabase, Json, Runtime
-from lab.errors import ConfigurationError
+from lab.errors import ConfigurationError, LabStableError
 from lab.farm import labfolder, services
 from lab.host import process
 from lab.results import backup as backups
 from lab.results.audit import Act, Audit
 from lab.results.store import open_store
-from lab.terminal import doubtful, echo, echo_json
+from lab.terminal import echo, echo_json
 from lab.web.auth import default_file
 
 app = typer.Typer(help="Back up results, recordings, farm.yaml and environments to a folder.")
@@ -57,10 +57,14 @@ def backup(
         )
     if as_json:
         echo_json({**asdict(made), "path": str(made.path), "new_artifacts": copied.count, "new_bytes": copied.bytes})
-        return
-    echo(
-        f"{made.path}: {made.runs} runs, {made.artifacts} artifacts ({copied.count} new, {copied.bytes / 1e6:.1f} MB), "
-        f"{len(made.files)} files"
-    )
+    else:
+        echo(
+            f"{made.path}: {made.runs} runs, {made.artifacts} artifacts ({copied.count} new, {copied.bytes / 1e6:.1f} MB), "
+            f"{len(made.files)} files"
+        )
     if made.missing:
-        echo(doubtful(f"{len(made.missing)} artifacts are missing or damaged, e.g. {made.missing[0]}"), err=True)
+        raise LabStableError(
+            f"{made.path} lacks {len(made.missing)} of its artifacts, which are missing or damaged here: {', '.join(made.missing[:3])}; the rest is "
+            "complete. The hosts that measured them may have them: lab results upload --all there, then back up again",
+            failure="artifacts",
+        )

@@ -344,7 +344,7 @@ def write_files(backup: Backup, folder: Path) -> list[Path]:
     wanted, taken = dict[Path, SavedFile](), list[str]()
     with failing(f"cannot write the files below {folder}", "mend this and try again"):
         for each in backup.files:
-            path = folder / each.path.lstrip("/")
+            path = folder / os.path.normpath(each.path).lstrip("/")  # no `..` leads out of it
             if not path.exists():
                 wanted[path] = each
             elif not path.is_file() or _sha256(path) != each.sha256:

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 from support.killed_steps import ends_at
 from support.recorded_run import record
 
@@ -226,12 +227,24 @@ def test_a_damaged_artifact_is_named_and_all_else_restored(lab: Store, tmp_path:
     assert (copied.missing, copied.count) == ([name], made.artifacts - 1)
 
 
-def test_an_artifact_that_is_damaged_here_does_not_spread(lab: Store, tmp_path: Path) -> None:
+def test_a_file_of_a_backup_stays_below_the_folder_that_is_asked_for(lab: Store, tmp_path: Path) -> None:
+    (tmp_path / "one").write_text("1")
+    made = back_up(lab, tmp_path / "backups", files=(tmp_path / "one",))
+    outside = evolve(made, files=[evolve(made.files[0], path="/../../evil")])
+    assert backup.write_files(outside, tmp_path / "a" / "b") == [tmp_path / "a" / "b" / "evil"]
+    assert not (tmp_path / "evil").exists()
+
+
+def test_an_artifact_that_is_damaged_here_does_not_spread(
+    lab: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     name = lab.artifacts.hashes()[0]
     lab.artifacts.path(name).chmod(0o600)
     lab.artifacts.path(name).write_bytes(b"bad blocks")
     assert back_up(lab, tmp_path / "backups").missing == [name]
     assert name not in ArtifactStore(tmp_path / "backups" / "artifacts").hashes()
+    assert main(["backup", str(tmp_path / "backups"), "--db", str(lab.location.path)]) != 0
+    assert name in capsys.readouterr().err
 
 
 def test_a_damaged_database_is_not_restored(lab: Store, tmp_path: Path) -> None:
