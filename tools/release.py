@@ -12,7 +12,6 @@ import argparse
 import hashlib
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -63,7 +62,8 @@ def run(*words: str | Path, cwd: Path = ROOT, **environ: str) -> str:
 
 def build(folder: Path) -> Path:
     """Build the sdist, and the wheel from it; return the wheel."""
-    shutil.rmtree(folder, ignore_errors=True)
+    for old in (*folder.glob("boardlab-*"), folder / SBOM, folder / SUMS):  # and nothing else that is there
+        old.unlink(missing_ok=True)
     run(find_uv_bin(), "build", "--quiet", "--out-dir", folder)
     (wheel,) = folder.glob("*.whl")
     return wheel
@@ -102,7 +102,7 @@ def changes(version: str, text: str) -> str:
 
 def sums(folder: Path) -> str:
     """SHA-256 of each file, as sha256sum(1) checks them."""
-    files = sorted(path for path in folder.iterdir() if path.name not in {SUMS, ".gitignore"})
+    files = sorted(folder.glob("boardlab*"))
     return "".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files)
 
 
