@@ -349,7 +349,7 @@ def _failure_labels(each: Failing, known: Recognised | None) -> tuple[str, ...]:
 
 
 def _is_open(known: Recognised | None) -> bool:
-    """True for a known failure that nobody is told of; within the bounds it comes last."""
+    """True for a known failure without a mail; it comes last."""
     return known is not None and known.state is KnownState.OPEN
 
 

@@ -34,14 +34,14 @@ def played() -> dict[str, set[str]]:
 
 
 def of_section(section: Section, board: BoardType, metrics: set[str]) -> str:
-    """What becomes of a section on a board."""
+    """State of a section on a board."""
     if not section.fits(board):
         return OUT_OF_REACH
     return PLAYED if metrics & set(section.metrics) else DRIVEN
 
 
 def of_mode(mode: str, board: BoardType) -> str:
-    """What becomes of a low-power mode on a board."""
+    """State of a low-power mode on a board."""
     if mode not in board.sleep:
         return OUT_OF_REACH
     return PLAYED if board.name in simulated() else DRIVEN

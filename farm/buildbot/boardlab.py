@@ -152,7 +152,7 @@ READ_S = 7200  # all images of a release
 
 
 class Nights(schedulers.Nightly):
-    """Timer of all schedules that begin at one time; each has a request of its own.
+    """Timer of schedules that begin together, with a request for each.
 
     orders: builder and properties of each.
     """

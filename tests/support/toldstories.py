@@ -1,4 +1,4 @@
-"""What befell a simulated board in some nights, and what everybody is to be told of it."""
+"""Nights of a simulated board, and the words that each place must have for them."""
 
 from __future__ import annotations
 

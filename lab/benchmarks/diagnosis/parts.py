@@ -190,7 +190,7 @@ def changes(before: Sequence[PartTime], now: Sequence[PartTime]) -> list[PartCha
 
 
 def likeliest(before: Sequence[PartTime], now: Sequence[PartTime]) -> PartChange | None:
-    """The part that differs most beyond its noise, sure or not; None: none by a millisecond."""
+    """The part that differs most beyond its noise; None: none by a millisecond."""
     found = (change for _, change in _compared(before, now))
     return next((change for change in found if abs(change.difference_s) >= _LEAST_CHANGE_S), None)
 
@@ -311,7 +311,10 @@ def _tested(one: Sequence[float], other: Sequence[float], share: float | None, r
 
 
 def _two_sided(t: float, degrees: float) -> float:
-    """P(|T| >= t) of Student's t, by Wallace's normal deviate (Annals of Mathematical Statistics 30, 1959)."""
+    """P(|T| >= t) of Student's t, by Wallace's normal deviate.
+
+    D. L. Wallace, Annals of Mathematical Statistics 30, 1959.
+    """
     deviate = (8 * degrees + 1) / (8 * degrees + 3) * math.sqrt(degrees * math.log1p(t * t / degrees))
     return 2 * statistics.NormalDist().cdf(-deviate)
 

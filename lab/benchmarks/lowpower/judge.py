@@ -277,7 +277,10 @@ def _unchecked(log: SuspendLog, observed: Observed) -> Iterator[str]:
 
 
 def _of_kernel(log: SuspendLog, firmware: ModeEvidence | None, board: BoardType) -> ModeEvidence:
-    """The evidence of the kernel's lines; without the firmware's number they do not tell modes of one state apart."""
+    """The evidence of the kernel's lines.
+
+    Without the firmware's number they do not tell modes of one state apart.
+    """
     said = firmware.says if firmware is not None else ""
     if said and not log.mode_number and board.low_power.modes[said].variant == log.variant:
         return ModeEvidence(KERNEL, "", f"they fit {said}, too")

@@ -115,7 +115,7 @@ def stats(shell: Shell, board: BoardType) -> Stats | None:
 
 
 def boot_facts(shell: Shell, board: BoardType) -> tuple[str, int | None]:
-    """The id of this boot, and the clock of the RTC in seconds; empty, None: unknown."""
+    """This boot's id and the RTC's seconds; empty, None: unknown."""
     found = stats(shell, board)
     return (found.boot_id, found.rtc_s) if found else ("", None)
 

@@ -133,7 +133,7 @@ def of_mcu(text: str | None) -> ModeEvidence:
 
 
 def of_firmware(text: str, plan: SuspendPlan, board: BoardType) -> ModeEvidence | None:
-    """The evidence of what the firmware printed on the way back; None: no mode of the board prints anything.
+    """The evidence of the firmware's lines; None: no mode prints any.
 
     Its silence is none for another mode: a quiet build prints nothing.
     """

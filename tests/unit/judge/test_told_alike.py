@@ -45,13 +45,13 @@ class Lab:
         return code, self.capsys.readouterr().out
 
     def headline(self) -> str:
-        """What `lab judge run latest` sends as a mail's first line."""
+        """First line of the mail of `lab judge run latest`."""
         file = self.folder / "verdict.txt"
         self("judge", "run", "latest", "--summary", str(file))
         return file.read_text().splitlines()[0]
 
     def titles(self) -> list[str]:
-        """What Prometheus has for the mails and the dashboards' tables."""
+        """Series of Prometheus behind the mails and the dashboards' tables."""
         words, watcher = EvidenceLinks(""), watch(self.db)
         found = [*StandingVerdicts(watcher, words).read(), *StandingFailures(watcher, words).read()]
         return [each.labels["title"] for family in found for each in family.samples if "title" in each.labels]

@@ -1,4 +1,4 @@
-"""What is old goes, and nothing that a verdict, a review, a written guide or a hold needs."""
+"""Old runs go, except those that a verdict, a review, a written guide or a hold needs."""
 
 from __future__ import annotations
 
