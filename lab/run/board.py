@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from attrs import evolve
 
 from lab.benchmarks.boot import BootWatch
-from lab.benchmarks.boot.crosscheck import CLOCK_MARK, QUESTIONS, CrossCheck, read_facts
+from lab.benchmarks.boot.crosscheck import CLOCK_MARK, CLOCK_SWITCHED, QUESTIONS, CrossCheck, read_facts
 from lab.benchmarks.identity import BoardIdentity
 from lab.boards import SLEEP_MODES, BoardType, MomentPattern
 from lab.console.model import Chunk, LineTiming
@@ -207,7 +207,15 @@ def cross_check(board: Board) -> CrossCheck | None:
         "latin-1"
     )
     found = CrossCheck.of(read_facts(answers), asked_ns, came[0], text) if came else None
+    if found is None:
+        return None
     stamps = [event.t_ns for event in board.console.capture[before:] if isinstance(event, Chunk)]
-    return (
-        None if found is None else evolve(found, login_ns=max(0, asked_ns - stamps[0]), took_ns=stamps[-1] - asked_ns)
+    switched = find_moments(
+        board.console.capture[:before], [MomentPattern("switched", CLOCK_SWITCHED)], board.timing()
+    )
+    return evolve(
+        found,
+        login_ns=max(0, asked_ns - stamps[0]),
+        took_ns=stamps[-1] - asked_ns,
+        switched_ns=switched[0].t_ns if switched else None,
     )

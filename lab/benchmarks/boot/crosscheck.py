@@ -56,6 +56,9 @@ GETTY_APART_NS: Final = (
 ZERO_NS: Final = (
     4_000_000_000  # of the kernel's clock behind "Starting kernel": it unpacks itself, and sets up its clocks
 )
+# CLOCK_BOOTTIME counts jiffies until then, and loses those in which a slow console prints with interrupts off: that kernel's time 0
+# seems late by at most the time until this line came. Form: Linux kernel/time/clocksource.c.
+CLOCK_SWITCHED: Final = r"\] clocksource: Switched to clocksource "
 KERNEL_STARTS: Final = (START, EFI_START, "first_printk")
 LOST_LINES: Final = 3  # fewer may be parts of a line, which old kernels print and log in different ways
 _MANY_LINES: Final = 20  # of a log that no other kernel has
@@ -118,12 +121,14 @@ class CrossCheck:
         lost_lines: number of lines that the kernel's console let through, and that did not come.
         login_ns: duration of the login before. took_ns: of all questions and answers.
         same_log: as many lines came in each second as the kernel that runs has logged.
+        switched_ns: when the first kernel's line `CLOCK_SWITCHED` came; None: it did not.
     """
 
     facts: BoardFacts
     zero_ns: tuple[int, int]
     lost_lines: int = 0
     same_log: bool = False
+    switched_ns: int | None = None
     login_ns: int = 0
     took_ns: int = 0
 
@@ -162,7 +167,16 @@ class CrossCheck:
     def started_once(self, moments: Sequence[MomentLike]) -> bool:
         """Return whether the kernel that runs is the one whose start came first."""
         first = next((moment for moment in moments if moment.name in KERNEL_STARTS), None)
-        return first is not None and self.zero_ns[0] - ZERO_NS < first.t_ns < self.zero_ns[1] + EARLY_NS
+        return first is not None and not self.is_late(first) and first.t_ns < self.zero_ns[1] + EARLY_NS
+
+    def is_late(self, start: MomentLike, limit_ns: int = ZERO_NS) -> bool:
+        """Return whether the kernel's time 0 is later behind its start than it can be.
+
+        Args:
+            limit_ns: that it may be late, on a quiet console too.
+        """
+        latest_ns = max(start.t_ns + limit_ns, start.t_ns if self.switched_ns is None else self.switched_ns)
+        return self.zero_ns[0] > latest_ns
 
     def document(self, start: MomentLike | None, prompt: MomentLike) -> dict[str, Any]:
         """The record for the attempt's details.
@@ -379,8 +393,7 @@ def doubts(
 
 def _is_late(check: CrossCheck, start: MomentLike, known: Sequence[Mapping[str, Any]]) -> bool:
     usual_ns = _usual_ns(known, "zero")
-    limit_ns = ZERO_NS if usual_ns is None else usual_ns + APART_NS
-    return check.zero_ns[0] - start.t_ns > limit_ns
+    return check.is_late(start, ZERO_NS if usual_ns is None else usual_ns + APART_NS)
 
 
 def _another_software(software: Mapping[str, str], known: Sequence[Mapping[str, Any]]) -> Iterator[BoardlabError]:

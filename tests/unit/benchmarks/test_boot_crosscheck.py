@@ -202,6 +202,16 @@ def test_the_other_boots_of_the_run_narrow_the_limits() -> None:
     assert failures(checked(), 9.9, 15.7, known) == ["prompt_again"]
 
 
+@pytest.mark.parametrize("known", [[], [{"boot_id": str(number), "zero": 0.1, "getty": 1.0} for number in range(3)]])
+def test_a_kernel_whose_console_was_slow_before_its_clock_ran_is_no_second_one(known: list[dict[str, Any]]) -> None:
+    slow = evolve(checked(), switched_ns=round(10.5 * SECOND))  # its time 0 is at 10.0 s
+    assert failures(slow, 3.5, 13.9, known) == []
+    assert slow.started_once([moment("starting_kernel", 3.5)])
+    killed = evolve(slow, switched_ns=round(9.8 * SECOND))  # the first kernel's clock ran before
+    assert failures(killed, 3.5, 13.9, known) == ["second_kernel"]
+    assert not killed.started_once([moment("starting_kernel", 3.5)])
+
+
 def test_a_board_that_did_not_reboot_or_is_sick_is_told() -> None:
     assert failures(checked(), 9.9, 13.9, [{"boot_id": BOOT}]) == ["not_rebooted"]
     assert failures(checked(state="maintenance"), 9.9, 13.9) == ["emergency_mode"]
