@@ -54,7 +54,7 @@ class BootKernelLog:
         stamped: number of lines with the kernel's time.
         talks: a line came that no quiet kernel prints.
         torn: lines in which another one begins or ends: bytes between are lost.
-        own: the last line is the kernel's own, as far as its form tells.
+        own: the last line is the kernel's own, as far as its form and its time tell.
         restarted: the line that shows that the kernel began anew; empty: none.
     """
 
@@ -87,9 +87,11 @@ class BootKernelLog:
             before = _CHANGES.sub("", line[: match.start()])
             self._befores[before] += 1
             usual = 2 * self._befores[before] > self.stamped
-            self.own = usual and _BY_PROGRAM.match(match["text"]) is None
+            kernel_s = float(f"{match['s']}.{match['us']}")
+            in_time = self._latest_s - BACK_S <= kernel_s <= since_power_s + AHEAD_S
+            self.own = usual and in_time and _BY_PROGRAM.match(match["text"]) is None
             if usual:
-                self._clock(line, float(f"{match['s']}.{match['us']}"), since_power_s)
+                self._clock(line, kernel_s, since_power_s)
             if match["level"] and int(match["level"]) & 7 <= ERROR_LEVEL:
                 kind = kind or "level"
             self.torn += _torn(match)

@@ -291,9 +291,19 @@ def test_what_means_death_fails_the_boot_even_behind_its_prompt(line: bytes, fai
 
 EMERGENCY = b"You are in emergency mode. After logging in, type\r\n"
 QUOTED = b"pstore-reader: <4>[   88.100000] Kernel panic - not syncing: of the boot before\r\n"
+LATER = b"[  812.100000] Kernel panic - not syncing: Attempted to kill init!\r\n"  # sooner than this kernel could
+EARLIER = b"".join(b"[    4.%d00000] usb 1-1: new device\r\n" % n for n in range(9)) + (
+    b"[    2.900000] Kernel panic - not syncing: Fatal exception\r\n"
+)
 
 
-@pytest.mark.parametrize(("line", "failure"), [(EMERGENCY, "emergency_mode"), (QUOTED, "kernel_panic")])
+ALONE = [
+    (EMERGENCY, "emergency_mode"),
+    *((line, "kernel_panic") for line in (QUOTED, LATER, EARLIER)),
+]
+
+
+@pytest.mark.parametrize(("line", "failure"), ALONE)
 def test_a_text_that_decides_nothing_alone_is_to_blame_when_the_boot_does_not_go_on(line: bytes, failure: str) -> None:
     boot = Boot([*healthy()[:-1], (2.0, line)])
     with pytest.raises(BoardTransientError, match="Then: hung") as raised:
@@ -301,7 +311,7 @@ def test_a_text_that_decides_nothing_alone_is_to_blame_when_the_boot_does_not_go
     assert raised.value.failure == failure
 
 
-@pytest.mark.parametrize(("line", "kind"), [(EMERGENCY, "emergency_mode"), (QUOTED, "kernel_panic")])
+@pytest.mark.parametrize(("line", "kind"), ALONE)
 def test_a_text_that_decides_nothing_alone_is_a_flag_at_the_login_prompt(line: bytes, kind: str) -> None:
     boot = Boot(sorted([*healthy(), (2.0, line)])).answer()
     assert Flag.KERNEL_ERRORS in boot.boot_time.flags
@@ -344,6 +354,8 @@ def test_a_bootloader_that_found_another_way_has_not_failed_and_one_that_did_not
         (b"[FAILED] Failed to start Network Time Service.", "unit"),
         (b"\x1b[0;1;31m[\x1b[0m\x1b[0;1;31mFAILED\x1b[0m] Failed to start weston.service.", "unit"),
         (b"[\x1b[0;1;33mDEPEND\x1b[0m] Dependency failed for /boot.", "unit"),
+        (b"[ TIME ] Timed out waiting for device /dev/mmcblk1p3.", "unit"),
+        (b"[\x1b[0;1;31m TIME \x1b[0m] Timed out starting Weston.", "unit"),
         (b"<3>[    1.500000] imx: cannot probe", "level"),
     ],
 )
