@@ -13,10 +13,11 @@ from typing import Final
 from attrs import frozen
 
 from lab.judge.latest import MEDIUM, BootVariant
-from lab.metrics import Measurement, Metric, Summary, catalogue, summarise
+from lab.metrics import Measurement, Metric, Summary, catalogue
 from lab.metrics.catalogue import BOOT_STAGE
 from lab.metrics.declared import Limit, LimitOutcome, check
 from lab.metrics.rates import RATES, FailureRate
+from lab.results.sums import SummarisedNumber
 
 # --- Prometheus names of the catalogue's metrics: boardlab_<quantity>_<base unit>; see docs/farm-metrics.md ---
 
@@ -223,21 +224,22 @@ class FigureMaker:
         self._labels: dict[Labels, Labels] = {}
         self._flags: dict[tuple[str, str], tuple[str, str]] = {}
 
-    def figures(self, measurements: Iterable[Measurement], place: BootVariant) -> tuple[ExportedMeasurement, ...]:
+    def figures(self, numbers: Iterable[SummarisedNumber], place: BootVariant) -> tuple[ExportedMeasurement, ...]:
         """Figures of a variant; boot stages come last."""
-        wanted = [m for m in measurements if BootVariant.of(m.params) == place and m.samples]
-        return tuple(self._figure(m) for m in sorted(wanted, key=lambda m: m.metric.name == BOOT_STAGE.name))
+        wanted = [(n, n.summary) for n in numbers if BootVariant.of(n.params) == place and n.summary]
+        wanted.sort(key=lambda each: each[0].metric.name == BOOT_STAGE.name)
+        return tuple(self._figure(number, summary) for number, summary in wanted)
 
-    def flagged(self, measurements: Iterable[Measurement], place: BootVariant) -> dict[tuple[str, str], int]:
+    def flagged(self, numbers: Iterable[SummarisedNumber], place: BootVariant) -> dict[tuple[str, str], int]:
         """Number of a variant's flagged samples by (metric, flag)."""
         found: dict[tuple[str, str], int] = {}
-        for measurement in measurements:
-            if BootVariant.of(measurement.params) != place:
+        for number in numbers:
+            if BootVariant.of(number.params) != place:
                 continue
-            for flag in (flag for sample in measurement.samples for flag in sample.flags):
-                key = (measurement.metric.name, str(flag))
+            for flag, count in number.flagged.items():
+                key = (number.metric.name, flag)
                 key = self._flags.setdefault(key, key)
-                found[key] = found.get(key, 0) + 1
+                found[key] = found.get(key, 0) + count
         return found
 
     def rates(
@@ -287,14 +289,13 @@ class FigureMaker:
             self._names[metric] = name_of(metric)
         return self._names[metric]
 
-    def _figure(self, measurement: Measurement) -> ExportedMeasurement:
-        metric = measurement.metric
+    def _figure(self, number: SummarisedNumber, summary: Summary) -> ExportedMeasurement:
+        metric = number.metric
         name = self._name(metric)
-        summary = summarise(measurement.samples)
         return ExportedMeasurement(
             metric.name,
             name,
-            self._labels_of(name, metric, measurement.params),
+            self._labels_of(name, metric, number.params),
             summary.n,
             summary.uncertainty * name.factor,
             _values(summary, name.factor, detailed=name.quantity in DETAILED),

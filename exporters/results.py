@@ -24,12 +24,11 @@ from lab.judge.baseline import COMPLETED
 from lab.judge.builds import Build, builds
 from lab.judge.known_failures import KnownFailure
 from lab.judge.latest import INIT, BootVariant
-from lab.metrics import Measurement
-from lab.metrics.declared import Limit
 from lab.metrics.rates import FailureRate
 from lab.results.history import Item, item_of
 from lab.results.records import APART, OK, PUBLISHED
-from lab.results.snapshot import RunHead, SnapshotReader, StoreSnapshot
+from lab.results.snapshot import CHUNK, RunHead, SnapshotReader, StoreSnapshot
+from lab.results.sums import SummarisedNumber
 
 # --- Builds of a release's label, and labels of its newest build: more than one is a mistake ---
 
@@ -164,9 +163,8 @@ def _add(counts: Counts, more: Counts) -> None:
 # --- Counters and histograms over all runs of the store; they never fall while this process lives ---
 
 
-PATTERNS: Final = ("boot.time", "power.resume_latency", "lpm.%.resume\\_%")  # of SQL's LIKE: metrics with a histogram
 # Upper bounds in seconds. Boots of the published guides take 2 to 30 s, resumes 0.05 to 2 s.
-BUCKETS: Final = {
+BUCKETS: Final = {  # by quantities of lab.results.sums.TIMED
     "boot_duration": (0.5, 1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 12.5, 15, 20, 25, 30, 45, 60, 120),
     "resume_latency": (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 1.5, 2, 5, 10),
 }
@@ -258,7 +256,20 @@ def count(
     """
     runs = {head.id: head for head in heads}
     found = Tallies()
-    for tally in snapshot.tallies(list(runs)):
+    for start in range(0, len(runs), CHUNK):
+        _count_some(snapshot, runs, list(runs)[start : start + CHUNK], classes, max_classes, found)
+    return found
+
+
+def _count_some(
+    snapshot: StoreSnapshot,
+    runs: Mapping[int, RunHead],
+    ids: Sequence[int],
+    classes: dict[str, set[str]],
+    max_classes: int,
+    found: Tallies,
+) -> None:
+    for tally in snapshot.tallies(ids):
         head = runs[tally.run_id]
         known = classes.setdefault(head.board, set())
         outcome = clean(tally.outcome)
@@ -268,9 +279,10 @@ def count(
             outcome = OTHER
         medium = clean(tally.params.get("medium", ""))
         found.attempts[AttemptKey(*_labels(head), medium, outcome, tally.fault or "")] += tally.count
-    for run_id, moments in snapshot.moments(list(runs)):
-        found.moments[_labels(runs[run_id])] += moments
-    for reading in snapshot.readings(list(runs), PATTERNS):
+    for run_id, moments in snapshot.moments(ids):
+        if moments:
+            found.moments[_labels(runs[run_id])] += moments
+    for reading in snapshot.readings(ids):
         if INIT in reading.params:
             continue  # a histogram is of the board's own boots
         quantity, named = quantity_of(reading.metric)
@@ -278,10 +290,11 @@ def count(
         params = {key: clean(reading.params[key]) for key in ("medium", "mode") if key in reading.params}
         key = CycleKey(quantity, *_labels(head), tuple(sorted({**params, **dict(named)}.items())))
         histogram = found.cycles.setdefault(key, Histogram([0] * (len(bounds) + 1)))
-        seconds = reading.value * BASE_UNITS[reading.unit][1]
-        histogram.counts[bucket(bounds, seconds)] += 1
-        histogram.total_s += seconds
-    return found
+        factor = BASE_UNITS[reading.unit][1]
+        for value in reading.values:
+            seconds = value * factor
+            histogram.counts[bucket(bounds, seconds)] += 1
+            histogram.total_s += seconds
 
 
 def bucket(bounds: Sequence[float], value: float) -> int:
@@ -456,10 +469,13 @@ class ResultsReader:
                 unread.setdefault(head.id, []).append(key)
         rates = _rates(snapshot, list(unread))
         limits = dict(snapshot.limits(list(unread)))
-        for run_id, measurements in snapshot.measurements(list(unread)):
+        samples = dict(snapshot.measurements(list(limits)))  # limits are of samples
+        for run_id, numbers in snapshot.summaries(list(unread)):
             for key in unread[run_id]:
                 head, place = wanted[key]
-                made = self._group(key, head, place, measurements, limits.get(run_id, {}))
+                made = self._group(key, head, place, numbers)
+                bounds = self._maker.limits(samples.get(run_id, ()), limits.get(run_id, {}), place)
+                made = evolve(made, limits=bounds[: self.limits.figures_per_group])
                 its = self._maker.rates(head.kind, rates.get(run_id, ()), place)
                 taken[key] = run_id, evolve(made, figures=(*its, *made.figures))
         return taken
@@ -469,14 +485,12 @@ class ResultsReader:
         key: RunKey,
         head: RunHead,
         place: BootVariant,
-        measurements: Sequence[Measurement],
-        limits: Mapping[str, Sequence[Limit]],
+        numbers: Sequence[SummarisedNumber],
     ) -> LatestRun:
-        figures = self._maker.figures(measurements, place)
+        figures = self._maker.figures(numbers, place)
         most = self.limits.figures_per_group
-        flags = self._maker.flagged(measurements, place)
-        made = self._maker.limits(measurements, limits, place)
-        return LatestRun(key, figures[:most], flags, _duration_s(head), max(0, len(figures) - most), made[:most])
+        flags = self._maker.flagged(numbers, place)
+        return LatestRun(key, figures[:most], flags, _duration_s(head), max(0, len(figures) - most))
 
 
 def _rates(snapshot: StoreSnapshot, run_ids: Sequence[int]) -> dict[int, list[tuple[Mapping[str, str], FailureRate]]]:

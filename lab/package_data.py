@@ -17,6 +17,7 @@ SUFFIXES: Final = frozenset({".yaml", ".yml"})  # of environments
 TESTS: Final = "tests_perf"
 FARM: Final = "farm"
 DOCS: Final = "docs"
+SITE: Final = "site"  # DOCS as pages; a checkout has them after `mkdocs build`
 BENCH_PDU: Final = "bench"  # the power switch of virtual boards: their environments name "bench/BOARD", with index 1
 _PACKAGE: Final = Path(__file__).resolve().parent
 _IN_WHEEL: Final = _PACKAGE / "lab_folder"
@@ -33,7 +34,7 @@ def checkout() -> Path | None:
 
 
 def folder(name: str) -> Path:
-    """ENVS, STRATEGIES, TESTS, FARM or DOCS as it came with boardlab."""
+    """ENVS, STRATEGIES, TESTS, FARM, DOCS or SITE as it came with boardlab."""
     return (checkout() or _IN_WHEEL) / name
 
 

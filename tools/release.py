@@ -20,6 +20,8 @@ from typing import Final
 
 from uv import find_uv_bin
 
+from lab.package_data import SITE
+
 ROOT: Final = Path(__file__).resolve().parents[1]
 PYTHONS: Final = ("3.11", "3.12", "3.13")
 SBOM: Final = "boardlab.cdx.json"
@@ -29,7 +31,8 @@ _RELEASED: Final = re.compile(r"\d+\.\d+\.\d+")
 _NO_COMPILER: Final = {"CC": "/bin/false", "CXX": "/bin/false", "FC": "/bin/false"}
 _OURS: Final = ("PYTHONPATH", "VIRTUAL_ENV", "LAB_", "BOARDLAB_", "UV_PROJECT", "UV_FROZEN", "UV_PYTHON")
 _IMPORTS: Final = """
-import importlib, pkgutil, sys, lab, exporters
+import importlib, pkgutil, sys, lab, exporters, lab.package_data
+assert (lab.package_data.folder(lab.package_data.SITE) / "index.html").is_file(), "no documents for `lab web`"
 extras = {"gpiod", "can", "pyftdi", "psycopg", "obstore", "buildbot"}
 for package in (lab, exporters):
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
@@ -61,9 +64,10 @@ def run(*words: str | Path, cwd: Path = ROOT, **environ: str) -> str:
 
 
 def build(folder: Path) -> Path:
-    """Build the sdist, and the wheel from it; return the wheel."""
+    """Build the documents, the sdist with them, and the wheel from it; return the wheel."""
     for old in (*folder.glob("boardlab-*"), folder / SBOM, folder / SUMS):  # and nothing else that is there
         old.unlink(missing_ok=True)
+    run(sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--clean", "--site-dir", ROOT / SITE)
     run(find_uv_bin(), "build", "--quiet", "--out-dir", folder)
     (wheel,) = folder.glob("*.whl")
     return wheel

@@ -33,10 +33,10 @@ from lab.results.revision import RunsRevision, runs_revision
 from lab.results.series import BoardSeries, PlaceState, run_head, runs_at, states
 from lab.results.snapshot import RunHead, StoreSnapshot, snapshot
 from lab.results.store import Store, open_store
+from lab.results.sums import VARIANT
 
 _log = logging.getLogger(__name__)
-MEDIUM: Final = "medium"
-INIT: Final = "init"
+MEDIUM, INIT = VARIANT
 _WHOLE: Final = 0.1  # from this relative change on, per cent have no decimals
 WORSE: Final = frozenset({Verdict.REGRESSION, Verdict.BROKEN_RUN})
 

@@ -1,4 +1,4 @@
-"""Averages of many runs, computed by the database, for the judge's history."""
+"""Averages of many runs, for the judge's history."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import datetime as dt
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 from attrs import frozen
-from sqlalchemy import ColumnElement, Double, Executable, Select, Text, case, func, select, type_coerce
+from sqlalchemy import ColumnElement, Executable, Select, func, select
 
-from lab.metrics import Flag, Metric, uncertainty
+from lab.metrics import Metric, uncertainty
 from lab.results import rows as results_rows
-from lab.results.models import AttemptRow, DefinitionRow, MeasurementRow, ReviewRow, RunRow, SampleRow
+from lab.results import sums
+from lab.results.models import AttemptRow, DefinitionRow, MeasurementRow, ReviewRow, RunRow
 from lab.results.records import APART
 from lab.results.store import Store
+from lab.results.sums import Execute
 
 _COMPLETED: Final = "completed"
 
@@ -43,50 +45,22 @@ class Average:
         return self.metric.name, self.metric.version, frozenset(self.params.items()), self.simulated
 
 
-def query(run_ids: Sequence[int]) -> Select[*tuple[Any, ...]]:
-    """Select sums for each number of these runs.
+def averages(
+    execute: Execute,
+    run_ids: Sequence[int],
+    definitions: Mapping[tuple[str, int], Metric],
+    *where: ColumnElement[bool],
+) -> Iterator[Average]:
+    """Averages of these runs, in order of the measurements.
 
-    Of all samples, and of those without the flag `uncertain`.
+    Args:
+        where: further conditions on the measurements.
     """
-    flags = type_coerce(SampleRow.flags, Text)  # one text in the database
-    unsure = flags.like(f"%{Flag.UNCERTAIN}%")
-    value, error = SampleRow.value, SampleRow.uncertainty
-    # Two columns tell whether a value is no finite number; to look at all eight makes a large history a tenth slower.
-    plain = type_coerce(value, Double), type_coerce(error, Double)
-    sure = [case((unsure, None), else_=column) for column in (plain[0], plain[0] * plain[0], plain[1])]
-    return (
-        select(
-            MeasurementRow.run_id,
-            MeasurementRow.metric,
-            MeasurementRow.version,
-            MeasurementRow.params,
-            func.count(value),
-            func.sum(value),
-            func.sum(plain[0] * plain[0]),
-            func.max(error),
-            func.count(sure[0]),
-            func.sum(sure[0]),
-            func.sum(sure[1]),
-            func.max(sure[2]),
-            func.max(case((flags.like(f"%{Flag.SIMULATED}%"), 1), else_=0)),
-        )
-        .join(SampleRow.measurement)
-        .where(MeasurementRow.run_id.in_(run_ids))
-        .group_by(MeasurementRow.id, MeasurementRow.run_id, MeasurementRow.metric)
-        .group_by(MeasurementRow.version, MeasurementRow.params)
-        .order_by(MeasurementRow.id)
-    )
-
-
-def averages(rows: Sequence[Any], definitions: Mapping[tuple[str, int], Metric]) -> Iterator[Average]:
-    """The averages of the rows of `query`."""
-    for run_id, metric, version, params, *sums, simulated in rows:
-        everything, sure = sums[:4], sums[4:]
-        n, total, squares, error = sure if sure[0] else everything
-        mean = total / n
-        deviation = math.sqrt(max(0.0, (squares - n * mean * mean) / (n - 1))) if n > 1 else 0.0
-        pm = uncertainty.combined((uncertainty.of_deviation(deviation, n), error))
-        yield Average(run_id, definitions[metric, version], params, n, mean, pm, bool(simulated))
+    for run_id, metric, version, params, total in sums.totals(execute, run_ids, *where):
+        n, mean = total.n, total.value / total.n
+        deviation = math.sqrt(max(0.0, (total.squares - n * mean * mean) / (n - 1))) if n > 1 else 0.0
+        pm = uncertainty.combined((uncertainty.of_deviation(deviation, n), total.error))
+        yield Average(run_id, definitions[metric, version], params, n, mean, pm, bool(total.simulated))
 
 
 def decisions() -> Executable:
@@ -167,10 +141,12 @@ def points(
             (row.metric, row.version): results_rows.metric(row)
             for row in session.scalars(select(DefinitionRow).where(DefinitionRow.metric == metric))
         }
-        rows = session.execute(query(ids).where(MeasurementRow.metric == metric)).all()
+        numbers = list(
+            averages(lambda wanted: session.execute(wanted).all(), ids, definitions, MeasurementRow.metric == metric)
+        )
     found = [
         AveragePoint(head.id, head.board_type, head.board, head.release, head.started_at, average, head.status)
-        for average in averages(rows, definitions)
+        for average in numbers
         for head in [heads[average.run_id]]
     ]
     return sorted(found, key=lambda point: point.run_id)

@@ -294,9 +294,16 @@ def boots(store: Store, boards: Collection[str]) -> dict[str, list[Average]]:
             (row.metric, row.version): results_rows.metric(row)
             for row in session.scalars(select(DefinitionRow).where(DefinitionRow.metric.in_(_METRICS)))
         }
-        rows = session.execute(averages.query(list(board_of)).where(MeasurementRow.metric.in_(_METRICS))).all()
+        numbers = list(
+            averages.averages(
+                lambda wanted: session.execute(wanted).all(),
+                list(board_of),
+                definitions,
+                MeasurementRow.metric.in_(_METRICS),
+            )
+        )
     found: dict[str, list[Average]] = {}
-    for average in averages.averages(rows, definitions):
+    for average in numbers:
         found.setdefault(board_of[average.run_id], []).append(average)
     return {board: _alike(numbers) for board, numbers in found.items()}
 

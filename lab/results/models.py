@@ -41,8 +41,11 @@ class Base(DeclarativeBase):
     }
 
 
+_WITHOUT_SUMS = text("sums IS NULL AND status = 'completed'")
+
+
 class RunRow(Base):
-    """A run of one plan on one board; `job_id`: its job."""
+    """A run of one plan on one board; `job_id`: its job; `sums`: see `lab.results.sums`."""
 
     __tablename__ = "runs"
     __table_args__ = (
@@ -55,6 +58,7 @@ class RunRow(Base):
             sqlite_where=text("status = 'running'"),
             postgresql_where=text("status = 'running'"),
         ),
+        Index("ix_runs_without_sums", "id", sqlite_where=_WITHOUT_SUMS, postgresql_where=_WITHOUT_SUMS),
     )
 
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -68,6 +72,7 @@ class RunRow(Base):
     started_at: Mapped[dt.datetime]
     finished_at: Mapped[dt.datetime | None]
     job_id: Mapped[int | None] = mapped_column(index=True)
+    sums: Mapped[Mapping[str, Any] | None] = mapped_column(JsonObject(none_as_null=True), deferred=True)
 
 
 class DefinitionRow(Base):
@@ -99,6 +104,7 @@ class MeasurementRow(Base):
     metric: Mapped[str]
     version: Mapped[int]
     params: Mapped[Mapping[str, str]] = mapped_column(Params)
+    sums: Mapped[Mapping[str, Any] | None] = mapped_column(JsonObject(none_as_null=True), deferred=True)
     definition: Mapped[DefinitionRow] = relationship()
 
 

@@ -48,8 +48,12 @@ _QUIET: Final = ("none", "no history", "no samples")  # verdicts that call no nu
 _LEAVING: Final = ".to-remove"  # in the artifacts' folder: names whose rows go
 _FRESH_S: Final = 86_400.0  # since an artifact was written or found again: its attempt may not be committed yet
 _DIGITS: Final = 64  # of a SHA-256
-_BATCH_S: Final = 0.1  # of a transaction, aimed at
-_LARGEST_BATCH: Final = 500  # runs
+_BATCH_S: Final = 0.2  # of a transaction, aimed at
+# Between two: a program that waits for SQLite's lock asks for it at least each 100 ms (sqliteDefaultBusyCallback in main.c), so
+# each waiting one gets it before the next transaction.
+_GAP_S: Final = 0.12
+_LARGEST_BATCH: Final = 200  # runs
+_SUMS: Final = 10_000  # runs of an older boardlab, a night
 _GUIDE_RUNS: Final = 100  # of one entry of the audit
 
 
@@ -113,6 +117,8 @@ def prune(
     if not dry_run and (removed.runs or removed.files):
         files = ", ".join(f"{count} {part}" for part, count in removed.files.items())
         Audit(store).note("prune", person=person, about=f"{removed.runs} runs; {files or 'no'} files of others")
+    if not dry_run:
+        store.keep_sums(_SUMS, lambda: pause(_GAP_S))
     return removed
 
 
@@ -233,7 +239,7 @@ def _batches(store: Store, where: ColumnElement[bool], pause: Callable[[float], 
         todo, took_s = todo[size:], time.monotonic() - began
         size = max(1, min(_LARGEST_BATCH, round(size * _BATCH_S / max(took_s, _BATCH_S / 2))))
         if todo:
-            pause(took_s / 4)
+            pause(_GAP_S)
 
 
 def _delete(session: Session, runs: Sequence[int], removed: Removed) -> None:

@@ -13,25 +13,27 @@ from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 from attrs import define, field, frozen
-from sqlalchemy import Engine, Executable, Text, case, cast, func, or_, select
+from sqlalchemy import Engine, Executable, Text, case, cast, select
 from sqlalchemy.orm import Session
 
 from lab.errors import LabTransientError
 from lab.metrics import Measurement, Metric
 from lab.metrics.declared import Limit, limits_of
-from lab.results import averages, database, schema
+from lab.results import averages, database, schema, sums
 from lab.results import rows as results_rows
 from lab.results.artifacts import ArtifactStore
 from lab.results.columns import DamagedValueError
 from lab.results.database import MISREAD, damaged, understood
 from lab.results.location import Location, locate
-from lab.results.models import AttemptRow, DefinitionRow, JobRow, MeasurementRow, MomentRow, RunRow, SampleRow
+from lab.results.models import AttemptRow, DefinitionRow, JobRow, MeasurementRow, RunRow
 from lab.results.records import LIMITS, OK
 from lab.results.store import BUSY_TIMEOUT_S, Store, guarded, require
+from lab.results.sums import SummarisedNumber
 
 LOCK_TIMEOUT_S: Final = 2.0
-_CHUNK: Final = 500  # ids in one query; databases bound the number of parameters
+CHUNK: Final = 500  # ids in one query; databases bound the number of parameters
 _RUNS: Final = 5  # whose samples are in memory at once
+_RUNS_OF_SUMS: Final = 50
 Params = Mapping[str, str]
 _Read = TypeVar("_Read")
 
@@ -78,14 +80,14 @@ class Try:
 
 
 @frozen
-class SampleValue:
-    """One sample's value, in its metric's unit."""
+class Readings:
+    """All values of a number, in its metric's unit."""
 
     run_id: int
     metric: str
     unit: str
     params: Params
-    value: float
+    values: Sequence[float]
 
 
 @frozen
@@ -136,6 +138,7 @@ class StoreSnapshot:
     _heads: list[RunHead] | None = field(default=None, init=False)
     _decisions: dict[int, str] | None = field(default=None, init=False)
     _metrics: dict[tuple[str, int], Metric] | None = field(default=None, init=False)
+    _last: tuple[tuple[int, ...], Mapping[int, Mapping[str, Any]]] = field(default=((), {}), init=False)
 
     def now(self) -> dt.datetime:
         """The shared clock's time; see `lab.results.database.now`."""
@@ -148,11 +151,10 @@ class StoreSnapshot:
         return self._heads
 
     def params(self, run_ids: Sequence[int]) -> Iterator[tuple[int, Params]]:
-        """Run and parameters of everything that was measured in these runs."""
-        for ids in _chunks(run_ids):
-            wanted = select(MeasurementRow.run_id, MeasurementRow.params).where(MeasurementRow.run_id.in_(ids))
-            for row in self.rows(wanted.distinct()):
-                yield row.run_id, row.params
+        """Run, and medium and init of everything that was measured in it, as far as it has them."""
+        for run_id, variants in self._part(run_ids, sums.VARIANTS):
+            for params in variants:
+                yield run_id, params
 
     def measurements(self, run_ids: Sequence[int]) -> Iterator[tuple[int, list[Measurement]]]:
         """Numbers of these runs with samples by cycle, read in parts."""
@@ -167,11 +169,24 @@ class StoreSnapshot:
                 found[run_id].append(Measurement(definitions[metric, version], params, tuple(taken.get(number, ()))))
             yield from found.items()
 
+    def summaries(self, run_ids: Sequence[int]) -> Iterator[tuple[int, list[SummarisedNumber]]]:
+        """Numbers of these runs without their samples, read in parts."""
+        definitions = self._definitions()
+        for ids in _chunks(run_ids, _RUNS_OF_SUMS):
+            kept = self._kept(ids)
+            numbers = sums.summaries(self.rows, list(kept), definitions) if kept else {}
+            rest = (
+                (run_id, [SummarisedNumber.of(m.metric, m.params, m.samples) for m in found])
+                for run_id, found in self.measurements([run_id for run_id in ids if run_id not in kept])
+            )
+            for run_id in ids:
+                yield (run_id, numbers.get(run_id, [])) if run_id in kept else next(rest)
+
     def averages(self, run_ids: Sequence[int]) -> Iterator[averages.Average]:
-        """Averages of these runs, unordered; the database makes them."""
+        """Averages of these runs; the database makes them, or made them at a run's end."""
         definitions = self._definitions()
         for ids in _chunks(run_ids):
-            yield from averages.averages(self.rows(averages.query(ids)), definitions)
+            yield from averages.averages(self.rows, ids, definitions)
 
     def decisions(self) -> dict[int, str]:
         """Each run's last decision: accepted or rejected."""
@@ -216,11 +231,9 @@ class StoreSnapshot:
 
     def tallies(self, run_ids: Sequence[int]) -> Iterator[AttemptCount]:
         """The outcomes of these runs' attempts."""
-        columns = (AttemptRow.run_id, AttemptRow.params, AttemptRow.outcome, AttemptRow.fault)
-        for ids in _chunks(run_ids):
-            wanted = select(*columns, func.count()).where(AttemptRow.run_id.in_(ids)).group_by(*columns)
-            for row in self.rows(wanted):
-                yield AttemptCount(*row)
+        for run_id, counts in self._part(run_ids, sums.ATTEMPTS):
+            for count in counts:
+                yield AttemptCount(run_id, *count)
 
     def failed_runs(self, since: dt.datetime) -> set[int]:
         """The runs with an attempt that failed since then."""
@@ -247,19 +260,23 @@ class StoreSnapshot:
 
     def moments(self, run_ids: Sequence[int]) -> Iterator[tuple[int, int]]:
         """Each run's number of moments."""
-        for ids in _chunks(run_ids):
-            wanted = select(AttemptRow.run_id, func.count()).join(MomentRow, MomentRow.attempt_id == AttemptRow.id)
-            for row in self.rows(wanted.where(AttemptRow.run_id.in_(ids)).group_by(AttemptRow.run_id)):
-                yield row[0], row[1]
+        yield from self._part(run_ids, sums.MOMENTS)
 
-    def readings(self, run_ids: Sequence[int], patterns: Sequence[str]) -> Iterator[SampleValue]:
-        """Samples whose metric matches a pattern of SQL LIKE (backslash escapes)."""
-        columns = (MeasurementRow.run_id, MeasurementRow.metric, DefinitionRow.unit, MeasurementRow.params)
-        like = or_(*(MeasurementRow.metric.like(pattern, escape="\\") for pattern in patterns))
+    def readings(self, run_ids: Sequence[int]) -> Iterator[Readings]:
+        """All values of the metrics of `lab.results.sums.TIMED`, a number at a time."""
+        for run_id, numbers in self._part(run_ids, sums.READINGS):
+            for number in numbers:
+                yield Readings(run_id, *number)
+
+    def _part(self, run_ids: Sequence[int], name: str) -> Iterator[tuple[int, Any]]:
         for ids in _chunks(run_ids):
-            wanted = select(*columns, SampleRow.value).join(SampleRow.measurement).join(MeasurementRow.definition)
-            for row in self.rows(wanted.where(MeasurementRow.run_id.in_(ids), like)):
-                yield SampleValue(*row)
+            yield from sums.part(self.rows, self._kept(ids), ids, name).items()
+
+    def _kept(self, ids: tuple[int, ...]) -> Mapping[int, Mapping[str, Any]]:
+        """The sums of those runs that have some; the last answer is reused."""
+        if self._last[0] != ids:
+            self._last = ids, sums.kept(self.rows, ids)
+        return self._last[1]
 
     def jobs(self) -> list[JobHead]:
         """The jobs that wait or run, the oldest first."""
@@ -348,7 +365,7 @@ def watch(url: str | None = None, *, timeout_s: float = LOCK_TIMEOUT_S) -> Snaps
     return SnapshotReader(location, database.watching(location, timeout_s))
 
 
-def _chunks(ids: Sequence[int], size: int = _CHUNK) -> Iterator[tuple[int, ...]]:
+def _chunks(ids: Sequence[int], size: int = CHUNK) -> Iterator[tuple[int, ...]]:
     rest = iter(ids)
     while chunk := tuple(itertools.islice(rest, size)):
         yield chunk

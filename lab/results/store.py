@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from lab.errors import BoardlabError, ConfigurationError, LabTransientError, TestStableError
 from lab.metrics import Measurement, Metric
-from lab.results import database, rows, schema
+from lab.results import database, rows, schema, sums
 from lab.results.artifacts import ArtifactStore
 from lab.results.database import MISREAD, UNREADABLE, busy, damaged, explain, misread
 from lab.results.location import Location, locate
@@ -37,6 +38,8 @@ BUSY_TIMEOUT_S: Final = 30.0
 # Before each further try of a transaction that the database refused for now; on SQLite each try waits BUSY_TIMEOUT_S.
 RETRY_PAUSES_S: Final = (0.2, 1.0, 3.0)
 _RECENT: Final = 5
+_OLDER: Final = 8  # runs of which a run's end keeps the sums, its own first
+_log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
@@ -135,6 +138,27 @@ class Store:
             row.finished_at = None if status == "running" else database.now(session)
 
         self._write(finish)
+        if status == "completed":
+            self.keep_sums(_OLDER)
+
+    def keep_sums(self, most: int, pause: Callable[[], None] | None = None) -> int:
+        """Keep the sums of the newest completed runs that lack them; return their number.
+
+        A run whose rows cannot be read is left without: its readers say why.
+        """
+        with self._read() as session:
+            todo = sums.lacking(session, most)
+        kept = 0
+        for run_id in todo:
+            try:
+                self._write(lambda session, run_id=run_id: sums.keep(session, run_id))  # type: ignore[misc]
+            except BoardlabError as error:
+                _log.info("run %s keeps no sums: %s", run_id, error)
+            else:
+                kept += 1
+            if pause is not None:
+                pause()
+        return kept
 
     def record_attempt(self, run_id: int, record: AttemptRecord) -> int:
         """Commit an attempt with all its parts at once; return its id.
@@ -407,4 +431,6 @@ def record_runs(store: Store, runs: Sequence[WholeRun]) -> list[int]:
             ids.append(row.id)
         return ids
 
-    return store._write(write)
+    ids = store._write(write)
+    store.keep_sums(max(_OLDER, len(ids)))
+    return ids

@@ -13,7 +13,9 @@ from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.types import Scope
 
+from lab import package_data
 from lab.errors import BoardlabError, ConfigurationError
 from lab.web import (
     actions,
@@ -38,6 +40,11 @@ from lab.web.rendering import Renderer
 from lab.web.site import Site
 
 STATIC: Final = Path(__file__).parent / "static"
+# mkdocs' pages have small scripts of their own within them, and nothing that a person or a board wrote.
+_DOCUMENTS_POLICY: Final = (
+    "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+    "font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
 LOCAL_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -52,7 +59,8 @@ def create(
         ahead: the release that was measured last is judged when the site starts, before somebody asks.
     """
     access = access or Access(open=True)
-    renderer, consoles = Renderer(), LiveConsoles(site.runtime)
+    documents = package_data.folder(package_data.SITE)
+    renderer, consoles = Renderer(documents.is_dir()), LiveConsoles(site.runtime)
     parts = pages.WallParts(site, renderer)
     judge = releasepages.background_judge(site, renderer)
 
@@ -89,6 +97,8 @@ def create(
     )
     app.include_router(rails.router(LiveRails(site.runtime)))
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    if documents.is_dir():
+        app.mount("/docs", Documents(directory=documents, html=True))
 
     @app.exception_handler(BoardlabError)
     async def failed(request: Request, error: BoardlabError) -> Response:
@@ -109,6 +119,15 @@ def create(
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(names))
     app.add_middleware(JsonErrors)
     return app
+
+
+class Documents(StaticFiles):
+    """The documents as mkdocs built them."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        answer = await super().get_response(path, scope)
+        answer.headers["Content-Security-Policy"] = _DOCUMENTS_POLICY
+        return answer
 
 
 def _error_answer(renderer: Renderer, request: Request, status: int, message: str) -> Response:

@@ -23,8 +23,13 @@ _PROGRAM: Final = f"boardlab {version('boardlab')}"
 
 @define
 class Renderer:
-    """The templates of the site, and those shared with the report."""
+    """The templates of the site, and those shared with the report.
 
+    Attributes:
+        documents: the site has boardlab's documents.
+    """
+
+    documents: bool = False
     _environment: Environment = field(factory=lambda: environment("lab.web", "lab.figures"))
     _person: ContextVar[Person] = field(factory=lambda: ContextVar("person", default=NOBODY), init=False)
 
@@ -39,7 +44,9 @@ class Renderer:
 
     def text(self, template: str, **shown: Any) -> str:
         """A part of a page."""
-        return self._environment.get_template(template).render(program=_PROGRAM, person=self.person, **shown)
+        return self._environment.get_template(template).render(
+            program=_PROGRAM, person=self.person, documents=self.documents, **shown
+        )
 
     def page(self, template: str, *, status: int = 200, **shown: Any) -> Response:
         """A whole page."""

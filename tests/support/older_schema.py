@@ -14,7 +14,7 @@ from sqlalchemy import Connection, create_engine, make_url
 from lab.results import schema
 
 OLDER = schema.NEWEST
-NEWER = "0002_next"
+NEWER = "0003_next"
 FOLDER = "BOARDLAB_TESTS_NEWER_SCHEMA"  # environment variable of a session: a folder for the revision
 _REVISION = f"""
 from alembic import op

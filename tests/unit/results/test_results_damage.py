@@ -210,7 +210,9 @@ def asked(path: Path, command: str, capsys: pytest.CaptureFixture[str]) -> str:
         (STAGELESS, "report 1 -o {folder}/1.html"),
         ("DELETE FROM definitions", "judge compare 5"),
         ("UPDATE attempts SET details = 'null'", "judge compare 5"),
-        ("UPDATE samples SET uncertainty = NULL", "judge compare 1"),
+        ("UPDATE samples SET uncertainty = NULL; UPDATE measurements SET sums = NULL", "judge compare 1"),
+        ("UPDATE measurements SET sums = json_set(sums, '$.sums[1]', 'x') WHERE sums IS NOT NULL", "judge compare 1"),
+        ("UPDATE measurements SET sums = '{}' WHERE sums IS NOT NULL", "judge compare 1"),
         ("UPDATE attempts SET params = NULL", "results export --json"),
     ],
 )
@@ -220,7 +222,7 @@ def test_a_command_that_reads_what_boardlab_never_wrote_names_the_file_and_the_m
     path = tmp_path / "a.db"
     path.write_bytes(whole)
     connection = sqlite3.connect(path)
-    connection.execute(change)
+    connection.executescript(change)
     connection.commit()
     connection.close()
     assert main([*command.format(folder=tmp_path).split(), "--db", str(path)]) == 1
@@ -254,7 +256,10 @@ def harm(path: Path, dice: random.Random) -> str:
     tables.remove("boardlab_schema")
     columns = {name: [row[1] for row in connection.execute(f"PRAGMA table_info({name})")] for name in tables}
     json_columns = [
-        (t, c) for t in tables for c in columns[t] if c in {"plan", "provenance", "params", "details", "options"}
+        (t, c)
+        for t in tables
+        for c in columns[t]
+        if c in {"plan", "provenance", "params", "details", "options", "sums"}
     ]
     table = dice.choice(tables)
     column = dice.choice([name for name in columns[table] if name != "id"])  # only whole numbers go into that

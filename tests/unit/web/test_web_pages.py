@@ -17,6 +17,7 @@ from sqlalchemy import update
 from support import recorded_run
 from support.web_serving import serving
 
+from lab import package_data
 from lab.host.clock import utc_now
 from lab.judge.store import review
 from lab.results import AttemptRecord, SampleRecord, open_store
@@ -287,3 +288,23 @@ def test_a_page_is_made_again_when_a_person_decides_or_another_attempt_came(tmp_
         assert [page(), page()] == [3, 3]
         store.finish_run(begun.id, "completed")
         assert [page(), page()] == [4, 4]
+
+
+def test_the_documents_are_served_where_they_are_built_and_linked_only_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(package_data, "folder", lambda name: tmp_path / name)
+    with serving(Site()) as url:
+        assert get(f"{url}/docs/").status_code == 404
+        assert "/docs/" not in get(f"{url}/nosuch").text
+    (tmp_path / package_data.SITE / "farm").mkdir(parents=True)
+    (tmp_path / package_data.SITE / "index.html").write_text("<p>the overview")
+    (tmp_path / package_data.SITE / "farm" / "index.html").write_text("<p>the farm")
+    with serving(Site()) as url:
+        assert 'href="/docs/"' in get(f"{url}/nosuch").text
+        assert get(f"{url}/docs/").text == "<p>the overview"
+        answer = get(f"{url}/docs/farm/")
+    assert answer.text == "<p>the farm"
+    policy = dict(part.split(" ", 1) for part in answer.headers["content-security-policy"].split("; "))
+    assert policy["default-src"] == "'none'"
+    assert policy["script-src"] == "'self' 'unsafe-inline'"

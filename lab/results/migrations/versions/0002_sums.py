@@ -1,0 +1,17 @@
+"""Sums of completed runs, empty in those that are there."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0002_sums"
+down_revision = "0001_first"
+
+
+def upgrade() -> None:
+    """Add the columns; the ends of later runs fill them."""
+    for table in ("runs", "measurements"):
+        op.add_column(table, sa.Column("sums", sa.JSON(), nullable=True))
+    where = sa.text("sums IS NULL AND status = 'completed'")
+    op.create_index("ix_runs_without_sums", "runs", ["id"], sqlite_where=where, postgresql_where=where)

@@ -1,0 +1,284 @@
+"""Sums that a completed run keeps, so that no reader adds up its samples again.
+
+A run's end writes them, and those of some older runs that lack them. Without them the samples are read, with the same result. A
+completed run never changes, and goes with its sums: nothing has to renew them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias, cast
+
+from attrs import astuple, frozen
+from sqlalchemy import Double, Executable, Select, Table, Text, bindparam, case, func, or_, select, type_coerce, update
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.orm import Session
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
+
+from lab.metrics import Flag, Metric, Sample, Summary, summarise
+from lab.results import rows
+from lab.results.columns import DamagedValueError, FloatColumn
+from lab.results.models import AttemptRow, DefinitionRow, MeasurementRow, MomentRow, RunRow, SampleRow
+
+VARIANT: Final = ("medium", "init")  # parameters: a later run replaces the numbers of its variant only
+TIMED: Final = ("boot.time", "power.resume_latency", "lpm.%.resume\\_%")  # of SQL's LIKE: their values are kept, too
+ATTEMPTS, MOMENTS, VARIANTS, READINGS = "attempts", "moments", "variants", "readings"  # parts of a run's sums
+_SUMS, _SUMMARY, _FLAGS = "sums", "summary", "flags"  # parts of a measurement's
+_COMPLETED: Final = "completed"
+Execute: TypeAlias = Callable[[Executable], Sequence[Any]]
+
+
+@frozen
+class Total:
+    """Sums of a measurement's samples, without `uncertain` ones if possible.
+
+    Attributes:
+        error: the largest ± of a sample. simulated: 1: of a virtual board.
+    """
+
+    n: int
+    value: float
+    squares: float
+    error: float
+    simulated: int
+
+
+@frozen
+class SummarisedNumber:
+    """A measurement without its samples.
+
+    Attributes:
+        summary: None: it has no samples. flagged: number of samples by flag.
+    """
+
+    metric: Metric
+    params: Mapping[str, str]
+    summary: Summary | None
+    flagged: Mapping[str, int]
+
+    @classmethod
+    def of(cls, metric: Metric, params: Mapping[str, str], samples: Sequence[Sample]) -> SummarisedNumber:
+        """The number of these samples."""
+        return cls(metric, params, summarise(samples) if samples else None, _flagged(samples))
+
+
+# --- Totals of measurements ---
+
+
+def totals(
+    execute: Execute, run_ids: Sequence[int], *where: Any
+) -> list[tuple[int, str, int, Mapping[str, str], Total]]:
+    """(Run, metric, version, parameters, total) of each number with samples, in order of the measurements.
+
+    Args:
+        where: further conditions on the measurements.
+    """
+    columns = (MeasurementRow.id, MeasurementRow.run_id, MeasurementRow.metric, MeasurementRow.version)
+    wanted = select(*columns, MeasurementRow.params, MeasurementRow.sums)
+    there = (MeasurementRow.run_id.in_(run_ids), MeasurementRow.sums.is_not(None), *where)
+    kept = execute(wanted.where(*there))
+    found = [(*row[:5], Total(*_numbers(row[5][_SUMS]))) for row in kept if row[5][_SUMS]]
+    have = {row[1] for row in kept}
+    if rest := [run_id for run_id in run_ids if run_id not in have]:
+        found += [(*row[:5], _total(row[5:])) for row in execute(_totals(rest).where(*where))]
+    return [each[1:] for each in sorted(found, key=lambda each: each[0])]
+
+
+class _Sum(FunctionElement[float]):
+    """The sum of a column in the order of another: PostgreSQL's order, and so the last bits, would be any."""
+
+    name = "sum"
+    type = Double()
+    inherit_cache = True
+
+
+@compiles(_Sum)
+def _sum(element: _Sum, compiler: SQLCompiler, **options: Any) -> str:
+    value, order = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"sum({value} ORDER BY {order})" if compiler.dialect.name == "postgresql" else f"sum({value})"
+
+
+def _totals(run_ids: Sequence[int]) -> Select[*tuple[Any, ...]]:
+    """Select sums of all samples of each number, and of those without the flag `uncertain`."""
+    flags = type_coerce(SampleRow.flags, Text)  # one text in the database
+    unsure = flags.like(f"%{Flag.UNCERTAIN}%")
+    value, error = SampleRow.value, SampleRow.uncertainty
+    # Two columns tell whether a value is no finite number; to look at all eight makes a large history a tenth slower.
+    plain = type_coerce(value, Double), type_coerce(error, Double)
+    sure = [case((unsure, None), else_=column) for column in (plain[0], plain[0] * plain[0], plain[1])]
+    return (
+        select(
+            MeasurementRow.id,
+            MeasurementRow.run_id,
+            MeasurementRow.metric,
+            MeasurementRow.version,
+            MeasurementRow.params,
+            func.count(value),
+            type_coerce(_Sum(plain[0], SampleRow.id), FloatColumn),
+            _Sum(plain[0] * plain[0], SampleRow.id),
+            func.max(error),
+            func.count(sure[0]),
+            _Sum(sure[0], SampleRow.id),
+            _Sum(sure[1], SampleRow.id),
+            func.max(sure[2]),
+            func.max(case((flags.like(f"%{Flag.SIMULATED}%"), 1), else_=0)),
+        )
+        .join(SampleRow.measurement)
+        .where(MeasurementRow.run_id.in_(run_ids))
+        .group_by(MeasurementRow.id, MeasurementRow.run_id, MeasurementRow.metric)
+        .group_by(MeasurementRow.version, MeasurementRow.params)
+    )
+
+
+def _total(columns: Sequence[Any]) -> Total:
+    n, value, squares, error = columns[4:8] if columns[4] else columns[:4]
+    return Total(n, value, squares, error, columns[8])
+
+
+def _numbers(kept: Sequence[Any]) -> Sequence[Any]:
+    """Kept numbers.
+
+    Raises:
+        DamagedValueError: one is something else.
+    """
+    if not all(type(each) in {int, float} for each in kept):
+        raise DamagedValueError(f"the sums of a measurement are no numbers: {str(kept)[:60]}")
+    return kept
+
+
+def summaries(
+    execute: Execute, run_ids: Sequence[int], definitions: Mapping[tuple[str, int], Metric]
+) -> dict[int, list[SummarisedNumber]]:
+    """The kept numbers of runs, in order of the measurements; runs without sums are left out."""
+    columns = (MeasurementRow.run_id, MeasurementRow.metric, MeasurementRow.version, MeasurementRow.params)
+    wanted = select(*columns, MeasurementRow.sums).order_by(MeasurementRow.id)
+    there = (MeasurementRow.run_id.in_(run_ids), MeasurementRow.sums.is_not(None))
+    found: dict[int, list[SummarisedNumber]] = {}
+    for run_id, metric, version, params, sums in execute(wanted.where(*there)):
+        summary = Summary(*_numbers(sums[_SUMMARY])) if sums[_SUMMARY] else None
+        number = SummarisedNumber(definitions[metric, version], params, summary, sums[_FLAGS])
+        found.setdefault(run_id, []).append(number)
+    return found
+
+
+# --- Parts of runs ---
+
+
+def kept(execute: Execute, run_ids: Sequence[int]) -> dict[int, Mapping[str, Any]]:
+    """The sums of those runs that have some."""
+    wanted = select(RunRow.id, RunRow.sums).where(RunRow.id.in_(run_ids), RunRow.sums.is_not(None))
+    return {row[0]: row[1] for row in execute(wanted)}
+
+
+def part(
+    execute: Execute, there: Mapping[int, Mapping[str, Any]], run_ids: Sequence[int], name: str
+) -> dict[int, Any]:
+    """A part of each run, in order of the runs: the kept one, else from its rows.
+
+    Args:
+        there: as of `kept`.
+    """
+    rest = [run_id for run_id in run_ids if run_id not in there]
+    found = _PARTS[name](execute, rest) if rest else {}
+    return {run_id: there[run_id][name] if run_id in there else found[run_id] for run_id in run_ids}
+
+
+def _attempts(execute: Execute, run_ids: Sequence[int]) -> dict[int, list[Any]]:
+    """[parameters, outcome, fault, number] of a run's attempts."""
+    columns = (AttemptRow.run_id, AttemptRow.params, AttemptRow.outcome, AttemptRow.fault)
+    wanted = select(*columns, func.count()).where(AttemptRow.run_id.in_(run_ids)).group_by(*columns)
+    found: dict[int, list[Any]] = {run_id: [] for run_id in run_ids}
+    for run_id, *count in execute(wanted):
+        found[run_id].append(count)
+    for counts in found.values():
+        counts.sort(key=lambda count: (sorted(count[0].items()), count[1], count[2] or ""))
+    return found
+
+
+def _moments(execute: Execute, run_ids: Sequence[int]) -> dict[int, int]:
+    """Number of a run's moments."""
+    wanted = select(AttemptRow.run_id, func.count()).join(MomentRow, MomentRow.attempt_id == AttemptRow.id)
+    counts = dict(
+        tuple(row) for row in execute(wanted.where(AttemptRow.run_id.in_(run_ids)).group_by(AttemptRow.run_id))
+    )
+    return {run_id: counts.get(run_id, 0) for run_id in run_ids}
+
+
+def _variants(execute: Execute, run_ids: Sequence[int]) -> dict[int, list[Mapping[str, str]]]:
+    """Media and inits of a run's numbers, as parameters."""
+    wanted = select(MeasurementRow.run_id, MeasurementRow.params).where(MeasurementRow.run_id.in_(run_ids))
+    found: dict[int, list[Mapping[str, str]]] = {run_id: [] for run_id in run_ids}
+    for run_id, params in execute(wanted.distinct()):
+        if (variant := {key: params[key] for key in VARIANT if key in params}) not in found[run_id]:
+            found[run_id].append(variant)
+    for variants in found.values():
+        variants.sort(key=lambda each: sorted(each.items()))
+    return found
+
+
+def _readings(execute: Execute, run_ids: Sequence[int]) -> dict[int, list[Any]]:
+    """[metric, unit, parameters, values] of a run's numbers of the metrics `TIMED`."""
+    columns = (MeasurementRow.run_id, MeasurementRow.id, MeasurementRow.metric, DefinitionRow.unit)
+    like = or_(*(MeasurementRow.metric.like(pattern, escape="\\") for pattern in TIMED))
+    wanted = select(*columns, MeasurementRow.params, SampleRow.value)
+    wanted = wanted.join(SampleRow.measurement).join(MeasurementRow.definition)
+    found: dict[int, dict[int, list[Any]]] = {run_id: {} for run_id in run_ids}
+    there = (MeasurementRow.run_id.in_(run_ids), like)
+    for run_id, number, *about, value in execute(wanted.where(*there).order_by(MeasurementRow.id, SampleRow.id)):
+        found[run_id].setdefault(number, [*about, []])[-1].append(value)
+    return {run_id: list(numbers.values()) for run_id, numbers in found.items()}
+
+
+_PARTS: Final[Mapping[str, Callable[[Execute, Sequence[int]], dict[int, Any]]]] = {
+    ATTEMPTS: _attempts,
+    MOMENTS: _moments,
+    VARIANTS: _variants,
+    READINGS: _readings,
+}
+
+
+# --- Keeping ---
+
+
+def lacking(session: Session, most: int) -> list[int]:
+    """The newest completed runs without sums."""
+    wanted = select(RunRow.id).where(RunRow.status == _COMPLETED, RunRow.sums.is_(None))
+    return list(session.scalars(wanted.order_by(RunRow.id.desc()).limit(most)))
+
+
+def keep(session: Session, run_id: int) -> None:
+    """Keep the sums of a run, if it is completed."""
+
+    def execute(wanted: Executable) -> Sequence[Any]:
+        return session.execute(wanted).all()
+
+    if session.scalar(select(RunRow.status).where(RunRow.id == run_id).with_for_update()) != _COMPLETED:
+        return
+    added = {row[0]: _total(row[5:]) for row in execute(_totals([run_id]))}
+    taken = rows.by_measurement(execute(rows.READINGS.where(AttemptRow.run_id == run_id).order_by(AttemptRow.cycle)))
+    numbers = execute(select(MeasurementRow.id).where(MeasurementRow.run_id == run_id))
+    changes = [
+        {"number": number, "kept": _document(added.get(number), taken.get(number, ()))} for (number,) in numbers
+    ]
+    if changes:
+        table = cast("Table", MeasurementRow.__table__)
+        wanted = update(table).where(table.c.id == bindparam("number")).values(sums=bindparam("kept"))
+        session.connection().execute(wanted, changes)
+    parts = {name: read(execute, [run_id])[run_id] for name, read in _PARTS.items()}
+    session.execute(update(RunRow).where(RunRow.id == run_id).values(sums=parts))
+
+
+def _document(total: Total | None, samples: Sequence[Sample]) -> dict[str, Any]:
+    """Sums of a measurement as they are kept."""
+    summary = summarise(samples) if samples else None
+    return {
+        _SUMS: None if total is None else astuple(total),
+        _SUMMARY: None if summary is None else astuple(summary),
+        _FLAGS: _flagged(samples),
+    }
+
+
+def _flagged(samples: Sequence[Sample]) -> dict[str, int]:
+    return dict(sorted(Counter(str(flag) for sample in samples for flag in sample.flags).items()))
