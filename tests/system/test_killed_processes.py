@@ -24,7 +24,7 @@ KILLS = int(os.environ.get("BOARDLAB_KILLS", "50"))
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProvisionedLab]:
-    with running_lab(tmp_path_factory.mktemp("killed"), "sim", "--type", "am62xx_sk", "--time-scale", "0.05") as lab:
+    with running_lab(tmp_path_factory.mktemp("killed"), "sim", "--type", "am62xx_sk", "--time-scale", "0.2") as lab:
         yield ProvisionedLab(lab)
 
 
