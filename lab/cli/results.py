@@ -169,6 +169,10 @@ def where(
             echo(*(f"    {line}" for line in boot_where.difference_lines(other, each)))
         for remark in boot_where.remarks(each):
             echo(f"  note: {remark}")
+        for line in boot_where.clock_lines(each):
+            echo(f"  clock: {line}")
+        head = ("", "[ms]", "±", *(("start [s]", "%") if other is None else ("before", "difference")))
+        echo(*table(head, boot_where.tree_rows(each, other, whole=whole), "<>>>>", indent=2))
         for title, its in boot_where.rows(each, whole=whole):
             echo(title, *table(["", "own [ms]", "±", "whole"], its, "<>>>", indent=2))
 

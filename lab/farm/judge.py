@@ -1,4 +1,4 @@
-"""`lab run --judge`: judging of a run, with remeasurement on request."""
+"""`lab run --judge`: judging of a run, with remeasurement and diagnostic boots on request."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from lab.jobs.queue import confirms
 from lab.jobs.records import Job
 from lab.judge import text
 from lab.judge.history import CONSTANTS
-from lab.judge.records import UNSURE
+from lab.judge.records import UNSURE, StoredVerdict
 from lab.judge.run_judge import RunVerdicts, judge_run
 from lab.judge.store import verdicts_with
+from lab.judge.summary import OF_BOOTS
+from lab.judge.where import explained, latest
 from lab.results import Store
 from lab.results.history import Item
+from lab.run.options import BOOT
 
 MOST_RERUNS: Final = CONSTANTS.most_reruns
 Measure = Callable[[int], int | None]  # repeats a run's measurement; returns the new run, None: there is none
@@ -67,6 +70,39 @@ def report(store: Store, run_id: int, say: Callable[[str], None]) -> bool:
     elif not moved:
         say(f"run {run_id}: none of {len(verdicts)} numbers has moved for sure (lab judge show {run_id})")
     return not any(verdict.alarms for verdict in verdicts)
+
+
+def asks_diagnosis(store: Store, run_id: int) -> bool:
+    """Return whether diagnostic boots shall explain a run: its boot time is worse for sure, and it had none.
+
+    So a verdict has them once, whatever they bring.
+    """
+    return (
+        store.run(run_id).kind == BOOT
+        and bool(_worse_boots(store, run_id))
+        and latest(store, run_id) is None
+        and store.run(run_id).status == "completed"
+    )
+
+
+def report_parts(store: Store, run_id: int, say: Callable[[str], None]) -> None:
+    """Report the parts behind a run's regressions of boot times."""
+    media: dict[int, set[str]] = {}
+    for verdict in _worse_boots(store, run_id):
+        media.setdefault(verdict.since_run or run_id, set()).add(verdict.params.get("medium", ""))
+    lines = [line for since, its in media.items() for line in explained(store, run_id, since, its)]
+    for line in lines:
+        say(f"where: {line}")
+    how = (
+        "the parts"
+        if lines
+        else "no diagnosed run before the change, or no part differs for sure; the parts of this one"
+    )
+    say(f"{how}: lab results where {run_id}")
+
+
+def _worse_boots(store: Store, run_id: int) -> list[StoredVerdict]:
+    return [each for each in verdicts_with(store, run_id) if each.alarms and each.metric.startswith(OF_BOOTS)]
 
 
 def report_again(store: Store, job: Job, say: Callable[[str], None], until: int | None = None) -> bool:

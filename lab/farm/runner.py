@@ -33,7 +33,7 @@ from lab.jobs.queue import GAVE_WAY, PERSONS, JobQueue, ask, confirms, give_way,
 from lab.jobs.records import AWAY_VARIABLE, HEARTBEAT_S, JOB_VARIABLE, Job, JobState
 from lab.results import Store
 from lab.results.location import ARTIFACTS_VARIABLE, DATABASE_VARIABLE
-from lab.run.options import CONFIRMS, JUDGE, pytest_words
+from lab.run.options import CONFIRMS, DIAGNOSTIC_BOOTS, JUDGE, WHERE, pytest_words
 
 WORSE: Final = 3  # all was measured, and the judge says that a number is worse for sure
 BUSY: Final = 75  # EX_TEMPFAIL of sysexits.h: try again later
@@ -185,19 +185,28 @@ class Runner:
             runs.append(self._latest(job))
             return None if codes[-1] in {*_ENDS, _USAGE} or runs[-1] == runs[-2] else runs[-1]
 
-        if runs[0] is not None:
-            self._worse |= not judge.judge_with_reruns(self.book.store, runs[0], again, self.say)
+        if runs[0] is None:
+            return codes[-1]
+        worse = not judge.judge_with_reruns(self.book.store, runs[0], again, self.say)
+        self._worse |= worse
+        if worse and codes[-1] not in {*_ENDS, _USAGE} and judge.asks_diagnosis(self.book.store, runs[0]):
+            self.say(
+                f"run {runs[0]}: its boot time is worse for sure; {DIAGNOSTIC_BOOTS} further boots of each medium show where"
+            )
+            codes.append(self._pytest(job, suite, (f"--lab-{WHERE}",), resumed=runs[0]))
+            if codes[-1] == _OK:
+                judge.report_parts(self.book.store, runs[0], self.say)
         return codes[-1]
 
     def _latest(self, job: Job) -> int | None:
         """Last run of the job's current suite."""
         return latest_run(self.book.store, job, job_request.kind(job.suites[job.done]))
 
-    def _pytest(self, job: Job, suite: str, more: Sequence[str] = ()) -> int:
+    def _pytest(self, job: Job, suite: str, more: Sequence[str] = (), resumed: int | None = None) -> int:
         if self._stopping:
             return INTERRUPTED
-        unfinished = self._unfinished(job)
-        if unfinished is not None:
+        unfinished = self._unfinished(job) if resumed is None else resumed
+        if unfinished is not None and resumed is None:
             self.say(f"going on with run {unfinished}")
         away_s = min(max(self._deadline - time.monotonic(), 0.0), AWAY_S)
         process = subprocess.Popen(

@@ -1,8 +1,9 @@
-"""Bars on an axis: the stages of a boot, and the rails of a mode. Places and lengths are per cent of the axis."""
+"""Bars on an axis: the stages of a boot, its tree, and the rails of a mode. Places and lengths are per cent of the axis."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from attrs import frozen
 
@@ -143,3 +144,49 @@ def stack(title: str, unit: str, bars: Mapping[str, Mapping[str, float]]) -> Sta
         rows.append(StackRow(name, drawn, fixed(sum(parts.values()), 2)))
     axis = tuple(Tick(100 * value / longest, text) for value, text in ticks(0, longest, 6))
     return Stack(title, unit, series, tuple(rows), axis)
+
+
+@frozen
+class FlameBox:
+    """A part of a flame graph, by its place in per cent of the axis; `text` has its time."""
+
+    name: str
+    text: str
+    colour: int
+    left: float
+    width: float
+
+
+@frozen
+class Flame:
+    """Parts in rows: those of a row are inside those of the row above."""
+
+    title: str
+    rows: tuple[tuple[FlameBox, ...], ...]
+    axis: tuple[Tick, ...]
+
+
+@frozen
+class FlamePart:
+    """A part to draw: its row from 0, and its times in seconds."""
+
+    name: str
+    depth: int
+    start_s: float
+    length_s: float
+
+
+_NAMED: Final = 4.0  # per cent of the axis, from which on a part has room for its name
+
+
+def flame(title: str, parts: Sequence[FlamePart], whole_s: float) -> Flame:
+    """A flame graph (B. Gregg) on an axis of time; `whole_s` is its end."""
+    rows: dict[int, list[FlameBox]] = {}
+    for part in parts:
+        left, width = 100 * part.start_s / whole_s, 100 * part.length_s / whole_s
+        row = rows.setdefault(part.depth, [])
+        name = part.name if width >= _NAMED else ""
+        text = f"{part.name}: {fixed(part.length_s * 1e3, 1)} ms"
+        row.append(FlameBox(name, text, len(row) % COLOURS, left, min(width, 100 - left)))
+    axis = tuple(Tick(100 * value / whole_s, text) for value, text in ticks(0, whole_s, 6))
+    return Flame(title, tuple(tuple(row) for _, row in sorted(rows.items())), axis)

@@ -23,7 +23,7 @@ from lab.terminal import environment, plain
 Form = Literal["txt", "html", "md"]
 FORMS: Final[Mapping[str, Form]] = {".txt": "txt", ".html": "html", ".htm": "html", ".md": "md", ".markdown": "md"}
 _UNCHANGED: Final = "unchanged"
-_OF_BOOTS: Final = "boot."  # begins the names of metrics of boots
+OF_BOOTS: Final = "boot."  # begins the names of metrics of boots
 _NO_SAMPLES: Final = "not measured, since no cycle gave a sample"
 _UNSURE: Final = "unsure: a rerun is asked for"
 _WEIGHTS: Final = ("regression", _NO_SAMPLES, _UNSURE, "environment", "improvement")  # of a headline's parts
@@ -94,7 +94,7 @@ def of_run(store: Store, run_id: int) -> VerdictSummary:
 
 def parts(store: Store, change: VerdictChange) -> tuple[str, ...]:
     """The parts of the boot behind a change of boot times, as far as runs were diagnosed."""
-    media = {verdict.params.get("medium", "") for verdict in change.verdicts if verdict.metric.startswith(_OF_BOOTS)}
+    media = {verdict.params.get("medium", "") for verdict in change.verdicts if verdict.metric.startswith(OF_BOOTS)}
     last = max(verdict.run.id for verdict in change.verdicts)
     return tuple(explained(store, last, change.began.run, media)) if media else ()
 

@@ -9,8 +9,13 @@ from typing import Any, Final
 from attrs import asdict, frozen
 
 from lab.benchmarks.diagnosis.parts import (
+    BOOTSTAGE,
+    INITCALLS,
+    MODULES,
     SECTIONS,
+    SHORT,
     STAGES,
+    UNITS,
     PartChange,
     PartTime,
     changes,
@@ -21,6 +26,7 @@ from lab.benchmarks.diagnosis.parts import (
     over,
 )
 from lab.errors import ConfigurationError
+from lab.judge.boottree import BootNode, BootTree, ClockZero, axis, mean_of, shown
 from lab.judge.labels import line_of
 from lab.metrics.catalogue import HEADLINE_NAMES
 from lab.results import Run, Store
@@ -40,6 +46,8 @@ class BootWhere:
         run: whose boots are explained; None: its run is not here. boots: number of diagnostic boots.
         cost_s: median boot time of the diagnostic boots less that of the measured ones; None: unknown.
         getty_s: from the start of the prompt's program to the prompt.
+        tree: the parts of all clocks on one; its stages are those of the measured boots. None: no measured boot is here.
+        clocks: how they are related.
     """
 
     diagnosis: int
@@ -51,6 +59,8 @@ class BootWhere:
     cost_s: float | None
     getty_s: float | None
     problems: tuple[str, ...]
+    tree: BootNode | None = None
+    clocks: tuple[ClockZero, ...] = ()
 
 
 def diagnosis_of(store: Store, run_id: int) -> Run:
@@ -82,21 +92,24 @@ def where(store: Store, run_id: int) -> list[BootWhere]:
     ]
     found = []
     for medium in dict.fromkeys(each.params["medium"] for each in good):
-        its = [each.details[DIAGNOSIS] for each in good if each.params["medium"] == medium]
-        stages = _stages(whole, medium)
+        documents = [each.details[DIAGNOSIS] for each in good if each.params["medium"] == medium]
+        parts = over([from_documents(each.get("parts")) for each in documents])
+        measured_boots = [each for each in whole.attempts if each.ok and each.params.get("medium") == medium]
+        tree = BootTree(whole, medium, [its for each in measured_boots if (its := axis(each))], parts, documents)
+        problems = dict.fromkeys(str(problem) for each in documents for problem in each.get("problems", ()))
         found.append(
             BootWhere(
                 diagnosis.id,
                 measured,
                 medium,
                 diagnosis.release,
-                len(its),
-                (*stages, *over([from_documents(each.get("parts")) for each in its])),
-                _cost(whole, medium, [float(each["boot_s"]) for each in its]),
-                statistics.fmean(gettys)
-                if (gettys := [float(each["getty_s"]) for each in its if "getty_s" in each])
-                else None,
-                tuple(dict.fromkeys(str(problem) for each in its for problem in each.get("problems", ()))),
+                len(documents),
+                (*_stages(whole, medium), *parts),
+                _cost(whole, medium, [float(each["boot_s"]) for each in documents]),
+                mean_of(documents, "getty_s"),
+                (*problems, *tree.problems()),
+                tree.root(),
+                tree.clocks(),
             )
         )
     if not found:
@@ -170,6 +183,13 @@ def latest(store: Store, run_id: int) -> Run | None:
 
 SHOWN: Final = 12  # parts of a section that a person is shown
 _COMMON: Final = 0.05  # change of most parts that is said
+_KIND: Final = {
+    STAGES: "stage",
+    BOOTSTAGE: "mark of U-Boot",
+    INITCALLS: "part of the kernel",
+    MODULES: "module",
+    UNITS: "unit",
+}
 _GETTY_S: Final = 1.0  # agetty's sleep on a serial line (util-linux term-utils/agetty.c)
 
 
@@ -180,17 +200,50 @@ def longest(where: BootWhere, section: str, most: int | None = SHOWN) -> list[Pa
 
 
 def rows(where: BootWhere, *, whole: bool = False) -> Iterator[tuple[str, list[list[str]]]]:
-    """Title of each section, and its rows: part, own time, ±, with what is in it; in ms."""
+    """Title of each section that the tree does not have whole, and its rows: part, own time, ±, with what is in it; in ms."""
+    placed = {node.name for _, node in where.tree.all()} if where.tree else set[str]()
     for section, title in SECTIONS.items():
+        if all(part.name in placed for part in where.parts if part.section == section and part.name != SHORT):
+            continue
+        if section == STAGES and where.tree:
+            continue
         its = longest(where, section, None if whole else SHOWN)
-        if its:
-            yield (
-                title,
-                [
-                    [part.name, *(_ms(value) for value in (part.mean_s, part.uncertainty_s, part.length_s))]
-                    for part in its
-                ],
-            )
+        yield (
+            title,
+            [[part.name, *(_ms(value) for value in (part.mean_s, part.uncertainty_s, part.length_s))] for part in its],
+        )
+
+
+def tree_rows(where: BootWhere, before: BootWhere | None = None, *, whole: bool = False) -> list[list[str]]:
+    """The tree's rows: part, length and ± in ms, start in s, share of the whole in per cent.
+
+    Beside another run: its length there, and the difference, in place of start and share.
+    """
+    if where.tree is None:
+        return []
+    earlier = dict(before.tree.all()) if before and before.tree else {}
+    found = []
+    for path, node in shown(where.tree, None if whole else SHOWN).all():
+        was = earlier.get(path)
+        row = [
+            "  " * (len(path) - 1) + node.name,
+            *map(_ms, (node.length_s, node.uncertainty_s)),
+        ]
+        if before is None:
+            row.append(f"{node.start_s:.3f}" if node.placed else "")
+            row.append(f"{100 * node.length_s / where.tree.length_s:.1f}")
+        else:
+            row += [_ms(was.length_s), f"{(node.length_s - was.length_s) * 1e3:+.1f}"] if was else ["", ""]
+        found.append(row)
+    return found
+
+
+def clock_lines(where: BootWhere) -> list[str]:
+    """The relation of each clock to the host's, one line each."""
+    return [
+        f"{each.clock}: 0 at {each.at_s:.4f} s, ± {'unknown' if each.uncertainty_s is None else _ms(each.uncertainty_s) + ' ms'}, by {each.by}"
+        for each in where.clocks
+    ]
 
 
 def remarks(where: BootWhere) -> list[str]:
@@ -225,9 +278,9 @@ def described(change: PartChange) -> str:
     if change.moved_from:
         how = f"moved from {_where(change.moved_from)} to {_where(change.section)}, was {_ms(change.before_s)} ms"
     elif change.before_s is None:
-        how = f"new in {_where(change.section)}"
+        how = f"a {_KIND[change.section]} that is new"
     elif change.now_s is None:
-        how = f"gone from {_where(change.section)}, or shorter than 0.5 ms"
+        how = f"a {_KIND[change.section]} that is gone, or shorter than 0.5 ms"
     else:
         how = f"was {_ms(change.before_s)} ms"
     return f"{change.difference_s * 1e3:+.1f} ms ± {_ms(change.uncertainty_s)} ms: {change.name}, {how}"

@@ -22,6 +22,7 @@ from lab.pytest_plugin.session_rules import ending_off
 from lab.results import Run, Store
 from lab.results.formatting import summary_lines
 from lab.run.attempts import collect
+from lab.run.options import BOOT
 from lab.terminal import plain, plain_text
 
 DEFAULT_CYCLES = 20  # as the performance guide has it
@@ -72,6 +73,8 @@ def _open_run(config: pytest.Config, strategy: Any, kind: str, plan: dict[str, o
         run = resume.resumable(config, store)
         ours = check_resumed(store, strategy, media_of(run.plan, strategy), run, writer(config))
         resume.check(run, config, strategy, labelled_by_env=not ours)
+        if run.status == "completed" and kind == BOOT and config.option.lab_where:
+            return run  # for its diagnostic boots alone
         listing.end_pause(store, run.id)
         return store.reopen_run(run.id)
     release, provisioned = label(config, store, strategy, media_of(plan, strategy), writer(config))

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from typing import Final
 from urllib.parse import urlencode
 
 from attrs import frozen
 
-from lab.benchmarks.diagnosis.parts import SECTIONS, STAGES
-from lab.figures.bars import StageKey, Waterfall, waterfalls
+from lab.figures.bars import Flame, FlamePart, StageKey, flame, waterfalls
 from lab.figures.power import PowerFigure
 from lab.judge.baseline import JudgedRun
+from lab.judge.boottree import BootNode
 from lab.judge.verdicts import Verdict
-from lab.judge.where import SHOWN, BootWhere, difference_lines, longest, remarks
-from lab.metrics import Sample, summarise
+from lab.judge.where import BootWhere, clock_lines, difference_lines, remarks, rows, tree_rows
 from lab.metrics.catalogue import BOOT_STAGE
 from lab.report import view
 from lab.report.names import Names
@@ -24,7 +23,7 @@ from lab.report.view import comparison
 from lab.results import formatting
 from lab.results.artifacts import ArtifactStore
 from lab.results.formatting import duration
-from lab.results.listing import STAGE, Overview, Stage
+from lab.results.listing import STAGE, Overview
 from lab.terminal import environment, json_text
 
 UNCERTAINTY: Final = (
@@ -115,36 +114,57 @@ class WhereSection:
 
     Attributes:
         changes: what differs from the other run, one line each; () without one.
+        rows: of the tree, under `columns`. others: title and rows of what runs in parallel or has no place in it.
     """
 
     title: str
-    figures: tuple[Waterfall, ...]
+    figures: tuple[Flame, ...]
     changes: tuple[str, ...]
     remarks: tuple[str, ...]
+    clocks: tuple[str, ...]
+    columns: tuple[str, ...]
+    rows: tuple[list[str], ...]
+    others: tuple[tuple[str, list[list[str]]], ...]
 
 
 def _parts(where: BootWhere, others: Sequence[BootWhere], names: Names) -> WhereSection:
-    """A medium's longest parts on the axis of their section, beside the same of another run."""
+    """A medium's tree as a flame graph, below that of another run, and as a table."""
     other = next((each for each in others if each.medium == where.medium), None)
-    figures: list[Waterfall] = []
-    for section, title in SECTIONS.items():
-        if section != STAGES and (its := _bars(where, section)):
-            before = None if other is None else {title: _bars(other, section, most=None)}
-            figures += waterfalls({title: its}, {}, before)
+    drawn = [each for each in (other, where) if each is not None and each.tree is not None]
+    columns = ("part", "length", "±", *(("before", "difference") if other else ("start, s", "%")))
     return WhereSection(
         names.media.get(where.medium, where.medium),
-        tuple(figures),
+        (*_flames(drawn, 1), *_flames(drawn, 2)),
         () if other is None else tuple(difference_lines(other, where)),
         tuple(remarks(where)),
+        tuple(clock_lines(where)),
+        columns,
+        tuple(tree_rows(where, other)),
+        tuple(rows(where)),
     )
 
 
-def _bars(where: BootWhere, section: str, most: int | None = SHOWN) -> list[Stage]:
-    its = sorted(longest(where, section, most), key=lambda part: part.start_s)
-    return [
-        Stage(part.name, part.start_s, summarise([Sample(value, 0.0, n) for n, value in enumerate(part.own_s, 1)]))
-        for part in its
-    ]
+_MANY_PARTS: Final = 5  # of a stage, from which on it is drawn by itself
+
+
+def _flames(drawn: Sequence[BootWhere], depth: int) -> Iterator[Flame]:
+    """The trees (1), or their stages with many parts (2), those of all runs on one axis."""
+    found: dict[tuple[str, ...], list[tuple[BootWhere, BootNode]]] = {}
+    for each in drawn:
+        for path, node in each.tree.all() if each.tree else ():
+            many = sum(part.placed for part in node.parts) >= _MANY_PARTS
+            if len(path) == depth and node.length_s > 0 and (depth == 1 or many):
+                found.setdefault(path, []).append((each, node))
+    for its in found.values():
+        longest_s = max(node.length_s for _, node in its)
+        for each, node in its:
+            name = "" if depth == 1 else f": {node.name}"
+            parts = [
+                FlamePart(part.name, len(path) - 2, part.start_s - node.start_s, part.length_s)
+                for path, part in node.all()
+                if len(path) > 1 and part.placed
+            ]
+            yield flame(f"run {each.run}, release {each.release}{name}", parts, longest_s)
 
 
 def _site_data(run: Overview, against: str) -> list[tuple[str, str, str]]:

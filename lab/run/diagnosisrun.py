@@ -43,6 +43,7 @@ class Diagnosed:
     Attributes:
         boot_s: its boot time. problems: what could not be read, one sentence each. files: name -> text that was read.
         getty_s: from the start of the prompt's program to the prompt; None: unknown.
+        init_s, systemd_s: start of init, and systemd's first line, in the kernel's time.
     """
 
     boot_s: float
@@ -50,12 +51,15 @@ class Diagnosed:
     problems: tuple[str, ...] = ()
     files: Mapping[str, str] = field(factory=dict)
     getty_s: float | None = None
+    init_s: float | None = None
+    systemd_s: float | None = None
     watch: Any = None
 
     def document(self) -> dict[str, object]:
         """The record for the attempt's details."""
-        getty = {} if self.getty_s is None else {"getty_s": round(self.getty_s, 3)}
-        return {"boot_s": self.boot_s, "parts": documents(self.parts), "problems": list(self.problems), **getty}
+        times = {"getty_s": self.getty_s, "init_s": self.init_s, "systemd_s": self.systemd_s}
+        known = {name: round(value, 6) for name, value in times.items() if value is not None}
+        return {"boot_s": self.boot_s, "parts": documents(self.parts), "problems": list(self.problems), **known}
 
 
 @define
@@ -142,7 +146,10 @@ class DiagnosisRun:
             parts += self._units(files, problems)
         else:
             problems.append(f"init is {checked.facts.init or 'unknown'}, not systemd: user space keeps no times")
-        return Diagnosed(headline.value, tuple(summed(parts)), tuple(problems), files, document.get("getty"), watch)
+        began = kernel.user_space_start(files["dmesg.txt"].splitlines())
+        return Diagnosed(
+            headline.value, tuple(summed(parts)), tuple(problems), files, document.get("getty"), *began, watch
+        )
 
     def _units(self, files: dict[str, str], problems: list[str]) -> list[BootPart]:
         for _ in range(_FINISHED_S):

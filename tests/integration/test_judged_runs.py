@@ -15,7 +15,9 @@ from support.measuring_lab import ROOT, Lab, running_lab
 
 from lab.farm.runner import WORSE
 from lab.judge.store import read_verdicts, review
+from lab.judge.where import OF
 from lab.results import open_store
+from lab.results.records import DIAGNOSIS
 
 LAB = Path(sys.executable).with_name("lab")
 DEADLINE_S = 180
@@ -108,6 +110,12 @@ def test_a_job_that_judges_measures_again_until_it_is_sure(lab: Lab) -> None:
     )
     assert done.returncode == WORSE, done.stdout + done.stderr
     assert "1 number of sd may have moved; measuring again, 1 of at most 3" in done.stdout
+    with open_store(lab.environ["LAB_DB"]) as store:
+        (diagnosis,) = [run for run in store.runs() if run.kind == DIAGNOSIS]
+        measured_run = store.run(diagnosis.provenance[OF])
+        assert (diagnosis.status, measured_run.status) == ("completed", "completed")
+        assert len(store.samples(measured_run.id, "boot.time")) == 3
+    assert done.stdout.rstrip().endswith(f"lab results where {measured_run.id}")
     assert f"boot.time (sd) on {board}: regression, +" in done.stdout
     with open_store(lab.environ["LAB_DB"]) as store:
         (verdict,) = read_verdicts(store, board=board, metric="boot.time", outcomes=["regression"])

@@ -31,6 +31,7 @@ _FIRST: Final = re.compile(
     _STAMP + r"Booting Linux on physical CPU|" + _STAMP.replace("<t>", "<u>") + r"Linux version "
 )
 _INIT: Final = re.compile(_STAMP + r"Run \S+ as init process")
+_SYSTEMD: Final = re.compile(_STAMP + r"systemd\[1\]: ")
 
 
 @frozen
@@ -76,8 +77,17 @@ def kernel_parts(lines: Sequence[str]) -> list[BootPart]:
     ]
 
 
+def user_space_start(lines: Sequence[str]) -> tuple[float | None, float | None]:
+    """The start of init, and the first line of systemd, in the kernel's time; None: not in its log."""
+    return _init(lines), _first(_SYSTEMD, lines)
+
+
 def _init(lines: Sequence[str]) -> float | None:
-    return next((float(match["t"]) for line in lines if (match := _INIT.match(line))), None)
+    return _first(_INIT, lines)
+
+
+def _first(pattern: re.Pattern[str], lines: Sequence[str]) -> float | None:
+    return next((float(match["t"]) for line in lines if (match := pattern.match(line))), None)
 
 
 def _spans(lines: Sequence[str]) -> Iterator[_Span]:

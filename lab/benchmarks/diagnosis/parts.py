@@ -292,7 +292,7 @@ def _tested(one: Sequence[float], other: Sequence[float], share: float | None, r
         share: the parts' common deviation; None: of a rest, which is of another kind. ratio: of all parts, its logarithm.
     """
     freedom = len(one) + len(other) - 2
-    level = max(statistics.fmean(one), statistics.fmean(other))
+    level = max(statistics.fmean(one), statistics.fmean(other), LEAST_S / 2)
     prior = (_STAMP_S / level) ** 2 + (_REST_SHARE if share is None else share) ** 2
     squares = _squares((one, other))
     variance = (

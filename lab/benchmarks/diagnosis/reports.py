@@ -22,6 +22,7 @@ _HEAD: Final = re.compile(r"Timer summary in microseconds")
 _ROW: Final = re.compile(r" *([\d,]+) +([\d,]+)  (\S.*)")
 _TOTALS: Final = re.compile(r" {8,}([\d,]+)  (\S.*)")
 _ACCUMULATED: Final = "Accumulated time:"
+ACCUMULATED: Final = " (accumulated)"  # ends the name of a time inside others
 
 
 def uboot_parts(lines: Sequence[str]) -> list[BootPart]:
@@ -39,7 +40,7 @@ def uboot_parts(lines: Sequence[str]) -> list[BootPart]:
             accumulated = True
         elif accumulated and (match := _TOTALS.fullmatch(text)):
             length_s = _microseconds(match[1])
-            parts.append(BootPart(BOOTSTAGE, f"{match[2]} (accumulated)", 0.0, length_s, length_s))
+            parts.append(BootPart(BOOTSTAGE, f"{match[2]}{ACCUMULATED}", 0.0, length_s, length_s))
         elif not accumulated and (match := _ROW.fullmatch(text)):
             mark_s, elapsed_s = _microseconds(match[1]), _microseconds(match[2])
             parts.append(BootPart(BOOTSTAGE, match[3], mark_s - elapsed_s, elapsed_s, elapsed_s))

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from support.judged_store import Nights
 
-from lab.farm.judge import MOST_RERUNS, judge_with_reruns, report
+from lab.farm.judge import MOST_RERUNS, asks_diagnosis, judge_with_reruns, report, report_parts
 from lab.judge.store import mute, read_verdicts
+from lab.judge.where import OF
 from lab.results import open_store
+from lab.results.records import DIAGNOSIS
 
 QUIET = 15
 SOON = dt.timedelta(minutes=10)
@@ -52,6 +54,21 @@ def test_what_may_have_moved_is_measured_again_until_it_is_sure(nights: Nights) 
     assert said[-1].startswith("verdict: boot.time (sd) on 0042: regression, +")
     (verdict,) = read_verdicts(nights.store, outcomes=["regression"])
     assert (verdict.run.id, verdict.reruns) == (first, len(again))
+
+
+def test_diagnostic_boots_are_asked_for_once_after_a_regression_that_is_sure(nights: Nights) -> None:
+    quiet = nights.run(1.0)
+    assert judge_with_reruns(nights.store, quiet, lambda _run: None, lambda _line: None)
+    assert not asks_diagnosis(nights.store, quiet)
+    first, again, _, _ = slower(nights)
+    assert asks_diagnosis(nights.store, first)
+    assert not any(asks_diagnosis(nights.store, run) for run in again)
+    run = nights.store.run(first)
+    nights.store.begin_run(DIAGNOSIS, run.board_type, run.board, run.release, plan={}, provenance={OF: first})
+    assert not asks_diagnosis(nights.store, first), "whatever became of it"
+    said: list[str] = []
+    report_parts(nights.store, first, said.append)
+    assert said[-1].endswith(f"lab results where {first}")
 
 
 def test_a_muted_number_is_said_and_fails_nothing(nights: Nights) -> None:

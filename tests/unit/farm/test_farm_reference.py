@@ -108,6 +108,26 @@ def test_lab_run_says_so_and_does_not_ask_the_judge(tmp_path: Path, monkeypatch:
         assert len(asked) == 1
 
 
+def test_lab_run_finds_where_the_time_went_where_the_judge_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asks, sessions, said = [True, False], list[tuple[object, ...]](), list[str]()
+    monkeypatch.setattr(judge, "judge_with_reruns", lambda *_: False)
+    monkeypatch.setattr(judge, "asks_diagnosis", lambda *_: asks.pop(0))
+    monkeypatch.setattr(
+        Runner, "_pytest", lambda _runner, _job, _suite, more, resumed: sessions.append((more, resumed)) or 0
+    )
+    with open_store(f"sqlite:///{tmp_path / 'results.db'}") as store:
+        book = JobQueue(store, "lab-1/boot/1/1", lambda _who: None)
+        job = book.enqueue(Order("am62xx_sk", "b1", ("boot",), "e.yaml", "11.01", 1, {"judge": True}))
+        run = store.begin_run("boot", "am62xx_sk", "b1", "11.01", plan={}, provenance={}, job_id=job.id)
+        runner = Runner(book, RunnerPaths(tmp_path, tmp_path, None), said.append)
+        assert [runner._judge(job), runner._judge(job)] == [0, 0]
+    assert sessions == [(("--lab-where",), run.id)]
+    assert said[-1].endswith(f"lab results where {run.id}")
+
+
 def test_a_farm_yaml_that_is_wrong_leaves_the_default_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "farm.yaml").write_text("health: {faults: 0}\n")

@@ -22,6 +22,7 @@ PLANS: dict[str, dict[str, Any]] = {
     "sections": {"sections": ["lmbench"], "destructive": False, "repeats": {"lmbench": 3}},
 }
 NOT_GIVEN = {
+    "where": None,
     "release": None,
     "cycles": None,
     "medium": None,
@@ -99,6 +100,15 @@ def test_what_contradicts_the_run_is_refused_and_the_run_stays_as_it_was(
     with pytest.raises(ConfigurationError, match=says):
         open_run(session(store, run, **options), STRATEGY, kind, {})
     assert store.run(run.id).status == "interrupted"
+
+
+def test_a_completed_run_is_resumed_for_its_diagnostic_boots_alone(store: Store) -> None:
+    run = begun(store)
+    store.finish_run(run.id, "completed")
+    assert open_run(session(store, run, where=True), STRATEGY, "boot", {}) == store.run(run.id)
+    assert store.run(run.id).status == "completed"
+    with pytest.raises(ConfigurationError, match="nothing to resume"):
+        open_run(session(store, run), STRATEGY, "boot", {})
 
 
 def test_what_the_run_has_already_may_be_said_again(store: Store) -> None:

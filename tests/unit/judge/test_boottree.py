@@ -1,0 +1,187 @@
+"""The tree of a boot over all clocks: it adds up, and each part has its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from support.recorded_run import START
+
+from lab.benchmarks.diagnosis.parts import BOOTSTAGE, INITCALLS, MODULES, UNITS, BootPart, documents
+from lab.judge.boottree import UNEXPLAINED, BootNode
+from lab.judge.where import OF, BootWhere, tree_rows, where
+from lab.results import AttemptRecord, MomentRecord, SampleRecord, Store, open_store
+from lab.results.records import DIAGNOSIS
+
+MOMENTS_S = {
+    "spl": 0.2,
+    "uboot": 1.0,
+    "autoboot": 1.5,
+    "starting_kernel": 3.0,
+    "first_printk": 3.2,
+    "init": 4.0,
+    "login": 7.0,
+}
+STAGES_S = {
+    "Power on to SPL": 0.2,
+    "SPL": 0.8,
+    "U-Boot": 0.5,
+    "Kernel load": 1.5,
+    "Kernel entry": 0.2,
+    "Kernel": 0.8,
+    "User space": 3.0,
+}
+PARTS = (
+    BootPart(BOOTSTAGE, "board_init_f", 0.0, 0.3, 0.3),
+    BootPart(BOOTSTAGE, "main_loop", 0.3, 0.4, 0.4),  # U-Boot's 0 is at 0.8 s
+    BootPart(INITCALLS, "(before the first initcall)", 0.0, 0.1, 0.1),
+    BootPart(INITCALLS, "sdhci_init", 0.2, 0.3, 0.1),
+    BootPart(INITCALLS, "probe mmc", 0.21, 0.2, 0.2),
+    BootPart(INITCALLS, "(between initcalls)", 0.1, 0.35, 0.35),
+    BootPart(MODULES, "late_init [late]", 1.2, 0.05, 0.05),
+    BootPart(UNITS, "first.service", 0.5, 0.5, 0.5),
+    BootPart(UNITS, "second.service", 0.8, 0.7, 0.7),
+    BootPart(UNITS, "parallel.service", 0.0, 9.0, 9.0),
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(f"sqlite:///{tmp_path}/results.db") as store:
+        yield store
+
+
+def diagnosed(store: Store, parts: Sequence[BootPart], own: float | None = None, *, quiet: bool = False) -> BootWhere:
+    """The parts of two equal boots with power on at 100 s, whose kernel's time 0 is at 103.1 s."""
+    run = store.begin_run("boot", "am62xx_sk", "b1", "11.01", plan={}, provenance={})
+    silent = {"first_printk", "init"} if quiet else set()
+    moments = [MomentRecord(n, round((100 + at) * 1e9), 400_000, 0) for n, at in MOMENTS_S.items() if n not in silent]
+    if own is not None:
+        moments.append(MomentRecord("app", round((100 + own) * 1e9), 400_000, 0))
+    stages = [(n, s) for n, s in STAGES_S.items() if not quiet or n not in {"Kernel entry", "Kernel", "User space"}]
+    samples = [
+        SampleRecord("boot.time", {"medium": "sd"}, 4.0, 0.0004),
+        SampleRecord("boot.power_on_to_prompt", {"medium": "sd"}, 7.0, 0.0004),
+        *(SampleRecord("boot.stage", {"medium": "sd", "stage": name}, s, 0.0004) for name, s in stages),
+    ]
+    fit = None if quiet else {"offset_ns": 103_100_000_000, "late_ns": 300_000, "drift_ns": 0.0}
+    for cycle in (1, 2):
+        record = AttemptRecord(
+            cycle,
+            1,
+            {"medium": "sd"},
+            "ok",
+            None,
+            None,
+            "",
+            START,
+            20.0,
+            tuple(samples),
+            (),
+            tuple(moments),
+            {"printk_fit": fit},
+        )
+        store.record_attempt(run.id, record)
+    store.finish_run(run.id, "completed")
+    its = store.begin_run(
+        DIAGNOSIS, "am62xx_sk", "b1", "11.01", plan={"cycles": 1, "media": ["sd"]}, provenance={OF: run.id}
+    )
+    document = {
+        "boot_s": 4.0,
+        "parts": documents(parts),
+        "problems": [],
+        "getty_s": 1.0,
+        "init_s": 0.75,
+        "systemd_s": 0.79,
+    }
+    record = AttemptRecord(1, 1, {"medium": "sd"}, "ok", None, None, "", START, 20.0, details={DIAGNOSIS: document})
+    store.record_attempt(its.id, record)
+    store.finish_run(its.id, "completed")
+    (found,) = where(store, run.id)
+    return found
+
+
+def tree(found: BootWhere) -> BootNode:
+    assert found.tree is not None
+    return found.tree
+
+
+def adds_up(node: BootNode) -> bool:
+    """Whether the parts of each part are together as long as it is; those of an initcall less its own time."""
+    took_s = sum(part.length_s for part in node.parts)
+    whole = node.section != INITCALLS and bool(node.parts)
+    return (abs(took_s - node.length_s) if whole else took_s - node.length_s) < 1e-9 and all(map(adds_up, node.parts))
+
+
+def times(found: BootWhere) -> dict[tuple[str, ...], tuple[float, float]]:
+    return {path[1:]: (round(node.start_s, 4), round(node.length_s, 4)) for path, node in tree(found).all()}
+
+
+def test_each_part_has_its_place_on_the_host_s_clock_and_all_add_up(store: Store) -> None:
+    found = diagnosed(store, PARTS)
+    assert adds_up(tree(found))
+    kernel, user = "Kernel, from its start to init", "User space"
+    its = times(found)
+    assert {path: time for path, time in its.items() if UNEXPLAINED not in path} == {
+        (): (0.0, 7.0),
+        ("Power on to SPL",): (0.0, 0.2),
+        ("SPL",): (0.2, 0.8),
+        ("SPL", "board_init_f"): (0.8, 0.2),
+        ("U-Boot",): (1.0, 0.5),
+        ("U-Boot", "board_init_f"): (1.0, 0.1),
+        ("U-Boot", "main_loop"): (1.1, 0.4),
+        ("Kernel load",): (1.5, 1.5),
+        (kernel,): (3.0, 1.0),
+        (kernel, "(before the kernel's clock)"): (3.0, 0.1),
+        (kernel, "(before the first initcall)"): (3.1, 0.1),
+        (kernel, "(between initcalls)"): (3.2, 0.35),
+        (kernel, "sdhci_init"): (3.3, 0.3),
+        (kernel, "sdhci_init", "probe mmc"): (3.31, 0.2),
+        (user,): (4.0, 3.0),
+        (user, "late_init [late]"): (4.45, 0.05),
+        (user, "first.service"): (4.52, 0.5),
+        (user, "second.service"): (5.02, 0.5),  # less what both share
+        (user, "getty, to its prompt"): (6.0, 1.0),
+    }
+    assert its[kernel, UNEXPLAINED][1] == 0.15
+    assert its[user, UNEXPLAINED][1] == 0.95
+    clocks = {each.clock.split()[0]: each for each in found.clocks}
+    assert {name: round(each.at_s, 4) for name, each in clocks.items()} == {
+        "U-Boot": 0.8,
+        "kernel": 3.1,
+        "systemd": 4.02,
+    }
+    assert [clocks[name].uncertainty_s for name in clocks] == pytest.approx([0.0004, 0.0007, 0.02])
+
+
+def test_parts_of_slower_boots_are_drawn_shorter_and_it_is_said(store: Store) -> None:
+    slow = [*PARTS, BootPart(INITCALLS, "slow_init", 0.6, 1.0, 1.0)]
+    found = diagnosed(store, slow)
+    assert adds_up(tree(found))
+    assert any("drawn shorter" in problem for problem in found.problems)
+    assert UNEXPLAINED not in [part.name for part in tree(found).parts[4].parts]
+
+
+@pytest.mark.parametrize(("own_s", "whole_s", "length_s"), [(9.0, 9.0, 2.0), (5.0, 7.0, 0.0)])
+def test_a_moment_of_the_user_is_in_the_tree(store: Store, own_s: float, whole_s: float, length_s: float) -> None:
+    found = diagnosed(store, PARTS, own_s)
+    assert adds_up(tree(found))
+    assert times(found)[()] == (0.0, whole_s)
+    assert times(found)["moment app",][1] == length_s
+
+
+def test_a_quiet_kernel_s_boot_has_one_part_from_its_start_to_the_prompt(store: Store) -> None:
+    found = diagnosed(store, PARTS, quiet=True)
+    assert adds_up(tree(found))
+    assert times(found)["Kernel and user space",] == (3.0, 4.0)
+    assert times(found)["Kernel and user space", "sdhci_init"][1] == 0.3
+    assert [each.clock for each in found.clocks] == ["U-Boot (bootstage)"]
+
+
+def test_two_runs_stand_side_by_side_by_their_place(store: Store) -> None:
+    before, now = diagnosed(store, PARTS), diagnosed(store, [*PARTS, BootPart(INITCALLS, "new_init", 0.6, 0.1, 0.1)])
+    rows = {row[0].strip(): row[1:] for row in tree_rows(now, before)}
+    assert rows["sdhci_init"][2:] == ["300.0", "+0.0"]
+    assert rows["new_init"][2:] == ["", ""]
+    assert [row[0] for row in tree_rows(now)][:2] == ["Power on to the last moment", "  Power on to SPL"]
