@@ -17,7 +17,7 @@ from attrs import define, field, frozen
 
 from lab.benchmarks.cycles import CycleAttempt, nothing_before_cycle, run_cycles
 from lab.benchmarks.diagnosis import kernel, reports
-from lab.benchmarks.diagnosis.parts import BootPart, documents, summed
+from lab.benchmarks.diagnosis.parts import BootPart, boots_needed, documents, from_documents, summed
 from lab.console.holders import fairly
 from lab.errors import BoardlabError, ConfigurationError
 from lab.host.clock import Clock
@@ -81,9 +81,13 @@ class DiagnosisRun:
     before_cycle: Callable[[], None] = nothing_before_cycle
 
     def pending(self, medium: str) -> list[int]:
-        """The cycles of this medium without a good attempt."""
-        done = {each.cycle for each in self.store.attempts(self.run.id) if each.ok and each.params["medium"] == medium}
-        return [cycle for cycle in range(1, int(self.run.plan["cycles"]) + 1) if cycle not in done]
+        """The cycles of this medium without a good attempt; more than planned where the parts of the first ones vary."""
+        wanted = int(self.run.plan["cycles"])
+        good = [each for each in self.store.attempts(self.run.id) if each.ok and each.params["medium"] == medium]
+        if len(good) >= wanted:
+            first = sorted(good, key=lambda each: each.cycle)[:wanted]
+            wanted = boots_needed([from_documents(each.details[DIAGNOSIS]["parts"]) for each in first], wanted)
+        return sorted({*range(1, wanted + 1)} - {each.cycle for each in good})
 
     def measure(self, medium: str) -> None:
         """Boot the pending cycles of one medium.
@@ -111,9 +115,9 @@ class DiagnosisRun:
             elif attempt.result is not None:
                 self.progress.good(name, attempt.cycle, cycles, Sample(attempt.result.boot_s, 0.0, attempt.cycle))
 
-        run_cycles(
-            self.pending(medium), one, record, retries=self.retries, sleep=self.sleep, before_cycle=self.before_cycle
-        )
+        while pending := self.pending(medium):
+            cycles = pending[-1]
+            run_cycles(pending, one, record, retries=self.retries, sleep=self.sleep, before_cycle=self.before_cycle)
 
     def finish(self) -> None:
         """Close the run in the store."""

@@ -22,7 +22,7 @@ BOOT, LOW_POWER, SECTIONS = "boot", "low_power", "sections"  # kinds of runs
 JUDGE: Final = "judge"
 PROVISION: Final = "provision"
 WHERE: Final = "where"
-DIAGNOSTIC_BOOTS: Final = 3  # of a medium
+DIAGNOSTIC_BOOTS: Final = 3  # of a medium at least
 CONFIRMS: Final = "confirms"  # of a job: the run that it measures again
 MAX_CYCLES: Final = 100_000  # a year of boots
 MAX_SLEEP_S: Final = 24 * 3600
@@ -129,7 +129,7 @@ TABLE: Final = (
         WHERE,
         (BOOT,),
         "flag",
-        f"then find where the boot time goes, by {DIAGNOSTIC_BOOTS} further boots of each medium outside the numbers",
+        f"then find where the boot time goes, by {DIAGNOSTIC_BOOTS} further boots of each medium outside the numbers, or up to three times as many where they vary",
     ),
     RunOption(
         "mode",

@@ -29,6 +29,9 @@ _STEP_S: Final = 0.0005  # half of the last digit of systemd-analyze
 _REST_SHARE: Final = 0.05  # deviation of a rest at least: of what is in it, nothing is known
 _SHARE: Final = 0.05  # the same of a part, where the boots do not tell
 _MANY: Final = 20  # parts, from which on their median says what all have in common
+_NOISY: Final = (
+    0.15  # deviation of the parts' logarithms, up to which the fewest boots find what takes six times as long
+)
 _STAMP_S: Final = 0.0003  # deviation of a part that no boot moves: stamps, interrupts
 
 
@@ -151,6 +154,27 @@ def over(boots: Sequence[Sequence[BootPart]]) -> list[PartTime]:
             )
         )
     return sorted(times, key=_place)
+
+
+def boots_needed(boots: Sequence[Sequence[BootPart]], fewest: int) -> int:
+    """Number of boots from which a part that differs is told from noise: one to three times the fewest.
+
+    Simulated: +50 ms on 10 ms, among 150 parts, is named alone in 20 of 20 with 3 boots at a deviation of 10 %, with 6 at 30 %, in 19 with 9 at 50 %.
+    """
+    return fewest * min(3, max(1, math.ceil(_spread(over(boots)) / _NOISY)))
+
+
+def _spread(times: Sequence[PartTime]) -> float:
+    """The median deviation of a part's logarithm over the boots; 0: unknown."""
+    found = [
+        statistics.stdev(_logs(part.own_s))
+        for part in times
+        if len(part.own_s) > 1
+        and part.section != STAGES
+        and not part.name.startswith(REST)
+        and part.mean_s >= 4 * LEAST_S
+    ]
+    return statistics.median(found) if found else 0.0
 
 
 def of_runs(before: Sequence[Sequence[PartTime]], now: Sequence[Sequence[PartTime]]) -> list[PartChange]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import pytest
@@ -19,6 +20,7 @@ from lab.benchmarks.diagnosis.parts import (
     BootPart,
     PartChange,
     PartTime,
+    boots_needed,
     changes,
     common_ratio,
     documents,
@@ -155,6 +157,17 @@ def test_only_what_differs_is_named_with_hundreds_of_parts() -> None:
         wrong += len(names) > 1
     assert right == 60
     assert wrong <= 6, "5 % of 60, and what chance adds"
+
+
+@pytest.mark.parametrize(("deviation", "wanted"), [(0.02, 3), (0.25, 6), (0.8, 9)])
+def test_parts_that_vary_need_more_boots(deviation: float, wanted: int) -> None:
+    dice = random.Random(1)
+    noisy = [
+        [evolve(part, own_s=part.length_s * math.exp(dice.gauss(0, deviation))) for part in boot]
+        for boot in boots(dice, {})
+    ]
+    assert boots_needed(noisy, 3) == wanted
+    assert boots_needed([[]] * 3, 3) == 3
 
 
 def test_a_run_s_own_offset_is_no_change_of_a_part() -> None:

@@ -8,16 +8,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from support.recorded_run import START
 from support.simruns import SimBench, bench, planned
 
-from lab.benchmarks.diagnosis.parts import INITCALLS, UNITS, PartChange, changes
+from lab.benchmarks.diagnosis.parts import INITCALLS, UNITS, BootPart, PartChange, changes
 from lab.cli import main
 from lab.errors import ConfigurationError
 from lab.judge.where import BootWhere, difference_lines, explained, where
-from lab.results import Run
+from lab.results import AttemptRecord, Run
+from lab.results.records import DIAGNOSIS
 from lab.run import diagnosisrun
 from lab.run.board import check_complete
-from lab.run.diagnosisrun import DiagnosisRun
+from lab.run.diagnosisrun import Diagnosed, DiagnosisRun
 from lab.run.progress import Progress
 from lab.virtual.sim.faults import catalogue
 
@@ -65,6 +67,25 @@ def test_diagnostic_boots_are_a_run_of_their_own_with_parts_and_their_cost(tmp_p
     assert 0.9 < only.getty_s < 1.3
     assert only.problems == ()
     assert kinds >= {"console-log", "file:dmesg.txt", "file:plot.svg", "file:systemd-analyze.txt"}
+
+
+def test_a_medium_whose_parts_vary_is_booted_more_often(tmp_path: Path) -> None:
+    with bench(tmp_path, cycles=1) as made:
+        its = diagnosisrun.begin(made.store, made.run.run)
+        run = DiagnosisRun(
+            made.store, its, made.strategy, Progress(print, made.run.clock, 3), made.run.clock, made.strategy.sleep, 0
+        )
+        for cycle, factor in enumerate((1.0, 2.0, 0.5), 1):
+            assert run.pending("sd") == list(range(cycle, 4))
+            parts = [BootPart(INITCALLS, f"part_{number}", 0.0, 0.01, 0.01 * factor) for number in range(9)]
+            document = Diagnosed(4.0, tuple(parts)).document()
+            made.store.record_attempt(
+                its.id,
+                AttemptRecord(
+                    cycle, 1, {"medium": "sd"}, "ok", None, None, "", START, 9.0, details={DIAGNOSIS: document}
+                ),
+            )
+        assert run.pending("sd") == [4, 5, 6, 7, 8, 9]
 
 
 def differences(tmp_path: Path, fault: str, seed: int) -> list[PartChange]:
