@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from attrs import field, frozen
 from prometheus_client import CollectorRegistry, Metric
@@ -16,6 +17,7 @@ from exporters.farm.host import (
     PduDaemonProbe,
     RailsCollector,
     RealUdev,
+    Sizes,
     Usb,
     UsbDevice,
 )
@@ -30,6 +32,8 @@ from lab.host.clock import Clock
 from lab.judge.known_failures import KnownFailure
 from lab.judge.text import EvidenceLinks
 from lab.results.snapshot import SnapshotReader
+
+_SIZES_S: Final = 600.0  # between two looks at all artifacts' rows
 
 
 @frozen
@@ -113,6 +117,7 @@ def sources(
         live["schedules"] = Schedules(watcher, list(optional.due)).read
     pollers = [Poller(name, read, interval_s, clock) for name, read in live.items()]
     results = Poller("results", ResultsSource(ResultsReader(watcher, known=optional.known)).read, interval_s, clock)
+    pollers.append(Poller("sizes", Sizes(watcher).read, max(interval_s, _SIZES_S), clock))
     return Sources(results, pollers)
 
 

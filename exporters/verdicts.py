@@ -15,6 +15,7 @@ from lab.judge.known_failures import KnownFailure, recognised
 from lab.judge.latest import BootVariant, LatestComparison, Reference, comparisons
 from lab.judge.verdicts import Verdict
 from lab.metrics.catalogue import BOOT_STAGE
+from lab.results.averages import Average
 from lab.results.snapshot import RunHead, StoreSnapshot
 
 
@@ -67,16 +68,19 @@ class Judge:
         known: dict[tuple[object, ...], tuple[MetricChange, ...]] = {}
         found: list[MetricChange] = []
         for runs in by_place.values():
+            averages: dict[int, list[Average]] = {}  # of the board's runs, which its comparisons share
             for task in comparisons(runs, places, decisions):
                 wanted = {(clean(variant.medium), clean(variant.init)) for variant in task.variants}
                 answer = self._known.get(task.fingerprint)
-                known[task.fingerprint] = answer = self._judged(snapshot, task) if answer is None else answer
+                known[task.fingerprint] = answer = self._judged(snapshot, task, averages) if answer is None else answer
                 found += [change for change in answer if (change.key.medium, change.key.init) in wanted]
         self._known = known
         return tuple(found)
 
-    def _judged(self, snapshot: StoreSnapshot, task: LatestComparison) -> tuple[MetricChange, ...]:
-        numbers = [each for each in task.judged(snapshot).numbers if each.baseline is not None]
+    def _judged(
+        self, snapshot: StoreSnapshot, task: LatestComparison, averages: dict[int, list[Average]]
+    ) -> tuple[MetricChange, ...]:
+        numbers = [each for each in task.judged(snapshot, averages).numbers if each.baseline is not None]
         changes = [self._change(task, each) for each in numbers if each.average.metric.name != BOOT_STAGE.name]
         counts: dict[RunKey, int] = {}
         limited = []

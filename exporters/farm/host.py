@@ -19,6 +19,8 @@ from lab.console.status import PortStatus, ServerStatus
 from lab.errors import LabTransientError
 from lab.host import runtime
 from lab.host.runtime import OutletStatus, RailStatus, socket_path
+from lab.results import retention
+from lab.results.snapshot import SnapshotReader
 
 OPEN = "open"
 
@@ -278,6 +280,36 @@ class Disks:
                 "Free for this user.",
                 ["what"],
                 [((what,), free) for what, (_, free) in rows],
+            ),
+        ]
+
+
+@frozen
+class Sizes:
+    """The sizes of the results."""
+
+    watcher: SnapshotReader
+
+    def read(self) -> list[Metric]:
+        """Bytes of each part, and those of the last week.
+
+        Raises:
+            BoardlabError: the store cannot be read.
+        """
+        with self.watcher.snapshot() as snapshot:
+            found = snapshot.read(lambda session: retention.sizes(session, self.watcher.location))
+        return [
+            gauge(
+                "boardlab_results_size_bytes",
+                "Size of the results' database and artifacts.",
+                ["part"],
+                [((part,), size) for part, size in found.parts.items()],
+            ),
+            gauge(
+                "boardlab_results_week_bytes",
+                "What the runs of the last seven days have added to it.",
+                ["part"],
+                [((part,), size) for part, size in found.week.items()],
             ),
         ]
 

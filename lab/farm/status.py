@@ -33,9 +33,10 @@ from lab.jobs.records import call, seems_dead
 from lab.jobs.reservations import QUARANTINE, Hold, ReservationBook
 from lab.judge.latest import LabComparison, LatestJudge
 from lab.judge.text import plain_document
-from lab.results import listing
+from lab.results import listing, retention
 from lab.results.formatting import end as end_of
 from lab.results.listing import LatestEnded, ListedRun
+from lab.results.retention import StoreSizes
 from lab.results.store import Store, open_store
 from lab.terminal import Marked, bad, doubtful, table
 
@@ -52,6 +53,7 @@ class LabNow:
 
     Attributes:
         store: name of the results. trouble: reason why they cannot be read; empty: none.
+        sizes: of the results; only where no other look follows.
     """
 
     at: dt.datetime
@@ -60,6 +62,7 @@ class LabNow:
     trouble: str
     boards: tuple[BoardNow, ...]
     services: tuple[Service, ...]
+    sizes: StoreSizes | None = None
 
     @property
     def by_state(self) -> list[BoardNow]:
@@ -98,7 +101,12 @@ def look(
     host = services.host_file(farm)
     server, ports = services.console_server(runtime or runtime_dir())
     found = _boards_of(host, db, ports, folder or host.folder, ended or LatestEnded(), judge, opened)
-    return evolve(found, services=(server, *services.listening(host)))
+    sizes = None
+    if ended is None and not found.trouble:
+        where = services.database(db, host.farm)
+        with contextlib.suppress(BoardlabError), opened(where) as store, store._read() as session:
+            sizes = retention.sizes(session, store.location)
+    return evolve(found, services=(server, *services.listening(host)), sizes=sizes)
 
 
 def boards_of(
@@ -310,6 +318,8 @@ def lines(now: LabNow, room: int | None = None) -> list[str]:
     found = [f"lab on {now.host}, {now.at:%Y-%m-%d %H:%M:%S} UTC", f"results: {now.store}" if now.store else ""]
     if now.trouble:
         found += table(["", ""], [[bad("results:"), now.trouble]], "<<", room=room)[1:]
+    if now.sizes:
+        found.append(f"         {now.sizes.line}")
     found.append("")
     if now.boards:
         found += _boards(now, room)
@@ -364,6 +374,9 @@ def document(now: LabNow) -> dict[str, Any]:
         "host": now.host,
         "store": now.store,
         "trouble": now.trouble,
+        "sizes": None
+        if now.sizes is None
+        else {"bytes": now.sizes.parts, "week": now.sizes.week, "free": now.sizes.free},
         "boards": [_board(board) for board in now.boards],
         "services": [asdict(service) for service in now.services],
     }

@@ -194,16 +194,18 @@ def judge(
     wanted: Sequence[RunHead],
     against: str,
     model: NoiseModel | None = None,
+    averages: dict[int, list[Average]] | None = None,
 ) -> JudgedRun:
     """Judge a run against some runs.
 
     Args:
+        averages: of runs that were read already; gets those that are read now.
         before: runs whose spread is the noise, if they are enough. wanted: the compared runs, the oldest first.
     """
     model = model or noises.load()
     longest = model.history.longest
     most = longest * RUNS_BACK
-    found = _read(snapshot, (*before[-longest:], *wanted[-longest:], head), {})
+    found = _read(snapshot, (*before[-longest:], *wanted[-longest:], head), {} if averages is None else averages)
     if not _enough(found, head, before, longest) or not _enough(found, head, wanted, longest):
         found = _read(snapshot, (*before[-most:], *wanted[-most:]), found)
     compared = _by_key(found, wanted[-most:])
@@ -267,13 +269,14 @@ def _explained(number: JudgedNumber, flows: Flows) -> JudgedNumber:
 
 
 def _read(
-    snapshot: StoreSnapshot, heads: Iterable[RunHead], known: Mapping[int, list[Average]]
+    snapshot: StoreSnapshot, heads: Iterable[RunHead], known: dict[int, list[Average]]
 ) -> dict[int, list[Average]]:
-    """The averages of runs, and those that are known."""
-    found = {**known}
-    for average in snapshot.averages(sorted({each.id for each in heads} - known.keys())):
-        found.setdefault(average.run_id, []).append(average)
-    return found
+    """The known averages, with those of these runs."""
+    missing = sorted({each.id for each in heads} - known.keys())
+    known.update({run_id: [] for run_id in missing})
+    for average in snapshot.averages(missing):
+        known[average.run_id].append(average)
+    return known
 
 
 def _enough(found: Mapping[int, list[Average]], head: RunHead, runs: Sequence[RunHead], longest: int) -> bool:

@@ -27,6 +27,7 @@ from lab.judge.records import Mute, StoredVerdict
 from lab.judge.store import mutes_of, read_verdicts, standing
 from lab.judge.verdicts import Verdict
 from lab.metrics.catalogue import BOOT_STAGE
+from lab.results.averages import Average
 from lab.results.history import Item, item_of
 from lab.results.records import APART
 from lab.results.revision import RunsRevision, runs_revision
@@ -88,9 +89,13 @@ class LatestComparison:
         before, wanted = (tuple(each.id for each in runs) for runs in (self.before, self.wanted))
         return self.kind, self.head.id, before, wanted, self.is_accepted
 
-    def judged(self, found: StoreSnapshot) -> JudgedRun:
-        """The verdict on every number of the run, of all variants."""
-        return judge(found, self.head, self.before, self.wanted, self.against)
+    def judged(self, found: StoreSnapshot, averages: dict[int, list[Average]] | None = None) -> JudgedRun:
+        """The verdict on every number of the run, of all variants.
+
+        Args:
+            averages: as of `judge`.
+        """
+        return judge(found, self.head, self.before, self.wanted, self.against, averages=averages)
 
 
 def comparisons(

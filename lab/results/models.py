@@ -104,7 +104,8 @@ class MeasurementRow(Base):
     metric: Mapped[str]
     version: Mapped[int]
     params: Mapped[Mapping[str, str]] = mapped_column(Params)
-    sums: Mapped[Mapping[str, Any] | None] = mapped_column(JsonObject(none_as_null=True), deferred=True)
+    sums: Mapped[str | None] = mapped_column(deferred=True)
+    summary: Mapped[Mapping[str, Any] | None] = mapped_column(JsonObject(none_as_null=True), deferred=True)
     definition: Mapped[DefinitionRow] = relationship()
 
 

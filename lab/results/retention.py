@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import math
 import re
+import shutil
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from attrs import define, field
-from sqlalchemy import ColumnElement, Select, and_, cast, delete, func, or_, select
+from attrs import define, field, frozen
+from sqlalchemy import ColumnElement, Select, and_, cast, delete, func, or_, select, text
 from sqlalchemy.orm import Session, aliased
 
 from lab.errors import ConfigurationError
@@ -26,6 +28,8 @@ from lab.results.artifacts import ArtifactStore
 from lab.results.audit import Audit
 from lab.results.backup import failing, in_use
 from lab.results.columns import LargeWhole
+from lab.results.database import now as now_of
+from lab.results.location import Location
 from lab.results.models import (
     ArtifactRow,
     AttemptArtifactRow,
@@ -48,6 +52,7 @@ _QUIET: Final = ("none", "no history", "no samples")  # verdicts that call no nu
 _LEAVING: Final = ".to-remove"  # in the artifacts' folder: names whose rows go
 _FRESH_S: Final = 86_400.0  # since an artifact was written or found again: its attempt may not be committed yet
 _DIGITS: Final = 64  # of a SHA-256
+_FOREVER_DAYS: Final = 3650
 _BATCH_S: Final = 0.2  # of a transaction, aimed at
 # Between two: a program that waits for SQLite's lock asks for it at least each 100 ms (sqliteDefaultBusyCallback in main.c), so
 # each waiting one gets it before the next transaction.
@@ -65,6 +70,62 @@ class Removed:
     samples: int = 0
     files: dict[str, int] = field(factory=dict)  # part -> number
     bytes: int = 0
+
+
+# --- Sizes ---
+
+
+WEEK: Final = dt.timedelta(days=7)
+
+
+@frozen
+class StoreSizes:
+    """Bytes of the results by part, `database` and `artifacts`.
+
+    Attributes:
+        week: what the runs of the last seven days have added, the database's as its share of the attempts.
+        free: of the parts' disks; a database on a server has none.
+    """
+
+    parts: Mapping[str, int]
+    week: Mapping[str, int]
+    free: Mapping[str, int]
+
+    @property
+    def days_left(self) -> float:
+        """Days until a disk is full, if the next ones are as the last week; parts of one disk have the same free bytes."""
+        growth = {
+            free: sum(self.week[part] for part in self.free if self.free[part] == free) for free in self.free.values()
+        }
+        return min((free / added * WEEK.days for free, added in growth.items() if added), default=math.inf)
+
+    @property
+    def line(self) -> str:
+        """E.g. `database 0.2 GB, artifacts 40.1 GB; 1.1 GB in the last week: room for 210 days`."""
+        parts = ", ".join(f"{part} {size / 1e9:.1f} GB" for part, size in self.parts.items())
+        left = f": room for {self.days_left:.0f} days" if self.days_left < _FOREVER_DAYS else ""
+        return f"{parts}; {sum(self.week.values()) / 1e9:.1f} GB in the last week{left}"
+
+
+def sizes(session: Session, where: Location) -> StoreSizes:
+    """The sizes of the results; takes as long as a look at all artifacts' rows."""
+    pages = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"  # the file lacks what is in its log
+    database = session.scalar(text("SELECT pg_database_size(current_database())" if where.path is None else pages))
+    since = now_of(session) - WEEK
+    lately = AttemptRow.run_id.in_(select(RunRow.id).where(RunRow.finished_at >= since))
+    names = select(AttemptArtifactRow.sha256).where(
+        AttemptArtifactRow.attempt_id.in_(select(AttemptRow.id).where(lately))
+    )
+    added = session.scalar(select(cast(func.sum(ArtifactRow.size), LargeWhole)).where(ArtifactRow.sha256.in_(names)))
+    attempts = session.scalar(select(func.count(AttemptRow.id))) or 1
+    share = (session.scalar(select(func.count(AttemptRow.id)).where(lately)) or 0) / attempts
+    artifacts = session.scalar(select(cast(func.sum(ArtifactRow.size), LargeWhole)))
+    folders = {"artifacts": where.artifacts.parent} | ({} if where.path is None else {"database": where.path.parent})
+    return StoreSizes(
+        {"database": database or 0, "artifacts": artifacts or 0},
+        {"database": round(share * (database or 0)), "artifacts": added or 0},
+        {part: shutil.disk_usage(folder).free for part, folder in folders.items() if folder.is_dir()},
+    )
 
 
 def refer(store: Store, runs: Collection[int], name: str, person: str) -> None:

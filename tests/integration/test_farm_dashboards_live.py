@@ -153,7 +153,7 @@ def test_the_target_is_healthy_and_every_source_is_seen(server: Prometheus) -> N
     assert (target["health"], target["lastError"]) == ("up", "")
     sources = {
         "results", "jobs", "schedules", "console", "outlets", "rails", "disks", "pdudaemon", "coordinator", "usb",
-        "verdicts", "failures", "health", "boards", "farm_file",
+        "verdicts", "failures", "health", "boards", "sizes", "farm_file",
     }  # fmt: skip
     until(
         lambda: {one["metric"]["collector"] for one in server.query("boardlab_collector_up == 1")} == sources,

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Metric
 from exporters.farm import host
 from exporters.farm.boards import ExportedBoard, families
 from exporters.farm.health import Healths, Jobs
-from exporters.farm.host import Disks, Outlets, RailsCollector, Usb, UsbDevice
+from exporters.farm.host import Disks, Outlets, RailsCollector, Sizes, Usb, UsbDevice
 from exporters.farm.places import CoordinatorState, PlaceCollector, PlaceRow
 from exporters.farm.schedules import Backups, ScheduledRun, Schedules
 from exporters.metrics import StandingFailures, StandingVerdicts
@@ -156,6 +156,7 @@ def sources(runtime: Path, url: str) -> dict[str, Callable[[], list[Metric]]]:
         "outlets": Outlets(runtime).read,
         "rails": RailsCollector(runtime).read,
         "disks": Disks({"results": runtime}).read,
+        "sizes": Sizes(watch(url)).read,
         "coordinator": PlaceCollector(lambda: STATE).read,
         "usb": Usb(devices, Plugs("usb-0:2")).read,
         "boards": lambda: families([ExportedBoard("qemu-1", "", "needs a person", "bad", "lab", utc_now(), 2)]),

@@ -64,7 +64,7 @@ def test_an_address_is_host_and_port(text: str, host: str, port: int) -> None:
 def test_a_host_is_asked_for_what_its_farm_names(tmp_path: Path) -> None:
     store = watch(str(tmp_path / "results.db"))
     plain = sources(store, tmp_path, OptionalSources(), 1.0, MonotonicRaw())
-    usual = {"jobs", "verdicts", "failures", "console", "outlets", "rails", "disks", "health"}
+    usual = {"jobs", "verdicts", "failures", "console", "outlets", "rails", "disks", "sizes", "health"}
     assert {poller.name for poller in plain.live} == usual
     farm = Farm(coordinator="127.0.0.1:1", schedules=[Schedule("n", "e", "b1", "boot,low_power")])
     full = sources(store, tmp_path, optional_sources(farm), 1.0, MonotonicRaw())

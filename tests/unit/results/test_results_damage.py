@@ -211,7 +211,7 @@ def asked(path: Path, command: str, capsys: pytest.CaptureFixture[str]) -> str:
         ("DELETE FROM definitions", "judge compare 5"),
         ("UPDATE attempts SET details = 'null'", "judge compare 5"),
         ("UPDATE samples SET uncertainty = NULL; UPDATE measurements SET sums = NULL", "judge compare 1"),
-        ("UPDATE measurements SET sums = json_set(sums, '$.sums[1]', 'x') WHERE sums IS NOT NULL", "judge compare 1"),
+        ("UPDATE measurements SET sums = '20 x 1.0 1.0 0' WHERE sums IS NOT NULL", "judge compare 1"),
         ("UPDATE measurements SET sums = '{}' WHERE sums IS NOT NULL", "judge compare 1"),
         ("UPDATE attempts SET params = NULL", "results export --json"),
     ],
@@ -259,7 +259,7 @@ def harm(path: Path, dice: random.Random) -> str:
         (t, c)
         for t in tables
         for c in columns[t]
-        if c in {"plan", "provenance", "params", "details", "options", "sums"}
+        if c in {"plan", "provenance", "params", "details", "options", "sums", "summary"}
     ]
     table = dice.choice(tables)
     column = dice.choice([name for name in columns[table] if name != "id"])  # only whole numbers go into that

@@ -24,7 +24,7 @@ from lab.results.audit import Audit
 from lab.results.backup import in_use
 from lab.results.models import AttemptArtifactRow, RunRow
 from lab.results.records import Retention
-from lab.results.retention import prune
+from lab.results.retention import StoreSizes, prune
 
 NOW = dt.datetime.now(dt.UTC)
 YEAR = Retention(runs=365)
@@ -216,3 +216,31 @@ def test_a_written_guide_keeps_the_runs_of_its_numbers(store: Store, tmp_path: P
     retention.refer(store, used, "11.01", "ada")
     with store._read() as session:
         assert retention._in_guides(session) == set(used)
+
+
+# --- Sizes ---
+
+
+def test_the_sizes_are_those_of_the_database_and_of_the_artifacts_and_the_week_has_its_own(store: Store) -> None:
+    add(store, days=30)
+    old = {path for path in store.artifacts.root.rglob("*") if path.is_file()}
+    add(store, days=3)
+    files = {path: path.stat().st_size for path in store.artifacts.root.rglob("*") if path.is_file()}
+    with store._read() as session:
+        found = retention.sizes(session, store.location)
+    assert found.parts["artifacts"] == sum(files.values())
+    assert found.parts["database"] > 10_000
+    assert found.week["artifacts"] == sum(size for path, size in files.items() if path not in old) > 0
+    assert found.week["database"] == round(found.parts["database"] / 2)
+    assert "artifacts" in found.free
+
+
+def test_the_room_is_for_so_many_days_as_the_disk_that_fills_first_has() -> None:
+    parts = {"database": 3 * 10**9, "artifacts": 40 * 10**9}
+    week = {"database": 7 * 10**8, "artifacts": 7 * 10**9}
+    apart = StoreSizes(parts, week, {"database": 10**9, "artifacts": 200 * 10**9})
+    assert apart.days_left == 10
+    assert apart.line == "database 3.0 GB, artifacts 40.0 GB; 7.7 GB in the last week: room for 10 days"
+    assert StoreSizes(parts, week, {"database": 11 * 10**9, "artifacts": 11 * 10**9}).days_left == 10, "one disk"
+    idle = StoreSizes(parts, {"database": 0, "artifacts": 0}, {"artifacts": 10**9})
+    assert idle.line == "database 3.0 GB, artifacts 40.0 GB; 0.0 GB in the last week"

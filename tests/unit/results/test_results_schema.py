@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from alembic import command
 from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 from support import recorded_run
+from support.killed_steps import ends_at
 from support.older_schema import NEWER, OLDER, newer_program, raw
 
 from lab import package_data
@@ -188,6 +190,25 @@ def test_a_migration_that_fails_or_cannot_be_copied_changes_nothing_and_leaves_n
             schema._copied(database.create(locate(str(path)), 1.0), path, OLDER)
     assert state(f"sqlite:///{path}") == before
     assert [each.name for each in tmp_path.glob("results.db.*") if OLDER in each.name] == []
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["killed", "full disk"])
+def test_a_migration_that_ends_at_any_step_is_mended_by_the_next_one(
+    path: Path, tmp_path: Path, *, full: bool
+) -> None:
+    status, step = -1, 0
+    while status:
+        step += 1
+        (folder := tmp_path / str(step)).mkdir()
+        own = Path(shutil.copy(path, folder))
+        status = ends_at(step, lambda own=own: open_store(str(own), migrate=lambda _: None).close(), full=full)  # type: ignore[misc]
+        assert status in {0, 1 if full else -signal.SIGKILL}
+        with open_store(str(own), migrate=lambda _: None) as store:
+            assert runs(store) == 1
+        assert state(f"sqlite:///{own}")[0] == NEWER
+        with contextlib.closing(sqlite3.connect(folder / f"results.db.{OLDER}")) as copy:
+            assert copy.execute("SELECT count(*) FROM runs").fetchone() == (1,)
+    assert step > 3, "a copy is made, and it gets its name at the end"
 
 
 def test_a_command_that_reads_makes_no_tables_in_an_empty_database(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ down_revision = "0001_first"
 
 def upgrade() -> None:
     """Add the columns; the ends of later runs fill them."""
-    for table in ("runs", "measurements"):
-        op.add_column(table, sa.Column("sums", sa.JSON(), nullable=True))
+    op.add_column("runs", sa.Column("sums", sa.JSON(), nullable=True))
+    op.add_column("measurements", sa.Column("sums", sa.Text(), nullable=True))
+    op.add_column("measurements", sa.Column("summary", sa.JSON(), nullable=True))
     where = sa.text("sums IS NULL AND status = 'completed'")
     op.create_index("ix_runs_without_sums", "runs", ["id"], sqlite_where=where, postgresql_where=where)
