@@ -102,9 +102,8 @@ def _checked(store: Store, rule: QuarantineRule, path: Path, wait_s: float, *, i
     board_type, name = envfile.board_of(path)
     book = lease.queue(store, BY_HEALTH, ignores=ignore, rule=rule)
     order = Order(board_type, name, ("health",), str(path), "", None)
-    place_wait = PlaceWait(
-        time.monotonic() + wait_s, _say, lambda: False
-    )  # of a job that was cancelled, `held` ends this process
+    # Of a job that was cancelled, `held` ends this process.
+    place_wait = PlaceWait(book.monotonic_s + wait_s, _say, lambda: False)
     try:
         with held(book, order, wait_s, _say) as job, ExitStack() as stack:
             # Where the board of a place is plugged in is known when its exporter has told it.

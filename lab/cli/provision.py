@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -137,7 +136,7 @@ def strategy_of(env: str) -> Any:
 def hold(store: Store, order: Order, wait_s: float, ignore: bool, program: str = BY_PROVISION) -> Iterator[Job]:
     """Hold the board and its labgrid place as a visible job."""
     book = queue(store, program, ignores=ignore)
-    place_wait = PlaceWait(time.monotonic() + wait_s, _say, lambda: False)  # `held` gives signs of life
+    place_wait = PlaceWait(book.monotonic_s + wait_s, _say, lambda: False)  # `held` gives signs of life
     try:
         with held(book, order, wait_s, _say) as job, acquired(book, job, place_wait) as as_user:
             os.environ.update(as_user)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -41,7 +40,7 @@ class PlaceWait:
     """Conditions of waiting for a place, while the job keeps its lease.
 
     Attributes:
-        deadline: by time.monotonic(). say: prints a line. ends: gives a sign of life, and returns whether the
+        deadline: by the queue's monotonic_s. say: prints a line. ends: gives a sign of life, and returns whether the
         job must end.
     """
 
@@ -71,7 +70,7 @@ def acquired(book: JobQueue, job: Job, place_wait: PlaceWait | None = None) -> I
             except BoardlabError as error:
                 if place_wait is None or error.failure not in {PLACE_BUSY, *AWAY}:
                     raise
-                now = time.monotonic()
+                now = book.monotonic_s
                 away_at = min(away_at, now) if error.failure in AWAY else math.inf
                 if now >= min(place_wait.deadline, away_at + AWAY_S):
                     raise
@@ -82,7 +81,7 @@ def acquired(book: JobQueue, job: Job, place_wait: PlaceWait | None = None) -> I
                     place_wait.say(f"job {job.called} waits: {printed}")
                 if place_wait.ends():
                     raise
-            time.sleep(POLL_S)
+            book.pause(POLL_S)
         yield environ
 
 

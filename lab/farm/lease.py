@@ -139,7 +139,7 @@ def _started(queue: JobQueue, job: Job, wait_s: float, say: Callable[[str], None
     Raises:
         KeyboardInterrupt: somebody cancelled it.
     """
-    deadline, reported, previous = time.monotonic() + wait_s, "", ""
+    deadline, reported, previous = queue.monotonic_s + wait_s, "", ""
     while True:
         keeps = person_holding(queue, job)
         if keeps or previous:
@@ -148,13 +148,13 @@ def _started(queue: JobQueue, job: Job, wait_s: float, say: Callable[[str], None
         taken = None if keeps else queue.start(job.id)
         if taken is None and queue.job(job.id).cancelled_by:
             raise KeyboardInterrupt
-        late = time.monotonic() >= deadline and (keeps or not queue.watches(job.id))
+        late = queue.monotonic_s >= deadline and (keeps or not queue.watches(job.id))
         if taken is not None or late:
             return taken
         if (why := keeps or listing.obstacle(queue, job.board)) != reported:
             say(f"job {job.called} waits: {why}")
             reported = why
-        time.sleep(QUEUE_POLL_S)
+        queue.pause(QUEUE_POLL_S)
 
 
 def _obstacle(queue: JobQueue, job: Job) -> str:

@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import socket
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -156,14 +155,14 @@ class JobWaiter:
 
         A job in its way that seems dead is watched to the end, however short `wait_s` is.
         """
-        deadline = time.monotonic() + wait_s
+        deadline = self.book.monotonic_s + wait_s
         announced = False
         while (started := self._started(job)) is None:
             if self.is_over() or self.book.job(job.id).cancelled_by:
                 return None
             if job.yields_to and not self._unread and (self._obstacle or self.book.refusing(job.board)):
-                deadline = time.monotonic() + wait_s  # the claimant's time does not count
-            if time.monotonic() >= deadline and (self._obstacle or not self.book.watches(job.id)):
+                deadline = self.book.monotonic_s + wait_s  # the claimant's time does not count
+            if self.book.monotonic_s >= deadline and (self._obstacle or not self.book.watches(job.id)):
                 self.say(f"{self._why(job)}. Wait for it with --wait SECONDS")
                 return None
             if not announced:
@@ -177,10 +176,10 @@ class JobWaiter:
 
     def _rest(self, job: Job) -> None:
         """Sleep until the next look is due, or the board is free."""
-        due = time.monotonic() + POLL_S
+        due = self.book.monotonic_s + POLL_S
         held = self.book.holder_of(job.board) is not None
-        while time.monotonic() < due and not self.is_over():
-            time.sleep(LOOK_S)
+        while self.book.monotonic_s < due and not self.is_over():
+            self.book.pause(LOOK_S)
             if held and self.book.holder_of(job.board) is None:
                 return
 

@@ -11,7 +11,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -76,7 +75,7 @@ class Runner:
     heartbeat_s: float = HEARTBEAT_S
     capacity: HostCapacity | None = None
     power_on_gap_s: float = 0.0
-    _deadline: float = field(default=0.0, init=False)  # of the wait, by time.monotonic()
+    _deadline: float = field(default=0.0, init=False)  # of the wait, by book.monotonic_s
     _stopping: bool = field(default=False, init=False)
     _asked: bool = field(default=False, init=False)
     _worse: bool = field(default=False, init=False)
@@ -94,7 +93,7 @@ class Runner:
         with handling(dict.fromkeys(ENDING, lambda _number, _frame: self._stop())):  # pytest switches the board off
             code = GAVE_WAY
             while code == GAVE_WAY:
-                deadline = self._deadline = time.monotonic() + wait_s
+                deadline = self._deadline = self.book.monotonic_s + wait_s
                 started = JobWaiter(self.book, self.say, lambda: self._stopping, self.capacity).wait(job, wait_s)
                 if started is None:
                     self.book.finish(job.id, "interrupted" if self._stopping or job.yields_to else "refused")
@@ -111,7 +110,7 @@ class Runner:
                     if (
                         busy
                         and not self._stopping
-                        and time.monotonic() < deadline
+                        and self.book.monotonic_s < deadline
                         and person_holding(self.book, started)
                     ):
                         job = give_way(self.book, job.id)
@@ -208,7 +207,7 @@ class Runner:
         unfinished = self._unfinished(job) if resumed is None else resumed
         if unfinished is not None and resumed is None:
             self.say(f"going on with run {unfinished}")
-        away_s = min(max(self._deadline - time.monotonic(), 0.0), AWAY_S)
+        away_s = min(max(self._deadline - self.book.monotonic_s, 0.0), AWAY_S)
         process = subprocess.Popen(
             [*command(job, self.place.tests, suite, unfinished), *more],
             cwd=self.place.folder,
@@ -250,8 +249,8 @@ class Runner:
                 if go_on(process.pid):
                     self.say(f"pytest (process {process.pid}) was stopped by a signal, with the board; it goes on")
             if self._stopping:
-                asked_at = time.monotonic() if asked_at is None else asked_at
-                if time.monotonic() - asked_at > STOP_S:
+                asked_at = self.book.monotonic_s if asked_at is None else asked_at
+                if self.book.monotonic_s - asked_at > STOP_S:
                     process.kill()
 
     def _update_claimant(self, job: Job) -> None:

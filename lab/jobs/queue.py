@@ -76,7 +76,7 @@ class JobQueue:
         person, program: the starter of its jobs.
         ignores: takes a board that this person has reserved. rule: when a board is put in quarantine.
         priority: of its jobs; below PERSONS they give way to reservations. request: of a queue, for the job it takes up or enqueues.
-        silence: observed heartbeats of other hosts' jobs. pause: waits that many seconds between two looks at one.
+        silence: observed heartbeats of other hosts' jobs. pause: waits that many seconds between two looks.
     """
 
     store: Store
@@ -91,6 +91,11 @@ class JobQueue:
     request: str = ""
     silence: Silence = field(factory=Silence, eq=False)
     pause: Callable[[float], None] = field(default=time.sleep)
+
+    @property
+    def monotonic_s(self) -> float:
+        """The monotonic clock of its waits and of `silence`."""
+        return self.silence.now_s()
 
     def enqueue(self, order: Order) -> Job:
         """Enqueue a new job."""

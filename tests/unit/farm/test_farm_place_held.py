@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from attrs import define, field
+from attrs import define, evolve, field
 
 from lab.cli import provision
 from lab.errors import ConfigurationError, LabTransientError
@@ -19,7 +19,7 @@ from lab.farm.queue import JobWaiter
 from lab.farm.runner import BUSY, INTERRUPTED, Runner, RunnerPaths
 from lab.host import process
 from lab.jobs.queue import JobQueue
-from lab.jobs.records import Job, Order
+from lab.jobs.records import Job, Order, Silence
 from lab.places.lease import job_user, stock_user, store_name
 from lab.results import Store, open_store
 
@@ -244,9 +244,8 @@ def test_an_exporter_that_goes_after_a_long_wait_is_waited_for_as_long_as_at_its
 ) -> None:
     monkeypatch.setattr(Runner, "_measure", lambda *_args: 0)
     clock = [0.0]
-    monkeypatch.setattr(labgrid_place.time, "monotonic", lambda: clock[0])
     played.acquired = "lab-7/ann-01234567-j4"  # another store's job
-    book = queue(store, "ann")
+    book = evolve(queue(store, "ann"), silence=Silence(lambda: clock[0]))
     job = enqueued(book, tmp_path)
 
     def look() -> None:
@@ -325,8 +324,7 @@ def test_a_check_that_waits_for_a_persons_place_gives_signs_of_life(
         seen.append(book.job(1).heartbeat_at)
         played.acquired = LENA if len(seen) < 3 else ""
 
-    monkeypatch.setattr(lease.time, "sleep", pause)
-    with held(book, order(tmp_path), 600, lambda _: None):
+    with held(evolve(book, pause=pause), order(tmp_path), 600, lambda _: None):
         assert len(set(seen)) == 3
 
 
