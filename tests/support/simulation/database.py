@@ -10,8 +10,9 @@ import itertools
 import shutil
 import sqlite3
 import tempfile
+from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -24,9 +25,14 @@ from lab.results import database, open_store
 from lab.results.artifacts import ArtifactStore
 from lab.results.location import Location
 from lab.results.store import BUSY_TIMEOUT_S, Store
+from support.simulation.media import BOARD_TYPE, EMMC
+from support.simulation.nights import BOARDS, START, quiet
 from support.simulation.world import Process, World
 
 CONNECT_S: Final = 10.0  # as long as boardlab waits for a server
+MOST_LOST: Final = 3  # commits
+FULL: Final = "SQLITE_FULL", "database or disk is full"
+SYNC_FAILS: Final = "SQLITE_IOERR_FSYNC", "disk I/O error"
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108 - a file system in memory, where there is one
 _WRITES: Final = "BEGIN IMMEDIATE"
 
@@ -83,7 +89,8 @@ class Results:
 
     Attributes:
         world: the one that uses it now; None: nobody schedules. more: a statement that changes the new tables.
-        away_until_s: the server does not answer. full_until_s: its disk is full.
+        away_until_s: the server does not answer. full_until_s: its disk refuses to write, with `disk_error`.
+        recent: of a host that may lose its power, the contents after its last commits.
         is_server: it numbers its transactions, and its clock is so much ahead (clock_s). committed: the numbers of those that were. lost_answers: so many further commits succeed without an answer. commits: so far.
         committed_by: the process of the last commit.
     """
@@ -91,12 +98,16 @@ class Results:
     folder: Path
     location: Location
     engine: Engine
-    template: bytes
+    empty: sqlite3.Connection
+    history: sqlite3.Connection
+    looker: sqlite3.Connection
     world: World | None = None
     more: str = ""
     writer: SimulatedConnection | None = None
     away_until_s: float = 0.0
     full_until_s: float = 0.0
+    disk_error: tuple[str, str] = FULL
+    recent: deque[bytes] | None = None
     lost_answers: int = 0
     is_server: bool = False
     clock_s: float = 0.0
@@ -105,7 +116,6 @@ class Results:
     commits: int = 0
     committed_by: Process | None = None
     _open: list[SimulatedConnection] = field(factory=list)
-    _looker: sqlite3.Connection | None = None
 
     def store(self) -> Store:
         """A process's store; its patience is simulated time."""
@@ -113,19 +123,17 @@ class Results:
         artifacts = ArtifactStore(self.location.artifacts, self.location.shared)
         return Store(self.location, artifacts, self.engine, self.world.sleep)
 
-    def begin(self, world: World) -> None:
-        """Serve another world, with empty tables."""
+    def begin(self, world: World, *, history: bool) -> None:
+        """Serve another world; `history`: its tables have nights of before."""
         self.end()
-        for path in self.folder.glob("results.db*"):
-            path.unlink()
-        assert self.location.path is not None
-        self.location.path.write_bytes(self.template)
-        self._looker = sqlite3.connect(self.location.path, isolation_level=None)
+        (self.history if history else self.empty).backup(self.looker)
+        shutil.rmtree(self.folder / "judge", ignore_errors=True)
         if self.more:
-            self._looker.execute(self.more)
+            self.looker.execute(self.more)
         self.world, self.writer, self.committed_by = world, None, None
         self.away_until_s = self.full_until_s = 0.0
         self.lost_answers = self.commits = 0
+        self.recent = None if self.is_server else deque([self.looker.serialize()], MOST_LOST + 1)
         self.clock_s = 0.0
         self._open.clear()
         self.committed.clear()
@@ -134,15 +142,35 @@ class Results:
     def end(self) -> None:
         """Serve nobody."""
         self.world = None
-        self.engine.dispose()
-        if self._looker is not None:
-            self._looker.close()
-            self._looker = None
+
+    def lose_commits(self, count: int) -> None:
+        """A loss of power takes the last commits: SQLite's log is not synced at each of them."""
+        assert self.recent is not None
+        for _ in range(count):
+            self.recent.pop()
+        data = bytearray(self.recent[-1])
+        data[18:20] = (
+            b"\x01\x01"  # of no write-ahead log, which a database in memory cannot have (sqlite.org/fileformat.html)
+        )
+        with closing(sqlite3.connect(":memory:")) as before:
+            before.deserialize(bytes(data))
+            before.backup(self.looker)
+
+    def keep_commits(self) -> None:
+        """What a person was told of is on the disk."""
+        if self.recent is not None:
+            for _ in range(len(self.recent) - 1):
+                self.recent.popleft()
+
+    def environment(self, board: str) -> Path:
+        """The file of a board's environment."""
+        path = self.folder / f"{board}.yaml"
+        path.touch()
+        return path
 
     def look(self, sql: str, *values: Any) -> list[Any]:
         """Rows that are committed, read from outside."""
-        assert self._looker is not None
-        return self._looker.execute(sql, values).fetchall()
+        return self.looker.execute(sql, values).fetchall()
 
     # --- What a server knows ---
 
@@ -189,8 +217,10 @@ class Results:
         world.pause()
         self._reach(world)
         if self.full_until_s > world.now_s:
-            raise _error("SQLITE_FULL", "database or disk is full")
+            raise _error(*self.disk_error)
         commit()
+        if self.recent is not None:
+            self.recent.append(self.looker.serialize())
         self.committed.add(connection.number)
         self.commits += 1
         self.committed_by = world.process if world.current is not None else None
@@ -232,12 +262,13 @@ def results() -> Iterator[Results]:
     """The database, in memory."""
     folder = Path(tempfile.mkdtemp(prefix="boardlab-simulation-", dir=_MEMORY if _MEMORY.is_dir() else None))
     path = folder / "results.db"
+    looker, empty, history = (sqlite3.connect(where, isolation_level=None) for where in (path, ":memory:", ":memory:"))
     with open_store(str(path)) as store:
         location = store.location
-    with sqlite3.connect(path) as known:
-        known.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    known.close()
-    template = path.read_bytes()
+        looker.backup(empty)
+        for board in BOARDS:
+            quiet(store, BOARD_TYPE, board, EMMC, START)
+    looker.backup(history)
     engine = database.create(location, 0.0)
 
     @event.listens_for(engine, "do_connect")
@@ -248,10 +279,11 @@ def results() -> Iterator[Results]:
     def _checked_out(connection: Any, entry: ConnectionPoolEntry, _proxy: Any) -> None:
         connection.entry = entry
 
-    found = Results(folder, location, engine, template)
+    found = Results(folder, location, engine, empty, history, looker)
     SimulatedConnection.results = found
     try:
         yield found
     finally:
         engine.dispose()
+        looker.close()
         shutil.rmtree(folder, ignore_errors=True)

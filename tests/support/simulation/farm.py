@@ -22,6 +22,7 @@ from lab.benchmarks.cycles import CycleAttempt, run_cycles
 from lab.control.provisioning import check_expected
 from lab.errors import BoardTransientError, ConfigurationError
 from lab.farm import lease, runner
+from lab.farm.labgrid_place import PlaceWait, acquired
 from lab.farm.runner import Runner, RunnerPaths
 from lab.health import DEFAULT_RULE
 from lab.jobs import listing
@@ -51,10 +52,13 @@ from lab.results import Run, Store
 from lab.run import options
 from lab.run.attempts import AttemptRecorder, AttemptResult
 from lab.run.bootrun import BootRun
+from lab.run.options import JUDGE
 from support.simulation.database import Results
 from support.simulation.media import BOARD_TYPE, EMMC, Emmc, release_of
+from support.simulation.nights import BOARDS, METRIC, boot_time, provenance
+from support.simulation.places import Places, tidy
 from support.simulation.system import System
-from support.simulation.world import World
+from support.simulation.world import Host, World
 
 CYCLES: Final = 2
 RETRIES: Final = 2
@@ -63,10 +67,9 @@ FAILS: Final = 0.03  # of a boot
 OTHER_BUILD: Final = 0.3  # of a release whose files are not what it says
 TRIES: Final = 6  # of a wish for a board whose releases may be wrong; then a person looks into it
 TESTS: Final = Path(__file__).resolve().parents[3] / "tests_perf"
-METRIC: Final = "boot.time"
 PERSON: Final = "lena"
 MEASURER: Final = pytest.StashKey[CycleMeasurer]()
-AGAIN_S: Final = (2.0, 9.0, 30.0)  # before a program is begun again
+AGAIN_S: Final = (5.0, 20.0, 60.0)  # before a program is begun again
 DONE: Final = {"lab run": frozenset({0, 1, runner.WORSE}), "pytest": frozenset({0}), "lab provision": frozenset({0})}
 
 
@@ -78,6 +81,8 @@ class Wish:
         way: "lab run", "pytest" or "lab provision". label: the release of its runs, no other wish has it.
         release: is put on the board first; None: the board is measured as it is.
         labelled: the run's label is the wish's; else it is that of what is on the board.
+        env: its environment; one that exists has a labgrid place.
+        judged: its numbers are, after nights without a change; slower: they are, for sure.
     """
 
     label: str
@@ -88,11 +93,15 @@ class Wish:
     wait_s: float
     release: Release | None = None
     labelled: bool = True
+    env: str = "/nowhere/env.yaml"
+    judged: bool = False
+    slower: bool = False
 
     @property
     def order(self) -> Order:
         """As a job has it."""
-        return Order(BOARD_TYPE, self.board, self.suites, f"/nowhere/{self.board}.yaml", self.label, CYCLES)
+        options = {JUDGE: True} if self.judged else {}
+        return Order(BOARD_TYPE, self.board, self.suites, self.env, self.label, CYCLES, options)
 
 
 @define(eq=False)
@@ -113,7 +122,7 @@ class Board:
     def __attrs_post_init__(self) -> None:
         self.emmc = Emmc(lambda: self.farm.watch.board_is_used(self.board), self.farm.world.sleep)
 
-    def boot(self) -> float:
+    def boot(self, *, slower: bool = False) -> float:
         """Power-cycle it; its boot time, which no other boot has."""
         self.emmc.access(self.farm.boot_s)
         self.farm.boots += 1
@@ -121,7 +130,7 @@ class Board:
             raise BoardTransientError("it hung", failure="hang_kernel")
         self.software = {"kernel": self.emmc.line}
         check_expected(self)  # type: ignore[arg-type]
-        return 10.0 + self.farm.boots / 1000
+        return boot_time(self.farm.boots, slower=slower)
 
     def booted(self, _medium: str, _questions: Mapping[str, str]) -> dict[str, str]:
         """Boot it, and ask what it is."""
@@ -154,7 +163,7 @@ class PlayedRun(BootRun):
 
         def one(_cycle: int, _number: int) -> float:
             recorder.start()
-            value: float = self.board.boot()
+            value: float = self.board.boot(slower=self.run.release in self.board.farm.slower)
             return value
 
         def record(attempt: CycleAttempt[float]) -> None:
@@ -183,23 +192,41 @@ class Farm:
     done: list[str] = field(factory=list)
     runs: dict[str, list[int]] = field(factory=dict)
     tries: Counter[str] = field(factory=Counter)
+    codes: dict[str, int | None] = field(factory=dict)
+    slower: set[str] = field(factory=set)
     boots: int = 0
     boot_s: float = 0.0
+    places: Places | None = None
 
     def prepare(self) -> None:
         """Boards, and what is wanted of them, by the schedule."""
         pick = self.world.choices.pick
-        names = [f"b{number}" for number in range(1, 2 + pick((3.0, 1.0)))]
+        names = BOARDS[: 1 + pick((3.0, 1.0))]
         self.boards = {name: Board(name, self) for name in names}
-        if pick((2.0, 1.0)):
-            self._prepare_releases(names)
+        kind = pick((3.0, 2.0, 2.0, 2.0))
+        if kind in {1, 2}:
+            (self._prepare_releases, self._prepare_judged)[kind - 1](names)
             return
+        if kind:
+            self.places = self.system.places = Places(self.world, names, self.world.hosts[-1])
         for wanted in range(1, 3 + pick((3.0, 1.0))):
-            way = ("lab run", "lab provision", "pytest")[pick((3.0, 1.0, 1.0))]
+            way = ("lab run", "lab provision", "pytest")[pick((3.0, 1.0, 1.0 * (not kind)))]
             suites = ("boot", "low_power") if way == "lab run" and pick((2.0, 1.0)) else ("boot",)
             priority = (PERSONS, TIMERS)[pick((1.0, 1.0))] if way == "lab run" else PERSONS
             board = names[pick([1.0] * len(names))]
-            self.wishes.append(Wish(f"r{wanted}", way, board, suites, priority, WAIT_S))
+            env = str(self.results.environment(board)) if kind else f"/nowhere/{board}.yaml"
+            self.wishes.append(Wish(f"r{wanted}", way, board, suites, priority, WAIT_S, env=env))
+
+    def _prepare_judged(self, names: Sequence[str]) -> None:
+        """One release is slower on its board, and each order is judged."""
+        pick = self.world.choices.pick
+        for wanted in range(1, 2 + pick((2.0, 2.0, 1.0))):
+            suites = ("boot", "low_power") if pick((1.0, 2.0)) else ("boot",)
+            board, slower = names[pick([1.0] * len(names))], wanted == 1
+            self.wishes.append(
+                Wish(f"r{wanted}", "lab run", board, suites, PERSONS, WAIT_S, judged=True, slower=slower)
+            )
+        self.slower = {wish.label for wish in self.wishes if wish.slower}
 
     def _prepare_releases(self, names: Sequence[str]) -> None:
         """Releases are put on the boards, and what is on these is measured."""
@@ -220,7 +247,8 @@ class Farm:
         resume = int(given["--lab-resume"]) if "--lab-resume" in given else None
         job = env[JOB_VARIABLE]
         release = given.get("--lab-release", "")
-        return f"pytest of {job}", lambda: self.session(job, kind, release, resume)
+        confirms = int(given["--lab-confirms"]) if "--lab-confirms" in given else None
+        return f"pytest of {job}", lambda: self.session(job, kind, release, resume, confirms)
 
     # --- Programs ---
 
@@ -235,7 +263,7 @@ class Farm:
         job = book.take_up(unfinished.id) if unfinished is not None else book.enqueue(wish.order)
         return Runner(book, RunnerPaths(Path("/"), TESTS, None), self.world.say).run(job, wish.wait_s)
 
-    def session(self, called: str, kind: str, release: str, resume: int | None) -> int:
+    def session(self, called: str, kind: str, release: str, resume: int | None, confirms: int | None) -> int:
         """The pytest of a `lab run`, which holds the board."""
         self._end_once()
         store = self.results.store()
@@ -245,7 +273,7 @@ class Farm:
         except pytest.UsageError as error:
             self.world.say(str(error))
             return 4
-        return self._measured(config, kind, release, resume)
+        return self._measured(config, kind, release, resume, confirms)
 
     def pytest(self, wish: Wish) -> int:
         """A session of pytest that holds its board itself."""
@@ -281,8 +309,9 @@ class Farm:
         """`lab provision`; without a release it holds the board for a while."""
         store = self.results.store()
         book = lease.queue(store, BY_PROVISION, person=PERSON, rule=DEFAULT_RULE)
+        place_wait = PlaceWait(self.system.monotonic() + wish.wait_s, self.world.say, lambda: False)
         try:
-            with lease.held(book, wish.order, wish.wait_s, self.world.say) as job:
+            with lease.held(book, wish.order, wish.wait_s, self.world.say) as job, acquired(book, job, place_wait):
                 board = self.boards[wish.board]
                 if wish.release is not None:
                     record, say = ProvisionBook(store), self.world.say
@@ -334,7 +363,9 @@ class Farm:
         stash[LABGRID_ENV_KEY] = env
         return SimpleNamespace(stash=stash, option=option)
 
-    def _measured(self, config: Any, kind: str, wish: Wish | str, resume: int | None) -> int:
+    def _measured(
+        self, config: Any, kind: str, wish: Wish | str, resume: int | None, confirms: int | None = None
+    ) -> int:
         """Put the release on the board, if there is one, and measure; the session's exit code.
 
         Args:
@@ -351,7 +382,8 @@ class Farm:
             else:
                 plan = {"cycles": CYCLES, "media": [EMMC]}
                 name, _ = (wish, {}) if isinstance(wish, str) else label(config, store, board, [EMMC], say)
-                run = store.begin_run(kind, BOARD_TYPE, board.board, name, plan=plan, provenance={}, job_id=job)
+                about = provenance(name) | ({} if confirms is None else {"confirms": confirms})
+                run = store.begin_run(kind, BOARD_TYPE, board.board, name, plan=plan, provenance=about, job_id=job)
                 if isinstance(wish, Wish):
                     self.runs.setdefault(wish.label, []).append(run.id)
             config.stash[RUNS_KEY] = [run.id]
@@ -397,10 +429,28 @@ class Farm:
             process = world.start(f"{wish.way} {wish.label}", host, lambda: body[wish.way](wish))
             world.wait(lambda process=process: not process.alive)
             self.tries[wish.label] += 1
+            self.codes[wish.label] = process.code
             if process.code in DONE[wish.way] or self._is_over(wish):
                 self.done.append(wish.label)
+                self.results.keep_commits()
                 return 0
             world.sleep(AGAIN_S[world.choices.pick([1.0] * len(AGAIN_S))])
+
+    def keep_janitor(self, host: Host) -> int:
+        """Have the janitor of places run, whatever is killed, until each place is free behind the last wish."""
+        world, places = self.world, self.places
+        assert places is not None
+        while any(places.holders.values()) or len(self.done) < len(self.wishes):
+            while (until_s := max(host.down_until_s, host.frozen_until_s)) > world.now_s:
+                world.sleep(until_s - world.now_s)
+            process = world.start(
+                "janitor",
+                host,
+                lambda: tidy(places, self.results, self.system.monotonic, lambda: len(self.done) == len(self.wishes)),
+            )
+            world.wait(lambda process=process: not process.alive)
+            world.sleep(AGAIN_S[0])
+        return 0
 
     def _is_over(self, wish: Wish) -> bool:
         if not wish.labelled and self.tries[wish.label] >= TRIES:

@@ -12,10 +12,13 @@ from attrs import frozen
 from sqlalchemy.orm import Session
 
 from lab.errors import BoardlabError
+from lab.farm import judge
 from lab.farm.runner import Runner
 from lab.host.clock import utc_now
 from lab.jobs import queue
+from lab.jobs.queue import JobQueue
 from lab.jobs.records import Silence, seems_dead
+from lab.places.lease import Place
 from lab.provision.history import Provision, ProvisionBook
 from lab.pytest_plugin import runs
 from lab.pytest_plugin.measurer import Measurer
@@ -24,6 +27,7 @@ from lab.results.models import RunRow
 from lab.run.bootrun import BootRun
 from support.simulation import watch
 from support.simulation.database import Results
+from support.simulation.places import WITH_EXPORTER
 
 _READINGS: Final = watch.COUNTS, watch.ONCE
 
@@ -117,6 +121,27 @@ def _an_open_run_ends_well(_results: Results) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _dead_by_the_store_s_clock(_results: Results) -> Iterator[None]:
+    def dead(book: JobQueue, row: Any) -> bool:
+        return seems_dead(row, book.now(), book.has_died)
+
+    with patch.object(JobQueue, "_dead", dead):
+        yield
+
+
+@contextmanager
+def _a_host_that_starts_gives_its_place(_results: Results) -> Iterator[None]:
+    with patch.object(Place, "_check_exporters", lambda _self, _at: None):
+        yield
+
+
+@contextmanager
+def _a_verdict_is_lost(_results: Results) -> Iterator[None]:
+    with patch.object(judge, "report_again", lambda *_given, **_options: True):
+        yield
+
+
 FAULTS: Final = (
     Fault("a job is dead by another host's wall clock", _dead_by_the_wall_clock, (watch.KEEPS,)),
     Fault("a resumed run measures its cycles again", _measured_again_on_resume, _READINGS),
@@ -125,4 +150,9 @@ FAULTS: Final = (
     Fault("what was written is taken for proved", _written_is_proved, (watch.LABEL,)),
     Fault("a session that stood still ends a completed run", _a_late_session_ends_a_completed_run, _READINGS),
     Fault("a session whose run stays open ends well", _an_open_run_ends_well, _READINGS),
+    Fault(
+        "a job is dead by a clock of the store that jumped", _dead_by_the_store_s_clock, (watch.KEEPS, watch.ONE_USER)
+    ),
+    Fault("a place is given while its host starts", _a_host_that_starts_gives_its_place, (WITH_EXPORTER,)),
+    Fault("the verdict of a killed lab run is lost", _a_verdict_is_lost, (watch.TOLD,)),
 )

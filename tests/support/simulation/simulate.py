@@ -41,18 +41,20 @@ class Outcome:
 
 def simulate(results: Results, choices: Choices) -> Outcome:
     """Run a schedule to its end, or to the first violation."""
-    world = World(choices, folder=f"{results.folder}/")
+    world = World(choices, hidden=(f"{results.folder}/", str(results.folder), results.location.tag))
     farm = Farm(world, results)
     name = seen = ""
     try:
         with installed(system := System(world, farm.spawn, results)):
             farm.system = system
-            results.begin(world)
             _befall(farm)
             farm.prepare()
+            results.begin(world, history=any(wish.judged for wish in farm.wishes))
             farm.watch = watch = Watch(world, results, farm)
             world.checks.append(watch.look)
             desk = Host("a desk")
+            if farm.places is not None:
+                world.start(f"{PERSON} for the janitor", desk, lambda: farm.keep_janitor(world.hosts[0]))
             for wish in farm.wishes:
                 world.start(f"{PERSON} for {wish.label}", desk, lambda wish=wish: farm.operate(wish))
             world.run(lambda: _is_over(farm))
@@ -76,7 +78,7 @@ def _befall(farm: Farm) -> None:
     world.stay = STAYS[pick((1.0, 1.0, 1.0))]
     world.strike_rate = RATES[pick((0.5, 3.0, 3.0, 2.0))]
     kinds = Strikes(farm).all()
-    frequent = (4.0, 3.0, *[1.0] * len(kinds))
+    frequent = (4.0, 3.0, 1.0, 3.0, 2.0, *[1.0] * len(kinds))  # clocks are set and hosts lose their power often, too
     world.strikes = [kinds.pop(pick(frequent[: len(kinds)])) for _ in range(1 + pick((2.0, 2.0, 1.0, 1.0)))]
     farm.boot_s = BOOTS_S[pick((2.0, 1.0))]
 

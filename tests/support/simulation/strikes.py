@@ -7,6 +7,7 @@ from typing import Final
 
 from attrs import define
 
+from support.simulation.database import FULL, SYNC_FAILS
 from support.simulation.farm import Farm
 from support.simulation.world import Host, Process, World
 
@@ -34,6 +35,7 @@ class Strikes:
         return [
             *(self.kill, self.freeze, self.stop, self.jump, self.reboot, self.suspend),
             *(self.cut, self.server_is_away, self.disk_is_full, self.lose_answer, self.reserve, self.cancel),
+            *(self.labgrid_is_away, self.labgrid_is_late),
         ]
 
     def kill(self) -> bool:
@@ -85,9 +87,19 @@ class Strikes:
         for process in self._victims():
             if process.host is host:
                 self.world.kill(process)
+        self.world.reap()
+        self._lose_commits()
         host.boots += 1
         host.down_until_s = self.world.now_s + seconds
         return True
+
+    def _lose_commits(self) -> None:
+        recent = self.farm.results.recent
+        count = 0 if recent is None else self.world.choices.pick((2.0, *[1.0] * (len(recent) - 1)))
+        if count:
+            self._say(f"the last {count} commits are lost with the power")
+            self.farm.results.lose_commits(count)
+            self.farm.watch.look_anew()
 
     def suspend(self) -> bool:
         """A host is suspended; its monotonic clock stands."""
@@ -114,10 +126,11 @@ class Strikes:
         return True
 
     def disk_is_full(self) -> bool:
-        """The disk of the database is full."""
-        seconds = self._one_of(FULL_S)
-        self._say(f"the database's disk is full for {seconds:g} s")
-        self.farm.results.full_until_s = self.world.now_s + seconds
+        """The disk of the database is full, or its fsync fails."""
+        seconds, results = self._one_of(FULL_S), self.farm.results
+        results.disk_error = SYNC_FAILS if self.world.choices.happens(0.3) else FULL
+        self._say(f"the database's disk refuses to write for {seconds:g} s: {results.disk_error[1]}")
+        results.full_until_s = self.world.now_s + seconds
         return True
 
     def lose_answer(self) -> bool:
@@ -125,6 +138,27 @@ class Strikes:
         results = self.farm.results
         results.lost_answers += results.is_server
         return results.is_server
+
+    def labgrid_is_away(self) -> bool:
+        """labgrid's coordinator does not answer."""
+        places = self.farm.places
+        if places is None:
+            return False
+        seconds = self._one_of(CUT_S)
+        self._say(f"labgrid's coordinator does not answer for {seconds:g} s")
+        places.away_until_s = self.world.now_s + seconds
+        return True
+
+    def labgrid_is_late(self) -> bool:
+        """An answer of labgrid's coordinator is lost, or comes too late."""
+        places = self.farm.places
+        if places is None:
+            return False
+        if self.world.choices.happens(0.5):
+            places.lost += 1
+        else:
+            places.late += 1
+        return True
 
     def reserve(self) -> bool:
         """Somebody reserves a board."""

@@ -21,9 +21,10 @@ from lab.health import DEFAULT_RULE
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import Silence
 from support.simulation.database import Results
+from support.simulation.nights import START
+from support.simulation.places import ADDRESS, Places, PlayedCoordinator
 from support.simulation.world import START_S, Process, World
 
-START: Final = dt.datetime(2026, 3, 2, 2, 0, tzinfo=dt.UTC)  # of the true time
 POLL_S: Final = 9.0  # in place of a few seconds: there are fewer looks, and none is later than a heartbeat
 Spawn = Callable[[Sequence[str], Mapping[str, str]], tuple[str, Callable[[], int]]]
 
@@ -45,6 +46,7 @@ class System:
     world: World
     spawn: Spawn
     results: Results
+    places: Places | None = None
     _locks: dict[str, Process] = field(factory=dict)
 
     def wall(self) -> dt.datetime:
@@ -198,6 +200,13 @@ def _names(system: System) -> dict[str, Any]:
     def queue(*given: Any, **options: Any) -> JobQueue:
         return evolve(plain(*given, **options), silence=Silence(system.monotonic), pause=world.sleep)
 
+    def coordinator(_address: str) -> PlayedCoordinator:
+        assert system.places is not None
+        return PlayedCoordinator(system.places)
+
+    environments = SimpleNamespace(
+        arguments_of=lambda path, *_: {"name": path.stem}, coordinator_of=lambda _path: ADDRESS
+    )
     signals = SimpleNamespace(
         SIGTERM=signal.SIGTERM,
         SIGINT=signal.SIGINT,
@@ -205,10 +214,7 @@ def _names(system: System) -> dict[str, Any]:
         default_int_handler=signal.default_int_handler,
         signal=handle,
     )
-    clocks = SimpleNamespace(monotonic=system.monotonic, sleep=world.sleep)
-    times = [f"lab.farm.{name}.time" for name in ("queue", "lease", "labgrid_place", "runner")]
     return {
-        **dict.fromkeys(times, clocks),
         "lab.host.clock.dt": SimpleNamespace(datetime=Clock, UTC=dt.UTC),
         "lab.results.database.now": system.database_now,
         "lab.results.database.transaction_number": system.results.transaction_number,
@@ -230,6 +236,13 @@ def _names(system: System) -> dict[str, Any]:
         "lab.pytest_plugin.provisioning.writer": lambda _config: world.say,
         "lab.farm.lease.queue": queue,
         "lab.farm.lease.reference_board": SimpleNamespace(rule=lambda: DEFAULT_RULE),
+        "lab.places.lease.socket": SimpleNamespace(gethostname=lambda: world.process.host.name),
+        "lab.places.lease.Coordinator": coordinator,
+        "lab.places.lease.WantedPlace": lambda _name, _address: SimpleNamespace(by=lambda _ours: ""),
+        "lab.farm.queue.envfile": environments,
+        "lab.farm.labgrid_place.envfile": environments,
+        "lab.farm.runner.reference_board": SimpleNamespace(config=lambda: None, unsound=lambda *_: ""),
+        "lab.judge.run_judge.folder": lambda: system.results.folder / "judge",
         "lab.run.attempts.cpu_times": lambda: None,
         "lab.farm.runner.subprocess": SimpleNamespace(
             Popen=lambda words, **options: Child(system, words, **options),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from attrs import define, field
 
+from lab.farm.runner import WORSE
 from lab.jobs.records import HEARTBEAT_S, LEASE_S
 from support.simulation.database import Results
 from support.simulation.farm import CYCLES, Farm
@@ -20,6 +22,8 @@ KEEPS: Final = "a living job keeps its board"
 FREE: Final = "a dead job's board is free within its bound"
 ONCE: Final = "a sample is stored once"
 COUNTS: Final = "a run's counts are exact"
+PLACE: Final = "a job has the place of its board"
+TOLD: Final = "a verdict is told once"
 ENDS: Final = "everything ends"
 TURNS: Final = "the queue starves nobody"
 LABEL: Final = "a label is of what was proved"
@@ -77,13 +81,25 @@ class Watch:
             self._look_at_samples()
         self._look_at_the_dead()
 
+    def look_anew(self) -> None:
+        """The last commits were lost."""
+        self.jobs = self._read_jobs()
+        found = {row[0] for row in self.results.look("SELECT value FROM samples")}
+        self.stored = [value for value in self.stored if value in found]
+        (last,) = self.results.look("SELECT coalesce(max(id), 0) FROM runs")[0]
+        for label, runs in self.farm.runs.items():
+            self.farm.runs[label] = [run for run in runs if run <= last]
+
     def owner(self, job: JobSeen) -> Process | None:
         """The process that holds a job."""
-        return next((each for each in self.world.processes if each.identity == job.holder), None)
+        return next((each for each in reversed(self.world.processes) if each.identity == job.holder), None)
+
+    def _read_jobs(self) -> dict[int, JobSeen]:
+        columns = 'id, board, state, holder, queued_at, heartbeat_at, priority, cancelled_by, yields_to, "release"'
+        return {row[0]: JobSeen(*row) for row in self.results.look(f"SELECT {columns} FROM jobs")}  # noqa: S608
 
     def _look_at_jobs(self) -> None:
-        columns = 'id, board, state, holder, queued_at, heartbeat_at, priority, cancelled_by, yields_to, "release"'
-        now = {row[0]: JobSeen(*row) for row in self.results.look(f"SELECT {columns} FROM jobs")}  # noqa: S608
+        now = self._read_jobs()
         before, self.jobs = self.jobs, now
         running = Counter(job.board for job in now.values() if job.state == "running")
         if running and max(running.values()) > 1:
@@ -168,6 +184,7 @@ class Watch:
             top = top.parent
         its = [job for job in self.jobs.values() if job.board == board and job.holder == top.identity]
         if any(job.state == "running" for job in its):
+            self._look_at_the_place(board, [job.id for job in its])
             return
         lost_s = max((self.lost.get(job.id, 0.0) for job in its), default=0.0)
         since_s = max(lost_s, self._calm_since_s(top), self._calm_since_s(self.world.process))
@@ -176,6 +193,12 @@ class Watch:
                 ONE_USER,
                 f"{self.world.process.name} uses {board} without a lease for {self.world.now_s - since_s:.0f} s",
             )
+
+    def _look_at_the_place(self, board: str, its: Sequence[int]) -> None:
+        places = self.farm.places
+        if places is not None and places.job(board) not in its:
+            holder = places.holders[board] or "nobody"
+            raise ViolationError(PLACE, f"{self.world.process.name} uses {board}, and its place is held by {holder}")
 
     # --- Samples ---
 
@@ -228,11 +251,16 @@ class Watch:
     def _look_at_a_wish(self, wish: Any) -> None:
         if wish.way == "lab provision" or not wish.labelled:
             return
+        if wish.judged:
+            self._look_at_verdicts(wish)
         states = [row[0] for row in self.results.look('SELECT state FROM jobs WHERE "release" = ?', wish.label)]
         if not {"cancelled", "failed"}.isdisjoint(states):
             return
         found = self.results.look(
-            'SELECT kind, id FROM runs WHERE "release" = ? AND status = ? ORDER BY id', wish.label, "completed"
+            """SELECT kind, id FROM runs WHERE "release" = ? AND status = ?
+            AND json_extract(provenance, '$.confirms') IS NULL ORDER BY id""",
+            wish.label,
+            "completed",
         )
         if sorted(kind for kind, _ in found) != sorted(wish.suites):
             raise ViolationError(COUNTS, f"{wish.label} wants {wish.suites}, and has the completed runs {found}")
@@ -240,3 +268,17 @@ class Watch:
             (count,) = self.results.look("SELECT count(*) FROM attempts WHERE outcome = 'ok' AND run_id = ?", run)[0]
             if count != CYCLES:
                 raise ViolationError(COUNTS, f"run {run} is completed with {count} of {CYCLES} samples")
+
+    def _look_at_verdicts(self, wish: Any) -> None:
+        """An order that is done said that its numbers are worse, if they are, and they have one verdict."""
+        found = self.results.look(
+            'SELECT runs."release" FROM verdicts JOIN runs ON runs.id = verdicts.run_id WHERE outcome = ? AND runs.board = ?',
+            "regression",
+            wish.board,
+        )
+        worse = [label for (label,) in found if label == wish.label]
+        if len(worse) > wish.slower:
+            raise ViolationError(TOLD, f"{wish.label} has {len(worse)} verdicts")
+        code = self.farm.codes.get(wish.label)
+        if code in {0, WORSE} and (bool(worse), code == WORSE) != (wish.slower, wish.slower):
+            raise ViolationError(TOLD, f"{wish.label} ended with {code}, and has {len(worse)} verdicts")

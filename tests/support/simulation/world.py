@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import signal
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -83,16 +83,15 @@ class Process:
     stopped: bool = False
     calm_since_s: float = 0.0
     environ: Mapping[str, str] = field(factory=dict)
+    identity: str = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.identity = f"{self.host.name}/boot{self.boot}/{self.pid}/1"  # as lab.host.process has it
 
     @property
     def alive(self) -> bool:
         """True until it has ended."""
         return self.code is None
-
-    @property
-    def identity(self) -> str:
-        """As lab.host.process has it."""
-        return f"{self.host.name}/boot{self.boot}/{self.pid}/1"
 
 
 @define(eq=False)
@@ -113,7 +112,7 @@ class World:
         stay: weight of the process that ran last, beside 1 for each other one.
         checks: invariants, called after each step; each raises ViolationError.
         strikes: what may happen before a step, at that rate a step.
-        trace: the story so far. folder: is left out of it, since its name is another one each time.
+        trace: the story so far. hidden: texts that are left out of it, since they are other ones each time.
         on_death: called with each process that was killed, before it is unwound.
     """
 
@@ -125,7 +124,7 @@ class World:
     checks: list[Callable[[], None]] = field(factory=list)
     strikes: list[Callable[[], bool]] = field(factory=list)
     strike_rate: float = 0.0
-    folder: str = "-"
+    hidden: Sequence[str] = ()
     trace: list[str] = field(factory=list)
     on_death: list[Callable[[Process], None]] = field(factory=list)
     steps: int = 0
@@ -180,7 +179,9 @@ class World:
     def say(self, text: str) -> None:
         """Tell the story."""
         who = f"{self.current.process.name} on {self.current.process.host.name}" if self.current else "-"
-        self.trace.append(f"{self.now_s - START_S:9.3f} s  {who}: {text}".replace(self.folder, ""))
+        for each in self.hidden:
+            text = text.replace(each, "")
+        self.trace.append(f"{self.now_s - START_S:9.3f} s  {who}: {text}")
 
     def start(
         self,
@@ -304,7 +305,7 @@ class World:
 
     def living(self, host: Host | None = None) -> list[Process]:
         """The processes that live, of one host or all."""
-        return [each for each in self.processes if each.alive and (host is None or each.host is host)]
+        return [each for each in self.processes if each.code is None and (host is None or each.host is host)]
 
     # --- The schedule ---
 
@@ -342,7 +343,7 @@ class World:
             self.reap()
 
     def _step(self) -> None:
-        tasks = [task for process in self.processes if process.alive for task in process.tasks]
+        tasks = [task for process in self.processes if process.code is None for task in process.tasks]
         ready = [task for task in tasks if self._is_ready(task)]
         if not tasks:  # the last one was killed just now
             return
