@@ -171,8 +171,9 @@ def where(
             echo(f"  note: {remark}")
         for line in boot_where.clock_lines(each):
             echo(f"  clock: {line}")
-        head = ("", "[ms]", "±", *(("start [s]", "%") if other is None else ("before", "difference")))
-        echo(*table(head, boot_where.tree_rows(each, other, whole=whole), "<>>>>", indent=2))
+        if tree := boot_where.tree_rows(each, other, whole=whole):
+            head = ("", "[ms]", "±", *(("start [s]", "%") if other is None else ("before", "difference")))
+            echo(*table(head, tree, "<>>>>", indent=2))
         for title, its in boot_where.rows(each, whole=whole):
             echo(title, *table(["", "own [ms]", "±", "whole"], its, "<>>>", indent=2))
 

@@ -339,8 +339,9 @@ def _diagnosis(config: pytest.Config, strategy: Any, run: Run) -> DiagnosisRun |
     store, clock = config.stash[STORE_KEY], MonotonicRaw()
     its = diagnosisrun.begin(store, run)
     progress = Progress(writer(config), clock, total=0)
+    paused = its if run.status == "completed" else run  # while the board is given away
     found = DiagnosisRun(
-        store, its, strategy, progress, clock, time.sleep, config.option.lab_retries, before_cycle(config, run.id)
+        store, its, strategy, progress, clock, time.sleep, config.option.lab_retries, before_cycle(config, paused.id)
     )
     progress.total = sum(len(found.pending(medium)) for medium in its.plan["media"])
     return found

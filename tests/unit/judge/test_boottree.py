@@ -10,7 +10,7 @@ from support.recorded_run import START
 
 from lab.benchmarks.diagnosis.parts import BOOTSTAGE, INITCALLS, MODULES, UNITS, BootPart, documents
 from lab.judge.boottree import UNEXPLAINED, BootNode
-from lab.judge.where import OF, BootWhere, tree_rows, where
+from lab.judge.where import OF, BootWhere, rows, tree_rows, where
 from lab.results import AttemptRecord, MomentRecord, SampleRecord, Store, open_store
 from lab.results.records import DIAGNOSIS
 
@@ -181,7 +181,19 @@ def test_a_quiet_kernel_s_boot_has_one_part_from_its_start_to_the_prompt(store: 
 
 def test_two_runs_stand_side_by_side_by_their_place(store: Store) -> None:
     before, now = diagnosed(store, PARTS), diagnosed(store, [*PARTS, BootPart(INITCALLS, "new_init", 0.6, 0.1, 0.1)])
-    rows = {row[0].strip(): row[1:] for row in tree_rows(now, before)}
-    assert rows["sdhci_init"][2:] == ["300.0", "+0.0"]
-    assert rows["new_init"][2:] == ["", ""]
+    beside = {row[0].strip(): row[1:] for row in tree_rows(now, before)}
+    assert beside["sdhci_init"][2:] == ["300.0", "+0.0"]
+    assert beside["new_init"][2:] == ["", ""]
     assert [row[0] for row in tree_rows(now)][:2] == ["Power on to the last moment", "  Power on to SPL"]
+
+
+def test_diagnostic_boots_whose_run_has_no_good_boot_have_parts_and_no_tree(store: Store) -> None:
+    run = store.run(diagnosed(store, PARTS).diagnosis)
+    alone = store.begin_run("boot", run.board_type, run.board, "11.02", plan={}, provenance={})
+    its = store.begin_run(DIAGNOSIS, run.board_type, run.board, "11.02", plan={}, provenance={OF: alone.id})
+    document = {"boot_s": 4.0, "parts": documents(PARTS), "problems": []}
+    record = AttemptRecord(1, 1, {"medium": "sd"}, "ok", None, None, "", START, 20.0, details={DIAGNOSIS: document})
+    store.record_attempt(its.id, record)
+    (found,) = where(store, alone.id)
+    assert (found.tree, tree_rows(found)) == (None, [])
+    assert {title.split(",")[0] for title, _ in rows(found)} == {"U-Boot", "Kernel", "Modules", "Units"}

@@ -26,6 +26,17 @@ QUIET = 10  # nights
         ("am62axx_sk", ALL | K3 | EEPROM),
         ("am654x-evm", ALL | K3 | EEPROM | {"optee"}),
         ("am43xx-gpevm", ALL),
+        *(
+            pytest.param(name, ALL | K3 | eeprom, marks=pytest.mark.soak)
+            for name, eeprom in {
+                "am62pxx_sk": set[str](),
+                "am62dxx_evm": set[str](),
+                "am62lxx_evm": set[str](),
+                "am64xx-evm": EEPROM,
+                "am64xx_sk": EEPROM,
+                "j722s_evm": set[str](),
+            }.items()
+        ),
     ],
 )
 def test_every_board_type_names_its_versions(tmp_path: Path, board_type: str, names: set[str]) -> None:
