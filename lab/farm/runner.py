@@ -188,7 +188,9 @@ class Runner:
             return codes[-1]
         worse = not judge.judge_with_reruns(self.book.store, runs[0], again, self.say)
         self._worse |= worse
-        if worse and codes[-1] not in {*_ENDS, _USAGE} and judge.asks_diagnosis(self.book.store, runs[0]):
+        confirms_another = CONFIRMS in job.options  # the verdict is the other's
+        ended = codes[-1] in {*_ENDS, _USAGE}
+        if worse and not (ended or confirms_another) and judge.asks_diagnosis(self.book.store, runs[0]):
             self.say(
                 f"run {runs[0]}: its boot time is worse for sure; {DIAGNOSTIC_BOOTS} further boots of each medium show where"
             )
