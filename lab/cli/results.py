@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -263,7 +264,8 @@ def import_command(
     more = {ltpddt.FORM: imports.ImportForm(ltpddt.MARK, ltpddt.samples)}
     if form and form not in {**imports.FORMATS, **more}:
         raise ConfigurationError(f"--format {form}: there are: {', '.join((*imports.FORMATS, *more))}")
-    declarations = declared.load(metrics) if metrics.exists() else declared.Declarations()
+    is_declared = metrics != Path(declared.FILE) or os.path.lexists(metrics)
+    declarations = declared.load(metrics) if is_declared else declared.Declarations()
     target = imports.ImportTarget(board, board_type, release, one_run, declarations)
     runs = imports.read_runs(files, target, form, more)
     with open_store(db) as store:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,7 +33,7 @@ def declarations(config: pytest.Config) -> Declarations:
     if _DECLARED_KEY not in config.stash:
         env = Path(config.option.lg_env).absolute().parent
         folders = [config.invocation_params.dir, env, env.parent]
-        path = next((file for folder in folders if (file := folder / declared.FILE).exists()), None)
+        path = next((file for folder in folders if os.path.lexists(file := folder / declared.FILE)), None)
         config.stash[_DECLARED_KEY] = Declarations() if path is None else declared.load(path)
     return config.stash[_DECLARED_KEY]
 

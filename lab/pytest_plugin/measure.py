@@ -144,6 +144,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             _asked_cycles(item)
             if _start(item) == FIRST:
                 provisioning.check_first_boot(config)
+        _check_distinct(ours)
         planned = _resumed_plan(config)
     except BoardlabError as error:
         raise pytest.UsageError(plain_text(str(error))) from error
@@ -151,6 +152,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if others:
         config.hook.pytest_deselected(items=others)
         items[:] = [item for item in items if item not in others]
+
+
+def _check_distinct(items: list[pytest.Item]) -> None:
+    """Refuse tests whose parameters are the same as texts: their numbers would be one.
+
+    Raises:
+        ConfigurationError: the message names two such tests.
+    """
+    found: dict[tuple[str, frozenset[tuple[str, str]]], str] = {}
+    for item in items:
+        params = _params(item)
+        function = item.nodeid.partition("[")[0]
+        other = found.setdefault((function, frozenset(params.items())), item.nodeid)
+        if params and other != item.nodeid:
+            raise ConfigurationError(
+                f"{other} and {item.nodeid} have the same parameters as texts, {params}: their numbers would be one. Give one of them "
+                "another value, or another parameter"
+            )
 
 
 def _resumed_plan(config: pytest.Config) -> dict[str, int] | None:
@@ -195,6 +214,10 @@ def _params(item: pytest.Item) -> dict[str, str]:
     callspec = getattr(item, "callspec", None)
     if callspec is None:
         return {}
+    if {"medium", _MEDIUM_FIXTURE} <= callspec.params.keys():
+        raise ConfigurationError(
+            f"{item.nodeid}: its numbers have the parameter medium of {_MEDIUM_FIXTURE}; give yours another name"
+        )
     return {
         "medium" if name == _MEDIUM_FIXTURE else name: _text(value, callspec.id)
         for name, value in callspec.params.items()

@@ -136,9 +136,8 @@ def check_definition(session: Session, wanted: Metric) -> None:
         ConfigurationError: the message names what differs.
     """
     row = session.get(DefinitionRow, (wanted.name, wanted.version))
-    if row is None:
-        like = func.replace(DefinitionRow.metric, ".", "_") == declared.exported(wanted.name)
-        declared.check_exported(wanted.name, session.scalars(select(DefinitionRow.metric).where(like)), "the results")
+    like = func.replace(DefinitionRow.metric, ".", "_") == declared.exported(wanted.name)
+    declared.check_exported(wanted.name, session.scalars(select(DefinitionRow.metric).where(like)), "the results")
     wrong = [] if row is None else declared.differences(metric(row), wanted)
     if wrong:
         raise ConfigurationError(

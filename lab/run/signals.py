@@ -6,6 +6,7 @@ and frames (CLOCK_REALTIME, SO_TIMESTAMP); those clocks are related to ours righ
 
 from __future__ import annotations
 
+import re
 import socket
 import subprocess
 import time
@@ -35,6 +36,11 @@ _STAMP_NS: Final = (
 _WIDEST_NS: Final = 10_000_000  # of a relation of two clocks of this host
 _TRIES: Final = 3
 _EDGES: Final = frozenset({"rising", "falling"})
+_NUMBER: Final = re.compile(r"[0-9]+")
+_FRAME_ID: Final = re.compile(r"[0-9A-Fa-f]{1,8}")
+_LAST_STANDARD_ID, _LAST_FRAME_ID = 0x7FF, 0x1FFF_FFFF  # linux/can.h: CAN_SFF_MASK, CAN_EFF_MASK
+_EXTENDED_DIGITS: Final = 8  # as can-utils write them
+_FLOAT_NS: Final = 1_000  # python-can's stamps are floats of seconds
 
 
 @frozen
@@ -193,8 +199,11 @@ class StampRelation:
         """Read both clocks, after a look that found no event or before one is converted."""
         self._before, self._after = self._after, self._read()
 
-    def instant(self, t_ns: int) -> Instant:
+    def instant(self, t_ns: int, since_ns: int | None = None) -> Instant:
         """The instant of a stamp that came since the look before.
+
+        Args:
+            since_ns: on `clock`; the event came between then and the stamp. None: at the stamp.
 
         Raises:
             LabTransientError: that clock was set meanwhile, or the stamp is another clock's.
@@ -218,7 +227,8 @@ class StampRelation:
                 "event on the host that stamps it",
                 failure="clock_unrelated",
             )
-        return Instant(middle_ns + bound_ns, 2 * bound_ns + _STAMP_NS)
+        latest_ns = middle_ns + bound_ns
+        return Instant(latest_ns, 2 * bound_ns + _STAMP_NS if since_ns is None else latest_ns - since_ns)
 
     def _read(self) -> _Reading:
         tries = []
@@ -243,18 +253,27 @@ def _library(name: str, extra: str, address: str) -> ModuleType:
 
 @define
 class _Edge:
-    """An edge of a GPIO line, by gpiod's line request."""
+    """An edge of a GPIO line, by gpiod's line request.
+
+    The kernel keeps a line's last 16 edges. A first one that it dropped came since `since_ns`, the last look without any.
+    """
 
     request: Any
     relation: StampRelation
+    since_ns: int
 
     def poll(self) -> Instant | None:
+        began_ns = self.relation.clock.now_ns()
         try:
             events = self.request.read_edge_events() if self.request.wait_edge_events(0) else []
         except OSError as error:
             raise LabTransientError(f"the GPIO chip is gone: {error}", failure="tester_broken") from error
         self.relation.look()
-        return self.relation.instant(events[0].timestamp_ns) if events else None
+        if not events:
+            self.since_ns = began_ns
+            return None
+        is_first = events[0].line_seqno == 1
+        return self.relation.instant(events[0].timestamp_ns, None if is_first else self.since_ns)
 
     def close(self) -> None:
         self.request.release()
@@ -278,36 +297,51 @@ def _gpio(parts: SplitResult, clock: Clock, _since_ns: int) -> Signal:
         edge_detection=gpiod.line.Edge.RISING if edge == "rising" else gpiod.line.Edge.FALLING,
         event_clock=gpiod.line.Clock.MONOTONIC,
     )
-    relation = StampRelation(clock, time.monotonic_ns, "CLOCK_MONOTONIC")
+    opened_ns, relation = clock.now_ns(), StampRelation(clock, time.monotonic_ns, "CLOCK_MONOTONIC")
     try:
         request = gpiod.request_lines(
-            chip, consumer="boardlab", config={int(line) if line.isdecimal() else line: settings}
+            chip, consumer="boardlab", config={int(line) if _NUMBER.fullmatch(line) else line: settings}
         )
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, OverflowError) as error:
         raise ConfigurationError(
             f"{address}: {error}; is the line there and free (gpioinfo), and may this user open {chip}?"
         ) from error
-    return _Edge(request, relation)
+    return _Edge(request, relation, opened_ns)
 
 
 @define
 class _Frame:
-    """A frame on a CAN bus, by python-can."""
+    """A data frame on a CAN bus, by python-can.
+
+    The kernel may begin to stamp some milliseconds after it was asked to; a frame before that has the time of its reading
+    (`__sock_recv_timestamp`). It came since `since_ns`, the last look without any.
+    """
 
     bus: Any
     wanted: int
+    is_extended: bool
     relation: StampRelation
+    since_ns: int
 
     def poll(self) -> Instant | None:
         found = None
+        began_ns, asked_ns = self.relation.clock.now_ns(), self.relation.other()
         try:
             while found is None and (message := self.bus.recv(0)) is not None:
-                if message.arbitration_id == self.wanted and not message.is_error_frame:
+                if message.is_error_frame or message.is_remote_frame:
+                    continue
+                if (message.arbitration_id, message.is_extended_id) == (self.wanted, self.is_extended):
                     found = message
         except Exception as error:
-            raise LabTransientError(f"the CAN bus fails: {error}", failure="tester_broken") from error
+            raise LabTransientError(
+                f"the CAN bus fails: {error}; is it up (ip link show)?", failure="tester_broken"
+            ) from error
         self.relation.look()
-        return self.relation.instant(round(found.timestamp * NS_PER_S)) if found is not None else None
+        if found is None:
+            self.since_ns = began_ns
+            return None
+        t_ns = round(found.timestamp * NS_PER_S)
+        return self.relation.instant(t_ns, None if t_ns < asked_ns - _FLOAT_NS else self.since_ns)
 
     def close(self) -> None:
         self.bus.shutdown()
@@ -315,10 +349,13 @@ class _Frame:
 
 def _can(parts: SplitResult, clock: Clock, _since_ns: int) -> Signal:
     address = parts.geturl()
-    try:
-        wanted = int(parts.path.strip("/"), 16)
-    except ValueError as error:
-        raise ConfigurationError(f"{address!r}: can://can0/123, with the frame's id in hexadecimal digits") from error
+    identity = parts.path.removeprefix("/")
+    wanted = int(identity, 16) if _FRAME_ID.fullmatch(identity) else _LAST_FRAME_ID + 1
+    if wanted > _LAST_FRAME_ID:
+        raise ConfigurationError(
+            f"{address!r}: can://can0/123, with the frame's id in hexadecimal digits; eight are an extended one"
+        )
+    is_extended = len(identity) == _EXTENDED_DIGITS or wanted > _LAST_STANDARD_ID
     can = _library("can", "can", address)
     options: Mapping[str, Any] = {
         "interface": "socketcan",
@@ -330,12 +367,15 @@ def _can(parts: SplitResult, clock: Clock, _since_ns: int) -> Signal:
             f"{address}: which clock stamps its frames is not known: the interfaces that count are {', '.join(sorted(_STAMPED))}, "
             "socketcand on this host"
         )
-    relation = StampRelation(clock, time.time_ns, "CLOCK_REALTIME")
+    if interface == "socketcan":  # the kernel's filter: its buffer then holds the first frame, whatever else is sent
+        mask = _LAST_FRAME_ID if is_extended else _LAST_STANDARD_ID
+        options = {**options, "can_filters": [{"can_id": wanted, "can_mask": mask, "extended": is_extended}]}
+    opened_ns, relation = clock.now_ns(), StampRelation(clock, time.time_ns, "CLOCK_REALTIME")
     try:
         bus = can.Bus(channel=parts.netloc, **options)
     except Exception as error:
         raise ConfigurationError(f"{address}: {error}; is the bus up (ip link show {parts.netloc})?") from error
-    return _Frame(bus, wanted, relation)
+    return _Frame(bus, wanted, is_extended, relation, opened_ns)
 
 
 # python-can's interfaces whose frames this host's kernel stamps: SO_TIMESTAMP, of socketcand by its server.

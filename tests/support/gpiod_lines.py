@@ -44,6 +44,7 @@ class EdgeEvent:
 
     line_offset: int
     timestamp_ns: int
+    line_seqno: int
 
 
 @define
@@ -55,6 +56,7 @@ class LineRequest:
     _edge: Edge
     _rest: bytes = field(default=b"", init=False)
     _events: list[EdgeEvent] = field(factory=list, init=False)
+    _count: int = field(default=0, init=False)
 
     def wait_edge_events(self, timeout: float | None = None) -> bool:
         """Return whether an edge came within `timeout` seconds.
@@ -74,7 +76,8 @@ class LineRequest:
             for record in records:
                 number, edge, t_ns = record.split()
                 if int(number) == self._line and edge.decode() == self._edge.value:
-                    self._events.append(EdgeEvent(self._line, int(t_ns)))
+                    self._count += 1
+                    self._events.append(EdgeEvent(self._line, int(t_ns), self._count))
         return True
 
     def read_edge_events(self) -> list[EdgeEvent]:

@@ -207,15 +207,14 @@ def test_a_limit_passes_warns_or_fails_the_test_and_stays_with_the_run(tmp_path:
     [
         (ENV.replace("options: {board: camera-7}", "options: {}"), "", "targets.main.options.board"),
         (ENV, "[[metric]", "metrics.toml: not TOML"),
-        (ENV, None, "metrics.toml: cannot be read: Is a directory"),
+        (ENV, "->.", "metrics.toml: cannot be read: Is a directory"),
+        (ENV, "->gone.toml", "metrics.toml: cannot be read: No such file or directory"),
     ],
-    ids=["no_name", "bad_toml", "directory"],
+    ids=["no_name", "bad_toml", "directory", "dangling_link"],
 )
-def test_a_wrong_lab_is_told_before_anything_is_measured(
-    tmp_path: Path, env: str, toml: str | None, told: str
-) -> None:
-    if toml is None:
-        (tmp_path / "metrics.toml").mkdir()
+def test_a_wrong_lab_is_told_before_anything_is_measured(tmp_path: Path, env: str, toml: str, told: str) -> None:
+    if toml.startswith("->"):
+        (tmp_path / "metrics.toml").symlink_to(toml.removeprefix("->"))
     elif toml:
         (tmp_path / "metrics.toml").write_text(toml)
     text = f'def test_frame(measure):\n    measure("camera.frame", 1, {FRAME})\n'
@@ -223,6 +222,30 @@ def test_a_wrong_lab_is_told_before_anything_is_measured(
     assert done.returncode == pytest.ExitCode.USAGE_ERROR, done.stdout
     said = done.stdout + done.stderr
     assert told in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("test", "told"),
+    [
+        (
+            '@pytest.mark.parametrize("x", [1, "1", 2])\ndef test_frame(measure, x):',
+            r"test_own.py::test_frame\[1_?0\] and test_own.py::test_frame\[1_?1\] have the same parameters as texts, {'x': '1'}",
+        ),
+        (
+            '@pytest.mark.parametrize("boot_medium", ["sd"])\n@pytest.mark.parametrize("medium", ["x"])\n'
+            "def test_frame(measure, medium, boot_medium):",
+            "its numbers have the parameter medium of boot_medium",
+        ),
+    ],
+    ids=["same_text", "medium"],
+)
+def test_numbers_that_their_parameters_do_not_distinguish_are_refused(tmp_path: Path, test: str, told: str) -> None:
+    text = f'import pytest\n\n{test}\n    measure("camera.frame", 1, {FRAME})\n'
+    done = session(lab(tmp_path, text), tmp_path, "--lg-env", "env.yaml")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR, done.stdout
+    said = done.stdout + done.stderr
+    assert re.search(told, said), said
     assert "Traceback" not in said
 
 

@@ -19,7 +19,8 @@ from sqlalchemy import create_engine, make_url, text
 from sqlalchemy.exc import DBAPIError
 
 from lab.errors import ConfigurationError, TestStableError
-from lab.metrics import Flag
+from lab.metrics import Flag, Metric
+from lab.metrics.model import sample_of
 from lab.results import (
     ArtifactRef,
     AttemptRecord,
@@ -165,6 +166,26 @@ def test_a_number_keeps_the_definition_it_was_measured_by(store: Store, database
     (measurement,) = store.measurements(run.id)
     assert (measurement.metric.definition, measurement.metric.resolution) == ("as it was in 2025", 0.5)
     assert len(measurement.samples) == 2
+
+
+def test_a_labs_metric_that_the_results_have_otherwise_is_refused(store: Store) -> None:
+    frame = Metric("camera.first_frame", "s", "lower", "To the first frame.", 0.001, "a test")
+    run = begin(store)
+    store.record_attempt(run.id, evolve(good(1), samples=(sample_of(frame, {"medium": "sd"}, 0.4, declared=True),)))
+    for same in (frame, evolve(frame, version=2, unit="ms"), evolve(frame, name="camera.first_frames")):
+        store.check_definition(same)
+    refused = {
+        "in the results already, and otherwise: unit 'ms' here, 's' in the results": evolve(frame, unit="ms"),
+        "better 'higher' here, 'lower' in the results": evolve(frame, better="higher"),
+        "have one name in Prometheus, boardlab_camera_first_frame": evolve(frame, name="camera.first.frame"),
+    }
+    for number, (told, wrong) in enumerate(refused.items(), 2):
+        with pytest.raises(ConfigurationError, match=told):
+            store.check_definition(wrong)
+        record = evolve(good(number), samples=(sample_of(wrong, {"medium": "emmc"}, 0.4, declared=True),))
+        with pytest.raises(ConfigurationError, match=told):
+            store.record_attempt(run.id, record)
+    assert [attempt.cycle for attempt in store.attempts(run.id)] == [1]
 
 
 def test_a_failed_attempt_is_kept_but_gives_no_sample(store: Store) -> None:

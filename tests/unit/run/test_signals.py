@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import gpiod
 import pytest
@@ -24,6 +25,7 @@ from lab.console import Chunk, ConsoleClient, Event
 from lab.console.moments import find_moments
 from lab.errors import ConfigurationError, LabTransientError
 from lab.host.clock import MonotonicRaw
+from lab.run import signals
 from lab.run.signals import Answer, Instant, StampRelation, signal
 
 CLOCK = MonotonicRaw()
@@ -124,6 +126,61 @@ def test_a_stamp_is_converted_with_all_that_the_clocks_moved_meanwhile() -> None
     found = relation.instant(1_000_075_000)
     assert found.t_ns - found.uncertainty_ns <= 50_000 <= found.t_ns, "at half of either clock's way"
     assert found.uncertainty_ns >= 2 * 50_000, "the other went 50 us faster"
+
+
+class Related(StampRelation):
+    """A relation of a clock to itself, read at 100, 200, ..."""
+
+    def __init__(self) -> None:
+        self._ticks = 0
+        super().__init__(self, self.now_ns, "CLOCK_REALTIME")
+
+    def now_ns(self) -> int:
+        self._ticks += 100
+        return self._ticks
+
+
+@pytest.mark.parametrize(("number", "is_first"), [(1, True), (17, False)])
+def test_a_first_edge_that_the_kernel_dropped_came_since_the_last_look_without_one(
+    number: int, is_first: bool
+) -> None:
+    relation = Related()
+    looks: list[list[object]] = [[]]
+    request = SimpleNamespace(wait_edge_events=lambda _s: True, read_edge_events=looks.pop)
+    edge = signals._Edge(request, relation, 0)
+    quiet_ns = relation._ticks + 100
+    assert edge.poll() is None
+    looks.append([SimpleNamespace(timestamp_ns=relation._ticks + 150, line_seqno=number)])
+    found = edge.poll()
+    assert found is not None
+    assert (found.t_ns - found.uncertainty_ns == quiet_ns) != is_first
+    assert (found.uncertainty_ns > signals._STAMP_NS) == is_first
+
+
+@pytest.mark.parametrize(("early_ns", "is_kernels"), [(50_000, True), (0, False)])
+def test_a_frame_that_is_stamped_as_it_is_read_came_since_the_last_look_without_one(
+    early_ns: int, is_kernels: bool
+) -> None:
+    relation = Related()
+    relation._ticks = 1_000_000
+    looks: list[list[object]] = [[None]]
+    frame = signals._Frame(SimpleNamespace(recv=lambda _s: looks[-1].pop(0)), 0x123, False, relation, 0)
+    quiet_ns = relation._ticks + 100
+    assert frame.poll() is None
+    usual = {"arbitration_id": 0x123, "is_extended_id": False, "is_error_frame": False, "is_remote_frame": False}
+    others: tuple[dict[str, object], ...] = (
+        {"is_extended_id": True},
+        {"is_remote_frame": True},
+        {"is_error_frame": True},
+        {"arbitration_id": 1},
+        {},
+    )
+    stamp_s = (relation._ticks + 250 - early_ns) / 1e9
+    looks.append([SimpleNamespace(timestamp=stamp_s, **{**usual, **changes}) for changes in others])
+    found = frame.poll()
+    assert found is not None
+    assert looks[-1] == [], "the last one"
+    assert (found.t_ns - found.uncertainty_ns == quiet_ns) != is_kernels
 
 
 @pytest.mark.parametrize(("stamp_ns", "told"), [(-300_000_000, "0.300 s before"), (5_000_000_000, "4.000 s after")])
@@ -234,6 +291,8 @@ def test_ping_that_cannot_work_says_why(tmp_path: Path, monkeypatch: pytest.Monk
         ("gpio://gpiochip0", "gpio://gpiochip0/17"),
         ("gpio:///dev/null/4", "is the line there and free"),
         ("can://can0/xyz", "with the frame's id in hexadecimal digits"),
+        ("can://can0/-5", "with the frame's id in hexadecimal digits"),
+        ("can://can0/20000000", "eight are an extended one"),
         ("can://nocan7/123", "is the bus up .ip link show nocan7"),
         ("can://can0/123?interface=socketcand&host=bench-2&port=29536", "which clock stamps its frames is not known"),
         ("can://PCAN_USBBUS1/123?interface=pcan", "which clock stamps its frames is not known"),
