@@ -302,7 +302,12 @@ class FigureMaker:
         )
 
     def _labels_of(self, name: MetricName, metric: Metric, params: Mapping[str, str]) -> Labels:
-        named = {label_name(key): clean(text) for key, text in params.items() if key != MEDIUM}
+        named: dict[str, str] = {}
+        for key in sorted(params.keys() - {MEDIUM}):
+            label = label_name(key)
+            while label in named:  # another parameter's, that differs in what a label's name cannot have
+                label += "_"
+            named[label] = clean(params[key])
         named |= {**dict(name.labels), "version": str(metric.version)}
         labels = tuple(sorted(named.items()))
         return self._labels.setdefault(labels, labels)
@@ -319,7 +324,10 @@ def _values(summary: Summary, factor: float, *, detailed: bool) -> tuple[float, 
 
 LONGEST_VALUE: Final = 100  # characters
 RESERVED: Final = frozenset(
-    {"board", "board_type", "medium", "release", "metric", "stat", "definition", "flag", "kind", "against"}
+    {
+        *("board", "board_type", "medium", "release", "metric", "stat", "definition", "flag", "kind", "against"),
+        *("version", "run"),
+    }
 )
 _TAKEN: Final = frozenset({"le", "quantile", "job", "instance"})  # by Prometheus
 _NO_NAME: Final = re.compile(r"[^a-z0-9_]+")

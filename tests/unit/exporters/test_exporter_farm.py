@@ -151,7 +151,15 @@ def test_modes_and_definitions_are_labels(metric: str, family: str, labels: dict
 
 @pytest.mark.parametrize(
     ("given", "name"),
-    [("size", "size"), ("Board", "param_board"), ("le", "param_le"), ("8 KiB", "param_8_kib"), ("", "param")],
+    [
+        ("size", "size"),
+        ("Board", "param_board"),
+        ("version", "param_version"),
+        ("run", "param_run"),
+        ("le", "param_le"),
+        ("8 KiB", "param_8_kib"),
+        ("", "param"),
+    ],
 )
 def test_a_parameter_becomes_a_label(given: str, name: str) -> None:
     assert label_name(given) == name

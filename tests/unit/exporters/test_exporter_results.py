@@ -212,12 +212,14 @@ def test_numbers_are_in_base_units(store: Store, source: ResultsSource) -> None:
         SampleRecord("power.rail", {"mode": "deep_sleep", "rail": "VDD_CORE"}, 12.0, 1.0),
         SampleRecord("power.resume_latency", {"mode": "mcu_only"}, 140.0, 1.0),
         SampleRecord("lmbench.bw_mem", {"size": "8m", "board": "x"}, 2000.0, 0.0),
+        SampleRecord("lmbench.bw_mem", {"a b": "1", "a_b": "2", "version": "v1"}, 1000.0, 0.0),
         SampleRecord("ethernet.tcp.throughput", {}, 800.0, 0.0),
     )
     record = AttemptRecord(1, 1, {}, "ok", None, None, "", recorded_run.START, 1.0, samples)
     store.record_attempt(run, record)
     store.finish_run(run, "completed")
     found = seen(source)
+    assert found.one("boardlab_lmbench_bw_mem_bytes_per_second", a_b="1", a_b_="2", param_version="v1") == 1e9
     assert found.one("boardlab_rail_power_watts", rail="VDD_CORE", mode="deep_sleep") == pytest.approx(0.012)
     assert (
         found.one("boardlab_resume_latency_seconds", mode="mcu_only", stat="p95", definition="kernel", version="1")
