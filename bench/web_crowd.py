@@ -2,9 +2,11 @@
 
     uv run python bench/web_crowd.py [--boards 1000] [--viewers 200] [--silent 1100] [--requests 100]
 
-Fills a store with so many boards of two runs, starts `lab web` as a process, and asks for pages one after the other: alone, beside so
-many viewers of the wall (each an event stream), and beside so many connections that say nothing; then the exporter's page alone and
-beside such connections. The crowd is a process of its own. Aim: p99 of what they take alone + 100 ms, at most 150 ms; 200 MB.
+Fills a store with so many boards of two runs, starts `lab web` as a process, and asks for pages one after the other: while the
+newest release is judged, alone, beside so many viewers of the wall (each an event stream), and beside so many connections that say
+nothing; then the exporter's page alone and beside such connections. The crowd is a process of its own. Aim: p99 of what they take
+alone + 100 ms, at most 150 ms; 200 MB. The CPU seconds of `lab web` for each request, and of its judging process, say the same
+where the machine is busy.
 """
 
 from __future__ import annotations
@@ -17,12 +19,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 import psutil
 import requests
+from attrs import frozen
 from common import parser, print_table
 from support import exporter_serving
 from support.farm_store import fill
@@ -44,6 +47,7 @@ def main() -> None:
     options.add_argument("--crowd", nargs=3, metavar=("ADDRESS", "PATH", "COUNT"), help="Only be the crowd.")
     given = options.parse_args()
     open_many_files()
+    turns = range(given.requests)
     if given.crowd:
         address, path, count = given.crowd
         asyncio.run(crowd(address, path, int(count)))
@@ -52,48 +56,89 @@ def main() -> None:
         url = fill(Path(folder) / "results.db", boards=given.boards, metrics=2, samples=2, releases=2, last=utc_now())
         words = ("--db", url, "--runtime", Path(folder) / "runtime")
         with running_web(Path(folder), os.environ, *words) as web:
-            process = psutil.Process(web.pid)
-            judged(web.url)
-            for name, path, count in (("wall viewers", "/events/wall", given.viewers), ("silent", "", given.silent)):
-                alone = asked_ms([web.url + page for page in PAGES], given.requests)
+            pages = Pages([web.url + page for page in PAGES], web.pid)
+            judging = pages.asked(iter(lambda: judged(web.url), True))
+            pages.report("lab web, the newest release is judged", pages.asked(turns), judging)
+            for name, path, count in (
+                ("viewers of the wall", "/events/wall", given.viewers),
+                ("silent", "", given.silent),
+            ):
+                alone = pages.asked(turns)
                 with crowded(web.url, path, count):
-                    beside = asked_ms([web.url + page for page in PAGES], given.requests)
-                report(f"lab web, {count} {name}", dict(zip(PAGES, zip(alone, beside, strict=True), strict=True)))
-            print(f"memory of lab web: {process.memory_info().rss / 1e6:.0f} MB")
+                    beside = pages.asked(turns)
+                pages.report(f"lab web, {count} {name}", alone, beside)
+            print(f"memory of lab web: {psutil.Process(web.pid).memory_info().rss / 1e6:.0f} MB")
     with exporter_serving.serving(series=SERIES) as url:
-        ((alone,), address) = asked_ms([url], given.requests), url.removesuffix("/metrics")
-        with crowded(address, "", given.silent):
-            (beside,) = asked_ms([url], given.requests)
-        report(f"exporter, {given.silent} silent", {"/metrics": (alone, beside)})
+        pages = Pages([url], os.getpid())
+        alone = pages.asked(turns)
+        with crowded(url.removesuffix("/metrics"), "", given.silent):
+            beside = pages.asked(turns)
+        pages.report(f"exporter, {given.silent} silent", alone, beside)
 
 
-def judged(address: str) -> None:
-    """Wait until the newest release and all boards are judged: that is another measurement."""
-    while "comparisons so far" in requests.get(f"{address}/releases/02.00", timeout=600).text:
-        time.sleep(1)
-    while any(not board["is_judged"] for board in requests.get(f"{address}/api/v1/lab", timeout=600).json()["boards"]):
-        time.sleep(1)
+def judged(address: str) -> bool:
+    """Whether the newest release and all boards are judged."""
+    boards = requests.get(f"{address}/api/v1/lab", timeout=600).json()["boards"]
+    release = requests.get(f"{address}/releases/02.00", timeout=600).text
+    return "comparisons so far" not in release and all(board["is_judged"] for board in boards)
 
 
-def asked_ms(urls: list[str], count: int) -> list[np.ndarray]:
-    """How long each page takes, in turns."""
-    times: list[list[float]] = [[] for _ in urls]
-    for _ in range(count):
-        for taken, url in zip(times, urls, strict=True):
-            began = time.monotonic()  # of a connection of its own: an idle one is closed for the crowd of its address
-            assert requests.get(url, timeout=600, headers={"Connection": "close"}).status_code == 200, url
-            taken.append(1e3 * (time.monotonic() - began))
-    return [np.array(taken) for taken in times]
+@frozen
+class Asked:
+    """Times of pages: a row each, in ms; CPU seconds of the server and of its processes meanwhile."""
+
+    ms: np.ndarray
+    own_s: float
+    children_s: float
 
 
-def report(title: str, found: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
-    """Print both, and their ratio."""
-    print(f"{title}:")
-    rows = []
-    for page, both in found.items():
-        (p50, p99), (p50_b, p99_b) = (np.percentile(each, (50, 99)) for each in both)
-        rows.append([page, *(f"{value:.1f}" for value in (p50, p99, p50_b, p99_b)), f"{p99_b / p99:.2f}"])
-    print_table(("page", "alone p50 ms", "p99 ms", "beside p50 ms", "p99 ms", "p99 ratio"), rows)
+@frozen
+class Pages:
+    """Pages of a server."""
+
+    urls: list[str]
+    pid: int
+
+    def asked(self, turns: Iterable[object]) -> Asked:
+        """Ask for each page once a turn."""
+        rows, began = [], self._cpu_s()
+        for _ in turns:
+            rows.append([])
+            for url in self.urls:
+                begun = (
+                    time.monotonic()
+                )  # of a connection of its own: an idle one is closed for the crowd of its address
+                assert requests.get(url, timeout=600, headers={"Connection": "close"}).status_code == 200, url
+                rows[-1].append(1e3 * (time.monotonic() - begun))
+        own_s, children_s = (now - before for now, before in zip(self._cpu_s(), began, strict=True))
+        return Asked(np.array(rows).T, own_s, children_s)
+
+    def report(self, title: str, alone: Asked, beside: Asked) -> None:
+        """Print both, and their ratio."""
+        rows = []
+        for url, *both in zip(self.urls, alone.ms, beside.ms, strict=True):
+            (p50, p99), (p50_b, p99_b) = (np.percentile(each, (50, 99)) for each in both)
+            shown = (f"{value:.1f}" for value in (p50, p99, p50_b, p99_b))
+            rows.append(["/" + url.split("/", 3)[3], *shown, f"{p99_b / p99:.2f}"])
+        print(f"{title}:")
+        print_table(("page", "alone p50 ms", "p99 ms", "beside p50 ms", "p99 ms", "p99 ratio"), rows)
+        cpu = (f"{1e3 * each.own_s / each.ms.size:.1f}" for each in (alone, beside))
+        print(
+            "CPU ms of the server a page, alone and beside: "
+            + ", ".join(cpu)
+            + f"; of its processes beside: {beside.children_s:.1f} s"
+        )
+
+    def _cpu_s(self) -> tuple[float, float]:
+        """CPU of the server; of its processes, as far as they run."""
+        process = psutil.Process(self.pid)
+        own = process.cpu_times()
+        ended, running = own.children_user + own.children_system, 0.0
+        for each in process.children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                times = each.cpu_times()
+                running += times.user + times.system
+        return own.user + own.system, ended + running
 
 
 @contextlib.contextmanager

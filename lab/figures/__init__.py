@@ -16,7 +16,7 @@ from markupsafe import Markup
 from lab.errors import ConfigurationError
 from lab.terminal import environment
 
-COLOURS: Final = 5  # that `colours.j2` has, safe for colour-blind readers; they repeat after these
+COLOURS: Final = 5  # that `tokens.css` has, safe for colour-blind readers; they repeat after these
 
 
 @frozen

@@ -2,7 +2,7 @@
 
 uvicorn bounds the bytes of a request's head, but neither its time nor the connections. `Connections` bounds both: a silent or
 slow client costs a socket, no thread, and not for long. At a limit, the connection that has waited longest without a request
-is closed: a request of a browser or a scrape takes milliseconds.
+is closed, one that never said anything first: a request of a browser or a scrape takes milliseconds.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import uvicorn
 from attrs import define, frozen
@@ -27,13 +27,17 @@ REQUEST_S: Final = 10.0  # for the whole request: TLS, however slowly its bytes 
 ANSWER_S: Final = 30.0  # for each part of the answer
 MOST_OPEN: Final = 512  # connections in all: half of the 1,024 files that a process may usually have open
 MOST_OF_ADDRESS: Final = 256  # of them, from one address
-_BACKLOG: Final = 128  # clients that the system keeps until the server takes them
+_BACKLOG: Final = (
+    1024  # clients that the system keeps until the server takes them; beyond, a client asks again after 1 s
+)
 _HEAD_BYTES: Final = 1 << 14
 _PAUSE_S: Final = 0.1  # when the system cannot give another socket
 _WARNED_S: Final = 60.0  # between two warnings, so that clients cannot fill a log
 _log = logging.getLogger(__name__)
 
 Task: TypeAlias = asyncio.Task[None]
+State: TypeAlias = Literal["silent", "idle", "answering"]
+_STATES: Final[tuple[State, ...]] = get_args(State)  # in the order in which they are closed
 
 
 # --- Connections ---
@@ -61,7 +65,7 @@ class RequestLimits:
 @define(eq=False)
 class _Client:
     origin: str
-    answering: bool = False
+    state: State = "silent"
     deadline: asyncio.TimerHandle | None = None
 
 
@@ -97,16 +101,22 @@ class Connections:
             task = loop.create_task(serve(connection))
             task.add_done_callback(partial(self._ended, connection))
             self._enter(task, origin(peer[0]))
+            await asyncio.sleep(0)  # requests have their turn between clients that come at once
+
+    def spoke(self, task: Task) -> None:
+        """The client of this connection has sent something."""
+        if task in self._clients:
+            self._clients[task].state = "idle"
 
     def asked(self, task: Task) -> None:
         """The request of this connection is complete; it is being answered."""
         client = self._clients.get(task)
         if client is None:
             return
-        answering = [each for each, its in self._clients.items() if its.answering]
+        answering = [each for each, its in self._clients.items() if its.state == "answering"]
         if len(answering) >= self._limits.answering:
             self._close(answering[0], f"{len(answering)} requests are being answered")
-        self._step(task, client, self._limits.answer_s, answering=True)
+        self._step(task, client, self._limits.answer_s, "answering")
 
     def answered(self, task: Task) -> None:
         """Note that a connection has its answer.
@@ -115,7 +125,7 @@ class Connections:
         """
         client = self._clients.get(task)
         if client is not None:
-            self._step(task, client, ANSWER_S, answering=False)
+            self._step(task, client, ANSWER_S, "idle")
 
     async def close(self) -> None:
         """Close all connections."""
@@ -131,22 +141,22 @@ class Connections:
         elif len(self._clients) >= limits.total:
             self._close(self._oldest(), f"{limits.total} connections are open")
         self._origins[of] += 1
-        self._step(task, _Client(of), limits.request_s, answering=False)
+        self._step(task, _Client(of), limits.request_s, "silent")
 
-    def _step(self, task: Task, client: _Client, seconds: float | None, *, answering: bool) -> None:
+    def _step(self, task: Task, client: _Client, seconds: float | None, state: State) -> None:
         if client.deadline is not None:
             client.deadline.cancel()
         client.deadline = None
         if seconds is not None:
             client.deadline = asyncio.get_running_loop().call_later(seconds, self._late, task, seconds)
-        client.answering = answering
+        client.state = state
         self._clients.pop(task, None)
         self._clients[task] = client
 
     def _oldest(self, of: str | None = None) -> Task:
-        """Connection to close first: the oldest idle one, else the oldest."""
-        found = [(task, its) for task, its in self._clients.items() if of in {None, its.origin}]
-        return next((task for task, its in found if not its.answering), found[0][0])
+        """Connection to close first: the oldest silent one, else the oldest idle one, else the oldest."""
+        found = {its.state: task for task, its in reversed(self._clients.items()) if of in {None, its.origin}}
+        return next(found[state] for state in _STATES if state in found)
 
     def _late(self, task: Task, seconds: float) -> None:
         _log.debug("a client was slower than %g s: closed", seconds)
@@ -284,21 +294,16 @@ class LimitedServer(uvicorn.Server):
     async def _serve_one(self, connection: socket.socket) -> None:
         """Serve the requests of one connection until it ends."""
         loop, task, client, transport = asyncio.get_running_loop(), asyncio.current_task(), ("", 0), None
-        protocol: Any = self.config.http_protocol_class(  # type: ignore[call-arg]
-            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
-        )
-        ended, lost = asyncio.Event(), protocol.connection_lost
-
-        def connection_lost(error: Exception | None) -> None:
-            lost(error)
-            ended.set()
-
-        protocol.connection_lost = connection_lost
+        ended = asyncio.Event()
         if task is None:
             return
         try:
+            if not await _spoken(connection):
+                return
+            self._connections.spoke(task)
             client = connection.getpeername()[:2]
             self._served[client] = _Served(task)
+            protocol = self._protocol(ended.set)
             handshake_s = REQUEST_S if self.config.ssl else None
             transport, _ = await loop.connect_accepted_socket(
                 lambda: protocol, connection, ssl=self.config.ssl, ssl_handshake_timeout=handshake_s
@@ -310,6 +315,20 @@ class LimitedServer(uvicorn.Server):
             self._served.pop(client, None)
             if transport is not None and not ended.is_set():
                 transport.abort()
+
+    def _protocol(self, ended: Callable[[], None]) -> Any:
+        """uvicorn's protocol of one connection; `ended` is called when it is lost."""
+        protocol: Any = self.config.http_protocol_class(  # type: ignore[call-arg]
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        lost = protocol.connection_lost
+
+        def connection_lost(error: Exception | None) -> None:
+            lost(error)
+            ended()
+
+        protocol.connection_lost = connection_lost
+        return protocol
 
     async def _answer(self, app: ASGIApp, admit: Admit | None, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":  # the application's start and end
@@ -347,3 +366,15 @@ class LimitedServer(uvicorn.Server):
             served.requests -= 1
             if not served.requests:
                 self._connections.answered(served.task)
+
+
+async def _spoken(connection: socket.socket) -> bool:
+    """Wait for a client's first byte: until then it costs no protocol. False: it left."""
+    loop, file = asyncio.get_running_loop(), connection.fileno()
+    spoken = asyncio.Event()
+    loop.add_reader(file, spoken.set)
+    try:
+        await spoken.wait()
+    finally:
+        loop.remove_reader(file)
+    return bool(connection.recv(1, socket.MSG_PEEK))

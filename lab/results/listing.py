@@ -30,6 +30,15 @@ _ANY: Final = "*"  # of a name that is asked for
 _UNIT_S: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
+ORDERS: Final[Mapping[str, InstrumentedAttribute[str]]] = {
+    "what": RunRow.kind,
+    "board": RunRow.board,
+    "type": RunRow.board_type,
+    "release": RunRow.release,
+    "status": RunRow.status,
+}
+
+
 @frozen
 class RunFilter:
     """A filter of runs; an empty field matches all.
@@ -37,7 +46,8 @@ class RunFilter:
     Attributes:
         boards, types, releases: names; a `*` in one stands for any characters. statuses: as of `Run`.
         killed: runs in the status "running" that count as `KILLED`, see `lab.jobs.listing`.
-        since: begun then or later. before: only runs with a lower number, for the next page of a list.
+        since: begun then or later. before: the last run of the page before, in the order of `sort`.
+        sort: of ORDERS, `-` before it for the reverse; runs that are equal, and all without it, are newest first.
     """
 
     boards: tuple[str, ...] = ()
@@ -47,6 +57,7 @@ class RunFilter:
     since: dt.datetime | None = None
     before: int | None = None
     killed: frozenset[int] = frozenset()
+    sort: str = ""
 
     def wanted(self) -> list[ColumnElement[bool]]:
         """The filter as SQL conditions on runs."""
@@ -58,8 +69,25 @@ class RunFilter:
         if self.since is not None:
             found.append(RunRow.started_at >= self.since)
         if self.before is not None:
-            found.append(RunRow.id < self.before)
+            found.append(self._after(self.before))
         return found
+
+    def order(self) -> list[ColumnElement[Any]]:
+        """The order as SQL."""
+        newest = RunRow.id.desc()
+        if not self.sort:
+            return [newest]
+        column = ORDERS[self.sort.removeprefix("-")]
+        return [column.desc() if self.sort.startswith("-") else column.asc(), newest]
+
+    def _after(self, last: int) -> ColumnElement[bool]:
+        if not self.sort:
+            return RunRow.id < last
+        column, other = ORDERS[self.sort.removeprefix("-")], aliased(RunRow)
+        value = select(getattr(other, column.key)).where(other.id == last).scalar_subquery()
+        return or_(
+            column < value if self.sort.startswith("-") else column > value, and_(column == value, RunRow.id < last)
+        )
 
 
 @frozen
@@ -93,7 +121,7 @@ class ListedRun:
 def listed(store: Store, wanted: RunFilter = RunFilter(), limit: int | None = None) -> list[ListedRun]:
     """Return the matching runs, newest first, at most `limit`."""
     with store._read() as session:
-        query = select(RunRow).where(*wanted.wanted()).order_by(RunRow.id.desc()).limit(limit)
+        query = select(RunRow).where(*wanted.wanted()).order_by(*wanted.order()).limit(limit)
         return _described(session, [results_rows.run(row) for row in session.scalars(query)])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import datetime as dt
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import quote
 
@@ -25,7 +25,7 @@ from lab.report.view import judged
 from lab.results import averages, formatting, listing
 from lab.results.audit import Audit, cell
 from lab.results.averages import AveragePoint
-from lab.results.listing import RunFilter
+from lab.results.listing import ListedRun, RunFilter
 from lab.results.records import LAST_ID
 from lab.web import guides, job_control, wall
 from lab.web.middleware import ANSWERS, WITHOUT_NUL
@@ -43,6 +43,9 @@ _Text = Annotated[str, StringConstraints(pattern=WITHOUT_NUL)]
 Name = Annotated[str, Path(max_length=200, pattern=WITHOUT_NUL)]
 Asked = Annotated[str, Query(max_length=200, pattern=WITHOUT_NUL)]
 Names = Annotated[list[_Text] | None, Query(max_length=50)]
+Sort = Annotated[str, Query(pattern=rf"^(-?({'|'.join(listing.ORDERS)}))?$")]
+Form = Annotated[Literal["json", "csv"], Query(alias="format")]
+CSV: Final[dict[int | str, dict[str, Any]]] = {200: {"content": {"text/csv": {}}}}
 Types = Annotated[list[_Text] | None, Query(max_length=50, alias="type")]
 
 
@@ -63,7 +66,7 @@ def router(site: Site) -> APIRouter:
         """
         return {"clock": MonotonicRaw.name, "now_us": MonotonicRaw().now_ns() / 1000}
 
-    @routes.get("/runs")
+    @routes.get("/runs", responses=CSV, response_model=dict[str, Any])
     def runs(
         board: Names = None,
         board_type: Types = None,
@@ -71,14 +74,21 @@ def router(site: Site) -> APIRouter:
         status: Names = None,
         before: Annotated[int | None, Query(ge=1, le=LAST_ID)] = None,
         limit: Annotated[int, Query(ge=1, le=MOST_RUNS)] = 50,
-    ) -> dict[str, Any]:
+        sort: Sort = "",
+        form: Form = "json",
+    ) -> Any:
         """Runs, the newest first, page by page.
 
-        `next` is the `before` of the next page, null on the last one.
+        `next` is the `before` of the next page, null on the last one. `sort` orders them by another column, with `-`
+        before it the other way round.
         """
-        wanted = RunFilter(chosen(board), chosen(board_type), chosen(release), chosen(status), before=before)
+        wanted = RunFilter(
+            chosen(board), chosen(board_type), chosen(release), chosen(status), before=before, sort=sort
+        )
         with site.store() as store:
             found = listed_runs(store, wanted, limit + 1)
+        if form == "csv":
+            return as_csv([_row(each) for each in found[:limit]])
         shown = [formatting.listed_document(each.run, each.outcomes, each.averaged) for each in found[:limit]]
         return {"runs": shown, "next": found[limit - 1].run.id if len(found) > limit else None}
 
@@ -106,16 +116,14 @@ def router(site: Site) -> APIRouter:
                 {"metric": name, "unit": unit, "definition": about} for name, unit, about in averages.metrics(store)
             ]
 
-    @routes.get(
-        "/metrics/{metric:path}", responses={200: {"content": {"text/csv": {}}}}, response_model=list[dict[str, Any]]
-    )
+    @routes.get("/metrics/{metric:path}", responses=CSV, response_model=list[dict[str, Any]])
     def history(
         metric: Name,
         board: Names = None,
         board_type: Types = None,
         release: Names = None,
         runs: Annotated[int, Query(ge=1, le=MOST_RUNS)] = 200,
-        form: Annotated[Literal["json", "csv"], Query(alias="format")] = "json",
+        form: Form = "json",
     ) -> Any:
         """The averages of a metric over the last runs, the oldest first."""
         wanted = RunFilter(chosen(board), chosen(board_type), chosen(release))
@@ -124,7 +132,7 @@ def router(site: Site) -> APIRouter:
         if not points:
             raise ConfigurationError(f"no run that is asked for has the metric {metric!r}; /api/v1/metrics lists them")
         rows = [_point(point) for point in points]
-        return Response(_as_csv(rows), media_type="text/csv") if form == "csv" else rows
+        return as_csv(rows) if form == "csv" else rows
 
     return routes
 
@@ -218,18 +226,36 @@ def _point(point: AveragePoint) -> dict[str, Any]:
     }
 
 
-def _as_csv(rows: Sequence[dict[str, Any]]) -> str:
-    """Averages as CSV (RFC 4180), a column `params.NAME` for each parameter, safe for spreadsheets."""
+def _row(each: ListedRun) -> dict[str, Any]:
+    """A run as a row of a table."""
+    run = each.run
+    begun = run.started_at.isoformat()
+    return {
+        "run": run.id,
+        "what": run.kind,
+        "board": run.board,
+        "board_type": run.board_type,
+        "release": run.release,
+        "started_at": begun,
+        "status": run.status,
+        "good": each.good,
+        "tried": each.tried,
+        "averages": formatting.headline(each.averaged),
+    }
+
+
+def as_csv(rows: Sequence[Mapping[str, Any]]) -> Response:
+    """Rows as CSV (RFC 4180), a column `params.NAME` for each parameter, safe for spreadsheets."""
     flat = [
         {name: value for name, value in row.items() if name != "params"}
-        | {f"params.{name}": value for name, value in row["params"].items()}
+        | {f"params.{name}": value for name, value in row.get("params", {}).items()}
         for row in rows
     ]
     text = io.StringIO()
     writer = csv.DictWriter(text, list(dict.fromkeys(name for row in flat for name in row)), restval="")
     writer.writeheader()
     writer.writerows({name: cell(value) for name, value in row.items()} for row in flat)
-    return text.getvalue()
+    return Response(text.getvalue(), media_type="text/csv; charset=utf-8")
 
 
 def named_like(site: Site, wanted: str) -> dict[str, list[tuple[str, str]]]:

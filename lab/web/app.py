@@ -61,7 +61,7 @@ def create(
     access = access or Access(open=True)
     documents = package_data.folder(package_data.SITE)
     renderer, consoles = Renderer(documents.is_dir()), LiveConsoles(site.runtime)
-    parts = pages.WallParts(site, renderer)
+    parts = streams.WallParts(site, renderer)
     judge = releasepages.background_judge(site, renderer)
 
     @contextlib.asynccontextmanager
@@ -92,9 +92,7 @@ def create(
         streams.tail_router(site, renderer),
     ):
         app.include_router(router)
-    app.include_router(
-        streams.router(consoles, lambda request: parts.of(request).event, lambda board: pages.type_of(site, board))
-    )
+    app.include_router(streams.router(consoles, parts, lambda board: pages.type_of(site, board)))
     app.include_router(rails.router(LiveRails(site.runtime)))
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     if documents.is_dir():

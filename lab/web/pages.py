@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import functools
-import threading
-from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Annotated, Any, Final
 from urllib.parse import urlencode
 
-from attrs import define, evolve, field, frozen
+from attrs import evolve, field, frozen
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import HTMLResponse, Response
 from markupsafe import Markup
@@ -17,7 +15,7 @@ from markupsafe import Markup
 from lab import boards
 from lab.console.status import ports_of
 from lab.errors import BoardlabError, ConfigurationError
-from lab.farm.board_state import BoardNow, counted
+from lab.farm.board_state import BoardNow
 from lab.jobs.listing import killed_runs, listed_runs, whole_run
 from lab.judge.builds import remarks
 from lab.judge.where import where_of
@@ -35,18 +33,17 @@ from lab.results.revision import revision, run_revision
 from lab.results.store import Store
 from lab.terminal import json_text
 from lab.web import charts, job_control, triage, wall
-from lab.web.api import Asked, Name, Names, RunId, Types, chosen, named_like
+from lab.web.api import Asked, Name, Names, RunId, Sort, Types, chosen, named_like
 from lab.web.middleware import WITHOUT_NUL
 from lab.web.rails import power_of
-from lab.web.rendering import Renderer, event
+from lab.web.rendering import Renderer
 from lab.web.site import Site, UncachedPage
+from lab.web.streams import TEMPLATES, WallParts
 from lab.web.wiring import wires
 
 PAGE: Final = 50  # runs of a list
-TEMPLATES: Final = ("tiles.html.j2", "kiosktiles.html.j2")  # of the wall's part: at a desk, at a distance
 _CHOICES: Final = 200  # of a list to choose from
 _COLUMNS: Final = {"board": "board", "type": "board_type", "release": "release"}
-_PARTS: Final = 64  # filters whose parts are kept
 Digest = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
 Type = Annotated[str, Query(max_length=200, pattern=WITHOUT_NUL, alias="type")]
 
@@ -70,70 +67,6 @@ class WatchedArtifacts(ArtifactStore):
             raise
 
 
-@frozen(eq=False)
-class WallPart:
-    """A part of the wall, and the event that brings it to all its viewers."""
-
-    text: str
-    event: bytes
-
-
-@define
-class WallParts:
-    """The parts of the wall that follow the lab, made once for each look and filter.
-
-    While one is made, other viewers get the one before.
-    """
-
-    site: Site
-    renderer: Renderer
-    _made: OrderedDict[tuple[wall.Filter, str], tuple[float, WallPart]] = field(factory=OrderedDict, init=False)
-    _making: threading.Lock = field(factory=threading.Lock, init=False)
-
-    def of(self, request: Request, template: str = "") -> WallPart:
-        """The part that a request asks for.
-
-        Args:
-            template: of TEMPLATES; empty: as the request says.
-        """
-        wanted = _filter(request)
-        key = wanted, template or TEMPLATES["kiosk" in request.query_params]
-        seen = self.site.seen()
-        last = self._made.get(key)
-        if last is not None and last[0] == seen.at_s:
-            return last[1]
-        if not self._making.acquire(blocking=last is None) and last is not None:
-            return last[1]
-        try:
-            shown = wall.tiles(seen.lab, seen.lines, wanted, seen.sparks)
-            counts = counted(tile.state for tile in shown)
-            text = self.renderer.text(
-                key[1], tiles=shown, counts=counts, lab=seen.lab, columns=wall.columns(len(shown))
-            )
-            part = (
-                last[1] if last is not None and last[1].text == text else WallPart(text, event("wall", text).encode())
-            )
-            self._made[key] = seen.at_s, part
-            self._made.move_to_end(key)
-            if len(self._made) > _PARTS:
-                self._made.popitem(last=False)
-            return part
-        finally:
-            self._making.release()
-
-
-def _filter(request: Request) -> wall.Filter:
-    asked = request.query_params
-    return wall.Filter(
-        asked.get("board", ""),
-        asked.get("type", ""),
-        asked.get("release", ""),
-        asked.get("who", ""),
-        "failed" in asked,
-        request.state.person.name if "mine" in asked else "",
-    )
-
-
 def type_of(site: Site, board: str) -> str:
     """The board type of a board; empty: nobody knows."""
     return next((each.board_type for each in site.seen().lab.boards if each.board == board), "")
@@ -146,7 +79,16 @@ def router(site: Site, renderer: Renderer, parts: WallParts) -> APIRouter:
     @routes.get("/")
     def wall_page(request: Request) -> Response:
         part = Markup(parts.of(request, TEMPLATES[False]).text)  # noqa: S704 - of a template that escapes
-        return renderer.page("wall.html.j2", part=part, asked=dict(request.query_params), query=request.url.query)
+        found = site.seen().lab.boards
+        runs = [each.current or each.last for each in found]
+        known = {
+            "board": sorted(each.board for each in found)[:_CHOICES],
+            "type": sorted({each.board_type for each in found} - {""}),
+            "release": sorted({each.run.release for each in runs if each is not None}),
+            "who": sorted({each.job.who for each in found if each.job is not None}),
+        }
+        asked = dict(request.query_params)
+        return renderer.page("wall.html.j2", part=part, asked=asked, known=known, query=request.url.query)
 
     @routes.get("/wall")
     def kiosk_page(request: Request) -> Response:
@@ -206,15 +148,24 @@ def router(site: Site, renderer: Renderer, parts: WallParts) -> APIRouter:
         board_type: Type = "",
         release: Asked = "",
         status: Asked = "",
+        sort: Sort = "",
         before: Annotated[int | None, Query(ge=1, le=LAST_ID)] = None,
     ) -> Response:
-        wanted = RunFilter(_names(board), _names(board_type), _names(release), _names(status), before=before)
+        wanted = RunFilter(
+            _names(board), _names(board_type), _names(release), _names(status), before=before, sort=sort
+        )
         with site.store() as store:
             runs = listed_runs(store, wanted, PAGE + 1)
             known = {name: listing.known(store, column)[:_CHOICES] for name, column in _COLUMNS.items()}
-        asked = {"board": board, "type": board_type, "release": release, "status": status}
+        asked = {"board": board, "type": board_type, "release": release, "status": status, "sort": sort}
         more = runs[PAGE - 1].run.id if len(runs) > PAGE else None
-        shown: dict[str, Any] = {"asked": asked, "more": more, "known": known, "statuses": STATUSES}
+        shown: dict[str, Any] = {
+            "asked": asked,
+            "more": more,
+            "known": known,
+            "statuses": STATUSES,
+            "orders": listing.ORDERS,
+        }
         return renderer.page("runs.html.j2", rows=_rows(runs[:PAGE]), **shown)
 
     @routes.get("/runs/{run_id}")

@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode
 
 import anyio
 from anyio import to_thread
-from attrs import define, field
+from attrs import asdict, define, field
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
 from markupsafe import Markup
@@ -33,7 +33,7 @@ from lab.results.snapshot import RunHead, StoreSnapshot
 from lab.results.store import Store, open_store
 from lab.terminal import json_text
 from lab.web import releases
-from lab.web.api import Name
+from lab.web.api import CSV, Form, Name, as_csv
 from lab.web.middleware import ANSWERS, WITHOUT_NUL
 from lab.web.releases import ComparedRelease, ReleaseJudge, ReleaseRun, WantedComparison
 from lab.web.rendering import Renderer
@@ -41,6 +41,13 @@ from lab.web.site import Site
 
 MOST_AGAINST: Final = 8
 WAITING: Final = 8  # programs that wait in threads until a release is whole; more wait for one of these
+_ORDERS: Final[dict[str, Callable[[ReleaseSummary], Any]]] = {
+    "last run": lambda each: each.last,
+    "boards": lambda each: each.boards,
+    "runs": lambda each: each.runs,
+    "not completed": lambda each: each.unfinished,
+}
+Sort = Annotated[str, Query(pattern=rf"^({'|'.join(_ORDERS)})?$")]
 _Release = Annotated[str, StringConstraints(max_length=200, pattern=WITHOUT_NUL)]
 Against = Annotated[list[_Release] | None, Query(max_length=MOST_AGAINST + 1)]
 
@@ -71,10 +78,12 @@ def router(site: Site, renderer: Renderer, judge: BackgroundJudge) -> APIRouter:
         return await to_thread.run_sync(made, limiter=places[0])
 
     @routes.get("/releases", include_in_schema=False)
-    def releases_page() -> Response:
+    def releases_page(sort: Sort = "") -> Response:
         with site.store() as store:
             found, verdicts = judge.summaries(store)
-        return renderer.page("releases.html.j2", releases=found, verdicts=verdicts)
+        return renderer.page(
+            "releases.html.j2", releases=_sorted(found, sort), verdicts=verdicts, orders=_ORDERS, sort=sort
+        )
 
     @routes.get("/releases/{release:path}/comment.md", include_in_schema=False)
     async def comment(request: Request, release: Name, against: Against = None) -> Response:
@@ -111,11 +120,16 @@ def router(site: Site, renderer: Renderer, judge: BackgroundJudge) -> APIRouter:
         )
         return HTMLResponse(page)
 
-    @routes.get("/api/v1/releases", responses=ANSWERS)
-    def release_list() -> list[str]:
-        """The releases that were measured, the newest first."""
-        with site.snapshot() as snapshot:
-            return release_names(snapshot)
+    @routes.get("/api/v1/releases", responses={**ANSWERS, **CSV}, response_model=list[dict[str, Any]])
+    def release_list(sort: Sort = "", form: Form = "json") -> Any:
+        """The releases that were measured, by number, the newest first; known verdicts on the newest ones.
+
+        `sort` orders them by another column, the largest first.
+        """
+        with site.store() as store:
+            found, verdicts = judge.summaries(store)
+        rows = [_summary(each, verdicts.get(each.release)) for each in _sorted(found, sort)]
+        return as_csv(rows) if form == "csv" else rows
 
     @routes.get("/api/v1/releases/{release:path}", responses=ANSWERS)
     async def release_document(release: Name, against: Against = None) -> Response:
@@ -129,6 +143,17 @@ def router(site: Site, renderer: Renderer, judge: BackgroundJudge) -> APIRouter:
         return Response(found, media_type="application/json")
 
     return routes
+
+
+def _sorted(found: list[ReleaseSummary], sort: str) -> list[ReleaseSummary]:
+    """The releases in the order of a column, the largest first."""
+    return sorted(found, key=_ORDERS[sort], reverse=True) if sort else found
+
+
+def _summary(each: ReleaseSummary, verdict: ComparedRelease | None) -> dict[str, Any]:
+    """A release as a row of a table; its verdict is empty where it is not known yet."""
+    known = {"verdict": "", "against": ""} if verdict is None else {"verdict": verdict.line, "against": verdict.name}
+    return {**asdict(each), "last": each.last.isoformat(), **known}
 
 
 def _wanted(against: Sequence[str] | None) -> list[str | None]:

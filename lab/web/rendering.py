@@ -48,6 +48,10 @@ class Renderer:
             program=_PROGRAM, person=self.person, documents=self.documents, **shown
         )
 
+    def macro(self, template: str, name: str, *shown: Any) -> str:
+        """The HTML that a template's macro makes of its arguments."""
+        return str(getattr(self._environment.get_template(template).module, name)(*shown))
+
     def page(self, template: str, *, status: int = 200, **shown: Any) -> Response:
         """A whole page."""
         return HTMLResponse(self.text(template, status=status, **shown), status)

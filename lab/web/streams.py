@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import bisect
+import functools
 import json
-from collections.abc import AsyncIterator, Callable
+import threading
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Mapping
+from difflib import SequenceMatcher
 from typing import Annotated, Final
+from weakref import WeakKeyDictionary
 
-from attrs import evolve, frozen
+from attrs import define, evolve, field, frozen
 from fastapi import APIRouter, Path, Request
 from fastapi.responses import Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
@@ -16,27 +21,155 @@ from starlette.concurrency import run_in_threadpool
 from lab.console.lookup import last_events
 from lab.console.status import PortInfo, ports_of
 from lab.errors import ConfigurationError
+from lab.farm.board_state import counted
+from lab.web import wall
 from lab.web.consoles import SEARCHED_BYTES, ConsoleText, LiveConsoles, Viewer, boot_starts, earlier_text, parser_of
 from lab.web.rendering import ALIVE, ALIVE_S, STILL_S, Renderer, Still, event, events
-from lab.web.site import Site
+from lab.web.site import Seen, Site
+
+# --- The wall ---
+
 
 WALL_S: Final = 2.0
+TEMPLATES: Final = ("tiles.html.j2", "kiosktiles.html.j2")  # of the wall's part: at a desk, at a distance
+_PARTS: Final = 64  # filters whose parts are kept
 
 
-async def wall(request: Request, render: Callable[[], bytes], every_s: float = WALL_S) -> AsyncIterator[str | bytes]:
-    """Stream the wall's event at once, and after each change; all viewers of a part get the same bytes."""
-    shown = b""
+@frozen(eq=False)
+class WallPart:
+    """A part of the wall, and the events that bring it to its viewers.
+
+    Attributes:
+        head: the HTML above the tiles. tiles: the HTML of each. columns: of a screen at a distance.
+    """
+
+    head: str
+    tiles: Mapping[wall.Tile, str]
+    columns: int
+    _changes: WeakKeyDictionary[WallPart, bytes] = field(factory=WeakKeyDictionary, init=False)
+
+    @functools.cached_property
+    def text(self) -> str:
+        """The whole part."""
+        tiles = "".join(self.tiles.values())
+        return f'<div id="wall-head">{self.head}</div>\n<ul id="wall-tiles" class="wall of-{self.columns}">\n{tiles}</ul>\n'
+
+    @functools.cached_property
+    def event(self) -> bytes:
+        """The event with the whole part."""
+        return event("wall", self.text).encode()
+
+    def event_after(self, shown: WallPart | None) -> bytes:
+        """The event for viewers who see `shown`: what has changed, where that is less than all.
+
+        Its elements say by `hx-swap-oob` what they replace (htmx).
+        """
+        if shown is None or shown.columns != self.columns:
+            return self.event
+        found = self._changes.get(shown)
+        if found is None:
+            changed = event("changes", self._changed(shown)).encode()
+            found = self._changes[shown] = changed if len(changed) < len(self.event) else self.event
+        return found
+
+    def _changed(self, shown: WallPart) -> str:
+        before, after = ({tile.anchor: html for tile, html in each.tiles.items()} for each in (shown, self))
+        names, removed, replaced, added = list(after), [], [], []
+        steps = SequenceMatcher(None, list(before), names, autojunk=False).get_opcodes()
+        for kind, first, last, begin, end in steps:
+            if kind == "equal":
+                replaced += [_swapped(after[name]) for name in names[begin:end] if after[name] != before[name]]
+                continue
+            removed += [f'<li id="{name}" hx-swap-oob="delete"></li>' for name in list(before)[first:last]]
+            if begin < end:
+                where = f"afterend:#{names[begin - 1]}" if begin else "afterbegin:#wall-tiles"
+                added += [f'<ul hx-swap-oob="{where}">{"".join(after[name] for name in names[begin:end])}</ul>']
+        head = [] if self.head == shown.head else [f'<div id="wall-head" hx-swap-oob="true">{self.head}</div>']
+        return "\n".join([*head, *removed, *replaced, *added])
+
+
+def _swapped(tile: str) -> str:
+    return tile.replace("<li ", '<li hx-swap-oob="true" ', 1)
+
+
+@define
+class WallParts:
+    """The parts of the wall that follow the lab, made once for each look and filter.
+
+    While one is made, other viewers get the one before.
+    """
+
+    site: Site
+    renderer: Renderer
+    _made: OrderedDict[tuple[wall.Filter, str], tuple[float, WallPart]] = field(factory=OrderedDict, init=False)
+    _making: threading.Lock = field(factory=threading.Lock, init=False)
+
+    def of(self, request: Request, template: str = "") -> WallPart:
+        """The part that a request asks for.
+
+        Args:
+            template: of TEMPLATES; empty: as the request says.
+        """
+        wanted = _filter(request)
+        key = wanted, template or TEMPLATES["kiosk" in request.query_params]
+        seen = self.site.seen()
+        last = self._made.get(key)
+        if last is not None and last[0] == seen.at_s:
+            return last[1]
+        if not self._making.acquire(blocking=last is None) and last is not None:
+            return last[1]
+        try:
+            part = self._part(seen, wanted, key[1], last[1] if last is not None else None)
+            self._made[key] = seen.at_s, part
+            self._made.move_to_end(key)
+            if len(self._made) > _PARTS:
+                self._made.popitem(last=False)
+            return part
+        finally:
+            self._making.release()
+
+    def _part(self, seen: Seen, wanted: wall.Filter, template: str, last: WallPart | None) -> WallPart:
+        """The part of a look: the last one where nothing in it changed; tiles that stayed are not made again."""
+        shown = wall.tiles(seen.lab, seen.lines, wanted, seen.sparks)
+        counts, columns = counted(tile.state for tile in shown), wall.columns(len(shown))
+        known = {} if last is None else last.tiles
+        made = {tile: known.get(tile) or self.renderer.macro(template, "one", tile) for tile in shown}
+        part = WallPart(self.renderer.macro(template, "head", shown, counts, seen.lab, columns), made, columns)
+        if last is not None and (last.head, last.columns, [*last.tiles]) == (part.head, columns, [*made]):
+            return last
+        return part
+
+
+def _filter(request: Request) -> wall.Filter:
+    asked = request.query_params
+    return wall.Filter(
+        asked.get("board", ""),
+        asked.get("type", ""),
+        asked.get("release", ""),
+        asked.get("who", ""),
+        "failed" in asked,
+        request.state.person.name if "mine" in asked else "",
+    )
+
+
+async def wall_changes(request: Request, part: Callable[[], WallPart]) -> AsyncIterator[str | bytes]:
+    """Stream the wall at once, then its changes; viewers of the same part get the same bytes."""
+    shown: WallPart | None = None
     quiet_s = 0.0
     while request.state.still() and not await request.is_disconnected():
-        found = await run_in_threadpool(render)
+        found = await run_in_threadpool(part)
         if found is not shown:
+            event = await run_in_threadpool(found.event_after, shown)
             shown, quiet_s = found, 0.0
-            yield found
+            yield event
         elif quiet_s >= ALIVE_S:
             quiet_s = 0.0
             yield ALIVE
-        await asyncio.sleep(every_s)
-        quiet_s += every_s
+        await asyncio.sleep(WALL_S)
+        quiet_s += WALL_S
+
+
+# --- Consoles ---
 
 
 async def console(
@@ -69,9 +202,7 @@ async def console(
         consoles.leave(board, viewer)
 
 
-def router(
-    consoles: LiveConsoles, render_wall: Callable[[Request], bytes], type_of: Callable[[str], str] = lambda _board: ""
-) -> APIRouter:
+def router(consoles: LiveConsoles, parts: WallParts, type_of: Callable[[str], str] = lambda _board: "") -> APIRouter:
     """The streams' addresses.
 
     Args:
@@ -81,7 +212,7 @@ def router(
 
     @routes.get("/events/wall")
     async def wall_events(request: Request) -> StreamingResponse:
-        return events(wall(request, lambda: render_wall(request)))
+        return events(wall_changes(request, lambda: parts.of(request)))
 
     @routes.get("/events/consoles/{board:path}")
     async def console_events(request: Request, board: str) -> StreamingResponse:

@@ -131,6 +131,11 @@ class Tile:
     state_for: str = ""
 
     @property
+    def anchor(self) -> str:
+        """The id of its element; a selector needs no escape for it."""
+        return f"board-{self.board.encode().hex()}"
+
+    @property
     def is_problem(self) -> bool:
         """True if a person is to look at the board."""
         return self.state in PROBLEMS

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import random
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import page_looks
 import pytest
-from attrs import frozen
+from attrs import define, field, frozen
 from page_looks import Look, Seen
 from support import scripted_lab
 from support.atlength import LONG
@@ -19,7 +22,12 @@ from support.measuring_lab import ROOT, Lab, measuring_pytest, running_lab
 from support.web_process import DEADLINE_S, LAB, running_web
 from support.web_serving import serving
 
+from lab.farm.board_state import BoardNow
+from lab.farm.status import LabNow
+from lab.host.clock import utc_now
 from lab.results import open_store
+from lab.web import site, streams
+from lab.web.site import Site
 
 BOARD = "am62xx_sk-1"
 PAGES = (
@@ -219,6 +227,55 @@ def test_every_page_can_be_read_without_javascript(url: str) -> None:
     assert re.search(r"sd, last \d: \d\.\d+ ", wall), wall
     for words in ("lab console tail", "lab rails watch", "interrupted", "RailSensors", "Provenance", "Not reserved"):
         assert words in board, words
+
+
+# Whether the wall that changed step by step is what a page that is loaded now shows.
+SAME = (
+    WAITING
+    % """
+  const look = async () => {
+    if (!document.querySelector('#wall-tiles').textContent.includes('the last')) { return; }
+    const page = new DOMParser().parseFromString(await (await fetch(location)).text(), 'text/html');
+    const [whole, changed] = [page, document].map((each) => ['#wall-head', '#wall-tiles'].map((part) => each.querySelector(part).innerHTML.replace(/\\s*(<|>)\\s*/g, '$1')));
+    done({ whole: whole.join(''), changed: changed.join('') });
+  };
+"""
+)
+
+
+@define
+class ChangingSite(Site):
+    """A site with other boards at each look; the last look stays."""
+
+    looks: list[tuple[BoardNow, ...]] = field(kw_only=True)
+    at: dt.datetime = field(factory=utc_now, init=False)
+
+    def seen(self) -> site.Seen:
+        """The next look."""
+        boards = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
+        return site.Seen(time.monotonic(), LabNow(self.at, "lab", "", "", boards, ()), (), {}, {})
+
+
+@pytest.mark.parametrize("page", ["/", "/wall"])
+def test_a_wall_that_changes_step_by_step_is_the_whole_wall(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: str
+) -> None:
+    dice = random.Random(36)
+    names = ["ä <b>/1", "a b", *(f"b{number}" for number in range(14))]
+    looks = [
+        tuple(
+            BoardNow(name, port=dice.choice(("", "", "its console port is lost")))
+            for name in names
+            if dice.random() < 0.8
+        )
+        for _ in range(40)
+    ]
+    last = (*(board for board in looks[-1] if board.board != "b0"), BoardNow("b0", port="the last"))
+    monkeypatch.setattr(streams, "WALL_S", 0.01)
+    with serving(ChangingSite(runtime=tmp_path, folder=tmp_path, looks=[*looks, last])) as url:
+        (seen,) = page_looks.look([Look(url, page, ask=SAME)])
+    assert seen.answer["changed"] == seen.answer["whole"]
+    assert seen.complaints == []
 
 
 # How far down the first element that says it ends, in px of the window.

@@ -86,7 +86,7 @@ def test_the_page_is_well_formed_whole_and_needs_no_network(comparison: Comparis
     assert len(ids) == len(set(ids))
     assert {link for link in links if link.removeprefix("#") not in ids} == set()
     assert "default-src 'none'" in text
-    assert "prefers-color-scheme: dark" in text
+    assert "light-dark(" in text
     assert "max-width: 40rem" in text
     assert guide_causes.verdict_line(comparison) in text
     for change in comparison.changes:

@@ -125,6 +125,21 @@ def test_a_client_that_takes_no_answer_is_closed(monkeypatch: pytest.MonkeyPatch
         assert count < 2 * LARGE_BYTES
 
 
+def test_a_client_that_has_begun_to_ask_stays_before_silent_ones_of_its_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "MOST_OF_ADDRESS", 10)
+    with serving() as port, contextlib.ExitStack() as stack:
+        asking = stack.enter_context(client(port, request(PAGE)))
+        until(asking, END)
+        asking.sendall(request(PAGE)[:10])
+        for _ in range(2):
+            silent = [stack.enter_context(client(port, b"")) for _ in range(20)]
+            assert silent[10].recv(1) == b""
+        asking.sendall(request(PAGE)[10:])
+        until(asking, END)
+
+
 def test_at_the_limit_silent_clients_are_closed_before_live_views_and_the_log_says_so_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -21,6 +21,7 @@ from lab import package_data
 from lab.host.clock import utc_now
 from lab.judge.store import review
 from lab.results import AttemptRecord, SampleRecord, open_store
+from lab.results.listing import ORDERS
 from lab.results.models import RunRow
 from lab.web.site import Site
 
@@ -185,6 +186,36 @@ def test_lists_are_paged_by_the_number_of_the_last_run(url: str) -> None:
         before = {"before": page["next"]}
     assert (seen, page["next"]) == ([3, 2, 1], None)
     assert [run["id"] for run in get(f"{url}/api/v1/runs", params={"type": "am62xx_sk"}).json()["runs"]] == [2, 1]
+
+
+COLUMNS = {"what": "kind", "board": "board", "type": "board_type", "release": "release", "status": "status"}
+
+
+@pytest.mark.parametrize("order", [sign + name for name in ORDERS for sign in ("", "-")])
+def test_a_sorted_list_has_each_run_once_over_its_pages(url: str, order: str) -> None:
+    whole = get(f"{url}/api/v1/runs").json()["runs"]
+    wanted = sorted(whole, key=lambda run: run[COLUMNS[order.removeprefix("-")]], reverse=order.startswith("-"))
+    seen, before = [], {}
+    while not seen or before["before"]:
+        page = get(f"{url}/api/v1/runs", params={"limit": 1, "sort": order, **before}).json()
+        seen += page["runs"]
+        before = {"before": page["next"]}
+    assert [run["id"] for run in seen] == [run["id"] for run in wanted]
+    first = re.search(r'<th scope="row"><a href="/runs/(\d+)">', get(f"{url}/runs", params={"sort": order}).text)
+    assert first is not None
+    assert int(first[1]) == wanted[0]["id"]
+
+
+def test_the_tables_of_runs_and_releases_are_csv_behind_the_address_of_their_json(url: str) -> None:
+    for page, name in (("runs", "run"), ("releases", "release")):
+        address = f"{url}/api/v1/{page}"
+        answer = get(address, params={"format": "csv"})
+        assert answer.headers["content-type"].startswith("text/csv")
+        found = get(address).json()
+        rows, documents = list(csv.DictReader(io.StringIO(answer.text))), found["runs"] if page == "runs" else found
+        assert [row[name] for row in rows] == [str(each["id" if page == "runs" else "release"]) for each in documents]
+        assert get(f"{url}/{page}").text.count("format=csv") == 1
+    assert get(f"{url}/runs?sort=nosuch").status_code == 422
 
 
 def test_the_interface_gives_what_the_store_has(url: str, folder: Path) -> None:

@@ -16,10 +16,10 @@ from lab.results import open_store
 from lab.results.listing import OK, ListedRun
 from lab.results.snapshot import RunHead
 from lab.web.auth import NOBODY
-from lab.web.pages import WallParts
 from lab.web.releases import ComparedRelease, ReleaseRun
 from lab.web.rendering import Renderer
 from lab.web.site import Site
+from lab.web.streams import WallParts
 from lab.web.wall import Filter, Tile, tiles
 
 TILES = [
@@ -87,12 +87,18 @@ def test_a_release_of_two_types_of_boards_has_a_verdict_for_each() -> None:
     assert ComparedRelease(None, [first, first]).by_type == []
 
 
-def test_all_viewers_get_the_same_bytes_until_the_wall_changes(tmp_path: Path) -> None:
+SCOPE = {"type": "http", "query_string": b"", "headers": [], "state": {"person": NOBODY}}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
     with open_store(str(tmp_path / "results.db")):
-        site = Site(str(tmp_path / "results.db"), runtime=tmp_path / "runtime", folder=tmp_path)
+        return Site(str(tmp_path / "results.db"), runtime=tmp_path / "runtime", folder=tmp_path)
+
+
+def test_all_viewers_get_the_same_bytes_until_the_wall_changes(site: Site) -> None:
     parts = WallParts(site, Renderer())
-    scope = {"type": "http", "query_string": b"", "headers": [], "state": {"person": NOBODY}}
-    viewers = [Request(scope), Request(scope)]
+    viewers = [Request(SCOPE), Request(SCOPE)]
     first = parts.of(viewers[0])
     assert parts.of(viewers[1]) is first
     seen = site.seen()
@@ -101,3 +107,24 @@ def test_all_viewers_get_the_same_bytes_until_the_wall_changes(tmp_path: Path) -
     site._seen = evolve(seen, at_s=seen.at_s + 0.002, lab=evolve(seen.lab, boards=(BoardNow("b1"),)))
     assert b"b1" in parts.of(viewers[0]).event
     assert parts.of(viewers[1]).event is not first.event
+
+
+def test_of_a_large_wall_only_what_changed_is_rendered_and_sent(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    renderer = Renderer()
+    parts, viewer, seen = WallParts(site, renderer), Request(SCOPE), site.seen()
+    boards = tuple(BoardNow(f"board-{number:04}") for number in range(1000))
+    site._seen = evolve(seen, at_s=seen.at_s + 1, lab=evolve(seen.lab, boards=boards))
+    first = parts.of(viewer)
+    made: list[str] = []
+    macro = renderer.macro
+    monkeypatch.setattr(Renderer, "macro", lambda _self, *given: made.append(given[1]) or macro(*given))
+    lost = BoardNow("board-0500", port="its console port is lost")
+    after = (*boards[:500], lost, *boards[501:])
+    site._seen = evolve(seen, at_s=seen.at_s + 2, lab=evolve(seen.lab, boards=after))
+    second = parts.of(viewer)
+    assert made == ["one", "head"]
+    event = second.event_after(first)
+    assert event is second.event_after(first), "all viewers who see the same get the same bytes"
+    assert event.startswith(b"event: changes\n")
+    assert len(event) < len(second.event) / 200
+    assert second.event_after(None) is second.event
