@@ -6,6 +6,7 @@ There is a series for each board and set of parameters.
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -44,7 +45,7 @@ class History:
 
 
 def histories(points: Sequence[AveragePoint], verdicts: Iterable[StoredVerdict] = ()) -> list[History]:
-    """The series of these points, by parameters and board, on one axis of time.
+    """The series of these points on one axis of time: what changed first, then by parameters and board.
 
     Another definition or a virtual board is a series of its own.
 
@@ -68,7 +69,7 @@ def histories(points: Sequence[AveragePoint], verdicts: Iterable[StoredVerdict] 
         point = found[0]
         number = _number(point.average.metric.version, point.average.params)
         made.append(_history(found, marked.get((point.board_type, point.board, *number), {}), begin, end))
-    return sorted(made, key=lambda one: (one.title.partition(", ")[2], one.title))
+    return sorted(made, key=lambda one: (not one.changes, one.title.partition(", ")[2], one.title))
 
 
 def _number(version: int, params: Mapping[str, str]) -> tuple[int, frozenset[tuple[str, str]]]:
@@ -132,6 +133,7 @@ TIMELINE_WIDTH: Final = 1000
 MOST_FAILURES: Final = 200
 _EDGE: Final = 8
 _LEAST: Final = 3.0  # px of a run, so that a short one can be met
+_NAME: Final = 90.0  # px of a release's name
 _MARKS: Final = 12  # of the time, at most about so many
 _SHORT: Final = tuple(dt.timedelta(minutes=minutes) for minutes in (1, 5, 15))
 
@@ -159,11 +161,12 @@ class TimelineCross:
 
 @frozen
 class Timeline:
-    """Runs, failed attempts, and time marks with their texts, in pixels."""
+    """Runs, failed attempts, time marks and the begins of releases with their texts, in pixels."""
 
     bars: tuple[TimelineBar, ...]
     crosses: tuple[TimelineCross, ...]
     marks: tuple[tuple[float, str], ...]
+    releases: tuple[tuple[float, str], ...]
 
 
 def timeline(store: Store, runs: Sequence[ListedRun], now: dt.datetime) -> Timeline | None:
@@ -187,7 +190,22 @@ def timeline(store: Store, runs: Sequence[ListedRun], now: dt.datetime) -> Timel
         TimelineCross(run_id, attempt_id, x(at), f"{outcome}, run {run_id}, {at:%Y-%m-%d %H:%M} UTC")
         for attempt_id, run_id, outcome, at in _failed(store, [each.run.id for each in shown if each.failed])
     )
-    return Timeline(tuple(bars), crosses, tuple((x(at), text) for at, text in _marks(begin, now)))
+    marks = tuple((x(at), text) for at, text in _marks(begin, now))
+    return Timeline(
+        tuple(bars), crosses, marks, _releases([(x(each.run.started_at), each.run.release) for each in shown])
+    )
+
+
+def _releases(runs: Iterable[tuple[float, str]]) -> tuple[tuple[float, str], ...]:
+    """Where a release begins; of names that would meet, the newer one."""
+    found: list[tuple[float, str]] = []
+    first = [
+        next(group) for _, group in itertools.groupby(sorted(runs, key=lambda run: run[0]), key=lambda run: run[1])
+    ]
+    for x, name in reversed(first):
+        if not found or found[-1][0] - x >= _NAME:
+            found.append((x, name))
+    return tuple(reversed(found))
 
 
 def _failed(store: Store, run_ids: Sequence[int]) -> list[tuple[int, int, str, dt.datetime]]:

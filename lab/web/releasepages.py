@@ -178,6 +178,7 @@ def _page(
         **shown,
         compared=compared,
         places=[(runs[0].head, [run.shown for run in runs]) for runs in worst_first],
+        failed={head.id: text for head, text in compared[0].failures},
         asked=urlencode([("against", each) for each in against]),
         done=sum(len(each.runs) for each in compared),
         left=sum(each.left for each in compared),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import requests
 from attrs import evolve
+from sqlalchemy import update
 from support import recorded_run
 from support.web_serving import serving
 
@@ -16,6 +17,7 @@ from lab import boards
 from lab.host.clock import utc_now
 from lab.metrics import Flag
 from lab.results import AttemptRecord, SampleRecord, Store, listing, open_store
+from lab.results.models import RunRow
 from lab.web.charts import TIMELINE_WIDTH, timeline
 from lab.web.site import Site
 from lab.web.wiring import wiring
@@ -107,6 +109,18 @@ def test_runs_and_failures_stand_where_they_were(tmp_path: Path) -> None:
             assert short is not None
             assert 2 <= len(short.marks) <= 13, "a line of some minutes has times, too"
         assert timeline(store, [], now) is None
+
+
+def test_a_release_is_named_where_it_begins_and_of_two_that_would_meet_the_newer(tmp_path: Path) -> None:
+    now = utc_now()
+    with open_store(str(tmp_path / "results.db")) as store:
+        for hours, release in ((9.0, "11.00"), (8.9, "11.01"), (4.0, "11.01"), (1.0, "11.02")):
+            run = store.begin_run("boot", "am62xx_sk", BOARD, release, plan={}, provenance={})
+            begun = update(RunRow).where(RunRow.id == run.id).values(started_at=now - dt.timedelta(hours=hours))
+            store._write(lambda session, begun=begun: session.execute(begun))
+        line = timeline(store, listing.listed(store), now)
+    assert line is not None
+    assert [(name, round(x, -1)) for x, name in line.releases] == [("11.01", 20), ("11.02", 880)]
 
 
 SAMPLE = SampleRecord("boot.time", {"medium": "emmc"}, 16.0, 0.001, frozenset(), 0, 10)
