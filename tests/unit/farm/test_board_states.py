@@ -293,12 +293,12 @@ def test_a_written_guide_takes_a_complete_run_and_marks_what_it_has_of_an_incomp
 
 def test_the_wall_at_a_distance_has_each_state_as_a_colour_with_its_word(lab: ScriptedLab) -> None:
     page = lab.page("/wall")
-    tiles = re.findall(r'<li class="([\w-]+)"><a href="/boards/([\w-]+)">', page)
+    tiles = re.findall(r'<li id="board-\w+" class="([\w-]+)"><a href="/boards/([\w-]+)">', page)
     assert {board: name.replace("-", " ") for name, board in tiles} == STATES
     assert [ORDER.index(name.replace("-", " ")) for name, _ in tiles] == sorted(  # type: ignore[arg-type]
         ORDER.index(state) for state in STATES.values()
     ), "what is wrong stands first"
-    assert 'class="of-4"' in page, "11 boards on one screen"
+    assert 'class="wall of-4"' in page, "11 boards on one screen"
     style = lab.page("/static/kiosk.css")
     assert all(f".{state.replace(' ', '-')}" in style for state in ORDER)
     assert re.search(r'<p class="state">worse \d h</p>\s*<p class="cause"><strong>release</strong> boot.time', page)
