@@ -31,7 +31,8 @@ def test_the_wheel_is_filled_as_they_are_looked_for() -> None:
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"][
         "wheel"
     ]
-    names = {package_data.ENVS, package_data.STRATEGIES, package_data.TESTS, package_data.FARM, package_data.DOCS}
+    names = {package_data.ENVS, package_data.STRATEGIES, package_data.TESTS, package_data.FARM}
+    names |= {package_data.DOCS, package_data.SITE}
     assert wheel["sources"] == {name: f"lab/lab_folder/{name}" for name in names}
     assert set(wheel["only-include"]) == names | set(wheel["packages"])
 
