@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from lab import extensions
@@ -88,6 +88,12 @@ def _check(section: Section, others: Iterable[Section]) -> None:
             raise ConfigurationError(
                 f"section {section.name!r} measures {metric}, which nothing declares: add it to `declares`"
             )
+
+
+def of_number(metric: str, params: Mapping[str, str]) -> Section | None:
+    """The section that measures a metric at these parameters; None: no section does."""
+    fitting = [s for s in every() if metric in s.metrics and s.params.items() <= params.items()]
+    return max(fitting, key=lambda section: len(section.params), default=None)
 
 
 def of_chapter(chapter: str, board: BoardType) -> list[Section]:

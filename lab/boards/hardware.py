@@ -24,6 +24,7 @@ class Identity:
         board: the EEPROM's board and revision, as U-Boot prints it; empty: not printed.
         chip: family and silicon revision, as U-Boot prints them.
         cpus, cpu_mhz, memory_mib: as Linux sees them.
+        memory: its DRAM and data rate as the vendor's guides print them, e.g. "DDR data rate 1600 MT/S"; empty: not published.
         mcu: the platform device of the processor that MCU-only keeps running; empty: none.
         simulated_as: the family of lab/virtual/sim/data/families.toml whose U-Boot and kernel a simulated board speaks like; empty:
             the first word of `chip`.
@@ -39,6 +40,7 @@ class Identity:
     cpus: int = field(default=1, validator=validators.ge(1))
     cpu_mhz: int = field(default=1000, validator=validators.gt(0))
     memory_mib: int = field(default=1024, validator=validators.gt(0))
+    memory: str = ""
     assumed: list[str] = field(factory=list, validator=names_fields)
 
 

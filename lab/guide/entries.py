@@ -81,6 +81,7 @@ class GuideRelease:
         software: component, e.g. "TF-A" -> board -> version.
         conditions: top chapter of the written guide -> statements such as the SD card; one that is not about all of the chapter's
             boards begins with their names and a colon.
+        commands: top chapter of the written guide -> the commands of the sections that measured its numbers.
         notes: the footnotes; the first one is 1.
         left_out: what the sources print and no board can be given. failed: runs whose numbers are left out, since cycles failed.
     """
@@ -91,6 +92,7 @@ class GuideRelease:
     modules: tuple[tuple[str, str], ...] = ()
     software: Mapping[str, Mapping[str, str]] = field(factory=dict)
     conditions: Mapping[str, tuple[str, ...]] = field(factory=dict)
+    commands: Mapping[str, tuple[str, ...]] = field(factory=dict)
     notes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()

@@ -77,6 +77,7 @@ class ChapterView:
     title: str
     about: str
     tables: list[TableView]
+    commands: tuple[str, ...] = ()
     conditions: tuple[str, ...] = ()
     figures: list[tuple[Markup, str]] = field(factory=list)
 
@@ -102,7 +103,8 @@ def render(
         found = list(figures.get(title, ()))
         anchor = "c-" + re.sub(r"\W+", "-", title.lower()).strip("-")
         about = layout.load().about.get(title, "")
-        chapters.append(ChapterView(anchor, title, about, views, tuple(release.conditions.get(title, ())), found))
+        commands, conditions = (tuple(of.get(title, ())) for of in (release.commands, release.conditions))
+        chapters.append(ChapterView(anchor, title, about, views, commands, conditions, found))
     return (
         environment("lab.guide", "lab.figures")
         .get_template("guide.html.j2")

@@ -69,7 +69,9 @@ class _Writer:
         self.lines.append("")
         self.builder.table("Evaluation Modules", begin, rows[0].cells, rows[1:])
 
-    def headings(self, before: Sequence[str], now: Sequence[str], about: Mapping[str, str]) -> None:
+    def headings(
+        self, before: Sequence[str], now: Sequence[str], about: Mapping[str, str], release: GuideRelease
+    ) -> None:
         common = 0
         while common < min(len(before), len(now)) and before[common] == now[common]:
             common += 1
@@ -79,6 +81,8 @@ class _Writer:
             self.builder.heading(depth + 2, heading)
             if text := about.get("/".join(now[: depth + 1])):
                 self.lines += [text, ""]
+            if not depth and (commands := release.commands.get(now[0])):
+                self.lines += ["Measured with the following:", "", "::", "", *(f"    {each}" for each in commands), ""]
 
     def table(self, table: ComposedTable) -> None:
         begin, title = len(self.lines) + 1, escaped(table.title)
@@ -150,7 +154,7 @@ def _written(release: GuideRelease) -> _Writer:
     chapter: tuple[str, ...] = ()
     composed = compose.tables(release)
     for number, table in enumerate(composed):
-        writer.headings(chapter, table.chapter, about)
+        writer.headings(chapter, table.chapter, about, release)
         chapter = table.chapter
         writer.table(table)
         following = composed[number + 1].chapter[:1] if number + 1 < len(composed) else ()

@@ -96,11 +96,14 @@ def _media(board_type: str, facts: Mapping[str, str]) -> Iterator[tuple[str, str
 def module_of(board_type: str, setups: Iterable[MeasuredSetup], clock_mhz: float | None) -> tuple[str, str]:
     """(Name, description) of a board in the table of modules."""
     known = list(setups)
-    name = boards.load(board_type).title if board_type in boards.names() else board_type
+    model = boards.load(board_type) if board_type in boards.names() else None
+    name = model.title if model else board_type
     clock = clock_mhz or next((each.clock_mhz for each in known if each.clock_mhz), None)
     text = " and ".join(dict.fromkeys(each.board for each in known if each.board)) or name
     if clock:
         text += f" with ARM running at {f'{clock / 1000:g}GHz' if clock >= 1000 else f'{clock:g}MHz'}"
+    if model and model.identity and model.identity.memory:
+        text += f", {model.identity.memory}"
     return name, text
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from attrs import evolve
 
+from lab.benchmarks.sections import of_number
 from lab.errors import ConfigurationError
 from lab.guide import boards, layout, reader, rst_writer, setup, trend
 from lab.guide import boards as names
@@ -114,6 +115,7 @@ def release(store: Store, name: str, boards: Sequence[str]) -> GuideRelease:
         modules=tuple(modules),
         software=software,
         conditions=stated,
+        commands=_commands(entries),
         left_out=tuple(left_out),
         failed=tuple(failures),
     )
@@ -135,6 +137,16 @@ def _equipment(entries: Iterable[GuideEntry], setups: Mapping[int, MeasuredSetup
         )
         if device and (chapter := _chapter(entry)):
             yield chapter[0], device
+
+
+def _commands(entries: Iterable[GuideEntry]) -> dict[str, tuple[str, ...]]:
+    """Top chapter -> the commands of its measured numbers, each once."""
+    found: dict[str, dict[str, None]] = {}
+    for entry in entries:
+        section = of_number(entry.metric, entry.params) if entry.evidence.samples else None
+        if section and (chapter := _chapter(entry)):
+            found.setdefault(chapter[0], {})[section.command] = None
+    return {chapter: tuple(commands) for chapter, commands in found.items()}
 
 
 def _boards_of(entries: Sequence[GuideEntry], top: str) -> set[str]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+import html
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from attrs import evolve
 
+from lab.benchmarks.sections import every
 from lab.guide import footnotes, page, reader, rst_writer, rulebook, setup, stored_release
 from lab.guide import measurements as sheets
 from lab.guide.entries import EntryProvenance, GuideEntry, GuideRelease, Origin
@@ -146,7 +148,8 @@ def test_a_boot_names_the_board_its_firmware_and_the_card(store: Store) -> None:
     store.finish_run(run.id, "completed")
     numbers = stored_release.release(store, "11.01", ())
     assert numbers.boards == ("am62xx_sk",)
-    assert numbers.modules == (("AM62x SK", "AM62-SKEVM rev E3 (AM62X SR1.0 HS-FS) with ARM running at 1.4GHz"),)
+    about = "AM62-SKEVM rev E3 (AM62X SR1.0 HS-FS) with ARM running at 1.4GHz, DDR data rate 1600 MT/S"
+    assert numbers.modules == (("AM62x SK", about),)
     assert {name: of["am62xx_sk"] for name, of in numbers.software.items()} == {
         "System firmware": "11.0.7--v11.00.07 (Fancy Rat)",
         "DM firmware": "11.1.2--v11.01.02",
@@ -157,7 +160,11 @@ def test_a_boot_names_the_board_its_firmware_and_the_card(store: Store) -> None:
     }
     assert list(numbers.conditions.values()) == [("SD card SR32G",)]
     text = rst_writer.write(numbers)
+    (fio,) = [section.command for section in every() if section.name == "sd-fio"]
+    assert numbers.commands == {"MMCSD": (fio,)}
+    assert [text.count(fio), html.unescape(page.render(numbers, {})).count(fio)] == [1, 1]
     guide = reader.parse("written.rst", text)
+    assert [cell.number for table in guide.tables if "fio" in table.title.lower() for cell in table.cells] == [87.0]
     assert [module.clock_mhz for module in guide.modules] == [1400.0]
     assert [table.title for table in guide.tables if "Software" in table.header] == []
     assert f"am62xx_sk: 1 sample a cell, ± 0.11 %, {dt.datetime.now(dt.UTC):%Y-%m-%d} (run {run.id})" in text
