@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import module_from_spec
 from pathlib import Path
+from string import Template
 from typing import Any
 
 import attr
@@ -306,7 +307,8 @@ def _unknown(path: Path, place: str, data: Mapping[str, object], keys: frozenset
         if key not in keys:
             where = f"{place}: " if place else ""
             takes = ", ".join(sorted(keys - OWN_ARGUMENTS)) or "nothing"
-            yield f"{path}: {where}unknown key {key!r}{_similar(key, keys)}; it takes: {takes}"
+            name = key.template if isinstance(key, Template) else key  # labgrid fills in values only
+            yield f"{path}: {where}unknown key {name!r}{_similar(name, keys)}; it takes: {takes}"
 
 
 def _imports(path: Path, data: Mapping[str, Any]) -> list[str]:

@@ -55,6 +55,7 @@ def test_every_shipped_environment_passes(env: str) -> None:
         ("targets:", "target:", "unknown key 'target' (did you mean 'targets'?)"),
         ("    drivers:", "    driver:", "targets.main: unknown key 'driver'"),
         ("adapter_latency_ms: 1.0", "adapter_latncy_ms: 1.0", "StampedConsoleDriver: unknown key 'adapter_latncy_ms'"),
+        ("adapter_latency_ms: 1.0", "!template $BASE: 1.0", "StampedConsoleDriver: unknown key '$BASE'; it takes"),
         (
             "- StampedPDUDaemonDriver: {}",
             "- StampedPDUDaemonDrvier: {}",
