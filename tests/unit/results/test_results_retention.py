@@ -209,6 +209,15 @@ def test_farm_yaml_says_what_a_prune_removes(
     assert "`backup` names no folder" in capsys.readouterr().err
 
 
+def test_a_program_that_waits_for_the_lock_gets_it_between_two_transactions_of_a_prune(store: Store) -> None:
+    for days in (402, 401, 400, 3):
+        add(store, days=days)
+    pauses: list[float] = []
+    assert prune(store, YEAR, pause=pauses.append).runs == 3
+    assert pauses
+    assert min(pauses) > 0.1, "a waiting SQLite sleeps for 100 ms"
+
+
 def test_a_written_guide_keeps_the_runs_of_its_numbers(store: Store, tmp_path: Path) -> None:
     with pytest.raises((ConfigurationError, BoardlabError)):
         retention.delete_run(store, 1, "ada", "there is none")

@@ -114,6 +114,14 @@ def test_the_first_read_of_completed_runs_touches_no_sample(store: Store) -> Non
     assert [each for each in seen if "samples" in each]
 
 
+def test_the_comparisons_of_a_board_share_the_averages_of_its_runs(store: Store) -> None:
+    for release in ("11.00", "11.00", "11.01"):
+        recorded_run.record(store, cycles=2, release=release)
+    with statements(store) as seen:
+        assert any("boardlab_release_change_ratio{" in line for line in scraped(store))
+    assert len([each for each in seen if "measurements.sums" in each.partition("FROM")[0]]) == 1
+
+
 def test_a_run_that_goes_on_keeps_no_sums_until_it_is_completed(store: Store) -> None:
     run = store.begin_run("boot", "am62xx_sk", "b1", "11.01", plan={}, provenance={})
     store.record_attempt(run.id, good(1, 1.0))
