@@ -16,7 +16,6 @@ from lab.farm import judge
 from lab.farm.runner import Runner
 from lab.host.clock import utc_now
 from lab.jobs import queue
-from lab.jobs.queue import JobQueue
 from lab.jobs.records import Silence, seems_dead
 from lab.places.lease import Place
 from lab.provision.history import Provision, ProvisionBook
@@ -122,15 +121,6 @@ def _an_open_run_ends_well(_results: Results) -> Iterator[None]:
 
 
 @contextmanager
-def _dead_by_the_store_s_clock(_results: Results) -> Iterator[None]:
-    def dead(book: JobQueue, row: Any) -> bool:
-        return seems_dead(row, book.now(), book.has_died)
-
-    with patch.object(JobQueue, "_dead", dead):
-        yield
-
-
-@contextmanager
 def _a_host_that_starts_gives_its_place(_results: Results) -> Iterator[None]:
     with patch.object(Place, "_check_exporters", lambda _self, _at: None):
         yield
@@ -150,9 +140,6 @@ FAULTS: Final = (
     Fault("what was written is taken for proved", _written_is_proved, (watch.LABEL,)),
     Fault("a session that stood still ends a completed run", _a_late_session_ends_a_completed_run, _READINGS),
     Fault("a session whose run stays open ends well", _an_open_run_ends_well, _READINGS),
-    Fault(
-        "a job is dead by a clock of the store that jumped", _dead_by_the_store_s_clock, (watch.KEEPS, watch.ONE_USER)
-    ),
     Fault("a place is given while its host starts", _a_host_that_starts_gives_its_place, (WITH_EXPORTER,)),
     Fault("the verdict of a killed lab run is lost", _a_verdict_is_lost, (watch.TOLD,)),
 )
