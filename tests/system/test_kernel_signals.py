@@ -92,7 +92,8 @@ def test_the_readers_say_the_truth_of_a_kernels_edges_and_frames(tmp_path: Path)
     assert shutil.which(PROGRAM), "apt install qemu-system-x86"
     recipe = cache.recipe_hash(init=INIT, packages=[each.sha256 for each in PACKAGES])
     images = cache.obtain("kernel-signals", recipe, build, root=cache.default_root(), report=print)
-    words = ("-m pytest --noconftest -c /dev/null -p no:cacheprovider -rA", f"--junit-xml={tmp_path}/junit.xml")
+    # Captured output would be in a file without a name, which 9p does not keep.
+    words = ("-m pytest --noconftest -c /dev/null -p no:cacheprovider -s -rA", f"--junit-xml={tmp_path}/junit.xml")
     (tmp_path / "go").write_text(
         f"cd {ROOT} && HOME={tmp_path} TMPDIR={tmp_path} PATH=$PATH:/usr/sbin PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 "
         f"PYTHONPATH={ROOT} {sys.executable} {' '.join(words)} {ROOT}/tests/support/kernel_signals.py\n"
