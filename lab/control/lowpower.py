@@ -29,7 +29,7 @@ from lab.benchmarks.lowpower.modes import (
     release_of,
     woken_by,
 )
-from lab.benchmarks.lowpower.power import Off, asleep_ns, cycle_ns, off, why_no_mean
+from lab.benchmarks.lowpower.power import Off, SteadyPower, asleep_ns, cycle_ns, off, why_no_mean
 from lab.benchmarks.lowpower.preflight import (
     PrintkSettings,
     Stats,
@@ -47,6 +47,7 @@ from lab.benchmarks.lowpower.watch import ANY_BYTE, EARLY_S, SuspendWatch, WakeE
 from lab.boards import SdkRelease
 from lab.console.model import LATE_WINDOW_NS, Lateness
 from lab.console.moments import MomentFinder, feed_watch
+from lab.control import powerstates
 from lab.control.boot_progress import bound_ns, follow, power_asked, widened
 from lab.drivers import guarded_calls
 from lab.drivers.guarded_calls import CONSOLE, RAILS, SHELL, WAKE_PIN
@@ -195,6 +196,18 @@ class LowPower:
                     self._wait_asleep(plan.sleep_s)
                     self.wake()
                 return self.finish()
+        except BaseException:
+            self.board.status = Status.unknown
+            raise
+
+    def steady(self, state: str, seconds: int, trace: Path) -> SteadyPower:
+        """The power of the board off, idle or at full load.
+
+        Raises:
+            As of lab.control.powerstates.measure.
+        """
+        try:
+            return powerstates.measure(self.board, state, seconds, trace)
         except BaseException:
             self.board.status = Status.unknown
             raise

@@ -23,6 +23,7 @@ from lab.judge.labels import Lines, precedes, release_before, releases_before, s
 from lab.judge.noise import Noise, NoiseModel
 from lab.judge.number import Number, PublishedNumbers, of_average
 from lab.judge.verdicts import Judgement, Verdict
+from lab.metrics.catalogue import STATES
 from lab.metrics.rates import RATES, FailureRate, RateChange
 from lab.results.averages import Average
 from lab.results.records import PUBLISHED
@@ -158,7 +159,7 @@ def rate_changes(
     ids = [*(each.id for each in wanted if each.id not in own), *sorted(own)]
     virtual = {run_id: provenance.get("virtual") is True for run_id, provenance in snapshot.provenances(ids)}
     for tally in snapshot.tallies(ids):
-        if virtual.get(tally.run_id) != virtual.get(head.id):
+        if virtual.get(tally.run_id) != virtual.get(head.id) or tally.params.get("mode") in STATES:
             continue
         its = counts[tally.run_id in own].setdefault(frozenset(tally.params.items()), [])
         its.append((tally.outcome, tally.fault, tally.count))

@@ -22,22 +22,27 @@ KERNEL_MODES: Final = (
     *("io_ddr", "rtc_io_ddr"),
 )  # Linux suspends and resumes; else it boots
 MODES: Final = (*KERNEL_MODES, "partial_io", "rtc_only")
+STATES: Final = {  # of a board that does not sleep -> when its power is measured
+    "off": "while the board is switched off and its console is silent, from 1.5 s after that",
+    "idle": "while Linux waits at its prompt, its processors busy for at most 10 %",
+    "full_load": "while a program keeps each processor busy for at least 90 %; the parameter `program` names it",
+}
 
 
 @frozen
 class Resume:
-    """A mode's metrics; `kernel` and `first_byte`: None if resuming is a boot.
+    """Metrics of a mode, or of a state of `STATES`; `kernel` and `first_byte`: None if resuming is a boot.
 
     Attributes:
-        kernel: the vendor's. first_byte, prompt: the host's.
-        rail, total: power while asleep, of one rail and of all.
-        efficiency: of the board's supplies while asleep. energy: of a suspend and resume; None as for `kernel`.
+        kernel: the vendor's. first_byte, prompt: the host's; None of a state.
+        rail, total: power meanwhile, of one rail and of all.
+        efficiency: of the board's supplies meanwhile. energy: of a suspend and resume; None as for `kernel`.
         rail_voltage: of the rails that must be off; None: the mode switches none off.
     """
 
     kernel: Metric | None
     first_byte: Metric | None
-    prompt: Metric
+    prompt: Metric | None
     rail: Metric
     total: Metric
     energy: Metric | None
@@ -85,7 +90,7 @@ def _resume(mode: str) -> Resume:
         source="boardlab, docs/low-power.md",
     )
     suspends = mode in KERNEL_MODES
-    powers = (_power(mode, "power_rail", "of one supply rail"), _power(mode, "power_total", "of all measured rails"))
+    powers = _powers(mode, "while the board sleeps, from 1.5 s after its console fell silent to the wake-up")
     energy = Metric(
         name=f"lpm.{mode}.energy",
         unit="J",
@@ -106,30 +111,40 @@ def _resume(mode: str) -> Resume:
     )
     if not suspends:
         return Resume(None, None, prompt, *powers, None, rail_voltage)
-    efficiency = Metric(
+    return Resume(kernel, first_byte, prompt, *powers, energy, efficiency=_efficiency(mode, "while the board sleeps"))
+
+
+def _powers(mode: str, when: str, source: str = 'Performance guide, "Power Performance"') -> tuple[Metric, Metric]:
+    """Of one rail and of all."""
+
+    def power(name: str, whose: str) -> Metric:
+        definition = f"Mean power {whose} {when}."
+        return Metric(f"lpm.{mode}.{name}", "mW", "lower", definition, resolution=1e-2, source=source)
+
+    return power("power_rail", "of one supply rail"), power("power_total", "of all measured rails")
+
+
+def _efficiency(mode: str, when: str) -> Metric:
+    return Metric(
         name=f"lpm.{mode}.efficiency",
         unit="%",
         better="higher",
-        definition="Power of all measured rails by that of the board's input while the board sleeps: the efficiency of its supplies, where "
+        definition=f"Power of all measured rails by that of the board's input {when}: the efficiency of its supplies, where "
         "every rail that they feed is measured.",
         resolution=1e-2,
         source="boardlab, docs/rails.md",
     )
-    return Resume(kernel, first_byte, prompt, *powers, energy, efficiency=efficiency)
 
 
-def _power(mode: str, name: str, whose: str) -> Metric:
-    return Metric(
-        name=f"lpm.{mode}.{name}",
-        unit="mW",
-        better="lower",
-        definition=f"Mean power {whose} while the board sleeps, from 1.5 s after its console fell silent to the wake-up.",
-        resolution=1e-2,
-        source='Performance guide, "Power Performance"',
-    )
+def _state(state: str, when: str) -> Resume:
+    powers = _powers(state, when, "boardlab, docs/low-power.md")
+    efficiency = None if state == "off" else _efficiency(state, when)
+    return Resume(None, None, None, *powers, None, efficiency=efficiency)
 
 
-RESUMES: Final[Mapping[str, Resume]] = {mode: _resume(mode) for mode in MODES}
+RESUMES: Final[Mapping[str, Resume]] = {mode: _resume(mode) for mode in MODES} | {
+    state: _state(state, when) for state, when in STATES.items()
+}
 
 
 # --- All metrics ---

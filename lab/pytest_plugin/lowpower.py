@@ -11,6 +11,7 @@ import pytest
 from lab.benchmarks.lowpower.modes import RTC, UART, SuspendPlan, check_plan, wake_of, woken_by
 from lab.errors import BoardlabError, ConfigurationError
 from lab.host.clock import MonotonicRaw
+from lab.metrics.catalogue import STATES
 from lab.pytest_plugin import resume
 from lab.pytest_plugin.jobs import before_cycle
 from lab.pytest_plugin.limits import declarations
@@ -99,16 +100,21 @@ def _plan(config: pytest.Config, strategy: Any) -> dict[str, object]:
 
 
 def _modes(config: pytest.Config, strategy: Any) -> list[str]:
-    """Modes to measure: the options', else all with a wake-up source.
+    """Modes and power states to measure: the options', else all modes with a wake-up source.
 
-    The board must have them.
+    The board must have them, and for a state its rails' sensors.
     """
     option = config.option
     if option.lab_resume is not None:
         return list(resume.resumable(config, config.stash[STORE_KEY]).plan.get("modes", []))
     asked = list(dict.fromkeys(name for given in option.lab_mode or [] for name in given.split(",")))
     possible = [mode for mode in strategy.type.sleep if _is_possible(strategy, mode)]
-    for mode in asked or possible:
+    states = [state for state in asked if state in STATES]
+    if states and strategy.rails is None:
+        raise ConfigurationError(
+            f"--lab-mode {','.join(states)}: nothing measures this board's rails; add RailSensors and a RailsDriver to the env"
+        )
+    for mode in [mode for mode in asked or possible if mode not in STATES]:
         wake = option.lab_wake or DEFAULT_WAKE
         if mode in strategy.type.sleep and (not option.lab_wake or strategy.type.low_power.modes[mode].boots):
             wake = wake_of(strategy.type, mode, wake, strategy.wired)

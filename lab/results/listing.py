@@ -14,7 +14,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session, aliased, joinedload
 
 from lab.errors import ConfigurationError
 from lab.metrics import Flag, Measurement, Metric, Sample, SampleRecord, Summary, summarise
-from lab.metrics.catalogue import BOOT_SPL, BOOT_STAGE, BOOT_TIME
+from lab.metrics.catalogue import BOOT_SPL, BOOT_STAGE, BOOT_TIME, STATES
 from lab.metrics.rates import RATES, FailureRate
 from lab.results import averages
 from lab.results import rows as results_rows
@@ -434,7 +434,7 @@ class Overview:
         if self.run.kind not in RATES:
             return {}
         found: dict[frozenset[tuple[str, str]], list[tuple[str, str | None, int]]] = {}
-        for attempt in self.attempts:
+        for attempt in (attempt for attempt in self.attempts if attempt.params.get("mode") not in STATES):
             found.setdefault(_key(attempt.params), []).append((attempt.outcome, attempt.fault, 1))
         rates = {key: FailureRate.of(outcomes) for key, outcomes in found.items()}
         return {key: rate for key, rate in rates.items() if rate is not None}

@@ -15,14 +15,14 @@ from lab.benchmarks.boot import BootWatch
 from lab.benchmarks.boot.crosscheck import contradictions, doubts
 from lab.benchmarks.cycles import CycleAttempt, nothing_before_cycle, run_cycles
 from lab.benchmarks.lowpower.modes import SuspendPlan, mode_of, wake_of
-from lab.benchmarks.lowpower.power import Off
+from lab.benchmarks.lowpower.power import Off, SteadyPower
 from lab.benchmarks.lowpower.result import SuspendResult
-from lab.benchmarks.lowpower.samples import MEAN_SLEEP_S, expected, of_boot, of_rails, of_suspend, params
+from lab.benchmarks.lowpower.samples import MEAN_SLEEP_S, expected, of_boot, of_rails, of_state, of_suspend, params
 from lab.console.holders import fairly
-from lab.errors import BoardlabError, BoardTransientError
+from lab.errors import BoardlabError, BoardTransientError, LabStableError
 from lab.host.clock import Clock
 from lab.metrics import Flag, Sample, SampleRecord
-from lab.metrics.catalogue import RESUMES
+from lab.metrics.catalogue import RESUMES, STATES
 from lab.metrics.declared import Limits
 from lab.results import ArtifactRef, MomentRecord, Run, Store
 from lab.results.records import POWER_TRACE
@@ -49,12 +49,13 @@ APART_MS = 500.0  # of a firmware and a shell from their usual time; some 100 ms
 
 @frozen
 class Cycle:
-    """A good cycle; `suspended` None: a boot out of its mode, with `checked`, the board's own facts."""
+    """A good cycle; `suspended` None: a boot out of its mode, with `checked`, the board's own facts; or a power state."""
 
     samples: list[SampleRecord]
     suspended: SuspendResult | None
-    moments: tuple[MomentRecord, ...]
+    moments: tuple[MomentRecord, ...] = ()
     checked: Mapping[str, Any] = field(factory=dict)
+    steady: SteadyPower | None = None
 
 
 @define
@@ -62,7 +63,7 @@ class LowPowerRun:
     """Measures a run's pending cycles.
 
     Attributes:
-        run: from the store; `run.plan` has `cycles`, `modes`, `wake`, `sleep_s` and `medium`, and `energy` if
+        run: from the store; `run.plan` has `cycles`, `modes` (and power states), `wake`, `sleep_s` and `medium`, and `energy` if
             each cycle measures it, and `shuffle` if all modes' cycles have one random order.
         retries: further attempts a cycle after a transient failure.
         before_cycle: called before each cycle, see `run_cycles`. limits: of metrics, by the lab.
@@ -96,6 +97,9 @@ class LowPowerRun:
 
         A missing power has its reason.
         """
+        if mode in STATES:
+            wanted = {RESUMES[mode].rail.name, RESUMES[mode].total.name}
+            return sorted(wanted - stored_metrics(self.store, self.run.id, mode=mode))
         wanted = {metric.name for metric in expected(self.plan(mode), has_rails=self.board.rails is not None)}
         absent = wanted - stored_metrics(self.store, self.run.id, mode=mode)
         rail = RESUMES[mode].rail
@@ -133,7 +137,8 @@ class LowPowerRun:
     def _measure(self, mode: str, pending: Sequence[int]) -> None:
         self.board.select_medium(str(self.run.plan["medium"]))
         self.board.low_power.release = self.run.release
-        cycles, plan = int(self.run.plan["cycles"]), self.plan(mode)
+        cycles, plan = int(self.run.plan["cycles"]), None if mode in STATES else self.plan(mode)
+        of = {"mode": mode} if plan is None else params(plan)
         recorder = AttemptRecorder(self.store, self.run.id, self.clock, self.limits)
         self._losses = Losses(self.board.console)
 
@@ -143,14 +148,18 @@ class LowPowerRun:
             self.board.console.capture = []
             self._trace.unlink(missing_ok=True)
             with fairly(self.board.console):
+                if plan is None:
+                    return self._steady(mode)
                 return self._boot(plan) if mode_of(self.board.type, plan).boots else self._suspend(plan)
 
         def record(attempt: CycleAttempt[Cycle]) -> None:
-            recorder.record(attempt, self._evidence(plan, attempt.result))
+            recorder.record(attempt, self._evidence(of, attempt.result))
             if attempt.error is not None:
                 is_last = not attempt.again
                 self.progress.bad(mode, attempt.cycle, cycles, attempt.number, attempt.error, is_last=is_last)
-            elif attempt.result is not None:
+            elif attempt.result is not None and attempt.result.steady is not None:
+                self._report(attempt.result.steady, attempt.cycle, cycles)
+            elif plan is not None and attempt.result is not None:
                 first = attempt.result.samples[0]
                 in_s = Sample(first.value / 1e3, first.uncertainty / 1e3, attempt.cycle)
                 self.progress.good(mode, attempt.cycle, cycles, in_s)
@@ -167,6 +176,28 @@ class LowPowerRun:
         with TemporaryDirectory(prefix="boardlab-trace-") as folder:
             self._trace = Path(folder) / "power.trace"
             run_cycles(pending, one, record, retries=self.retries, sleep=self.sleep, before_cycle=self.before_cycle)
+
+    def _steady(self, state: str) -> Cycle:
+        done: SteadyPower = self.board.low_power.steady(state, int(self.run.plan["sleep_s"]), self._trace)
+        console = self.board.console
+        samples = of_state(done, self._flags(), base_of(console) + len(console.captured()))
+        if done.power.total.mean_w is None:
+            dead = ", ".join(rail.rail for rail in done.power.rails if rail.measured and rail.mean_w is None)
+            raise LabStableError(
+                f"no good sample of {dead} in the state {state}: the sensors do not answer, as those that the board feeds do not while it is "
+                "off. `--lab-mode` names the states to measure",
+                failure="power_sensor",
+            )
+        return Cycle(samples, None, steady=done)
+
+    def _report(self, done: SteadyPower, number: int, cycles: int) -> None:
+        """A line about a power state, and one about its temperature."""
+        total = done.power.total
+        milliwatt = Sample((total.mean_w or 0.0) * 1e3, (total.uncertainty_w or 0.0) * 1e3, number)
+        self.progress.good(done.state, number, cycles, milliwatt, "mW")
+        if done.temperatures_c:
+            zone, warmest_c = max(done.temperatures_c.items(), key=lambda each: each[1])
+            self.progress.write(f"{done.state:5} {warmest_c:.1f} °C ({zone})")
 
     def _suspend(self, plan: SuspendPlan) -> Cycle:
         done: SuspendResult = self.board.low_power.cycle(plan, self._trace)
@@ -253,10 +284,10 @@ class LowPowerRun:
         virtual = frozenset({Flag.SIMULATED}) if self.board.type.virtual else frozenset()
         return port_flags(self.board.console.info) | virtual | self._losses.flags()
 
-    def _evidence(self, plan: SuspendPlan, cycle: Cycle | None) -> AttemptResult:
+    def _evidence(self, of: Mapping[str, str], cycle: Cycle | None) -> AttemptResult:
         console = self.board.console
         return AttemptResult(
-            params=params(plan),
+            params=dict(of),
             artifacts=(*recording(self.store, console), *self._power_trace()),
             details={
                 "port": asdict(console.info.meta) if console.info else None,
@@ -264,6 +295,7 @@ class LowPowerRun:
                 **clocks_document(console),
                 "suspend": _suspend_details(cycle.suspended) if cycle and cycle.suspended else None,
                 **({"cross_check": cycle.checked} if cycle and cycle.checked else {}),
+                **({"state": _state_details(cycle.steady)} if cycle and cycle.steady else {}),
             },
             samples=tuple(sample_record(s, base_of(console)) for s in cycle.samples) if cycle else (),
             moments=cycle.moments if cycle else (),
@@ -282,6 +314,17 @@ def _suspend_details(done: SuspendResult) -> dict[str, object]:
         "lost_lines": done.lost_lines,
         "outside_kernel_ms": done.outside_kernel_ms and done.outside_kernel_ms[0],
         "no_power": done.no_power,
+        "temperatures_c": done.temperatures_c,
         "mcu_uart": done.mcu_text,
         "energy_span_ns": None if done.energy is None else [done.energy.start_ns, done.energy.end_ns],
+    }
+
+
+def _state_details(done: SteadyPower) -> dict[str, object]:
+    return {
+        "span_ns": [done.power.start_ns, done.power.end_ns],
+        "program": done.program,
+        "busy": list(done.busy),
+        "temperatures_c": dict(done.temperatures_c),
+        "throttled": list(done.throttled),
     }

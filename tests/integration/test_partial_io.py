@@ -5,60 +5,21 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 
-import attr
 import pytest
-from attrs import frozen
-from labgrid.driver import Driver
-from labgrid.factory import target_factory
 from support.napping import Napper, napper
-from support.railbench import RailBench
+from support.playedrails import PlayedRails, PlayedSampler
 from support.simtarget import SimClock
 
 from lab.errors import BoardTransientError, LabTransientError
 from lab.metrics import Flag
-from lab.rails import AdcRange, Trace
-from lab.rails.config import AUTOMATION
+from lab.rails import AdcRange
 from lab.results import Attempt, Store, open_store
 from lab.run.lowpowerrun import KIND, LowPowerRun
 from lab.run.progress import Progress
 
 BOARD, MODE = "am62xx_lp_sk", "partial_io"
 PLAN = {"cycles": 1, "modes": [MODE], "wake": "can", "sleep_s": 1, "medium": "sd"}
-RECORDED_S = 1.1  # a little more than `sleep_s`
-
-
-@frozen
-class PlayedSampler:
-    """Gives what the rails of a `RailBench` read, as if they had been sampled until now."""
-
-    path: Path
-    bench: RailBench
-
-    def trace(self, until_ns: int) -> Trace:
-        self.bench.now_ns = until_ns - round(RECORDED_S * 1e9)
-        self.bench.record(self.path, AdcRange.ACTIVE, (MODE, RECORDED_S))
-        return Trace.open(self.path)
-
-
-@target_factory.reg_driver
-@attr.s(eq=False)
-class PlayedRails(Driver):
-    """PlayedRails - a RailsDriver without a process and a wire"""
-
-    bench: RailBench = attr.ib(factory=lambda: RailBench(BOARD))
-    sensors: SimpleNamespace = attr.ib(factory=lambda: SimpleNamespace(backend=AUTOMATION))  # not sampled at power on
-
-    @contextlib.contextmanager
-    def sampling(self, trace: Path, _wanted: AdcRange) -> Iterator[PlayedSampler]:
-        yield PlayedSampler(trace, self.bench)
-
-    def check_clock(self) -> None:
-        """Its readings are on the console's clock."""
-
-    def volts(self) -> dict[str, float]:
-        return {}
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from attrs import asdict, field, frozen
@@ -25,6 +25,8 @@ CLOCK_MARK: Final = "@@"  # the answer's begin; the typed command has it in two 
 ERRORS_KEPT: Final = 20
 # util-linux before 2.40 loses the facility with -r alone, and shows a program's line as the kernel's; BusyBox has no -S.
 DMESG: Final = "{ dmesg -Sr || dmesg -r; } 2>/dev/null"
+# Zones and cooling devices (Documentation/driver-api/thermal/sysfs-api.rst), and sensors of the board (Documentation/hwmon/sysfs-interface.rst).
+THERMAL: Final = "/sys/class/thermal/t*/temp /sys/class/thermal/c*/type /sys/class/thermal/c*/cur_state /sys/class/hwmon/h*/t*_input"
 # Short commands: a console may lose characters of a long one. Few, and few programs: each costs a slow board some 0.1 s. Any of them may
 # fail or be missing; BusyBox has no dmesg -l. The last one counts the different lines that the kernel logged in each second, by level,
 # e.g. "120 <6>[    3".
@@ -32,7 +34,7 @@ QUESTIONS: Final = (
     'read -r u i </proc/uptime; echo "@""@$u $i"; read -r s </proc/self/stat; echo "$s"; '
     'grep -hE "[(](login|[a-z]*getty|-?[a-z]*sh)[)] . 1 " /proc/[0-9]*/stat',
     'cd /proc; grep "" 1/comm cmdline version sys/kernel/random/boot_id sys/kernel/tainted sys/kernel/printk /etc/os-release '
-    "/sys/class/thermal/t*/temp /sys/class/thermal/c*/type /sys/class/thermal/c*/cur_state 2>/dev/null",
+    f"{THERMAL} 2>/dev/null",
     '{ grep " / / " /proc/self/mountinfo; md5sum /sys/firmware/fdt /lib/modules/*/modules.dep; '
     'echo u-boot $(tr -d "\\0" </proc/device-tree/chosen/u-boot,version); '
     "systemctl is-system-running || systemctl --failed --no-legend --plain; } 2>/dev/null",
@@ -74,8 +76,8 @@ _OS_RELEASE: Final = "/etc/os-release"
 _OS_NAMES: Final = ("NAME=", "VERSION=", "VERSION_ID=", "BUILD_ID=", "PRETTY_NAME=")
 _DIGEST: Final = re.compile(r"([0-9a-f]{32}) [ *](\S+)")  # of md5sum
 _THERMAL: Final = re.compile(
-    r"/sys/class/thermal/(\w+)/(temp|type|cur_state)"
-)  # Documentation/driver-api/thermal/sysfs-api.rst
+    r"/sys/class/thermal/(\w+)/(temp|type|cur_state)|/sys/class/hwmon/(hwmon\d+/temp\d+)_input"
+)
 _SLOWS: Final = re.compile(r"cpu|processor|devfreq", re.IGNORECASE)  # in the type of a cooling device that is no fan
 _STAT: Final = re.compile(r"(\d+) \((.*)\) (\S.*)", re.DOTALL)
 
@@ -95,7 +97,7 @@ class BoardFacts:
         logged: second of the kernel's clock -> number of different lines that its console let through, and how many of them a
             quieter one lets through, too.
         software: name -> what runs, without what differs between two boots of the same.
-        temperatures_c: thermal zone -> its temperature. throttled: cooling devices that slow a processor down now.
+        temperatures_c: thermal zone or sensor of hwmon -> its temperature. throttled: cooling devices that slow a processor down now.
     """
 
     uptime_ns: int | None = None
@@ -241,10 +243,18 @@ def read_facts(answers: Sequence[Sequence[str]]) -> BoardFacts:
     )
 
 
+def read_thermal(lines: Iterable[str]) -> tuple[dict[str, float], tuple[str, ...]]:
+    """Temperatures in °C, and cooling devices that slow a processor down: of `grep -H "" THERMAL`."""
+    found = {name: text.strip() for name, _, text in (line.strip().partition(":") for line in lines)}
+    return _temperatures(found), _throttled(found)
+
+
 def _thermal(found: Mapping[str, str], what: str) -> dict[str, str]:
-    """Thermal zone or cooling device -> what it says."""
+    """Thermal zone, cooling device or sensor -> what it says."""
     matches = ((_THERMAL.fullmatch(name), text) for name, text in found.items())
-    return {match[1]: text for match, text in matches if match is not None and match[2] == what}
+    return {
+        match[1] or match[3]: text for match, text in matches if match is not None and (match[2] or "temp") == what
+    }
 
 
 def _temperatures(found: Mapping[str, str]) -> dict[str, float]:

@@ -122,6 +122,12 @@ def judge(watch: SuspendWatch, observed: Observed) -> SuspendResult:
         errors=errors,
         lost_lines=lost,
         rtc_off_s=_rtc_off_s(observed),
+        temperatures_c={
+            when: dict(each.temperatures_c)
+            for when, each in (("before", observed.before), ("after", observed.after))
+            if each is not None and each.temperatures_c
+        },
+        throttled=observed.after.throttled if observed.after is not None else (),
     )
 
 
@@ -195,7 +201,7 @@ def _check_again(log: SuspendLog, again: Sequence[str] | None) -> int:
     if again is None or log.start_s is None or log.end_s is None:
         return 0
     read = {(line.t_s, line.text): line.number for line in kernel_lines(again)}
-    missing = [text for text in ((log.start_s, log.start_text), (log.end_s, END)) if text not in read]
+    missing = [each for each in ((log.start_s, log.start_text), *log.sources, (log.end_s, END)) if each not in read]
     if missing:
         t_s, text = missing[0]
         raise TestTransientError(

@@ -64,6 +64,7 @@ class SuspendLog:
         entry_s: of the suspend. start_s, end_s: of the resume, on the kernel's clock; None: the line is missing.
         start_text: the line of `start_s`.
         wake_source: as the firmware reports it, e.g. "0x50"; empty: not reported. woken_by: that one's name; empty: not known.
+        sources: stamps and texts of the firmware's lines.
         reason: the line with the reason of an aborted suspend; empty: none.
         errors: lines at the levels emerg to err since its beginning, the first `ERRORS_KEPT`.
         entries, exits: number of such lines in the whole log. starts: of `start_text` in this suspend.
@@ -80,6 +81,7 @@ class SuspendLog:
     end_s: float | None = None
     wake_source: str = ""
     woken_by: str = ""
+    sources: tuple[tuple[float, str], ...] = ()
     reason: str = ""
     errors: tuple[str, ...] = ()
     entries: int = 0
@@ -147,6 +149,7 @@ def read_log(lines: Iterable[str], board: BoardType) -> SuspendLog:
         end_s=last[end].t_s if end < len(last) else None,
         wake_source=sources[-1][1] if sources else "",
         woken_by=board.low_power.woken.get(f"{int(sources[-1][1], 16):#x}", "") if sources else "",
+        sources=tuple((line.t_s, line.text) for line in last if _SOURCE.search(line.text)),
         reason=reason.text if reason else next(iter(errors), ""),
         errors=errors,
         entries=len(entries),
@@ -158,13 +161,14 @@ def read_log(lines: Iterable[str], board: BoardType) -> SuspendLog:
 
 
 def read_again(shell: Shell, log: SuspendLog) -> Sequence[str] | None:
-    """Read the lines of the resume's begin and end, by their stamps, and all errors once more, with their numbers in the log.
+    """Read the resume's begin and end, by their stamps, the firmware's lines, and all errors once more, with their numbers in the log.
 
     Returns: `NUMBER:LINE` each; None: the log lacks them, or the board cannot search.
     """
     if log.start_s is None or log.end_s is None:
         return None
-    lines, _, status = shell.run(f'{DMESG} | grep -nE "^<[0-{_ERR}]>|{stamp(log.start_s)}|{stamp(log.end_s)}"')
+    wanted = f"^<[0-{_ERR}]>|wakeup source|{stamp(log.start_s)}|{stamp(log.end_s)}"
+    lines, _, status = shell.run(f'{DMESG} | grep -nE "{wanted}"')
     return lines if status in {0, 1} else None
 
 

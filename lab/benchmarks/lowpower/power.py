@@ -1,15 +1,16 @@
-"""Power during a sleep, and energy of a whole suspend."""
+"""Power during a sleep or a state of a board that is awake, and energy of a whole suspend."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
-from attrs import frozen
+from attrs import Factory, frozen
 
 from lab.benchmarks.lowpower.watch import SuspendWatch
 from lab.boards import BoardType
-from lab.errors import BoardTransientError
+from lab.errors import BoardTransientError, TestTransientError
 from lab.metrics import Flag
 
 SETTLE_NS: Final = 1_500_000_000  # from the console's last byte until supplies and averages are those of sleep
@@ -103,26 +104,127 @@ class Off:
     flags: frozenset[Flag]
 
 
-def off(rails: Sequence[RailPowerProtocol], board: BoardType, mode: str) -> Off | None:
-    """The highest of the rails that must be off, or None.
+def off(rails: Sequence[RailPowerProtocol], board: BoardType, mode: str, inputs: Sequence[str] = ()) -> Off | None:
+    """The highest of the rails that must be off in a mode or in `OFF`, or None.
+
+    Args:
+        inputs: rails before the board's switch, which may be up.
 
     Raises:
         BoardTransientError: a rail is up.
     """
-    known = board.low_power.modes[mode]
-    stay = {*known.rails_on, *(rail.name for rail in board.rails if rail.always_on)}
+    known = board.low_power.modes.get(mode)
+    stay = {*inputs}
+    if known is not None:
+        stay |= {*known.rails_on, *(rail.name for rail in board.rails if rail.always_on)}
     must = [rail for rail in rails if rail.measured and rail.rail not in stay]
     read = {rail.rail: (rail.mean_v, rail.uncertainty_v or 0.0) for rail in must if rail.mean_v is not None}
     near_0_v = board.low_power.near_0_v
     up = [f"{name} {volts:.2f} V" for name, (volts, _) in read.items() if volts > near_0_v]
     if up:
         raise BoardTransientError(
-            f"the board entered {known.title}, and has rails that are up: {', '.join(up)}, where {near_0_v:g} V is the "
-            "most. Something feeds them, as a debugger or USB; or they stay on by design: `always_on = true` of the rail in the "
-            "board type" + (f". Or the jumper is not as this mode needs it: {known.jumper}" if known.jumper else ""),
+            f"the board {'is off' if known is None else 'entered ' + known.title}, and has rails that are up: {', '.join(up)}, "
+            f"where {near_0_v:g} V is the most. Something feeds them, as a debugger or USB; or they stay on by design: `always_on = true` "
+            "of the rail in the board type, `input: true` in the env"
+            + (f". Or the jumper is not as this mode needs it: {known.jumper}" if known and known.jumper else ""),
             failure="rails_up",
         )
     if not read:
         return None
     rail = max(read, key=lambda name: read[name][0])
     return Off(rail, *read[rail], frozenset().union(*(each.flags for each in must)))
+
+
+# --- States of a board that does not sleep ---
+
+
+OFF, IDLE, FULL_LOAD = "off", "idle", "full_load"
+IDLE_MOST: Final = 0.1  # busy share of the processors at the prompt; asking them is part of it
+LOAD_LEAST: Final = 0.9  # of each processor under load; starting and asking is not part of the load
+_HZ: Final = 100  # USER_HZ, of /proc/stat
+_COUNTED: Final = 0.2  # of an interval: by as much /proc/stat may count another one
+_COUNTED_S: Final = 0.5
+CPUS: Final = 'grep "^cpu[0-9]" /proc/stat'  # Linux Documentation/filesystems/proc.rst, 1.7
+_CPU: Final = re.compile(r"(cpu\d+) (\d{1,12}(?: \d{1,12}){7,9})")
+# Name -> command for so many seconds. stress-ng(1): 0 is one for each processor, and matrixprod its method that heats most; without it
+# the shell's own loop, which draws less.
+STRESS_NG: Final = "stress-ng"
+LOADS: Final[Mapping[str, str]] = {
+    STRESS_NG: "stress-ng --cpu 0 --cpu-method matrixprod --timeout {seconds}s > /dev/null 2>&1",
+    "sh": "(for i in $(seq $(nproc)); do timeout {seconds} sh -c 'while :; do :; done' & done; wait)",
+}
+
+
+@frozen
+class SteadyPower:
+    """The power of a board in a state of `OFF`, `IDLE`, `FULL_LOAD`.
+
+    Attributes:
+        program: of the load; empty: none.
+        busy: busy share of each processor meanwhile; empty: it is off.
+        temperatures_c: thermal zone or sensor of the board -> its temperature at the end. throttled: cooling devices that slowed a
+            processor down.
+    """
+
+    state: str
+    power: PhasePowerProtocol
+    program: str = ""
+    busy: tuple[float, ...] = ()
+    temperatures_c: Mapping[str, float] = Factory(dict)
+    throttled: tuple[str, ...] = ()
+
+
+def busy_shares(
+    before: Iterable[str], after: Iterable[str], seconds: float, *, emulated: bool = False
+) -> tuple[float, ...]:
+    """Busy share of each processor between two answers to `CPUS`, so many seconds apart.
+
+    Args:
+        emulated: the processor loses ticks while its host is busy.
+
+    Raises:
+        TestTransientError: they do not fit, as after lost characters.
+    """
+    first, last = (
+        {match[1]: _ticks(match[2]) for line in lines if (match := _CPU.fullmatch(line.strip()))}
+        for lines in (before, after)
+    )
+    if not first or first.keys() != last.keys():
+        raise _garbled(f"{', '.join(first) or 'no processor'} before, and {', '.join(last) or 'none'} after")
+    shares = []
+    for cpu, (total, idle) in first.items():
+        ticks, idled = last[cpu][0] - total, last[cpu][1] - idle
+        apart_s, most_s = ticks / _HZ - seconds, _COUNTED * seconds + _COUNTED_S
+        if not 0 <= idled <= ticks or not ticks or apart_s > most_s or (apart_s < -most_s and not emulated):
+            raise _garbled(f"{ticks / _HZ:g} s of {cpu}, {idled / _HZ:g} s of them idle, where {seconds:.1f} s passed")
+        shares.append(1 - idled / ticks)
+    return tuple(shares)
+
+
+def _ticks(text: str) -> tuple[int, int]:
+    """All ticks and the idle ones of a processor; a guest's are in the user's."""
+    numbers = [int(number) for number in text.split()]
+    return sum(numbers[:8]), numbers[3] + numbers[4]
+
+
+def _garbled(what: str) -> TestTransientError:
+    return TestTransientError(f"/proc/stat has {what}: characters were lost on the console", failure="characters_lost")
+
+
+def check_busy(state: str, shares: Sequence[float], program: str) -> None:
+    """Require that the processors idle, or are all at work.
+
+    Raises:
+        BoardTransientError: they are not.
+    """
+    if state == IDLE and (mean := sum(shares) / len(shares)) > IDLE_MOST:
+        raise BoardTransientError(
+            f"the board does not idle: its processors are busy for {mean:.0%}, where {IDLE_MOST:.0%} is the most. `top` names the program",
+            failure="wrong_load",
+        )
+    if state == FULL_LOAD and min(shares) < LOAD_LEAST:
+        raise BoardTransientError(
+            f"{program} did not keep all processors at work: they were busy for {', '.join(f'{share:.0%}' for share in shares)}, where "
+            f"{LOAD_LEAST:.0%} is the least. Did it end early, or is a processor off?",
+            failure="wrong_load",
+        )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
-from attrs import frozen
+from attrs import Factory, frozen
 
+from lab.benchmarks.boot.crosscheck import THERMAL, read_thermal
 from lab.benchmarks.identity import Shell
 from lab.benchmarks.lowpower.modes import SuspendPlan, mode_of
 from lab.boards import POWER_OFF, BoardType, SdkRelease, SleepMode
@@ -19,7 +21,7 @@ _MEMORY_BYTES: Final = 1 << 20
 _STATS: Final = (
     '(cd /sys/power/suspend_stats && grep "" * || cat /sys/kernel/debug/suspend_stats) 2>/dev/null; '
     'echo "boot_id: $(cat /proc/sys/kernel/random/boot_id)"; echo "rtc_s: $(cat /sys/class/rtc/{rtc}/since_epoch)"; '
-    f'echo "memory: $(md5sum {MEMORY})"; cat /proc/sys/kernel/tainted'
+    f'echo "memory: $(md5sum {MEMORY})"; grep -H "" {THERMAL} 2>/dev/null; cat /proc/sys/kernel/tainted'
 )
 _COUNTER: Final = re.compile(r"\s*(\w+):\s*(.*?)\s*")
 _MD5: Final = re.compile(r"[0-9a-f]{32}")
@@ -52,6 +54,7 @@ class Stats:
         tainted: bits of the kernel's taint; None: unknown.
         boot_id: of this boot; empty: unknown. rtc_s: the clock that wakes the board; None: unknown.
         memory: checksum of random bytes in the board's memory; empty: there are none.
+        temperatures_c: thermal zone or sensor of the board -> its temperature. throttled: cooling devices that slow a processor down.
     """
 
     success: int
@@ -63,6 +66,8 @@ class Stats:
     boot_id: str = ""
     rtc_s: int | None = None
     memory: str = ""
+    temperatures_c: Mapping[str, float] = Factory(dict)
+    throttled: tuple[str, ...] = ()
 
 
 def preflight(shell: Shell, board: BoardType, release: SdkRelease | None, plan: SuspendPlan) -> PrintkSettings:
@@ -101,6 +106,7 @@ def stats(shell: Shell, board: BoardType) -> Stats | None:
         return None
     step, device = found.get("last_failed_step", ""), found.get("last_failed_dev", "")
     taint = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    temperatures_c, throttled = read_thermal(lines)
     return Stats(
         success=numbers["success"],
         fail=numbers["fail"],
@@ -111,6 +117,8 @@ def stats(shell: Shell, board: BoardType) -> Stats | None:
         boot_id=found.get("boot_id", ""),
         rtc_s=numbers.get("rtc_s"),
         memory=memory[0] if (memory := _MD5.match(found.get("memory", ""))) else "",
+        temperatures_c=temperatures_c,
+        throttled=throttled,
     )
 
 

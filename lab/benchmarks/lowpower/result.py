@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from attrs import frozen
+from attrs import Factory, frozen
 
 from lab.benchmarks.boot import MomentLike
 from lab.benchmarks.lowpower.kernellog import SuspendLog
@@ -40,6 +40,8 @@ class SuspendResult:
         errors: of the kernel while it suspended and resumed.
         lost_lines: of the kernel's log, on the console.
         rtc_off_s: by which the RTC is ahead of the host's clock since before the suspend; None: unknown.
+        temperatures_c: "before" and "after" -> thermal zone or sensor of the board -> its temperature.
+        throttled: cooling devices that slowed a processor down afterwards.
     """
 
     plan: SuspendPlan
@@ -59,6 +61,8 @@ class SuspendResult:
     errors: tuple[str, ...] = ()
     lost_lines: int = 0
     rtc_off_s: float | None = None
+    temperatures_c: Mapping[str, Mapping[str, float]] = Factory(dict)
+    throttled: tuple[str, ...] = ()
 
     @property
     def kernel_ms(self) -> tuple[float, float]:
@@ -74,6 +78,7 @@ class SuspendResult:
             Flag.NOT_CROSS_CHECKED: self.unchecked,
             Flag.KERNEL_ERRORS: self.errors,
             Flag.CONSOLE_OVERRUN: self.lost_lines,
+            Flag.THROTTLED: self.throttled,
             Flag.CLOCK_DISAGREES: self.rtc_off_s is not None and abs(self.rtc_off_s) > RTC_OFF_S,
         }
         return frozenset(flag for flag, doubt in found.items() if doubt)

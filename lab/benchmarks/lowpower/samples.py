@@ -9,9 +9,9 @@ from lab.benchmarks.boot import BootWatch
 from lab.benchmarks.boot.samples import UNCERTAIN_SHARE
 from lab.benchmarks.lowpower.kernellog import END, stamp
 from lab.benchmarks.lowpower.modes import RTC, SuspendPlan
-from lab.benchmarks.lowpower.power import Off
+from lab.benchmarks.lowpower.power import Off, PhasePowerProtocol, SteadyPower
 from lab.benchmarks.lowpower.result import SuspendResult
-from lab.metrics import Flag, Metric, SampleRecord
+from lab.metrics import Flag, Metric, SampleRecord, uncertainty
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_STAGE, RESUMES
 from lab.metrics.model import sample_of
 
@@ -46,16 +46,34 @@ def of_suspend(done: SuspendResult, flags: frozenset[Flag], log: bytes, base: in
 
 def _power(done: SuspendResult, flags: frozenset[Flag]) -> Iterator[SampleRecord]:
     """Power samples of each rail with a mean, of the total, and the efficiency of the supplies."""
-    if done.power is None:
-        return
-    metrics, end = RESUMES[done.plan.mode], done.answer.position
-    window = (end - len(done.answer.text), end)  # the board slept until it said this
-    for metric, power in [*((metrics.rail, rail) for rail in done.power.rails), (metrics.total, done.power.total)]:
+    end = done.answer.position
+    if done.power is not None:  # the board slept until it said this
+        yield from _powers(params(done.plan), done.power, flags, (end - len(done.answer.text), end))
+
+
+def _powers(
+    of: dict[str, str], measured: PhasePowerProtocol, flags: frozenset[Flag], window: tuple[int, int]
+) -> Iterator[SampleRecord]:
+    metrics = RESUMES[of["mode"]]
+    for metric, power in [*((metrics.rail, rail) for rail in measured.rails), (metrics.total, measured.total)]:
         if power.mean_w is not None and power.uncertainty_w is not None:
-            figures = (power.mean_w * 1e3, power.uncertainty_w * 1e3, flags | power.flags)
-            yield sample_of(metric, params(done.plan) | {"rail": power.rail}, *figures, window)
-    if metrics.efficiency is not None and (found := done.power.efficiency) is not None:
-        yield sample_of(metrics.efficiency, params(done.plan), *found, flags | done.power.total.flags, window)
+            bound = max(
+                power.uncertainty_w * 1e3, uncertainty.of_step(metric.resolution)
+            )  # at 0 V a step of the current is none of power
+            yield sample_of(metric, of | {"rail": power.rail}, power.mean_w * 1e3, bound, flags | power.flags, window)
+    if metrics.efficiency is not None and (found := measured.efficiency) is not None:
+        yield sample_of(metrics.efficiency, of, *found, flags | measured.total.flags, window)
+
+
+def of_state(done: SteadyPower, flags: frozenset[Flag], end: int) -> list[SampleRecord]:
+    """Power samples of a board that is off, idle or at full load.
+
+    Args:
+        end: of the console's stream.
+    """
+    of = {"mode": done.state, **({"program": done.program} if done.program else {})}
+    flags |= {Flag.THROTTLED} if done.throttled else set()
+    return list(_powers(of, done.power, flags, (end, end)))
 
 
 def _energy(done: SuspendResult, flags: frozenset[Flag]) -> Iterator[SampleRecord]:
@@ -80,6 +98,7 @@ def of_boot(watch: BootWatch, plan: SuspendPlan, flags: frozenset[Flag]) -> list
     whole = next(number for number in numbers if number.metric == BOOT_POWER_ON.name)
     flags |= {Flag(flag) for number in numbers if number.metric != BOOT_STAGE.name for flag in number.flags}
     metric = RESUMES[plan.mode].prompt
+    assert metric is not None, "a mode has one"  # noqa: S101 - of the type
     return [sample_of(metric, params(plan), whole.value * 1e3, whole.uncertainty * 1e3, flags, (0, whole.log_end))]
 
 

@@ -35,6 +35,7 @@ _STATES = {
     "shell": levels.IDLE,
     "bare-shell": levels.IDLE,
     "uboot-prompt": levels.BUSY,
+    "load": levels.BUSY,
     "suspend": levels.BUSY,
     "resume": levels.BUSY,
     **{mode: mode for mode in SLEEP_MODES},

@@ -16,7 +16,7 @@ from lab.virtual import pdudaemon
 from lab.virtual.board import BoardAccess
 from lab.virtual.rails.levels import env_lines
 
-PINS = ("can", "button")  # wake-up sources with an output of the bench
+PINS = ("can", "button", "wkup")  # wake-up sources with an output of the bench
 MCU = "mcu"  # the UART, and the wake-up source by a key on it
 DEFAULT_SWITCH_PORT = 16422  # port of envs/sim-*.yaml; pdudaemon's own is 16421
 _HEAD = "# The simulated board {name} of the bench in {folder}; written by `lab virtual up sim`.\n"

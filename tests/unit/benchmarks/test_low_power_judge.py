@@ -55,9 +55,14 @@ def suspended(latency_ms: float = 137.0, mode: str = "0x0", *more: str, variant:
 
 
 def again(dmesg: Sequence[str]) -> list[str]:
-    """Begin, end and errors, as the board reads them a second time."""
+    """Begin, end, the firmware's line and errors, as the board reads them a second time."""
     numbered = enumerate(dmesg, 1)
-    return [f"{number}:{each}" for number, each in numbered if each.endswith((START, END)) or each[:3] in _ERRORS]
+    read = [
+        (n, each)
+        for n, each in numbered
+        if each.endswith((START, END)) or "wakeup source" in each or each[:3] in _ERRORS
+    ]
+    return [f"{number}:{each}" for number, each in read]
 
 
 def judged(
@@ -95,6 +100,26 @@ def test_a_good_suspend_that_everything_confirms_has_no_flag(dice: random.Random
         assert judged(suspended(latency), latency + dice.uniform(-1400, 300), BY_RTC).kernel_ms[0] == pytest.approx(
             latency, abs=1e-3
         )
+
+
+def test_a_mode_that_one_lost_bit_makes_the_asked_one_gives_no_verified_number(dice: random.Random) -> None:
+    """The board was in MCU-only, and the number of Deep Sleep came; or anything else of that line differs."""
+    true = suspended(mode="0x1")
+    for number in ("0x0", "0x00", "0x8", "0x", "0xl", "1x0", "0x0 mode:0x1"):
+        assert failure(suspended(mode=number), read_again=again(true))[0] in {
+            "resume_lines_missing",
+            "wrong_sleep_mode",
+        }
+    at = next(number for number, each in enumerate(true) if "mode:" in each)
+    for _ in range(either(200, 5_000)):
+        garbled = list(true[at])
+        garbled[dice.randrange(len(garbled))] = chr(dice.randrange(32, 127))
+        lines = [*true[:at], "".join(garbled), *true[at + 1 :]]
+        try:
+            done = judged(lines, read_again=again(true))
+        except BoardlabError:
+            continue
+        assert Flag.MODE_UNVERIFIED in done.flags, lines[at]
 
 
 # --- The host's clock ---

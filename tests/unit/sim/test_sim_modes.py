@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from random import Random
+from typing import ClassVar
 
 import pytest
 from _pytest.mark.structures import ParameterSet
+from attrs import define, field
+from support.atlength import either
 from support.napping import Napper, kernel_error, napper
 from support.railbench import RailBench
 from support.simruns import planned
@@ -17,15 +22,21 @@ from lab import boards
 from lab.benchmarks.lowpower.modes import SuspendPlan, woken_by
 from lab.benchmarks.lowpower.power import off
 from lab.errors import BoardlabError, BoardTransientError
-from lab.metrics import Flag
+from lab.failures import CATALOGUE
+from lab.metrics import Flag, SampleRecord
 from lab.rails import AdcRange, Trace
 from lab.rails.phase import cut
 from lab.results import Attempt, open_store
 from lab.results.listing import overview
 from lab.run.lowpowerrun import KIND, LowPowerRun
 from lab.run.progress import Progress
+from lab.virtual.sim.computer import Computer
+from lab.virtual.sim.faults.base import Fault, FaultOutcome
+from lab.virtual.sim.faults.catalogue import FAULTS
 from lab.virtual.sim.linux.sleep import Sleeper
 from lab.virtual.sim.model import simulated
+from lab.virtual.sim.program import Program
+from lab.virtual.truth_log import Truth
 
 SLEEP_S = 5
 MODES = [
@@ -33,7 +44,7 @@ MODES = [
     for name in simulated()
     for mode in boards.load(name).sleep
     for wake in woken_by(boards.load(name), mode)
-    if not (boards.load(name).low_power.modes[mode].boots or wake == "wkup")
+    if not boards.load(name).low_power.modes[mode].boots
 ]
 BOOTED = [
     (name, mode, wake)
@@ -191,7 +202,124 @@ def test_a_wake_up_source_that_is_left_makes_another_mode_of_it_and_is_seen(monk
         assert raised.value.failure == "wrong_sleep_mode"
 
 
+# --- All modes, all faults ---
+
+
+SUSPENDS = {name: kind.outcome for name, kind in FAULTS.items() if kind.outcome.trial == "suspend"}
+# What does not depend on the way back is of the usual wake-up source alone.
+USUAL = [(name, mode) for name in simulated() for mode in boards.load(name).sleep]
+MATRIX = [
+    *((name, mode, fault) for name, mode in USUAL for fault in SUSPENDS),
+    *((name, mode, fault) for name, mode, _ in KINDS for fault in FAULTS if fault not in SUSPENDS),
+]
+CHEAP = [
+    ("am62lxx_evm", "rtc_io_ddr", "wakes_by_boot"),
+    ("am62dxx_evm", "io_ddr", "rtc_off"),
+    ("am62pxx_sk", "partial_io", "wakes_at_once"),
+    ("am62pxx_sk", "mcu_only", "firmware_mode"),
+    ("am62xx_sk", "deep_sleep", "garbled"),
+]
+# It is suspend-to-idle; a kernel before 6.12 has no number of the mode.
+HARMLESS = {
+    ("am62lxx_evm", "rtc_io_ddr", "mem_sleep_changed"),
+    *(("am62axx_sk", mode, "firmware_mode") for _, mode in USUAL),
+}
+
+
+def is_true(board: Napper, sample: SampleRecord, mode: str) -> bool:
+    """Whether a number of the last cycle, a good one, is within its ±."""
+    truth = Truth(115200, board.lab.ports[board.lab.console].sent, 0, [])
+    woken = [t_ns for t_ns, text in board.notes if " woken " in text]
+    if sample.metric.endswith(".resume_kernel"):
+        worked = [text.rpartition("planned_ns=")[2] for _, text in board.notes if "stage=resume " in text]
+        true_ms = int(worked[-1]) / 1e6
+    elif boards.load(board.strategy.type.name).low_power.modes[mode].boots:
+        asleep = [t_ns for t_ns, text in board.notes if f"stage={mode.replace('_', '-')}" in text]
+        woken_ns = next(t_ns for t_ns, text in board.notes if "stage=rom" in text and t_ns > asleep[-1])
+        true_ms = (next(t_ns for t_ns in truth.find(rb" login: ") if t_ns > woken_ns) - woken_ns) / 1e6
+    elif sample.metric.endswith(".resume_wake_to_prompt"):
+        true_ms = (next(t_ns for t_ns in truth.find(rb"boardlab: back \d") if t_ns > woken[-1]) - woken[-1]) / 1e6
+    else:
+        return True
+    return abs(sample.value - true_ms) <= sample.uncertainty
+
+
+@pytest.mark.parametrize(
+    ("board_type", "mode", "fault"), [*CHEAP, *map(at_length, [m for m in MATRIX if m not in CHEAP])]
+)
+def test_no_fault_in_any_mode_leaves_a_wrong_number_without_a_flag(
+    tmp_path: Path, board_type: str, mode: str, fault: str
+) -> None:
+    wake = woken_by(boards.load(board_type), mode)[0]
+    with napper(board_type) as board:
+        set_jumpers(board)
+        board.lab.board.troubles_for = lambda cycle: [planned(fault).fault(cycle)] if cycle == 1 else []
+        (tmp_path / "fault").mkdir()
+        attempt = measured(board, tmp_path / "fault", mode, wake)
+        assert attempt.outcome == "ok" or attempt.outcome in CATALOGUE
+        for sample in attempt.samples:
+            assert sample.flags - {Flag.SIMULATED} or is_true(board, sample, mode), (sample, attempt.details)
+        outcome = FAULTS[fault].outcome
+        boots = boards.load(board_type).low_power.modes[mode].boots
+        if fault in SUSPENDS and not boots and (board_type, mode, fault) not in HARMLESS:
+            assert attempt.outcome in (outcome.failures or ("ok",)) or fault == "rtc_off", attempt.message
+        # Without it the next cycle is good, whatever the fault left behind.
+        board.lab.switch("off")
+        board.lab.run_for(10**9)
+        board.strategy.force("unknown")
+        board.lab.board.clear_troubles()
+        board.lab.board.troubles_for = lambda _cycle: []
+        (tmp_path / "good").mkdir()
+        good = measured(board, tmp_path / "good", mode, wake)
+        assert good.outcome == "ok", good.message
+        assert all(is_true(board, sample, mode) for sample in good.samples)
+
+
 # --- Many suspends ---
+
+
+@define(kw_only=True, eq=False)
+class WakesBySome(Fault):
+    """Something wakes the board at once from some of its sleeps."""
+
+    name: ClassVar[str] = "wakes_by_some"
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(("early_wake",), "board")
+    share: float = 0.02
+    struck: list[str] = field(factory=list)
+
+    def at(self, point: str, computer: Computer) -> Program[None]:
+        if point == "suspend.asleep" and self.dice.random() < self.share:
+            self.struck.append(computer.sleep)
+            computer.wakes_in_ns = 0
+        yield from ()
+
+
+@pytest.mark.soak
+def test_a_thousand_suspends_in_random_order_have_the_rate_of_failed_resumes_of_each_mode(tmp_path: Path) -> None:
+    cycles, share = either(6, 250), either(0.2, 0.02)
+    with napper("am62pxx_sk") as board, open_store(f"sqlite:///{tmp_path / 'results.db'}") as store:
+        set_jumpers(board)
+        fault = WakesBySome(dice=Random(41), share=share)
+        board.lab.board.troubles_for = lambda _cycle: [fault]
+        modes = board.strategy.type.sleep
+        plan = {"cycles": cycles, "modes": modes, "wake": "can", "sleep_s": 1, "medium": "sd", "shuffle": True}
+        run = store.begin_run(KIND, "am62pxx_sk", "sim-1", "12.00", plan=plan, provenance={})
+        clock = SimClock(board.lab)
+        made = LowPowerRun(
+            store, run, board.strategy, Progress(lambda _line: None, clock, 1), clock, board.strategy.sleep, 0
+        )
+        with pytest.raises(BoardlabError):
+            made.measure("deep_sleep")
+        attempts = store.attempts(run.id)
+        assert len(attempts) == len(modes) * cycles, "each cycle was tried once, whatever became of those before"
+        assert {each.outcome for each in attempts} == {"ok", "early_wake"}
+        failed = Counter(each.params["mode"] for each in attempts if each.outcome == "early_wake")
+        assert failed == Counter(fault.struck)
+        rates = {dict(key)["mode"]: rate for key, rate in overview(store, run.id).failure_rates.items()}
+        for mode in modes:
+            assert (rates[mode].tried, rates[mode].failed) == (cycles, failed[mode])
+            low, high = rates[mode].interval_percent
+            assert low <= 100 * (0 if mode == "partial_io" else share) <= high, rates[mode].text()
 
 
 def test_modes_at_random_go_on_after_failures_and_give_each_mode_its_rate(tmp_path: Path) -> None:

@@ -186,6 +186,7 @@ def _proc(kernel: Kernel) -> dict[str, Node]:
             lambda: next((r.text for r in kernel.log if r.text.startswith("Linux version ")), "") + "\n"
         ),
         "/proc/uptime": Node(lambda: f"{kernel.clock_ns / NS_PER_S:.2f} {kernel.clock_ns * 3 / NS_PER_S:.2f}\n"),
+        "/proc/stat": Node(lambda: _cpu_times(kernel)),
         "/proc/loadavg": _fixed("0.08 0.12 0.05 1/148 512\n"),
         "/proc/cpuinfo": _fixed(cpus),
         "/proc/meminfo": _fixed(f"MemTotal:       {memory_kb} kB\nMemFree:        {memory_kb * 4 // 5} kB\n"),
@@ -207,6 +208,13 @@ def _proc(kernel: Kernel) -> dict[str, Node]:
 
 _GETTY = 412  # the process that prints the prompt, and becomes login
 _TICK_NS = 10_000_000  # 1/USER_HZ
+
+
+def _cpu_times(kernel: Kernel) -> str:
+    """Work and idle time of each processor."""
+    busy, ticks = kernel.busy_ns // _TICK_NS, kernel.clock_ns // _TICK_NS
+    cpus = range(kernel.computer.model.identity.cpus)
+    return "".join(f"cpu{cpu} {busy} 0 0 {ticks - busy} 0 0 0 0 0 0\n" for cpu in cpus)
 
 
 def _stat(pid: int, name: str, parent: int, start_ns: int) -> str:

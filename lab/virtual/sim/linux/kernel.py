@@ -69,7 +69,7 @@ class Kernel:
         console_attached: False once the console was taken away from the kernel (`.../console` in sysfs).
         settings: what was written to sysfs, by a name of our own.
         suspend_stats: counters as sysfs shows them. last_failed: device, error and step of the last failure.
-        taint: its bits.
+        taint: its bits. busy_ns: work of each of its processors.
         init_ns, getty_ns: start of init and of the getty by the kernel's clock.
         wall_offset_s: the wall clock when the kernel started, in seconds since the epoch.
     """
@@ -85,6 +85,7 @@ class Kernel:
         self.suspend_stats = dict.fromkeys(("success", "fail", *(f"failed_{step}" for step in SUSPEND_STEPS)), 0)
         self.last_failed = {"dev": "", "errno": "0", "step": ""}
         self.taint = 0
+        self.busy_ns = 0
         self.wall_offset_s = 1_736_360_573.0
         self.init_ns = self.getty_ns = 0
         self.dice: random.Random = computer.dice("kernel")

@@ -17,7 +17,8 @@ IO_DDR, RTC_IO_DDR, RTC_ONLY = "io_ddr", "rtc_io_ddr", "rtc_only"
 S2IDLE = "s2idle"
 CAN_PIN, GPIO_PIN = "can", "gpio"  # inputs of the machine: the RX pins of the MCU's CAN; a GPIO that the overlay arms
 BUTTON = "button"  # on a pin of the RTC
-PINS = (CAN_PIN, GPIO_PIN, BUTTON)
+WKUP = "wkup"  # the UART of that name: a key on it, by whatever sends one
+PINS = (CAN_PIN, GPIO_PIN, BUTTON, WKUP)
 RTC, MAIN_IO, MCU_IO, WKUP_UART, MCU_IPC = 0x50, 0x80, 0x81, 0x10, 0x90  # wake-up sources of TISCI_MSG_LPM_WAKE_REASON
 _FIRMWARE = Normal(62.0, 3.0)  # ms from the wake-up event until the kernel goes on; assumed, nobody publishes it
 # In the size of the guides' figures of other releases; of the modes that keep the memory only: assumed.
@@ -227,7 +228,7 @@ class Sleeper:
         key_wakes = settings.get("uart_wakeup") == settings.get("tty_wakeup") == "enabled"
         codes = {name: int(number, 16) for number, name in self.board.low_power.woken.items()}
         main_io, rtc = codes.get("MAIN_IO", MAIN_IO), codes.get("RTC", RTC)
-        sources = {"wkup": WKUP_UART, GPIO_PIN: main_io}
+        sources = {WKUP: WKUP_UART, GPIO_PIN: main_io}
         if key_wakes:
             sources[computer.console] = main_io
         if settings.get("can_wakeup") == "enabled":
@@ -240,9 +241,9 @@ class Sleeper:
             sources |= {uart: MCU_IO for uart, register in armed.items() if f"devmem2 {register}" in settings}
         if mode == RTC_IO_DDR:
             sources = {BUTTON: codes.get("RTC_IO", RTC)}
-        uarts = [uart.name for uart in computer.model.board.uarts]
+        heard = [*dict.fromkeys([*(uart.name for uart in computer.model.board.uarts), *PINS])]
         while True:
-            typed = yield from self._next_event([*uarts, *PINS], alarm=mode != IO_DDR)
+            typed = yield from self._next_event(heard, alarm=mode != IO_DDR)
             if typed is None:
                 early, computer.wakes_in_ns = computer.wakes_in_ns is not None, None
                 return main_io if early else rtc

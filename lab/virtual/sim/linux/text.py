@@ -74,7 +74,9 @@ def _grep(session: LoginSession, arguments: Sequence[str], streams: Streams, _sh
         return (yield from complain(streams, "grep: Invalid regular expression")) + 1
     found = yield from inputs(session, words[1:], streams, "grep")
     matched = [
-        (f"{path}:" if len(found) > 1 and "h" not in options else "") + (f"{number}:" if "n" in options else "") + line
+        (f"{path}:" if "H" in options or (len(words) > 2 and "h" not in options) else "")
+        + (f"{number}:" if "n" in options else "")
+        + line
         for path, content in found
         for number, line in enumerate(content.decode(errors="replace").splitlines(), 1)
         if bool(wanted.search(line)) != ("v" in options)
