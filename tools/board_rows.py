@@ -11,6 +11,8 @@ from lab import boards
 from lab.benchmarks.section import Section
 from lab.benchmarks.sections import ALL
 from lab.boards import SLEEP_MODES, BoardType
+from lab.metrics.catalogue import STATES
+from lab.virtual.rails.levels import env_lines
 from lab.virtual.sim.model import simulated
 
 KEPT: Final = Path(__file__).resolve().parents[1] / "tests" / "fixtures" / "guides" / "measured_rows.csv"
@@ -56,6 +58,9 @@ def lines() -> Iterator[str]:
         yield _line(f"boot, `{medium}`", [PLAYED if medium in board.media else OUT_OF_REACH for board in there])
     for mode in SLEEP_MODES:
         yield _line(f"low power, `{mode}`", [of_mode(mode, board) for board in there])
+    for state in STATES:
+        cells = [PLAYED if board.name in simulated() and env_lines(board) else DRIVEN for board in there]
+        yield _line(f"power, `{state}`", cells)
     for section in ALL:
         cells = [of_section(section, board, metrics.get(board.name, set())) for board in there]
         yield _line(f"section `{section.name}`", cells)

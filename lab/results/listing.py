@@ -199,25 +199,33 @@ def still_assumed(store: Store, board_type: str, assumed: Sequence[str]) -> list
 
     The last `_RUNS_ASKED` runs are asked.
 
-    A boot confirms its medium, the moments and the prompts; a suspend whose mode was verified confirms the mode.
+    A boot confirms its medium, the moments and the prompts; a suspend whose mode was verified confirms the mode, but its rails and its
+    jumper only with power of rails: nothing else shows them.
     """
     runs = select(RunRow.id).where(RunRow.board_type == board_type).order_by(RunRow.id.desc()).limit(_RUNS_ASKED)
     query = (
-        select(RunRow.kind, AttemptRow.params, SampleRow.flags)
+        select(RunRow.kind, AttemptRow.params, SampleRow.flags, MeasurementRow.metric)
         .join(AttemptRow, AttemptRow.run_id == RunRow.id)
         .join(SampleRow, SampleRow.attempt_id == AttemptRow.id)
+        .join(SampleRow.measurement)
         .where(RunRow.id.in_(runs.scalar_subquery()), AttemptRow.outcome == OK)
         .distinct()
     )
     confirmed: set[str] = set()
     with store._read() as session:
-        for kind, params, flags in session.execute(query):
+        for kind, params, flags, metric in session.execute(query):
             if Flag.SIMULATED in flags:
                 continue
             if kind == "boot" and Flag.MEDIUM_UNVERIFIED not in flags:
                 confirmed |= {f"media.{params.get('medium', '')}", "moments", "prompts"}
             if kind == "low_power" and Flag.MODE_UNVERIFIED not in flags:
-                confirmed.add(f"low_power.modes.{params.get('mode', '')}")
+                mode = f"low_power.modes.{params.get('mode', '')}"
+                shown = metric.endswith((".power_rail", ".rail_voltage"))
+                confirmed |= {
+                    place
+                    for place in assumed
+                    if place.startswith(f"{mode}.") and (shown or not place.endswith((".rails_on", ".jumper")))
+                }
     return [place for place in assumed if not any(f"{place}.".startswith(f"{sure}.") for sure in confirmed)]
 
 

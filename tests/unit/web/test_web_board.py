@@ -152,6 +152,7 @@ def test_what_is_assumed_of_a_type_stands_there_until_a_real_run_confirms_it(tmp
             left = listing.still_assumed(store, board.name, boards.assumptions(board))
         page = requests.get(f"{url}/boards/evm-1", timeout=60).text
     assert set(boards.assumptions(board)) - set(left) >= {"media.emmc.boot_mode", mode}
+    assert "low_power.modes.rtc_io_ddr.rails_on" in left, "no rail was measured"
     assert "media.ospi.boot_mode" in left
     assert "<code>media.emmc.boot_mode</code>" not in page
     assert "<code>media.ospi.boot_mode</code>" in page
