@@ -86,6 +86,21 @@ class Coordinator:
             if allowed:
                 stub.AllowPlace(messages.AllowPlaceRequest(placename=name, user=allowed), timeout=TIMEOUT_S)
 
+    def create(self, name: str, match: str, tags: Mapping[str, str]) -> None:
+        """Make a place.
+
+        Args:
+            match: EXPORTER/GROUP/CLASS, as labgrid-client's add-match takes it.
+
+        Raises:
+            LabTransientError: it does not answer.
+            ConfigurationError: it refuses.
+        """
+        with self._stub() as stub, _session(stub, LISTENER):
+            stub.AddPlace(messages.AddPlaceRequest(name=name), timeout=TIMEOUT_S)
+            stub.AddPlaceMatch(messages.AddPlaceMatchRequest(placename=name, pattern=match), timeout=TIMEOUT_S)
+            stub.SetPlaceTags(messages.SetPlaceTagsRequest(placename=name, tags=dict(tags)), timeout=TIMEOUT_S)
+
     def poll(self, token: str) -> tuple[str, tuple[str, ...]]:
         """State and places of a reservation; empty: no such token.
 

@@ -23,9 +23,9 @@ from lab.terminal import echo, echo_json, echo_text
 app = typer.Typer(help="Serial consoles: server, live view, recordings and their replay.", no_args_is_help=True)
 
 
-@app.command()
-def status(*, as_json: Json = False, runtime: ServerRuntime = None) -> None:
-    """Show the server and its ports."""
+@app.command("list")
+def list_ports(*, as_json: Json = False, runtime: ServerRuntime = None) -> None:
+    """List the server's ports with boards, readers and errors."""
     with _connect(runtime) as client:
         state = client.status()
     if as_json:
@@ -180,7 +180,7 @@ NOT_SEEN: Final = 3  # exit status
 Port = Annotated[
     str,
     typer.Argument(
-        metavar="PORT", help="A device, e.g. /dev/ttyUSB0; or a port or a board, as `lab console status` names it."
+        metavar="PORT", help="A device, e.g. /dev/ttyUSB0; or a port or a board, as `lab console list` names it."
     ),
 ]
 Backlog = Annotated[

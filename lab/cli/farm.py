@@ -18,6 +18,7 @@ from attrs import asdict
 
 from exporters.farm.coordinator import Coordinator
 from lab import package_data
+from lab.cli import farm_boards
 from lab.cli.doctor import MARKS
 from lab.cli.options import Json, OutputFolder, Runtime
 from lab.errors import ConfigurationError
@@ -48,6 +49,8 @@ from lab.virtual.sim.options import DEFAULT_TYPE
 app = typer.Typer(
     help="A lab host: check farm.yaml, write systemd units from it, bring a farm up.", no_args_is_help=True
 )
+app.command()(farm_boards.add)
+app.command()(farm_boards.qualify)
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The host's farm.yaml.")]
 
 

@@ -54,7 +54,7 @@ def cycle(
 
 
 @app.command()
-def status(env: Env, *, as_json: Json = False) -> None:
+def state(env: Env, *, as_json: Json = False) -> None:
     """Ask whether a board has power. Nothing is switched."""
     found = supply_of(env).read()
     if as_json:

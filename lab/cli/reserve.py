@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import socket
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -21,7 +22,7 @@ from lab.terminal import echo, echo_json, table
 
 app = typer.Typer(help="Reserve a board, or put it in maintenance; show and end that.")
 DEFAULT_H = 4.0
-_HEADER = ("board", "", "by", "until (UTC)", "why")
+_HEADER = ("board", "", "by", "from (UTC)", "until (UTC)", "why")
 
 
 @app.command()
@@ -35,6 +36,9 @@ def reserve(
         float | None,
         typer.Option(metavar="H", help=f"For how long: {DEFAULT_H:g} unless given, at most {LONGEST_H:g}."),
     ] = None,
+    begin: Annotated[
+        str, typer.Option("--from", metavar="TIME", help="Begin later, e.g. '2026-03-02 14:00' (UTC).")
+    ] = "",
     maintenance: Annotated[
         bool, typer.Option("--maintenance", help="Maintenance, which lasts until somebody ends it.")
     ] = False,
@@ -50,13 +54,15 @@ def reserve(
     given = services.host_file(farm).farm
     database = services.database(db, given)
     if not board:
-        if reason or hours is not None or maintenance or end:
+        if reason or begin or hours is not None or maintenance or end:
             raise ConfigurationError("which board? `lab reserve BOARD --reason TEXT`; `lab status` shows the boards")
         with open_store(database, create=False) as store:
-            _show(ReservationBook(store).standing(), as_json=as_json)
+            holds = ReservationBook(store)
+            _show([*holds.standing(), *holds.coming()], store.now(), as_json=as_json)
         return
-    if hours is not None and (maintenance or end):
-        raise ConfigurationError("--hours is of a reservation that begins: leave it out")
+    if (begin or hours is not None) and (maintenance or end):
+        raise ConfigurationError("--hours is of a reservation that begins, as --from is: leave them out")
+    at = reservations.read_begin(begin) if begin else None
     kind: Kind = "maintenance" if maintenance else "reserved"
     person, host = process.person(), socket.gethostname()
     with open_store(database) as store:
@@ -74,9 +80,15 @@ def reserve(
                     hold = reservations.maintain(store, act, known, person, reason)
                 else:
                     hold = reservations.reserve(
-                        store, act, known, person, reason, DEFAULT_H if hours is None else hours
+                        store, act, known, person, reason, DEFAULT_H if hours is None else hours, at
                     )
-            lines = [f"{board} is {hold.described}", *_next(store, hold, placed=bool(given and given.coordinator))]
+            lines = [f"{board} is {hold.described}"]
+            if hold.at <= store.now():
+                lines += _next(store, hold, placed=bool(given and given.coordinator))
+            else:
+                lines += [
+                    f"until {hold.at:%Y-%m-%d %H:%M} UTC others may have it; give it back with: lab reserve {board} --end"
+                ]
     if as_json:
         echo_json(document(hold) | {"ended": end})
     else:
@@ -110,14 +122,21 @@ def _next(store: Store, hold: Hold, *, placed: bool) -> Iterator[str]:
         yield f"end it with: lab reserve {hold.board} --maintenance --end"
 
 
-def _show(holds: list[Hold], *, as_json: bool) -> None:
+def _show(holds: list[Hold], now: dt.datetime, *, as_json: bool) -> None:
     if as_json:
         echo_json([document(hold) for hold in holds])
     elif not holds:
         echo("No board is reserved, in maintenance or in quarantine.")
     else:
         rows = [
-            [hold.board, hold.kind, hold.person, f"{hold.until:%Y-%m-%d %H:%M}" if hold.until else "-", hold.reason]
+            [
+                hold.board,
+                hold.kind,
+                hold.person,
+                f"{hold.at:%Y-%m-%d %H:%M}" if hold.at > now else "-",
+                f"{hold.until:%Y-%m-%d %H:%M}" if hold.until else "-",
+                hold.reason,
+            ]
             for hold in holds
         ]
-        echo(*table(_HEADER, rows, "<<<<<"))
+        echo(*table(_HEADER, rows, "<<<<<<"))

@@ -6,34 +6,40 @@ One job at a time measures a board.
 from __future__ import annotations
 
 import inspect
+import logging
 import operator
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any, Final, cast, get_type_hints
 
 import typer
+from attrs import evolve
 
 from lab import package_data
+from lab.cli.jobs import document
 from lab.cli.options import Database
 from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError
-from lab.farm import job_request, lease, runner, services
+from lab.farm import job_request, lease, reference_board, runner, services, status
+from lab.farm.labgrid_place import place_of
 from lab.farm.queue import HostCapacity
 from lab.farm.runner import BROKEN, BUSY, Runner, RunnerPaths, report_again
+from lab.farm.services import HostFile
+from lab.health.store import HealthBook
 from lab.jobs import listing
 from lab.jobs.queue import PERSONS, TIMERS, JobQueue
-from lab.jobs.records import Job, Order, call, number
+from lab.jobs.records import BOARDS, Job, Order, call, number
 from lab.jobs.reservations import IGNORE
 from lab.provision.releasefile import find
 from lab.results import Store
 from lab.results.records import LAST_ID
 from lab.run import options
 from lab.run.options import CONFIRMS, JUDGE, MAX_CYCLES, PROVISION, SECTIONS, RunOption, Value
-from lab.terminal import echo, log_to, tell
+from lab.terminal import echo, echo_json, log_to, tell
 
 # --- Options of `lab.run.options` for a command ---
 
@@ -104,6 +110,12 @@ def run(
         str | None,
         typer.Option(metavar="NAME", envvar="LAB_ENV", help="The board's environment, as of pytest --lg-env."),
     ] = None,
+    board_type: Annotated[
+        str | None,
+        typer.Option(
+            "--type", metavar="TYPE", help="In place of --env: any free board of this type, see `lab boards`."
+        ),
+    ] = None,
     release: Annotated[str, typer.Option(metavar="R", help="Release of the software on the board.")] = "",
     cycles: Annotated[
         int | None, typer.Option(min=1, max=MAX_CYCLES, metavar="N", help="Power cycles (default: the suite's).")
@@ -153,45 +165,128 @@ def run(
             metavar="DIR", help="The folder with the suites (default: tests_perf here, else boardlab's own)."
         ),
     ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="At the end print the job as JSON; all else goes to standard error.")
+    ] = False,
     db: Database = None,
     options: Mapping[str, Value],
 ) -> None:
     """Measure a board, and lock it meanwhile."""
     log_to(sys.stderr)
+    say = partial(echo, err=as_json)
     folder = Path.cwd()
     place = RunnerPaths(folder, (folder / tests).absolute() if tests else package_data.tests(folder), db)
     if resume is not None and go_on:
         raise ConfigurationError("--resume names the job, --continue looks for it: give one of them")
     if scheduled and ignore:
         raise ConfigurationError(f"--scheduled gives way to reservations, {IGNORE} does not: give one of them")
-    farm = services.host_file().farm
-    limits = farm.limits if farm is not None else None
-    with _unmeasured(), lease.opened(db, wait, echo) as store:
+    if board_type is not None and (resume is not None or go_on or confirms is not None):
+        raise ConfigurationError(
+            "--type begins a job on any board; --resume, --continue and --confirms go on with one's"
+        )
+    host = services.host_file()
+    limits = host.farm.limits if host.farm is not None else None
+    with _unmeasured(), lease.opened(db, wait, say) as store:
         book = lease.queue(store, ignores=ignore, priority=TIMERS if scheduled else PERSONS, request=request)
         ended = listing.answered(store, request) if go_on and request else None
         if ended is not None:
-            echo(f"job {ended.called}: {ended.state} for this request before; nothing is measured again")
-            code = report_again(store, ended, echo)
+            job = ended
+            say(f"job {job.called}: {job.state} for this request before; nothing is measured again")
+            code = report_again(store, job, say)
         else:
-            if resume is None:
-                if confirms is not None:
-                    suite, options = suite or store.run(confirms).kind, {**options, CONFIRMS: confirms, JUDGE: True}
-                wanted = suite or (SECTIONS if SECTIONS in options else DEFAULT_SUITE)
-                order = _order(place, wanted, env, release, cycles, options)
-                unfinished = book.unfinished(order) if go_on else None
-                job = book.take_up(unfinished.id) if unfinished is not None else book.enqueue(order)
-            else:
+            if resume is not None:
                 job = _named(store, book, resume)
                 _same_order(job, suite, release, cycles, options)
                 job = book.take_up(job.id)
-            echo(f"job {job.called}: {','.join(job.suites)} on {job.board}, results in {store.url}")
+            else:
+                if confirms is not None:
+                    suite, options = suite or store.run(confirms).kind, {**options, CONFIRMS: confirms, JUDGE: True}
+                wanted = suite or (SECTIONS if SECTIONS in options else DEFAULT_SUITE)
+                if board_type is None:
+                    order = _order(place, wanted, env, release, cycles, options)
+                else:
+                    order = _any_order(place, host, store, wanted, board_type, release, cycles, options)
+                unfinished = book.unfinished(order) if go_on else None
+                job = book.take_up(unfinished.id) if unfinished is not None else book.enqueue(order)
+            choice = _choice(host, job)
+            on = f"any of {', '.join(sorted(choice))}" if choice else job.board
+            say(f"job {job.called}: {','.join(job.suites)} on {on}, results in {store.url}")
             capacity = HostCapacity(book, limits) if scheduled and limits is not None else None
             gap_s = limits.power_on_gap if limits is not None else 0.0
             try:
-                code = Runner(book, place, echo, capacity=capacity, power_on_gap_s=gap_s).run(job, wait)
+                measuring = Runner(
+                    book,
+                    place,
+                    say,
+                    capacity=capacity,
+                    power_on_gap_s=gap_s,
+                    choice=choice,
+                    output=sys.stderr if as_json else None,
+                )
+                code = measuring.run(job, wait)
             finally:
                 runner.start_upload(store)
+        if as_json:
+            now = store.now()
+            echo_json(document(listing.view(store, book.job(job.id), now), now) | {"exit_code": code})
     raise typer.Exit(code)
+
+
+def _any_order(
+    place: RunnerPaths,
+    host: HostFile,
+    store: Store,
+    suite: str,
+    board_type: str,
+    release: str,
+    cycles: int | None,
+    options: Mapping[str, Value],
+) -> Order:
+    """Order for any board of a type that this host reaches; a board whose health is bad is left out.
+
+    Raises:
+        ConfigurationError: there is none, or the order fits none.
+    """
+    orders: dict[str, Order] = {}
+    refused: list[str] = []
+    unfit = {name for name, seen in HealthBook(store, reference_board.rule()).all().items() if seen.state == "bad"}
+    for board, path in _boards_of_type(host, board_type):
+        if board in unfit:
+            refused.append(f"{board}: its health is bad: lab health {board}")
+            continue
+        try:
+            orders[board] = _order(place, suite, str(path), release, cycles, options)
+        except ConfigurationError as error:
+            refused.append(f"{board}: {error}")
+    if not orders:
+        why = "; ".join(refused) or f"no environment in {host.folder / envfile.FOLDER} or farm.yaml is of one"
+        raise ConfigurationError(f"--type {board_type}: no board of that type can be measured from here: {why}")
+    first = next(iter(orders.values()))
+    return evolve(first, options={**first.options, BOARDS: sorted(orders)})
+
+
+def _choice(host: HostFile, job: Job) -> dict[str, Path]:
+    """Boards that a job may take, with their environments; empty: its own only."""
+    if job.started_at is not None or BOARDS not in job.options:
+        return {}
+    return {board: env for board, env in _boards_of_type(host, job.board_type) if board in job.options[BOARDS]}
+
+
+def _boards_of_type(host: HostFile, board_type: str) -> Iterator[tuple[str, Path]]:
+    """Boards of a type that this host reaches, with their environments.
+
+    A board of another host is reached if its environment names a labgrid place.
+    """
+    farm = host.farm
+    away = {entry.name for entry in farm.boards if farm.host_of(entry) != host.name} if farm is not None else set()
+    named = farm.environments if farm is not None else {}
+    for board, env in ({each.board: each.env for each in status.described(host.folder)} | named).items():
+        try:
+            path = envfile.find(env, host.folder)
+            if envfile.board_of(path)[0] == board_type and (board not in away or place_of(path)):
+                yield board, path
+        except ConfigurationError as error:
+            logging.getLogger(__name__).warning("%s: %s", board, error)
 
 
 @contextmanager
@@ -271,7 +366,7 @@ def _order(
     if env is None:
         there = ", ".join(sorted(path.name for path in (place.folder / envfile.FOLDER).glob("*.yaml")))
         raise ConfigurationError(
-            f"which board? Give --env NAME or $LAB_ENV; in {envfile.FOLDER}/ there are: {there or 'none (`lab init` writes them)'}"
+            f"which board? Give --env NAME, $LAB_ENV or --type TYPE; in {envfile.FOLDER}/ there are: {there or 'none (`lab init` writes them)'}"
         )
     wanted = job_request.expand(suite.split(","))
     for name in wanted:

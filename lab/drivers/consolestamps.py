@@ -74,6 +74,6 @@ def _check(events: Sequence[Event]) -> None:
         if isinstance(event, Gap):
             raise LabTransientError(
                 "bytes of the console are missing in what was timed: look at the adapter (dmesg) and the console server "
-                "(lab console status)",
+                "(lab console list)",
                 failure="adapter_lost",
             )

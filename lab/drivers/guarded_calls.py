@@ -102,7 +102,7 @@ POWER = DriverRole(
 MULTIPLEXER = DriverRole(
     "multiplexer", "SD multiplexer", "is its USB cable in, its tool installed, and its resource in the env right?"
 )
-CONSOLE = DriverRole("console", "console", "is the adapter plugged in? `lab console status` shows what is read")
+CONSOLE = DriverRole("console", "console", "is the adapter plugged in? `lab console list` shows what is read")
 RAILS = DriverRole("rails", "rails", "is the sensors' bus connected? `lab rails selftest` shows what answers")
 TESTER = DriverRole("tester", "tester", "is the tester on, and can this user log in there without a password?")
 SHELL = DriverRole(

@@ -177,6 +177,30 @@ def board_of(path: Path) -> tuple[str, str]:
     return str(strategy["board_type"]), str(strategy["board"])
 
 
+def strategies(path: Path) -> list[dict[str, Any]]:
+    """Arguments of every `BoardStrategy` of an environment, without its templates filled in.
+
+    Raises:
+        ConfigurationError: it cannot be read, or is no YAML.
+    """
+    try:
+        return list(_strategies_in(load(yamlfile.text_of(path))))
+    except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:
+        raise yamlfile.not_yaml(path, error) from error
+
+
+def _strategies_in(data: object) -> Iterator[dict[str, Any]]:
+    inner: Iterable[object] = ()
+    if isinstance(data, dict):
+        inner = data.values()
+        if isinstance(found := data.get("BoardStrategy"), dict):
+            yield found
+    elif isinstance(data, list):
+        inner = data
+    for each in inner:
+        yield from _strategies_in(each)
+
+
 def target_options(path: Path, role: str = "main") -> dict[str, Any]:
     """The options of a target; none where there are none.
 

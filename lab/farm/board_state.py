@@ -10,15 +10,15 @@ from attrs import field, frozen
 
 from lab.health import Health
 from lab.jobs.records import call
-from lab.jobs.reservations import QUARANTINE, Hold
+from lab.jobs.reservations import QUALIFYING, QUARANTINE, Hold
 from lab.judge.latest import WorseNumber, described
 from lab.results.listing import FailedAttempt, ListedRun
 
 StateName = Literal[
-    "needs a person", "failed", "worse", "away", "in maintenance", "measuring", "held", "waiting", "free"
+    "needs a person", "failed", "worse", "away", "in maintenance", "qualifying", "measuring", "held", "waiting", "free"
 ]
 STATES: Final[tuple[StateName, ...]] = (
-    *("needs a person", "failed", "worse", "away", "in maintenance"),
+    *("needs a person", "failed", "worse", "away", "in maintenance", "qualifying"),
     *("measuring", "held", "waiting", "free"),
 )  # in the order of lists: a problem comes first
 PROBLEMS: Final = frozenset(STATES[:4])
@@ -66,6 +66,11 @@ class BoardState:
         """True if a person is to look at the board."""
         return self.name in PROBLEMS
 
+    @property
+    def explains(self) -> bool:
+        """True if its cause says why the board serves nobody."""
+        return self.is_problem or self.name in {"in maintenance", "qualifying"}
+
 
 @frozen
 class BoardNow:
@@ -75,8 +80,8 @@ class BoardNow:
         job: that has it. waiting: number of waiting jobs. console: its writer; empty: none.
         port: problem of its port or its recording. away: its port or its exporter is gone, and the remedy.
         current: the run that is being measured. last: the last one before.
-        failures: of its attempts in the last 24 h, by class, the last one's first. holds: its reservation, maintenance
-            or quarantine.
+        failures: of its attempts in the last 24 h, by class, the last one's first. holds: its reservation, maintenance,
+            quarantine or qualification. coming: reservations that begin later.
         place: "host/user" that acquired its place by hand; empty: none known.
         health: result of its checks and failures; None: unknown.
         worse: numbers that no person decided on, see `lab.judge.latest`. is_judged: its latest runs are.
@@ -94,6 +99,7 @@ class BoardNow:
     last: ListedRun | None = None
     failures: Mapping[str, int] = field(factory=dict)
     holds: tuple[Hold, ...] = ()
+    coming: tuple[Hold, ...] = ()
     place: str = ""
     health: Health | None = None
     away: str = ""
@@ -115,11 +121,14 @@ class BoardNow:
         """The state of the board.
 
         A problem comes before an activity, but a failed run that is measured again counts no more, and a person who
-        has the board in maintenance knows its problems.
+        has the board in maintenance knows its problems. A board that has not qualified serves nobody yet.
         """
         hold = next((each for each in self.holds if each.kind == "maintenance"), None)
         if hold is not None:
             return BoardState("in maintenance", hold.described, since=hold.at)
+        new = next((each for each in self.holds if each.kind == QUALIFYING), None)
+        if new is not None:
+            return BoardState("qualifying", new.described, since=new.at)
         return self._broken or self._failed or self._worse or self._activity
 
     @property

@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -139,12 +139,14 @@ class JobWaiter:
     Attributes:
         say: tells a person a line. is_over: whether the process is to end.
         capacity: of this host; None: unlimited.
+        choice: board -> environment, of a job that takes any of these boards.
     """
 
     book: JobQueue
     say: Callable[[str], None]
     is_over: Callable[[], bool]
     capacity: HostCapacity | None = None
+    choice: Mapping[str, Path] = field(factory=dict)
     _obstacle: str = field(default="", init=False)  # reason to wait beside its board
     _unread: bool = field(default=False, init=False)  # the reason is an unreadable environment
 
@@ -157,7 +159,7 @@ class JobWaiter:
         """
         deadline = self.book.monotonic_s + wait_s
         announced = False
-        while (started := self._started(job)) is None:
+        while (started := self._started_of_choice(job) if self._chooses(job) else self._started(job)) is None:
             if self.is_over() or self.book.job(job.id).cancelled_by:
                 return None
             if job.yields_to and not self._unread and (self._obstacle or self.book.refusing(job.board)):
@@ -171,16 +173,33 @@ class JobWaiter:
             self._rest(job)
         return started
 
+    def _chooses(self, job: Job) -> bool:
+        return bool(self.choice) and job.started_at is None
+
+    def _started_of_choice(self, job: Job) -> Job | None:
+        """Start the job on the first board of its choice that lets it."""
+        for board in self.book.free(self.choice):
+            started = self._started(self.book.move(job.id, board, str(self.choice[board])))
+            if started is not None:
+                return started
+        wait_on(self.book, job.id)
+        return None
+
     def _why(self, job: Job) -> str:
+        if self._chooses(job):
+            return (
+                f"none of {', '.join(sorted(self.choice))} is free; {obstacle(self.book, self.book.job(job.id).board)}"
+            )
         return self._obstacle or obstacle(self.book, job.board)
 
     def _rest(self, job: Job) -> None:
         """Sleep until the next look is due, or the board is free."""
         due = self.book.monotonic_s + POLL_S
-        held = self.book.holder_of(job.board) is not None
+        choice = self.choice if self._chooses(job) else (job.board,)
+        free = set(self.book.free(choice))
         while self.book.monotonic_s < due and not self.is_over():
             self.book.pause(LOOK_S)
-            if held and self.book.holder_of(job.board) is None:
+            if set(self.book.free(choice)) - free:
                 return
 
     def _started(self, job: Job) -> Job | None:

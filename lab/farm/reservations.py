@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterable
 from typing import Final
 
@@ -17,14 +18,36 @@ MAINTAIN: Final = "maintenance on"
 MAINTAINED: Final = "maintenance off"
 
 
-def reserve(store: Store, act: Act, board: BoardNow, person: str, reason: str, hours: float) -> Hold:
-    """Reserve a board for a person for some hours.
+def reserve(
+    store: Store,
+    act: Act,
+    board: BoardNow,
+    person: str,
+    reason: str,
+    hours: float,
+    begin: dt.datetime | None = None,
+) -> Hold:
+    """Reserve a board for a person for some hours, now or from `begin` on.
 
     Raises:
         ConfigurationError, LabTransientError: as of ReservationBook.reserve.
     """
-    act.about = f"{hours:g} h: {reason}"
-    return ReservationBook(store).reserve(board.board, person, reason, hours)
+    when = f" from {begin:%Y-%m-%d %H:%M} UTC" if begin is not None else ""
+    act.about = f"{hours:g} h{when}: {reason}"
+    return ReservationBook(store).reserve(board.board, person, reason, hours, begin)
+
+
+def read_begin(text: str) -> dt.datetime:
+    """Begin of a reservation, e.g. "2026-03-02 14:00" in UTC, or with an offset.
+
+    Raises:
+        ConfigurationError: it is no time.
+    """
+    try:
+        found = dt.datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ConfigurationError(f"{text!r:.40} is no time: write e.g. '2026-03-02 14:00', in UTC") from error
+    return found if found.tzinfo is not None else found.replace(tzinfo=dt.UTC)
 
 
 def maintain(store: Store, act: Act, board: BoardNow, person: str, reason: str) -> Hold:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TextIO
 
 from attrs import define, field, frozen
 
@@ -29,7 +29,7 @@ from lab.host import locks
 from lab.host.process import ENDING, go_on, handling
 from lab.jobs.listing import latest_run
 from lab.jobs.queue import GAVE_WAY, PERSONS, JobQueue, ask, confirms, give_way, has_failed, lab_faults
-from lab.jobs.records import AWAY_VARIABLE, HEARTBEAT_S, JOB_VARIABLE, Job, JobState
+from lab.jobs.records import AWAY_VARIABLE, BY_QUALIFY, HEARTBEAT_S, JOB_VARIABLE, Job, JobState
 from lab.results import Store
 from lab.results.location import ARTIFACTS_VARIABLE, DATABASE_VARIABLE
 from lab.run.options import CONFIRMS, DIAGNOSTIC_BOOTS, JUDGE, WHERE, pytest_words
@@ -67,6 +67,8 @@ class Runner:
         say: tells a person a line.
         capacity: of this host, for scheduled jobs; None: unlimited.
         power_on_gap_s: between two power-ons at the same switch, unless the environment has it.
+        choice: board -> environment, of a job that takes any of these boards.
+        output: where pytest writes; None: this process's standard output.
     """
 
     book: JobQueue
@@ -75,6 +77,8 @@ class Runner:
     heartbeat_s: float = HEARTBEAT_S
     capacity: HostCapacity | None = None
     power_on_gap_s: float = 0.0
+    choice: Mapping[str, Path] = field(factory=dict)
+    output: TextIO | None = None
     _deadline: float = field(default=0.0, init=False)  # of the wait, by book.monotonic_s
     _stopping: bool = field(default=False, init=False)
     _asked: bool = field(default=False, init=False)
@@ -94,7 +98,8 @@ class Runner:
             code = GAVE_WAY
             while code == GAVE_WAY:
                 deadline = self._deadline = self.book.monotonic_s + wait_s
-                started = JobWaiter(self.book, self.say, lambda: self._stopping, self.capacity).wait(job, wait_s)
+                waiter = JobWaiter(self.book, self.say, lambda: self._stopping, self.capacity, self.choice)
+                started = waiter.wait(job, wait_s)
                 if started is None:
                     self.book.finish(job.id, "interrupted" if self._stopping or job.yields_to else "refused")
                     return INTERRUPTED if self._stopping or self._cancelled(job) else BUSY
@@ -127,7 +132,8 @@ class Runner:
                     self.say(f"job {job.called} gives way: {job.yields_to}")
             self.book.finish(job.id, _STATES.get(code, "failed"))
         if code != _OK and not self._cancelled(job):
-            self.say(f"go on with: lab run --resume {job.called}")
+            again = f"lab farm qualify {job.board}" if job.program == BY_QUALIFY else f"lab run --resume {job.called}"
+            self.say(f"go on with: {again}")
         return WORSE if code == _OK and self._worse else code
 
     def _cancelled(self, job: Job) -> bool:
@@ -215,6 +221,7 @@ class Runner:
             cwd=self.place.folder,
             env=environment(job, self.place.database, self.power_on_gap_s, self._as_user, away_s),
             stdin=subprocess.DEVNULL,
+            stdout=self.output,
             start_new_session=True,
         )
         self._child = process

@@ -134,7 +134,7 @@ def console_server(runtime: Path) -> tuple[Service, ServerStatus | None]:
     count = len(status.ports)
     text = f"pid {status.pid}, {count} {'port' if count == 1 else 'ports'}"
     if lost:
-        again = "plug the adapter in again, or see `lab console status`"
+        again = "plug the adapter in again, or see `lab console list`"
         return Service(CONSOLE_SERVER, "bad", f"{text}, lost: {', '.join(lost)}", again), status
     return Service(CONSOLE_SERVER, "ok", text), status
 

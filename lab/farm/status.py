@@ -15,8 +15,9 @@ from typing import Any, Final, TypeAlias
 from attrs import asdict, evolve, frozen
 
 from exporters.farm.places import MissingResource
-from lab import package_data, yamlfile
+from lab import package_data
 from lab.console.status import PortStatus, ServerStatus
+from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError, LabTransientError
 from lab.farm import services
 from lab.farm.board_state import STATES, BoardNow, JobNow, StateName, counted
@@ -177,24 +178,11 @@ def _described_at(path: Path) -> tuple[BoardNow, ...]:
 def _described_in(path: Path, _state: tuple[int, ...]) -> tuple[BoardNow, ...]:
     """Boards of one environment, cached by the file's state."""
     try:
-        found = list(_strategies(yamlfile.load(path)))
+        found = envfile.strategies(path)
     except ConfigurationError:
         return ()
     named = ((str(each.get("board") or ""), str(each.get("board_type") or "")) for each in found)
     return tuple(BoardNow(board, board_type, path.name) for board, board_type in named if board)
-
-
-def _strategies(data: object) -> Iterator[dict[str, Any]]:
-    """Arguments of every `BoardStrategy` in a document."""
-    inner: Iterable[object] = ()
-    if isinstance(data, dict):
-        inner = data.values()
-        if isinstance(found := data.get("BoardStrategy"), dict):
-            yield found
-    elif isinstance(data, list):
-        inner = data
-    for each in inner:
-        yield from _strategies(each)
 
 
 def _at_port(board: BoardNow, port: PortStatus) -> BoardNow:
@@ -228,6 +216,9 @@ def _measured(
     holds: dict[str, tuple[Hold, ...]] = {}
     for hold in ReservationBook(store).standing():
         holds[hold.board] = (*holds.get(hold.board, ()), hold)
+    coming: dict[str, tuple[Hold, ...]] = {}
+    for hold in ReservationBook(store).coming():
+        coming[hold.board] = (*coming.get(hold.board, ()), hold)
     health = HealthBook(store, rule, lambda: now).all(_lately((*ended.values(), *running.values()), now - rule.window))
     for name in (*jobs, *holds):
         found.setdefault(name, BoardNow(name))
@@ -248,6 +239,7 @@ def _measured(
             last=last,
             failures=failed.get(name, {}),
             holds=holds.get(name, ()),
+            coming=coming.get(name, ()),
             health=health.get(name),
         )
     return found
@@ -364,7 +356,7 @@ def _shown(board: BoardNow, at: dt.datetime) -> str:
     state = board.state
     age = f" {ago((at - state.since).total_seconds())}" if state.since is not None and state.is_problem else ""
     text = f"{state.name}{age}{f' ({state.fault})' if state.fault else ''}"
-    return bad(text) if state.is_problem else doubtful(text) if state.name == "in maintenance" else text
+    return bad(text) if state.is_problem else doubtful(text) if state.explains else text
 
 
 def document(now: LabNow) -> dict[str, Any]:
@@ -411,7 +403,7 @@ def _doing(board: BoardNow, at: dt.datetime) -> str:
     if board.place:
         parts.append(f"place held by {board.place}")
     state = board.state
-    if (state.is_problem or state.name == "in maintenance") and state.cause:
+    if state.explains and state.cause:
         parts.insert(0, bad(state.cause) if state.is_problem else doubtful(state.cause))
     parts += [bad(each) for each in (board.port, board.away) if each and each != state.cause]
     return _joined(parts or ["-"])
@@ -481,6 +473,7 @@ def _board(board: BoardNow) -> dict[str, Any]:
         "job": None if board.job is None else _job_document(board.job),
         "waiting": board.waiting,
         "holds": [_hold(hold) for hold in board.holds],
+        "coming": [_hold(hold) for hold in board.coming],
         "health": None if board.health is None else {"state": board.health.state, "reasons": [*board.health.reasons]},
         "console": board.console,
         "place": board.place,

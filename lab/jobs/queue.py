@@ -21,8 +21,9 @@ from sqlalchemy.orm import Session
 
 from lab.errors import BoardlabError, ConfigurationError, LabStableError
 from lab.health import DEFAULT_RULE, QuarantineRule
-from lab.health.store import allowed, holds_of
+from lab.health.store import allowed, holds_of, qualifies
 from lab.jobs.records import (
+    BOARDS,
     BY_LAB_RUN,
     HEARTBEAT_S,
     LEASE_S,
@@ -35,7 +36,7 @@ from lab.jobs.records import (
     ended_as,
     job_of,
 )
-from lab.jobs.reservations import QUARANTINE, Hold, standing
+from lab.jobs.reservations import OWN, Hold, standing
 from lab.results.models import AttemptRow, JobRow, RunRow
 from lab.results.rows import columns_of, json_of
 from lab.results.store import Store
@@ -202,9 +203,11 @@ class JobQueue:
             mine = self._own(session, job_id, "queued")
             if mine.cancelled_by:
                 return None
-            same_board = (JobRow.board == mine.board, JobRow.state.in_(("queued", "running")))
+            same_board = and_(JobRow.board == mine.board, JobRow.state.in_(("queued", "running")))
+            same_type = and_(JobRow.board_type == mine.board_type, JobRow.state == "queued")
             # FOR UPDATE makes PostgreSQL let one start at a time (SQLite does so anyway), before anything is written here.
-            rows = session.scalars(select(JobRow).where(*same_board).order_by(JobRow.id).with_for_update()).all()
+            wanted = select(JobRow).where(or_(same_board, same_type)).order_by(JobRow.id).with_for_update()
+            rows = [row for row in session.scalars(wanted) if row.board == mine.board or _takes(row, mine.board)]
             mine.heartbeat_at = now = self.now()
             holds = holds_of(session, mine.board, now, self.rule)
             living = []
@@ -220,7 +223,7 @@ class JobQueue:
                     and not (row.yields_to and row.priority >= PERSONS)  # it waits for what somebody has, see wait_on
                 ):  # a job that waits for another person's reservation does not delay others
                     return None
-            if self._refused(holds, checks=allowed(mine)):
+            if self._refused(holds, checks=allowed(mine), qualifies=qualifies(mine)):
                 return None
             session.flush()  # a dead holder's board is released before we take it
             if mine.started_at is None:  # runs that others had while it waited are none of its own
@@ -230,6 +233,30 @@ class JobQueue:
             return job_of(mine)
 
         return self.store._write(take)
+
+    def free(self, boards: Collection[str]) -> list[str]:
+        """Those of the boards that this person's job could have now, the longest unused first."""
+        last = select(JobRow.board, func.max(JobRow.started_at)).where(JobRow.board.in_(boards)).group_by(JobRow.board)
+        running = select(JobRow).where(JobRow.board.in_(boards), JobRow.state == "running")
+        with self.store._read() as session:
+            used = {board: at for board, at in session.execute(last) if at is not None}
+            kept = {hold.board for hold in self._refused(standing(session, None, self.now()))}
+            kept.update(row.board for row in session.scalars(running) if not self._dead(row))
+        return sorted(set(boards) - kept, key=lambda board: (board in used, used.get(board), board))
+
+    def move(self, job_id: int, board: str, env: str) -> Job:
+        """Let a waiting job wait for another board; it keeps its age.
+
+        Raises:
+            LabStableError: another process has taken the job over.
+        """
+
+        def change(session: Session) -> Job:
+            row = self._own(session, job_id, "queued")
+            row.board, row.env, row.heartbeat_at = board, env, self.now()
+            return job_of(row)
+
+        return self.store._write(change)
 
     def beat(self, job_id: int) -> bool:
         """Renew the lease; return True if the job is cancelled.
@@ -380,8 +407,9 @@ class JobQueue:
         with self.store._read() as session:
             return session.scalars(wanted.order_by(RunRow.id).limit(1)).one_or_none()
 
-    def _refused(self, holds: list[Hold], *, checks: bool = False) -> list[Hold]:
-        return [hold for hold in holds if hold.refuses(self.person, ignored=self.ignores, checks=checks)]
+    def _refused(self, holds: list[Hold], *, checks: bool = False, qualifies: bool = False) -> list[Hold]:
+        given = {"ignored": self.ignores, "checks": checks, "qualifies": qualifies}
+        return [hold for hold in holds if hold.refuses(self.person, **given)]
 
     def _dead(self, row: JobRow) -> bool:
         return self.silence.is_dead(row, self.has_died)
@@ -395,6 +423,11 @@ class JobQueue:
                 failure="lease_lost",
             )
         return row
+
+
+def _takes(row: JobRow, board: str) -> bool:
+    """True if a job that has not begun takes any of some boards, and this is one."""
+    return row.started_at is None and board in row.options.get(BOARDS, ())
 
 
 # --- Runs of jobs ---
@@ -568,7 +601,7 @@ def give_way(book: JobQueue, job_id: int) -> Job:
 def _wanted(session: Session, row: JobRow, now: dt.datetime) -> str:
     if row.priority >= PERSONS:
         return ""
-    holds = [hold for hold in standing(session, row.board, now) if hold.kind != QUARANTINE]  # which nobody waits for
+    holds = [hold for hold in standing(session, row.board, now) if hold.kind not in OWN]  # which nobody waits for
     return f"{row.board} is {', '.join(hold.described for hold in holds)}" if holds else row.yields_to
 
 

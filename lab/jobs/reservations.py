@@ -11,18 +11,22 @@ from collections.abc import Callable
 from typing import Final, Literal, cast
 
 from attrs import Factory, field, frozen
-from sqlalchemy import Select, or_, select
+from sqlalchemy import Select, func, or_, select
 from sqlalchemy.orm import Session
 
 from lab.errors import ConfigurationError, LabTransientError, TestStableError
-from lab.results.models import ReservationRow
+from lab.results.models import ReservationRow, RunRow
 from lab.results.store import Store
 
-Kind = Literal["reserved", "maintenance", "quarantine"]
+Kind = Literal["reserved", "maintenance", "quarantine", "qualifying"]
 QUARANTINE: Final = "quarantine"  # boardlab's own, see lab.health.store
+QUALIFYING: Final = "qualifying"  # of a new board, see lab.farm.qualification
+OWN: Final = frozenset({QUARANTINE, QUALIFYING})  # no person waits for such a board
 LONGEST_H: Final = 14 * 24.0
+FARTHEST_H: Final = 92 * 24.0  # begin of a later reservation
 LONGEST_REASON: Final = 500  # characters
 IGNORE: Final = "--ignore-reservation"
+_LOCK: Final = 0x6C61625265736572  # "labReser", of PostgreSQL's advisory locks: one reserves at a time
 
 
 @frozen
@@ -30,7 +34,9 @@ class Hold:
     """A reservation of a board.
 
     Attributes:
-        kind: "reserved" ends at `until`, "maintenance" by a person (`until` is None then), "quarantine" when a check passes.
+        kind: "reserved" ends at `until`, "maintenance" by a person (`until` is None then), "quarantine" when a check passes,
+            "qualifying" when the board has qualified.
+        at: its begin. later: that lay ahead when it was looked up.
     """
 
     id: int
@@ -40,24 +46,31 @@ class Hold:
     reason: str
     at: dt.datetime
     until: dt.datetime | None
+    later: bool = False
 
     @property
     def described(self) -> str:
         """`reserved by lena until 2026-03-02 18:00 UTC (a new PMIC)`."""
         end = f"until {self.until:%Y-%m-%d %H:%M} UTC" if self.until else f"since {self.at:%Y-%m-%d %H:%M} UTC"
+        if self.kind == QUALIFYING:
+            return f"qualifying {end} ({self.reason})"
         if self.kind == QUARANTINE:
             return f"in quarantine {end} ({self.reason})"
+        if self.kind == "reserved" and self.later:
+            end = f"from {self.at:%Y-%m-%d %H:%M} {end}"
         what = "reserved" if self.kind == "reserved" else "in maintenance, set"
         return f"{what} by {self.person} {end} ({self.reason})"
 
-    def refuses(self, person: str, *, ignored: bool, checks: bool = False) -> bool:
+    def refuses(self, person: str, *, ignored: bool, checks: bool = False, qualifies: bool = False) -> bool:
         """True if a person may not measure on the board now.
 
         Args:
             ignored: the person overrides the reservation. checks: the board is checked first; only a check ends a
-                quarantine.
+                quarantine. qualifies: the job is of those that a new board needs to qualify.
         """
-        return not checks if self.kind == QUARANTINE else self.person != person or not ignored
+        if self.kind == QUARANTINE:
+            return not checks
+        return not (self.kind == QUALIFYING and qualifies) and (self.person != person or not ignored)
 
 
 @frozen
@@ -67,18 +80,26 @@ class ReservationBook:
     store: Store
     now: Callable[[], dt.datetime] = field(default=Factory(lambda self: self.store.now, takes_self=True))
 
-    def reserve(self, board: str, person: str, reason: str, hours: float) -> Hold:
-        """Reserve a board from now on; a person's own reservation is replaced.
+    def reserve(self, board: str, person: str, reason: str, hours: float, begin: dt.datetime | None = None) -> Hold:
+        """Reserve a board; a person's own reservations of that time are replaced.
+
+        Args:
+            begin: None, or not after now: now.
 
         Raises:
-            ConfigurationError: too long or too short, no reason, or it is another person's.
-            LabTransientError: another person did so at the same instant.
+            ConfigurationError: too long or too short, too far ahead, no reason, or it is another person's then.
         """
+        now = self.now()
         if not 0 < hours <= LONGEST_H:
             raise ConfigurationError(
                 f"{hours:g} h: a board is reserved for at most {LONGEST_H:g} h, and for more than 0"
             )
-        return self._hold(board, "reserved", person, reason, self.now() + dt.timedelta(hours=hours))
+        begin = now if begin is None else max(begin, now)
+        if begin - now > dt.timedelta(hours=FARTHEST_H):
+            raise ConfigurationError(
+                f"{begin:%Y-%m-%d %H:%M} UTC: a reservation begins within {FARTHEST_H / 24:g} days"
+            )
+        return self._hold(board, "reserved", person, reason, begin + dt.timedelta(hours=hours), begin)
 
     def maintain(self, board: str, person: str, reason: str) -> Hold:
         """Put a board in maintenance until a person ends it.
@@ -89,17 +110,54 @@ class ReservationBook:
         """
         return self._hold(board, "maintenance", person, reason, None)
 
+    def qualify(self, board: str, person: str, reason: str) -> bool:
+        """Keep a new board for its qualification; False: it had one, or was measured before."""
+
+        def insert(session: Session) -> bool:
+            had = select(ReservationRow.id).where(ReservationRow.board == board, ReservationRow.kind == QUALIFYING)
+            ran = select(RunRow.id).where(RunRow.board == board)
+            if session.scalars(had.limit(1)).first() or session.scalars(ran.limit(1)).first():
+                return False
+            now = self.now()
+            session.add(
+                ReservationRow(
+                    board=board,
+                    kind=QUALIFYING,
+                    person=person,
+                    reason=reason,
+                    at=now,
+                    until=None,
+                    ended_at=None,
+                    ended_by="",
+                )
+            )
+            return True
+
+        return self.store._write(insert)
+
+    def reason(self, board: str, kind: Kind, reason: str) -> None:
+        """Give a standing hold another reason."""
+
+        def change(session: Session) -> None:
+            for row in _rows(session, board, self.now()):
+                if row.kind == kind:
+                    row.reason = reason[:LONGEST_REASON]
+
+        self.store._write(change)
+
     def end(self, board: str, kind: Kind, by: str) -> Hold:
-        """End a board's reservation or maintenance, and return it.
+        """End a board's standing hold, else this person's next reservation, and return it.
 
         Raises:
-            ConfigurationError: none stands.
+            ConfigurationError: there is none.
         """
 
         def close(session: Session) -> Hold:
-            row = next((row for row in _rows(session, board, self.now()) if row.kind == kind), None)
+            now = self.now()
+            later = session.scalars(_coming(board, now).where(ReservationRow.person == by))
+            row = next((row for row in (*_rows(session, board, now), *later) if row.kind == kind), None)
             if row is None:
-                what = "reserved" if kind == "reserved" else "in maintenance"
+                what = {"reserved": "reserved", "maintenance": "in maintenance"}.get(kind, kind)
                 raise ConfigurationError(f"{board} is not {what} (any more)")
             row.ended_at, row.ended_by = self.now(), by
             return _hold_of(row)
@@ -111,7 +169,20 @@ class ReservationBook:
         with self.store._read() as session:
             return standing(session, board, self.now())
 
-    def _hold(self, board: str, kind: Kind, person: str, reason: str, until: dt.datetime | None) -> Hold:
+    def coming(self, board: str | None = None) -> list[Hold]:
+        """Reservations of one board or all that begin later, the earliest first."""
+        with self.store._read() as session:
+            return [_hold_of(row, later=True) for row in session.scalars(_coming(board, self.now()))]
+
+    def _hold(
+        self,
+        board: str,
+        kind: Kind,
+        person: str,
+        reason: str,
+        until: dt.datetime | None,
+        begin: dt.datetime | None = None,
+    ) -> Hold:
         reason = reason.strip()
         if not reason or len(reason) > LONGEST_REASON:
             raise ConfigurationError(
@@ -120,18 +191,24 @@ class ReservationBook:
 
         def insert(session: Session) -> Hold:
             now = self.now()
+            at = begin or now
+            if session.bind is not None and session.bind.dialect.name == "postgresql":  # SQLite has one writer
+                session.execute(select(func.pg_advisory_xact_lock(_LOCK)))
             for row in session.scalars(_open(board).where(ReservationRow.kind == kind).with_for_update()):
                 ended = row.until is not None and row.until <= now
+                apart = row.until is not None and until is not None and (row.until <= at or until <= row.at)
+                if apart and not ended:
+                    continue
                 if not ended and row.person != person:
-                    raise ConfigurationError(f"{board} is {_hold_of(row).described}")
+                    raise ConfigurationError(f"{board} is {_hold_of(row, later=row.at > now).described}")
                 row.ended_at, row.ended_by = (row.until if ended else now), row.person
             session.flush()  # the one before ends before this one stands
             new = ReservationRow(
-                board=board, kind=kind, person=person, reason=reason, at=now, until=until, ended_at=None, ended_by=""
+                board=board, kind=kind, person=person, reason=reason, at=at, until=until, ended_at=None, ended_by=""
             )
             session.add(new)
             session.flush()
-            return _hold_of(new)
+            return _hold_of(new, later=at > now)
 
         try:
             return self.store._write(insert)
@@ -153,8 +230,13 @@ def _open(board: str | None) -> Select[ReservationRow]:
 
 def _rows(session: Session, board: str | None, now: dt.datetime) -> list[ReservationRow]:
     lasting = or_(ReservationRow.until.is_(None), ReservationRow.until > now)
-    return [*session.scalars(_open(board).where(lasting).order_by(ReservationRow.board, ReservationRow.kind))]
+    begun = _open(board).where(lasting, ReservationRow.at <= now)
+    return [*session.scalars(begun.order_by(ReservationRow.board, ReservationRow.kind))]
 
 
-def _hold_of(row: ReservationRow) -> Hold:
-    return Hold(row.id, row.board, cast(Kind, row.kind), row.person, row.reason, row.at, row.until)
+def _coming(board: str | None, now: dt.datetime) -> Select[ReservationRow]:
+    return _open(board).where(ReservationRow.at > now).order_by(ReservationRow.at, ReservationRow.id)
+
+
+def _hold_of(row: ReservationRow, *, later: bool = False) -> Hold:
+    return Hold(row.id, row.board, cast(Kind, row.kind), row.person, row.reason, row.at, row.until, later)

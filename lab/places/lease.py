@@ -25,7 +25,7 @@ from exporters.farm.places import MissingResource
 from lab.errors import ConfigurationError, LabTransientError
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import Job
-from lab.jobs.reservations import QUARANTINE, Hold, ReservationBook
+from lab.jobs.reservations import OWN, Hold, ReservationBook
 from lab.results.location import tag_of
 from lab.results.store import Store
 
@@ -276,11 +276,11 @@ class Place:
 
 
 def holds_of_people(book: JobQueue, board: str | None = None) -> list[Hold]:
-    """Standing reservations and maintenance, without boardlab's quarantine.
+    """Standing reservations and maintenance, without boardlab's own holds.
 
-    A quarantine keeps no check from the place.
+    Those keep no check and no qualification from the place.
     """
-    return [hold for hold in ReservationBook(book.store).standing(board) if hold.kind != QUARANTINE]
+    return [hold for hold in ReservationBook(book.store).standing(board) if hold.kind not in OWN]
 
 
 def is_reserved(holder: str, book: JobQueue) -> bool:

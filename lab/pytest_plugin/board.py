@@ -207,6 +207,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             return
         _begin_session(config, lambda: labgridboard.of_session(config))
         config.option.lab_leave_on = True  # as labgrid leaves it
+    if config.option.lab_hold:
+        config.option.lab_retries = 0
     if config.option.lab_resume is None:
         return
     kind = config.stash[STORE_KEY].run(config.option.lab_resume).kind

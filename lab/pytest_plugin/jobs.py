@@ -7,18 +7,23 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from lab.errors import BoardlabError, ConfigurationError
-from lab.farm import lease, runner
+from lab.farm import lease, reservations, runner
+from lab.host import process
 from lab.jobs import listing, queue
 from lab.jobs.queue import GAVE_WAY, Holder, wanted
 from lab.jobs.records import BY_PYTEST, JOB_VARIABLE, JobState, Order, number
+from lab.jobs.reservations import LONGEST_REASON, ReservationBook
 from lab.pytest_plugin.runs import ITEMS_KEY, JOB_KEY, RUNS_KEY, STORE_KEY, STRATEGY_KEY
 from lab.pytest_plugin.session_rules import measures
+from lab.results.audit import Act, Audit
+from lab.results.store import Store
 from lab.run import options
 from lab.terminal import plain_text
 
@@ -117,6 +122,36 @@ def _of_lab_run(config: pytest.Config) -> int | None:
             f"job {job.called}, which began this session, is {job.state}: nothing is measured for it. `lab jobs show {job.called}` says why"
         )
     return job.id
+
+
+# --- A failed board that is kept for a person ---
+
+
+def hold_failed(store: Store, run_id: int, board: str, error: BoardlabError) -> None:
+    """Put a failed board in maintenance as it is, and end the session.
+
+    The board stays on or off; no job has it until a person ends the maintenance.
+
+    Raises:
+        pytest.exit.Exception: always, as a failed session.
+    """
+    person = process.person()
+    reason = f"held as it failed in run {run_id}: {error.failure}: {error}"[:LONGEST_REASON]
+    end = f"lab reserve {board} --maintenance --end"
+    try:
+        with Audit(store).acting(
+            Act(about=f"run {run_id}: {error.failure}"),
+            reservations.MAINTAIN,
+            person=process.actor(),
+            address=socket.gethostname(),
+            board=board,
+        ):
+            ReservationBook(store).maintain(board, person, reason)
+        held = f"{board} stays as it is, in maintenance for {person or 'nobody by name'}; when you are done: {end}"
+    except BoardlabError as refused:
+        held = f"{board} stays as it is; it could not be put in maintenance: {refused}"
+    text = f"[{error.failure}, fault: {error.fault}] {error}. {held}"
+    pytest.exit(plain_text(text), returncode=pytest.ExitCode.TESTS_FAILED)
 
 
 # --- Yielding the board between two cycles ---

@@ -7,6 +7,7 @@ import signal
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 from typing import Any, Protocol, TypeVar
 
@@ -17,6 +18,7 @@ from lab.benchmarks.cycles import AWAY
 from lab.errors import BoardlabError
 from lab.host.process import handling
 from lab.jobs.records import JOB_VARIABLE
+from lab.pytest_plugin.jobs import hold_failed
 from lab.pytest_plugin.runs import record_samples, writer
 from lab.pytest_plugin.session_rules import exit_code
 from lab.results import Run, Store
@@ -32,11 +34,14 @@ class Measurer(ABC):
     Attributes:
         store, run: the run and its store.
         failed: a measurement failed.
+        hold: keeps a failed board for a person; None: it is not wanted. held: it did.
     """
 
     store: Store
     run: Run
     failed: bool = False
+    hold: Callable[[BoardlabError], None] | None = None
+    held: bool = False
 
     @property
     @abstractmethod
@@ -64,6 +69,9 @@ class Measurer(ABC):
                     plain_text(f"[{error.failure}, fault: {error.fault}] {error}"), returncode=exit_code(error)
                 )
             self.failed = True
+            if self.hold is not None and error.fault in {"board", "lab"}:
+                self.held = True
+                self.hold(error)
             pytest.fail(plain_text(f"[{error.failure}, fault: {error.fault}] {error}"), pytrace=False)
 
     def finish(self) -> RunStatus:
@@ -100,12 +108,15 @@ def session_of(
         pytest.exit(plain_text(f"error: {error}"), returncode=exit_code(error))
     config.stash[key] = measurer
     write = writer(config)
+    if config.option.lab_hold:
+        measurer.hold = partial(hold_failed, measurer.store, measurer.run.id, strategy.board)
     write(f"run {measurer.run.id} on {strategy.board}{measurer.title}")
     yield measurer
     with _undisturbed(write):
         try:
-            measurer.give_back()
-            if not config.option.lab_leave_on:
+            if not measurer.held:
+                measurer.give_back()
+            if not (measurer.held or config.option.lab_leave_on):
                 strategy.transition("off")
         except BoardlabError as error:
             write(f"error: {error}")

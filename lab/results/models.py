@@ -359,11 +359,11 @@ class MuteRow(Base):
 # --- Reservations, comments and audit ---
 
 
-_STANDS = text("ended_at IS NULL")
+_STANDS = text("ended_at IS NULL AND kind <> 'reserved'")  # reservations may stand one after the other
 
 
 class ReservationRow(Base):
-    """A board's reservation until an instant, or maintenance (`until` NULL)."""
+    """A board's reservation from `at` until an instant, or maintenance (`until` NULL)."""
 
     __tablename__ = "reservations"
     __table_args__ = (

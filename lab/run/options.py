@@ -20,6 +20,7 @@ Form: TypeAlias = Literal["flag", "number", "word", "names"]
 
 BOOT, LOW_POWER, SECTIONS = "boot", "low_power", "sections"  # kinds of runs
 JUDGE: Final = "judge"
+HOLD: Final = "hold"
 PROVISION: Final = "provision"
 WHERE: Final = "where"
 DIAGNOSTIC_BOOTS: Final = 3  # of a medium at least
@@ -204,6 +205,12 @@ TABLE: Final = (
         minimum=0,
         maximum=MAX_RETRIES,
         default=DEFAULT_RETRIES,
+    ),
+    RunOption(
+        HOLD,
+        (BOOT, LOW_POWER, SECTIONS),
+        "flag",
+        "keep the board as it is at its first failure: no retry, no power off, and in maintenance for a person",
     ),
     RunOption(
         PROVISION,

@@ -36,7 +36,8 @@ def router(audit: AuditLog) -> APIRouter:
     def reserve(request: Request, board: Board) -> Response:
         with audit.recording(request, reservations.RESERVE, board) as action:
             hours, reason = _number(field(request, "hours")), field(request, "reason", longest=LONGEST_REASON)
-            reservations.reserve(action.store, action, audit.board(board), action.person.name, reason, hours)
+            begin = reservations.read_begin(text) if (text := field(request, "begin")) else None
+            reservations.reserve(action.store, action, audit.board(board), action.person.name, reason, hours, begin)
         return back(board)
 
     @routes.post("/boards/{board:path}/release")

@@ -214,7 +214,6 @@ def _tile(board: BoardNow, at: dt.datetime, line: str, spark: Spark | None) -> T
     job, run = board.job, board.current or board.last
     good, planned = board.progress
     state = board.state
-    explains = state.is_problem or state.name == "in maintenance"
     return Tile(
         board=board.board,
         board_type=board.board_type,
@@ -228,15 +227,15 @@ def _tile(board: BoardNow, at: dt.datetime, line: str, spark: Spark | None) -> T
         good=good,
         planned=planned,
         eta=f"{job.expected_end:%H:%M}" if job is not None and job.expected_end is not None else "",
-        trouble=state.cause if explains else "",
+        trouble=state.cause if state.explains else "",
         failed=sum(board.failures.values()),
         failure=next(iter(board.failures), ""),
         last=_last(board.last, at),
         line=line,
-        holds=tuple(hold for hold in board.holds if not explains or hold.described != state.cause),
+        holds=tuple(hold for hold in board.holds if not state.explains or hold.described != state.cause),
         spark=spark,
         fault=state.fault,
-        state_for=ago((at - state.since).total_seconds()) if explains and state.since is not None else "",
+        state_for=ago((at - state.since).total_seconds()) if state.explains and state.since is not None else "",
     )
 
 

@@ -38,7 +38,7 @@ def serves(host: LabHost) -> bool:
     """Whether every program of the host answers."""
     asked = (f"http://{SITE}/", f"http://{METRICS}/metrics")
     pages = all(host.machine.run("curl", "-sf", "-o", "/dev/null", url, check=False).returncode == 0 for url in asked)
-    console = host.lab("console", "status", check=False).returncode == 0
+    console = host.lab("console", "list", check=False).returncode == 0
     client = f"{LAB}/.venv/bin/labgrid-client"
     listed = host.machine.run(client, "-x", COORDINATOR, "resources", check=False).stdout.splitlines()
     return pages and console and sum(f"/{BOARDS[1]}/" in line for line in listed) == len(PORTS)

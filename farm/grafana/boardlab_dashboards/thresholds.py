@@ -54,6 +54,7 @@ STATES: Final = texts(
         "worse": ("worse", ORANGE),
         "away": ("away", PLAIN_TEXT),
         "in maintenance": ("in maintenance", PLAIN_TEXT),
+        "qualifying": ("qualifying", PLAIN_TEXT),
         "measuring": ("measuring", BLUE),
         "held": ("held", BLUE),
         "waiting": ("waiting", BLUE),

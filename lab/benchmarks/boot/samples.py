@@ -107,7 +107,7 @@ def _check_boot_time(sample: SampleRecord) -> None:
     if sample.uncertainty > REFUSED_SHARE * sample.value:
         raise LabTransientError(
             f"the boot took {sample.value:.3f} s ± {sample.uncertainty:.3f} s, and that sure is not sure enough: the host was held up "
-            "while it read the console. Look for what kept it busy, or stopped the console server (lab console status)",
+            "while it read the console. Look for what kept it busy, or stopped the console server (lab console list)",
             failure="stamps_uncertain",
         )
 

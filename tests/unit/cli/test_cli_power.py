@@ -64,7 +64,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def status(env: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     capsys.readouterr()
-    assert main(["power", "status", env, "--json"]) == 0
+    assert main(["power", "state", env, "--json"]) == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
 
@@ -94,7 +94,7 @@ def test_a_switch_that_cannot_tell_is_said_not_to(lab: SimLab, capsys: pytest.Ca
     assert said.endswith("obeyed. Not verified: it cannot tell; no rails of the board are read\n")
     found = status("cannot.yaml", capsys)
     assert (found["board"], found["on"], found["switch_says"], found["told"]) == ("b-1", None, "cannot tell", "on")
-    assert main(["power", "status", "cannot.yaml"]) == 0
+    assert main(["power", "state", "cannot.yaml"]) == 0
     assert capsys.readouterr().out.startswith("b-1: nobody can tell\noutlet:     bench 1 at 127.0.0.1:")
 
 

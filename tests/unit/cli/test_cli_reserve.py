@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import socket
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from lab.cli import main
+from lab.errors import ConfigurationError
 from lab.host import process
 from lab.host.process import PERSON_VARIABLE
 from lab.jobs.queue import PERSONS, TIMERS, JobQueue
@@ -116,3 +118,51 @@ def test_who_has_the_board_still_is_said(
     assert book.start(job.id) is not None
     assert reserved("b1", "--reason", "a new PMIC") == 0
     assert f"job {job.called} of night on {socket.gethostname()} measures on it, and {says}" in capsys.readouterr().out
+
+
+# --- Reservations that begin later ---
+
+
+def at(hours: float) -> str:
+    return f"{dt.datetime.now(dt.UTC) + dt.timedelta(hours=hours):%Y-%m-%d %H:%M}"
+
+
+def test_a_reservation_that_begins_later_leaves_the_board_to_others_until_then(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert reserved("b1", "--reason", "a demo", "--from", at(24), "--hours", "2") == 0
+    assert "others may have it" in capsys.readouterr().out
+    book = ReservationBook(store)
+    assert book.standing() == []
+    (coming,) = book.coming("b1")
+    assert f"reserved by lena from {at(24)}" in coming.described
+    anns = JobQueue(store, process.identity(), process.has_died, person="ann")
+    assert anns.start(anns.enqueue(Order("am62xx_sk", "b1", ("boot",), "one.yaml", "", 1)).id) is not None
+    tomorrow = ReservationBook(store, lambda: store.now() + dt.timedelta(hours=25))
+    assert [hold.person for hold in tomorrow.standing("b1")] == ["lena"]
+    assert tomorrow.coming() == []
+    assert reserved() == 0
+    assert at(24) in capsys.readouterr().out
+    assert reserved("b1", "--end") == 0
+    assert book.coming() == []
+    assert [entry[2:] for entry in audit(store)] == [("reserve", "b1", "done"), ("release", "b1", "done")]
+
+
+def test_reservations_of_one_time_are_one_persons_and_others_may_come_before_and_after(store: Store) -> None:
+    book = ReservationBook(store)
+    now = store.now()
+    book.reserve("b1", "lena", "a demo", 2.0, now + dt.timedelta(hours=10))
+    book.reserve("b1", "ann", "before", 9.5)
+    book.reserve("b1", "ann", "after", 1.0, now + dt.timedelta(hours=12))
+    for begin, hours in ((9.0, 2.0), (11.0, 0.5), (11.0, 4.0), (0.0, 11.0)):
+        with pytest.raises(ConfigurationError, match="reserved by lena from"):
+            book.reserve("b1", "ada", "mine", hours, now + dt.timedelta(hours=begin))
+    book.reserve("b1", "lena", "a longer demo", 2.0, now + dt.timedelta(hours=10))
+    assert [(hold.person, hold.reason) for hold in book.coming("b1")] == [("lena", "a longer demo"), ("ann", "after")]
+    assert [hold.reason for hold in book.standing("b1")] == ["before"]
+
+
+@pytest.mark.parametrize("begin", ["tomorrow", "2026-13-01", "2199-01-01"])
+def test_a_begin_that_is_no_time_or_too_far_is_refused(store: Store, begin: str) -> None:
+    assert reserved("b1", "--reason", "a demo", "--from", begin) == 2
+    assert ReservationBook(store).coming() == []

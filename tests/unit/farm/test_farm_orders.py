@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from typer.testing import CliRunner
 from lab.cli import farm as commands
 from lab.cli import main
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
-from lab.farm import job_request
+from lab.farm import job_request, runner
 from lab.farm.runner import BROKEN, BUSY, Runner
 from lab.run import options
 
@@ -175,3 +177,43 @@ def test_a_job_that_ended_before_it_measured_does_not_end_as_one_that_failed(
     assert str(error) in capsys.readouterr().err
     monkeypatch.setattr(Runner, "run", lambda *_args: 1)
     assert main(words) == 1
+
+
+# --- A board by its type, and the job as JSON ---
+
+
+@pytest.fixture
+def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A lab's folder with two simulated boards, whose pytest is played."""
+    shutil.copytree(ROOT / "strategies", tmp_path / "strategies")
+    (tmp_path / "envs").mkdir()
+    text = SIMULATED.read_text()
+    for name in ("am62xx_sk-1", "am62xx_sk-2"):
+        (tmp_path / "envs" / f"{name}.yaml").write_text(text.replace("am62xx_sk-1", name))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BOARDLAB_RUNTIME", str(tmp_path / "run"))
+    monkeypatch.setattr(runner, "command", lambda *_args: ["echo", "pytest writes"])
+    return tmp_path
+
+
+def test_a_job_is_printed_as_json_at_its_end_and_nothing_else_is(
+    played: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--release", "11.01", "--db", str(played / "results.db"), "--json"]
+    assert main(["run", "--type", "am62xx_sk", *words]) == 0
+    printed = capfd.readouterr()
+    found = json.loads(printed.out)
+    assert (found["job"], found["board"], found["state"], found["exit_code"]) == ("j1", "am62xx_sk-1", "completed", 0)
+    assert "pytest writes" in printed.err
+    assert main(["run", "--env", "am62xx_sk-2", *words]) == 0
+    assert json.loads(capfd.readouterr().out)["board"] == "am62xx_sk-2"
+
+
+def test_a_type_without_a_board_is_refused_with_what_is_wrong_with_each(
+    played: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    db = ["--db", str(played / "results.db")]
+    assert main(["run", "--type", "am64xx_evm", *db]) == 2
+    assert "no board of that type" in capsys.readouterr().err
+    assert main(["run", "--type", "am62xx_sk", "--medium", "nand", *db]) == 2
+    assert "am62xx_sk-2: medium: nand" in capsys.readouterr().err

@@ -17,7 +17,8 @@ from lab.farm.runner import BROKEN, BUSY, WORSE, Runner, RunnerPaths, report_aga
 from lab.host import locks, process
 from lab.host.clock import utc_now
 from lab.jobs.queue import GAVE_WAY, PERSONS, TIMERS, JobQueue, has_failed, note_tests
-from lab.jobs.records import AWAY_VARIABLE, Order
+from lab.jobs.records import AWAY_VARIABLE, BOARDS, Order
+from lab.jobs.reservations import ReservationBook
 from lab.judge.records import NewVerdict
 from lab.judge.store import write_verdicts
 from lab.results import Store, open_store
@@ -127,6 +128,61 @@ def test_an_environment_that_is_being_saved_keeps_its_job_waiting(
     taken = queue.JobWaiter(book, said.append, lambda: False).wait(job, 3600)
     assert taken is not None
     assert (taken.state, taken.yields_to) == ("running", "")
+
+
+# --- Jobs that take any board of a type ---
+
+
+def any_of(folder: Path, *boards: str) -> Order:
+    return evolve(order(folder), board=boards[0], options={BOARDS: list(boards)})
+
+
+def choosing(book: JobQueue, folder: Path, said: list[str], *boards: str) -> queue.JobWaiter:
+    choice = {board: folder / f"{board}.yaml" for board in boards}
+    return queue.JobWaiter(book, said.append, lambda: False, choice=choice)
+
+
+def test_jobs_of_a_type_spread_over_its_boards_and_the_last_one_waits(tmp_path: Path, store: Store) -> None:
+    book, said, boards = timers(store), list[str](), ("one", "two")
+    taken = [
+        choosing(book, tmp_path, said, *boards).wait(book.enqueue(any_of(tmp_path, *boards)), 0) for _ in range(3)
+    ]
+    assert [job and (job.board, Path(job.env).stem) for job in taken] == [("one", "one"), ("two", "two"), None]
+    assert "none of one, two is free" in said[0]
+
+
+def test_the_board_of_a_dead_process_is_free_for_a_job_of_its_type(tmp_path: Path, store: Store) -> None:
+    killed = JobQueue(store, "here/boot/1", lambda _holder: False)
+    assert killed.start(killed.enqueue(order(tmp_path)).id) is not None
+    book = evolve(timers(store), has_died=lambda holder: holder == killed.holder)
+    taken = choosing(book, tmp_path, [], "one").wait(book.enqueue(any_of(tmp_path, "one")), 0)
+    assert taken is not None
+    assert killed.job(1).state == "interrupted"
+
+
+def test_a_job_of_a_type_waits_no_longer_than_a_younger_one_for_one_of_its_boards(
+    tmp_path: Path, store: Store
+) -> None:
+    """It waits on another board meanwhile, and comes first on each of its own."""
+    book = timers(store)
+    measuring = [book.enqueue(evolve(order(tmp_path), board=board)) for board in ("one", "two")]
+    for job in measuring:
+        assert book.start(job.id) is not None
+    older = book.enqueue(any_of(tmp_path, "one", "two"))
+    younger = book.enqueue(evolve(order(tmp_path), board="two"))
+    book.finish(measuring[1].id, "completed")
+    assert book.start(younger.id) is None
+    taken = choosing(book, tmp_path, [], "one", "two").wait(older, 0)
+    assert taken is not None
+    assert taken.board == "two"
+
+
+def test_a_reserved_board_is_none_of_a_types_free_boards(tmp_path: Path, store: Store) -> None:
+    ReservationBook(store).reserve("one", "lena", "a new PMIC", 1.0)
+    book = timers(store)
+    taken = choosing(book, tmp_path, [], "one", "two").wait(book.enqueue(any_of(tmp_path, "one", "two")), 0)
+    assert taken is not None
+    assert taken.board == "two"
 
 
 @pytest.mark.parametrize("heeds", [True, False])

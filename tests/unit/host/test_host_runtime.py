@@ -129,7 +129,7 @@ def test_no_command_follows_a_link_to_a_folder(short: Path, capsys: pytest.Captu
     (short / "real").mkdir(mode=0o700)
     (short / "link").symlink_to(short / "real")
     with listening(short / "real"):
-        assert main(["console", "status", "--runtime", str(short / "link")]) == 2
+        assert main(["console", "list", "--runtime", str(short / "link")]) == 2
     assert "not a folder" in capsys.readouterr().err
 
 

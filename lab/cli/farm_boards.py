@@ -1,0 +1,321 @@
+"""`lab farm add` and `lab farm qualify`: new boards, from a CSV file to their first night."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from attrs import asdict
+
+from exporters.farm.coordinator import Coordinator
+from lab import boards, package_data
+from lab.cli.options import FarmFile, HostDatabase, Json
+from lab.env import envfile
+from lab.errors import ConfigurationError
+from lab.farm import inventory, lease, qualification, services, status
+from lab.farm.config import Farm, load
+from lab.farm.inventory import Addition
+from lab.farm.qualification import BOOTS, Qualification
+from lab.farm.runner import BROKEN, BUSY, INTERRUPTED, Runner, RunnerPaths
+from lab.farm.services import HostFile
+from lab.health.store import HealthBook
+from lab.host import process
+from lab.jobs.listing import latest_run
+from lab.jobs.records import BY_QUALIFY, HEALTH, Order
+from lab.jobs.reservations import QUALIFYING, ReservationBook
+from lab.places.lease import with_port
+from lab.results import open_store
+from lab.results.audit import Act, Audit
+from lab.results.location import DATABASE_VARIABLE, locate
+from lab.results.store import Store
+from lab.run.options import BOOT
+from lab.terminal import echo, echo_json, log_to, table
+
+ADDED: Final = "add board"  # names of the audit log
+ACCEPTED: Final = "accept board"
+NOT_QUALIFIED: Final = 1
+_AT_ONCE: Final = 8  # boards, where farm.yaml's limits say nothing
+
+
+# --- `lab farm add` ---
+
+
+def add(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE.csv", help=f"A row for each board, with a header: {', '.join(inventory.COLUMNS)}."
+        ),
+    ],
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be written, and write nothing.")] = False,
+    as_json: Json = False,
+    db: HostDatabase = None,
+    farm: FarmFile = None,
+) -> None:
+    """Add boards: environments, places, entries of farm.yaml.
+
+    Prints a wiring sheet, and what the file does not say. What is there stays: a second time nothing changes. A new
+    board serves when it has qualified.
+    """
+    host = services.host_file(farm)
+    if host.farm is None or host.file is None:
+        raise ConfigurationError(
+            "no farm.yaml is here; `lab init DIR` writes one, then: cd DIR, or name it with --farm"
+        )
+    found = inventory.plan(file, host.farm, host.file)
+    written = list(found.new) if dry_run else inventory.write(found, host.file)
+    held: list[str] = []
+    places: list[str] = []
+    where = ""
+    if not dry_run:
+        places = _places(found, load(host.file))
+        with open_store(_database(db, host.farm)) as store:
+            held, where = _held(store, found), store.url
+    sheet = inventory.sheet(found.rows, host.farm)
+    if as_json:
+        rows = [dict(zip(inventory.SHEET, each, strict=True)) for each in sheet]
+        unknown = {board: notes for board, notes in found.unknown.items() if notes}
+        echo_json(
+            {
+                "written": [str(path) for path in written],
+                "places": places,
+                "qualifying": held,
+                "wiring": rows,
+                "unknown": unknown,
+            }
+        )
+        return
+    done = [f"{'would write' if dry_run else 'wrote'} {path}" for path in written]
+    done += [f"made the place {place}" for place in places]
+    echo(
+        *(done or ["All is there already; nothing was changed."]),
+        "",
+        "Wiring:",
+        *table(list(inventory.SHEET), sheet, "<" * len(inventory.SHEET)),
+    )
+    whose: dict[str, list[str]] = {}
+    for board, notes in found.unknown.items():
+        for note in notes:
+            whose.setdefault(note, []).append(board)
+    if whose:
+        echo("", "Not in the file:", *(f"  {note} ({', '.join(names)})" for note, names in whose.items()))
+    for path in written if host.farm.coordinator else ():
+        if path.parent.name == inventory.EXPORTS:
+            echo(f"On {path.stem}: copy {path} to {host.farm.exports or '/etc/boardlab/exports.yaml'}")
+    if held:
+        echo(
+            "",
+            f"New, until they have qualified: {', '.join(held)}, in {where}",
+            f"Next: {package_data.program('lab')} farm qualify",
+        )
+
+
+def _database(given: str | None, farm: Farm) -> str | None:
+    """The results as other commands have them; farm.yaml's are made where that is this user's to do."""
+    named = services.database(given, farm)
+    if named is not None or os.environ.get(DATABASE_VARIABLE):
+        return named
+    path = locate(farm.database).path
+    return farm.database if path is not None and path.parent.stat().st_uid == os.getuid() else None
+
+
+def _places(found: Addition, farm: Farm) -> list[str]:
+    """Make the places that the coordinator lacks; return them."""
+    if not farm.coordinator:
+        return []
+    coordinator = Coordinator(with_port(farm.coordinator))
+    known = coordinator.holders()
+    made = []
+    for row in found.rows:
+        name = row["name"]
+        if name not in known:
+            where = inventory.host_of(row, farm)
+            coordinator.create(name, f"{where}/{name}/*", {"board": name, "type": row["type"]})
+            made.append(name)
+    return made
+
+
+def _held(store: Store, found: Addition) -> list[str]:
+    """Keep new boards until they have qualified; return them."""
+    book, person, made = ReservationBook(store), process.person(), []
+    for row in found.rows:
+        if book.qualify(row["name"], person, "new: `lab farm qualify` measures it first"):
+            Audit(store).note(
+                ADDED, person=process.actor(), address=socket.gethostname(), board=row["name"], about=row["type"]
+            )
+            made.append(row["name"])
+    return made
+
+
+# --- `lab farm qualify` ---
+
+
+def qualify(
+    board: Annotated[
+        list[str] | None, typer.Argument(metavar="[BOARD]...", help="Boards (default: all that have not qualified).")
+    ] = None,
+    *,
+    release: Annotated[str, typer.Option(metavar="R", help="Release of the software on the boards.")] = "",
+    boots: Annotated[
+        int, typer.Option("--cycles", min=2, max=1000, metavar="N", help="Boots of each medium.")
+    ] = BOOTS,
+    accept: Annotated[
+        str, typer.Option(metavar="REASON", help="Let a board serve without; the reason is in the audit log.")
+    ] = "",
+    wait: Annotated[
+        float, typer.Option(min=0.0, metavar="S", help="Wait so many seconds at most for a board that a job holds.")
+    ] = 0.0,
+    as_json: Json = False,
+    db: HostDatabase = None,
+    farm: FarmFile = None,
+) -> None:
+    """Qualify new boards: health check, boots from all media, spread.
+
+    Several are measured at a time, as many as `limits` of farm.yaml allows. A failed board stays kept, with the reasons.
+    """
+    log_to(sys.stderr)
+    host = services.host_file(farm)
+    database = services.database(db, host.farm)
+    with open_store(database) as store:
+        kept = [hold.board for hold in ReservationBook(store).standing() if hold.kind == QUALIFYING]
+        wanted = list(dict.fromkeys(board or kept))
+        if not wanted:
+            echo("Every board has qualified." if not as_json else "[]")
+            return
+        if accept:
+            if not board:
+                raise ConfigurationError("--accept: of which board?")
+            for name in wanted:
+                _accept(store, name, accept)
+            return
+    if len(wanted) > 1:
+        shared = ["--cycles", str(boots), "--wait", str(wait), *(["--release", release] if release else [])]
+        shared += [*(["--db", db] if db else []), *(["--farm", str(farm)] if farm else [])]
+        raise typer.Exit(_side_by_side(wanted, shared, host, as_json=as_json))
+    say = partial(echo, err=as_json)
+    with lease.opened(database, wait, say) as store:
+        found, code = _qualified(store, host, database, wanted[0], release, boots, wait, as_json=as_json)
+    if as_json:
+        echo_json([_document(found)] if found is not None else [])
+    elif found is not None:
+        echo(*_lines(found))
+    raise typer.Exit(code)
+
+
+def _qualified(
+    store: Store,
+    host: HostFile,
+    database: str | None,
+    name: str,
+    release: str,
+    boots: int,
+    wait_s: float,
+    *,
+    as_json: bool,
+) -> tuple[Qualification | None, int]:
+    """Measure one board and judge it; None: its measurement did not end."""
+    say = partial(echo, err=as_json)
+    path = _environment(host, name)
+    board_type, its = envfile.board_of(path)
+    if its != name:
+        raise ConfigurationError(f"{path} is of board {its!r}, not {name!r}")
+    book = lease.queue(store, BY_QUALIFY)
+    order = Order(board_type, name, (BOOT,), str(path), release, boots, {HEALTH: True})
+    unfinished = book.unfinished(order)
+    job = book.take_up(unfinished.id) if unfinished is not None else book.enqueue(order)
+    say(f"job {job.called}: {name} qualifies by {boots} boots of each medium, results in {store.url}")
+    place = RunnerPaths(host.folder, package_data.tests(host.folder), database)
+    code = Runner(book, place, say, output=sys.stderr if as_json else None).run(job, wait_s)
+    if code in {BUSY, INTERRUPTED}:
+        return None, code
+    check = next(iter(HealthBook(store).checks(name, 1)), None)
+    run = latest_run(store, book.job(job.id), BOOT)
+    found = qualification.judged(store, boards.load(board_type), name, run, check, boots)
+    qualification.finish(store, found, process.person(), process.actor(), socket.gethostname())
+    return found, 0 if found.passed else BROKEN if code == BROKEN else NOT_QUALIFIED
+
+
+def _environment(host: HostFile, board: str) -> Path:
+    named = host.farm.environments if host.farm is not None else {}
+    env = ({each.board: each.env for each in status.described(host.folder)} | named).get(board)
+    if env is None:
+        raise ConfigurationError(f"no environment in {host.folder / envfile.FOLDER} or farm.yaml names {board!r}")
+    path = envfile.find(env, host.folder)
+    envfile.check(path)
+    return path
+
+
+def _side_by_side(names: Sequence[str], shared: Sequence[str], host: HostFile, *, as_json: bool) -> int:
+    """Qualify several boards, a process for each; return the worst exit code."""
+    most = (host.farm.limits.max_boards if host.farm is not None else 0) or _AT_ONCE
+    program = [sys.executable, "-P", "-c", "import sys; from lab.cli import main; sys.exit(main())"]
+
+    living: list[subprocess.Popen[str]] = []
+    ends = threading.Event()
+
+    def one(name: str) -> tuple[int, str]:
+        if ends.is_set():
+            return INTERRUPTED, ""
+        command = [*program, "farm", "qualify", name, *shared, "--json"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+            living.append(child)
+            echo(f"{name}: begins", err=True)
+            output, errors = child.communicate()
+        last = (errors.strip().splitlines() or ["it printed nothing"])[-1]
+        echo(f"{name}: {_OUTCOMES.get(child.returncode, last)}", err=True)
+        return child.returncode, output
+
+    def end(_number: int, _frame: object) -> None:
+        ends.set()
+        for child in living:
+            child.terminate()  # each switches its board off; its job can be resumed
+
+    with process.handling(dict.fromkeys(process.ENDING, end)), ThreadPoolExecutor(most) as pool:
+        ended = list(pool.map(one, names))
+    found = [each for _code, output in ended for each in _documents(output)]
+    if as_json:
+        echo_json(found)
+    else:
+        for each in found:
+            fields: dict[str, Any] = {
+                key: tuple(value) if isinstance(value, list) else value for key, value in each.items()
+            }
+            fields.pop("passed")
+            echo(*_lines(Qualification(**fields)))
+    return max(code for code, _output in ended)
+
+
+_OUTCOMES: Final = {0: "qualified", NOT_QUALIFIED: "did not qualify"}
+
+
+def _documents(text: str) -> list[dict[str, Any]]:
+    return list(json.loads(text)) if text.strip() else []
+
+
+def _document(found: Qualification) -> dict[str, Any]:
+    return {**asdict(found), "passed": found.passed}
+
+
+def _lines(found: Qualification) -> Iterable[str]:
+    kin = f", beside {', '.join(found.kin)}" if found.kin else ""
+    yield f"{found.board}: {'qualified' if found.passed else 'did not qualify'} by run {found.run}{kin}"
+    yield from (f"  {reason}" for reason in found.reasons)
+    yield from (f"  not tried: {note}" for note in found.notes)
+
+
+def _accept(store: Store, board: str, reason: str) -> None:
+    act = Act(about=reason)
+    with Audit(store).acting(act, ACCEPTED, person=process.actor(), address=socket.gethostname(), board=board):
+        ReservationBook(store).end(board, QUALIFYING, process.person())
+    echo(f"{board} serves: {reason}")

@@ -1,0 +1,597 @@
+"""A CSV file of boards, a row each, as environments, labgrid places and entries of farm.yaml.
+
+A value that no column gives is left out of the environment with what needs it, and named. An existing environment is a
+person's: it is compared, and never changed.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import io
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from attrs import define, field, frozen
+
+from lab import package_data, yamlfile
+from lab.env import envfile
+from lab.errors import ConfigurationError
+from lab.farm import config, discover
+from lab.farm.config import HERE, Farm
+from lab.farm.labfolder import shipped_envs
+
+COLUMNS: Final[Mapping[str, str]] = {
+    "name": "the board's name in all results",
+    "type": "its board type, as `lab boards` lists them",
+    "host": "its host, of `hosts` in farm.yaml",
+    "serial": "its console: ID_PATH of the USB adapter, /dev/PATH, or HOST:PORT of ser2net",
+    "side_serial": "the console of its second core, as `serial`; a USB adapter has both",
+    "pdu": "the power switch, as pdudaemon's configuration names it",
+    "outlet": "the number of its outlet",
+    "pdudaemon": "HOST:PORT (default: farm.yaml's)",
+    "straps": "what drives its boot-mode straps: a URL with {bit} in it",
+    "wake": "URL of what drives its wake-up pin",
+    "medium": "without straps: the medium that its switches select",
+    "sdmux": "ID_PATH of its SD multiplexer",
+    "sensor": "port of its rails' sensors, e.g. /dev/i2c-1",
+    "tester": "its peer on the links, as ssh names it",
+    "hub": "the USB hub of its devices",
+}
+REQUIRED: Final = ("name", "type", "serial", "pdu", "outlet")
+EXPORTS: Final = "exports"  # folder of a file for each host, which is its exports.yaml
+PER_MINUTE: Final = 4  # nightly runs that come due in the same minute
+_WORD: Final = re.compile(r"[A-Za-z0-9][\w.-]{0,62}")
+_TCP: Final = re.compile(r"(rfc2217://|raw://)?([\w.-]+):(\d{1,5})")
+_TEMPLATE: Final = re.compile(r"!template \S+")  # of labgrid; such a value is replaced, or goes
+_SPEED: Final = 115200
+_ROOM: Final = "main"
+
+
+@frozen
+class BoardRow:
+    """A row of the file.
+
+    Attributes:
+        line: of the file, from 1. values: by column; empty: not given.
+    """
+
+    line: int
+    values: Mapping[str, str]
+
+    def __getitem__(self, column: str) -> str:
+        return self.values.get(column, "")
+
+
+@define
+class Addition:
+    """The files of an inventory.
+
+    Attributes:
+        new: texts of files to write, by path. unknown: what no column says, by board. rows: of the file.
+        wiring: board -> resources that its host exports; without a coordinator they are in its environment.
+    """
+
+    rows: Sequence[BoardRow]
+    new: dict[Path, str] = field(factory=dict)
+    unknown: dict[str, list[str]] = field(factory=dict)
+    wiring: dict[str, dict[str, dict[str, Any]]] = field(factory=dict)
+
+
+def read(path: Path) -> list[BoardRow]:
+    """Read a CSV file with a header (RFC 4180; semicolons, too).
+
+    Raises:
+        ConfigurationError: it cannot be read, or a column or a value is wrong; the message names each place.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    head = next((line for line in text.splitlines() if line.strip()), "")
+    lines = csv.reader(io.StringIO(text), delimiter=";" if ";" in head and "," not in head else ",", strict=True)
+    rows: list[BoardRow] = []
+    names: list[str] = []
+    wrong: list[str] = []
+    try:
+        for cells in lines:
+            given = [cell.strip() for cell in cells]
+            if not any(given) or given[0].startswith("#"):
+                continue
+            if not names:
+                names = given
+                wrong += _wrong_header(names)
+            elif len(given) > len(names) and any(given[len(names) :]):
+                wrong.append(f"{lines.line_num}: {len(given)} cells, and the header has {len(names)} columns")
+            else:
+                rows.append(BoardRow(lines.line_num, dict(zip(names, given, strict=False))))
+    except csv.Error as error:
+        raise ConfigurationError(f"{path}:{lines.line_num}: no CSV: {error}") from error
+    if not wrong:
+        wrong = [f"{row.line}: {found}" for row in rows for found in _wrong_values(row)] + list(_twice(rows))
+    if wrong or not rows:
+        found = wrong or [f"1: no boards: a header with {', '.join(REQUIRED)}, then a row for each board"]
+        raise ConfigurationError("\n".join(f"{path}:{each}" for each in found))
+    return rows
+
+
+def _wrong_header(names: Sequence[str]) -> Iterator[str]:
+    for name in names:
+        if name not in COLUMNS:
+            near = difflib.get_close_matches(name, COLUMNS, n=1)
+            yield f"1: no column {name!r:.40}{f'; is {near[0]} meant?' if near else ''} There are: {', '.join(COLUMNS)}"
+    for name in REQUIRED:
+        if name not in names:
+            yield f"1: the column {name} is missing ({COLUMNS[name]})"
+    for name in {name for name in names if names.count(name) > 1}:
+        yield f"1: two columns {name}"
+
+
+def _wrong_values(row: BoardRow) -> Iterator[str]:
+    for name in REQUIRED:
+        if not row[name]:
+            yield f"{name}: it is empty ({COLUMNS[name]})"
+    for name in ("name", "host", "hub"):
+        if row[name] and not _WORD.fullmatch(row[name]):
+            yield f"{name}: {row[name]!r:.60}: letters, digits and . _ - only"
+    types = sorted({env.board_type for env in shipped_envs()})
+    if row["type"] and row["type"] not in types:
+        near = difflib.get_close_matches(row["type"], types, n=1)
+        yield f"type: no type {row['type']!r:.60} with an environment; " + (
+            f"is {near[0]} meant?" if near else f"there are: {', '.join(types)}"
+        )
+    if row["outlet"] and not (row["outlet"].isascii() and row["outlet"].isdecimal()):
+        yield f"outlet: {row['outlet']!r:.60}: a whole number"
+    if row["pdudaemon"] and not _TCP.fullmatch(row["pdudaemon"]):
+        yield f"pdudaemon: {row['pdudaemon']!r:.60}: HOST:PORT"
+    if row["straps"] and ("{bit}" not in row["straps"] or "://" not in row["straps"]):
+        yield f"straps: {row['straps']!r:.80}: a URL with {{bit}}, e.g. http://relays-1/board-3/{{bit}}"
+    if row["straps"] and row["medium"]:
+        yield "medium: straps select it: leave it out"
+
+
+def _twice(rows: Sequence[BoardRow]) -> Iterator[str]:
+    """Find one thing for two boards."""
+    seen: dict[tuple[str, ...], BoardRow] = {}
+    for row in rows:
+        at = row["host"]
+        things = {
+            "name": (row["name"],),
+            "outlet": (row["pdudaemon"], row["pdu"], row["outlet"]) if not package_data.is_bench(row["pdu"]) else (),
+            "serial": (at, row["serial"]),
+            "side_serial": (at, row["side_serial"]) if row["side_serial"] else (),
+            "sdmux": (at, row["sdmux"]) if row["sdmux"] else (),
+            "sensor": (at, row["sensor"]) if row["sensor"] else (),
+            "straps": (row["straps"],) if row["straps"] else (),
+        }
+        for column, thing in things.items():
+            other = seen.setdefault((column.removeprefix("side_"), *thing), row) if thing else row
+            if other is not row:
+                yield f"{row.line}: {column}: {row[column]} is that of {other['name']}, too (line {other.line})"
+
+
+def plan(path: Path, farm: Farm, file: Path) -> Addition:
+    """The files that an inventory needs beside what is there.
+
+    Args:
+        path: the CSV file. file: the farm.yaml.
+
+    Raises:
+        ConfigurationError: a row is wrong, or contradicts farm.yaml, an environment or pdudaemon's configuration.
+    """
+    rows = read(path)
+    folder = Path(farm.directory)
+    found = Addition(rows)
+    wrong: list[str] = []
+    pdus = _pdus(farm)
+    users = _outlets(discover.environments(folder), farm)
+    for row in rows:
+        name = row["name"]
+        notes = found.unknown.setdefault(name, [])
+        wrong += [f"{row.line}: {each}" for each in _against_farm(row, farm, pdus, users)]
+        data, exported = _environment(row, farm, notes)
+        env = folder / package_data.ENVS / f"{name}.yaml"
+        if env.exists():
+            wrong += [f"{row.line}: {each}" for each in _against_environment(row, farm, env, data)]
+        else:
+            found.new[env] = _text(path, row, data)
+        if exported:
+            found.wiring[name] = exported
+        if pdus is None and not package_data.is_bench(row["pdu"]):
+            notes.append(f"{farm.pdudaemon.config} cannot be read here: whether it has {row['pdu']} is unknown")
+    if wrong:
+        raise ConfigurationError("\n".join(f"{path}:{each}" for each in wrong))
+    for host, groups in _by_host(found, farm).items():
+        found.new |= _exports(folder / EXPORTS / f"{host}.yaml", groups)
+    text = file.read_text(encoding="utf-8")
+    if (new := _farm_text(text, farm, rows, file)) != text:
+        found.new[file] = new
+    return found
+
+
+def write(found: Addition, file: Path) -> list[Path]:
+    """Write the files, farm.yaml last; return them.
+
+    Raises:
+        ConfigurationError: one cannot be written, or farm.yaml would be wrong.
+    """
+    drafts: dict[Path, Path] = {}
+    try:
+        for path, text in sorted(found.new.items(), key=lambda each: each[0] == file):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            drafts[path] = draft = path.with_name(f".new.{path.name}")
+            draft.write_text(text, encoding="utf-8")
+            if path.exists():
+                draft.chmod(path.stat().st_mode & 0o777)
+        if file in drafts:
+            config.load(drafts[file])  # before anything is in its place
+        for path, draft in drafts.items():
+            draft.replace(path)
+    except OSError as error:
+        raise ConfigurationError(f"{error.filename}: cannot be written: {error.strerror}") from error
+    finally:
+        for draft in drafts.values():
+            draft.unlink(missing_ok=True)
+    return list(found.new)
+
+
+def sheet(rows: Iterable[BoardRow], farm: Farm) -> list[list[str]]:
+    """The wiring sheet: a row for each board."""
+    return [
+        [
+            row["name"],
+            row["type"],
+            host_of(row, farm),
+            " ".join(filter(None, (row["serial"], row["side_serial"]))),
+            f"{row['pdu']} {row['outlet']}",
+            row["straps"] or f"by hand {row['medium']}".strip(),
+            row["sdmux"] or "-",
+            row["sensor"] or "-",
+            row["hub"] or "-",
+        ]
+        for row in rows
+    ]
+
+
+SHEET: Final = ("board", "type", "host", "console", "outlet", "straps", "SD mux", "sensor", "hub")
+
+
+def host_of(row: BoardRow, farm: Farm) -> str:
+    """The host that a board is plugged into."""
+    return row["host"] or (farm.hosts[0].name if farm.hosts else HERE)
+
+
+# --- What is there already ---
+
+
+def _pdus(farm: Farm) -> set[str] | None:
+    """Power switches of pdudaemon's configuration; None: it cannot be read here."""
+    try:
+        found = json.loads(Path(farm.pdudaemon.config).read_text(encoding="utf-8"))["pdus"]
+        return {str(name) for name in found}
+    except OSError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigurationError(
+            f"{farm.pdudaemon.config}: no configuration of pdudaemon ({type(error).__name__}): JSON with `pdus`"
+        ) from error
+
+
+def _outlets(envs: Iterable[Path], farm: Farm) -> dict[tuple[str, str, int], str]:
+    """Outlets that the lab's environments name, with their boards."""
+    found = {}
+    drafts = {env.path.read_bytes() for env in shipped_envs()}  # `lab init` wrote it, and no person has filled it in
+    for env in envs:
+        if env.read_bytes() in drafts:
+            continue
+        try:
+            outlet = envfile.arguments_of(env, "PDUDaemonPort", "resources")
+            board = envfile.board_of(env)[1]
+            found[str(outlet.get("host", farm.pdudaemon.address)), str(outlet["pdu"]), int(outlet["index"])] = board
+        except (ConfigurationError, KeyError, TypeError, ValueError):  # `lab env check` says what is wrong with it
+            continue
+    return found
+
+
+def _against_farm(
+    row: BoardRow, farm: Farm, pdus: set[str] | None, users: Mapping[tuple[str, str, int], str]
+) -> Iterator[str]:
+    names = [host.name for host in farm.hosts]
+    if names and not row["host"]:
+        yield f"host: which of {', '.join(names)}?"
+    if row["host"] and names and row["host"] not in names:
+        yield f"host: farm.yaml's `hosts` has no {row['host']}; it has: {', '.join(names)}"
+    entry = next((each for each in farm.boards if each.name == row["name"]), None)
+    if entry is not None and row["host"] and entry.host and entry.host != row["host"]:
+        yield f"host: farm.yaml has {row['name']} on {entry.host}, and this says {row['host']}"
+    address = row["pdudaemon"] or farm.pdudaemon.address
+    known = package_data.is_bench(row["pdu"]) or pdus is None or address != farm.pdudaemon.address
+    if not known and row["pdu"] not in (pdus or ()):
+        there = ", ".join(sorted(pdus or ())) or "none"
+        yield f"pdu: {farm.pdudaemon.config} has no {row['pdu']!r}; it has: {there}"
+    user = users.get((address, row["pdu"], int(row["outlet"])), row["name"])
+    if user != row["name"]:
+        yield f"outlet: {row['pdu']} {row['outlet']} is that of {user}"
+
+
+def _against_environment(row: BoardRow, farm: Farm, env: Path, wanted: Mapping[str, Any]) -> Iterator[str]:
+    """Find columns that an existing environment contradicts."""
+    board_type, board = envfile.board_of(env)
+    where = f"{env} is there, and"
+    if board != row["name"]:
+        yield f"name: {where} is of board {board}"
+    if board_type != row["type"]:
+        yield f"type: {where} is of a {board_type}"
+    if farm.coordinator:
+        return
+    has = envfile.arguments_of(env, "PDUDaemonPort", "resources")
+    for column, key in (("pdu", "pdu"), ("outlet", "index")):
+        if str(has.get(key)) != row[column]:
+            yield f"{column}: {where} has {has.get(key)}"
+    resources = wanted["targets"][_ROOM]["resources"]
+    (cls, port), *_others = next(list(each.items()) for each in resources if next(iter(each)) in _PORTS)
+    found = envfile.arguments_of(env, cls, "resources")
+    if any(found.get(key) != value for key, value in port.items() if key not in {"name", "speed"}):
+        yield f"serial: {where} has another console: {found or 'none such'}"
+
+
+# --- An environment ---
+
+
+_PORTS: Final = frozenset({"USBSerialPort", "RawSerialPort", "NetworkSerialPort"})
+
+
+def _environment(row: BoardRow, farm: Farm, notes: list[str]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """The environment of a row, and what its host exports.
+
+    Args:
+        notes: what no column says is added here.
+    """
+    its = [env for env in shipped_envs() if env.board_type == row["type"]]
+    bench = package_data.is_bench(row["pdu"])
+    template = next((env for env in its if env.simulated == bench), its[0])
+    data = yaml.safe_load(_TEMPLATE.sub("''", template.path.read_text(encoding="utf-8")))
+    target = data["targets"][_ROOM]
+    drivers: list[dict[str, Any]] = target["drivers"]
+    console = _driver(drivers, "StampedConsoleDriver").get("bindings", {}).get("port", "")
+    resources: list[dict[str, Any]] = []
+    gone: set[str] = set()  # names of resources, and classes of drivers, without a value
+    for each in target["resources"]:
+        ((cls, args),) = each.items()
+        made = _resource(cls, args, row, farm, console)
+        if made is None:
+            gone.add(str(args.get("name") or _USERS.get(cls, cls)))
+        else:
+            resources.append(made)
+    lines = set(_driver(drivers, "BootModeDriver").get("lines", {}).values())
+    notes += _notes(row, drivers, gone, lines)
+    kept = [each for each in drivers if not _needs(each, gone)]
+    strategy = _driver(kept, "BoardStrategy")
+    strategy["board"] = row["name"]
+    if row["medium"]:
+        strategy["medium"] = row["medium"]
+    if row["sdmux"]:
+        resources.append({"USBSDMuxDevice": {"match": {"@ID_PATH": row["sdmux"]}}})
+        kept[-1:-1] = [{"USBSDMuxDriver": {}}, {"MultiplexedCardDriver": {}}]
+    _tester(data, row, notes)
+    exported: dict[str, dict[str, Any]] = {}
+    if farm.coordinator:
+        resources, exported = _remote(row, resources)
+        data["options"] = {**data.get("options", {}), "coordinator_address": farm.coordinator}
+    target["resources"], target["drivers"] = resources, kept
+    return data, exported
+
+
+_USERS: Final = {"RailSensors": "RailsDriver"}  # of a resource without a name
+
+
+def _driver(drivers: Iterable[Mapping[str, Any]], cls: str) -> dict[str, Any]:
+    """Arguments of a driver; empty where there is none."""
+    return next((each[cls] for each in drivers if each.get(cls) is not None), {})
+
+
+def _resource(cls: str, args: Mapping[str, Any], row: BoardRow, farm: Farm, console: str) -> dict[str, Any] | None:
+    """A resource with a row's values; None: the row has none for it."""
+    name = str(args.get("name", ""))
+    named = {"name": name} if name else {}
+    if cls == "PDUDaemonPort":
+        address = row["pdudaemon"] or farm.pdudaemon.address
+        return {cls: {"host": address, "pdu": row["pdu"], "index": int(row["outlet"])}}
+    if cls in _PORTS:
+        side = bool(console) and name != console
+        given = row["side_serial"] if side else row["serial"]
+        if side and not given and _kind(row["serial"]) == "USBSerialPort":
+            given = row["serial"]  # of a TI board's cable, which has all its UARTs
+        speed = int(args.get("speed", _SPEED))
+        return _port(given, named, speed, str(args.get("match", {}).get("ID_USB_INTERFACE_NUM", "")))
+    if cls == "HttpDigitalOutput":
+        bit = name.removeprefix("B")
+        url = row["straps"].replace("{bit}", bit) if bit.isdecimal() else row["wake"]
+        return {cls: {**args, "url": url}} if url else None
+    if cls == "RailSensors":
+        at = {"at": "console"} if farm.coordinator else {}
+        return {cls: {**args, "port": row["sensor"], **at}} if row["sensor"] else None
+    return {cls: dict(args)}
+
+
+def _kind(serial: str) -> str:
+    if _TCP.fullmatch(serial):
+        return "NetworkSerialPort"
+    return "RawSerialPort" if serial.startswith("/") else "USBSerialPort"
+
+
+def _port(serial: str, named: Mapping[str, str], speed: int, interface: str) -> dict[str, Any] | None:
+    if not serial:
+        return None
+    if found := _TCP.fullmatch(serial):
+        protocol = "raw" if found[1] == "raw://" else "rfc2217"
+        where = {"host": found[2], "port": int(found[3]), "speed": speed, "protocol": protocol}
+        return {"NetworkSerialPort": {**named, **where}}
+    if serial.startswith("/"):
+        return {"RawSerialPort": {**named, "port": serial, "speed": speed}}
+    match = {"@ID_PATH": serial} | ({"ID_USB_INTERFACE_NUM": interface} if interface else {})
+    return {"USBSerialPort": {**named, "match": match, "speed": speed}}
+
+
+def _needs(driver: Mapping[str, Any], gone: set[str]) -> bool:
+    """True if a driver lacks a resource."""
+    ((cls, args),) = driver.items()
+    args = args or {}
+    used = [*args.get("bindings", {}).values(), *args.get("lines", {}).values(), *args.get("pins", {}).values()]
+    return cls in gone or any(name in gone for name in used)
+
+
+def _notes(row: BoardRow, drivers: Sequence[Mapping[str, Any]], gone: set[str], straps: set[str]) -> Iterator[str]:
+    """Say what the row does not, and what follows from that."""
+    if straps & gone:
+        media = (
+            f"it boots from {row['medium']}" if row["medium"] else "name the medium of its switches (column medium)"
+        )
+        yield f"straps: nothing drives them: {media}, and from no other"
+    if gone & set(_driver(drivers, "WakePinsDriver").get("pins", {}).values()):
+        yield "wake: none: partial I/O is not measured"
+    if "RailsDriver" in gone:
+        yield "sensor: none: no power and energy, and a dead supply is seen by the console alone"
+    elif row["sensor"] and not package_data.is_bench(row["pdu"]):
+        yield "sensor: addresses and shunts are the type's: `lab rails selftest` says whether they answer"
+    if any(each in gone for each in ("mcu", "wkup")):
+        yield "side_serial: none: MCU-only is not measured"
+    if row["serial"] and _kind(row["serial"]) == "NetworkSerialPort":
+        yield "serial: stamps of ser2net come over the network: their ± is wider than at a console server's own port"
+
+
+def _tester(data: dict[str, Any], row: BoardRow, notes: list[str]) -> None:
+    """Fill in the peer, or leave out the target and the addresses."""
+    site = data["targets"][_ROOM].get("options", {}).get("benchmarks", {})
+    command = data["targets"].get("tester", {}).get("drivers", [{}])[0].get("TesterDriver", {}).get("command", [])
+    if command[:1] != ["ssh"]:
+        return
+    if row["tester"]:
+        command[-1] = row["tester"]
+        notes.append("tester: the addresses on its link are those of the template: `benchmarks` in the environment")
+        return
+    del data["targets"]["tester"]
+    for key in ("tester", "board"):
+        site.pop(key, None)
+    notes.append("tester: none: sections of the network need a peer, and are left out")
+
+
+def _remote(row: BoardRow, resources: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
+    """Split resources into the environment's and those of its host's exporter."""
+    own: list[dict[str, Any]] = [{"RemotePlace": {"name": row["name"]}}]
+    exported: dict[str, dict[str, Any]] = {}
+    for each in resources:
+        ((cls, args),) = each.items()
+        if cls in {*_PORTS, "PDUDaemonPort", "USBSDMuxDevice"}:
+            name = args.get("name") or {"PDUDaemonPort": "power", "USBSDMuxDevice": "sdmux"}.get(cls, "console")
+            exported[name] = {"cls": cls, **{key: value for key, value in args.items() if key != "name"}}
+        else:
+            own.append(each)
+    return own, exported
+
+
+def _text(path: Path, row: BoardRow, data: Mapping[str, Any]) -> str:
+    head = f"# {row['name']}, of {path.name}: `lab farm add` wrote it, and does not change it any more.\n"
+    return head + yaml.safe_dump(dict(data), sort_keys=False, width=1000, allow_unicode=True)
+
+
+# --- Exports and farm.yaml: entries are added to the text, so that its comments stay ---
+
+
+def _by_host(found: Addition, farm: Farm) -> dict[str, dict[str, Any]]:
+    hosts: dict[str, dict[str, Any]] = {}
+    for row in found.rows:
+        if row["name"] in found.wiring:
+            hosts.setdefault(host_of(row, farm), {})[row["name"]] = found.wiring[row["name"]]
+    return hosts
+
+
+def _exports(path: Path, groups: Mapping[str, Any]) -> dict[Path, str]:
+    """The file of a host's exports with these groups; empty: it has them."""
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    there = (yamlfile.load(path) or {}) if text else {}
+    new = {name: group for name, group in groups.items() if name not in there}
+    for name, group in groups.items():
+        if name in there and there[name] != group:
+            raise ConfigurationError(f"{path}: {name} is there, and says something else; it is not changed")
+    return {path: text + yaml.safe_dump(new, sort_keys=False, width=1000)} if new else {}
+
+
+def _farm_text(text: str, farm: Farm, rows: Sequence[BoardRow], file: Path) -> str:
+    """farm.yaml with the entries of its new boards."""
+    boards = {entry.name for entry in farm.boards}
+    scheduled = {schedule.board for schedule in farm.schedules}
+    sockets = {(entry.id_path, entry.host) for entry in farm.usb}
+    usb: list[dict[str, str]] = []
+    for row in rows:
+        at = {"host": row["host"]} if row["host"] else {}
+        for column, kind in (("serial", "adapter"), ("sdmux", "sdmux")):
+            socket = row[column]
+            if socket and _kind(socket) == "USBSerialPort" and (socket, row["host"]) not in sockets:
+                usb.append({"name": f"{row['name']} {kind}", "id_path": socket, "kind": kind, **at})
+    new = [row for row in rows if row["name"] not in boards]
+    # With `boards`, a schedule's board has to be one of them.
+    earlier = {
+        each.board: each for each in farm.schedules if new and each.board not in {*boards, *(r["name"] for r in rows)}
+    }
+    at = {"host": farm.hosts[0].name} if farm.hosts else {}
+    entries = [{"name": board, "env": _short(each.env, farm), **at} for board, each in earlier.items()]
+    entries += [
+        {"name": row["name"], "env": f"{row['name']}.yaml"} | {key: row[key] for key in ("host", "hub") if row[key]}
+        for row in new
+    ]
+    first = len(farm.schedules)
+    nights = [
+        {
+            "name": "nightly-" + re.sub(r"[^a-z0-9-]", "-", row["name"].lower()),
+            "env": f"{row['name']}.yaml",
+            "board": row["name"],
+            "every": "day",
+            "at": f"{2 + minute // 60:02}:{minute % 60:02}",
+        }
+        for number, row in enumerate(row for row in rows if row["name"] not in scheduled)
+        for minute in [(first + number) // PER_MINUTE]
+    ]
+    for key, added in (("usb", usb), ("boards", entries), ("schedules", nights)):
+        text = _with_entries(text, key, added, file)
+    return text
+
+
+def _short(env: str, farm: Farm) -> str:
+    path = Path(env)
+    return path.name if path.parent == Path(farm.directory) / package_data.ENVS else env
+
+
+def _with_entries(text: str, key: str, entries: Sequence[Mapping[str, str]], file: Path) -> str:
+    """A YAML text with more entries in one of its lists."""
+    if not entries:
+        return text
+    lines = text.splitlines()
+    flow = [
+        yaml.safe_dump(dict(each), default_flow_style=True, sort_keys=False, width=10_000).strip() for each in entries
+    ]
+    begin = next((number for number, line in enumerate(lines) if re.match(rf"{key}\s*:", line)), None)
+    if begin is None:
+        return "\n".join([*lines, f"{key}:", *(f"  - {each}" for each in flow)]) + "\n"
+    rest = lines[begin].partition(":")[2].partition("#")[0].strip()
+    if rest not in {"", "[]"}:
+        raise ConfigurationError(
+            f"{file}:{begin + 1}: {key}: write it as a list with an entry a line, then repeat this"
+        )
+    if rest:
+        lines[begin] = f"{key}:"
+    end = begin + 1
+    indent = "  "
+    for number in range(begin + 1, len(lines)):
+        if lines[number] and not lines[number].startswith((" ", "-", "#")):
+            break
+        if lines[number].lstrip().startswith("- "):
+            indent = lines[number][: len(lines[number]) - len(lines[number].lstrip())] if end == begin + 1 else indent
+        if lines[number].startswith((" ", "-")):
+            end = number + 1
+    lines[end:end] = [f"{indent}- {each}" for each in flow]
+    return "\n".join(lines) + "\n"

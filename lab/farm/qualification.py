@@ -1,0 +1,171 @@
+"""A new board's qualification: boots from all media, rails, and its spread beside its kin's.
+
+Until it passes, a hold of its own kind keeps the board from all jobs but those that check, write or qualify it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean, median
+from typing import Final
+
+from attrs import field, frozen
+
+from lab.boards import BoardType
+from lab.health import Check
+from lab.jobs.reservations import QUALIFYING, ReservationBook
+from lab.judge import noise
+from lab.metrics import Measurement
+from lab.metrics.catalogue import HEADLINE_NAMES
+from lab.metrics.uncertainty import deviation
+from lab.results import listing
+from lab.results.audit import Act, Audit
+from lab.results.listing import Overview, RunFilter
+from lab.results.store import Store
+from lab.run.options import BOOT
+
+BOOTS: Final = 20  # of each medium
+KIN_RUNS: Final = 10  # the latest ones of other boards of the type, with the same release
+WIDER: Final = 3.0  # times the kin's spread: a board that wavers more is not sound
+ACTION: Final = "qualify"  # name of the audit log
+
+
+@frozen
+class Qualification:
+    """The outcome of a qualification.
+
+    Attributes:
+        reasons: why it failed; empty: it passed. notes: what could not be tried.
+        run: None: nothing was measured. kin: boards that it was compared with.
+    """
+
+    board: str
+    reasons: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    run: int | None = None
+    kin: tuple[str, ...] = field(default=())
+
+    @property
+    def passed(self) -> bool:
+        """True if the board may serve."""
+        return not self.reasons
+
+
+def judged(
+    store: Store, board_type: BoardType, board: str, run_id: int | None, check: Check | None, boots: int = BOOTS
+) -> Qualification:
+    """Judge a board by its run and the health check before it.
+
+    Args:
+        run_id: of boot times; None: there is none.
+
+    Raises:
+        BoardlabError: the store cannot be read.
+    """
+    notes: list[str] = []
+    reasons = list(_check_problems(check, notes))
+    if run_id is None:
+        return Qualification(board, (*reasons, "no boot was measured"), tuple(notes))
+    seen = listing.overview(store, run_id)
+    reasons += _boot_problems(seen, board_type, boots, notes)
+    kin = _kin(store, seen)
+    if kin:
+        reasons += _beside_kin(seen, kin)
+    else:
+        notes.append(f"no other {board_type.name} was measured with this release: its spread is compared with none")
+    return Qualification(board, tuple(reasons), tuple(notes), run_id, tuple(sorted({each.run.board for each in kin})))
+
+
+def finish(store: Store, found: Qualification, person: str, actor: str, address: str) -> None:
+    """Let a board serve, or note in its hold why not; both are in the audit log."""
+    book = ReservationBook(store)
+    about = f"run {found.run}" if found.run is not None else ""
+    if found.passed:
+        with Audit(store).acting(Act(about=about), ACTION, person=actor, address=address, board=found.board):
+            if any(hold.kind == QUALIFYING for hold in book.standing(found.board)):
+                book.end(found.board, QUALIFYING, person)
+        return
+    why = "; ".join(found.reasons)
+    Audit(store).note(
+        ACTION, person=actor, address=address, board=found.board, about=about, outcome=f"it did not qualify: {why}"
+    )
+    book.reason(found.board, QUALIFYING, f"it did not qualify: {why}")
+
+
+def _check_problems(check: Check | None, notes: list[str]) -> Iterator[str]:
+    if check is None:
+        yield "its health was not checked"
+        return
+    for part in check.failed:
+        yield f"{part.name}: {part.message} ({part.failure})"
+    if not check.passed and not check.failed:
+        yield "its health check did not pass"
+    notes += [f"{part.name}: {part.message or 'not tried'}" for part in check.parts if part.outcome == "not tried"]
+
+
+def _boot_problems(seen: Overview, board_type: BoardType, boots: int, notes: list[str]) -> Iterator[str]:
+    """Find media with missing or failed boots."""
+    planned = seen.run.plan.get("media")
+    media = [str(each) for each in planned] if isinstance(planned, list) else []
+    if left := [medium for medium in board_type.media if medium not in media]:
+        notes.append(f"{', '.join(left)}: not measured: nothing selects it, or it was left out")
+    for medium in media:
+        its = [attempt for attempt in seen.attempts if attempt.params.get("medium") == medium]
+        good = len({attempt.cycle for attempt in its if attempt.ok})
+        failed = [attempt.outcome for attempt in its if not attempt.ok]
+        if failed:
+            yield f"{medium}: {len(failed)} of {len(its)} boots failed ({', '.join(dict.fromkeys(failed))})"
+        if good < boots:
+            yield f"{medium}: {good} good boots, and {boots} are wanted"
+
+
+def _kin(store: Store, seen: Overview) -> list[Overview]:
+    """The latest comparable runs of other boards of the type that serve."""
+    new = {hold.board for hold in ReservationBook(store).standing() if hold.kind == QUALIFYING}
+    wanted = RunFilter(types=(seen.run.board_type,), releases=(seen.run.release,), statuses=("completed",))
+    found: list[Overview] = []
+    for each in listing.listed(store, wanted, KIN_RUNS * 10):
+        run = each.run
+        if run.kind != BOOT or run.board in {seen.run.board, *new} or len(found) == KIN_RUNS:
+            continue
+        other = listing.overview(store, run.id)
+        if other.virtual == seen.virtual:
+            found.append(other)
+    return found
+
+
+def _beside_kin(seen: Overview, kin: Sequence[Overview]) -> Iterator[str]:
+    """Find boot times that waver more than the kin's, or lie elsewhere."""
+    known = noise.load()
+    for measured in _headlines(seen):
+        others = [other for each in kin for other in _headlines(each) if _is_same(measured, other)]
+        values = [sample.value for sample in measured.samples]
+        spreads = [deviation([s.value for s in other.samples]) for other in others if len(other.samples) > 1]
+        if not others or len(values) < 2 or not spreads:
+            continue
+        what = f"{_name(measured.params)}: {measured.metric.name}"
+        mean, spread, usual = fmean(values), deviation(values), median(spreads)
+        limits = known.of(measured.metric.name, measured.params)
+        floor = abs(mean) * known.history.least
+        if spread > max(WIDER * usual, floor):
+            yield f"{what} varies by {spread:.3g} {measured.metric.unit}, and by {usual:.3g} on {len(others)} runs of its kin"
+        middle = median(fmean([s.value for s in other.samples]) for other in others)
+        apart = (mean - middle) / abs(middle) if middle else 0.0
+        if abs(apart) > limits.relative:
+            yield f"{what} is {mean:.4g} {measured.metric.unit}, {100 * apart:+.1f} % from its kin's; equal boards differ by {100 * limits.relative:g} %"
+
+
+def _headlines(seen: Overview) -> list[Measurement]:
+    return [each for each in seen.measurements if each.metric.name in HEADLINE_NAMES]
+
+
+def _is_same(one: Measurement, other: Measurement) -> bool:
+    return (one.metric.name, one.metric.version, dict(one.params)) == (
+        other.metric.name,
+        other.metric.version,
+        dict(other.params),
+    )
+
+
+def _name(params: Mapping[str, str]) -> str:
+    return " ".join(params.values()) or "all"
