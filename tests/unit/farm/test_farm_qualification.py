@@ -36,8 +36,15 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield store
 
 
-def judged(store: Store, parts: tuple[CheckedPart, ...] = PASSED, **how: object) -> Qualification:
-    new = run(store, "new", NEW, utc_now(), random.Random(9), **how)  # type: ignore[arg-type]
+def judged(
+    store: Store,
+    parts: tuple[CheckedPart, ...] = PASSED,
+    *,
+    factor: float = 1.0,
+    status: str = "completed",
+    boots: int = BOOTS,
+) -> Qualification:
+    new = run(store, "new", NEW, utc_now(), random.Random(9), factor, status=status, boots=boots)
     check = Check("new", TYPE, "lab1", utc_now(), parts)
     return qualification.judged(store, boards.load(TYPE), "new", new, check, BOOTS)
 
