@@ -19,7 +19,7 @@ from attrs import asdict
 
 from exporters.farm.coordinator import Coordinator
 from lab import boards, package_data
-from lab.cli.options import FarmFile, HostDatabase, Json
+from lab.cli.options import FarmFile, HostDatabase, Json, Wait
 from lab.env import envfile
 from lab.errors import ConfigurationError
 from lab.farm import inventory, lease, qualification, services, status
@@ -173,9 +173,7 @@ def qualify(
     accept: Annotated[
         str, typer.Option(metavar="REASON", help="Let a board serve without; the reason is in the audit log.")
     ] = "",
-    wait: Annotated[
-        float, typer.Option(min=0.0, metavar="S", help="Wait so many seconds at most for a board that a job holds.")
-    ] = 0.0,
+    wait: Wait = 0.0,
     as_json: Json = False,
     db: HostDatabase = None,
     farm: FarmFile = None,

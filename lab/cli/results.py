@@ -15,7 +15,6 @@ from lab.failures import CHAPTERS, explained
 from lab.host import process
 from lab.host.clock import utc_now
 from lab.jobs.listing import listed_runs, whole_run
-from lab.judge import where as boot_where
 from lab.judge.builds import remarks
 from lab.metrics import declared
 from lab.results import artifacts, exports, formatting, imports, listing, retention, schema
@@ -153,6 +152,8 @@ def where(
 
     The run was measured with --where.
     """
+    from lab.judge import where as boot_where  # noqa: PLC0415 - with all that reads a boot
+
     with open_store(db, create=False) as store:
         found = boot_where.where(store, run_id)
         before = {} if before_id is None else {each.medium: each for each in boot_where.where(store, before_id)}

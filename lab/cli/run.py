@@ -21,7 +21,7 @@ from attrs import evolve
 
 from lab import package_data
 from lab.cli.jobs import document
-from lab.cli.options import Database
+from lab.cli.options import Database, Json
 from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError
 from lab.farm import job_request, lease, reference_board, runner, services, status
@@ -165,9 +165,7 @@ def run(
             metavar="DIR", help="The folder with the suites (default: tests_perf here, else boardlab's own)."
         ),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="At the end print the job as JSON; all else goes to standard error.")
-    ] = False,
+    as_json: Json = False,
     db: Database = None,
     options: Mapping[str, Value],
 ) -> None:

@@ -310,8 +310,6 @@ def lines(now: LabNow, room: int | None = None) -> list[str]:
     found = [f"lab on {now.host}, {now.at:%Y-%m-%d %H:%M:%S} UTC", f"results: {now.store}" if now.store else ""]
     if now.trouble:
         found += table(["", ""], [[bad("results:"), now.trouble]], "<<", room=room)[1:]
-    if now.sizes:
-        found.append(f"         {now.sizes.line}")
     found.append("")
     if now.boards:
         found += _boards(now, room)
@@ -319,6 +317,8 @@ def lines(now: LabNow, room: int | None = None) -> list[str]:
         found.append("no boards: run this in a lab's folder (`lab init` writes one)")
     found += ["", *_failures(now, room), ""]
     found += table(["service", "", ""], [_service(each) for each in now.services], "<<<", room=room)
+    if now.sizes:
+        found += ["", f"results: {now.sizes.line}"]
     return [line for number, line in enumerate(found) if line or number != 1]
 
 

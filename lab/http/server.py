@@ -31,6 +31,7 @@ _BACKLOG: Final = (
     1024  # clients that the system keeps until the server takes them; beyond, a client asks again after 1 s
 )
 _HEAD_BYTES: Final = 1 << 14
+_SILENT_S: Final = 1.0  # without a byte, until a new client counts as silent
 _PAUSE_S: Final = 0.1  # when the system cannot give another socket
 _WARNED_S: Final = 60.0  # between two warnings, so that clients cannot fill a log
 _log = logging.getLogger(__name__)
@@ -65,8 +66,13 @@ class RequestLimits:
 @define(eq=False)
 class _Client:
     origin: str
+    since_s: float  # of the loop's clock
     state: State = "silent"
     deadline: asyncio.TimerHandle | None = None
+
+    def state_at(self, now_s: float) -> State:
+        """Its state; silent only after a while: what it sent first may still be on its way."""
+        return "idle" if self.state == "silent" and now_s - self.since_s < _SILENT_S else self.state
 
 
 class Connections:
@@ -141,7 +147,7 @@ class Connections:
         elif len(self._clients) >= limits.total:
             self._close(self._oldest(), f"{limits.total} connections are open")
         self._origins[of] += 1
-        self._step(task, _Client(of), limits.request_s, "silent")
+        self._step(task, _Client(of, asyncio.get_running_loop().time()), limits.request_s, "silent")
 
     def _step(self, task: Task, client: _Client, seconds: float | None, state: State) -> None:
         if client.deadline is not None:
@@ -155,7 +161,10 @@ class Connections:
 
     def _oldest(self, of: str | None = None) -> Task:
         """Connection to close first: the oldest silent one, else the oldest idle one, else the oldest."""
-        found = {its.state: task for task, its in reversed(self._clients.items()) if of in {None, its.origin}}
+        now_s = asyncio.get_running_loop().time()
+        found = {
+            its.state_at(now_s): task for task, its in reversed(self._clients.items()) if of in {None, its.origin}
+        }
         return next(found[state] for state in _STATES if state in found)
 
     def _late(self, task: Task, seconds: float) -> None:

@@ -48,6 +48,8 @@ def watched(host: LabHost) -> LabHost:
     host.machine.run("systemctl", "daemon-reload")
     host.machine.run("systemctl", "enable", "--quiet", "--now", PATH, TIMER)
     host.machine.wait(lambda: "those that come from now on" in said(host), "the first look")
+    # systemd does not watch a folder while what it started there runs; what appears then is found by the timer, minutes later.
+    host.machine.wait(lambda: host.unit(SERVICE, "ActiveState") == "inactive", "the end of the first look")
     return host
 
 

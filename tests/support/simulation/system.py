@@ -236,7 +236,10 @@ def _names(system: System) -> dict[str, Any]:
         "lab.pytest_plugin.provisioning.writer": lambda _config: world.say,
         "lab.farm.lease.queue": queue,
         "lab.farm.lease.reference_board": SimpleNamespace(rule=lambda: DEFAULT_RULE),
-        "lab.places.lease.socket": SimpleNamespace(gethostname=lambda: world.process.host.name),
+        "lab.places.lease.socket": SimpleNamespace(
+            gethostname=lambda: world.process.host.name,
+            getaddrinfo=lambda host, _port: [(0, 0, 0, "", (host, 0))],
+        ),
         "lab.places.lease.Coordinator": coordinator,
         "lab.places.lease.WantedPlace": lambda _name, _address: SimpleNamespace(by=lambda _ours: ""),
         "lab.farm.queue.envfile": environments,

@@ -98,7 +98,7 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield Path(folder)
 
 
-WORDS = [["status"], ["stop"], ["tail", "uart0"], ["attach", "/dev/ttyUSB0"]]
+WORDS = [["list"], ["stop"], ["tail", "uart0"], ["attach", "/dev/ttyUSB0"]]
 
 
 @pytest.mark.parametrize("words", WORDS, ids=lambda words: words[0])

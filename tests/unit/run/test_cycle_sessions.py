@@ -59,7 +59,7 @@ def begun(store: Store, strategy: Any, said: Lines, properties: dict[str, object
     plugins = {"terminalreporter": said}
     config: Any = SimpleNamespace(
         stash=pytest.Stash(),
-        option=SimpleNamespace(lab_leave_on=False),
+        option=SimpleNamespace(lab_leave_on=False, lab_hold=False),
         pluginmanager=SimpleNamespace(getplugin=plugins.get),
     )
     measurer = CycleMeasurer(store, run, cycle_run=measured, items="media", board="a board")

@@ -35,6 +35,7 @@ EXAMPLES: dict[str, Value] = {
     "judge": True,
     "health": True,
     "where": True,
+    "hold": True,
 }
 
 
@@ -101,15 +102,22 @@ def test_pytest_is_told_what_its_run_is_about_and_a_resumed_one_only_what_no_pla
         }
         return options.pytest_words(told, kind, resumed=resumed)
 
-    assert words("boot") == ["--lab-medium=sd,emmc", "--lab-init=/bin/sh", "--lab-where", "--lab-retries=0"]
-    assert words("boot", resumed=True) == ["--lab-where", "--lab-retries=0"]
+    assert words("boot") == [
+        "--lab-medium=sd,emmc",
+        "--lab-init=/bin/sh",
+        "--lab-where",
+        "--lab-retries=0",
+        "--lab-hold",
+    ]
+    assert words("boot", resumed=True) == ["--lab-where", "--lab-retries=0", "--lab-hold"]
     assert words("sections") == [
         "--lab-sections=sd-fio,uboot-sd",
         "--lab-repeats=5",
         "--lab-destructive",
         "--lab-retries=0",
+        "--lab-hold",
     ]
-    assert words("sections", resumed=True) == ["--lab-sections=sd-fio,uboot-sd", "--lab-retries=0"]
+    assert words("sections", resumed=True) == ["--lab-sections=sd-fio,uboot-sd", "--lab-retries=0", "--lab-hold"]
     again = options.pytest_words({options.PROVISION: "11.01.yaml"}, "boot", resumed=True)
     assert again == ["--lab-provision=11.01.yaml"], "what a power cut left half written is written again"
     assert "--lab-energy" in words("low_power")

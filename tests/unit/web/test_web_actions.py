@@ -84,7 +84,7 @@ def test_a_reservation_is_shown_refuses_others_and_is_given_back(guarded: Guarde
         wall = olga.get(page).text
         assert "<strong>held</strong>" in wall, "the wall shows whose it is"
         assert re.search(r'class="hold">reserved by olga until .* UTC \(a new PMIC\)', wall)
-    assert BOARD not in olga.get("/?who=lena").text
+    assert f"/boards/{BOARD}" not in olga.get("/?who=lena").text
     assert "Not reserved" in done(olga, f"{HERE}/release")
     assert "is not reserved (any more)" in refused(olga, f"{HERE}/release")
     assert (audit(guarded).action, audit(guarded).outcome) == ("release", f"{BOARD} is not reserved (any more)")
