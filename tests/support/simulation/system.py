@@ -238,7 +238,7 @@ def _names(system: System) -> dict[str, Any]:
         "lab.farm.lease.reference_board": SimpleNamespace(rule=lambda: DEFAULT_RULE),
         "lab.places.lease.socket": SimpleNamespace(
             gethostname=lambda: world.process.host.name,
-            getaddrinfo=lambda host, _port: [(0, 0, 0, "", (host, 0))],
+            getaddrinfo=lambda _host, _port: [(0, 0, 0, "", ("192.0.2.1", 0))],
         ),
         "lab.places.lease.Coordinator": coordinator,
         "lab.places.lease.WantedPlace": lambda _name, _address: SimpleNamespace(by=lambda _ours: ""),
