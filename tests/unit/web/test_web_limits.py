@@ -129,6 +129,7 @@ def test_a_client_that_has_begun_to_ask_stays_before_silent_ones_of_its_address(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(server, "MOST_OF_ADDRESS", 10)
+    monkeypatch.setattr(server, "_SILENT_S", 0.0)
     with serving() as port, contextlib.ExitStack() as stack:
         asking = stack.enter_context(client(port, request(PAGE)))
         until(asking, END)
