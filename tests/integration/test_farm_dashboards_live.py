@@ -110,7 +110,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
                 program(serve, f"http://{exporter}/-/healthy", folder / "exporter.log"),
                 prometheus(folder / "prometheus", exporter) as started,
             ):
-                until(lambda: started.query('sum(boardlab_collector_up{job="boardlab"}) == 15'), "all sources answer")
+                until(lambda: started.query('sum(boardlab_collector_up{job="boardlab"}) == 16'), "all sources answer")
                 assert lab.pytest(*arguments).wait(DEADLINE_S) == 0, lab.log  # while it is watched: counters rise
                 with open_store(url) as store:  # only now: who holds the board keeps others away
                     jobs = JobQueue(store, process.identity(), process.has_died)

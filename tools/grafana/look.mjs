@@ -101,6 +101,9 @@ async function walk(page, most) {
         last.shows = last.focused !== window.looksOf(last.element);
       }
       const element = document.activeElement;
+      if (last?.element === element) {
+        return false; // a date has parts
+      }
       if (element === document.body || window.walked.some((each) => each.element === element)) {
         return true;
       }

@@ -32,14 +32,14 @@ def test_status_shows_the_ports_and_stop_ends_the_server(bench: ConsoleBench) ->
     client, _ = bench.opened(adapter, write=True)
     adapter.say(BOOT)
     read_bytes(client, len(BOOT))
-    shown = lab(bench, "status").stdout
+    shown = lab(bench, "list").stdout
     assert f"uart0 - {len(BOOT)} " in " ".join(shown.split())
     assert f"pid {os.getpid()}" in shown
-    document = json.loads(lab(bench, "status", "--json").stdout)
+    document = json.loads(lab(bench, "list", "--json").stdout)
     assert document["ports"][0]["received_bytes"] == len(BOOT)
     assert lab(bench, "stop").stdout == "stopped\n"
     assert lab(bench, "stop").stdout == "no console server runs\n"
-    refused = lab(bench, "status")
+    refused = lab(bench, "list")
     assert refused.returncode == 1
     assert refused.stderr.startswith("error: no console server answers at")
 
