@@ -1,4 +1,4 @@
-"""Rows, bytes, objects and CPU of a large lab's month, from what a run here takes.
+"""Rows, bytes, objects and CPU of a large lab's month.
 
     uv run python bench/store_sizes.py [--jobs 100000] [--boots 20] [--runs 12]
 

@@ -77,7 +77,7 @@ def main() -> None:
 
 
 def judged(address: str) -> bool:
-    """Whether the newest release and all boards are judged."""
+    """Return whether the newest release and all boards are judged."""
     boards = requests.get(f"{address}/api/v1/lab", timeout=600).json()["boards"]
     release = requests.get(f"{address}/releases/02.00", timeout=600).text
     return "comparisons so far" not in release and all(board["is_judged"] for board in boards)
@@ -85,7 +85,10 @@ def judged(address: str) -> bool:
 
 @frozen
 class Asked:
-    """Times of pages: a row each, in ms; CPU seconds of the server and of its processes meanwhile."""
+    """Times of pages, a row each, in ms.
+
+    With CPU seconds of the server and of its processes meanwhile.
+    """
 
     ms: np.ndarray
     own_s: float

@@ -82,7 +82,7 @@ def ip(*words: str) -> None:
 
 
 def came(waiting: Signal, make: Callable[[], None]) -> tuple[Instant, int, int]:
-    """What the product says of an event, and the readings of the clock before and after it."""
+    """The product's instant of an event, and the clock before and after it."""
     assert waiting.poll() is None
     before_ns = CLOCK.now_ns()
     make()

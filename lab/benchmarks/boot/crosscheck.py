@@ -172,7 +172,7 @@ class CrossCheck:
         return first is not None and not self.is_late(first) and first.t_ns < self.zero_ns[1] + EARLY_NS
 
     def is_late(self, start: MomentLike, limit_ns: int = ZERO_NS) -> bool:
-        """Return whether the kernel's time 0 is later behind its start than it can be.
+        """Return whether the kernel's time 0 is too late behind its start.
 
         Args:
             limit_ns: that it may be late, on a quiet console too.
@@ -244,7 +244,11 @@ def read_facts(answers: Sequence[Sequence[str]]) -> BoardFacts:
 
 
 def read_thermal(lines: Iterable[str]) -> tuple[dict[str, float], tuple[str, ...]]:
-    """Temperatures in °C, and cooling devices that slow a processor down: of `grep -H "" THERMAL`."""
+    """Temperatures in °C, and cooling devices that slow a processor down.
+
+    Args:
+        lines: of `grep -H "" THERMAL`.
+    """
     found = {name: text.strip() for name, _, text in (line.strip().partition(":") for line in lines)}
     return _temperatures(found), _throttled(found)
 

@@ -101,7 +101,9 @@ def recognise(
 
 
 def _begun(flow: BootFlow) -> BootFlow:
-    """The flow, if the moment came that its number counts from; a type may have it as one that need not come.
+    """The flow, if the moment came that its number counts from.
+
+    A type may have it as one that need not come.
 
     Raises:
         BoardTransientError: it did not come.

@@ -78,7 +78,10 @@ def kernel_parts(lines: Sequence[str]) -> list[BootPart]:
 
 
 def user_space_start(lines: Sequence[str]) -> tuple[float | None, float | None]:
-    """The start of init, and the first line of systemd, in the kernel's time; None: not in its log."""
+    """Kernel times of init's start and of systemd's first line.
+
+    None: not in the log.
+    """
     return _init(lines), _first(_SYSTEMD, lines)
 
 

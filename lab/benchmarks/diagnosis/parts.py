@@ -157,9 +157,9 @@ def over(boots: Sequence[Sequence[BootPart]]) -> list[PartTime]:
 
 
 def boots_needed(boots: Sequence[Sequence[BootPart]], fewest: int) -> int:
-    """Number of boots from which a part that differs is told from noise: one to three times the fewest.
+    """Number of boots that tell a differing part from noise.
 
-    Simulated: +50 ms on 10 ms, among 150 parts, is named alone in 20 of 20 with 3 boots at a deviation of 10 %, with 6 at 30 %, in 19 with 9 at 50 %.
+    It is one to three times the fewest, by the parts' variation.
     """
     return fewest * min(3, max(1, math.ceil(_spread(over(boots)) / _NOISY)))
 

@@ -161,7 +161,9 @@ def read_log(lines: Iterable[str], board: BoardType) -> SuspendLog:
 
 
 def read_again(shell: Shell, log: SuspendLog) -> Sequence[str] | None:
-    """Read the resume's begin and end, by their stamps, the firmware's lines, and all errors once more, with their numbers in the log.
+    """Read a resume's decisive lines once more, with their numbers in the log.
+
+    They are its begin and end, by their stamps, the firmware's lines, and all errors.
 
     Returns: `NUMBER:LINE` each; None: the log lacks them, or the board cannot search.
     """

@@ -157,7 +157,7 @@ class Results:
             before.backup(self.looker)
 
     def keep_commits(self) -> None:
-        """What a person was told of is on the disk."""
+        """Put on the disk all that a person was told of."""
         if self.recent is not None:
             for _ in range(len(self.recent) - 1):
                 self.recent.popleft()

@@ -108,7 +108,10 @@ def tree(found: BootWhere) -> BootNode:
 
 
 def adds_up(node: BootNode) -> bool:
-    """Whether the parts of each part are together as long as it is; those of an initcall less its own time."""
+    """Return whether parts are together as long as their whole.
+
+    Those of an initcall: less its own time.
+    """
     took_s = sum(part.length_s for part in node.parts)
     whole = node.section != INITCALLS and bool(node.parts)
     return (abs(took_s - node.length_s) if whole else took_s - node.length_s) < 1e-9 and all(map(adds_up, node.parts))

@@ -227,7 +227,7 @@ HARMLESS = {
 
 
 def is_true(board: Napper, sample: SampleRecord, mode: str) -> bool:
-    """Whether a number of the last cycle, a good one, is within its ±."""
+    """Return whether a number of the last, good cycle is within its ±."""
     truth = Truth(115200, board.lab.ports[board.lab.console].sent, 0, [])
     woken = [t_ns for t_ns, text in board.notes if " woken " in text]
     if sample.metric.endswith(".resume_kernel"):
