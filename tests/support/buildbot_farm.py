@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -185,12 +184,6 @@ class BuildbotFarm:
         """Build a build again by hand."""
         body = {"id": 1, "jsonrpc": "2.0", "method": "rebuild", "params": {}}
         return self.session.post(f"{self.address}/api/v2/builds/{build}", json=body, timeout=DEADLINE_S).json()
-
-    def age(self, request: int, seconds: int) -> None:
-        """Have a request wait for so much longer."""
-        with closing(sqlite3.connect(self.desk.buildbot.master / "state.sqlite", DEADLINE_S)) as database, database:
-            older = "UPDATE buildrequests SET submitted_at = submitted_at - ? WHERE id = ?"
-            database.execute(older, (seconds, request))
 
     def builds(self, request: int | None = None) -> list[dict[str, Any]]:
         """All builds, or those of a request."""
