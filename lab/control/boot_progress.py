@@ -7,9 +7,8 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final
+from urllib.parse import quote
 
 import attr
 from attrs import define, field
@@ -24,6 +23,7 @@ from lab.drivers.powerdriver import is_on, last_command
 from lab.errors import BoardlabError, BoardTransientError, LabStableError, LabTransientError
 from lab.host.clock import MonotonicRaw
 from lab.host.clockrelation import ClockRelation, RelatedClock
+from lab.host.runtime import prepare, runtime_dir
 from lab.rails import Sampler
 from lab.rails.config import AUTOMATION
 from lab.rails.phase import first_rise_ns
@@ -147,14 +147,18 @@ def rails_at_power_on(board: Board) -> Iterator[Callable[[PowerEdge], PowerEdge]
 
     Yields: adds the rise of the rails to an edge.
     """
-    with TemporaryDirectory(prefix="boardlab-rise-") as folder, ExitStack() as sampling:
+    with ExitStack() as sampling:
         sampler: Sampler | None = None
         if board.rails is not None and board.rails.sensors.backend != AUTOMATION:
             try:
                 board.activate(board.rails, RAILS)
                 board.rails.check_clock()
-                sampler = sampling.enter_context(board.rails.sampling(Path(folder) / "power.trace", reported=False))
-            except BoardlabError as error:
+                # One name per board, which has one user: what a killed run leaves is overwritten by the next.
+                path = prepare(runtime_dir()) / f"rise-{quote(board.board, safe='')}.trace"
+                path.unlink(missing_ok=True)
+                sampling.callback(path.unlink, missing_ok=True)
+                sampler = sampling.enter_context(board.rails.sampling(path, reported=False))
+            except (BoardlabError, OSError) as error:
                 _log.warning("the rails do not say when %s got its power: %s", board.board, error)
 
         def risen(edge: PowerEdge) -> PowerEdge:
