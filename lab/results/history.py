@@ -41,7 +41,7 @@ class HistoryRunHead:
 
 
 @frozen
-class Readings:
+class RunReadings:
     """The samples of a number in one run.
 
     Attributes:
@@ -65,7 +65,7 @@ class RunNumbers:
     """
 
     run: Run
-    numbers: Mapping[MeasuredNumber, Readings] = field(factory=dict)
+    numbers: Mapping[MeasuredNumber, RunReadings] = field(factory=dict)
     failed: Mapping[Item, int] = field(factory=dict)
     details: Sequence[Json] = ()
     simulated: bool = False
@@ -132,7 +132,7 @@ def _details(session: Session, run_ids: Sequence[int]) -> dict[int, list[Json]]:
 
 def _numbers(
     session: Session, run_ids: Sequence[int], item_of_attempt: Mapping[int, Item]
-) -> tuple[dict[int, dict[MeasuredNumber, Readings]], set[int]]:
+) -> tuple[dict[int, dict[MeasuredNumber, RunReadings]], set[int]]:
     """(run -> its numbers, runs with samples of a virtual board)."""
     better = {
         (metric, version): better == "higher"
@@ -159,9 +159,9 @@ def _numbers(
             into.append(value)
         if Flag.SIMULATED in flags:
             flagged.add(measured[measurement_id][0])
-    found: dict[int, dict[MeasuredNumber, Readings]] = {}
+    found: dict[int, dict[MeasuredNumber, RunReadings]] = {}
     for measurement_id, some in values.items():
         run_id, number = measured[measurement_id]
         higher = better[number.metric, number.version]
-        found.setdefault(run_id, {})[number] = Readings(tuple(some), items[measurement_id], higher)
+        found.setdefault(run_id, {})[number] = RunReadings(tuple(some), items[measurement_id], higher)
     return found, flagged
