@@ -19,7 +19,7 @@ from lab.http.access import load
 from lab.http.server import LimitedServer, listening_socket
 from lab.terminal import echo, echo_json, log_to, table
 from lab.web.app import LOCAL_NAMES, create
-from lab.web.auth import BROWSERS_LOOPBACK, ROLES, Role, Users, access_of, default_file
+from lab.web.auth import BROWSERS_LOOPBACK, ROLES, SCOPES, Role, User, Users, access_of, default_file
 from lab.web.site import Site
 
 # --- `lab web user` ---
@@ -38,7 +38,13 @@ UsersFile = Annotated[
 def add(
     name: Name,
     *,
-    role: Annotated[str, typer.Option(metavar="ROLE", help="viewer: looks; operator: reserves, switches, decides.")],
+    role: Annotated[
+        str, typer.Option(metavar="ROLE", help="viewer: looks; operator: reserves, switches, decides.")
+    ] = "",
+    scope: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SCOPE", help="A program with a token for the API: read, reserve or run; repeatable."),
+    ] = None,
     no_password: Annotated[
         bool, typer.Option("--no-password", help="The person comes through a proxy only (--trust-proxy).")
     ] = False,
@@ -46,11 +52,18 @@ def add(
 ) -> None:
     """Add a user, or change role and password of one.
 
-    The password is asked for, or read from standard input.
+    The password is asked for, or read from standard input. A program's token is printed once.
     """
-    if role not in ROLES:
-        raise ConfigurationError(f"--role {role}: {' or '.join(ROLES)}")
     book = of_file(users)
+    if scope:
+        if role or no_password:
+            raise ConfigurationError("--scope is for a program: its token has no --role and no password")
+        if wrong := sorted({*scope} - {*SCOPES}):
+            raise ConfigurationError(f"--scope {wrong[0]!r:.40}: there are {', '.join(SCOPES)}")
+        echo(book.add_token(name, [each for each in SCOPES if each in scope]))
+        return
+    if role not in ROLES:
+        raise ConfigurationError(f"--role {role or 'is missing'}: {' or '.join(ROLES)}; or --scope for a program")
     book.all()  # a wrong file is said before a password is asked for
     new = book.add(name, as_role(role), None if no_password else _password())
     echo(f"{name} is {'a new ' if new else 'now '}{role} in {book.path}")
@@ -66,12 +79,23 @@ def list_users(
     book = of_file(users)
     found = sorted(book.all().items())
     if as_json:
-        echo_json([{"name": name, "role": user.role, "password": bool(user.secret)} for name, user in found])
+        echo_json(
+            [
+                {"name": name, "role": user.role, "password": bool(user.secret), "scope": sorted(user.scope)}
+                for name, user in found
+            ]
+        )
     elif not found:
         echo(f"no users in {book.path}; make one: lab web user add NAME --role operator")
     else:
-        rows = [[name, user.role, "password" if user.secret else "proxy only"] for name, user in found]
+        rows = [[name, user.role, _comes_by(user)] for name, user in found]
         echo(*table(["name", "role", "comes by"], rows, "<<<"))
+
+
+def _comes_by(user: User) -> str:
+    if user.token:
+        return f"token: {', '.join(sorted(user.scope))}"
+    return "password" if user.secret else "proxy only"
 
 
 @user_app.command()

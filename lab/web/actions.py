@@ -1,15 +1,15 @@
-"""Operators' actions on a board, each a form (POST).
+"""Actions on a board, each a form (POST): of operators in a browser, and of programs with a token under /api/v1.
 
 `middleware` has checked the sender before.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 from urllib.parse import quote
 
 from fastapi import APIRouter, Path, Request
-from fastapi.responses import RedirectResponse, Response
+from fastapi.responses import JSONResponse, RedirectResponse, Response
 
 from lab.errors import ConfigurationError
 from lab.farm import reservations
@@ -21,30 +21,42 @@ from lab.results.audit import LONGEST_COMMENT, Audit
 from lab.results.store import Store
 from lab.run.options import LOW_POWER, MAX_CYCLES, SECTIONS
 from lab.web import job_control
-from lab.web.audit_log import AuditLog, field
+from lab.web.audit_log import Action, AuditLog, field
+from lab.web.middleware import ANSWERS, API
 
 SUITES: Final = ("boot", LOW_POWER, SECTIONS, "guide")
+ACTED: Final[dict[int | str, dict[str, Any]]] = {
+    **ANSWERS,
+    409: {**ANSWERS[404], "description": "It cannot be done as things are; `detail` says why, and what to do."},
+    **{
+        status: {**ANSWERS[404], "description": about}
+        for status, about in ((408, "The form came too slowly."), (413, "The form is too long."))
+    },
+}
 Board = Annotated[str, Path(max_length=200)]
 
 
 def router(audit: AuditLog) -> APIRouter:
     """The actions' addresses."""
     routes = APIRouter(include_in_schema=False)
+    programs = APIRouter(responses=ACTED)
     site = audit.site
 
     @routes.post("/boards/{board:path}/reserve")
+    @programs.post("/api/v1/boards/{board:path}/reserve", openapi_extra=_fields("hours", "reason", "begin"))
     def reserve(request: Request, board: Board) -> Response:
         with audit.recording(request, reservations.RESERVE, board) as action:
             hours, reason = _number(field(request, "hours")), field(request, "reason", longest=LONGEST_REASON)
             begin = reservations.read_begin(text) if (text := field(request, "begin")) else None
             reservations.reserve(action.store, action, audit.board(board), action.person.name, reason, hours, begin)
-        return back(board)
+        return done(request, action, board)
 
     @routes.post("/boards/{board:path}/release")
+    @programs.post("/api/v1/boards/{board:path}/release")
     def release(request: Request, board: Board) -> Response:
         with audit.recording(request, reservations.RELEASE, board) as action:
             reservations.end(action.store, action, board, "reserved", action.person.name)
-        return back(board)
+        return done(request, action, board)
 
     @routes.post("/boards/{board:path}/maintain")
     def maintain(request: Request, board: Board) -> Response:
@@ -60,6 +72,7 @@ def router(audit: AuditLog) -> APIRouter:
         return back(board)
 
     @routes.post("/boards/{board:path}/cancel")
+    @programs.post("/api/v1/boards/{board:path}/cancel", openapi_extra=_fields("job"))
     def cancel(request: Request, board: Board) -> Response:
         with audit.recording(request, "cancel", board) as action:
             job_id = number(field(request, "job"))
@@ -71,7 +84,7 @@ def router(audit: AuditLog) -> APIRouter:
             # The holder of a power switch is the site itself, which sees by its job that it shall end.
             if job.state != "cancelled" and job.program != BY_WEB:
                 process.ask_to_end(job.holder)
-        return back(board)
+        return done(request, action, board)
 
     @routes.post("/boards/{board:path}/power-cycle")
     def power_cycle(request: Request, board: Board) -> Response:
@@ -81,6 +94,7 @@ def router(audit: AuditLog) -> APIRouter:
         return back(board)
 
     @routes.post("/boards/{board:path}/run")
+    @programs.post("/api/v1/boards/{board:path}/run", openapi_extra=_fields("suite", "release", "cycles"))
     def run(request: Request, board: Board) -> Response:
         with audit.recording(request, "run", board) as action:
             arguments = _arguments(request)
@@ -89,7 +103,7 @@ def router(audit: AuditLog) -> APIRouter:
             arguments = [f"--env={env}", *arguments, *own_reservation(action.store, board, action.person.name)]
             job = job_control.queue_run(site, action.person.name, arguments)
             action.about = f"{job}: {action.about}"
-        return back(board)
+        return done(request, action, board)
 
     @routes.post("/boards/{board:path}/comment")
     def comment(request: Request, board: Board) -> Response:
@@ -100,7 +114,21 @@ def router(audit: AuditLog) -> APIRouter:
             Audit(action.store).comment(board, action.person.name, text)
         return back(board)
 
+    routes.include_router(programs)
     return routes
+
+
+def done(request: Request, action: Action, board: str) -> Response:
+    """What was done, for a program; a browser comes back to the board's page."""
+    if not request.url.path.startswith(API):
+        return back(board)
+    return JSONResponse({"board": board, "person": action.person.name, "about": action.about})
+
+
+def _fields(*names: str) -> dict[str, Any]:
+    """Fields of a form in the OpenAPI document."""
+    schema = {"type": "object", "properties": {name: {"type": "string"} for name in names}}
+    return {"requestBody": {"content": {"application/x-www-form-urlencoded": {"schema": schema}}}}
 
 
 def _arguments(request: Request) -> list[str]:

@@ -1,6 +1,6 @@
-"""Users, sessions and roles of `lab web`.
+"""Users, tokens, sessions and roles of `lab web`.
 
-A viewer may look, an operator may act. Only a session or a proxy makes an operator, since a browser sends a password that it
+A viewer may look, an operator may act, a program with a token may do what its scope has. Only a session or a proxy makes an operator, since a browser sends a password that it
 remembers with requests of other sites, too.
 """
 
@@ -18,10 +18,10 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import bcrypt
 from attrs import define, field, frozen
@@ -38,9 +38,12 @@ from lab.http.access import BCRYPT, Guard, LoginAttempts, OneAtATime, WebConfig,
 
 Role = Literal["viewer", "operator"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
+TokenScope = Literal["read", "reserve", "run"]
+SCOPES: Final[tuple[TokenScope, ...]] = get_args(TokenScope)
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 SHORTEST, LONGEST = 8, 72  # characters of a password; bytes that bcrypt takes
 _NO_USER: Final = b"$2b$12$" + b"." * 53  # no password has this hash; it costs as much to try as a user's
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _FORM: Final = '{"users": {"lena": {"role": "operator", "password": "$2b$..."}}}'
 
 
@@ -49,11 +52,14 @@ class User:
     """A user.
 
     Attributes:
-        secret: the bcrypt hash of the password; empty: comes through a proxy only.
+        secret: the bcrypt hash of the password; empty: comes through a proxy, or is a program with a token.
+        token: SHA-256 of a program's token, which cannot be guessed. scope: what the token may do.
     """
 
     role: Role
     secret: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+    scope: frozenset[TokenScope] = frozenset()
 
 
 def default_file() -> Path:
@@ -112,14 +118,35 @@ class Users:
         Raises:
             ConfigurationError: a wrong name or password, or the file cannot be used.
         """
-        if not NAME.fullmatch(name):
-            raise ConfigurationError(f"{name!r:.80}: a name has letters, digits and . _ @ -, at most 64 of them")
         if password is not None and not (len(password) >= SHORTEST and len(password.encode()) <= LONGEST):
             raise ConfigurationError(f"a password has at least {SHORTEST} characters, and at most {LONGEST} bytes")
         secret = "" if password is None else bcrypt.hashpw(password.encode(), bcrypt.gensalt()).decode()
+        return self._put(name, User(role, secret))
+
+    def add_token(self, name: str, scope: Collection[TokenScope]) -> str:
+        """Add a program, or give it a new token; return the token, which is kept as its SHA-256 only.
+
+        Raises:
+            ConfigurationError: a wrong name, or the file cannot be used.
+        """
+        token = f"{name}.{secrets.token_urlsafe(32)}"
+        role: Role = "operator" if {*scope} - {"read"} else "viewer"
+        self._put(name, User(role, token=_sha256(token), scope=frozenset(scope)))
+        return token
+
+    def of_token(self, token: str) -> tuple[str, User] | None:
+        """The program with this token, and its name; None: there is none."""
+        name = token.rpartition(".")[0]
+        user = self.all().get(name)
+        known = user is not None and user.token and hmac.compare_digest(user.token, _sha256(token))
+        return (name, user) if user is not None and known else None
+
+    def _put(self, name: str, user: User) -> bool:
+        if not NAME.fullmatch(name):
+            raise ConfigurationError(f"{name!r:.80}: a name has letters, digits and . _ @ -, at most 64 of them")
         with self._changing() as users:
             new = name not in users
-            users[name] = User(role, secret)
+            users[name] = user
         return new
 
     def remove(self, name: str) -> None:
@@ -158,14 +185,24 @@ class Users:
             ) from error
 
 
-def _document(user: User) -> dict[str, str]:
-    return {"role": user.role} | ({"password": user.secret} if user.secret else {})
+def _document(user: User) -> dict[str, Any]:
+    password = {"password": user.secret} if user.secret else {}
+    return {"role": user.role} | password | ({"token": user.token, "scope": sorted(user.scope)} if user.token else {})
+
+
+def _sha256(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
 
 
 def _read(path: Path) -> dict[str, User]:
     try:
         users = json.loads(path.read_text(encoding="utf-8"))["users"]
-        found = {str(name): User(entry["role"], entry.get("password", "")) for name, entry in users.items()}
+        found = {
+            str(name): User(
+                entry["role"], entry.get("password", ""), entry.get("token", ""), frozenset(entry.get("scope", []))
+            )
+            for name, entry in users.items()
+        }
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:  # its words may be a password's
         raise ConfigurationError(f"{path} is no file of users ({type(error).__name__}); it is like {_FORM}") from None
     for name, user in found.items():
@@ -173,6 +210,8 @@ def _read(path: Path) -> dict[str, User]:
             not NAME.fullmatch(name)
             or user.role not in ROLES
             or not (user.secret == "" or BCRYPT.fullmatch(user.secret))
+            or not (user.token == "" or _SHA256.fullmatch(user.token))
+            or not user.scope <= {*SCOPES}
         ):
             raise ConfigurationError(
                 f"{path}: {name!r:.80} is wrong; it is like {_FORM}: `lab web user add` writes it"
@@ -195,13 +234,14 @@ class Person:
 
     Attributes:
         name: empty: unknown. csrf: what a form of this person's pages carries; empty: nothing may be changed.
-        session: has one, which can be ended.
+        session: has one, which can be ended. scope: of a program with a token, which a browser never sends by itself; None: a person.
     """
 
     name: str
     role: Role = "viewer"
     csrf: str = ""
     session: bool = False
+    scope: frozenset[TokenScope] | None = None
 
     @property
     def acts(self) -> bool:
@@ -263,7 +303,8 @@ class Access:
         Args:
             headers: names in lower case. cookie: of a session. address: which the connection comes from.
         """
-        return self._of_session(cookie) or self._of_proxy(headers, address) or (Person("") if self.open else None)
+        found = self._of_session(cookie) or self._of_token(headers) or self._of_proxy(headers, address)
+        return found or (Person("") if self.open else None)
 
     def known(self, authorization: str | None) -> Person | None:
         """The person of a password that was right before."""
@@ -334,6 +375,13 @@ class Access:
             return None
         return Person(session.name, user.role, self._csrf(cookie), session=True)
 
+    def _of_token(self, headers: Mapping[str, str]) -> Person | None:
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        if self.users is None or scheme.lower() != "bearer":
+            return None
+        found = self.users.of_token(token.strip())
+        return Person(found[0], found[1].role, scope=found[1].scope) if found else None
+
     def _of_proxy(self, headers: Mapping[str, str], address: str) -> Person | None:
         if self.proxy is None or _plain(address) not in self.proxy.addresses:
             return None
@@ -343,7 +391,8 @@ class Access:
         if not NAME.fullmatch(name):
             return None
         user = self.users.all().get(name) if self.users is not None else None
-        return Person(name, user.role if user else "viewer", self._csrf(f"proxy {name}"))
+        # A program's name is none that a proxy may give a person.
+        return Person(name, user.role if user and not user.token else "viewer", self._csrf(f"proxy {name}"))
 
     def _secret(self, name: str) -> str | None:
         user = self.users.all().get(name) if self.users is not None else None

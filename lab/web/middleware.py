@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote, unquote_to_bytes, urlsplit
 
@@ -22,7 +22,7 @@ from lab.errors import BoardlabError
 from lab.farm import reservations
 from lab.http.access import decoded
 from lab.http.server import REQUEST_S
-from lab.web.auth import NOBODY, Access, Person
+from lab.web.auth import NOBODY, Access, Person, TokenScope
 
 COOKIE: Final = "boardlab"
 SECURE_COOKIE: Final = "__Host-boardlab"  # browsers take it over TLS only, and from this host only (RFC 6265bis)
@@ -44,6 +44,12 @@ ACTIONS: Final[Mapping[str, str]] = {
     "again": "measure again",
     "login": LOGGED_IN,
 }
+NEEDS: Final[Mapping[str, TokenScope]] = {
+    "reserve": "reserve",
+    "release": "reserve",
+    "run": "run",
+    "cancel": "run",
+}  # scope of a token for an action
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _MOST_BYTES: Final = 64 * 1024  # of a form
 _NUL: Final = "no text has a NUL in it: nothing was done\n"
@@ -58,6 +64,7 @@ _HEADERS: Final = {
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
+_UNKNOWN_PROGRAM: Final = "no program has this token (any more): `lab web user add NAME --scope SCOPE` makes one\n"
 _REALM: Final = {"WWW-Authenticate": 'Basic realm="boardlab", charset="UTF-8"'}
 
 
@@ -121,7 +128,7 @@ class AccessMiddleware:
 
     async def _record(self, request: Request, answer: Response) -> None:
         """Record a refused action."""
-        before, _, last = request.scope["path"].rpartition("/")
+        before, _, last = request.scope["path"].removeprefix("/api/v1").rpartition("/")
         if last in ACTIONS:
             board = before.removeprefix("/boards/") if before.startswith("/boards/") else ""
             person: Person = getattr(request.state, "person", NOBODY)
@@ -145,18 +152,30 @@ class AccessMiddleware:
                     self.access.attempts.succeeded(name[:100], address)
                 else:
                     await self.refused(request, LOGGED_IN, name, WRONG_LOGIN, "")
-        path = request.url.path
-        if person is None and not path.startswith(OPEN_TO_ALL):
-            if self.access.users is None or path.startswith(API) or "text/html" not in headers.get("accept", ""):
-                return PlainTextResponse("a name and a password are needed\n", 401, _REALM)
-            wanted = path + (f"?{request.url.query}" if request.url.query else "")
-            if request.method not in _SAFE:
-                return PlainTextResponse(f"log in first, at {LOGIN}\n", 401)
-            return RedirectResponse(f"{LOGIN}?next={quote(wanted, safe='')}", 303)
+        if answer := _entry_refusal(request, person, logs_in=self.access.users is not None):
+            return answer
         request.state.person = person or Person("")
         request.state.still = lambda: self.access.still(request.state.person, headers, cookie, address)
         self.show_to(request.state.person)
         return None
+
+
+def _entry_refusal(request: Request, person: Person | None, *, logs_in: bool) -> Response | None:
+    """The refusal of a request for its sender alone; None: go on."""
+    path, headers = request.url.path, request.headers
+    if person is not None:
+        looks = request.method in _SAFE and person.scope is not None and "read" not in person.scope
+        return PlainTextResponse(_beyond(person, "read"), 403) if looks else None
+    if headers.get("authorization", "").lower().startswith("bearer "):
+        return PlainTextResponse(_UNKNOWN_PROGRAM, 401, _REALM)
+    if path.startswith(OPEN_TO_ALL):
+        return None
+    if not logs_in or path.startswith(API) or "text/html" not in headers.get("accept", ""):
+        return PlainTextResponse("a name and a password are needed\n", 401, _REALM)
+    if request.method not in _SAFE:
+        return PlainTextResponse(f"log in first, at {LOGIN}\n", 401)
+    wanted = path + (f"?{request.url.query}" if request.url.query else "")
+    return RedirectResponse(f"{LOGIN}?next={quote(wanted, safe='')}", 303)
 
 
 def _forbidden(request: Request, person: Person, form: Mapping[str, str]) -> Response | None:
@@ -178,6 +197,23 @@ def _forbidden(request: Request, person: Person, form: Mapping[str, str]) -> Res
     return None
 
 
+def _beyond_scope(request: Request, person: Person, scope: Collection[TokenScope]) -> Response | None:
+    """The refusal of an action that a token is not for; None: go on."""
+    path = request.url.path
+    needed = NEEDS.get(path.rpartition("/")[2], "") if path.startswith(API) else ""
+    if needed in scope:
+        return None
+    if needed:
+        return PlainTextResponse(_beyond(person, needed), 403)
+    ways = ", ".join(f"{API}v1/boards/BOARD/{action}" for action in NEEDS)
+    return PlainTextResponse(f"a token acts by {ways} only: nothing was done\n", 403)
+
+
+def _beyond(person: Person, needed: str) -> str:
+    has = ", ".join(sorted(person.scope or ())) or "nothing"
+    return f"the token of {person.name} is for {has}; this needs the scope {needed}\n"
+
+
 def _form_refusal(request: Request, body: bytes) -> Response | None:
     """The refusal of a form; None: go on.
 
@@ -185,7 +221,11 @@ def _form_refusal(request: Request, body: bytes) -> Response | None:
     """
     form = dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
     request.state.form = form
-    answer = _forbidden(request, request.state.person, form)
+    person: Person = request.state.person
+    if person.scope is None:
+        answer = _forbidden(request, person, form)
+    else:
+        answer = _beyond_scope(request, person, person.scope)
     if answer is None and any("\0" in each for each in (*form, *form.values())):
         return PlainTextResponse(_NUL, 400)
     return answer
@@ -235,7 +275,8 @@ API: Final = "/api/"
 _DETAIL: Final = {"type": "object", "properties": {"detail": {"type": "string"}}, "required": ["detail"]}
 _ERRORS: Final = {
     400: "The address has a NUL, or the site was asked for by a name that it has not.",
-    401: "A name and a password are needed, or these are wrong.",
+    401: "A name and a password, or a token, are needed, or these are wrong.",
+    403: "The token's scope has not this; `detail` says which has.",
     404: "Nothing is called so; `detail` says what there is.",
     429: "Too many wrong passwords.",
     500: "boardlab itself failed; its log has the reason.",

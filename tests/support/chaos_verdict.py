@@ -24,7 +24,14 @@ CUT_NS = 300_000_000  # of a killed bench's truth the last is missing: it is wri
 DOUBTFUL = frozenset({Flag.CONSOLE_OVERRUN, Flag.CLOCK_DISAGREES, Flag.PROMPT_REPEATED, Flag.UNCERTAIN})
 # Every file that may be there when nothing runs (docs/console.md, docs/results.md, docs/virtual-boards.md).
 LASTING = (
-    *("run/console.log", "run/console.log.1", "run/console.lock", "run/rise-*.trace", "run/outlets/*.json", "run/rails/*.json"),
+    *(
+        "run/console.log",
+        "run/console.log.1",
+        "run/console.lock",
+        "run/rise-*.trace",
+        "run/outlets/*.json",
+        "run/rails/*.json",
+    ),
     *("run/recordings/*.log", "run/recordings/*.idx", "run/recordings/older/*/*.log", "run/recordings/older/*/*.idx"),
     *("results/results.db", "results/artifacts/??/*"),
     *("bench/bench.log", "bench/bench.lock", "bench/pdudaemon.log", "bench/pdudaemon.conf", "bench/env.yaml"),

@@ -519,3 +519,75 @@ def test_users_that_others_may_read_let_nobody_in(guarded: GuardedSite) -> None:
 
 def test_a_form_that_is_too_long_is_refused(guarded: GuardedSite) -> None:
     assert logged_in(guarded.url, "olga").send(f"/boards/{BOARD}/comment", text="x" * 70_000).status_code == 413
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def test_a_token_does_what_its_scope_has_by_the_json_interface_and_nothing_else(
+    guarded: GuardedSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr(job_control, "queue_run", lambda _site, _person, words: started.append(words) or "j7")
+    known = Users(guarded.folder / "users.json")
+    may: dict[str, set[str]] = {}
+    for scope in ("read", "reserve", "run"):
+        token = known.add_token(f"ci-{scope}", [scope])
+        ways: dict[str, tuple[str, str, dict[str, str]]] = {
+            "read": ("GET", "/api/v1/lab", {}),
+            "look": ("GET", f"/boards/{BOARD}", {}),
+            "run": ("POST", f"/api/v1/boards/{BOARD}/run", {"suite": "boot", "cycles": "3"}),
+            "reserve": ("POST", f"/api/v1/boards/{BOARD}/reserve", {"hours": "1", "reason": "nightly"}),
+            "release": ("POST", f"/api/v1/boards/{BOARD}/release", {}),
+            "form": ("POST", f"/boards/{BOARD}/reserve", {"hours": "1", "reason": "nightly"}),
+            "switch": ("POST", f"/api/v1/boards/{BOARD}/power-cycle", {}),
+            "decide": ("POST", "/triage/review", {"run": "1", "decision": "accept"}),
+        }
+        may[scope] = set()
+        for name, (method, path, form) in ways.items():
+            answer = requests.request(
+                method, guarded.url + path, data=form, headers=bearer(token), allow_redirects=False, timeout=60
+            )
+            if answer.status_code == 200:
+                may[scope].add(name)
+            else:
+                assert answer.status_code == 403, (scope, name, answer.text)
+        if scope == "run":
+            assert requests.post(
+                f"{guarded.url}/api/v1/boards/{BOARD}/run", {"suite": "boot"}, headers=bearer(token), timeout=60
+            ).json() == {"board": BOARD, "person": "ci-run", "about": "j7: --suite=boot"}
+    assert may == {"read": {"read", "look"}, "reserve": {"reserve", "release"}, "run": {"run"}}
+    assert [words[1:] for words in started] == [["--suite=boot", "--cycles=3"], ["--suite=boot"]]
+    with guarded.store() as store:
+        done = {(entry.person, entry.action) for entry in Audit(store).entries() if entry.outcome == DONE}
+    assert done == {("ci-reserve", "reserve"), ("ci-reserve", "release"), ("ci-run", "run")}
+
+
+def test_a_token_that_was_revoked_or_replaced_lets_nobody_in_and_is_nowhere_in_the_file(guarded: GuardedSite) -> None:
+    known = Users(guarded.folder / "users.json")
+    old, new = known.add_token("ci", ["read"]), known.add_token("ci", ["read"])
+
+    def status(token: str) -> int:
+        return requests.get(f"{guarded.url}/api/v1/lab", headers=bearer(token), timeout=60).status_code
+
+    assert [status(each) for each in (old, new, f"olga.{new}", "", "olga.", f"{new}x")] == [
+        401,
+        200,
+        401,
+        401,
+        401,
+        401,
+    ]
+    assert new.rpartition(".")[2] not in known.path.read_text(encoding="utf-8")
+    known.remove("ci")
+    assert status(new) == 401
+
+
+def test_a_person_of_a_proxy_has_not_the_rights_of_a_program_of_that_name(tmp_path: Path) -> None:
+    known = users(tmp_path)
+    known.add_token("ci", ["run"])
+    door = Access(users=known, proxy=Proxy(frozenset({"192.0.2.9"}), "X-Forwarded-User"))
+    person = door.person({"x-forwarded-user": "ci"}, "", "192.0.2.9")
+    assert person is not None
+    assert (person.role, person.scope) == ("viewer", None)
