@@ -23,11 +23,11 @@ class Board(connector.ConsoleConnector, board.PowerControl, board.Board):
 
     def poweron(self):
         """Verified by the rails, where there are any."""
-        self.host.exec0("lab", "power", "on", ENV)
+        self.host.exec0("lab", "power", "on", "--env", ENV)
 
     def poweroff(self):
         """Also when a test case has failed."""
-        self.host.exec0("lab", "power", "off", ENV)
+        self.host.exec0("lab", "power", "off", "--env", ENV)
 
 
 class Linux(board.Connector, board.LinuxBootLogin, linux.Ash):

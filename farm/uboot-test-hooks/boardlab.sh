@@ -19,7 +19,7 @@ environment() {
 
 # console: prints the device of the board's console.
 console() {
-    lab env port "$env" || fail "the console of $env is not there; see above"
+    lab env port --env "$env" || fail "the console of $env is not there; see above"
 }
 
 # unmeasured PORT SECONDS: waits until somebody is attached to the port who can type; status 1 when nobody came in time.

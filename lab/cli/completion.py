@@ -157,7 +157,6 @@ _BY_NAME: Final[Mapping[str, Source]] = {
     "job_id": _jobs,
 }
 _BY_METAVAR: Final[Mapping[str, Source]] = {
-    "ENV": _environments,
     "TYPE": _types,
     "RUN": _runs,
     "ID|RUN": _runs,

@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from lab.cli.options import Env, Json
+from lab.cli.options import BoardEnv, Json
 from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError
 from lab.terminal import echo, echo_json, table
@@ -18,7 +18,7 @@ app = typer.Typer(help="labgrid environments: list them, check them.", no_args_i
 
 @app.command()
 def check(
-    file: Env,
+    env: BoardEnv,
     as_json: Json = False,
 ) -> None:
     """Find everything in an environment that a run would refuse.
@@ -27,7 +27,7 @@ def check(
     """
     from lab.env import power_state  # noqa: PLC0415 - it loads labgrid
 
-    path = envfile.find(file, Path.cwd())
+    path = envfile.find(env, Path.cwd())
     found = list(envfile.problems(path))
     found = found or [*envfile.refusals(path), *power_state.lacks(path)]
     if as_json:
@@ -42,7 +42,7 @@ def check(
 
 @app.command()
 def port(
-    env: Env,
+    env: BoardEnv,
 ) -> None:
     """Print the path of the board's console, for `lab console attach`."""
     from lab.env.power_state import console_device  # noqa: PLC0415 - it loads labgrid
@@ -51,7 +51,7 @@ def port(
 
 
 @app.command()
-def straps(env: Env, *, as_json: Json = False) -> None:
+def straps(env: BoardEnv, *, as_json: Json = False) -> None:
     """Try the boot-mode straps of all media, and read them back.
 
     No power is switched; a run under way is disturbed.

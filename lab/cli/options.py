@@ -10,10 +10,14 @@ import typer
 from lab.errors import ConfigurationError
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
-Env = Annotated[str, typer.Argument(metavar="ENV", help="The environment; a bare name is looked up in envs/.")]
 BoardEnv = Annotated[
     str,
-    typer.Option("--env", metavar="NAME", envvar="LAB_ENV", help="The board's environment, as of pytest --lg-env."),
+    typer.Option(
+        "--env",
+        metavar="NAME",
+        envvar="LAB_ENV",
+        help="The board's environment, as of pytest --lg-env; a bare name is looked up in envs/.",
+    ),
 ]
 Wait = Annotated[
     float, typer.Option(min=0.0, metavar="S", help="Wait so many seconds at most for a board that a job holds.")

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from attrs import asdict
 
-from lab.cli.options import Env, Json
+from lab.cli.options import BoardEnv, Json
 from lab.env.power_state import Powered, supply_of
 from lab.errors import LabTransientError
 from lab.terminal import echo, echo_json
@@ -18,7 +18,7 @@ app = typer.Typer(help="Switch a board on or off, and ask for its power.", no_ar
 
 
 @app.command()
-def on(env: Env, *, as_json: Json = False) -> None:
+def on(env: BoardEnv, *, as_json: Json = False) -> None:
     """Switch a board on, and confirm that it has power."""
     supply = supply_of(env)
     supply.switch.on()
@@ -26,7 +26,7 @@ def on(env: Env, *, as_json: Json = False) -> None:
 
 
 @app.command()
-def off(env: Env, *, as_json: Json = False) -> None:
+def off(env: BoardEnv, *, as_json: Json = False) -> None:
     """Switch a board off, and verify that it has no power.
 
     A measurement under way fails (`power_lost`).
@@ -38,7 +38,7 @@ def off(env: Env, *, as_json: Json = False) -> None:
 
 @app.command()
 def cycle(
-    env: Env,
+    env: BoardEnv,
     *,
     seconds: Annotated[
         float | None, typer.Option(min=0.0, max=3600.0, help="Between off and on (default: as the board type says).")
@@ -54,7 +54,7 @@ def cycle(
 
 
 @app.command()
-def state(env: Env, *, as_json: Json = False) -> None:
+def state(env: BoardEnv, *, as_json: Json = False) -> None:
     """Ask whether a board has power. Nothing is switched."""
     found = supply_of(env).read()
     if as_json:

@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 from lab import boards, figures
-from lab.cli.options import Env, Json, Runtime
+from lab.cli.options import BoardEnv, Json, Runtime
 from lab.console.model import Moment
 from lab.console.recording import Recording
 from lab.console.replay import guess_board, replay
@@ -52,7 +52,7 @@ _REFRESH_S = 0.5
 
 @app.command()
 def trace(
-    env: Env,
+    env: BoardEnv,
     *,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The trace.")] = Path("power.trace"),
     seconds: Annotated[float, typer.Option(help="Duration in seconds; 0: until Ctrl-C.")] = 0.0,
@@ -93,7 +93,7 @@ def show(
 
 
 @app.command()
-def watch(env: Env, *, wanted: BenchConfig = AdcRange.ACTIVE) -> None:
+def watch(env: BoardEnv, *, wanted: BenchConfig = AdcRange.ACTIVE) -> None:
     """Show the power of the rails, until Ctrl-C. Nothing is stored."""
     config = config_of(env)
     inputs = {rail.name for rail in config.rails if rail.input}
@@ -123,7 +123,7 @@ def serve_(
 
 @app.command("selftest")
 def selftest_(
-    env: Env,
+    env: BoardEnv,
     *,
     zero: Annotated[
         bool, typer.Option("--zero", help="With the board off: measure the sensors' offsets, for `offset_uv`.")

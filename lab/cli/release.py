@@ -13,7 +13,7 @@ import typer
 import yaml
 
 from lab import boards
-from lab.cli.options import Database, Json, made
+from lab.cli.options import Database, Json, OutputFolder, made
 from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError, NoResultsError
 from lab.provision import checks, drafts
@@ -88,7 +88,7 @@ def make(
     build_id: Annotated[
         str, typer.Option(metavar="PATTERN", help="BUILD_ID of /etc/os-release, where it tells builds apart.")
     ] = "",
-    output: Annotated[Path, typer.Option(metavar="DIR", help="The folder of the release file.")] = FOLDER,
+    output: OutputFolder = FOLDER,
 ) -> None:
     """Draft a release file from a folder of build outputs.
 

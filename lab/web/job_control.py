@@ -217,7 +217,7 @@ def environment(board: BoardNow) -> str:
 def _power(site: Site, person: str, queue: JobQueue, job_id: int, env: str) -> tuple[JobState, str]:
     """Run `lab power cycle` to its end; return state and reason."""
     with subprocess.Popen(
-        [*_LAB, "power", "cycle", env],
+        [*_LAB, "power", "cycle", "--env", env],
         cwd=site.home(),
         env=_environment(site, person),
         stdin=subprocess.DEVNULL,

@@ -184,7 +184,9 @@ def test_the_wall_and_the_console_follow_a_board_that_is_measured(followed: Foll
 
 def test_the_rails_are_shown_while_a_sampler_runs(lab: Lab, url: str) -> None:
     env, trace = lab.folder / "bench" / BOARD / "env.yaml", lab.folder / "live.trace"
-    sampler = subprocess.Popen([LAB, "rails", "trace", env, "-o", trace], env=lab.environ, stdout=subprocess.DEVNULL)
+    sampler = subprocess.Popen(
+        [LAB, "rails", "trace", "--env", env, "-o", trace], env=lab.environ, stdout=subprocess.DEVNULL
+    )
     try:
         (seen,) = page_looks.look([Look(url, f"/boards/{BOARD}", ask=LIVE_RAILS)])
     finally:

@@ -234,7 +234,7 @@ def environments(folder: Path) -> Iterator[DoctorFinding]:
         if problems:
             more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
             text = problems[0].removeprefix(f"{path}: ") + more
-            yield DoctorFinding(ENVIRONMENTS, path.name, "bad", text, f"lab env check {path.name}")
+            yield DoctorFinding(ENVIRONMENTS, path.name, "bad", text, f"lab env check --env {path.name}")
     good = sum(not problems for problems in wrong.values())
     if good:
         yield DoctorFinding(ENVIRONMENTS, package_data.ENVS, "ok", f"{good} of {len(paths)} have nothing wrong")

@@ -159,18 +159,18 @@ def test_the_self_test_finds_what_is_swapped(bench: BenchProcess, tmp_path: Path
     lab = Path(sys.executable).with_name("lab")
     env = bench.folder / BOARD / "env.yaml"
     assert bench.power("on") == 200
-    good = subprocess.run([lab, "rails", "selftest", env], check=False, capture_output=True, text=True)
+    good = subprocess.run([lab, "rails", "selftest", "--env", env], check=False, capture_output=True, text=True)
     assert good.returncode == 0, good.stderr
     assert "0x40     vdd_core" in good.stdout
     swapped = tmp_path / "env.yaml"
     text = env.read_text()
     swapped.write_text(text.replace("0x42", "0x4X").replace("0x43", "0x42").replace("0x4X", "0x43"))
-    bad = subprocess.run([lab, "rails", "selftest", swapped], check=False, capture_output=True, text=True)
+    bad = subprocess.run([lab, "rails", "selftest", "--env", swapped], check=False, capture_output=True, text=True)
     assert bad.returncode == 1
     assert "swapped with soc_dvdd_1v8: exchange their addresses" in bad.stdout
     assert "2 of 5 rails cannot be measured: soc_dvdd_1v8, soc_dvdd_3v3" in bad.stderr
     assert bench.power("off") == 200
-    off = subprocess.run([lab, "rails", "selftest", env], check=False, capture_output=True, text=True)
+    off = subprocess.run([lab, "rails", "selftest", "--env", env], check=False, capture_output=True, text=True)
     assert "no voltage: is the board on?" in off.stdout
     assert off.returncode == 1
 
@@ -180,10 +180,10 @@ def test_a_board_is_switched_from_the_command_line_and_its_rails_tell_whether_it
 ) -> None:
     monkeypatch.setenv("BOARDLAB_RUNTIME", str(tmp_path))
     env = str(bench.folder / BOARD / "env.yaml")
-    assert main(["power", "on", env]) == 0
+    assert main(["power", "on", "--env", env]) == 0
     assert bench.status()["power"] == "on"
     assert f"{BOARD}: on. Verified: its rails read" in capsys.readouterr().out
-    assert main(["power", "off", env]) == 0
+    assert main(["power", "off", "--env", env]) == 0
     assert bench.status()["power"] == "off"
     assert f"{BOARD}: off. Verified: its rails read 0.00 to 0.00 V" in capsys.readouterr().out
 
@@ -193,7 +193,10 @@ def test_power_is_sampled_shown_and_drawn_from_the_command_line(bench: BenchProc
     env = bench.folder / BOARD / "env.yaml"
     trace, plot = tmp_path / "a.trace", tmp_path / "a.svg"
     done = subprocess.run(
-        [lab, "rails", "trace", env, "--seconds", "1", "-o", trace], check=False, capture_output=True, text=True
+        [lab, "rails", "trace", "--env", env, "--seconds", "1", "-o", trace],
+        check=False,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     assert "vddr_core" in done.stdout
@@ -214,7 +217,7 @@ def test_range_sleep_averages_in_the_sensor(config: RailsConfig, tmp_path: Path)
 def test_watching_shows_the_rails_until_ctrl_c(bench: BenchProcess) -> None:
     lab = Path(sys.executable).with_name("lab")
     process = subprocess.Popen(
-        [lab, "rails", "watch", bench.folder / BOARD / "env.yaml"],
+        [lab, "rails", "watch", "--env", bench.folder / BOARD / "env.yaml"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

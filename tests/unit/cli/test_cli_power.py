@@ -64,7 +64,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def status(env: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     capsys.readouterr()
-    assert main(["power", "state", env, "--json"]) == 0
+    assert main(["power", "state", "--env", env, "--json"]) == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
 
@@ -73,28 +73,28 @@ def status(env: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 def test_a_switch_that_can_tell_verifies_what_it_was_told(
     lab: SimLab, capsys: pytest.CaptureFixture[str], env: str
 ) -> None:
-    assert main(["power", "on", env]) == 0
+    assert main(["power", "on", "--env", env]) == 0
     assert lab.outlet == "on"
     said = capsys.readouterr().out
     assert ": on. Verified: the power switch (rest 1 at http://127.0.0.1" in said
     assert said.endswith("says on\n")
     found = status(env, capsys)
     assert (found["on"], found["switch_says"], found["told"], found["outlet"]) == (True, "on", "on", "1")
-    assert main(["power", "off", env]) == 0
+    assert main(["power", "off", "--env", env]) == 0
     assert lab.outlet == "off"
     assert ": off. Verified: the power switch" in capsys.readouterr().out
     assert status(env, capsys)["on"] is False
 
 
 def test_a_switch_that_cannot_tell_is_said_not_to(lab: SimLab, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["power", "on", "cannot.yaml"]) == 0
+    assert main(["power", "on", "--env", "cannot.yaml"]) == 0
     assert lab.outlet == "on"
     said = capsys.readouterr().out
     assert said.startswith("b-1: told to switch on, and the power switch (bench 1 at 127.0.0.1:")
     assert said.endswith("obeyed. Not verified: it cannot tell; no rails of the board are read\n")
     found = status("cannot.yaml", capsys)
     assert (found["board"], found["on"], found["switch_says"], found["told"]) == ("b-1", None, "cannot tell", "on")
-    assert main(["power", "state", "cannot.yaml"]) == 0
+    assert main(["power", "state", "--env", "cannot.yaml"]) == 0
     assert capsys.readouterr().out.startswith("b-1: nobody can tell\noutlet:     bench 1 at 127.0.0.1:")
 
 
@@ -103,7 +103,7 @@ def test_a_board_is_cycled(lab: SimLab, capsys: pytest.CaptureFixture[str]) -> N
     switch = SimLab.switch
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SimLab, "switch", lambda self, command: told.append(command) or switch(self, command))
-        assert main(["power", "cycle", "tells.yaml", "--seconds", "0"]) == 0
+        assert main(["power", "cycle", "--env", "tells.yaml", "--seconds", "0"]) == 0
     assert told == ["off", "on"]
     assert "b-1: on. Verified" in capsys.readouterr().out
 
@@ -113,7 +113,7 @@ def test_a_switch_that_says_the_opposite_is_an_error(
 ) -> None:
     monkeypatch.setattr(SimLab, "switch", lambda self, _command: self.board.power_off(self.now_ns))
     patience(monkeypatch)
-    assert main(["power", "on", "tells.yaml"]) == 1
+    assert main(["power", "on", "--env", "tells.yaml"]) == 1
     assert "b-1 was told to switch on, and is not: the power switch" in capsys.readouterr().err
     assert lab.outlet == "off"
 
@@ -131,13 +131,13 @@ def test_rails_count_for_more_than_the_switch(
     Path("rails.yaml").write_text(text)
     read = {"vdd_core": 0.85, "soc_dvdd_3v3": 3.3}
     monkeypatch.setattr(railsdriver.RailsDriver, "volts", lambda _self, _seconds: read)
-    assert main(["power", "on", "rails.yaml"]) == 0
+    assert main(["power", "on", "--env", "rails.yaml"]) == 0
     assert "Verified: its rails read 0.85 to 3.30 V; the power switch" in capsys.readouterr().out
     patience(monkeypatch)
-    assert main(["power", "off", "rails.yaml"]) == 1
+    assert main(["power", "off", "--env", "rails.yaml"]) == 1
     assert "was told to switch off, and is not: its rails read" in capsys.readouterr().err
     read = {"vdd_core": 0.0}
-    assert main(["power", "off", "rails.yaml"]) == 0
+    assert main(["power", "off", "--env", "rails.yaml"]) == 0
 
 
 def test_who_can_tell_is_asked_again_while_the_supplies_fall(lab: SimLab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,5 +153,5 @@ def test_an_environment_without_a_power_driver_is_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("none.yaml").write_text("targets: {main: {resources: [], drivers: []}}")
-    assert main(["power", "on", "none.yaml"]) == 2
+    assert main(["power", "on", "--env", "none.yaml"]) == 2
     assert "it has no power driver" in capsys.readouterr().err

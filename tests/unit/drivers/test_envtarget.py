@@ -30,7 +30,7 @@ def test_the_console_of_an_environment_is_named(
 ) -> None:
     path = tmp_path / "env.yaml"
     path.write_text(ENV.format(port=LOCAL, drivers=drivers))
-    assert main(["env", "port", str(path)]) == 0
+    assert main(["env", "port", "--env", str(path)]) == 0
     assert capsys.readouterr().out == "/dev/ttyUSB7\n"
 
 
@@ -57,7 +57,7 @@ def test_a_console_that_cannot_be_attached_to_is_refused(
 ) -> None:
     path = tmp_path / "env.yaml"
     path.write_text(ENV.format(port=port, drivers=drivers))
-    assert main(["env", "port", str(path)]) == code
+    assert main(["env", "port", "--env", str(path)]) == code
     said = capsys.readouterr()
     assert said.out == ""
     assert says in said.err

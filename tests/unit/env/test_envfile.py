@@ -208,7 +208,7 @@ def test_labgrid_loads_a_file_after_its_check(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN)
     path.write_text(f"{PLAIN}imports: [lab.drivers, '{STRATEGY}', own.py]\n")
     done = subprocess.run(
-        [Path(sys.executable).with_name("lab"), "env", "check", path],
+        [Path(sys.executable).with_name("lab"), "env", "check", "--env", path],
         capture_output=True,
         text=True,
         check=False,

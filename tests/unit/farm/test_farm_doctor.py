@@ -216,7 +216,7 @@ def test_a_wrong_environment_is_bad_and_the_good_ones_are_counted(tmp_path: Path
     (tmp_path / "envs" / "wrong.yaml").write_text("targets:\n  main:\n    resuorces: {}\n")
     (tmp_path / "envs" / "empty.yaml").write_text("targets:\n  main: {resources: {}}\n")
     wrong, good = software.environments(tmp_path)
-    assert (wrong.level, wrong.subject, wrong.hint) == ("bad", "wrong.yaml", "lab env check wrong.yaml")
+    assert (wrong.level, wrong.subject, wrong.hint) == ("bad", "wrong.yaml", "lab env check --env wrong.yaml")
     assert good.said == "1 of 2 have nothing wrong"
     (none,) = software.environments(tmp_path / "elsewhere")
     assert (none.level, "lab init" in none.hint) == ("doubtful", True)
