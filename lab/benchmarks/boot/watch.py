@@ -189,8 +189,9 @@ CR_ONLY = "Its lines end with a carriage return alone, and no pattern finds a li
 SETTLE_NS = 300_000_000  # silence after a U-Boot prompt that shows that it waits for somebody
 # Failure classes of texts that decide nothing alone: a program may quote them, and a bootloader tries one place after the other.
 _OF_BOOTLOADERS: Final = frozenset({"uboot_abort", "no_boot_device", "authentication", "bad_image"})
-_OF_KERNELS: Final = frozenset({"kernel_panic", "kernel_oops", "kernel_lockup", "io_error", "no_root", "reset"})
+_OF_KERNELS: Final = frozenset({"kernel_panic", "kernel_oops", "kernel_lockup", "io_error", "no_root"})
 _OF_SHELLS: Final = frozenset({"emergency_mode"})  # a login prompt refutes it
+_OF_REBOOTS: Final = frozenset({"reset"})  # a later prompt of the same kernel refutes it: a program wrote to /dev/kmsg
 _NO_STOP: Final = frozenset({"silent", "rom_no_medium"})  # failures that no earlier text explains
 _IO_ERROR: Final = re.compile(r"I/O error, dev (\w+)")
 
@@ -514,7 +515,11 @@ class BootWatch:
                 self._suspect(error)
         elif means in _OF_KERNELS and device and self._evidence.medium_of(device[1]) != self.medium:
             self.log.note(means, line)  # of another medium than the boot's
-        elif means in _OF_SHELLS or (means in _OF_KERNELS and not (self._starts.kernel and self.log.own)):
+        elif (
+            means in _OF_SHELLS
+            or (means in _OF_REBOOTS and not self._prompt.seen)
+            or (means in _OF_KERNELS and not (self._starts.kernel and self.log.own))
+        ):
             self.log.note(means, line)
             self._suspect(error)
         else:  # it needs no other's blame

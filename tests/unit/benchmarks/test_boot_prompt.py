@@ -300,6 +300,7 @@ EARLIER = b"".join(b"[    4.%d00000] usb 1-1: new device\r\n" % n for n in range
 ALONE = [
     (EMERGENCY, "emergency_mode"),
     *((line, "kernel_panic") for line in (QUOTED, LATER, EARLIER)),
+    (b"[    1.950000] reboot: Restarting system\r\n", "reset"),
 ]
 
 
@@ -316,6 +317,14 @@ def test_a_text_that_decides_nothing_alone_is_a_flag_at_the_login_prompt(line: b
     boot = Boot(sorted([*healthy(), (2.0, line)])).answer()
     assert Flag.KERNEL_ERRORS in boot.boot_time.flags
     assert boot.watch.log.counts == {kind: 1}
+
+
+def test_a_reboot_that_a_boot_or_its_prompt_ends_with_is_a_reset() -> None:
+    reboots = b"\r\n[    2.050000] reboot: Restarting system\r\n"
+    for said in ([*healthy(), (3.1, reboots)], [*healthy()[:-1], (2.0, reboots), (2.4, BEGIN), (2.9, KERNEL)]):
+        with pytest.raises(BoardTransientError, match="Restarting system") as raised:
+            Boot(said)
+        assert raised.value.failure == "reset"
 
 
 def test_an_emergency_shell_is_no_boot() -> None:
