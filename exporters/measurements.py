@@ -263,7 +263,7 @@ class FigureMaker:
     def limits(
         self, measurements: Iterable[Measurement], limits: Mapping[str, Sequence[Limit]], place: BootVariant
     ) -> tuple[ExportedLimit, ...]:
-        """The limits of a variant's numbers; of several for one statistic the tightest."""
+        """The limits of a variant's numbers; the tightest for each statistic."""
         found: dict[tuple[str, Labels, str], ExportedLimit] = {}
         severity = list(LimitOutcome)
         for m in measurements:

@@ -47,7 +47,7 @@ def _family(families: dict[str, Metric], called: str, name: MetricName) -> Metri
 
 
 def openmetrics(runs: Sequence[Overview]) -> str:
-    """The numbers of runs in OpenMetrics 1.0; `promtool tsdb create-blocks-from openmetrics` reads it."""
+    """The numbers of runs in OpenMetrics 1.0, for `promtool tsdb create-blocks-from`."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Runs(runs))
     text: bytes = generate_latest(registry)  # type: ignore[no-untyped-call]

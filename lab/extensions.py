@@ -1,4 +1,4 @@
-"""Packages of others, by entry points: sections, rail backends, writers and guide rules.
+"""Packages by entry points: sections, rail backends, writers, guide rules.
 
 A package declares what it adds in its pyproject.toml, e.g. `[project.entry-points."boardlab.sections"]`; examples/ has one.
 """

@@ -131,7 +131,7 @@ def _line(
 
 
 def _cut(text: Marked, first: int, end: int) -> Marked:
-    """A part of a text, with what of its marks is in it."""
+    """A part of a text, with its share of the marks."""
     inside = [(max(start, first), min(last, end), colour) for start, last, colour in text.marks]
     return Marked(text[first:end], [(s - first, e - first, colour) for s, e, colour in inside if s < e])
 
@@ -299,7 +299,7 @@ class CellPiece:
 
 
 def screen_columns() -> int:
-    """How wide a table may be: $COLUMNS, else the terminal's width, else 80."""
+    """A table's greatest width: $COLUMNS, else the terminal's, else 80."""
     return shutil.get_terminal_size((FALLBACK_COLUMNS, 24)).columns
 
 

@@ -130,7 +130,7 @@ class BoardStrategy(Strategy):
 
     @property
     def wired(self) -> list[str]:
-        """The wake-up sources that the environment drives, beside the RTC and the console."""
+        """The environment's wake-up sources, beside the RTC and the console."""
         pins = [] if self.wake_pins is None else list(self.wake_pins.pins)
         return pins if self.mcu is None else [*pins, "mcu"]
 

@@ -243,7 +243,7 @@ class Usb:
 
 @frozen
 class Disks:
-    """The file systems of some folders; folders of one disk are one series.
+    """The file systems of some folders; one series for each disk.
 
     Attributes:
         folders: by their content.

@@ -87,7 +87,7 @@ def udp(output: bytes, frame: int, params: dict[str, str]) -> list[ParsedReading
 
 
 def _sent(output: bytes, frame: int) -> int | None:
-    """Number of packets by the sender's summary, if it agrees with its rate."""
+    """Number of packets by the sender's summary, if its rate agrees."""
     pattern = rb"^\[ *\d+\] +0\.00-(\d+\.\d+) +sec .* (\d+(?:\.\d+)?) Mbits/sec .* 0/(\d+) \([^)]*\) +sender\r?$"
     for match in re.finditer(pattern, output, re.MULTILINE):
         seconds, rate, packets = float(match[1]), float(match[2]), int(match[3])

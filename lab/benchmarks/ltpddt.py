@@ -1,4 +1,4 @@
-"""Logs of TI's LTP-DDT: LMBench's numbers, and those that its own tests print.
+"""Logs of TI's LTP-DDT: LMBench's numbers and its own tests'.
 
 A test stands between `|TEST START|name|` and `|TEST END|name|`, with its parameters in `|TRACE LOG|` lines and its outcome in
 `|TEST RESULT|…|`; its own numbers are in `|PERFDATA|key:value|…|`.

@@ -91,7 +91,7 @@ def _check(section: Section, others: Iterable[Section]) -> None:
 
 
 def of_number(metric: str, params: Mapping[str, str]) -> Section | None:
-    """The section that measures a metric at these parameters; None: no section does."""
+    """The section that measures a metric at these parameters, if any."""
     fitting = [s for s in every() if metric in s.metrics and s.params.items() <= params.items()]
     return max(fitting, key=lambda section: len(section.params), default=None)
 

@@ -113,7 +113,7 @@ def _types() -> Path:
 
 
 def _parts(path: Path, names: object) -> Iterator[dict[str, Any]]:
-    """The parts of these names, each behind those that it is based on."""
+    """The parts of these names, each behind its bases."""
     parts = {part.stem: part for part in sorted((_types() / "parts").glob("*.toml"))}
     available = parts | {name: _types() / f"{name}.toml" for name in shipped()}
     if not isinstance(names, list) or not all(name in available for name in names):
@@ -222,7 +222,7 @@ def _in_the_table(board: BoardType) -> Iterator[Pattern]:
 
 
 def assumptions(board: BoardType) -> list[str]:
-    """Places of a board type's values without a public source, e.g. "media.emmc.boot_mode", sorted."""
+    """Sorted places of values without a public source, e.g. "media.emmc.boot_mode"."""
     found = [*board.assumed]
     found += [f"identity.{field}" for field in (board.identity.assumed if board.identity else ())]
     found += [f"releases.{name}.{field}" for name, release in board.releases.items() for field in release.assumed]

@@ -70,7 +70,7 @@ def ab(
     as_json: Json = False,
     db: Database = None,
 ) -> None:
-    """Compare two releases by pairs of boots of one medium of one board.
+    """Compare two releases by pairs of boots of a board's medium.
 
     Each change of the release writes the medium; the boot that compares it after writing does not count. Two slots need no writing.
     """

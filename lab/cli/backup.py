@@ -1,4 +1,4 @@
-"""`lab backup`: the lab in a folder of another disk, while it measures."""
+"""`lab backup`: the measuring lab in a folder of another disk."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def bisect_command(
 
 
 def releases_between(good: Path, bad: Path, board_type: str) -> list[Release]:
-    """The releases for a board type, from the good to the bad one.
+    """The releases for a board type, from good to bad.
 
     Their order is that of their writing.
 

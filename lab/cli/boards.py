@@ -1,4 +1,4 @@
-"""`lab boards`: the board types that boardlab knows, and drafts of new ones."""
+"""`lab boards`: the known board types, and drafts of new ones."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ def where(
     as_json: Json = False,
     db: Database = None,
 ) -> None:
-    """Show where a run's boot time goes, and what differs from another run.
+    """Show where a run's boot time goes, and another run's differences.
 
     The run was measured with --where.
     """
@@ -337,7 +337,7 @@ def prune(
     db: HostDatabase = None,
     farm: FarmFile = None,
 ) -> None:
-    """Remove old recordings, traces, logs and runs, as `retention` of farm.yaml has it.
+    """Remove old recordings, traces, logs and runs by farm.yaml's `retention`.
 
     What a verdict, a review or a written guide refers to stays, and what belongs to a release under `hold`.
     """

@@ -264,7 +264,7 @@ def _any_order(
 
 
 def _choice(host: HostFile, job: Job) -> dict[str, Path]:
-    """Boards that a job may take, with their environments; empty: its own only."""
+    """Boards that a job may take, with environments; empty: its own."""
     if job.started_at is not None or BOARDS not in job.options:
         return {}
     return {board: env for board, env in _boards_of_type(host, job.board_type) if board in job.options[BOARDS]}

@@ -1,4 +1,4 @@
-"""`lab upgrade`: what a newer boardlab changes in a lab, before it does."""
+"""`lab upgrade`: the changes that a newer boardlab makes in a lab."""
 
 from __future__ import annotations
 

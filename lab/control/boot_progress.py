@@ -94,7 +94,7 @@ _TEXT: Final = re.compile(rb"[ -~]{8,}")  # noise of a line that floats has no e
 
 
 def check_still_off(board: Board, silent_at: int) -> None:
-    """Refuse a board that printed text after it was verified to be off.
+    """Refuse a board that printed text after its verified power-off.
 
     Args:
         silent_at: number of captured bytes at that time.

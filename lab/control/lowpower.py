@@ -523,7 +523,7 @@ def enter(board: Board, plan: SuspendPlan) -> Down:
 
 
 def _set_alarm(board: Board, seconds: int) -> tuple[int, int]:
-    """Set the RTC's alarm; return the earliest and the latest instant of it."""
+    """Set the RTC's alarm; return its earliest and its latest instant."""
     clock, alarm = board.power.clock, f"/sys/class/rtc/{board.type.low_power.rtc}/wakealarm"
     before_ns = clock.now_ns()
     board.linux.run(f"echo 0 > {alarm}")

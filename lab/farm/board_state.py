@@ -1,4 +1,4 @@
-"""The state of a board: one function for web, terminal, exporter and dashboards."""
+"""The state of a board for web, terminal, exporter and dashboards."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class BoardNow:
 
     @property
     def _failed(self) -> BoardState | None:
-        """A last run that failed or was killed, and is not repeated now."""
+        """A last run that failed or was killed, and isn't repeated."""
         if self.last is None or self.current is not None or self.last.run.end not in {"failed", "killed"}:
             return None
         run, attempt = self.last.run, self.failed_by

@@ -395,7 +395,7 @@ def _driver(drivers: Iterable[Mapping[str, Any]], cls: str) -> dict[str, Any]:
 
 
 def _resource(cls: str, args: Mapping[str, Any], row: BoardRow, farm: Farm, console: str) -> dict[str, Any] | None:
-    """A resource with a row's values; None: the row has none for it."""
+    """A resource with a row's values; None: it has none."""
     name = str(args.get("name", ""))
     named = {"name": name} if name else {}
     if cls == "PDUDaemonPort":
@@ -511,7 +511,7 @@ def _by_host(found: Addition, farm: Farm) -> dict[str, dict[str, Any]]:
 
 
 def _exports(path: Path, groups: Mapping[str, Any]) -> dict[Path, str]:
-    """The file of a host's exports with these groups; empty: it has them."""
+    """The file of a host's exports with these groups, if missing."""
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     there = (yamlfile.load(path) or {}) if text else {}
     new = {name: group for name, group in groups.items() if name not in there}

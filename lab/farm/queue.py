@@ -177,7 +177,7 @@ class JobWaiter:
         return bool(self.choice) and job.started_at is None
 
     def _started_of_choice(self, job: Job) -> Job | None:
-        """Start the job on the first board of its choice that lets it."""
+        """Start the job on the first willing board of its choice."""
         for board in self.book.free(self.choice):
             started = self._started(self.book.move(job.id, board, str(self.choice[board])))
             if started is not None:

@@ -38,7 +38,7 @@ def reserve(
 
 
 def read_begin(text: str) -> dt.datetime:
-    """Begin of a reservation, e.g. "2026-03-02 14:00" in UTC, or with an offset.
+    """Begin of a reservation, e.g. "2026-03-02 14:00" (UTC, or an offset).
 
     Raises:
         ConfigurationError: it is no time.

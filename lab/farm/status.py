@@ -246,7 +246,7 @@ def _measured(
 
 
 def _judged(store: Store, boards: Mapping[str, BoardNow], found: LabComparison) -> dict[str, BoardNow]:
-    """The boards with their worse numbers, and the cause of a failed run."""
+    """The boards with their worse numbers and failed runs' causes."""
     failed = [each.last.run.id for each in boards.values() if each.last is not None and each.last.run.end == "failed"]
     causes = listing.last_failures(store, failed) if failed else {}
     return {
@@ -323,7 +323,7 @@ def lines(now: LabNow, room: int | None = None) -> list[str]:
 
 
 def _boards(now: LabNow, room: int | None) -> list[str]:
-    """The boards, problems first; free ones of a large lab are only named."""
+    """The boards, problems first; a large lab's free ones by name."""
     found = [", ".join(f"{count} {name}" for name, count in now.counts.items() if count), ""]
     ordered, free = now.by_state, list[BoardNow]()
     if len(ordered) > _MANY:

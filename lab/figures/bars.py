@@ -168,7 +168,7 @@ class Flame:
 
 @frozen
 class FlamePart:
-    """A part to draw: its row from 0, and its times in seconds."""
+    """A part to draw: row from 0, times in seconds."""
 
     name: str
     depth: int

@@ -148,7 +148,7 @@ def together(
     level: float | None = None,
     changes: Sequence[tuple[float, str]] = (),
 ) -> LineChart:
-    """All series in one panel, with a legend below where there are several.
+    """All series in one panel, with a legend for several.
 
     Args:
         axis: the name of each place (empty: none), or an axis of time. size: width of the chart, and height of its panel.

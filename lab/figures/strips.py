@@ -50,7 +50,7 @@ class Cross:
 
 @frozen
 class Bin:
-    """A bar of a distribution, in pixels down and in per cent across."""
+    """A bar of a distribution: pixels down, per cent across."""
 
     y: float
     height: float
@@ -290,7 +290,7 @@ class BoardStrips:
 
 
 def board_strips(title: str, metric: Metric, media: Mapping[str, Mapping[str, Sequence[Sample]]]) -> BoardStrips:
-    """Every sample of each board a dot, with the mean and its ±.
+    """Each board's samples as dots, with the mean and its ±.
 
     Args:
         media: medium -> board -> samples.

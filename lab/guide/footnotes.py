@@ -64,7 +64,7 @@ class _Notes:
 
 
 def _corrected(entry: GuideEntry, notes: _Notes) -> GuideEntry:
-    """Print a published number's own value if the published cell has another one."""
+    """Print a published number's own value if its cell has another."""
     printed = value_of(entry.text).number
     if entry.evidence.samples is not None or entry.evidence.is_broken or entry.value is None or printed is None:
         return entry

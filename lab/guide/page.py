@@ -166,7 +166,7 @@ def _hover(entry: GuideEntry, notes: Sequence[str]) -> str:
 
 
 def warnings(release: GuideRelease) -> list[str]:
-    """Sentences on numbers of simulated boards and of runs that did not complete."""
+    """Sentences on numbers of simulated boards and of incomplete runs."""
     simulated = sorted({entry.board for entry in release.entries if entry.evidence.is_simulated})
     found = (
         [f"Simulated, and no measurement of a real board: all numbers of {', '.join(simulated)}."] if simulated else []

@@ -299,7 +299,7 @@ class _Base(Directive):
         return container
 
     def takes_lines(self) -> None:
-        """Note that the content's lines are read, or meant to be passed over."""
+        """Note that the content's lines are read or passed over."""
         self.state.document.settings.boardlab_lines.update(self.line_of(i) for i in range(len(self.content)))
 
     def line_of(self, index: int) -> int:

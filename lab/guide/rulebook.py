@@ -123,7 +123,7 @@ class Finding:
 
 @functools.cache
 def load() -> tuple[Rule, ...]:
-    """Every `Rule` in a module of lab/guide/rules and in installed packages, by id.
+    """Every `Rule` of lab/guide/rules and of installed packages, by id.
 
     Raises:
         ConfigurationError: a package's is none, or has the id of another one.

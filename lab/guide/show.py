@@ -92,7 +92,7 @@ def rules(asked: Sequence[Rule]) -> Iterator[str]:
 
 
 def _cell(f: Finding) -> str:
-    """Place of a finding: row, board, and text unless the message has it."""
+    """Place of a finding: row, board, and text the message lacks."""
     if f.reading is None:
         return ""
     board = f.reading.cell.board or f.reading.cell.likely_board

@@ -122,7 +122,7 @@ def release(store: Store, name: str, boards: Sequence[str]) -> GuideRelease:
 
 
 def _setups(entries: Iterable[GuideEntry], runs: Iterable[Overview]) -> dict[int, MeasuredSetup]:
-    """Run -> its setup, of the runs that gave numbers; the oldest first."""
+    """Run -> its setup, for runs that gave numbers, oldest first."""
     used = {entry.evidence.run_id for entry in entries}
     return {run.run.id: setup.of_run(run) for run in reversed(list(runs)) if run.run.id in used}
 
@@ -287,7 +287,7 @@ def _entries(
 
 
 def incomplete(run: Run) -> str:
-    """The remark on numbers of a run that did not complete; else empty."""
+    """The remark on numbers of an incomplete run; else empty."""
     return "" if run.status == "completed" else f"run {run.id} did not complete ({run.status})"
 
 

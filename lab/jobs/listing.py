@@ -281,7 +281,7 @@ def _lengths(session: Session, job: Job) -> list[float]:
 
 
 def killed_runs(store: Store) -> frozenset[int]:
-    """Runs that the store has as running, and that no living job measures.
+    """Runs stored as running that no living job measures.
 
     A job measures a run if it began the run, or had the board when the run began or was resumed.
 
@@ -319,7 +319,7 @@ def listed_runs(store: Store, wanted: RunFilter, limit: int | None = None) -> li
 
 
 def whole_run(store: Store, run_id: int) -> Overview:
-    """Everything of a run, which is `killed` if no living job measures it.
+    """Everything of a run; `killed` if no living job measures it.
 
     Raises:
         ConfigurationError: no such run.

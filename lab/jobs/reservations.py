@@ -146,7 +146,7 @@ class ReservationBook:
         self.store._write(change)
 
     def end(self, board: str, kind: Kind, by: str) -> Hold:
-        """End a board's standing hold, else this person's next reservation, and return it.
+        """End and return a board's hold, else this person's next reservation.
 
         Raises:
             ConfigurationError: there is none.

@@ -147,7 +147,7 @@ def judge_run(snapshot: StoreSnapshot, run_id: int, against: str | None = None) 
 def rate_changes(
     snapshot: StoreSnapshot, head: RunHead, wanted: Sequence[RunHead], night: Sequence[int] = ()
 ) -> tuple[tuple[Mapping[str, str], RateChange], ...]:
-    """How often a run's board failed, by parameters, beside the compared runs together.
+    """How often a run's board failed, beside the compared runs together.
 
     Args:
         night: the run and those that confirm it, which count as one; empty: it alone.

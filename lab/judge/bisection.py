@@ -1,4 +1,4 @@
-"""Bisection of a change over builds, by paired boots against the good one.
+"""Bisection of a change over builds, by boots paired with the good.
 
 First the last build is compared with the good one (`lab.judge.paired`): without a difference there is nothing to find. Each step is
 Wald's sequential probability ratio test between no difference and that one. The found build is then compared with the one before it;
@@ -90,7 +90,7 @@ class Bisected:
 
 
 def following(builds: int, answers: Sequence[tuple[Compared, Answer]], effect: float = EFFECT) -> Compared | Bisected:
-    """The next pair to boot, or the result, after the pairs so far.
+    """The next pair to boot, or the result so far.
 
     The same answers lead to the same question, so a search that was killed goes on from its stored pairs.
 

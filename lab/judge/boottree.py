@@ -57,7 +57,7 @@ class BootNode:
 
     @property
     def placed(self) -> bool:
-        """True if it is one time; a sum of several has no place."""
+        """True if it is one time; sums have no place."""
         return bool(self.section) and self.name not in {BETWEEN, SHORT}
 
     def all(self, outer: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], BootNode]]:
@@ -275,7 +275,7 @@ class BootTree:
         return evolve(stage, parts=tuple(_clipped(its, stage.start_s, stage.start_s + stage.length_s)))
 
     def _kernel(self, whole: BootNode) -> tuple[BootNode, ...]:
-        """The time to the kernel's clock, its initcalls and what is between them."""
+        """The time to the kernel's clock, its initcalls and gaps."""
         zero = self.kernel_zero()
         gap_s = 0.0 if zero is None else max(0.0, zero.at_s - whole.start_s)
         first = (
@@ -366,7 +366,7 @@ def _scaled(node: BootNode, by: float) -> BootNode:
 
 
 def shown(node: BootNode, most: int | None) -> BootNode:
-    """A part with its longest parts; the others are one, without a place."""
+    """A part with its longest parts; the others are one."""
     parts = [shown(part, most) for part in node.parts]
     if most is None or len(parts) <= most:
         return evolve(node, parts=tuple(parts))

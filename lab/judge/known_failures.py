@@ -100,7 +100,7 @@ class KnownFailure:
 
 
 def _form(label: str) -> str:
-    """A label without the numbers that count its builds, e.g. main-# of main-0412."""
+    """A label without its build numbers, e.g. main-# of main-0412."""
     return label if _COMMIT.search(label) else _NUMBER.sub("#", label)
 
 
@@ -133,7 +133,7 @@ _FIRST: Final = (KnownState.OPEN, KnownState.RETURNED, KnownState.UNCLEAR)  # an
 
 
 def recognised(known: Iterable[KnownFailure], release: str) -> Recognised | None:
-    """The known failures with their state in a release; None: there are none."""
+    """The known failures with their state in a release, if any."""
     states = [(each.state(release), each) for each in known]
     if not states:
         return None

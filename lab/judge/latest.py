@@ -1,4 +1,4 @@
-"""A board's newest runs against their references: one choice for web, terminal, exporter.
+"""A board's newest runs against their references, for all views.
 
 Each board's latest run is judged against the last accepted or undecided runs of any release. The latest run of
 each kernel's newest release, by numbers (11.01 after 10.00), is judged against the previous release.

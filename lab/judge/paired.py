@@ -66,14 +66,14 @@ class PairedPlan:
         return cls(max(1, math.ceil(wanted / LOOKS)) * LOOKS, effect)
 
     def look_after(self, pairs: int) -> int | None:
-        """The look, from 0, that is due after so many pairs; None: none."""
+        """The look, from 0, due after so many pairs, if any."""
         each = self.pairs // LOOKS
         return pairs // each - 1 if pairs and pairs % each == 0 and pairs <= self.pairs else None
 
 
 @frozen
 class PairedVerdict:
-    """A comparison as far as it went; differences are relative, B to A.
+    """A comparison so far; differences are relative, B to A.
 
     Attributes:
         estimate: Hodges and Lehmann's; biased outward where the comparison stopped early.
@@ -146,7 +146,7 @@ def _z(differences: Floats) -> float:
 
 
 def hodges_lehmann(differences: Floats) -> float:
-    """Median of the means of all pairs of differences (Hodges and Lehmann, 1963)."""
+    """Median of all pairs' mean differences (Hodges and Lehmann, 1963)."""
     return float(np.median(_walsh(differences)))
 
 

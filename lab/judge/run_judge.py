@@ -338,7 +338,7 @@ def judge_run(store: Store, run_id: int, *, remember: Path | None = None) -> Run
 
 
 def _current(cohorts: Sequence[Cohort], judged: Iterable[Judged]) -> Iterator[Judged]:
-    """Verdicts without those on a definition's earlier versions, of which nothing was measured."""
+    """Verdicts without those on a definition's earlier, unmeasured versions."""
     newest: dict[tuple[str, Item], int] = {}
     for number in (number for cohort in cohorts for number in cohort.numbers):
         key = (number.metric, number.params)

@@ -100,7 +100,7 @@ def parts(store: Store, change: VerdictChange) -> tuple[str, ...]:
 
 
 def failed_cycles(store: Store, run_id: int) -> int:
-    """The number of a run's failed cycles if none was good; else 0."""
+    """The number of failed cycles if none was good; else 0."""
     (run,) = read_numbers(store, [run_id])
     return 0 if run.numbers else sum(run.failed.values())
 

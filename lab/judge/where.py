@@ -1,4 +1,4 @@
-"""Parts of a run's boot time, by its diagnostic boots, and their differences."""
+"""Parts of a boot time by diagnostic boots, and their differences."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ class Limit:
         return LimitOutcome.PASS if low + guard <= value <= high - guard else LimitOutcome.MARGINAL
 
     def text(self, metric: Metric) -> str:
-        """The limit for a person, e.g. "at most 0.5 s, guard 0.02 s"."""
+        """The limit as text, e.g. "at most 0.5 s, guard 0.02 s"."""
         low, high = self.bounds
         unit = f" {metric.unit}".rstrip()
         bounds = [f"at least {low:g}{unit}"] * math.isfinite(low) + [f"at most {high:g}{unit}"] * math.isfinite(high)
@@ -246,7 +246,7 @@ class Declarations:
         definition: str | None = None,
         version: int | None = None,
     ) -> Metric:
-        """The metric of that name, by the file or by this first call.
+        """The metric of that name, by the file or this call.
 
         Args are what the call says; None: nothing.
 

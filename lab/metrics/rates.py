@@ -50,7 +50,7 @@ class FailureRate:
 
     @classmethod
     def of(cls, outcomes: Iterable[tuple[str, str | None, int]]) -> FailureRate | None:
-        """The rate of attempts; None: none of them says anything of the board.
+        """The rate of attempts; None: none is about the board.
 
         Args:
             outcomes: outcome, fault and number of attempts.

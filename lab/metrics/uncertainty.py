@@ -51,7 +51,7 @@ def of_mean(values: Sequence[float], bound: float) -> float:
 
 
 def wilson(count: int, of: int) -> tuple[float, float]:
-    """Bounds of a share at 95 %, 0 to 1: Wilson's score interval.
+    """Bounds of a share (0 to 1) at 95 %: Wilson's interval.
 
     E. B. Wilson, Journal of the American Statistical Association 22, 1927. It holds for none and for all, too.
     """

@@ -128,7 +128,7 @@ def _of_lab_run(config: pytest.Config) -> int | None:
 
 
 def hold_failed(store: Store, run_id: int, board: str, error: BoardlabError) -> None:
-    """Put a failed board in maintenance as it is, and end the session.
+    """Put a failed board in maintenance, and end the session.
 
     The board stays on or off; no job has it until a person ends the maintenance.
 

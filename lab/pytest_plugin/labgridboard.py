@@ -57,7 +57,7 @@ class NoConsole:
 
 @define(eq=False, slots=False)
 class LabgridBoard:
-    """A board of labgrid's own drivers, as a run of `measure` needs it.
+    """A board of labgrid's own drivers, for a run of `measure`.
 
     Attributes:
         target: labgrid's main one.

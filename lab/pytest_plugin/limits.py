@@ -1,4 +1,4 @@
-"""Limits of metrics.toml in sessions: a test whose numbers are beyond one fails."""
+"""Limits of metrics.toml: a test with numbers beyond one fails."""
 
 from __future__ import annotations
 

@@ -194,7 +194,7 @@ def _asked_cycles(item: pytest.Item) -> int:
 
 
 def _start(item: pytest.Item) -> str:
-    """The start of each cycle of a test: `off`, `reboot`, `first` or `warm`."""
+    """The start of a test's cycles: `off`, `reboot`, `first` or `warm`."""
     marker = item.get_closest_marker(MARKER)
     start = WARM if marker is None else marker.kwargs.get(MARK_START, OFF)
     if start not in {WARM, OFF, REBOOT, FIRST}:
@@ -346,7 +346,7 @@ class _Repetition:
         return self._measurer.current if self._measurer is not None else None
 
     def _sync(self) -> None:
-        """Have all bytes of the console in its capture, which is the evidence."""
+        """Have all bytes of the console in its capture, the evidence."""
         console = self.item.config.stash[STRATEGY_KEY].console
         if getattr(console, "state", None) is BindingState.active:
             try:

@@ -85,7 +85,7 @@ def of_rail(trace: Trace, number: int, start_ns: int, end_ns: int, inside: Sampl
 
 
 def _plausible(trace: Trace, number: int, inside: Samples) -> bool:
-    """True if the rail is off, without current, or nominal, and takes power."""
+    """True if the rail is off without current, or nominal with power."""
     count = len(inside.volts_v)
     if not count:
         return True
@@ -116,7 +116,7 @@ def _bounds_v(trace: Trace, name: str) -> tuple[float, float]:
 
 
 def swapped_flagged(trace: Trace, rails: Sequence[RailPower]) -> list[RailPower]:
-    """The rails, those flagged of which each has the voltage of the other.
+    """The rails; two with each other's voltage are flagged.
 
     Their voltages alone may be near enough.
     """
@@ -133,7 +133,7 @@ def swapped_flagged(trace: Trace, rails: Sequence[RailPower]) -> list[RailPower]
 
 
 def exceeds_input(total: RailPower, supply: RailPower) -> bool:
-    """True if the rails take more than the input that feeds them gives."""
+    """True if the rails take more than their input gives."""
     if total.mean_w is None or supply.mean_w is None:
         return False
     known_w = uncertainty.combined((total.uncertainty_w or 0.0, supply.uncertainty_w or 0.0))

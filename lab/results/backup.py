@@ -247,7 +247,7 @@ def _forget(folder: Path, keep: int) -> None:
 
 
 def chosen(folder: Path) -> Backup:
-    """The backup of this folder, or the newest of a folder of backups.
+    """The backup of this folder, or the newest in it.
 
     Raises:
         ConfigurationError: there is none.
@@ -468,7 +468,7 @@ def failing(doing: str, meanwhile: str) -> Iterator[None]:
 
 @contextmanager
 def _opened(file: Path) -> Iterator[sqlite3.Connection]:
-    """A backup's database, without the files that SQLite keeps beside one that changes."""
+    """A backup's database, without SQLite's files beside a changing one."""
     with contextlib.closing(sqlite3.connect(f"{file.absolute().as_uri()}?immutable=1", uri=True)) as opened:
         yield opened
 

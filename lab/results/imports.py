@@ -330,7 +330,7 @@ def _plain_number(value: object) -> float:
 
 
 def _fio_number(text: object, units: Mapping[str, float]) -> float:
-    """An option's number with its unit; 0: it is given in another way."""
+    """An option's number with its unit; 0: given in another way."""
     match = re.fullmatch(
         r"(\d{1,15}(?:\.\d{1,9})?)([a-z]*)", str(text).strip().lower().removesuffix("ib").removesuffix("b")
     )

@@ -408,7 +408,7 @@ class Overview:
 
     @property
     def software(self) -> dict[str, str]:
-        """Versions that the board named, by name; with the medium where they differ."""
+        """Versions that the board named; with the medium where they differ."""
         found: dict[str, dict[str, str]] = {}
         for attempt in self.attempts:
             software = attempt.details.get("software")

@@ -197,7 +197,7 @@ class Run:
 
 @frozen
 class Retention:
-    """Ages in days after which parts of a run are removed; 0: never.
+    """Ages in days for removal of a run's parts; 0: never.
 
     Attributes:
         recordings: of consoles. traces: of rails. logs: other files of attempts. runs: all of a run, with its numbers.

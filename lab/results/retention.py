@@ -270,7 +270,7 @@ def _unreferred(where: ColumnElement[bool], newest: int, *, thorough: bool = Tru
 
 
 def _still(session: Session, where: ColumnElement[bool], runs: Sequence[int]) -> list[int]:
-    """Those of the runs of which nothing was said since they were chosen."""
+    """Those runs of which nothing was said since their choice."""
     return list(session.scalars(_unreferred(and_(where, RunRow.id.in_(runs)), _newest(session), thorough=False)))
 
 
@@ -387,7 +387,7 @@ def _leave(
 
 
 def _remove_files(store: Store) -> int:
-    """Remove noted artifacts to which no attempt refers any more; return their bytes."""
+    """Remove noted artifacts that no attempt refers to; return their bytes."""
     size = 0
     folder = store.artifacts.root / _LEAVING
     for note in sorted(folder.glob("*")) if folder.is_dir() else ():

@@ -273,7 +273,7 @@ class StoreSnapshot:
             yield from sums.part(self.rows, self._kept(ids), ids, name).items()
 
     def _kept(self, ids: tuple[int, ...]) -> Mapping[int, Mapping[str, Any]]:
-        """The sums of those runs that have some; the last answer is reused."""
+        """The sums of runs that have some; the last answer stays."""
         if self._last[0] != ids:
             self._last = ids, sums.kept(self.rows, ids)
         return self._last[1]

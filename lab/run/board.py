@@ -101,7 +101,7 @@ class Board(Protocol):
 
     @property
     def wired(self) -> Sequence[str]:
-        """The wake-up sources that the environment drives, beside the RTC and the console."""
+        """The environment's wake-up sources, beside the RTC and the console."""
         ...
 
     @property
@@ -118,7 +118,7 @@ class Board(Protocol):
         ...
 
     def boot(self, init: str = "", *, arguments: str = "", at_uboot: Callable[[Any], None] | None = None) -> BootWatch:
-        """Power-cycle and boot to the login prompt, with more arguments of the kernel."""
+        """Power-cycle and boot to the login prompt, with more kernel arguments."""
         ...
 
     def switch_on(self, boot_mode: int | None = None) -> object:

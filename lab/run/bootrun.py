@@ -294,7 +294,7 @@ class BootRun:
     def _agreed(
         self, watch: BootWatch, found: CrossCheck | None, medium: str
     ) -> tuple[Mapping[str, Any], frozenset[Flag]]:
-        """The document of a cross-check that agrees, and the doubts that it leaves.
+        """The document of an agreeing cross-check, and its doubts.
 
         Raises:
             BoardlabError: the board contradicts the moments.

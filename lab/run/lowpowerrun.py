@@ -223,7 +223,7 @@ class LowPowerRun:
         return Cycle([*(evolve(each, flags=each.flags | doubts) for each in boot), *rails], None, moments, checked)
 
     def _cross_checked(self, watch: BootWatch, plan: SuspendPlan) -> tuple[Mapping[str, Any], frozenset[Flag]]:
-        """The board's own facts of its boot, and the doubts that they leave.
+        """The board's own facts of its boot, and their doubts.
 
         Raises:
             BoardlabError: they contradict the moments.

@@ -56,7 +56,7 @@ _LARGEST_FILE: Final = 64 << 20  # bytes of an attached file
 
 @define
 class Measure:
-    """The numbers of one cycle of a test: what the fixture `measure` gives.
+    """The numbers of one cycle of a test, by the fixture `measure`.
 
     Attributes:
         params: distinguish the test's numbers from those of its other parameters.

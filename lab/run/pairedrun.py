@@ -54,7 +54,7 @@ class HalfFailedError(Exception):
 
 @define
 class BootPairs:
-    """Boots pairs of builds; what is in the store is not booted again.
+    """Boots pairs of builds; stored boots are not repeated.
 
     Attributes:
         sides: build -> its boots. seed: of the order of each pair.

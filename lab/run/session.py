@@ -152,7 +152,7 @@ class BoardSession:
         return self._valid(lambda output: parser(output, span(marks)), ended, validity)
 
     def _valid(self, parser: Parser, ended: _Ended, validity: Validity) -> list[ParsedReading]:
-        """The readings of a command that pass its conditions; positions become the transcript's.
+        """A command's readings that pass its conditions, by transcript position.
 
         Raises:
             BoardTransientError, LabTransientError, TestTransientError: as of `Bench.read`.

@@ -183,7 +183,7 @@ class _Reading:
 
 @define
 class StampRelation:
-    """Converts stamps of another clock of this host, read before and after each."""
+    """Converts stamps of another clock of this host."""
 
     clock: Clock
     other: Callable[[], int]

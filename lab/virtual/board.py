@@ -185,7 +185,7 @@ class Wakeable(Protocol):
 
 @runtime_checkable
 class Signalling(Protocol):
-    """A backend whose board has an application that shows when it is ready.
+    """A backend whose board's application shows when it is ready.
 
     Attributes:
         ready_hook: called when it has become so.

@@ -119,7 +119,7 @@ def router(audit: AuditLog) -> APIRouter:
 
 
 def done(request: Request, action: Action, board: str) -> Response:
-    """What was done, for a program; a browser comes back to the board's page."""
+    """The action as JSON for a program; a browser comes back to the board's page."""
     if not request.url.path.startswith(API):
         return back(board)
     return JSONResponse({"board": board, "person": action.person.name, "about": action.about})

@@ -197,7 +197,7 @@ def timeline(store: Store, runs: Sequence[ListedRun], now: dt.datetime) -> Timel
 
 
 def _releases(runs: Iterable[tuple[float, str]]) -> tuple[tuple[float, str], ...]:
-    """Marks at the begin of releases; where names would meet, the newer one."""
+    """Marks at the begin of releases; of meeting names, the newer."""
     found: list[tuple[float, str]] = []
     first = [
         next(group) for _, group in itertools.groupby(sorted(runs, key=lambda run: run[0]), key=lambda run: run[1])

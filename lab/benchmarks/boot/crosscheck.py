@@ -167,7 +167,7 @@ class CrossCheck:
         return self.zero_ns[0] + self.facts.getty_ns, self.zero_ns[1] + self.facts.getty_ns + STEP_NS
 
     def started_once(self, moments: Sequence[MomentLike]) -> bool:
-        """Return whether the kernel that runs is the one whose start came first."""
+        """Return whether the running kernel is the one that started first."""
         first = next((moment for moment in moments if moment.name in KERNEL_STARTS), None)
         return first is not None and not self.is_late(first) and first.t_ns < self.zero_ns[1] + EARLY_NS
 
@@ -197,7 +197,7 @@ class CrossCheck:
 
 
 def _compare_log(logged: Mapping[int, tuple[int, int]], console: str) -> tuple[int, bool]:
-    """Number of logged lines that did not come; True: the others are these.
+    """Number of logged lines that did not come; True: others did.
 
     Only seconds before one count in which a line came that is not urgent: start-up scripts make the console quiet, and lines may
     still wait for it. A line that came twice, as with an early console, counts once: so it does in the answer.
@@ -288,7 +288,7 @@ def _console_level(found: Mapping[str, str]) -> int:
 
 
 def _logged(lines: Sequence[str], level: int) -> dict[int, tuple[int, int]]:
-    """Second -> number of lines below a level, and of the urgent ones."""
+    """Second -> number of lines below a level, and of urgent ones."""
     found: dict[int, tuple[int, int]] = {}
     for match in filter(None, map(_COUNT.fullmatch, lines)):
         count, second, of = int(match[1]), int(match[3]), int(match[2]) & 7  # the other bits are the facility's

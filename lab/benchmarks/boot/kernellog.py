@@ -101,7 +101,7 @@ class BootKernelLog:
             self.note(kind, line)
 
     def begin(self) -> None:
-        """The kernel starts now: times of before are of another one, or quoted."""
+        """The kernel starts now: earlier times are another's, or quoted."""
         self._latest_s, self._times, self._behind, self._back, self._begun = 0.0, [], [], 0, False
         self.restarted = ""
 

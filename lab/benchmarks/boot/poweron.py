@@ -1,4 +1,4 @@
-"""Check of a power-on: the switch's answer against the console and the rails.
+"""Check of a power-on: the switch's answer against console and rails.
 
 A switch answers that it has switched, and the supply may have come before it (a relay that bounced, a second supply), long after it (a
 queue, a slow relay) or not by it. The boot's first text follows the power after a time of its own, in which the ROM is silent: some tens

@@ -437,7 +437,7 @@ class BootWatch:
             )
 
     def _hint(self) -> str:
-        """A reason for which a prompt is not known; empty: none is seen."""
+        """A reason why a prompt is not known; empty: none seen."""
         line = _TERMINAL.sub(b"", self._line)
         if re.search(self.board.prompts.shell, line.decode("latin-1")):
             return ". The board seems to log in by itself: let the type's `login` moment be the shell's prompt"

@@ -118,7 +118,7 @@ def _spans(lines: Sequence[str]) -> Iterator[_Span]:
 
 
 def _nested(spans: Sequence[_Span]) -> Iterator[tuple[_Span, float, float]]:
-    """Each span with its length and its own time, without those inside it."""
+    """Each span with its length, and its time without inner ones."""
     own = {number: span.end_s - span.start_s for number, span in enumerate(spans)}
     stack: list[int] = []
     for number in sorted(own, key=lambda each: (spans[each].start_s, -spans[each].end_s)):

@@ -136,7 +136,7 @@ def _place(part: BootPart | PartTime) -> tuple[int, float, str]:
 
 
 def over(boots: Sequence[Sequence[BootPart]]) -> list[PartTime]:
-    """The parts over several boots, in the order of their sections and starts."""
+    """The parts over several boots, by section and start."""
     found: dict[tuple[str, str], list[BootPart | None]] = {}
     for number, boot in enumerate(boots):
         for part in boot:
@@ -214,7 +214,7 @@ def changes(before: Sequence[PartTime], now: Sequence[PartTime]) -> list[PartCha
 
 
 def likeliest(before: Sequence[PartTime], now: Sequence[PartTime]) -> PartChange | None:
-    """The part that differs most beyond its noise; None: none by a millisecond."""
+    """The part that differs most beyond its noise, by a millisecond."""
     found = (change for _, change in _compared(before, now))
     return next((change for change in found if abs(change.difference_s) >= _LEAST_CHANGE_S), None)
 
@@ -258,7 +258,7 @@ def _compared(before: Sequence[PartTime], now: Sequence[PartTime]) -> list[tuple
 
 
 def _moved(sure: Sequence[PartChange]) -> list[PartChange]:
-    """Changes with a part that is gone here and new there as one."""
+    """Changes; a part gone here and new there is one."""
     gone = {_base(change.name): change for change in sure if change.now_s is None}
     found, used = [], set[str]()
     for change in sure:
@@ -349,7 +349,7 @@ def documents(parts: Iterable[BootPart]) -> list[list[object]]:
 
 
 def from_documents(documents: Any) -> list[BootPart]:
-    """The parts from an attempt's details; what is no part is left out."""
+    """The parts from an attempt's details; other things are left out."""
     found = []
     for each in documents if isinstance(documents, list) else ():
         match each:

@@ -172,7 +172,7 @@ def _rtc_off_s(observed: Observed) -> float | None:
 
 
 def _check_counters(log: SuspendLog, observed: Observed) -> None:
-    """Require a suspend in the log, and one success more in the counters.
+    """Require a suspend in the log, and one more counted success.
 
     Raises:
         BoardTransientError: it did not suspend.

@@ -161,7 +161,7 @@ def read_log(lines: Iterable[str], board: BoardType) -> SuspendLog:
 
 
 def read_again(shell: Shell, log: SuspendLog) -> Sequence[str] | None:
-    """Read a resume's decisive lines once more, with their numbers in the log.
+    """Read a resume's decisive lines once more, with their log numbers.
 
     They are its begin and end, by their stamps, the firmware's lines, and all errors.
 

@@ -115,7 +115,7 @@ def woken_by(board: BoardType, mode: str) -> list[str]:
 
 
 def wake_of(board: BoardType, mode: str, asked: str, wired: Collection[str]) -> str:
-    """The wake-up source for a mode: the asked one, else a wired one.
+    """The wake-up source for a mode: the asked, else a wired.
 
     Args:
         wired: the sources that the environment drives, beside the RTC and the console.

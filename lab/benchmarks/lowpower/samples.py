@@ -1,4 +1,4 @@
-"""Samples of a good suspend, or of a boot out of its mode."""
+"""Samples of a good suspend, or of a boot from it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _powers(
 
 
 def of_state(done: SteadyPower, flags: frozenset[Flag], end: int) -> list[SampleRecord]:
-    """Power samples of a board that is off, idle or at full load.
+    """Power samples of a board: off, idle or at full load.
 
     Args:
         end: of the console's stream.

@@ -497,7 +497,7 @@ class SlowMode:
 
 
 class Creep:
-    """The runs' centres of a year, for changes that came in small steps.
+    """The runs' centres of a year, for changes in small steps.
 
     Attributes:
         imaged: run of the last new image, (series,).
@@ -531,7 +531,7 @@ class Creep:
             self._told[row] += result.effect[row]
 
     def grown(self, free: Bools, t: int) -> tuple[Ints, Ints, Floats, Floats]:
-        """Report series that crept further than before, at the end of a block.
+        """Report series that crept further, at the end of a block.
 
         Args:
             free: series that may be reported.

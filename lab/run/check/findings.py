@@ -246,7 +246,7 @@ def _without_prefixes(lines: Sequence[bytes]) -> list[bytes] | None:
 
 
 def _shape(match: re.Match[bytes]) -> tuple[bytes, bytes]:
-    """The parts of a prefix that do not change from line to line."""
+    """The parts of a prefix that all lines have."""
     return _NO_DIGITS.sub(b"0", match["lead"]), match["port"]
 
 

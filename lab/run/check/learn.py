@@ -185,7 +185,7 @@ def _in_logs(pattern: MomentPattern, logs: Sequence[_Log]) -> _Found:
 
 
 def _place(each: _Found, every: Sequence[_Found]) -> tuple[int, int]:
-    """Its place among the moments: how many come before it in some log."""
+    """Its place among the moments: how many precede it in some log."""
     before = sum(
         any(other.place[log] < line for log, line in each.place.items() if log in other.place) for other in every
     )

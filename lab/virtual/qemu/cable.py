@@ -93,7 +93,7 @@ class Cable:
         return cls(child, ours, descriptors[0])
 
     def drain(self) -> None:
-        """Drop the packets to a board that was off, as a wire does."""
+        """Drop the packets to a board that was off."""
         os.set_blocking(self.fd, False)
         with contextlib.suppress(BlockingIOError):
             for _ in range(_QUEUED):  # not for ever: a tester may go on sending

@@ -39,7 +39,7 @@ class KernelLog(Protocol):
         ...
 
     def fail_device(self, step: str, device: str) -> None:
-        """Count a device that failed in this step of a suspend or resume."""
+        """Count a device that failed in this step."""
         ...
 
 

@@ -175,7 +175,7 @@ class FaultHooks:
         return False
 
     def stays_up(self, rail: str) -> bool:
-        """Return whether the rail is never switched off while the board has power."""
+        """Return whether the rail stays on while the board has power."""
         return False
 
     def protects(self, medium: str) -> bool:

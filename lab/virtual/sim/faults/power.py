@@ -194,7 +194,7 @@ class SensorStuck(Fault):
 
 @define(kw_only=True, eq=False)
 class FrozenBus(Fault):
-    """The sensors' bus repeats its last answers, with so many steps of jitter."""
+    """The sensors' bus repeats its last answers, with some jitter."""
 
     name: ClassVar[str] = "bus_frozen"
     outcome: ClassVar[FaultOutcome] = _flags("power_stuck")

@@ -178,7 +178,7 @@ class ResumeError(Fault):
 
 @define(kw_only=True, eq=False)
 class ProgramLogsSuspend(Fault):
-    """A program writes lines like the kernel's to /dev/kmsg while the board resumes."""
+    """A program writes kernel-like lines to /dev/kmsg while the board resumes."""
 
     name: ClassVar[str] = "program_logs_suspend"
     outcome: ClassVar[FaultOutcome] = FaultOutcome(trial="suspend")

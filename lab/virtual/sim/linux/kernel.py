@@ -177,7 +177,7 @@ class Kernel:
             self._log_initcalls()
 
     def _log_initcalls(self) -> None:
-        """Add what `initcall_debug` logs; only a console at level 8 would print it."""
+        """Add what `initcall_debug` logs; a console prints it at level 8."""
         dice = self.computer.dice("initcalls", self.computer.starts)
 
         def extra_ns(name: str) -> int:

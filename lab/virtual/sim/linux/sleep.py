@@ -88,7 +88,7 @@ class Sleeper:
         return MCU_ONLY if wanted and MCU_ONLY in self.board.sleep else DEEP_SLEEP
 
     def _allowed(self, name: str) -> bool:
-        """Return whether no wake-up source forbids a mode that keeps the memory alone."""
+        """Return whether wake-up sources allow a mode that keeps memory alone."""
         settings, uart = self.kernel.settings, f"{self.computer.model.family.uart_base}.serial/power/wakeup"
         wanted = self.board.low_power.modes[name].settings
         return bool(wanted) and all(

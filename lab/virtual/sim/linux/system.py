@@ -128,7 +128,7 @@ def _sh(session: LoginSession, arguments: Sequence[str], streams: Streams, shell
 
 
 def _read(_session: LoginSession, arguments: Sequence[str], streams: Streams, shell: Interpreter) -> Program[int]:
-    """`read [-r] NAME...`: the first line's words; the last name takes the rest."""
+    """`read [-r] NAME...`: a line's words; the last name takes the rest."""
     yield from ()
     names = [word for word in arguments[1:] if word != "-r"]
     line = (streams.stdin or b"").decode(errors="replace").partition("\n")[0]
