@@ -235,7 +235,7 @@ def farm(golden: Golden) -> None:
         )  # its collector looks for hardware
         text = text.replace("127.0.0.1:16421", "127.0.0.1:1").replace("/var/lib/boardlab", str(folder))
         path.write_text(text, encoding="utf-8")
-    golden.lab("farm", "farm units lab/farm.yaml -o units; env check lab/envs/am62x.yaml")
+    golden.lab("farm", "farm units lab/farm.yaml -o units; env check --env lab/envs/am62x.yaml")
     golden.lab("farm", "farm check --here lab/farm.yaml; farm check --here --json lab/farm.yaml")
     golden.files("farm", "units")
     with serving("exporter", "--farm", "lab/farm.yaml", "--runtime", str(folder), "--interval", "0.2") as url:

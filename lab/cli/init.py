@@ -84,7 +84,7 @@ def _next_steps(folder: Path, envs: Sequence[Env]) -> list[str]:
         else:
             numbers = ", ".join(map(str, env.lab_lines()))
             lines += [f"edit {package_data.ENVS}/{name}, lines {numbers} (marked LAB), then:"]
-            lines += [f"  {shlex.quote(lab)} env check {name} && {measure}"]
+            lines += [f"  {shlex.quote(lab)} env check --env {name} && {measure}"]
     lines += [
         f"edit {labfolder.FARM_FILE} for runs on a timer, then: {shlex.quote(lab)} farm check {labfolder.FARM_FILE}"
     ]
