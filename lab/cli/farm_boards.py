@@ -271,7 +271,8 @@ def _side_by_side(names: Sequence[str], shared: Sequence[str], host: HostFile, *
             echo(f"{name}: begins", err=True)
             output, errors = child.communicate()
         last = (errors.strip().splitlines() or ["it printed nothing"])[-1]
-        echo(f"{name}: {_OUTCOMES.get(child.returncode, last)}", err=True)
+        outcomes = [_outcome(each["passed"]) for each in _documents(output)] or [last]
+        echo(f"{name}: {outcomes[0]}", err=True)
         return child.returncode, output
 
     def end(_number: int, _frame: object) -> None:
@@ -294,7 +295,8 @@ def _side_by_side(names: Sequence[str], shared: Sequence[str], host: HostFile, *
     return max(code for code, _output in ended)
 
 
-_OUTCOMES: Final = {0: "qualified", NOT_QUALIFIED: "did not qualify"}
+def _outcome(passed: bool) -> str:
+    return "qualified" if passed else "did not qualify"
 
 
 def _documents(text: str) -> list[dict[str, Any]]:
@@ -307,7 +309,8 @@ def _document(found: Qualification) -> dict[str, Any]:
 
 def _lines(found: Qualification) -> Iterable[str]:
     kin = f", beside {', '.join(found.kin)}" if found.kin else ""
-    yield f"{found.board}: {'qualified' if found.passed else 'did not qualify'} by run {found.run}{kin}"
+    run = f"by run {found.run}" if found.run is not None else "without a run"
+    yield f"{found.board}: {_outcome(found.passed)} {run}{kin}"
     yield from (f"  {reason}" for reason in found.reasons)
     yield from (f"  not tried: {note}" for note in found.notes)
 

@@ -415,7 +415,7 @@ def _suspect(board: BoardNow) -> bool:
     return (
         health is not None
         and health.troubled
-        and board.state.cause != f"{health.state}: {health.gravest}"
+        and health.gravest not in board.state.cause
         and not any(hold.kind == QUARANTINE for hold in board.holds)
     )
 
