@@ -31,6 +31,7 @@ from lab.results.listing import Overview
 from lab.results.records import MomentRecord
 
 UNEXPLAINED: Final = "(not explained)"
+IN_PARALLEL: Final = " (in parallel)"  # ends the name of a unit that the boot did not wait for
 _WHOLE: Final = "Power on to the last moment"
 _TO_CLOCK: Final = "(before the kernel's clock)"
 _KERNEL, _KERNEL_AND_USER, _GETTY = "Kernel, from its start to init", "Kernel and user space", "getty, to its prompt"
@@ -46,6 +47,7 @@ class BootNode:
     Attributes:
         section: of SECTIONS; "": of no one source, as what nothing explains.
         start_s: since power on, or since the first moment of a boot without it. uncertainty_s: of the length, at 95 %.
+        beside: units that the boot did not wait for, in parallel to the parts; no share of the length.
     """
 
     name: str
@@ -54,6 +56,7 @@ class BootNode:
     length_s: float
     uncertainty_s: float
     parts: tuple[BootNode, ...] = ()
+    beside: tuple[BootNode, ...] = ()
 
     @property
     def placed(self) -> bool:
@@ -61,10 +64,10 @@ class BootNode:
         return bool(self.section) and self.name not in {BETWEEN, SHORT}
 
     def all(self, outer: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], BootNode]]:
-        """This part and all inside it, in their order, with the names from the whole to it."""
+        """This part, all inside it and those beside them, in their order, with the names from the whole to it."""
         path = (*outer, self.name)
         yield path, self
-        for part in self.parts:
+        for part in (*self.parts, *self.beside):
             yield from part.all(path)
 
 
@@ -251,9 +254,9 @@ class BootTree:
         before = [self._with_uboot(node) for node in stages if node.start_s < from_s - _SAME_S]
         if init_s is None:
             both = self._node(_KERNEL_AND_USER, start, "")
-            return [*before, evolve(both, parts=(*self._kernel(both), *self._user(both)))]
+            return [*before, evolve(self._user(both), parts=(*self._kernel(both), *self._user(both).parts))]
         kernel, user = self._node(_KERNEL, start, "init"), self._node("User space", "init", "")
-        return [*before, evolve(kernel, parts=self._kernel(kernel)), evolve(user, parts=self._user(user))]
+        return [*before, evolve(kernel, parts=self._kernel(kernel)), self._user(user)]
 
     def _node(self, name: str, start: str, end: str) -> BootNode:
         """The part between two moments; "": the prompt."""
@@ -283,21 +286,29 @@ class BootTree:
         )
         return (*first, *_nested(self._of(INITCALLS), whole.start_s + gap_s))
 
-    def _user(self, whole: BootNode) -> tuple[BootNode, ...]:
-        """Units that the boot waited for, modules between them, and the getty: one after the other."""
+    def _user(self, whole: BootNode) -> BootNode:
+        """The whole with units that the boot waited for, modules and the getty one after the other; other units beside them."""
         systemd, kernel, getty_s = self.systemd_zero(), self.kernel_zero(), mean_of(self.documents, "getty_s")
         end_s = whole.start_s + whole.length_s
-        found = []
+        units = []
         if systemd is not None:
-            found += [
+            units = [
                 BootNode(part.name, UNITS, systemd.at_s + part.start_s, part.length_s, part.uncertainty_s)
                 for part in self._of(UNITS)
                 if part.start_s > 0
             ]
+        chain = {name for each in self.documents for name in each.get("chain") or [unit.name for unit in units]}
+        found = [each for each in units if each.name in chain]
         if found and getty_s is not None:  # a getty starts after its units; those are of other boots
             late_s = max(each.start_s + each.length_s for each in found) - (end_s - getty_s)
             if 0 < late_s <= _OTHER_BOOTS * whole.length_s:
-                found = [evolve(each, start_s=each.start_s - late_s) for each in found]
+                units = [evolve(each, start_s=each.start_s - late_s) for each in units]
+                found = [each for each in units if each.name in chain]
+        beside = [
+            evolve(each, name=f"{each.name}{IN_PARALLEL}")
+            for each in units
+            if each.name not in chain and whole.start_s <= each.start_s < end_s
+        ]
         if kernel is not None:
             shift_s = kernel.at_s
             began, init_s = mean_of(self.documents, "init_s"), self._at("init")
@@ -313,7 +324,7 @@ class BootTree:
         if getty_s is not None:
             values = [float(each["getty_s"]) for each in self.documents if "getty_s" in each]
             found.append(BootNode(_GETTY, UNITS, end_s - getty_s, getty_s, uncertainty.of_mean(values, 0.0)))
-        return tuple(_clipped(found, whole.start_s, end_s))
+        return evolve(whole, parts=tuple(_clipped(found, whole.start_s, end_s)), beside=tuple(beside))
 
 
 def _clipped(nodes: Iterable[BootNode], start_s: float, end_s: float) -> Iterator[BootNode]:
@@ -366,8 +377,11 @@ def _scaled(node: BootNode, by: float) -> BootNode:
 
 
 def shown(node: BootNode, most: int | None) -> BootNode:
-    """A part with its longest parts; the others are one."""
+    """A part with its longest parts and those beside it; the others are one."""
     parts = [shown(part, most) for part in node.parts]
+    if most is not None and node.beside:
+        longest = sorted(node.beside, key=_length)[-most:]
+        node = evolve(node, beside=tuple(part for part in node.beside if part in longest))
     if most is None or len(parts) <= most:
         return evolve(node, parts=tuple(parts))
     kept = [part for part in sorted(parts, key=_length)[1 - most :] if part.name != UNEXPLAINED]

@@ -26,7 +26,7 @@ from lab.benchmarks.diagnosis.parts import (
     over,
 )
 from lab.errors import ConfigurationError
-from lab.judge.boottree import BootNode, BootTree, ClockZero, axis, mean_of, shown
+from lab.judge.boottree import IN_PARALLEL, BootNode, BootTree, ClockZero, axis, mean_of, shown
 from lab.judge.labels import line_of
 from lab.metrics.catalogue import HEADLINE_NAMES
 from lab.results import Run, Store
@@ -201,7 +201,7 @@ def longest(where: BootWhere, section: str, most: int | None = SHOWN) -> list[Pa
 
 def rows(where: BootWhere, *, whole: bool = False) -> Iterator[tuple[str, list[list[str]]]]:
     """Title of each section that the tree does not have whole, and its rows: part, own time, ±, with what is in it; in ms."""
-    placed = {node.name for _, node in where.tree.all()} if where.tree else set[str]()
+    placed = {node.name.removesuffix(IN_PARALLEL) for _, node in where.tree.all()} if where.tree else set[str]()
     for section, title in SECTIONS.items():
         if all(part.name in placed for part in where.parts if part.section == section and part.name != SHORT):
             continue

@@ -13,9 +13,9 @@ from attrs import frozen
 from lab.figures.bars import Flame, FlamePart, StageKey, flame, waterfalls
 from lab.figures.power import PowerFigure
 from lab.judge.baseline import JudgedRun
-from lab.judge.boottree import BootNode
+from lab.judge.boottree import IN_PARALLEL, BootNode
 from lab.judge.verdicts import Verdict
-from lab.judge.where import BootWhere, clock_lines, difference_lines, remarks, rows, tree_rows
+from lab.judge.where import SHOWN, BootWhere, clock_lines, difference_lines, remarks, rows, tree_rows
 from lab.metrics.catalogue import BOOT_STAGE
 from lab.report import view
 from lab.report.names import Names
@@ -152,19 +152,34 @@ def _flames(drawn: Sequence[BootWhere], depth: int) -> Iterator[Flame]:
     found: dict[tuple[str, ...], list[tuple[BootWhere, BootNode]]] = {}
     for each in drawn:
         for path, node in each.tree.all() if each.tree else ():
-            many = sum(part.placed for part in node.parts) >= _MANY_PARTS
+            many = sum(part.placed for part in (*node.parts, *node.beside)) >= _MANY_PARTS
             if len(path) == depth and node.length_s > 0 and (depth == 1 or many):
                 found.setdefault(path, []).append((each, node))
     for its in found.values():
         longest_s = max(node.length_s for _, node in its)
         for each, node in its:
             name = "" if depth == 1 else f": {node.name}"
-            parts = [
-                FlamePart(part.name, len(path) - 2, part.start_s - node.start_s, part.length_s)
+            inside = [
+                (len(path) - 2, part)
                 for path, part in node.all()
-                if len(path) > 1 and part.placed
+                if len(path) > 1 and part.placed and not part.name.endswith(IN_PARALLEL)
+            ]
+            below = 1 + max((row for row, _ in inside), default=-1)
+            parts = [
+                FlamePart(part.name, row, part.start_s - node.start_s, part.length_s)
+                for row, part in (*inside, *_lanes(node.beside, below))
             ]
             yield flame(f"run {each.run}, release {each.release}{name}", parts, longest_s)
+
+
+def _lanes(beside: Sequence[BootNode], first: int) -> Iterator[tuple[int, BootNode]]:
+    """The rows, from `first` on, of the longest parts in parallel: each in the first row that is free at its time."""
+    ends: list[float] = []
+    longest = sorted(beside, key=lambda each: each.length_s)[-SHOWN:]
+    for part in sorted(longest, key=lambda each: each.start_s):
+        lane = next((number for number, end_s in enumerate(ends) if end_s <= part.start_s), len(ends))
+        ends[lane : lane + 1] = [part.start_s + part.length_s]
+        yield first + lane, part
 
 
 def _site_data(run: Overview, against: str) -> list[tuple[str, str, str]]:

@@ -44,6 +44,7 @@ class Diagnosed:
         boot_s: its boot time. problems: what could not be read, one sentence each. files: name -> text that was read.
         getty_s: from the start of the prompt's program to the prompt; None: unknown.
         init_s, systemd_s: start of init, and systemd's first line, in the kernel's time.
+        chain: units that systemd's default target waited for.
     """
 
     boot_s: float
@@ -53,13 +54,20 @@ class Diagnosed:
     getty_s: float | None = None
     init_s: float | None = None
     systemd_s: float | None = None
+    chain: tuple[str, ...] = ()
     watch: Any = None
 
     def document(self) -> dict[str, object]:
         """The record for the attempt's details."""
         times = {"getty_s": self.getty_s, "init_s": self.init_s, "systemd_s": self.systemd_s}
         known = {name: round(value, 6) for name, value in times.items() if value is not None}
-        return {"boot_s": self.boot_s, "parts": documents(self.parts), "problems": list(self.problems), **known}
+        return {
+            "boot_s": self.boot_s,
+            "parts": documents(self.parts),
+            "problems": list(self.problems),
+            "chain": list(self.chain),
+            **known,
+        }
 
 
 @define
@@ -116,7 +124,8 @@ class DiagnosisRun:
                 self.progress.good(name, attempt.cycle, cycles, Sample(attempt.result.boot_s, 0.0, attempt.cycle))
 
         while pending := self.pending(medium):
-            cycles = pending[-1]
+            self.progress.total += max(0, pending[-1] - cycles)
+            cycles = max(cycles, pending[-1])
             run_cycles(pending, one, record, retries=self.retries, sleep=self.sleep, before_cycle=self.before_cycle)
 
     def finish(self) -> None:
@@ -146,16 +155,18 @@ class DiagnosisRun:
             parts += kernel.kernel_parts(files["dmesg.txt"].splitlines())
         except BoardlabError as error:
             problems.append(str(error))
+        chain: tuple[str, ...] = ()
         if checked.facts.init == "systemd":
-            parts += self._units(files, problems)
+            units = self._units(files, problems)
+            parts, chain = [*parts, *units.parts], units.chain
         else:
             problems.append(f"init is {checked.facts.init or 'unknown'}, not systemd: user space keeps no times")
         began = kernel.user_space_start(files["dmesg.txt"].splitlines())
         return Diagnosed(
-            headline.value, tuple(summed(parts)), tuple(problems), files, document.get("getty"), *began, watch
+            headline.value, tuple(summed(parts)), tuple(problems), files, document.get("getty"), *began, chain, watch
         )
 
-    def _units(self, files: dict[str, str], problems: list[str]) -> list[BootPart]:
+    def _units(self, files: dict[str, str], problems: list[str]) -> reports.SystemdTimes:
         for _ in range(_FINISHED_S):
             if self._answer("systemctl is-system-running").strip() not in _STARTING:
                 break
@@ -174,7 +185,7 @@ class DiagnosisRun:
         found = reports.user_space(*(text.splitlines() for text in answers.values()))
         if not found.parts:
             problems.append("systemd-analyze says nothing of its units")
-        return list(found.parts)
+        return found
 
     def _answer(self, command: str) -> str:
         """The output of a command at the shell; packed for the line where the board can do that."""

@@ -21,6 +21,7 @@ from lab.results.records import DIAGNOSIS
 
 LAB = Path(sys.executable).with_name("lab")
 DEADLINE_S = 180
+JOB_DEADLINE_S = 1800  # a session, up to three confirmations and the diagnosis, on a busy host
 QUIET = 12
 FASTER = 0.5  # of the simulated board's time: what it took on the nights before; a busy host makes it slower still
 SD = ("--lab-medium", "sd", "--lab-cycles", "3")
@@ -105,7 +106,7 @@ def test_a_job_that_judges_measures_again_until_it_is_sure(lab: Lab) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=DEADLINE_S,
+        timeout=JOB_DEADLINE_S,
         check=False,
     )
     assert done.returncode == WORSE, done.stdout + done.stderr

@@ -55,8 +55,13 @@ def _microseconds(text: str) -> float:
 
 
 PLOT: Final = "plot"
+_BEGAN: Final = "InactiveExitTimestampMonotonic"  # in us of CLOCK_MONOTONIC, which is 0 where the kernel starts
 SYSTEMD_COMMANDS: Final = {
-    what: f"SYSTEMD_COLORS=0 systemd-analyze --no-pager {what}" for what in ("time", "blame", "critical-chain", PLOT)
+    **{
+        what: f"SYSTEMD_COLORS=0 systemd-analyze --no-pager {what}"
+        for what in ("time", "blame", "critical-chain", PLOT)
+    },
+    "starts": f"systemctl show --no-pager -p Id,{_BEGAN} '*'",
 }
 _UNITS_S: Final = {
     "y": 31_557_600.0,
@@ -91,19 +96,40 @@ class SystemdTimes:
     chain: tuple[str, ...] = ()
 
 
-def user_space(time: Sequence[str], blame: Sequence[str], chain: Sequence[str]) -> SystemdTimes:
-    """Read the answers; what systemd does not say stays empty."""
+def user_space(
+    time: Sequence[str], blame: Sequence[str], chain: Sequence[str], starts: Sequence[str] = ()
+) -> SystemdTimes:
+    """Read the answers; what systemd does not say stays empty.
+
+    A unit off the critical chain begins where `starts` says, else at 0.
+    """
     shares = {match[2]: _seconds(match[1]) for line in time for match in _PARTS.finditer(line)}
     chained = [match for line in chain if (match := _CHAINED.fullmatch(line.rstrip()))]
-    starts = {match[1]: _seconds(match[2]) for match in chained if match[2]}
+    begun = _begun(starts, shares) | {match[1]: _seconds(match[2]) for match in chained if match[2]}
     parts = []
     for line in blame:
         match = _BLAMED.fullmatch(line.rstrip())
         if match is None or match[2].endswith(_WAITS) or _seconds(match[1]) > _NO_UNIT_S:
             continue
         length_s = _seconds(match[1])
-        parts.append(BootPart(UNITS, match[2], starts.get(match[2], 0.0), length_s, length_s))
+        parts.append(BootPart(UNITS, match[2], begun.get(match[2], 0.0), length_s, length_s))
     return SystemdTimes(shares, tuple(parts), tuple(match[1] for match in chained))
+
+
+def _begun(lines: Sequence[str], shares: Mapping[str, float]) -> dict[str, float]:
+    """Unit -> its start since that of user space; {}: systemd does not say when that was."""
+    if "kernel" not in shares:
+        return {}
+    user_s = shares["kernel"] + shares.get("initrd", 0.0)
+    found, unit = dict[str, float](), dict[str, str]()
+    for line in (*lines, ""):
+        key, _, value = line.strip().partition("=")
+        if not key or key in unit:
+            if unit.get(_BEGAN, "").isdecimal() and (began_s := int(unit[_BEGAN]) / 1e6 - user_s) > 0:
+                found[unit.get("Id", "")] = began_s
+            unit = {}
+        unit[key] = value
+    return found
 
 
 def _seconds(text: str) -> float:

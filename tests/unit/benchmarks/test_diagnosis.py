@@ -117,10 +117,15 @@ def test_systemd_is_read_without_devices_and_impossible_times() -> None:
             "└─weston.service @8.100s +876ms",
             "  └─basic.target @8.000s",
         ],
+        [
+            *("Id=weston.service", "InactiveExitTimestampMonotonic=99000000", ""),
+            *("InactiveExitTimestampMonotonic=6845000", "Id=systemd-networkd-wait-online.service", ""),
+            *("Id=-.mount", "InactiveExitTimestampMonotonic="),
+        ],
     )
     assert found.shares == pytest.approx({"kernel": 2.345, "userspace": 69.608})
     assert [(part.name, part.start_s, part.own_s) for part in found.parts] == [
-        ("systemd-networkd-wait-online.service", 0.0, pytest.approx(62.345)),
+        ("systemd-networkd-wait-online.service", pytest.approx(4.5), pytest.approx(62.345)),
         ("weston.service", 8.1, 0.876),
     ]
     assert found.chain == ("multi-user.target", "weston.service", "basic.target")

@@ -11,6 +11,7 @@ from support.recorded_run import START
 from lab.benchmarks.diagnosis.parts import BOOTSTAGE, INITCALLS, MODULES, UNITS, BootPart, documents
 from lab.judge.boottree import UNEXPLAINED, BootNode
 from lab.judge.where import OF, BootWhere, rows, tree_rows, where
+from lab.report.page import _flames
 from lab.results import AttemptRecord, MomentRecord, SampleRecord, Store, open_store
 from lab.results.records import DIAGNOSIS
 
@@ -52,7 +53,14 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield store
 
 
-def diagnosed(store: Store, parts: Sequence[BootPart], own: float | None = None, *, quiet: bool = False) -> BootWhere:
+def diagnosed(
+    store: Store,
+    parts: Sequence[BootPart],
+    own: float | None = None,
+    *,
+    quiet: bool = False,
+    chain: Sequence[str] = (),
+) -> BootWhere:
     """The parts of two equal boots with power on at 100 s, whose kernel's time 0 is at 103.1 s."""
     run = store.begin_run("boot", "am62xx_sk", "b1", "11.01", plan={}, provenance={})
     silent = {"first_printk", "init"} if quiet else set()
@@ -94,6 +102,7 @@ def diagnosed(store: Store, parts: Sequence[BootPart], own: float | None = None,
         "getty_s": 1.0,
         "init_s": 0.75,
         "systemd_s": 0.79,
+        "chain": [*chain],
     }
     record = AttemptRecord(1, 1, {"medium": "sd"}, "ok", None, None, "", START, 20.0, details={DIAGNOSIS: document})
     store.record_attempt(its.id, record)
@@ -156,6 +165,27 @@ def test_each_part_has_its_place_on_the_host_s_clock_and_all_add_up(store: Store
         "systemd": 4.02,
     }
     assert [clocks[name].uncertainty_s for name in clocks] == pytest.approx([0.0004, 0.0007, 0.02])
+
+
+def test_units_off_the_critical_chain_are_beside_it_at_their_time(store: Store) -> None:
+    others = (
+        BootPart(UNITS, "long.service", 0.4, 2.0, 2.0),
+        BootPart(UNITS, "during.service", 0.9, 0.3, 0.3),
+        BootPart(UNITS, "late.service", 3.5, 0.1, 0.1),  # begins after the prompt
+    )
+    without = diagnosed(store, PARTS)
+    found = diagnosed(store, [*PARTS, *others], chain=["first.service", "second.service"])
+    assert adds_up(tree(found))
+    beside = {("User space", f"{name} (in parallel)") for name in ("long.service", "during.service")}
+    assert times(found).keys() - times(without).keys() == beside
+    assert times(found)["User space", "long.service (in parallel)"] == (4.42, 2.0)
+    assert {path: time for path, time in times(found).items() if path not in beside} == times(without)
+    assert [row[0].strip() for row in tree_rows(found)][-2:] == [name for _, name in sorted(beside, reverse=True)]
+    (figure,) = [each for each in _flames([found], 2) if each.title.endswith(": User space")]
+    assert [[box.text.split(":")[0] for box in row] for row in figure.rows[1:]] == [
+        ["long.service (in parallel)"],
+        ["during.service (in parallel)"],
+    ]
 
 
 def test_parts_of_slower_boots_are_drawn_shorter_and_it_is_said(store: Store) -> None:

@@ -66,6 +66,10 @@ def test_diagnostic_boots_are_a_run_of_their_own_with_parts_and_their_cost(tmp_p
     assert only.getty_s is not None
     assert 0.9 < only.getty_s < 1.3
     assert only.problems == ()
+    assert only.tree is not None
+    places = [path[1:] for path, _ in only.tree.all()]
+    assert ("User space", "systemd-resolved.service (in parallel)") in places
+    assert ("User space", "systemd-networkd.service") in places
     assert kinds >= {"console-log", "file:dmesg.txt", "file:plot.svg", "file:systemd-analyze.txt"}
 
 

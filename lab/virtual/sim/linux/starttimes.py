@@ -128,6 +128,16 @@ def unit_times(dice: random.Random, extra_ns: Callable[[str], int]) -> dict[str,
     }
 
 
+def begun(user_ns: int, units: Mapping[str, int]) -> dict[str, int]:
+    """Unit -> nanoseconds from user space's start to its own; those of the critical chain end with user space, one after another."""
+    found = {name: user_ns * number // (2 * len(units)) for number, name in enumerate(units, 1)}
+    at_ns = user_ns
+    for name in _CHAIN:
+        at_ns -= units.get(name, 0)
+        found[name] = max(0, at_ns)
+    return found
+
+
 def analyzed(what: str, kernel_ns: int, user_ns: int, units: Mapping[str, int]) -> list[str]:
     """The output of `systemd-analyze time`, `blame`, `critical-chain` or `plot`."""
     if what == "blame":
@@ -140,12 +150,10 @@ def analyzed(what: str, kernel_ns: int, user_ns: int, units: Mapping[str, int]) 
             "",
             f"multi-user.target @{span(user_ns)}",
         ]
-        at_ns = user_ns
+        starts = begun(user_ns, units)
         for depth, name in enumerate(_CHAIN):
-            took_ns = units.get(name, 0)
-            at_ns -= took_ns
-            took = f" +{span(took_ns)}" if took_ns else ""
-            lines.append(f"{'  ' * depth}└─{name} @{span(max(0, at_ns))}{took}")
+            took = f" +{span(units[name])}" if name in units else ""
+            lines.append(f"{'  ' * depth}└─{name} @{span(starts[name])}{took}")
         return lines
     if what == "plot":
         boxes = "".join(

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from lab.virtual.sim.linux.session import LoginSession, Tool, complain, say, wait
-from lab.virtual.sim.linux.starttimes import ANALYSES, analyzed, unit_times
+from lab.virtual.sim.linux.starttimes import ANALYSES, analyzed, begun, unit_times
 from lab.virtual.sim.program import NS_PER_MS, NS_PER_S, CpuResetError, Drain, Program
 from lab.virtual.sim.sh.interpreter import ExitError, Interpreter, Streams, execute_line
 
@@ -83,27 +83,36 @@ def _facts(session: LoginSession, arguments: Sequence[str], streams: Streams, _s
     return 0
 
 
-def _systemctl(
-    _session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter
-) -> Program[int]:
+def _systemctl(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     if "is-system-running" in arguments:
         yield from say(streams, "running")
     elif "is-active" in arguments:
         yield from say(streams, "active")
+    elif "show" in arguments:
+        kernel = session.kernel
+        for name, began_ns in begun(kernel.getty_ns - kernel.init_ns, _units(session)).items():
+            began_us = (kernel.init_ns + began_ns) // 1000
+            for line in (f"Id={name}", f"InactiveExitTimestampMonotonic={began_us}", ""):
+                yield from say(streams, line)
     return 0
+
+
+def _units(session: LoginSession) -> dict[str, int]:
+    """Unit -> nanoseconds that it took in this start."""
+    computer = session.computer
+    dice = computer.dice("units", computer.starts)
+    return unit_times(dice, lambda name: sum(trouble.unit_ns(name) for trouble in computer.troubles))
 
 
 def _systemd_analyze(
     session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter
 ) -> Program[int]:
     """time, blame, critical-chain and plot."""
-    kernel, computer = session.kernel, session.computer
+    kernel = session.kernel
     what = next((word for word in arguments[1:] if not word.startswith("-")), "time")
     if what not in ANALYSES:
         return (yield from complain(streams, f"Unknown command verb {what}."))
-    dice = computer.dice("units", computer.starts)
-    units = unit_times(dice, lambda name: sum(trouble.unit_ns(name) for trouble in computer.troubles))
-    for line in analyzed(what, kernel.init_ns, kernel.getty_ns - kernel.init_ns, units):
+    for line in analyzed(what, kernel.init_ns, kernel.getty_ns - kernel.init_ns, _units(session)):
         yield from say(streams, line)
     return 0
 
