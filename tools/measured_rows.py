@@ -14,21 +14,14 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TypeAlias
+
+from board_rows import KEPT, MetricKey, kept, key
 
 from lab.benchmarks.sections import ALL, of_chapter, order
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from support.section_bench import SectionBench, section_bench
-
-FILE = Path(__file__).resolve().parents[1] / "tests" / "fixtures" / "guides" / "measured_rows.csv"
-MetricKey: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]  # as `lab.guide.catalogue.CellReading.key`
-
-
-def key(metric: str, params: Mapping[str, str]) -> MetricKey:
-    """What makes a number of ours comparable with a guide's."""
-    return metric, tuple(sorted(params.items()))
 
 
 def measured(bench: SectionBench) -> set[MetricKey]:
@@ -48,17 +41,6 @@ def text(rows: Mapping[str, Iterable[MetricKey]]) -> str:
     for (metric, params), there in sorted(boards.items()):
         out.writerow([metric, ";".join(f"{name}={value}" for name, value in params), " ".join(there)])
     return written.getvalue()
-
-
-def kept() -> dict[str, set[MetricKey]]:
-    """Board type -> rows, from the file."""
-    found: dict[str, set[MetricKey]] = defaultdict(set)
-    with FILE.open(encoding="utf-8", newline="") as file:
-        for metric, params, boards in csv.reader(file):
-            row = key(metric, dict(pair.split("=", 1) for pair in params.split(";") if pair))
-            for board in boards.split():
-                found[board].add(row)
-    return dict(found)
 
 
 def measure(folder: Path, board: str) -> set[MetricKey]:
@@ -84,7 +66,7 @@ def main() -> None:
     for board in sorted(kept()):
         with tempfile.TemporaryDirectory() as folder:
             rows[board] = measure(Path(folder), board)
-    FILE.write_text(text(rows), encoding="utf-8")
+    KEPT.write_text(text(rows), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import board_rows
 import measured_rows
 import pytest
 from support import guide_family
@@ -75,7 +76,7 @@ def test_every_section_of_the_board_was_measured_and_says_that_it_is_simulated(f
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("board_type", sorted({*measured_rows.kept()} - {"am62xx_sk"}))
+@pytest.mark.parametrize("board_type", sorted({*board_rows.kept()} - {"am62xx_sk"}))
 def test_every_other_type_of_board_measures_all_its_sections_too(tmp_path: Path, board_type: str) -> None:
     with section_bench(tmp_path, board_type) as bench:
         fitting = sorted((s for s in ALL if s.fits(bench.strategy.type)), key=order)
@@ -86,7 +87,7 @@ def test_every_other_type_of_board_measures_all_its_sections_too(tmp_path: Path,
         assert all(attempt.ok for attempt in attempts)
         done = [attempt.params["section"] for attempt in attempts if attempt.params.keys() == {"section"}]
         assert done == [section.name for section in fitting]
-        first_port = {row for row in measured_rows.kept()[board_type] if ("port", "icssg") not in row[1]}
+        first_port = {row for row in board_rows.kept()[board_type] if ("port", "icssg") not in row[1]}
         assert measured_rows.measured(bench) == first_port, "python tools/measured_rows.py writes the rows"
         numbers = stored_release.release(bench.store, bench.run.run.release, [])
         assert unmarked_errors(footnotes.annotated(numbers)) == []
@@ -95,7 +96,7 @@ def test_every_other_type_of_board_measures_all_its_sections_too(tmp_path: Path,
 def test_the_rows_that_are_compared_with_the_guides_are_those_that_are_measured(
     full: SectionBench, tmp_path: Path
 ) -> None:
-    kept = measured_rows.kept()
+    kept = board_rows.kept()
     assert measured_rows.measured(full) == kept["am62xx_sk"], "python tools/measured_rows.py writes the rows"
     assert measured_rows.second_port(tmp_path, "am654x-evm") <= kept["am654x-evm"]
 

@@ -71,7 +71,7 @@ def judge(watch: SuspendWatch, observed: Observed) -> SuspendResult:
     _check_memory(observed)
     _check_counters(log, observed)
     firmware = of_firmware(watch.said, plan, board)
-    kernel = _of_kernel(log, firmware, board)
+    kernel = _of_kernel(log, firmware, plan, board)
     verify(plan.mode, [kernel])  # first, since another mode has other lines
     if log.latency_s is None or watch.answer is None:
         raise TestTransientError(
@@ -282,11 +282,14 @@ def _unchecked(log: SuspendLog, observed: Observed) -> Iterator[str]:
         yield "the kernel's lines were read once"
 
 
-def _of_kernel(log: SuspendLog, firmware: ModeEvidence | None, board: BoardType) -> ModeEvidence:
+def _of_kernel(log: SuspendLog, firmware: ModeEvidence | None, plan: SuspendPlan, board: BoardType) -> ModeEvidence:
     """The evidence of the kernel's lines.
 
-    Without the firmware's number they do not tell modes of one state apart.
+    Without the firmware's number they do not tell modes of one state apart. Another state than the mode's is another mode.
     """
+    known = {mode.variant for mode in board.low_power.modes.values()}  # a damaged name is none of them
+    if log.variant in known - {mode_of(board, plan).variant}:
+        return ModeEvidence(KERNEL, log.mode if log.mode not in {"", plan.mode} else log.variant)
     said = firmware.says if firmware is not None else ""
     if said and not log.mode_number and board.low_power.modes[said].variant == log.variant:
         return ModeEvidence(KERNEL, "", f"they fit {said}, too")

@@ -74,10 +74,11 @@ def judged(
     after: Stats | None = AFTER,
     mcu_text: str | None = None,
     read_again: Sequence[str] | None = (),
+    board: boards.BoardType = AM62,
 ) -> SuspendResult:
     """The host has `host_ms` from its edge, or from the alarm, to the answer; `read_again` (): as the first time."""
     answer = Moment("answer", ASKED_NS + round(host_ms * MS), MS, 100, "boardlab: back 0")
-    watch = SuspendWatch(AM62, plan, 0, 5 if plan.wake == "rtc" else 65)
+    watch = SuspendWatch(board, plan, 0, 5 if plan.wake == "rtc" else 65)
     if plan.wake != "rtc":
         watch.edge = WakeEdge(plan.wake, ASKED_NS, ASKED_NS + 100_000)
     watch.moment(answer)
@@ -321,6 +322,9 @@ def test_another_state_of_linux_is_not_the_one_that_was_asked_for(variant: str, 
     """Suspend-to-idle has neither the lines of the processors nor the firmware's mode."""
     idle = [line(45.5, f"PM: suspend entry ({variant})"), line(45.8, "OOM killer enabled."), line(45.9, END)]
     assert failure(idle, plan=plan)[0] == "wrong_sleep_mode"
+    assert failure(idle, plan=BY_RTC, board=AM62L)[0] == "wrong_sleep_mode", (
+        "its one mode of suspend-to-idle has a text"
+    )
     assert failure(suspended(variant=variant, mode=""), plan=plan)[0] == "wrong_sleep_mode"
 
 

@@ -263,9 +263,10 @@ def test_a_board_without_straps_says_nothing_of_them(board_file: Path) -> None:
 def test_what_is_assumed_of_a_type_is_listed_with_its_place_whoever_says_so() -> None:
     assumed = boards.assumptions(boards.load("am62lxx_evm"))
     assert {
-        *("media.emmc.boot_mode", "identity.cpu_mhz", "releases.12.00.sysfw", "low_power.modes.rtc_io_ddr.signature"),
-        *("links.eth0", "recovery", "low_power.resume_start"),
+        *("media.ospi.boot_mode", "identity.cpu_mhz", "releases.12.00.sysfw", "low_power.modes.rtc_io_ddr.rails_on"),
+        *("features", "flows"),
     } <= set(assumed)
+    assert "links.can0" in boards.assumptions(boards.load("am62xx_sk"))
     assert "media.sd.boot_mode" not in assumed
 
 

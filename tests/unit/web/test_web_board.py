@@ -126,33 +126,39 @@ def test_a_release_is_named_where_it_begins_and_of_two_that_would_meet_the_newer
 SAMPLE = SampleRecord("boot.time", {"medium": "emmc"}, 16.0, 0.001, frozenset(), 0, 10)
 
 
-def good(store: Store, kind: str, params: dict[str, str], *flags: Flag) -> None:
-    """A run of an AM62L EVM with a good attempt."""
-    run = store.begin_run(kind, "am62lxx_evm", "evm-1", "12.00", plan={"cycles": 1}, provenance={})
+def good(store: Store, board_type: str, kind: str, params: dict[str, str], *flags: Flag) -> None:
+    """A run of a board with a good attempt."""
+    run = store.begin_run(kind, board_type, "evm-1", "12.00", plan={"cycles": 1}, provenance={})
     sample = evolve(SAMPLE, params=params, flags=frozenset(flags))
     store.record_attempt(run.id, AttemptRecord(1, 1, params, "ok", None, None, "", utc_now(), 30.0, samples=(sample,)))
     store.finish_run(run.id, "completed")
 
 
 def test_what_is_assumed_of_a_type_stands_there_until_a_real_run_confirms_it(tmp_path: Path) -> None:
-    board, mode = boards.load("am62lxx_evm"), "low_power.modes.rtc_io_ddr.signature"
+    board, medium, deep = boards.load("am62lxx_evm"), "media.ospi.boot_mode", {"mode": "deep_sleep", "wake": "rtc"}
     with open_store(str(tmp_path / "results.db")) as store:
-        good(store, "boot", {"medium": "emmc"}, Flag.SIMULATED)
-        good(store, "boot", {"medium": "ospi"}, Flag.MEDIUM_UNVERIFIED)
-        good(store, "low_power", {"mode": "rtc_io_ddr", "wake": "rtc"}, Flag.MODE_UNVERIFIED)
+        good(store, board.name, "boot", {"medium": "ospi"}, Flag.SIMULATED)
+        good(store, board.name, "boot", {"medium": "ospi"}, Flag.MEDIUM_UNVERIFIED)
+        good(store, board.name, "low_power", deep, Flag.MODE_UNVERIFIED)
         assert listing.still_assumed(store, board.name, boards.assumptions(board)) == boards.assumptions(board), (
             "neither simulated nor unverified"
         )
     with serving(Site(str(tmp_path / "results.db"), runtime=tmp_path / "runtime", folder=tmp_path)) as url:
         page = requests.get(f"{url}/boards/evm-1", timeout=60).text
-        assert "<code>media.emmc.boot_mode</code>" in page
+        assert f"<code>{medium}</code>" in page
         with open_store(str(tmp_path / "results.db")) as store:
-            good(store, "boot", {"medium": "emmc"})
-            good(store, "low_power", {"mode": "rtc_io_ddr", "wake": "rtc"})
+            good(store, board.name, "boot", {"medium": "ospi"})
+            good(store, board.name, "low_power", deep)
             left = listing.still_assumed(store, board.name, boards.assumptions(board))
         page = requests.get(f"{url}/boards/evm-1", timeout=60).text
-    assert set(boards.assumptions(board)) - set(left) >= {"media.emmc.boot_mode", mode}
-    assert "low_power.modes.rtc_io_ddr.rails_on" in left, "no rail was measured"
-    assert "media.ospi.boot_mode" in left
-    assert "<code>media.emmc.boot_mode</code>" not in page
-    assert "<code>media.ospi.boot_mode</code>" in page
+    assert set(boards.assumptions(board)) - set(left) == {medium}
+    assert "low_power.modes.deep_sleep.jumper" in left, "no rail was measured"
+    assert f"<code>{medium}</code>" not in page
+    assert "<code>low_power.modes.rtc_io_ddr.rails_on</code>" in page
+
+
+def test_a_verified_mode_confirms_its_wake_up_sources(tmp_path: Path) -> None:
+    place = "low_power.modes.partial_io.woken_by"
+    with open_store(str(tmp_path / "results.db")) as store:
+        good(store, "am62xx_sk", "low_power", {"mode": "partial_io", "wake": "can"})
+        assert listing.still_assumed(store, "am62xx_sk", [place]) == []

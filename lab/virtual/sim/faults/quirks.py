@@ -228,7 +228,7 @@ class ErratumI2331(Fault):
 class ResumeWithSpl(Fault):
     """SPL runs again at each resume, with its banner.
 
-    As on the J784S4, it hands over to the sleeping kernel.
+    As on the J784S4, it hands over to the sleeping kernel. A mode that runs SPL anyway is as ever.
     """
 
     name: ClassVar[str] = "resume_with_spl"
@@ -239,7 +239,7 @@ class ResumeWithSpl(Fault):
 
         Source: a description of logs of the J784S4; the set of lines is assumed.
         """
-        if point == "resume.start":
+        if point == "resume.start" and computer.sleep != "io_ddr":
             facts = computer.model.facts()
             yield from computer.say(f"\nU-Boot SPL {facts['r5_uboot']}\nSYSFW ABI: {computer.model.release.sysfw}\n")
 

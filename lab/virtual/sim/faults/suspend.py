@@ -100,8 +100,9 @@ class ModeRefused(Fault):
 
     def at(self, point: str, computer: Computer) -> Program[None]:
         if point == "suspend.enter":
-            modes = [mode for mode in ("deep_sleep", "mcu_only") if mode != computer.sleep]
-            computer.sleep = modes[0]
+            board = computer.model.board
+            others = [mode for mode in board.sleep if mode != computer.sleep and not board.low_power.modes[mode].boots]
+            computer.sleep = next(iter(others), computer.sleep)
         yield from ()
 
 
@@ -111,7 +112,7 @@ class FirmwareMode(Fault):
 
     name: ClassVar[str] = "firmware_mode"
     outcome: ClassVar[FaultOutcome] = _board("wrong_sleep_mode")
-    number: int = field(default=2, validator=validators.ge(0))
+    number: int = field(default=4, validator=validators.ge(0))
 
     def at(self, point: str, computer: Computer) -> Program[None]:
         if point == "suspend.enter":
