@@ -5,6 +5,7 @@ They are compact, since a thousand boards' are in memory.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -302,12 +303,7 @@ class FigureMaker:
         )
 
     def _labels_of(self, name: MetricName, metric: Metric, params: Mapping[str, str]) -> Labels:
-        named: dict[str, str] = {}
-        for key in sorted(params.keys() - {MEDIUM}):
-            label = label_name(key)
-            while label in named:  # another parameter's, that differs in what a label's name cannot have
-                label += "_"
-            named[label] = clean(params[key])
+        named = {label_name(key): clean(params[key]) for key in params.keys() - {MEDIUM}}
         named |= {**dict(name.labels), "version": str(metric.version)}
         labels = tuple(sorted(named.items()))
         return self._labels.setdefault(labels, labels)
@@ -330,19 +326,32 @@ RESERVED: Final = frozenset(
     }
 )
 _TAKEN: Final = frozenset({"le", "quantile", "job", "instance"})  # by Prometheus
-_NO_NAME: Final = re.compile(r"[^a-z0-9_]+")
+_NAME: Final = re.compile(r"(?!__|param_)[A-Za-z_][A-Za-z0-9_]*")
+_NO_NAME: Final = re.compile(r"[^A-Za-z0-9]+")
+_DIGEST: Final = 8  # hexadecimal digits
 
 
 def clean(value: str) -> str:
     """A printable label value in one line, up to LONGEST_VALUE characters.
 
-    Control characters, also those that begin a terminal's escape sequences, and lone surrogates become "?".
+    Control characters, also those that begin a terminal's escape sequences, and lone surrogates become "?". A digest
+    keeps a changed value apart from those that are alike otherwise.
     """
     text = "".join(c if c.isprintable() else "?" for c in value[: LONGEST_VALUE + 1])
-    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
+    if text == value and len(text) <= LONGEST_VALUE:
+        return text
+    return f"{text[: LONGEST_VALUE - _DIGEST - 1]}…{_digest(value)}"
 
 
 def label_name(name: str) -> str:
-    """A label's name for a parameter; `param_` precedes a name taken here."""
-    plain = _NO_NAME.sub("_", name.lower()).strip("_")[:LONGEST_VALUE] or "param"
-    return f"param_{plain}" if plain in RESERVED | _TAKEN or plain[0].isdigit() else plain
+    """A label's name for a parameter; `param_` precedes a name taken here, and a changed one, which has a digest."""
+    if name in RESERVED | _TAKEN:
+        return f"param_{name}"
+    if _NAME.fullmatch(name) and len(name) <= LONGEST_VALUE:
+        return name
+    plain = _NO_NAME.sub("_", name)[: LONGEST_VALUE - _DIGEST - 1].strip("_")
+    return "_".join(["param", *([plain] if plain else []), _digest(name)])
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:_DIGEST]

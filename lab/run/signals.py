@@ -41,6 +41,7 @@ _FRAME_ID: Final = re.compile(r"[0-9A-Fa-f]{1,8}")
 _LAST_STANDARD_ID, _LAST_FRAME_ID = 0x7FF, 0x1FFF_FFFF  # linux/can.h: CAN_SFF_MASK, CAN_EFF_MASK
 _EXTENDED_DIGITS: Final = 8  # as can-utils write them
 _FLOAT_NS: Final = 1_000  # python-can's stamps are floats of seconds
+_EARLY_FRAME: Final = "< ok >< frame"  # python-can's client of socketcand refuses a frame that comes with the answer
 
 
 @frozen
@@ -370,11 +371,22 @@ def _can(parts: SplitResult, clock: Clock, _since_ns: int) -> Signal:
     if interface == "socketcan":  # the kernel's filter: its buffer then holds the first frame, whatever else is sent
         mask = _LAST_FRAME_ID if is_extended else _LAST_STANDARD_ID
         options = {**options, "can_filters": [{"can_id": wanted, "can_mask": mask, "extended": is_extended}]}
-    opened_ns, relation = clock.now_ns(), StampRelation(clock, time.time_ns, "CLOCK_REALTIME")
-    try:
-        bus = can.Bus(channel=parts.netloc, **options)
-    except Exception as error:
-        raise ConfigurationError(f"{address}: {error}; is the bus up (ip link show {parts.netloc})?") from error
+    own = f"{_EARLY_FRAME} {wanted:0{_EXTENDED_DIGITS if is_extended else 3}X} "
+    for left in reversed(range(_TRIES)):
+        opened_ns, relation = clock.now_ns(), StampRelation(clock, time.time_ns, "CLOCK_REALTIME")
+        try:
+            bus = can.Bus(channel=parts.netloc, **options)
+        except Exception as error:
+            if _EARLY_FRAME not in str(error):
+                raise ConfigurationError(
+                    f"{address}: {error}; is the bus up (ip link show {parts.netloc})?"
+                ) from error
+            if own in str(error) or not left:
+                raise LabTransientError(
+                    f"{address}: frames came while the bus was opened: {error}", failure="tester_broken"
+                ) from error
+        else:
+            break
     return _Frame(bus, wanted, is_extended, relation, opened_ns)
 
 

@@ -169,6 +169,7 @@ def test_the_ten_lines_of_the_docs_measure_from_an_empty_folder(host: Host, meas
         run = store.runs()[0]
         own.assert_kept(store, run.id, cycles=3)
         own.assert_compared(store, run.id)
+        own.assert_shown(store, run.id)
 
 
 def test_what_a_lab_host_installs_is_there(host: Host) -> None:
@@ -219,13 +220,19 @@ print([rule.page for rule in rulebook.load() if rule.id == "example-round"])
 """
 
 
-def test_a_package_of_ones_own_adds_a_section_a_rail_backend_a_writer_and_a_rule(host: Host) -> None:
-    own, folder = host.root / "own package", host.root / "tried"
-    folder.mkdir()
-    python, package = host.program("python"), ROOT / "examples" / "boardlab-example"
-    words = ("pip", "install", "--quiet", "--no-deps", "--python", python, "--target", own, package)
+@pytest.fixture(scope="module")
+def package(host: Host) -> str:
+    """The example package, installed beside the wheel: the variable that names its folder."""
+    folder, example = host.root / "own package", ROOT / "examples" / "boardlab-example"
+    words = ("pip", "install", "--quiet", "--no-deps", "--python", host.program("python"), "--target", folder, example)
     from_cache_or_network(find_uv_bin(), *words)
-    tried = host.run("env", f"PYTHONPATH={own}", python, "-c", OWN, cwd=folder)
+    return f"PYTHONPATH={folder}"
+
+
+def test_a_package_of_ones_own_adds_a_section_a_rail_backend_a_writer_and_a_rule(host: Host, package: str) -> None:
+    folder = host.root / "tried"
+    folder.mkdir()
+    tried = host.run("env", package, host.program("python"), "-c", OWN, cwd=folder)
     assert tried.returncode == 0, tried.stderr
     assert tried.stdout.splitlines() == [
         "bogomips [('example.bogomips', 400.0)] MIPS",
@@ -233,6 +240,15 @@ def test_a_package_of_ones_own_adds_a_section_a_rail_backend_a_writer_and_a_rule
         "8000 True",
         "['https://example.org/round']",
     ]
+
+
+@pytest.mark.soak
+def test_the_section_of_a_package_of_ones_own_is_measured(host: Host, package: str, measuring: list[str]) -> None:
+    measured = host.run("env", package, *measuring, "--lab-sections", "bogomips", cwd=host.root)
+    assert measured.returncode == 0, measured.stdout + measured.stderr
+    with open_store(f"sqlite:///{host.root / 'results.db'}") as store:
+        (number,) = store.measurements(store.runs()[0].id)
+    assert (number.metric.name, {sample.value for sample in number.samples}) == ("example.bogomips", {400.0})
 
 
 def test_the_man_page_is_where_man_looks(host: Host) -> None:

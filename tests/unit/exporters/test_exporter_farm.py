@@ -11,6 +11,8 @@ import metric_table
 import pytest
 import yaml
 from boardlab_dashboards.parts import DOCS
+from hypothesis import given
+from hypothesis import strategies as st
 from prometheus_client import Metric as Family
 from support import farm_scrape
 from support.farm_scrape import PORT, SERVER, STATE, Plugs
@@ -18,7 +20,7 @@ from support.farm_scrape import PORT, SERVER, STATE, Plugs
 from exporters.farm import host
 from exporters.farm.host import ConsoleCollector, Disks, Outlets, PduDaemonProbe, Usb, UsbDevice
 from exporters.farm.places import PlaceCollector
-from exporters.measurements import BASE_UNITS, clean, label_name, name_of, quantity_of
+from exporters.measurements import BASE_UNITS, LONGEST_VALUE, clean, label_name, name_of, quantity_of
 from lab.errors import LabTransientError
 from lab.farm import notify
 from lab.host import runtime
@@ -153,12 +155,14 @@ def test_modes_and_definitions_are_labels(metric: str, family: str, labels: dict
     ("given", "name"),
     [
         ("size", "size"),
-        ("Board", "param_board"),
+        ("Board", "Board"),
+        ("board", "param_board"),
         ("version", "param_version"),
         ("run", "param_run"),
         ("le", "param_le"),
-        ("8 KiB", "param_8_kib"),
-        ("", "param"),
+        ("8 KiB", "param_8_KiB_ee0b5a57"),
+        ("größe", "param_gr_e_d353a267"),
+        ("", "param_e3b0c442"),
     ],
 )
 def test_a_parameter_becomes_a_label(given: str, name: str) -> None:
@@ -166,10 +170,29 @@ def test_a_parameter_becomes_a_label(given: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "value"), [("a\tb\x00", "a?b?"), ("é ü", "é ü"), ("\udcff", "?"), ("x" * 101, "x" * 99 + "…")]
+    ("given", "value"),
+    [
+        ("a\tb\x00", "a?b?…"),
+        ("é ü", "é ü"),
+        ("\udcff", "?…"),
+        ("x" * 100, "x" * 100),
+        ("x" * 101, "x" * 91 + "…"),
+    ],
 )
 def test_a_value_of_a_label_is_cleaned(given: str, value: str) -> None:
-    assert clean(given) == value
+    assert re.sub("…[0-9a-f]{8}$", "…", clean(given)) == value
+
+
+TEXTS = st.lists(st.sampled_from([*"aA_.é\t\udcff", "param_", "x" * 99]), max_size=4).map("".join)
+
+
+@given(TEXTS, TEXTS)
+def test_two_parameters_never_share_a_label(one: str, other: str) -> None:
+    assert (clean(one) == clean(other)) == (one == other) == (label_name(one) == label_name(other))
+    for text in (clean(one), label_name(one)):
+        assert len(text) <= LONGEST_VALUE + len("param_")
+        assert text.isprintable()
+    assert re.fullmatch(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*", label_name(one))
 
 
 @pytest.fixture(scope="module")

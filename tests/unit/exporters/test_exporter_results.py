@@ -13,6 +13,7 @@ from support.atlength import either
 from support.farm_store import fill
 from support.scraped import Scrape, scrape
 
+from exporters.measurements import label_name
 from exporters.results import ExportLimits, ResultsReader
 from exporters.server import ResultsSource
 from lab.errors import LabTransientError
@@ -219,7 +220,8 @@ def test_numbers_are_in_base_units(store: Store, source: ResultsSource) -> None:
     store.record_attempt(run, record)
     store.finish_run(run, "completed")
     found = seen(source)
-    assert found.one("boardlab_lmbench_bw_mem_bytes_per_second", a_b="1", a_b_="2", param_version="v1") == 1e9
+    labels = {label_name("a b"): "1", "a_b": "2", "param_version": "v1"}
+    assert found.one("boardlab_lmbench_bw_mem_bytes_per_second", **labels) == 1e9
     assert found.one("boardlab_rail_power_watts", rail="VDD_CORE", mode="deep_sleep") == pytest.approx(0.012)
     assert (
         found.one("boardlab_resume_latency_seconds", mode="mcu_only", stat="p95", definition="kernel", version="1")

@@ -183,6 +183,38 @@ def test_a_frame_that_is_stamped_as_it_is_read_came_since_the_last_look_without_
     assert (found.t_ns - found.uncertainty_ns == quiet_ns) != is_kernels
 
 
+@pytest.mark.parametrize(
+    ("frames", "told"),
+    [
+        ([124], None),
+        ([124, 124, 124], "frames came while the bus was opened"),
+        ([123], "frames came while the bus was opened"),
+    ],
+)
+def test_frames_that_come_with_socketcands_answer_are_not_taken_for_a_bus_that_is_down(
+    frames: list[int], told: str | None
+) -> None:
+    """python-can refuses them; a frame that was waited for must not be lost unseen."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            for frame in [*frames, *([None] if told is None else [])]:
+                client = server.accept()[0]
+                client.sendall(b"< hi >")
+                for more in (b"", f"< frame {frame} 23.424242 11 >".encode() if frame else b""):
+                    client.recv(100)
+                    client.sendall(b"< ok >" + more)
+
+        threading.Thread(target=serve, daemon=True).start()
+        address = f"can://can0/123?interface=socketcand&host=127.0.0.1&port={server.getsockname()[1]}"
+        if told is None:
+            signal(address, MonotonicRaw(), 0).close()
+            return
+        with pytest.raises(LabTransientError, match=told) as caught:
+            signal(address, MonotonicRaw(), 0)
+        assert caught.value.failure == "tester_broken"
+
+
 @pytest.mark.parametrize(("stamp_ns", "told"), [(-300_000_000, "0.300 s before"), (5_000_000_000, "4.000 s after")])
 def test_a_stamp_of_another_hosts_clock_is_refused(stamp_ns: int, told: str) -> None:
     ours = Steps([0, 0] * 3 + [1_000_000_000])
