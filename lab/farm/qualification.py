@@ -112,9 +112,13 @@ def _boot_problems(seen: Overview, board_type: BoardType, boots: int, notes: lis
     for medium in media:
         its = [attempt for attempt in seen.attempts if attempt.params.get("medium") == medium]
         good = len({attempt.cycle for attempt in its if attempt.ok})
-        failed = [attempt.outcome for attempt in its if not attempt.ok]
-        if failed:
-            yield f"{medium}: {len(failed)} of {len(its)} boots failed ({', '.join(dict.fromkeys(failed))})"
+        for labs in (False, True):
+            failed = [each.outcome for each in its if not each.ok and (each.fault == "lab") is labs]
+            text = f"{medium}: {len(failed)} of {len(its)} boots failed ({', '.join(dict.fromkeys(failed))})"
+            if failed and labs:
+                notes.append(f"{text}: the lab's fault, and measured again")
+            elif failed:
+                yield text
         if good < boots:
             yield f"{medium}: {good} good boots, and {boots} are wanted"
 

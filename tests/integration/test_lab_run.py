@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import signal
 import socket
 import subprocess
@@ -222,6 +224,23 @@ def test_a_session_of_pytest_is_a_job_that_others_see_wait_for_and_cancel(lab: L
         assert code == 0, said
         assert store.run(run.id).status == "completed"
     assert jobs(lab) == []
+
+
+def test_a_new_board_qualifies_by_a_run_and_serves_then(lab: Lab) -> None:
+    env = lab.folder / "bench" / "am62xx_sk-2" / "env.yaml"
+    lab_folder = lab.folder / "qualifies"
+    (lab_folder / "envs").mkdir(parents=True)
+    shutil.copy(env, lab_folder / "envs" / "new.yaml")
+    with open_store(lab.environ["LAB_DB"]) as store:
+        ReservationBook(store).qualify("am62xx_sk-2", "lena", "new")
+    words = [LAB, "farm", "qualify", "am62xx_sk-2", "--cycles", "2", "--release", "11.01", "--json"]
+    done = subprocess.run(words, env=lab.environ, cwd=lab_folder, check=False, capture_output=True, text=True)
+    (found,) = json.loads(done.stdout)
+    with open_store(lab.environ["LAB_DB"]) as store:
+        assert found["run"] == latest(store)
+        assert set(store.run(found["run"]).plan["media"]) == {"sd", "emmc", "ospi"}
+        assert (ReservationBook(store).standing("am62xx_sk-2") == []) is found["passed"]
+    assert not any("no boot was measured" in reason for reason in found["reasons"])
 
 
 @pytest.mark.parametrize(

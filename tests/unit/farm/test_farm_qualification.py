@@ -21,7 +21,7 @@ from lab.jobs.queue import JobQueue
 from lab.jobs.records import BY_LAB_RUN, BY_QUALIFY, Order
 from lab.jobs.reservations import ReservationBook
 from lab.pytest_plugin.jobs import hold_failed
-from lab.results import Store, open_store
+from lab.results import AttemptRecord, Store, open_store
 from lab.results.audit import Audit
 
 BOOTS = 4
@@ -84,6 +84,19 @@ def test_a_board_that_has_not_qualified_takes_no_job_but_that_one(store: Store, 
     job = book.enqueue(Order(TYPE, "new", ("boot",), "new.yaml", NEW, 20))
     assert (book.start(job.id) is not None) is starts
     assert not ReservationBook(store).qualify("kin-1", "lena", "it has served before")
+
+
+def test_a_boot_that_failed_for_the_labs_fault_and_was_measured_again_speaks_against_no_board(store: Store) -> None:
+    new = run(store, "new", NEW, utc_now(), random.Random(9), status="")
+    held_up = AttemptRecord(
+        1, 2, {"medium": "sd"}, "stamps_uncertain", "lab", True, "the host was held up", utc_now(), 1.0
+    )
+    store.record_attempt(new, held_up)
+    store.finish_run(new, "completed")
+    check = Check("new", TYPE, "lab1", utc_now(), PASSED)
+    found = qualification.judged(store, boards.load(TYPE), "new", new, check, BOOTS)
+    assert found.reasons == ()
+    assert "sd: 1 of 5 boots failed (stamps_uncertain): the lab's fault, and measured again" in found.notes
 
 
 def test_a_failed_board_is_held_as_it_is_for_its_person(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
