@@ -22,7 +22,7 @@ from lab.virtual.qemu import releases
 from support.measuring_lab import ROOT, Lab
 
 LAB: Final = Path(sys.executable).with_name("lab")
-DEADLINE_S: Final = 900  # a busy machine; a quiet one takes a tenth of it
+DEADLINE_S: Final = 2700  # a busy machine; a quiet one takes a tenth of it
 OWN_ADDRESS: Final = (
     "127.0.0.69"  # the board's packets for it go through QEMU's gateway; another server may have 127.0.0.1
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +13,8 @@ from lab import boards
 from lab.boards import BoardType
 from lab.results import open_store
 from lab.results.records import Attempt
+from lab.virtual.images import filetree
+from lab.virtual.images.filetree import Tree
 from lab.virtual.truth_log import Truth
 from support.measuring_lab import ENOUGH, Lab, Number, assert_true
 
@@ -25,6 +28,17 @@ STAGES: Final = ("spl", "uboot", "autoboot", "kernel_load", "starting_kernel", "
 def up_words(board_type: str) -> list[str]:
     """The words of `lab virtual up` for a board of this type."""
     return ["--type", board_type, "--name", f"{board_type}-1"]
+
+
+def extend(card: Path, tree: Tree, folder: Path) -> None:
+    """Put files behind the initial RAM disk of a qemu-virt's card; the kernel unpacks both archives."""
+    disk, old, new = f"{card}?offset={1 << 20}", folder / "old.gz", folder / "new.gz"
+    orders = (["-R", f"dump /boot/initrd.gz {old}"], ["-w", "-R", "rm /boot/initrd.gz"])
+    for order in orders:
+        subprocess.run(["debugfs", *order, disk], check=True, capture_output=True)
+    first = old.read_bytes()
+    new.write_bytes(first + bytes(-len(first) % 4) + filetree.build(tree))
+    subprocess.run(["debugfs", "-w", "-R", f"write {new} /boot/initrd.gz", disk], check=True, capture_output=True)
 
 
 def boot_of(truth: Truth, board: BoardType, start_ns: int) -> float:

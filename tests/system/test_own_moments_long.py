@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 from support.measuring_lab import ROOT, running_lab
+from support.qemu_boards import extend
 
 from lab.metrics import Flag
-from lab.virtual.images import filetree
 from lab.virtual.images.filetree import RegularFile
 from lab.virtual.qemu import rootfs
 
@@ -32,18 +31,10 @@ since = "starting_kernel"
 
 
 def install(card: Path, folder: Path) -> None:
-    """Put the application behind the card's initial RAM disk; the kernel unpacks both archives."""
+    """Put the application on the card."""
     inittab = rootfs.data("inittab") + b"::once:/etc/init.d/myapp\n"
-    more = filetree.build(
-        {"etc/inittab": RegularFile(inittab), "etc/init.d/myapp": RegularFile(START.encode(), 0o755)}
-    )
-    disk, old, new = f"{card}?offset={1 << 20}", folder / "old.gz", folder / "new.gz"
-    orders = (["-R", f"dump /boot/initrd.gz {old}"], ["-w", "-R", "rm /boot/initrd.gz"])
-    for order in orders:
-        subprocess.run(["debugfs", *order, disk], check=True, capture_output=True)
-    first = old.read_bytes()
-    new.write_bytes(first + bytes(-len(first) % 4) + more)
-    subprocess.run(["debugfs", "-w", "-R", f"write {new} /boot/initrd.gz", disk], check=True, capture_output=True)
+    tree = {"etc/inittab": RegularFile(inittab), "etc/init.d/myapp": RegularFile(START.encode(), 0o755)}
+    extend(card, tree, folder)
 
 
 @pytest.mark.timeout(DEADLINE_S + 600)
