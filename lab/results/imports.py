@@ -87,7 +87,7 @@ def read_runs(
     together: dict[str, list[tuple[Path, str, bytes, list[_Reading]]]] = {}
     for file in files:
         data = _bytes(file)
-        name = form or next((name for name, its in more.items() if its.mark in data), "") or _form(file, data)
+        name = form or _form(file, data, more)
         try:
             if name in more:
                 readings = [_Reading(sample) for sample in more[name].samples(data)]
@@ -174,8 +174,11 @@ def _bytes(file: Path) -> bytes:
         raise ConfigurationError(f"{file}: cannot be read: {error.strerror}") from error
 
 
-def _form(file: Path, data: bytes) -> str:
+def _form(file: Path, data: bytes, more: Mapping[str, ImportForm]) -> str:
     head = data[:4096]
+    for name, its in more.items():
+        if its.mark in data:
+            return name
     if b"{" not in head and b"," in head:
         return "csv"
     if b'"fio version"' in data:
@@ -183,7 +186,7 @@ def _form(file: Path, data: bytes) -> str:
     if b'"intervals"' in data or b'"test_start"' in data or b'"iperf' in data:
         return "iperf3"
     raise ConfigurationError(
-        f"{file}: neither fio's JSON, nor iperf3's, nor a CSV with a header; say which with --format {'|'.join(FORMATS)}"
+        f"{file}: none of {', '.join((*FORMATS, *more))} by its contents, and a CSV needs a header; say which with --format"
     )
 
 

@@ -215,7 +215,7 @@ FRAME = "metric,unit,better,resolution,value"
         ("a.json", '{"fio version": "3", "jobs": [{"jobname": "x"}]}', r"a.json: jobs\[0\] has no 'read'"),
         ("a.json", '{"intervals": [], "start": {}, "end": {}}', r"a.json: start has no 'test_start'"),
         ("a.json", '{"intervals": [], "error": "unable to connect"}', r"a.json: iperf3 measured nothing"),
-        ("a.log", "boot took 3 s", r"a.log: neither fio's JSON, nor iperf3's, nor a CSV"),
+        ("a.log", "boot took 3 s", r"a.log: none of fio, iperf3, csv, ltp-ddt by its contents"),
     ],
 )
 def test_a_wrong_file_is_told_with_its_place_and_nothing_is_recorded(
@@ -225,7 +225,7 @@ def test_a_wrong_file_is_told_with_its_place_and_nothing_is_recorded(
     good, url = str(FILES / "fio.json"), str(tmp_path / "results.db")
     words = ["--board", "b1", "--type", "t", "--release", "1", "--db", url]
     with pytest.raises(ConfigurationError, match=told):
-        read_runs([tmp_path / name], TARGET)
+        read_runs([tmp_path / name], TARGET, more=MORE)
     assert main(["results", "import", good, str(tmp_path / name), *words]) == 2
     assert "Traceback" not in capsys.readouterr().err
     assert not Path(url).exists()
