@@ -129,16 +129,16 @@ def _acquired(book: JobQueue, job: Job) -> Iterator[dict[str, str]]:
 
     address = with_port(envfile.coordinator_of(path) or os.environ.get("LG_COORDINATOR", DEFAULT_COORDINATOR))
 
-    def is_over(number: int) -> bool:
+    def has_left(number: int) -> bool:
         try:
-            return book.is_over(number)
+            return not book.has_board(number)
         except ConfigurationError:  # of another store in its place
             return False
 
     person, known = stock_user(job.person), store_name(book.store)
     if name == RESERVATION:  # labgrid gives it to the reserving user only
         place = _reserved(address, os.environ.get(TOKEN_VARIABLE, ""))
-        with place.held(person, person, is_over) as environ:
+        with place.held(person, person, has_left) as environ:
             yield environ
         return
 
@@ -150,7 +150,7 @@ def _acquired(book: JobQueue, job: Job) -> Iterator[dict[str, str]]:
 
     also = reserving_user(job.person, known) if book.ignores else None
     place = Place(name, address)
-    with place.held(job_user(job.person, job.called, known), person, is_over, also, lapsed) as environ:
+    with place.held(job_user(job.person, job.called, known), person, has_left, also, lapsed) as environ:
         yield environ
 
 

@@ -326,15 +326,15 @@ class JobQueue:
 
         self.store._write(end)
 
-    def is_over(self, job_id: int) -> bool:
-        """True if a job has ended or its holder has died.
+    def has_board(self, job_id: int) -> bool:
+        """True if a job has its board, and its holder has not died.
 
         Raises:
             ConfigurationError: no such job.
         """
         with self.store._read() as session:
             row = find(session, job_id)
-            return row.state not in {"queued", "running"} or self._dead(row)
+            return row.state == "running" and not self._dead(row)
 
     def start_now(self, job_id: int) -> Job | None:
         """`start` without waiting, except for a job that seems dead.

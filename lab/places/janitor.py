@@ -157,15 +157,23 @@ class Janitor:
             return ""
         try:
             known = self.book.job(job.job)
-            over = self.book.is_over(job.job)
+            measures = self.book.has_board(job.job)
         except ConfigurationError:  # of another store at the same path, before this one
             return ""
         if known.person.replace("/", "-") != job.person or known.host != job.host:
             # Another host's file has the same path, and so had an earlier one of this host; one database has no two such jobs.
             moved = self.store.location.path is None
             return f"job {call(job.job)} went on as that of {known.who}" if moved else ""
-        why = "its process is gone" if self.book.has_died(known.holder) else f"no sign of life for {LEASE_S:g} s"
-        return f"job {call(job.job)} is {_state(known.state, why)}" if over else ""
+        return "" if measures else f"job {call(job.job)} {self._state(known)}"
+
+    def _state(self, job: Job) -> str:
+        if job.ended:
+            return f"is {job.state}, and did not give it back"
+        if self.book.has_died(job.holder):
+            return "is dead: its process is gone"
+        if job.state == "queued":  # the job was resumed, and takes its place anew when it has its board
+            return "waits for its board"
+        return f"is dead: no sign of life for {LEASE_S:g} s"
 
 
 def _hold(place: str, away: MissingResource, owner: str) -> Deed:
@@ -183,10 +191,6 @@ def _release_reason(away: MissingResource | None) -> str:
     if away is None:
         return "all that it has is there again"
     return f"place {away.shared_with} can be used, and has resources of this one" if away.shared_with else ""
-
-
-def _state(state: str, why: str) -> str:
-    return f"dead: {why}" if state in {"queued", "running"} else f"{state}, and did not give it back"
 
 
 def patient(janitor: Janitor) -> Iterator[Deed]:

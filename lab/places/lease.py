@@ -144,7 +144,7 @@ class Place:
         self,
         user: PlaceUser,
         person: PlaceUser,
-        is_over: Callable[[int], bool],
+        has_left: Callable[[int], bool],
         also: PlaceUser | None = None,
         lapsed: Callable[[str], bool] = lambda _: False,
     ) -> Iterator[dict[str, str]]:
@@ -153,7 +153,7 @@ class Place:
         Args:
             person: a place that this user has acquired is used as it is, and stays. Else labgrid's programs let them
                 use the place beside the job, above all `labgrid-client console`.
-            is_over: True: a job of this store, by its number, has ended or died.
+            has_left: True: a job of this store, by its number, has no board: it waits, has ended or died.
             also: another such user, see `reserving_user`. lapsed: True: a holder is a reservation that has ended.
 
         Raises:
@@ -172,7 +172,7 @@ class Place:
             if MissingResource.of(holder) is not None:
                 if (away := at.lacking().get(self.name)) is not None:
                     raise self._gone(away)  # else a janitor would give it back at its next look
-            elif not lapsed(holder) and not self._is_left(holder, user, is_over):
+            elif not lapsed(holder) and not self._is_left(holder, user, has_left):
                 raise self._busy(holder)
             else:
                 _log.warning("place %s: %s has gone without giving it back; it is released", self.name, holder)
@@ -204,15 +204,15 @@ class Place:
         return str(self._reserved(owner)) if owner and owner.partition(" (")[0] not in ours else ""
 
     @staticmethod
-    def _is_left(holder: str, user: PlaceUser, is_over: Callable[[int], bool]) -> bool:
-        """Return whether the holding job has ended, or is this one.
+    def _is_left(holder: str, user: PlaceUser, has_left: Callable[[int], bool]) -> bool:
+        """Return whether the holding job has no board, or is this one.
 
         The job is of this host and of the store of `user`.
         """
         theirs, ours = JobHolder.of(holder), JobHolder.of(str(user))
         if theirs is None or ours is None or (theirs.host, theirs.tag) != (ours.host, ours.tag):
             return False
-        return theirs.job == ours.job or is_over(theirs.job)
+        return theirs.job == ours.job or has_left(theirs.job)
 
     def _acquire(self, at: Coordinator, user: PlaceUser, person: PlaceUser) -> None:
         try:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, Generic, Self, TypeVar, get_args
 
-from attrs import define, field, frozen
+from attrs import Factory, define, field, frozen
 from sqlalchemy import Engine, func, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -59,6 +59,7 @@ class Store:
     _engine: Engine = field(repr=False)  # it shows the URL
     _pause: Callable[[float], None] = field(default=time.sleep)
     _is_read: bool = False  # it was opened to look at, so an error within its block is of what it holds
+    _reader: Engine = field(init=False, repr=False, default=Factory(lambda self: database.reader(self._engine), True))
 
     @property
     def url(self) -> str:
@@ -265,7 +266,7 @@ class Store:
     @contextmanager
     def _read(self) -> Iterator[Session]:
         try:
-            with guarded(self.location), Session(database.reader(self._engine)) as session:
+            with guarded(self.location), Session(self._reader) as session:
                 yield session
         except MISREAD as error:  # only readout stands between: rows that are not as boardlab writes them
             raise damaged(error, self.location) from error
@@ -297,7 +298,7 @@ class Store:
         Raises:
             LabTransientError: the server does not answer, or does not know yet.
         """
-        with guarded(self.location), Session(database.reader(self._engine)) as session:
+        with guarded(self.location), Session(self._reader) as session:
             found = database.was_committed(session, number)
         if found is None:
             raise LabTransientError(

@@ -6,6 +6,7 @@ import argparse
 import hashlib
 import sys
 import time
+from collections import Counter
 
 from support.simulation.choices import Choices
 from support.simulation.database import results
@@ -22,11 +23,12 @@ def main() -> int:
     options = parser.parse_args()
     began = time.process_time()
     first, count = (options.first, options.seeds) if options.seed is None else (options.seed, 1)
-    steps, digest = 0, hashlib.sha256()
+    steps, digest, felt = 0, hashlib.sha256(), Counter[str]()
     with hushed(), results() as found:
         for seed in range(first, first + count):
             outcome = simulate(found, Choices.of(seed))
             steps += outcome.steps
+            felt.update(outcome.felt)
             digest.update("\n".join(outcome.trace).encode())
             if outcome.name or options.seed is not None:
                 told = story(found, outcome.taken, outcome.name) if outcome.name and not options.raw else outcome
@@ -34,6 +36,7 @@ def main() -> int:
                 print(f"seed {seed}: {told.seen or 'everything holds'} ({outcome.steps} steps)")
             if outcome.name:
                 return 1
+    print("\n".join(f"{number:7} {name}" for name, number in sorted(felt.items())))
     print(f"{count} seeds, {steps} steps, digest of their events {digest.hexdigest()[:16]}")
     print(f"{time.process_time() - began:.1f} s of a core", file=sys.stderr)
     return 0

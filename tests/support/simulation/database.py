@@ -88,7 +88,7 @@ class Results:
     """The database of all worlds, one after the other.
 
     Attributes:
-        world: the one that uses it now; None: nobody schedules. more: a statement that changes the new tables.
+        world: the one that uses it now; None: nobody schedules.
         away_until_s: the server does not answer. full_until_s: its disk refuses to write, with `disk_error`.
         recent: of a host that may lose its power, the contents after its last commits.
         is_server: it numbers its transactions, and its clock is so much ahead (clock_s). committed: the numbers of those that were. lost_answers: so many further commits succeed without an answer. commits: so far.
@@ -102,7 +102,6 @@ class Results:
     history: sqlite3.Connection
     looker: sqlite3.Connection
     world: World | None = None
-    more: str = ""
     writer: SimulatedConnection | None = None
     away_until_s: float = 0.0
     full_until_s: float = 0.0
@@ -126,10 +125,8 @@ class Results:
     def begin(self, world: World, *, history: bool) -> None:
         """Serve another world; `history`: its tables have nights of before."""
         self.end()
-        (self.history if history else self.empty).backup(self.looker)
+        self._fill(self.history if history else self.empty)
         shutil.rmtree(self.folder / "judge", ignore_errors=True)
-        if self.more:
-            self.looker.execute(self.more)
         self.world, self.writer, self.committed_by = world, None, None
         self.away_until_s = self.full_until_s = 0.0
         self.lost_answers = self.commits = 0
@@ -138,6 +135,19 @@ class Results:
         self._open.clear()
         self.committed.clear()
         world.on_death.append(self.has_died)
+
+    def _fill(self, source: sqlite3.Connection) -> None:
+        """Give the tables the rows of others; a copy of the file would have each connection read its schema anew."""
+        tables = [name for (name,) in self.looker.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        self.looker.execute("PRAGMA foreign_keys=OFF")
+        self.looker.execute("BEGIN")
+        for table in tables:
+            self.looker.execute(f"DELETE FROM {table}")  # noqa: S608 - its own name
+            rows = source.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608
+            if rows:
+                places = ", ".join("?" * len(rows[0]))
+                self.looker.executemany(f"INSERT INTO {table} VALUES ({places})", rows)  # noqa: S608
+        self.looker.execute("COMMIT")
 
     def end(self) -> None:
         """Serve nobody."""
@@ -154,7 +164,7 @@ class Results:
         )
         with closing(sqlite3.connect(":memory:")) as before:
             before.deserialize(bytes(data))
-            before.backup(self.looker)
+            self._fill(before)
 
     def keep_commits(self) -> None:
         """Put on the disk all that a person was told of."""
@@ -217,6 +227,7 @@ class Results:
         world.pause()
         self._reach(world)
         if self.full_until_s > world.now_s:
+            world.felt[self.disk_error[0]] += 1
             raise _error(*self.disk_error)
         commit()
         if self.recent is not None:
@@ -228,6 +239,7 @@ class Results:
         world.pause()
         if self.lost_answers > 0 and world.current is not None:
             self.lost_answers -= 1
+            world.felt["a commit's answer lost"] += 1
             world.say("the answer to its commit is lost")
             raise _error("SQLITE_PROTOCOL", "the connection broke at a commit")
 
@@ -254,6 +266,7 @@ class Results:
         if gone_s > world.now_s:
             world.sleep(min(CONNECT_S, gone_s - world.now_s))
             world.disturb(process, world.now_s)
+            world.felt["no answer of the database"] += 1
             raise _error("SQLITE_PROTOCOL", "the server does not answer")
 
 

@@ -20,14 +20,15 @@ from attrs import define, field, frozen
 
 from lab.benchmarks.cycles import CycleAttempt, run_cycles
 from lab.control.provisioning import check_expected
-from lab.errors import BoardTransientError, ConfigurationError
+from lab.errors import BoardTransientError, ConfigurationError, LabTransientError
 from lab.farm import lease, runner
 from lab.farm.labgrid_place import PlaceWait, acquired
 from lab.farm.runner import Runner, RunnerPaths
-from lab.health import DEFAULT_RULE
+from lab.health import DEFAULT_RULE, Check, CheckedPart
+from lab.health.store import HealthBook
 from lab.jobs import listing
 from lab.jobs.queue import PERSONS, TIMERS
-from lab.jobs.records import BY_PROVISION, JOB_VARIABLE, Order, number
+from lab.jobs.records import BY_HEALTH, BY_PROVISION, JOB_VARIABLE, Order, number
 from lab.jobs.reservations import ReservationBook
 from lab.metrics import SampleRecord
 from lab.provision.history import ProvisionBook
@@ -65,6 +66,7 @@ RETRIES: Final = 2
 WAIT_S: Final = 4000.0
 FAILS: Final = 0.03  # of a boot
 OTHER_BUILD: Final = 0.3  # of a release whose files are not what it says
+MENDED_S: Final = 90.0
 TRIES: Final = 6  # of a wish for a board whose releases may be wrong; then a person looks into it
 TESTS: Final = Path(__file__).resolve().parents[3] / "tests_perf"
 PERSON: Final = "lena"
@@ -117,6 +119,8 @@ class Board:
     software: dict[str, str] = field(factory=dict)
     expected: Mapping[str, Mapping[str, str]] = field(factory=dict)
     putting: Provisioner | None = None
+    is_stuck: bool = False
+    mends: bool = False
     emmc: Emmc = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -126,6 +130,8 @@ class Board:
         """Power-cycle it; its boot time, which no other boot has."""
         self.emmc.access(self.farm.boot_s)
         self.farm.boots += 1
+        if self.is_stuck:
+            raise LabTransientError("its relay does not switch", failure="pdu_timeout")
         if self.farm.world.choices.happens(FAILS) or not self.emmc.line:
             raise BoardTransientError("it hung", failure="hang_kernel")
         self.software = {"kernel": self.emmc.line}
@@ -157,6 +163,17 @@ class Board:
 @define
 class PlayedRun(BootRun):
     """Boardlab's loop of cycles around a played boot."""
+
+    def pending(self, medium: str) -> list[int]:
+        found, world = super().pending(medium), self.board.farm.world
+        lingers_s, world.process.lingers_s = world.process.lingers_s, 0.0
+        if found and lingers_s:
+            world.felt["a session ends late"] += 1
+            world.say(f"stands still for {lingers_s:g} s behind its look at its run")
+            world.process.frozen_until_s = world.now_s + lingers_s
+            world.disturb(world.process, world.process.frozen_until_s)
+            world.pause()
+        return found
 
     def measure(self, medium: str) -> None:
         recorder = AttemptRecorder(self.store, self.run.id, self.clock)
@@ -324,6 +341,21 @@ class Farm:
             return runner.BUSY
         return 0
 
+    def check(self, board: Board) -> int:
+        """`lab health BOARD --check`, of a person who mends the board."""
+        store = self.results.store()
+        book = lease.queue(store, BY_HEALTH, person=PERSON, rule=DEFAULT_RULE)
+        order = Order(BOARD_TYPE, board.board, ("health",), "", "", None)
+        try:
+            with lease.held(book, order, WAIT_S, self.world.say) as job:
+                board.is_stuck = False
+                parts = tuple(CheckedPart(name, "ok", "", "", "", "") for name in ("power", "console"))
+                HealthBook(store).record(Check(board.board, BOARD_TYPE, "lab", store.now(), parts, job_id=job.id))
+        except lease.BusyBoardError as error:
+            self.world.say(str(error))
+            return runner.BUSY
+        return 0
+
     def reserve(self, board: str, hours: float) -> int:
         """Somebody else reserves a board for a while."""
         try:
@@ -435,6 +467,21 @@ class Farm:
                 self.results.keep_commits()
                 return 0
             world.sleep(AGAIN_S[world.choices.pick([1.0] * len(AGAIN_S))])
+
+    def mend(self, board: Board) -> int:
+        """Have a board with a fault checked, as often as it is in quarantine, until it is mended or all is over."""
+        world = self.world
+        while len(self.done) < len(self.wishes):
+            world.sleep(MENDED_S)
+            host = world.hosts[0]
+            if max(host.down_until_s, host.frozen_until_s) > world.now_s or not (
+                board.is_stuck or self.watch.quarantined(board.board)
+            ):
+                continue
+            world.felt["a quarantine"] += self.watch.quarantined(board.board)
+            process = world.start(f"lab health {board.board}", host, lambda: self.check(board))
+            world.wait(lambda process=process: not process.alive)
+        return 0
 
     def keep_janitor(self, host: Host) -> int:
         """Have the janitor of places run, whatever is killed, until each place is free behind the last wish."""

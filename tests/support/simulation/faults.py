@@ -16,6 +16,7 @@ from lab.farm import judge
 from lab.farm.runner import Runner
 from lab.host.clock import utc_now
 from lab.jobs import queue
+from lab.jobs.queue import JobQueue
 from lab.jobs.records import Silence, seems_dead
 from lab.places.lease import Place
 from lab.provision.history import Provision, ProvisionBook
@@ -62,12 +63,14 @@ def _measured_again_on_resume(results: Results) -> Iterator[None]:
         with patch.object(rows, "OK", "none"):
             return plain(session, run_id, record)
 
-    plain, results.more = rows.insert_attempt, "DROP INDEX ix_attempts_good"
+    plain, index = rows.insert_attempt, "ix_attempts_good"
+    ((made,),) = results.look("SELECT sql FROM sqlite_master WHERE name = ?", index)
+    results.looker.execute(f"DROP INDEX {index}")
     try:
         with patch.object(BootRun, "pending", every), patch.object(rows, "insert_attempt", insert):
             yield
     finally:
-        results.more = ""
+        results.looker.execute(made)
 
 
 @contextmanager
@@ -132,6 +135,22 @@ def _a_verdict_is_lost(_results: Results) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _a_waiting_job_keeps_its_place(_results: Results) -> Iterator[None]:
+    def has_board(book: JobQueue, job_id: int) -> bool:
+        job = book.job(job_id)
+        return not job.ended and not book._dead(job)  # type: ignore[arg-type]
+
+    with patch.object(JobQueue, "has_board", has_board):
+        yield
+
+
+@contextmanager
+def _a_quarantine_stops_nobody(_results: Results) -> Iterator[None]:
+    with patch.object(queue, "allowed", lambda _job: True):
+        yield
+
+
 FAULTS: Final = (
     Fault("a job is dead by another host's wall clock", _dead_by_the_wall_clock, (watch.KEEPS,)),
     Fault("a resumed run measures its cycles again", _measured_again_on_resume, _READINGS),
@@ -141,5 +160,7 @@ FAULTS: Final = (
     Fault("a session that stood still ends a completed run", _a_late_session_ends_a_completed_run, _READINGS),
     Fault("a session whose run stays open ends well", _an_open_run_ends_well, _READINGS),
     Fault("a place is given while its host starts", _a_host_that_starts_gives_its_place, (WITH_EXPORTER,)),
+    Fault("a job that waits keeps the place of its killed process", _a_waiting_job_keeps_its_place, (watch.LEFT,)),
+    Fault("a board in quarantine is measured", _a_quarantine_stops_nobody, (watch.QUARANTINE,)),
     Fault("the verdict of a killed lab run is lost", _a_verdict_is_lost, (watch.TOLD,)),
 )

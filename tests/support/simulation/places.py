@@ -31,7 +31,7 @@ class Places:
     Attributes:
         holders: by place, "host/user"; empty: free.
         exporter: the host that offers all places, some time after it starts. whole: processes that were told that it does.
-        away_until_s: it does not answer. lost, late: so many further acquisitions or releases are done without an answer, or are done after the client has given up.
+        away_until_s: it does not answer. lost, late, doubled: so many further acquisitions or releases are done without an answer, are done after the client has given up, or are done twice, of which the second one is answered.
     """
 
     world: World
@@ -42,6 +42,7 @@ class Places:
     away_until_s: float = 0.0
     lost: int = 0
     late: int = 0
+    doubled: int = 0
 
     def __attrs_post_init__(self) -> None:
         self.holders = dict.fromkeys(self.names, "")
@@ -113,14 +114,27 @@ class PlayedCoordinator:
         self._reach()
         if self.places.late:
             self.places.late -= 1
+            self.places.world.felt["a late message"] += 1
             self._later(name, user)
+        if self._is_doubled():
+            self.places.acquire(name, user)
         self.places.acquire(name, user)
         self._answer()
 
     def release(self, name: str, holder: str) -> None:
         self._reach()
+        if self._is_doubled():
+            self.places.release(name, holder)
+            self.places.world.pause()
         self.places.release(name, holder)
         self._answer()
+
+    def _is_doubled(self) -> bool:
+        doubled, self.places.doubled = self.places.doubled > 0, max(0, self.places.doubled - 1)
+        if doubled:
+            self.places.world.felt["a doubled message"] += 1
+            self.places.world.say("its message to the coordinator comes twice")
+        return doubled
 
     def _reach(self) -> None:
         world = self.places.world
@@ -135,6 +149,7 @@ class PlayedCoordinator:
         self.places.world.pause()
         if self.places.lost:
             self.places.lost -= 1
+            self.places.world.felt["a message's answer lost"] += 1
             self.places.world.say("the coordinator's answer is lost")
             raise self._silent()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
@@ -29,7 +30,7 @@ class Outcome:
 
     Attributes:
         name: of the invariant that broke; empty: none. seen: what was seen then.
-        taken: the decisions. trace: the story, line by line.
+        taken: the decisions. trace: the story, line by line. felt: how often each strike had an effect.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Outcome:
     taken: Sequence[int]
     trace: Sequence[str]
     steps: int
+    felt: Counter[str]
 
 
 def simulate(results: Results, choices: Choices) -> Outcome:
@@ -64,7 +66,7 @@ def simulate(results: Results, choices: Choices) -> Outcome:
     finally:
         _bury(world)
         results.end()
-    return Outcome(name, seen, choices.taken, world.trace, world.steps)
+    return Outcome(name, seen, choices.taken, world.trace, world.steps, world.felt)
 
 
 def _befall(farm: Farm) -> None:
@@ -78,7 +80,7 @@ def _befall(farm: Farm) -> None:
     world.stay = STAYS[pick((1.0, 1.0, 1.0))]
     world.strike_rate = RATES[pick((0.5, 3.0, 3.0, 2.0))]
     kinds = Strikes(farm).all()
-    frequent = (4.0, 3.0, 1.0, 3.0, 2.0, *[1.0] * len(kinds))  # clocks are set and hosts lose their power often, too
+    frequent = (4.0, 3.0, 3.0, 3.0, 2.0, *[1.0] * len(kinds))  # clocks are set and hosts lose their power often, too
     world.strikes = [kinds.pop(pick(frequent[: len(kinds)])) for _ in range(1 + pick((2.0, 2.0, 1.0, 1.0)))]
     farm.boot_s = BOOTS_S[pick((2.0, 1.0))]
 

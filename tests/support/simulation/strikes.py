@@ -8,7 +8,7 @@ from typing import Final
 from attrs import define
 
 from support.simulation.database import FULL, SYNC_FAILS
-from support.simulation.farm import Farm
+from support.simulation.farm import PERSON, Farm
 from support.simulation.world import Host, Process, World
 
 FROZEN_S: Final = (0.5, 9.0, 40.0, 75.0, 200.0)
@@ -33,9 +33,9 @@ class Strikes:
     def all(self) -> list[Callable[[], bool]]:
         """Every kind, the most frequent ones first."""
         return [
-            *(self.kill, self.freeze, self.stop, self.jump, self.reboot, self.suspend),
+            *(self.kill, self.freeze, self.orphan, self.jump, self.reboot, self.stop, self.suspend),
             *(self.cut, self.server_is_away, self.disk_is_full, self.lose_answer, self.reserve, self.cancel),
-            *(self.labgrid_is_away, self.labgrid_is_late),
+            *(self.labgrid_is_away, self.labgrid_errs, self.break_relay),
         ]
 
     def kill(self) -> bool:
@@ -97,6 +97,7 @@ class Strikes:
         recent = self.farm.results.recent
         count = 0 if recent is None else self.world.choices.pick((2.0, *[1.0] * (len(recent) - 1)))
         if count:
+            self.world.felt["commits lost"] += 1
             self._say(f"the last {count} commits are lost with the power")
             self.farm.results.lose_commits(count)
             self.farm.watch.look_anew()
@@ -149,15 +150,35 @@ class Strikes:
         places.away_until_s = self.world.now_s + seconds
         return True
 
-    def labgrid_is_late(self) -> bool:
-        """An answer of labgrid's coordinator is lost, or comes too late."""
+    def labgrid_errs(self) -> bool:
+        """An answer of labgrid's coordinator is lost or comes too late, or a message to it comes twice."""
         places = self.farm.places
         if places is None:
             return False
-        if self.world.choices.happens(0.5):
-            places.lost += 1
-        else:
-            places.late += 1
+        kind = self.world.choices.pick((1.0, 1.0, 1.0))
+        places.late += kind == 0
+        places.lost += kind == 1
+        places.doubled += kind == 2
+        return True
+
+    def orphan(self) -> bool:
+        """SIGKILL of a `lab run`; its pytest, which ends then, stands still on the way."""
+        child = self._process(lambda each: each.parent is not None and each.parent.alive)
+        if child is None or child.parent is None:
+            return False
+        child.lingers_s = self._one_of(FROZEN_S[2:])
+        self._say(f"{child.parent.name} is killed, and {child.name} ends slowly")
+        self.world.kill(child.parent)
+        return True
+
+    def break_relay(self) -> bool:
+        """A board's power is not switched, until a check has mended it."""
+        board = list(self.farm.boards.values())[self.world.choices.pick([1.0] * len(self.farm.boards))]
+        if board.is_stuck or board.mends:
+            return False
+        self._say(f"the relay of {board.board} sticks")
+        board.is_stuck = board.mends = True
+        self.world.start(f"{PERSON} for {board.board}", Host("a desk"), lambda: self.farm.mend(board))
         return True
 
     def reserve(self) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from attrs import define, field
 
 from lab.farm.runner import WORSE
-from lab.jobs.records import HEARTBEAT_S, LEASE_S
+from lab.jobs.records import BY_HEALTH, BY_PROVISION, HEARTBEAT_S, LEASE_S
 from support.simulation.database import Results
 from support.simulation.farm import CYCLES, Farm
 from support.simulation.media import FACTORY, kernel_of
@@ -23,12 +23,15 @@ FREE: Final = "a dead job's board is free within its bound"
 ONCE: Final = "a sample is stored once"
 COUNTS: Final = "a run's counts are exact"
 PLACE: Final = "a job has the place of its board"
+LEFT: Final = "a place that no job uses is free within its bound"
 TOLD: Final = "a verdict is told once"
 ENDS: Final = "everything ends"
+QUARANTINE: Final = "a board in quarantine is not measured"
 TURNS: Final = "the queue starves nobody"
 LABEL: Final = "a label is of what was proved"
 BOUND_S: Final = LEASE_S + 6 * POLL_S
 LATE_S: Final = 2 * HEARTBEAT_S + POLL_S  # in which a process that was disturbed notices that its board is another's
+LEFT_S: Final = 900.0  # a host may be off for 300 s, and the janitor's host stand still behind that
 _POINT_S: Final = 1_440.0  # a point of priority, in seconds of waiting
 _ACTIVE: Final = ("queued", "running")
 
@@ -45,6 +48,7 @@ class JobSeen(NamedTuple):
     priority: int
     cancelled_by: str
     yields_to: str
+    program: str
     label: str
 
 
@@ -54,7 +58,7 @@ class Watch:
 
     Attributes:
         jobs: as they were committed last. beats: job -> when its holder gave its last sign of life, in true time.
-        lost, queued, died: job -> when another process ended it, when it waited first, when its holder's death was seen. stored: boot times whose storing was confirmed.
+        left: place -> since when no job with a board has it. lost, queued, died: job -> when another process ended it, when it waited first, when its holder's death was seen. stored: boot times whose storing was confirmed.
         locked_until_s: a process that stands still holds the database's lock.
     """
 
@@ -68,6 +72,7 @@ class Watch:
     died: dict[int, float] = field(factory=dict)
     stored: list[float] = field(factory=list)
     locked_until_s: float = 0.0
+    left: dict[str, float] = field(factory=dict)
     _seen: int = 0
 
     def look(self) -> None:
@@ -80,6 +85,7 @@ class Watch:
             self._look_at_jobs()
             self._look_at_samples()
         self._look_at_the_dead()
+        self._look_at_places()
 
     def look_anew(self) -> None:
         """The last commits were lost."""
@@ -95,7 +101,9 @@ class Watch:
         return next((each for each in reversed(self.world.processes) if each.identity == job.holder), None)
 
     def _read_jobs(self) -> dict[int, JobSeen]:
-        columns = 'id, board, state, holder, queued_at, heartbeat_at, priority, cancelled_by, yields_to, "release"'
+        columns = (
+            'id, board, state, holder, queued_at, heartbeat_at, priority, cancelled_by, yields_to, program, "release"'
+        )
         return {row[0]: JobSeen(*row) for row in self.results.look(f"SELECT {columns} FROM jobs")}  # noqa: S608
 
     def _look_at_jobs(self) -> None:
@@ -139,6 +147,8 @@ class Watch:
 
     def _look_at_a_start(self, job: JobSeen) -> None:
         """No living job that waits longer is overtaken, unless it must not have the board."""
+        if job.program not in {BY_HEALTH, BY_PROVISION} and self.quarantined(job.board):
+            raise ViolationError(QUARANTINE, f"j{job.id} has {job.board}")
         if self.results.look("SELECT 1 FROM reservations WHERE ended_at IS NULL LIMIT 1"):
             return
         mine = self._rank(job)
@@ -147,6 +157,11 @@ class Watch:
             waits = other.state == "queued" and other.board == job.board and owner is not None and owner.alive
             if waits and self._rank(other) < mine and not other.yields_to:
                 raise ViolationError(TURNS, f"j{job.id} started before j{other.id}, which waits longer")
+
+    def quarantined(self, board: str) -> bool:
+        """True if a board is in quarantine."""
+        its = "SELECT 1 FROM reservations WHERE ended_at IS NULL AND kind = 'quarantine' AND board = ?"
+        return bool(self.results.look(its, board))
 
     @staticmethod
     def _rank(job: JobSeen) -> tuple[float, int]:
@@ -168,6 +183,15 @@ class Watch:
                     raise ViolationError(
                         FREE, f"j{job.id} is running, its holder died {waits_s:.0f} s ago, and j{other.id} waits"
                     )
+
+    def _look_at_places(self) -> None:
+        places = self.farm.places
+        for place, holder in places.holders.items() if places is not None else ():
+            job = self.jobs.get(places.job(place) or 0) if holder and places is not None else None
+            if job is None or job.state == "running":
+                self.left.pop(place, None)
+            elif self.world.now_s - self.left.setdefault(place, self.world.now_s) > LEFT_S:
+                raise ViolationError(LEFT, f"{place} is held by {holder}, and j{job.id} is {job.state}")
 
     def _queued_s(self, job: JobSeen) -> float:
         return self.queued.setdefault(job.id, self.world.now_s)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import signal
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -67,6 +68,7 @@ class Process:
         parent: started it. ends_with_parent: SIGTERM comes when that dies, as `setpriv --pdeathsig` asks for.
         code: its exit code; None: it lives. handlers: by signal. pending: signals that it has not handled yet.
         frozen_until_s: it stands still; stopped: by SIGSTOP, which SIGCONT ends. calm_since_s: since then neither it nor its host was disturbed.
+        lingers_s: it stands still for so long behind its next look at what its run lacks.
     """
 
     name: str
@@ -82,6 +84,7 @@ class Process:
     frozen_until_s: float = 0.0
     stopped: bool = False
     calm_since_s: float = 0.0
+    lingers_s: float = 0.0
     environ: Mapping[str, str] = field(factory=dict)
     identity: str = field(init=False)
 
@@ -114,6 +117,7 @@ class World:
         strikes: what may happen before a step, at that rate a step.
         trace: the story so far. hidden: texts that are left out of it, since they are other ones each time.
         on_death: called with each process that was killed, before it is unwound.
+        felt: how often each strike had an effect.
     """
 
     choices: Choices
@@ -127,6 +131,7 @@ class World:
     hidden: Sequence[str] = ()
     trace: list[str] = field(factory=list)
     on_death: list[Callable[[Process], None]] = field(factory=list)
+    felt: Counter[str] = field(factory=Counter)
     steps: int = 0
     current: Task | None = None
     _doomed: list[tuple[Process, int]] = field(factory=list)
@@ -339,8 +344,12 @@ class World:
         weights = [1.0 - self.strike_rate, *[self.strike_rate / len(self.strikes)] * len(self.strikes)]
         chosen = self.choices.pick(weights)
         if chosen:
-            self.strikes[chosen - 1]()
+            self._hit(self.strikes[chosen - 1])
             self.reap()
+
+    def _hit(self, strike: Callable[[], bool]) -> None:
+        if strike():
+            self.felt[strike.__name__] += 1
 
     def _step(self) -> None:
         tasks = [task for process in self.processes if process.code is None for task in process.tasks]
@@ -354,7 +363,7 @@ class World:
             idle_s = due - self.now_s
             if self.strikes and idle_s > 1.0 and self.choices.happens(min(0.5, IDLE_STRIKES * self.strike_rate)):
                 self.now_s += idle_s * (0.5, 0.1, 0.9)[self.choices.pick((1.0, 1.0, 1.0))]
-                self.strikes[self.choices.pick([1.0] * len(self.strikes))]()
+                self._hit(self.strikes[self.choices.pick([1.0] * len(self.strikes))])
                 return
             self.now_s = max(self.now_s, due)
             return

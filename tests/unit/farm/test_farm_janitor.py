@@ -197,9 +197,22 @@ def test_a_job_that_was_resumed_while_another_place_is_released_keeps_its_own(
     for place, job in zip(played.places, jobs, strict=True):
         played.places[place] = str(job_user("lena", job.called, store_name(store)))
         book.finish(job.id, "interrupted")
-    played.released = lambda name: book.take_up(jobs[1].id) if name == "p1" else None
+    played.released = lambda name: book.start(book.take_up(jobs[1].id).id) if name == "p1" else None
     assert [deed.place for deed in janitor(played, store).tidy()] == ["p1"]
     assert played.places["p2"]
+    assert janitor(played, store).due() == []
+
+
+def test_the_place_of_a_job_that_waits_for_its_board_again_is_released(
+    tmp_path: Path, store: Store, played: Played
+) -> None:
+    book = queue(store)
+    job = running(book, tmp_path)
+    played.places["p1"] = str(job_user("lena", job.called, store_name(store)))  # whose process was killed
+    book.finish(job.id, "interrupted")
+    running(queue(store, "bob"), tmp_path)  # which waits for that place
+    book.take_up(job.id)
+    assert [deed.why for deed in janitor(played, store).due()] == [f"job {job.called} waits for its board"]
 
 
 @pytest.mark.parametrize("path", [None, Path("/a/results.db")])
