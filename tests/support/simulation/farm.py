@@ -220,6 +220,8 @@ class Farm:
         pick = self.world.choices.pick
         names = BOARDS[: 1 + pick((3.0, 1.0))]
         self.boards = {name: Board(name, self) for name in names}
+        if pick((9.0, 1.0)):
+            self.stick(self.boards[names[0]])
         kind = pick((3.0, 2.0, 2.0, 2.0))
         if kind in {1, 2}:
             (self._prepare_releases, self._prepare_judged)[kind - 1](names)
@@ -467,6 +469,12 @@ class Farm:
                 self.results.keep_commits()
                 return 0
             world.sleep(AGAIN_S[world.choices.pick([1.0] * len(AGAIN_S))])
+
+    def stick(self, board: Board) -> None:
+        """A board's power is not switched from now on, until a check mends it."""
+        self.world.say(f"the relay of {board.board} sticks")
+        board.is_stuck = board.mends = True
+        self.world.start(f"{PERSON} for {board.board}", Host("a desk"), lambda: self.mend(board))
 
     def mend(self, board: Board) -> int:
         """Have a board with a fault checked, as often as it is in quarantine, until it is mended or all is over."""

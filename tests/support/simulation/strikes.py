@@ -8,7 +8,7 @@ from typing import Final
 from attrs import define
 
 from support.simulation.database import FULL, SYNC_FAILS
-from support.simulation.farm import PERSON, Farm
+from support.simulation.farm import Farm
 from support.simulation.world import Host, Process, World
 
 FROZEN_S: Final = (0.5, 9.0, 40.0, 75.0, 200.0)
@@ -176,9 +176,7 @@ class Strikes:
         board = list(self.farm.boards.values())[self.world.choices.pick([1.0] * len(self.farm.boards))]
         if board.is_stuck or board.mends:
             return False
-        self._say(f"the relay of {board.board} sticks")
-        board.is_stuck = board.mends = True
-        self.world.start(f"{PERSON} for {board.board}", Host("a desk"), lambda: self.farm.mend(board))
+        self.farm.stick(board)
         return True
 
     def reserve(self) -> bool:
