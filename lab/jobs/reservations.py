@@ -230,12 +230,19 @@ def _open(board: str | None) -> Select[ReservationRow]:
 
 def _rows(session: Session, board: str | None, now: dt.datetime) -> list[ReservationRow]:
     lasting = or_(ReservationRow.until.is_(None), ReservationRow.until > now)
-    begun = _open(board).where(lasting, ReservationRow.at <= now)
-    return [*session.scalars(begun.order_by(ReservationRow.board, ReservationRow.kind))]
+    begun = or_(
+        ReservationRow.kind != "reserved", ReservationRow.at <= now
+    )  # only a reservation begins later; clocks jump
+    wanted = _open(board).where(lasting, begun)
+    return [*session.scalars(wanted.order_by(ReservationRow.board, ReservationRow.kind))]
 
 
 def _coming(board: str | None, now: dt.datetime) -> Select[ReservationRow]:
-    return _open(board).where(ReservationRow.at > now).order_by(ReservationRow.at, ReservationRow.id)
+    return (
+        _open(board)
+        .where(ReservationRow.kind == "reserved", ReservationRow.at > now)
+        .order_by(ReservationRow.at, ReservationRow.id)
+    )
 
 
 def _hold_of(row: ReservationRow, *, later: bool = False) -> Hold:

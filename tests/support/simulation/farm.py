@@ -24,7 +24,7 @@ from lab.errors import BoardTransientError, ConfigurationError, LabTransientErro
 from lab.farm import lease, runner
 from lab.farm.labgrid_place import PlaceWait, acquired
 from lab.farm.runner import Runner, RunnerPaths
-from lab.health import DEFAULT_RULE, Check, CheckedPart
+from lab.health import Check, CheckedPart
 from lab.health.store import HealthBook
 from lab.jobs import listing
 from lab.jobs.queue import PERSONS, TIMERS
@@ -58,8 +58,8 @@ from support.simulation.database import Results
 from support.simulation.media import BOARD_TYPE, EMMC, Emmc, release_of
 from support.simulation.nights import BOARDS, METRIC, boot_time, provenance
 from support.simulation.places import Places, tidy
-from support.simulation.system import System
-from support.simulation.world import Host, World
+from support.simulation.system import RULE, System
+from support.simulation.world import START_S, Host, World
 
 CYCLES: Final = 2
 RETRIES: Final = 2
@@ -67,6 +67,7 @@ WAIT_S: Final = 4000.0
 FAILS: Final = 0.03  # of a boot
 OTHER_BUILD: Final = 0.3  # of a release whose files are not what it says
 MENDED_S: Final = 90.0
+PATIENCE_S: Final = 400.0  # with a board that fails and is not in quarantine
 TRIES: Final = 6  # of a wish for a board whose releases may be wrong; then a person looks into it
 TESTS: Final = Path(__file__).resolve().parents[3] / "tests_perf"
 PERSON: Final = "lena"
@@ -274,7 +275,7 @@ class Farm:
     def lab_run(self, wish: Wish) -> int:
         """`lab run --continue --request LABEL`."""
         store = self.results.store()
-        book = lease.queue(store, person=PERSON, priority=wish.priority, rule=DEFAULT_RULE, request=wish.label)
+        book = lease.queue(store, person=PERSON, priority=wish.priority, rule=RULE, request=wish.label)
         ended = listing.answered(store, wish.label)
         if ended is not None:
             return runner.report_again(store, ended, self.world.say)
@@ -327,7 +328,7 @@ class Farm:
     def provision(self, wish: Wish) -> int:
         """`lab provision`; without a release it holds the board for a while."""
         store = self.results.store()
-        book = lease.queue(store, BY_PROVISION, person=PERSON, rule=DEFAULT_RULE)
+        book = lease.queue(store, BY_PROVISION, person=PERSON, rule=RULE)
         place_wait = PlaceWait(self.system.monotonic() + wish.wait_s, self.world.say, lambda: False)
         try:
             with lease.held(book, wish.order, wish.wait_s, self.world.say) as job, acquired(book, job, place_wait):
@@ -346,7 +347,7 @@ class Farm:
     def check(self, board: Board) -> int:
         """`lab health BOARD --check`, of a person who mends the board."""
         store = self.results.store()
-        book = lease.queue(store, BY_HEALTH, person=PERSON, rule=DEFAULT_RULE)
+        book = lease.queue(store, BY_HEALTH, person=PERSON, rule=RULE)
         order = Order(BOARD_TYPE, board.board, ("health",), "", "", None)
         try:
             with lease.held(book, order, WAIT_S, self.world.say) as job:
@@ -368,7 +369,7 @@ class Farm:
 
     def cancel(self, job_id: int) -> int:
         """`lab jobs cancel`."""
-        book = lease.queue(self.results.store(), person="max", rule=DEFAULT_RULE)
+        book = lease.queue(self.results.store(), person="max", rule=RULE)
         try:
             book.cancel(job_id, "max")
         except ConfigurationError as error:
@@ -477,13 +478,13 @@ class Farm:
         self.world.start(f"{PERSON} for {board.board}", Host("a desk"), lambda: self.mend(board))
 
     def mend(self, board: Board) -> int:
-        """Have a board with a fault checked, as often as it is in quarantine, until it is mended or all is over."""
+        """Have a board with a fault checked in each quarantine, at last without one, until all is over."""
         world = self.world
         while len(self.done) < len(self.wishes):
             world.sleep(MENDED_S)
             host = world.hosts[0]
             if max(host.down_until_s, host.frozen_until_s) > world.now_s or not (
-                board.is_stuck or self.watch.quarantined(board.board)
+                self.watch.quarantined(board.board) or (board.is_stuck and world.now_s > START_S + PATIENCE_S)
             ):
                 continue
             world.felt["a quarantine"] += self.watch.quarantined(board.board)

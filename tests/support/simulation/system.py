@@ -17,7 +17,7 @@ from typing import Any, Final
 from attrs import define, evolve, field
 
 from lab.farm import lease
-from lab.health import DEFAULT_RULE
+from lab.health import QuarantineRule
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import Silence
 from support.simulation.database import Results
@@ -25,6 +25,7 @@ from support.simulation.nights import START
 from support.simulation.places import ADDRESS, Places, PlayedCoordinator
 from support.simulation.world import START_S, Process, World
 
+RULE: Final = QuarantineRule(faults=1)  # three are ten minutes apart each, longer than a schedule
 POLL_S: Final = 9.0  # in place of a few seconds: there are fewer looks, and none is later than a heartbeat
 Spawn = Callable[[Sequence[str], Mapping[str, str]], tuple[str, Callable[[], int]]]
 
@@ -235,7 +236,7 @@ def _names(system: System) -> dict[str, Any]:
         "lab.pytest_plugin.measurer.writer": lambda _config: world.say,
         "lab.pytest_plugin.provisioning.writer": lambda _config: world.say,
         "lab.farm.lease.queue": queue,
-        "lab.farm.lease.reference_board": SimpleNamespace(rule=lambda: DEFAULT_RULE),
+        "lab.farm.lease.reference_board": SimpleNamespace(rule=lambda: RULE),
         "lab.places.lease.socket": SimpleNamespace(
             gethostname=lambda: world.process.host.name,
             getaddrinfo=lambda _host, _port: [(0, 0, 0, "", ("192.0.2.1", 0))],

@@ -125,6 +125,16 @@ def test_it_begins_when_the_job_that_had_the_faults_ends(store: Store, wall: Wal
     assert [hold.kind for hold in ReservationBook(store, wall).standing("b1")] == ["quarantine"]
 
 
+def test_a_quarantine_stands_where_the_clock_is_set_back_before_it(store: Store, wall: Wall) -> None:
+    book = queue(store, wall)
+    attempts(store, wall, *[("port_lost", "lab")] * 3)
+    assert book.start(book.enqueue(BOOTS).id) is None
+    wall.at -= APART
+    assert [hold.kind for hold in ReservationBook(store, wall).standing("b1")] == ["quarantine"]
+    assert ReservationBook(store, wall).coming("b1") == []
+    assert book.start(book.enqueue(BOOTS).id) is None
+
+
 def test_a_week_of_panics_keeps_nobody_out(store: Store, wall: Wall) -> None:
     for _night in range(7):
         attempts(store, wall, *[("kernel_panic", "board")] * 4)
