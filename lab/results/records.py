@@ -145,12 +145,13 @@ class GoodAttempt:
     """An attempt that succeeded, in short.
 
     Attributes:
-        samples: their number.
+        samples: their number. details: as those of `Attempt`.
     """
 
     params: Mapping[str, str]
     cycle: int
     samples: int
+    details: Mapping[str, Any] = field(factory=dict)
 
 
 @frozen

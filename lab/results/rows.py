@@ -221,7 +221,7 @@ def attempts(session: Session, run_id: int) -> list[Attempt]:
 def good_attempts(session: Session, run_id: int) -> list[GoodAttempt]:
     """A run's good attempts in short, in recorded order."""
     wanted = (
-        select(AttemptRow.params, AttemptRow.cycle, func.count(SampleRow.id))
+        select(AttemptRow.params, AttemptRow.cycle, func.count(SampleRow.id), AttemptRow.details)
         .outerjoin(AttemptRow.samples)
         .where(AttemptRow.run_id == run_id, AttemptRow.outcome == OK)
         .group_by(AttemptRow.id)

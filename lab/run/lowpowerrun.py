@@ -243,19 +243,18 @@ class LowPowerRun:
         self.board.status = Status.unknown  # each cycle begins with a power cycle
         if found is None or watch.prompt is None:
             return {}, frozenset({Flag.NOT_CROSS_CHECKED})
-        good = [each for each in self.store.attempts(self.run.id) if each.ok and each.params == params(plan)]
-        known = [each.details["cross_check"] for each in good if each.details.get("cross_check")]
+        known = [details["cross_check"] for details in self._good(plan) if details.get("cross_check")]
         for contradiction in contradictions(found, watch.start, watch.prompt, known):
             raise contradiction
         return found.document(watch.start, watch.prompt), found.flags | doubts(found, watch.start, watch.prompt, known)
 
+    def _good(self, plan: SuspendPlan) -> list[Mapping[str, Any]]:
+        """Details of the run's good attempts of this plan."""
+        return [each.details for each in self.store.good_attempts(self.run.id) if each.params == params(plan)]
+
     def _clock_flags(self, done: SuspendResult) -> frozenset[Flag]:
         """`clock_disagrees` if host and kernel differ by another time than in the run's other suspends."""
-        suspends = [
-            attempt.details.get("suspend") or {}
-            for attempt in self.store.attempts(self.run.id)
-            if attempt.ok and attempt.params == params(done.plan)
-        ]
+        suspends = [details.get("suspend") or {} for details in self._good(done.plan)]
         usual = [suspend["outside_kernel_ms"] for suspend in suspends if suspend.get("outside_kernel_ms") is not None]
         if done.outside_kernel_ms is None or len(usual) < KNOWN:
             return frozenset()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from attrs import define, field, frozen
 
@@ -11,7 +12,7 @@ from lab.benchmarks.lowpower.result import SuspendResult
 from lab.virtual.sim.linux.kernel import Kernel
 from lab.virtual.truth_log import Truth
 from support.simlab import SimLab
-from support.simtarget import strategy_on
+from support.simtarget import pdudaemon, strategy_on
 from support.strategies import BoardStrategy
 
 
@@ -22,6 +23,9 @@ class Wakeup:
     woken_ns: int
     kernel_ns: int
     answer_ns: int
+
+
+PATIENT_S = 60.0  # in real time: none of these tests has a power switch that hangs
 
 
 @define(eq=False)
@@ -85,6 +89,6 @@ def napper(
 ) -> Iterator[Napper]:
     """A board whose strategy knows its release."""
     lab = SimLab(board_type, release=release, seed=seed, adapter_latency_ns=adapter_latency_ns)
-    with strategy_on(lab, mcu=mcu) as strategy:
+    with strategy_on(lab, mcu=mcu, power=partial(pdudaemon, timeout_s=PATIENT_S)) as strategy:
         strategy.low_power.release = lab.board.model.release_name
         yield Napper(lab, strategy)

@@ -224,10 +224,10 @@ def pty() -> Iterator[str]:
     os.close(master)
 
 
-def pdudaemon(target: Target, address: str) -> Driver:
+def pdudaemon(target: Target, address: str, timeout_s: float = PDU_TIMEOUT_S) -> Driver:
     """A power driver of a board that pdudaemon at this address switches."""
     PDUDaemonPort(target, None, host=address, pdu="bench", index=1)
-    return StampedPDUDaemonDriver(target, None, timeout=PDU_TIMEOUT_S)
+    return StampedPDUDaemonDriver(target, None, timeout=timeout_s)
 
 
 @contextmanager
