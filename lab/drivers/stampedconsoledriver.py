@@ -76,7 +76,7 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
 
     def on_deactivate(self) -> None:
         self._disconnect()
-        self._expect.buffer = b""
+        self.forget_input()
 
     @property
     def local_device(self) -> str | None:
@@ -127,8 +127,7 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
     def start_capture(self) -> None:
         """Forget what was read before; `capture` grows from here."""
         self.capture = []
-        self._unread = b""
-        self._expect.buffer = b""
+        self.forget_input()
         try:
             if self.relation is not None:
                 self.relation.at(MonotonicRaw().now_ns())
@@ -177,7 +176,9 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
     def forget_input(self) -> None:
         """Drop the unread input; `capture` keeps it."""
         self._unread = b""
+        # pexpect keeps what it read before a timeout twice, and fills its buffer from the second copy.
         self._expect.buffer = b""
+        self._expect._before = self._expect.buffer_type()
 
     def blamed(self, error: BoardlabError) -> BoardlabError:
         """Explain a failure by other readers: `console_shared`, or unchanged."""

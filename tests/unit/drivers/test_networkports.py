@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from labgrid import Target
 from labgrid.resource import NetworkSerialPort, Resource
+from pexpect import TIMEOUT
 from support.console_bench import DEADLINE_S, ConsoleBench, running_bench, wait_for
 from support.railsserved import hwmon, running_rails_server
 
@@ -51,6 +52,22 @@ def published(bench: ConsoleBench) -> dict[str, object]:
     device = str(bench.adapter().link)
     port = PublishedPort(str(socket_path(bench.runtime)), "127.0.0.1", machine_id(), time_line(), device, pty=True)
     return port.extra()
+
+
+@pytest.mark.parametrize("forgets", ["forget_input", "start_capture"])
+def test_text_from_before_a_timeout_is_forgotten(bench: ConsoleBench, forgets: str) -> None:
+    """Else the prompt of a session that failed is found after the next boot, and commands are typed at its login prompt."""
+    console = driver(4000, published(bench))
+    console.target.activate(console)
+    console.start_capture()
+    bench.adapters[0].say(b"root@board:~# ")
+    while console.captured() != b"root@board:~# ":
+        with pytest.raises(TIMEOUT):
+            console.expect("nothing like it", timeout=0.05)
+    getattr(console, forgets)()
+    bench.adapters[0].say(b"board login: ")
+    assert console.expect([r"root@board:[^ ]*# ", "board login: "], timeout=DEADLINE_S)[0] == 1
+    console.target.deactivate(console)
 
 
 def test_a_published_port_of_this_host_is_read_without_ssh_with_the_stamps_of_its_server(bench: ConsoleBench) -> None:
