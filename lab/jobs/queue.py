@@ -334,7 +334,8 @@ class JobQueue:
         """
         with self.store._read() as session:
             row = find(session, job_id)
-            return row.state == "running" and not self._dead(row)
+            dead = self._dead(row)  # of a waiting job, too: its silence counts from the first look at it
+            return row.state == "running" and not dead
 
     def start_now(self, job_id: int) -> Job | None:
         """`start` without waiting, except for a job that seems dead.

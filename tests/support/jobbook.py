@@ -47,7 +47,7 @@ def watched(jobs: JobQueue, steady: Steady, job_id: int) -> None:
     """Have a process watch a silent job for a lease."""
     until_s = steady.now_s + LEASE_S + HEARTBEAT_S
     while steady.now_s < until_s:
-        jobs.is_over(job_id)
+        jobs.has_board(job_id)
         steady.pause(HEARTBEAT_S)
 
 

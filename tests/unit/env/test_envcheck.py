@@ -214,14 +214,14 @@ def test_what_is_not_there_is_found(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         path.write_text(HERE.replace("ADDRESS", address).replace("PORT", "/dev/null"))
-        there = CliRunner().invoke(app, ["check", str(path)])
+        there = CliRunner().invoke(app, ["check", "--env", str(path)])
         assert (there.exit_code, there.stdout) == (0, f"{path}: nothing wrong\n")
     path.write_text(HERE.replace("ADDRESS", address).replace("PORT", "/dev/ttyNowhere"))
     found = list(lacks(path))
     assert len(found) == 2
     assert f"PDUDaemonPort: no pdudaemon answers at {address}" in found[0]
     assert "RawSerialPort: there is no /dev/ttyNowhere" in found[1]
-    result = CliRunner().invoke(app, ["check", str(path)])
+    result = CliRunner().invoke(app, ["check", "--env", str(path)])
     assert (result.exit_code, len(result.stdout.splitlines())) == (2, 3)
 
 
@@ -239,10 +239,10 @@ def test_a_driver_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 def test_the_command_prints_each_problem_and_its_exit_code_says_so(tmp_path: Path) -> None:
     problems(tmp_path, "delay: 2.0", "delay: 2")
     bad = tmp_path / "lab.yaml"
-    result = CliRunner().invoke(app, ["check", str(bad)])
+    result = CliRunner().invoke(app, ["check", "--env", str(bad)])
     assert result.exit_code == 2
     assert "write 2.0" in result.stdout
-    listed = json.loads(CliRunner().invoke(app, ["check", str(bad), "--json"]).stdout)
+    listed = json.loads(CliRunner().invoke(app, ["check", "--env", str(bad), "--json"]).stdout)
     assert len(listed["problems"]) == 1
 
 
@@ -331,7 +331,7 @@ def test_straps_are_tried_for_each_medium_and_stay_at_the_boards_own(tmp_path: P
     with strap_server() as server:
         server.trouble = "json"
         path.write_text(STRAPPED.replace("URL", server.url).replace("MORE", more))
-        done = CliRunner().invoke(app, ["straps", str(path), "--json"])
+        done = CliRunner().invoke(app, ["straps", "--env", str(path), "--json"])
         rows = json.loads(done.stdout)
         assert {row["medium"]: row["boot_mode"] for row in rows} == {"sd": 1, "emmc": 2, "ospi": 3}
         assert {row["failure"] for row in rows} == {failure}

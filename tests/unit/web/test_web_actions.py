@@ -264,7 +264,7 @@ with open_store({guarded.database!r}) as store:
 open({str(said)!r}, "a").write(" ".join((*sys.argv[1:], job.state, job.person, job.program)))"""
     monkeypatch.setattr(job_control, "_LAB", (sys.executable, "-c", program))
     done(olga, f"{HERE}/power-cycle")
-    assert said.read_text() == "power cycle one.yaml running olga lab web"
+    assert said.read_text() == "power cycle --env one.yaml running olga lab web"
     said.unlink()
     with guarded.store() as store:
         assert listing.job(store, 1).state == "completed"
