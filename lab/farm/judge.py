@@ -119,6 +119,19 @@ def report_again(store: Store, job: Job, say: Callable[[str], None], until: int 
     return not alarms
 
 
+def alarms_again(store: Store, job: Job, say: Callable[[str], None]) -> bool:
+    """Report regressions of a job's runs that no report of this process had: its rerun was begun by a killed one.
+
+    Raises:
+        BoardlabError: the store cannot be used.
+    """
+    runs = [run.id for run in listing.view(store, job, utc_now()).runs]
+    found = [each for run in runs if not confirms(store, run) for each in verdicts_with(store, run) if each.alarms]
+    for verdict in found:
+        say(f"verdict: {text.sentence(verdict)}")
+    return bool(found)
+
+
 def _asking(found: RunVerdicts) -> str:
     what = ", ".join(sorted(_label(item) for item in found.asked))
     return f"{_numbers(sum(each.asks for each in found.judged))} of {what} may have moved"

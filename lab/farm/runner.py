@@ -161,6 +161,10 @@ class Runner:
             if job.options.get(JUDGE) and (judged := self._judge(job)) in _ENDS:
                 return judged
             job = self.book.next_suite(job.id)
+        if job.options.get(JUDGE) and not self._worse:
+            from lab.farm import judge  # noqa: PLC0415 - as in _judge
+
+            self._worse = judge.alarms_again(self.book.store, job, self.say)
         return worst
 
     def _report_earlier(self, job: Job) -> None:
