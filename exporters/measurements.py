@@ -344,7 +344,10 @@ def clean(value: str) -> str:
 
 
 def label_name(name: str) -> str:
-    """A label's name for a parameter; `param_` precedes a name taken here, and a changed one, which has a digest."""
+    """A label's name for a parameter.
+
+    `param_` precedes a name that is taken here, and a changed one, which ends in a digest.
+    """
     if name in RESERVED | _TAKEN:
         return f"param_{name}"
     if _NAME.fullmatch(name) and len(name) <= LONGEST_VALUE:

@@ -44,7 +44,7 @@ def types() -> list[BoardType]:
 
 
 def key(metric: str, params: Mapping[str, str]) -> MetricKey:
-    """What makes a number of ours comparable with a guide's."""
+    """The key by which a number of ours is compared with a guide's."""
     return metric, tuple(sorted(params.items()))
 
 
@@ -99,7 +99,7 @@ def _line(row: str, cells: list[str]) -> str:
 
 
 def _elsewhere(board_type: str) -> Iterator[MetricKey]:
-    """What test_boot.py and test_low_power.py measure on a board, under the guides' names."""
+    """The numbers of test_boot.py and test_low_power.py, under the guides' names."""
     board = boards.load(board_type)
     for medium in board.media:
         yield key("boot.time", {"medium": medium})
@@ -135,7 +135,7 @@ def is_measured(row: MetricKey, of: Mapping[str, set[MetricKey]], on: list[str])
 def applies(
     reason: Mapping[str, Any], guide: str, r: CellReading, of: Mapping[str, set[MetricKey]], on: list[str]
 ) -> bool:
-    """Whether a reason is that of a cell, and what it says of our row is so."""
+    """Return whether a reason is a cell's, and true of our row."""
     if reason.get("guide", guide) != guide or not re.fullmatch(reason["metric"], r.metric):
         return False
     if not reason.get("params", {}).items() <= r.params.items():

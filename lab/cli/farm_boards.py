@@ -122,7 +122,7 @@ def add(
 
 
 def _database(given: str | None, farm: Farm) -> str | None:
-    """The results as other commands have them; farm.yaml's are made where that is this user's to do."""
+    """The results as other commands have them; else farm.yaml's, if this user's."""
     named = services.database(given, farm)
     if named is not None or os.environ.get(DATABASE_VARIABLE):
         return named
@@ -312,7 +312,7 @@ def _lines(found: Qualification) -> Iterable[str]:
     run = f"by run {found.run}" if found.run is not None else "without a run"
     yield f"{found.board}: {_outcome(found.passed)} {run}{kin}"
     yield from (f"  {reason}" for reason in found.reasons)
-    yield from (f"  not tried: {note}" for note in found.notes)
+    yield from (f"  note: {note}" for note in found.notes)
 
 
 def _accept(store: Store, board: str, reason: str) -> None:

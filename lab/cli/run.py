@@ -240,7 +240,9 @@ def _any_order(
     cycles: int | None,
     options: Mapping[str, Value],
 ) -> Order:
-    """Order for any board of a type that this host reaches; a board whose health is bad is left out.
+    """Order for any board of a type that this host reaches.
+
+    A board whose health is bad is left out.
 
     Raises:
         ConfigurationError: there is none, or the order fits none.

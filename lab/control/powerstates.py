@@ -36,7 +36,7 @@ _SLACK_S: Final = 15.0  # for the begin and the end of a load's program
 
 
 def measure(board: Board, state: str, seconds: int, trace: Path) -> SteadyPower:
-    """Bring a board into `OFF`, `IDLE` or `FULL_LOAD`, and read its rails for so long.
+    """Bring a board into `OFF`, `IDLE` or `FULL_LOAD`; read its rails.
 
     Args:
         trace: where their samples are written.

@@ -120,7 +120,9 @@ def report_again(store: Store, job: Job, say: Callable[[str], None], until: int 
 
 
 def alarms_again(store: Store, job: Job, say: Callable[[str], None]) -> bool:
-    """Report regressions of a job's runs that no report of this process had: its rerun was begun by a killed one.
+    """Report regressions of a job's runs that this process has not reported.
+
+    Its rerun was begun by a killed one.
 
     Raises:
         BoardlabError: the store cannot be used.

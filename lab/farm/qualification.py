@@ -116,7 +116,7 @@ def _boot_problems(seen: Overview, board_type: BoardType, boots: int, notes: lis
             failed = [each.outcome for each in its if not each.ok and (each.fault == "lab") is labs]
             text = f"{medium}: {len(failed)} of {len(its)} boots failed ({', '.join(dict.fromkeys(failed))})"
             if failed and labs:
-                notes.append(f"{text}: the lab's fault, and measured again")
+                notes.append(f"{text}: the lab's fault")
             elif failed:
                 yield text
         if good < boots:

@@ -140,7 +140,7 @@ class AccessMiddleware:
         cookie = request.cookies.get(cookie_name(request.scope), "")
         person = self.access.person(headers, cookie, address)
         given = headers.get("authorization")
-        if person is None and given:
+        if person is None and given and not _is_bearer(given):  # a token is no password, and locks nobody out
             person = self.access.known(given)
             if person is None:
                 name, _, password = decoded(given).partition(":")
@@ -160,13 +160,17 @@ class AccessMiddleware:
         return None
 
 
+def _is_bearer(authorization: str) -> bool:
+    return authorization.lower().startswith("bearer ")
+
+
 def _entry_refusal(request: Request, person: Person | None, *, logs_in: bool) -> Response | None:
     """The refusal of a request for its sender alone; None: go on."""
     path, headers = request.url.path, request.headers
     if person is not None:
         looks = request.method in _SAFE and person.scope is not None and "read" not in person.scope
         return PlainTextResponse(_beyond(person, "read"), 403) if looks else None
-    if headers.get("authorization", "").lower().startswith("bearer "):
+    if _is_bearer(headers.get("authorization", "")):
         return PlainTextResponse(_UNKNOWN_PROGRAM, 401, _REALM)
     if path.startswith(OPEN_TO_ALL):
         return None

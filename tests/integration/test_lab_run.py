@@ -226,7 +226,7 @@ def test_a_session_of_pytest_is_a_job_that_others_see_wait_for_and_cancel(lab: L
     assert jobs(lab) == []
 
 
-def test_a_new_board_qualifies_by_a_run_and_serves_then(lab: Lab) -> None:
+def test_a_new_board_is_qualified_by_a_run_and_serves_if_it_passed(lab: Lab) -> None:
     env = lab.folder / "bench" / "am62xx_sk-2" / "env.yaml"
     lab_folder = lab.folder / "qualifies"
     (lab_folder / "envs").mkdir(parents=True)

@@ -117,7 +117,7 @@ def user_space(
 
 
 def _begun(lines: Sequence[str], shares: Mapping[str, float]) -> dict[str, float]:
-    """Unit -> its start since that of user space; {}: systemd does not say when that was."""
+    """Unit -> its start since user space's; {}: systemd does not say."""
     if "kernel" not in shares:
         return {}
     user_s = shares["kernel"] + shares.get("initrd", 0.0)

@@ -1,4 +1,4 @@
-"""Power during a sleep or a state of a board that is awake, and energy of a whole suspend."""
+"""Power during a sleep or a steady state, and energy of a suspend."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Off:
 
 
 def off(rails: Sequence[RailPowerProtocol], board: BoardType, mode: str, inputs: Sequence[str] = ()) -> Off | None:
-    """The highest of the rails that must be off in a mode or in `OFF`, or None.
+    """The highest rail that must be off in a mode or in `OFF`.
 
     Args:
         inputs: rails before the board's switch, which may be up.
@@ -202,7 +202,7 @@ def busy_shares(
 
 
 def _ticks(text: str) -> tuple[int, int]:
-    """All ticks and the idle ones of a processor; a guest's are in the user's."""
+    """All ticks and the idle ones; a guest's are in the user's."""
     numbers = [int(number) for number in text.split()]
     return sum(numbers[:8]), numbers[3] + numbers[4]
 

@@ -96,7 +96,7 @@ def test_a_boot_that_failed_for_the_labs_fault_and_was_measured_again_speaks_aga
     check = Check("new", TYPE, "lab1", utc_now(), PASSED)
     found = qualification.judged(store, boards.load(TYPE), "new", new, check, BOOTS)
     assert found.reasons == ()
-    assert "sd: 1 of 5 boots failed (stamps_uncertain): the lab's fault, and measured again" in found.notes
+    assert "sd: 1 of 5 boots failed (stamps_uncertain): the lab's fault" in found.notes
 
 
 def test_a_failed_board_is_held_as_it_is_for_its_person(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

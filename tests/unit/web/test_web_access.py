@@ -591,3 +591,11 @@ def test_a_person_of_a_proxy_has_not_the_rights_of_a_program_of_that_name(tmp_pa
     person = door.person({"x-forwarded-user": "ci"}, "", "192.0.2.9")
     assert person is not None
     assert (person.role, person.scope) == ("viewer", None)
+
+
+def test_a_revoked_token_that_goes_on_asking_locks_nobody_out(guarded: GuardedSite) -> None:
+    for _ in range(MOST_WIDE + 1):
+        answer = requests.get(f"{guarded.url}/api/v1/lab", headers=bearer("ci.gone"), timeout=60)
+        assert answer.status_code == 401
+    assert "lab web user add" in answer.json()["detail"]
+    assert requests.get(f"{guarded.url}/api/v1/lab", auth=("olga", PASSWORDS["olga"]), timeout=60).status_code == 200
