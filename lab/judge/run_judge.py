@@ -220,6 +220,8 @@ class Memory:
     def holds(self, heads: list[HistoryRunHead], rejected: frozenset[int]) -> bool:
         """True if it covers the beginning of today's history."""
         count = len(self.walked)
+        if self.walked and heads[count:] and heads[count].night == self.walked[-1].night:  # it was confirmed since
+            return False
         return tuple(heads[:count]) == self.walked and self.rejected == rejected & {head.id for head in self.walked}
 
 
@@ -437,7 +439,7 @@ class _History:
             else:
                 self._walk(night)
                 night = (run,)
-        walked = tuple(head for head in self.heads if head.id < night[0].run.id)
+        walked = tuple(self.heads[: next(n for n, head in enumerate(self.heads) if head.id == night[0].run.id)])
         self.memory.walked, self.memory.rejected = walked, self.rejected & {head.id for head in walked}
         return night
 

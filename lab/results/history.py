@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 
 from attrs import field, frozen
-from sqlalchemy import func, select
+from sqlalchemy import String, cast, func, select
 from sqlalchemy.orm import Session
 
 from lab.metrics import Flag
@@ -33,11 +33,16 @@ class MeasuredNumber:
 
 @frozen
 class HistoryRunHead:
-    """A run's position in its board's history, with its last change."""
+    """A run's position in its board's history, with its last change.
+
+    Attributes:
+        night: the run that it confirms, or itself.
+    """
 
     id: int
     status: str
     finished_at: dt.datetime | None
+    night: int
 
 
 @frozen
@@ -72,12 +77,20 @@ class RunNumbers:
 
 
 def run_heads(store: Store, like: Run) -> list[HistoryRunHead]:
-    """All runs of the same kind and board, the oldest first."""
-    wanted = select(RunRow.id, RunRow.status, RunRow.finished_at).where(
-        RunRow.board_type == like.board_type, RunRow.board == like.board, RunRow.kind == like.kind
+    """All runs of the same kind and board, the oldest first; a run that confirms another one stands behind it."""
+    its = (RunRow.board_type == like.board_type, RunRow.board == like.board, RunRow.kind == like.kind)
+    wanted = select(RunRow.id, RunRow.status, RunRow.finished_at).where(*its)
+    confirming = select(RunRow.id, RunRow.provenance).where(
+        *its, cast(RunRow.provenance, String).contains('"confirms"')
     )
     with store._read() as session:
-        return [HistoryRunHead(*row) for row in session.execute(wanted.order_by(RunRow.id))]
+        confirmed = {run: provenance.get("confirms") for run, provenance in session.execute(confirming)}
+        nights: dict[int, int] = {}
+        heads = [
+            HistoryRunHead(*row, nights.setdefault(row.id, nights.get(confirmed.get(row.id, row.id), row.id)))
+            for row in session.execute(wanted.order_by(RunRow.id))
+        ]
+    return sorted(heads, key=lambda head: (head.night, head.id))
 
 
 def read_numbers(store: Store, run_ids: Sequence[int]) -> list[RunNumbers]:
