@@ -92,6 +92,7 @@ class Results:
         away_until_s: the server does not answer. full_until_s: its disk refuses to write, with `disk_error`.
         recent: of a host that may lose its power, the contents after its last commits.
         is_server: it numbers its transactions, and its clock is so much ahead (clock_s). committed: the numbers of those that were. lost_answers: so many further commits succeed without an answer. commits: so far.
+        ends_behind: commit -> how long the database is away behind it; 0: its process is killed.
         committed_by: the process of the last commit.
     """
 
@@ -114,6 +115,7 @@ class Results:
     committed: set[str] = field(factory=set)
     commits: int = 0
     committed_by: Process | None = None
+    ends_behind: dict[int, float] = field(factory=dict)
     _open: list[SimulatedConnection] = field(factory=list)
 
     def store(self) -> Store:
@@ -133,6 +135,7 @@ class Results:
         self.recent = None if self.is_server else deque([self.looker.serialize()], MOST_LOST + 1)
         self.clock_s = 0.0
         self._open.clear()
+        self.ends_behind.clear()
         self.committed.clear()
         world.on_death.append(self.has_died)
 
@@ -148,6 +151,10 @@ class Results:
                 places = ", ".join("?" * len(rows[0]))
                 self.looker.executemany(f"INSERT INTO {table} VALUES ({places})", rows)  # noqa: S608
         self.looker.execute("COMMIT")
+
+    def empty_tables(self) -> None:
+        """Forget what the last world left."""
+        self._fill(self.empty)
 
     def end(self) -> None:
         """Serve nobody."""
@@ -236,12 +243,25 @@ class Results:
         self.commits += 1
         self.committed_by = world.process if world.current is not None else None
         self.has_ended(connection)
+        self._strike(world)
         world.pause()
         if self.lost_answers > 0 and world.current is not None:
             self.lost_answers -= 1
             world.felt["a commit's answer lost"] += 1
             world.say("the answer to its commit is lost")
             raise _error("SQLITE_PROTOCOL", "the connection broke at a commit")
+
+    def _strike(self, world: World) -> None:
+        away_s = self.ends_behind.pop(self.commits, None)
+        if away_s is None or self.committed_by is None:
+            return
+        world.felt["a strike behind a commit"] += 1
+        if away_s:
+            world.say(f"the database does not answer for {away_s:g} s behind its commit")
+            self.away_until_s = world.now_s + away_s
+        else:
+            world.say("is killed behind its commit")
+            world.kill(world.process)
 
     def has_ended(self, connection: SimulatedConnection) -> None:
         if self.writer is connection:

@@ -19,6 +19,7 @@ import pytest
 from attrs import define, field, frozen
 
 from lab.benchmarks.cycles import CycleAttempt, run_cycles
+from lab.control.boot_progress import PlaceHolders
 from lab.control.provisioning import check_expected
 from lab.errors import BoardTransientError, ConfigurationError, LabTransientError
 from lab.farm import lease, runner
@@ -57,7 +58,7 @@ from lab.run.options import JUDGE
 from support.simulation.database import Results
 from support.simulation.media import BOARD_TYPE, EMMC, Emmc, release_of
 from support.simulation.nights import BOARDS, METRIC, boot_time, provenance
-from support.simulation.places import Places, tidy
+from support.simulation.places import Places, played_target, tidy
 from support.simulation.system import RULE, System
 from support.simulation.world import START_S, Host, World
 
@@ -65,7 +66,7 @@ CYCLES: Final = 2
 RETRIES: Final = 2
 WAIT_S: Final = 4000.0
 FAILS: Final = 0.03  # of a boot
-OTHER_BUILD: Final = 0.3  # of a release whose files are not what it says
+OTHER_BUILD: Final = 0.5  # of a release whose files are not what it says
 MENDED_S: Final = 90.0
 PATIENCE_S: Final = 400.0  # with a board that fails and is not in quarantine
 TRIES: Final = 6  # of a wish for a board whose releases may be wrong; then a person looks into it
@@ -129,6 +130,7 @@ class Board:
 
     def boot(self, *, slower: bool = False) -> float:
         """Power-cycle it; its boot time, which no other boot has."""
+        self.farm.check_place(self.board)
         self.emmc.access(self.farm.boot_s)
         self.farm.boots += 1
         if self.is_stuck:
@@ -215,6 +217,7 @@ class Farm:
     boots: int = 0
     boot_s: float = 0.0
     places: Places | None = None
+    _holders: dict[tuple[str, str], PlaceHolders] = field(factory=dict, init=False)
 
     def prepare(self) -> None:
         """Boards, and what is wanted of them, by the schedule."""
@@ -271,6 +274,13 @@ class Farm:
         return f"pytest of {job}", lambda: self.session(job, kind, release, resume, confirms)
 
     # --- Programs ---
+
+    def check_place(self, board: str) -> None:
+        """Check that the board's place is still that of the program's job, as before each switch of its power."""
+        if self.places is not None:
+            process = self.world.process
+            holders = self._holders.setdefault((process.identity, board), PlaceHolders(played_target(board)))
+            holders.check()
 
     def lab_run(self, wish: Wish) -> int:
         """`lab run --continue --request LABEL`."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from types import SimpleNamespace
 from typing import Any, Final
 
 from attrs import define, field
+from labgrid.resource.remote import RemotePlace
 
 from exporters.farm.places import MissingResource
 from lab.errors import ConfigurationError, LabTransientError
@@ -170,6 +172,22 @@ class PlayedCoordinator:
     @staticmethod
     def _silent() -> LabTransientError:
         return LabTransientError("labgrid's coordinator does not answer", failure="coordinator_unreachable")
+
+
+class PlayedPlace(RemotePlace):  # type: ignore[misc]
+    """labgrid's resource of a place, without a target."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def get_managed_parent(self) -> Any:
+        session = SimpleNamespace(get_place=lambda name: SimpleNamespace(name=name))
+        return SimpleNamespace(manager=SimpleNamespace(url=ADDRESS, session=session))
+
+
+def played_target(board: str) -> Any:
+    """labgrid's target of a board in its place."""
+    return SimpleNamespace(resources=[PlayedPlace(board)])
 
 
 def tidy(places: Places, results: Results, now_s: Callable[[], float], is_over: Callable[[], bool]) -> int:

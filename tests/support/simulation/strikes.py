@@ -16,6 +16,7 @@ JUMPS_S: Final = (90.0, -90.0, 600.0, -600.0, 20.0)  # a lease is of 60 s; a res
 DOWN_S: Final = (5.0, 40.0, 300.0)
 FULL_S: Final = (5.0, 40.0)
 CUT_S: Final = (4.0, 25.0, 80.0, 150.0)
+STRUCK: Final = 6  # of so many commits one
 RESERVED_H: Final = (0.01, 0.03)
 
 
@@ -33,7 +34,16 @@ class Strikes:
     def all(self) -> list[Callable[[], bool]]:
         """Every kind, the most frequent ones first."""
         return [
-            *(self.kill, self.freeze, self.orphan, self.jump, self.reboot, self.stop, self.suspend),
+            *(
+                self.kill,
+                self.strike_a_commit,
+                self.freeze,
+                self.orphan,
+                self.jump,
+                self.reboot,
+                self.stop,
+                self.suspend,
+            ),
             *(self.cut, self.server_is_away, self.disk_is_full, self.lose_answer, self.reserve, self.cancel),
             *(self.labgrid_is_away, self.labgrid_errs, self.break_relay),
         ]
@@ -139,6 +149,13 @@ class Strikes:
         results = self.farm.results
         results.lost_answers += results.is_server
         return results.is_server
+
+    def strike_a_commit(self) -> bool:
+        """One of the next commits is its program's last, or the database is away behind it."""
+        pick, results = self.world.choices.pick, self.farm.results
+        away_s = (0.0, 0.0, *CUT_S[2:])[pick((1.0, 1.0, 1.0, 1.0))]
+        results.ends_behind[results.commits + 1 + pick([1.0] * STRUCK)] = away_s
+        return True
 
     def labgrid_is_away(self) -> bool:
         """labgrid's coordinator does not answer."""

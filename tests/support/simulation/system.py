@@ -242,6 +242,7 @@ def _names(system: System) -> dict[str, Any]:
             getaddrinfo=lambda _host, _port: [(0, 0, 0, "", ("192.0.2.1", 0))],
         ),
         "lab.places.lease.Coordinator": coordinator,
+        "exporters.farm.coordinator.Coordinator": coordinator,
         "lab.places.lease.WantedPlace": lambda _name, _address: SimpleNamespace(by=lambda _ours: ""),
         "lab.farm.queue.envfile": environments,
         "lab.farm.labgrid_place.envfile": environments,

@@ -209,7 +209,7 @@ class Watch:
             top = top.parent
         its = [job for job in self.jobs.values() if job.board == board and job.holder == top.identity]
         if any(job.state == "running" for job in its):
-            self._look_at_the_place(board, [job.id for job in its])
+            self._look_at_the_place(board, [job.id for job in its], top)
             return
         lost_s = max((self.lost.get(job.id, 0.0) for job in its), default=0.0)
         since_s = max(lost_s, self._calm_since_s(top), self._calm_since_s(self.world.process))
@@ -219,10 +219,14 @@ class Watch:
                 f"{self.world.process.name} uses {board} without a lease for {self.world.now_s - since_s:.0f} s",
             )
 
-    def _look_at_the_place(self, board: str, its: Sequence[int]) -> None:
+    def _look_at_the_place(self, board: str, its: Sequence[int], top: Process) -> None:
+        """The place is a job's own; of one that stood still the janitor may have released it a moment ago."""
         places = self.farm.places
         if places is not None and places.job(board) not in its:
             holder = places.holders[board] or "nobody"
+            calm_s = max(self._calm_since_s(top), self._calm_since_s(self.world.process))
+            if holder == "nobody" and self.world.now_s - calm_s <= LATE_S:
+                return
             raise ViolationError(PLACE, f"{self.world.process.name} uses {board}, and its place is held by {holder}")
 
     # --- Samples ---
@@ -287,7 +291,10 @@ class Watch:
             wish.label,
             "completed",
         )
-        if sorted(kind for kind, _ in found) != sorted(wish.suites):
+        kinds = [kind for kind, _ in found]
+        if wish.way == "pytest":  # it has no request's name: a person whose host died with the answer orders again
+            kinds = sorted(set(kinds))
+        if sorted(kinds) != sorted(wish.suites):
             raise ViolationError(COUNTS, f"{wish.label} wants {wish.suites}, and has the completed runs {found}")
         for _, run in found:
             (count,) = self.results.look("SELECT count(*) FROM attempts WHERE outcome = 'ok' AND run_id = ?", run)[0]

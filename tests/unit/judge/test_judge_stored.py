@@ -252,6 +252,24 @@ def test_runs_that_were_asked_for_confirm_on_the_first_night(store: Store, night
     )
 
 
+def test_a_run_confirms_although_another_job_measured_the_board_in_between(
+    store: Store, nights: Nights, remembered: Path
+) -> None:
+    nights.quiet(QUIET)
+    first = nights.run(1.04, image="slow", after=SOON)
+    judge_run(store, first, remember=remembered)
+    other = nights.run(image="other", after=SOON)
+    assert judge_run(store, other, remember=remembered).run.id == other
+    again = [nights.run(1.04, image="slow", after=SOON, provenance={"confirms": first}) for _ in range(3)]
+    judged = [judge_run(store, run, remember=remembered) for run in again][-1]
+    assert (judged.run.id, judged.confirmed_by) == (first, tuple(again))
+    assert only(judged).outcome == "regression"
+    later = nights.run(image="other")
+    remembering = told(judge_run(store, later, remember=remembered))
+    assert remembering == told(judge_run(store, later, remember=remembered / "empty")), "what it remembers is right"
+    assert [v.run.id for v in read_verdicts(store) if v.outcome == "regression"] == [first]
+
+
 def test_a_run_of_the_same_image_confirms_soon_after_one_that_asked_and_not_otherwise(
     store: Store, nights: Nights, remembered: Path
 ) -> None:
