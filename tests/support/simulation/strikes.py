@@ -153,7 +153,7 @@ class Strikes:
     def strike_a_commit(self) -> bool:
         """One of the next commits is its program's last, or the database is away behind it."""
         pick, results = self.world.choices.pick, self.farm.results
-        away_s = (0.0, 0.0, *CUT_S[2:])[pick((1.0, 1.0, 1.0, 1.0))]
+        away_s = (0.0, CUT_S[0], CUT_S[2])[pick((2.0, 2.0, 1.0))]
         results.ends_behind[results.commits + 1 + pick([1.0] * STRUCK)] = away_s
         return True
 

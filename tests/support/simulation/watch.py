@@ -278,7 +278,10 @@ class Watch:
             self._look_at_a_wish(wish)
 
     def _look_at_a_wish(self, wish: Any) -> None:
-        if wish.way == "lab provision" or not wish.labelled:
+        if wish.way == "lab provision":
+            return
+        if not wish.labelled:
+            self._look_at_runs_of(wish)
             return
         if wish.judged:
             self._look_at_verdicts(wish)
@@ -300,6 +303,15 @@ class Watch:
             (count,) = self.results.look("SELECT count(*) FROM attempts WHERE outcome = 'ok' AND run_id = ?", run)[0]
             if count != CYCLES:
                 raise ViolationError(COUNTS, f"run {run} is completed with {count} of {CYCLES} samples")
+
+    def _look_at_runs_of(self, wish: Any) -> None:
+        """A session that ended well has completed a run."""
+        its = [
+            self.results.look("SELECT status FROM runs WHERE id = ?", run)
+            for run in self.farm.runs.get(wish.label, ())
+        ]
+        if self.farm.codes.get(wish.label) == 0 and [("completed",)] not in its:
+            raise ViolationError(COUNTS, f"{wish.label} ended with 0, and has no completed run")
 
     def _look_at_verdicts(self, wish: Any) -> None:
         """An order that is done said that its numbers are worse, if they are, and they have one verdict."""
