@@ -28,6 +28,7 @@ _STATES: Final = ("waiting", "allocated", "acquired", "expired", "invalid")  # l
 _REFUSALS: Final = (
     grpc.StatusCode.INVALID_ARGUMENT,
     grpc.StatusCode.FAILED_PRECONDITION,
+    grpc.StatusCode.ALREADY_EXISTS,
     grpc.StatusCode.PERMISSION_DENIED,
 )
 # The coordinator knows a session by its TCP connection, which gRPC shares among the channels of a process: the second session is refused, or

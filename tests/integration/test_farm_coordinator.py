@@ -16,7 +16,7 @@ from support.virtual_bench import wait_for_listener
 from exporters.farm.coordinator import Coordinator
 from exporters.farm.host import RealUdev, Usb, UsbDevice
 from exporters.farm.places import PlaceCollector
-from lab.errors import LabTransientError
+from lab.errors import ConfigurationError, LabTransientError
 from lab.virtual.ports import free_port
 
 
@@ -56,6 +56,23 @@ def test_places_reservations_and_exporters_of_a_real_coordinator(coordinator: st
         client(coordinator, "-p", "b1", "release")
         assert values(places)["boardlab_place_acquired", "b1"] == 0
     until(lambda: values(places)["boardlab_labgrid_exporter_up", "labhost"] == 0, "the exporter is gone")
+
+
+def test_a_place_that_boardlab_makes_is_one_that_labgrid_gives(coordinator: str, tmp_path: Path) -> None:
+    at = Coordinator(coordinator)
+    at.create("b1", "labhost/b1/*", {"board": "b1", "type": "am62xx_sk"})
+    assert at.holders() == {"b1": ""}
+    with pytest.raises(ConfigurationError, match="b1"):
+        at.create("b1", "labhost/b1/*", {})
+    resources = tmp_path / "exporter.yaml"
+    resources.write_text("b1:\n  NetworkService: {address: 127.0.0.1, username: root}\n")
+    words = ("-c", coordinator, "-n", "labhost", "--hostname", "127.0.0.1", str(resources))
+    with running("labgrid-exporter", *words, folder=tmp_path):
+        until(lambda: not at.unmatched("b1"), "its resource is there")
+        client(coordinator, "reserve", "--wait", "type=am62xx_sk")
+        client(coordinator, "-p", "b1", "acquire")
+        assert at.holder("b1") == "ci1/alice"
+        client(coordinator, "-p", "b1", "release")
 
 
 def test_a_coordinator_that_is_not_there_is_one_clear_error() -> None:
