@@ -243,6 +243,45 @@ def test_a_new_board_is_qualified_by_a_run_and_serves_if_it_passed(lab: Lab) -> 
     assert not any("no boot was measured" in reason for reason in found["reasons"])
 
 
+def test_any_free_board_of_a_type_is_taken_and_one_that_fails_is_held_as_it_is(lab: Lab) -> None:
+    envs = lab.folder / "of-a-type" / "envs"
+    envs.mkdir(parents=True)
+    for board in ("am62xx_sk-1", "am62xx_sk-2"):
+        shutil.copy(lab.folder / "bench" / board / "env.yaml", envs / f"{board}.yaml")
+
+    def command(*words: str) -> tuple[int, str]:
+        done = subprocess.run(
+            [LAB, *words], env=lab.environ, cwd=envs.parent, check=False, capture_output=True, text=True
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    first = start(lab, "--cycles", "1", "--medium", "sd")
+    bench = ("--dir", str(lab.folder / "bench"))
+    with open_store(lab.environ["LAB_DB"]):
+        pass  # it is there
+    until(lab, lambda: [head.state for head in jobs(lab)] == ["running"], first)
+    first.send_signal(signal.SIGSTOP)  # so that its board stays busy
+    assert command("virtual", "fault", "am62xx_sk-2", "kernel_panic", "--cycles", "all", *bench)[0] == 0
+    words = ("--cycles", "2", "--medium", "sd", "--retries", "3", "--hold")
+    code, said = command("run", "--type", "am62xx_sk", *words)
+    assert code == 1, said
+    assert "am62xx_sk-2 stays as it is, in maintenance for" in said
+    with open_store(lab.environ["LAB_DB"]) as store:
+        run = latest(store)
+        assert store.run(run).board == "am62xx_sk-2", "the free one"
+        assert [(each.cycle, each.outcome) for each in store.attempts(run)] == [(1, "kernel_panic")], (
+            "nothing is retried"
+        )
+        (held,) = ReservationBook(store).standing("am62xx_sk-2")
+        assert held.reason.startswith(f"held as it failed in run {run}: kernel_panic: ")
+    assert "on" in command("power", "state", "--env", "am62xx_sk-2")[1].split()
+    assert command("run", "--env", "am62xx_sk-2", "--cycles", "1")[0] == BUSY
+    assert command("reserve", "am62xx_sk-2", "--maintenance", "--end")[0] == 0
+    assert command("virtual", "clear", "am62xx_sk-2", *bench)[0] == 0
+    first.send_signal(signal.SIGCONT)
+    assert ended(first)[0] == 0
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
