@@ -24,6 +24,7 @@ REST: Final = "("  # begins the name of a rest
 SHORT: Final = "(shorter than 0.5 ms each)"
 _FAMILY_ERROR: Final = 0.05  # of one wrong part among all
 _LEAST_CHANGE_S: Final = 0.001
+_TICK_S: Final = 0.005  # a hand-over to another thread may take a tick of the kernel, or not, in all boots of a session: 4 ms at HZ=250
 _PRIOR: Final = 4.0  # degrees of freedom of the parts' common deviation
 _STEP_S: Final = 0.0005  # half of the last digit of systemd-analyze
 _REST_SHARE: Final = 0.05  # deviation of a rest at least: of what is in it, nothing is known
@@ -208,15 +209,19 @@ def changes(before: Sequence[PartTime], now: Sequence[PartTime]) -> list[PartCha
     for number, (probability, change) in enumerate(found):
         if probability > _FAMILY_ERROR / (len(found) - number):
             break
-        if abs(change.difference_s) >= _LEAST_CHANGE_S:
+        if abs(change.difference_s) >= _least_s(change):
             sure.append(change)
     return sorted(_moved(sure), key=lambda change: -abs(change.difference_s))
 
 
 def likeliest(before: Sequence[PartTime], now: Sequence[PartTime]) -> PartChange | None:
-    """The part that differs most beyond its noise, by a millisecond."""
+    """The part that differs most beyond its noise."""
     found = (change for _, change in _compared(before, now))
-    return next((change for change in found if abs(change.difference_s) >= _LEAST_CHANGE_S), None)
+    return next((change for change in found if abs(change.difference_s) >= _least_s(change)), None)
+
+
+def _least_s(change: PartChange) -> float:
+    return _TICK_S if change.section in {INITCALLS, MODULES} else _LEAST_CHANGE_S
 
 
 def common_ratio(before: Sequence[PartTime], now: Sequence[PartTime]) -> float:
