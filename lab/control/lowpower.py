@@ -264,7 +264,7 @@ class LowPower:
         return monitor.watch.edge
 
     def finish(self) -> SuspendResult:
-        """Wait for the board, judge the suspend; its status becomes `linux`.
+        """Wait for the board, judge the suspend; its status becomes `linux`, or `unknown` if its shell is silent then.
 
         Raises:
             BoardTransientError: it hangs, woke early, did not suspend or reached another mode.
@@ -289,7 +289,8 @@ class LowPower:
             monitor.found, monitor.before, after, dmesg, mcu_text, power, energy, no_power, again, apart_s
         )
         result = judge(monitor.watch, observed)
-        self.board.status = Status.linux
+        silent = after is None and monitor.before is not None  # a shell that may be within a command
+        self.board.status = Status.unknown if silent else Status.linux
         self.board.lives = True
         return result
 
