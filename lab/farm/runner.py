@@ -196,7 +196,8 @@ class Runner:
         def again(run_id: int) -> int | None:
             codes.append(self._pytest(job, suite, ("--lab-confirms", str(run_id))))
             runs.append(self._latest(job))
-            return None if codes[-1] in {*_ENDS, _USAGE} or runs[-1] == runs[-2] else runs[-1]
+            resumed = runs[-1] == runs[-2]  # the rerun before, which had failed
+            return None if codes[-1] in {*_ENDS, _USAGE} or (resumed and codes[-1] != _OK) else runs[-1]
 
         if runs[0] is None:
             return codes[-1]
