@@ -283,9 +283,9 @@ class Watch:
         if not wish.labelled:
             self._look_at_runs_of(wish)
             return
-        if wish.judged:
-            self._look_at_verdicts(wish)
         states = [row[0] for row in self.results.look('SELECT state FROM jobs WHERE "release" = ?', wish.label)]
+        if wish.judged and "cancelled" not in states:  # what is ordered anew behind that has no news
+            self._look_at_verdicts(wish)
         if not {"cancelled", "failed"}.isdisjoint(states):
             return
         found = self.results.look(
