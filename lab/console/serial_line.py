@@ -390,8 +390,26 @@ def _set_low_latency(fd: int) -> str:
 
 
 def _describe(tty: str, sysfs: Path) -> tuple[str, int, int]:
-    """Describe the adapter: text, hold time (ns), FIFO of its UART (bytes)."""
+    """Describe the adapter: text with its USB ids and firmware, hold time (ns), FIFO of its UART (bytes)."""
     entry = sysfs / tty
+    text, hold_ns, fifo_bytes = _held(entry)
+    return text + _usb_of(entry), hold_ns, fifo_bytes
+
+
+def _usb_of(entry: Path) -> str:
+    """USB ids and release of a port's device; empty: it is of no USB device.
+
+    The release (bcdDevice) is the firmware's where the adapter has one (XDS110, CP2105), else the chip's.
+    """
+    place = (entry / "device").resolve()
+    for folder in (place, *place.parents[:4]):
+        found = [_read_text(folder / name) for name in ("idVendor", "idProduct", "bcdDevice")]
+        if all(found):
+            return ", USB {}:{}, release {}".format(*found)
+    return ""
+
+
+def _held(entry: Path) -> tuple[str, int, int]:
     timer = _read_number(entry / "device" / "latency_timer")  # ms; ftdi_sio, after ASYNC_LOW_LATENCY was set
     if timer is not None:
         return f"FTDI, latency timer {timer} ms", timer * 1_000_000, 1
@@ -406,9 +424,16 @@ def _describe(tty: str, sysfs: Path) -> tuple[str, int, int]:
 
 def _read_number(path: Path) -> int | None:
     try:
-        return int(path.read_text(encoding="ascii"))
-    except (OSError, ValueError):
+        return int(_read_text(path))
+    except ValueError:
         return None
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return ""
 
 
 def _refused(device: Path, error: OSError) -> BoardlabError:
