@@ -390,22 +390,26 @@ def _set_low_latency(fd: int) -> str:
 
 
 def _describe(tty: str, sysfs: Path) -> tuple[str, int, int]:
-    """Describe the adapter: text with its USB ids and firmware, hold time (ns), FIFO of its UART (bytes)."""
+    """Describe the adapter.
+
+    Returns: text with its USB device, hold time (ns), FIFO of its UART (bytes).
+    """
     entry = sysfs / tty
     text, hold_ns, fifo_bytes = _held(entry)
     return text + _usb_of(entry), hold_ns, fifo_bytes
 
 
 def _usb_of(entry: Path) -> str:
-    """USB ids and release of a port's device; empty: it is of no USB device.
+    """USB ids, release and product of a port's device; empty: none.
 
-    The release (bcdDevice) is the firmware's where the adapter has one (XDS110, CP2105), else the chip's.
+    The firmware's version is in the release (bcdDevice) of some adapters, in the product's text of others, in neither of many.
     """
     place = (entry / "device").resolve()
     for folder in (place, *place.parents[:4]):
         found = [_read_text(folder / name) for name in ("idVendor", "idProduct", "bcdDevice")]
         if all(found):
-            return ", USB {}:{}, release {}".format(*found)
+            product = _read_text(folder / "product")
+            return ", USB {}:{}, release {}".format(*found) + (f", {product}" if product else "")
     return ""
 
 

@@ -264,7 +264,9 @@ class LowPower:
         return monitor.watch.edge
 
     def finish(self) -> SuspendResult:
-        """Wait for the board, judge the suspend; its status becomes `linux`, or `unknown` if its shell is silent then.
+        """Wait for the board, judge the suspend; its status becomes `linux`.
+
+        Where its shell is silent then, the status becomes `unknown`.
 
         Raises:
             BoardTransientError: it hangs, woke early, did not suspend or reached another mode.

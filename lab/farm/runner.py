@@ -131,10 +131,8 @@ class Runner:
                     job, self._claimant = give_way(self.book, job.id), ""
                     self.say(f"job {job.called} gives way: {job.yields_to}")
             self.book.finish(job.id, _STATES.get(code, "failed"))
-            if (
-                code != BUSY and self.book.job(job.id).state == "interrupted"
-            ):  # e.g. by others while this host stood still
-                code = INTERRUPTED
+            taken = self.book.job(job.id).state == "interrupted"  # e.g. by others while this host stood still
+            code = INTERRUPTED if taken and code != BUSY else code
         if code != _OK and not self._cancelled(job):
             again = f"lab farm qualify {job.board}" if job.program == BY_QUALIFY else f"lab run --resume {job.called}"
             self.say(f"go on with: {again}")

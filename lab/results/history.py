@@ -77,7 +77,10 @@ class RunNumbers:
 
 
 def run_heads(store: Store, like: Run) -> list[HistoryRunHead]:
-    """All runs of the same kind and board, the oldest first; a run that confirms another one stands behind it."""
+    """All runs of the same kind and board, the oldest night first.
+
+    A run that confirms another one stands behind it.
+    """
     its = (RunRow.board_type == like.board_type, RunRow.board == like.board, RunRow.kind == like.kind)
     wanted = select(RunRow.id, RunRow.status, RunRow.finished_at).where(*its)
     confirming = select(RunRow.id, RunRow.provenance).where(

@@ -276,7 +276,7 @@ class Farm:
     # --- Programs ---
 
     def check_place(self, board: str) -> None:
-        """Check that the board's place is still that of the program's job, as before each switch of its power."""
+        """Check the board's labgrid place, as before each power switch."""
         if self.places is not None:
             process = self.world.process
             holders = self._holders.setdefault((process.identity, board), PlaceHolders(played_target(board)))

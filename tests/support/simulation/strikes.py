@@ -151,7 +151,7 @@ class Strikes:
         return results.is_server
 
     def strike_a_commit(self) -> bool:
-        """One of the next commits is its program's last, or the database is away behind it."""
+        """A process dies behind one of the next commits, or the database is away."""
         pick, results = self.world.choices.pick, self.farm.results
         away_s = (0.0, CUT_S[0], CUT_S[2])[pick((2.0, 2.0, 1.0))]
         results.ends_behind[results.commits + 1 + pick([1.0] * STRUCK)] = away_s

@@ -220,7 +220,10 @@ class Watch:
             )
 
     def _look_at_the_place(self, board: str, its: Sequence[int], top: Process) -> None:
-        """The place is a job's own; of one that stood still the janitor may have released it a moment ago."""
+        """The place is the job's own.
+
+        That of a process that stood still may have been released by the janitor a moment ago.
+        """
         places = self.farm.places
         if places is not None and places.job(board) not in its:
             holder = places.holders[board] or "nobody"

@@ -144,14 +144,14 @@ def test_the_adapter_s_latency_comes_from_sysfs(
 def test_the_firmware_of_a_usb_adapter_is_part_of_its_name(adapter: Adapter, tmp_path: Path) -> None:
     device = tmp_path / "usb1" / "1-1"
     (device / "1-1:1.0").mkdir(parents=True)
-    for name, text in {"idVendor": "0451", "idProduct": "bef3", "bcdDevice": "0100"}.items():
+    for name, text in {"idVendor": "0451", "idProduct": "bef3", "bcdDevice": "0100", "product": "XDS110"}.items():
         (device / name).write_text(f"{text}\n")
     entry = tmp_path / "sys" / adapter.link.resolve().name
     entry.mkdir(parents=True)
     (entry / "device").symlink_to(device / "1-1:1.0")
     port = open_port(adapter.link, 115200, tmp_path / "sys")
     close_port(port.fd)
-    assert port.adapter == "no adapter known, USB 0451:bef3, release 0100"
+    assert port.adapter == "no adapter known, USB 0451:bef3, release 0100, XDS110"
 
 
 @pytest.fixture

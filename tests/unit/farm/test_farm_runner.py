@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,9 +11,9 @@ from attrs import evolve
 from support.recorded_run import Failed, failed, record
 
 from lab.errors import ConfigurationError, LabStableError
-from lab.farm import queue, runner
+from lab.farm import judge, queue, runner
 from lab.farm import runner as runners
-from lab.farm.runner import BROKEN, BUSY, WORSE, Runner, RunnerPaths, report_again
+from lab.farm.runner import BROKEN, BUSY, INTERRUPTED, WORSE, Runner, RunnerPaths, report_again
 from lab.host import locks, process
 from lab.host.clock import utc_now
 from lab.jobs.queue import GAVE_WAY, PERSONS, TIMERS, JobQueue, has_failed, note_tests
@@ -349,6 +349,40 @@ def test_a_confirmation_that_fails_after_its_job_was_killed_is_no_failure_of_the
     book.finish(job.id, "interrupted")
     assert quick(book, tmp_path, []).run(book.take_up(job.id), 0) == 0
     assert book.job(job.id).state == "completed"
+
+
+def test_a_job_that_was_taken_behind_its_last_sign_of_life_is_to_be_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store
+) -> None:
+    book = timers(store)
+    job = book.enqueue(order(tmp_path))
+
+    def stand_still(*_args: object) -> None:
+        other = JobQueue(store, "another host", lambda _who: True)
+        assert other.start(other.enqueue(order(tmp_path)).id) is not None
+
+    monkeypatch.setattr(runner, "command", lambda *_args: ["sh", "-c", "exit 1"])
+    monkeypatch.setattr(runner, "print_lab_faults", stand_still)
+    assert quick(book, tmp_path, []).run(job, 0) == INTERRUPTED
+    assert book.job(job.id).state == "interrupted"
+
+
+def test_a_rerun_that_failed_and_was_resumed_is_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store
+) -> None:
+    """Its session failed, the next one completed its run, and the one behind that measured nothing."""
+    book, measured = timers(store), list[int | None]()
+    codes, latest = iter([1, 0, 1]), iter([17, 18, 18, 18])
+
+    def judge_with_reruns(_store: Store, run: int, measure: Callable[[int], int | None], _say: object) -> bool:
+        measured.extend(measure(run) for _ in range(3))
+        return True
+
+    monkeypatch.setattr(judge, "judge_with_reruns", judge_with_reruns)
+    monkeypatch.setattr(Runner, "_pytest", lambda *_args: next(codes))
+    monkeypatch.setattr(Runner, "_latest", lambda *_args: next(latest))
+    quick(book, tmp_path, [])._judge(book.enqueue(order(tmp_path)))
+    assert measured == [18, 18, None]
 
 
 @pytest.mark.parametrize(
