@@ -36,6 +36,7 @@ from lab.results.store import open_store
 from lab.virtual import ports
 from lab.virtual.ports import LOOPBACK
 from lab.virtual.sim.options import SimOptions, board_specs
+from lab.virtual.state import STATE
 
 FILE: Final = Path(".lab", "farm", "farm.yaml")  # where none is named
 _VARIABLES: Final = ("HOME", "LANG", "LOGNAME", "PATH", "PYTHONPATH", "TMPDIR", "TZ", "USER")
@@ -157,7 +158,8 @@ def programs(farm: Farm, local: LocalFarm) -> list[Program]:
     lab, runtime, database = str(_LAB), ("--runtime", str(local.runtime)), ("--db", farm.database)
     found = []
     if farm.virtual is not None:
-        found.append(Program("boards", (lab, *_bench(farm, farm.virtual, local)), farm.pdudaemon.address))
+        bench = (lab, *_bench(farm, farm.virtual, local))
+        found.append(Program("boards", bench, farm.pdudaemon.address, file=local.bench / STATE))
     elif farm.pdudaemon.program:
         found.append(
             Program("pdudaemon", (farm.pdudaemon.program, "--conf", farm.pdudaemon.config), farm.pdudaemon.address)
@@ -232,13 +234,19 @@ class Program:
 
     Attributes:
         command: its words, the first one a path. address: host:port at which it answers once it has started; empty: none.
-        needs: host:port of a server that it waits for; empty: none.
+        needs: host:port of a server that it waits for; empty: none. file: that it writes anew once it has started; None: none.
     """
 
     name: str
     command: tuple[str, ...]
     address: str = ""
     needs: str = ""
+    file: Path | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether it has started, if it runs."""
+        return _answers(self.address) and (self.file is None or self.file.exists())
 
 
 @frozen
@@ -370,7 +378,7 @@ class Supervised:
                         "`lab farm down` ends the others"
                     )
             running = {state.name for state in states.values() if state.state == "RUNNING"}
-            waiting = [p for p in waiting if p.name not in running or not _answers(p.address)]
+            waiting = [p for p in waiting if p.name not in running or not p.ready]
             if waiting and time.monotonic() > deadline:
                 late = ", ".join(program.name for program in waiting)
                 raise LabStableError(f"not started within {START_S:.0f} s: {late}; `lab farm logs NAME` says why")

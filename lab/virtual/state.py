@@ -24,7 +24,7 @@ from lab.errors import ConfigurationError, LabStableError
 FOLDER_VARIABLE = "BOARDLAB_VIRTUAL"
 LOG = "bench.log"
 ENV = "env.yaml"
-_STATE = "bench.json"
+STATE = "bench.json"
 _LOCK = "bench.lock"
 _RETRY_S = 0.02
 
@@ -138,12 +138,12 @@ def running(folder: Path) -> BenchState | None:
         lock.close()
         return None
     try:
-        return cattrs.structure(json.loads((folder / _STATE).read_text()), BenchState)
+        return cattrs.structure(json.loads((folder / STATE).read_text()), BenchState)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, cattrs.BaseValidationError) as error:
         raise LabStableError(
-            f"{folder / _STATE}: cannot be understood ({error}); was it edited? `lab virtual down` and `up` write it anew"
+            f"{folder / STATE}: cannot be understood ({error}); was it edited? `lab virtual down` and `up` write it anew"
         ) from error
 
 
@@ -161,14 +161,14 @@ def expect(folder: Path) -> BenchState:
 
 def publish(folder: Path, state: BenchState) -> None:
     """Tell that the bench is ready."""
-    aside = folder / f".{_STATE}"
+    aside = folder / f".{STATE}"
     aside.write_text(json.dumps(asdict(state), indent=2) + "\n")
-    aside.replace(folder / _STATE)
+    aside.replace(folder / STATE)
 
 
 def withdraw(folder: Path) -> None:
     """Forget what an earlier bench told."""
-    (folder / _STATE).unlink(missing_ok=True)
+    (folder / STATE).unlink(missing_ok=True)
 
 
 # --- Configuration of a bench ---

@@ -140,6 +140,27 @@ def test_a_program_that_ends_while_the_farm_comes_up_is_started_again_and_the_fa
         assert supervised.down()
 
 
+def test_a_program_has_started_once_its_file_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path.chmod(0o700)
+    file, real = tmp_path / "bench.json", Supervised.states
+    shown: list[str] = []
+
+    def states(supervised: Supervised) -> list[ProgramState]:
+        found = real(supervised)
+        shown.extend(one.state for one in found)
+        if shown.count("RUNNING") == 3:
+            file.touch()
+        return found
+
+    supervised = Supervised(tmp_path)
+    try:
+        monkeypatch.setattr(Supervised, "states", states)
+        assert supervised.up([Program("boards", ("sleep", "600"), file=file)], {"PATH": os.environ["PATH"]})
+        assert file.exists()
+    finally:
+        assert supervised.down()
+
+
 def test_a_program_whose_neighbour_is_away_is_up_and_that_is_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
