@@ -14,7 +14,7 @@ import typer
 from lab.cli.exporter import address
 from lab.cli.options import FarmFile, HostDatabase, Json, Runtime, WebConfigFile
 from lab.errors import ConfigurationError, LabStableError
-from lab.host import scheduling
+from lab.host import process, scheduling
 from lab.http.access import load
 from lab.http.server import LimitedServer, listening_socket
 from lab.terminal import echo, echo_json, log_to, table
@@ -161,6 +161,7 @@ def web(
     """
     if context.invoked_subcommand is not None:
         return
+    process.share_memory_of_threads()
     host, port = address(listen)
     protection = load(web_config) if web_config else None
     access = access_of(host, protection, of_file(users), trust_proxy or (), user_header)

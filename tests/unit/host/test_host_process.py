@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -43,3 +44,34 @@ def test_a_holder_that_proc_hides_is_not_taken_for_dead(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(process.os, "kill", of_another_user)
     assert process.has_died(f"{host}/{boot}/4000000/1", hidden) is None
+
+
+# Prints how many arenas eight threads that live side by side took memory from, malloc_info(3).
+ARENAS = """
+import ctypes, sys, threading
+from lab.host import process
+exec(sys.argv[1])
+libc = ctypes.CDLL(None)
+libc.fopen.restype = ctypes.c_void_p
+libc.malloc.restype = ctypes.c_void_p
+all_there = threading.Barrier(8)
+def take():
+    libc.malloc(1000)
+    all_there.wait()
+threads = [threading.Thread(target=take) for _ in range(8)]
+for each in threads: each.start()
+for each in threads: each.join()
+file = ctypes.c_void_p(libc.fopen(sys.argv[2].encode(), b"w"))
+libc.malloc_info(0, file)
+libc.fclose(file)
+print(open(sys.argv[2]).read().count("<heap nr="))
+"""
+
+
+def test_threads_share_two_arenas(tmp_path: Path) -> None:
+    def arenas(first: str) -> int:
+        words = [sys.executable, "-c", ARENAS, first, tmp_path / "info.xml"]
+        return int(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+
+    assert arenas("pass") > 2
+    assert arenas("process.share_memory_of_threads()") == 2
