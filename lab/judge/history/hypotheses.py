@@ -7,14 +7,14 @@ import numpy as np
 from lab.judge.history.kalman import LEVEL, LL, NULL, RIVALS, Bank
 from lab.judge.history.model import Bools, Constants, Floats, Index, Ints
 
-NOTHING, NEW_IMAGE, SILENT = 0, 1, 2
+NOTHING, NEW_IMAGE, SILENT, SWAP = 0, 1, 2, 3
 
 
 class Rivals:
     """Groups of slots of the bank, one slot per size of change.
 
     Attributes:
-        kind: NOTHING, NEW_IMAGE or SILENT; (series, groups). born: index of the run that it began with.
+        kind: NOTHING, NEW_IMAGE, SILENT or SWAP (another known change); (series, groups). born: index of the run that it began with.
         nights: its age. level, variance: of "nothing changed" at its start.
     """
 
@@ -93,7 +93,7 @@ class Rivals:
         ratio = self.ratios(bank)
         first, silent = self.nights <= 1, self.kind == SILENT
         need = np.where(first, known.ask_again if again else known.ask, later[:, None])
-        need = np.where(silent, known.ask_silent, need)
+        need = np.where(silent | (first & (self.kind == SWAP)), known.ask_silent, need)
         won = ~first & (ratio > np.where(silent, known.silent, known.later_night))
         best = self._best(ratio)
         asks: Bools = ((ratio > need).sum(axis=1) > 0) & ~won[np.arange(len(ratio)), best]

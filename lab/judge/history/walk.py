@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from attrs import define, frozen
 
-from lab.judge.history.hypotheses import NEW_IMAGE, SILENT, Rivals
+from lab.judge.history.hypotheses import NEW_IMAGE, SILENT, SWAP, Rivals
 from lab.judge.history.kalman import BEFORE, II, IMAGE, LEVEL, LI, LL, NN, NULL, RIVALS, Bank, Learned
 from lab.judge.history.model import Bools, Constants, Floats, Index, Ints, Spread, centre, spread
 from lab.judge.history.table import Night
@@ -130,6 +130,7 @@ class Walk:
             others = np.arange(bank.log.shape[1]) != BEFORE
             bank.cov[LL] += night.swap[:, None] * (others & np.isin(np.arange(self._series), swapped)[:, None])
         self._rivals.spawn(np.flatnonzero(new_image), NEW_IMAGE, self._t, bank)
+        self._rivals.spawn(swapped[~new_image[swapped]], SWAP, self._t, bank)  # by more than a swap usually brings
 
     def _residual(self, y: Floats, noise: Floats, here: Bools) -> None:
         """Store a run's residual of the nights."""
@@ -146,7 +147,8 @@ class Walk:
         """Start a rival for a run that is unexpectedly far off."""
         expected, variance = self._bank.expected(NULL)
         far = np.abs(y - expected) > self._known.silent_surprise * np.sqrt(variance + noise)
-        self._rivals.spawn(np.flatnonzero(here & far & ~night.new_image), SILENT, self._t, self._bank)
+        known = night.new_image | (night.swap > 0)
+        self._rivals.spawn(np.flatnonzero(here & far & ~known), SILENT, self._t, self._bank)
 
     def _update(self, rows: Ints, y: Floats, noise: Floats, share: float = 1.0, own: float = 0.0) -> None:
         """Update the filters of some series with a centre."""
@@ -186,7 +188,8 @@ class Walk:
         effect = bank.mean[LEVEL, rows, slot] - rivals.level[rows, group]
         error = _SURE * np.sqrt(bank.cov[LL, rows, slot] + rivals.variance[rows, group])
         called = here & sure & (np.abs(effect) >= known.least_effect)
-        silent = called & (rivals.kind[rows, group] == SILENT) & night.image_known
+        kind = rivals.kind[rows, group]
+        silent = called & ((kind == SWAP) | ((kind == SILENT) & night.image_known))
         since = rivals.born[rows, group].copy()
         hits = np.flatnonzero(called)
         bank.copy_slot(hits, slot[hits], NULL)

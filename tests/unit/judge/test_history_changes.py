@@ -179,6 +179,19 @@ def test_boots_that_are_all_alike_are_no_trouble_for_the_arithmetic_when_another
     assert [verdict.since for verdict in jumped if verdict.since is not None] == [87]
 
 
+@pytest.mark.parametrize("boots", [5, 20])
+@pytest.mark.parametrize("reruns", [None, 0], ids=["impossible", "never done"])
+def test_a_new_host_that_moves_the_number_is_told_on_its_second_night_without_reruns(
+    boots: int, reruns: int | None
+) -> None:
+    for seed in range(5):
+        one = with_cause(history(seed, nights=100, boots=boots, step=0.03, at=85, reruns=reruns), "image", "one", 0)
+        (call,) = calls(with_cause(one, "host", "lab2", 85))
+        assert call.outcome is Outcome.ENVIRONMENT
+        assert (call.run, call.since) == (86, 85)
+        assert call.differs == {"host": ("lab1", "lab2")}
+
+
 def test_a_swap_that_moves_nothing_is_not_mentioned() -> None:
     assert calls(with_cause(history(), "board", "B", 87)) == []
 
