@@ -93,7 +93,7 @@ class Rivals:
         ratio = self.ratios(bank)
         first, silent = self.nights <= 1, self.kind == SILENT
         need = np.where(first, known.ask_again if again else known.ask, later[:, None])
-        need = np.where(silent | (first & (self.kind == SWAP)), known.ask_silent, need)
+        need = np.where(silent | (self.kind == SWAP), known.ask_silent, need)  # a swap that moves nothing costs none
         won = ~first & (ratio > np.where(silent, known.silent, known.later_night))
         best = self._best(ratio)
         asks: Bools = ((ratio > need).sum(axis=1) > 0) & ~won[np.arange(len(ratio)), best]
