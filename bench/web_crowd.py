@@ -3,8 +3,8 @@
     uv run python bench/web_crowd.py [--boards 1000] [--viewers 200] [--silent 1100] [--requests 100]
 
 Fills a store with so many boards of two runs, starts `lab web` as a process, and asks for pages one after the other: while the
-newest release is judged, alone, beside so many viewers of the wall (each an event stream), and beside so many connections that say
-nothing; then the exporter's page alone and beside such connections. The crowd is a process of its own. Aim: p99 of what they take
+newest release is judged, alone, beside so many viewers of the wall (each an event stream), beside so many of a console that says a
+line each 20 ms, and beside so many connections that say nothing; then the exporter's page alone and beside such connections. The crowd is a process of its own. Aim: p99 of what they take
 alone + 100 ms, at most 150 ms; 200 MB. The CPU seconds of `lab web` for each request, and of its judging process, say the same
 where the machine is busy.
 """
@@ -25,12 +25,14 @@ from pathlib import Path
 import numpy as np
 import psutil
 import requests
+import web_live
 from attrs import frozen
 from common import parser, print_table
 from support import exporter_serving
 from support.farm_store import fill
 from support.web_process import running_web
 
+from lab.console import ConsoleClient, ensure_server
 from lab.host.clock import utc_now
 from lab.host.process import open_many_files
 
@@ -54,13 +56,15 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         url = fill(Path(folder) / "results.db", boards=given.boards, metrics=2, samples=2, releases=2, last=utc_now())
-        words = ("--db", url, "--runtime", Path(folder) / "runtime")
-        with running_web(Path(folder), os.environ, *words) as web:
+        runtime = Path(folder) / "runtime"
+        words = ("--db", url, "--runtime", runtime)
+        with talking_board(runtime), running_web(Path(folder), os.environ, *words) as web:
             pages = Pages([web.url + page for page in PAGES], web.pid)
             judging = pages.asked(iter(lambda: judged(web.url), True))
             pages.report("lab web, the newest release is judged", pages.asked(turns), judging)
             for name, path, count in (
                 ("viewers of the wall", "/events/wall", given.viewers),
+                ("viewers of a console", f"/events/consoles/{web_live.BOARD}", given.viewers),
                 ("silent", "", given.silent),
             ):
                 alone = pages.asked(turns)
@@ -74,6 +78,23 @@ def main() -> None:
         with crowded(url.removesuffix("/metrics"), "", given.silent):
             beside = pages.asked(turns)
         pages.report(f"exporter, {given.silent} silent", alone, beside)
+
+
+@contextlib.contextmanager
+def talking_board(runtime: Path) -> Iterator[None]:
+    """A board whose console is read, and which says a line each 20 ms."""
+    words = [sys.executable, web_live.__file__, "--role", "speaker"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as board:
+        assert board.stdin is not None
+        assert board.stdout is not None
+        client = ConsoleClient(ensure_server(runtime))
+        try:
+            client.open(Path(board.stdout.readline().strip()), name=web_live.BOARD, board=web_live.BOARD)
+            print("go", file=board.stdin, flush=True)
+            yield
+        finally:
+            client.stop()
+            board.kill()
 
 
 def judged(address: str) -> bool:

@@ -20,8 +20,11 @@ from support.web_process import DEADLINE_S, LAB, WebProcess, running_web
 
 from lab.console.client import ConsoleClient
 from lab.host import process
+from lab.host.clock import utc_now
 from lab.host.process import PERSON_VARIABLE
 from lab.host.runtime import socket_path
+from lab.jobs import listing
+from lab.jobs.queue import JobQueue
 from lab.judge.records import NewVerdict
 from lab.judge.store import reviews, write_verdicts
 from lab.results import open_store
@@ -180,6 +183,36 @@ def test_a_verdict_that_is_decided_on_stays_so_when_the_page_is_loaded_again(lab
         (seen,) = page_looks.look([acting(web, "/metrics/boot.time", *accept, *again, ask=ask)])
         assert f"accepted by {ME}: the compiler" in seen.answer
         assert (reviews(store)[newest].by, reviews(store)[newest].reason) == (ME, "the compiler")
+
+
+# A page that is loaded now has a job to cancel, which measures.
+STARTED = """
+(async () => {
+  const running = async () => new DOMParser().parseFromString(await (await fetch(location)).text(), 'text/html').querySelector('details form[action$="/cancel"]');
+  while (!(await running())) { await new Promise(requestAnimationFrame); }
+})()
+"""
+
+
+def test_a_job_is_queued_and_cancelled_with_the_keyboard_alone(lab: Lab, web: WebProcess) -> None:
+    queued = (*sent("run", cycles="5000", release="by hand"), Step("wait", "#queued ~ ul li"))
+    cancelled = (
+        Step("run", STARTED),
+        Step("run", "location.reload()"),
+        Step("wait", "details:has(form[action$='/cancel'])"),
+        *sent("cancel"),
+        Step("wait", "#live"),
+    )
+    page_looks.look([acting(web, PAGE, *queued, *cancelled)])
+    deadline = time.monotonic() + DEADLINE_S
+    with open_store(lab.environ["LAB_DB"]) as store:
+        (job,) = [view.job for view in listing.jobs(store, 9, utc_now()) if view.job.release == "by hand"]
+        assert (job.cancelled_by, job.cycles) == (ME, 5000)
+        while (
+            JobQueue(store, "", process.has_died).job(job.id).state != "cancelled"
+            or process.has_died(job.holder) is False
+        ):
+            assert time.monotonic() < deadline, "it ends, and the board is free for others"
 
 
 # What a person can act on or scroll, in a page without hidden parts; `walked` is what Tab led to.

@@ -214,6 +214,7 @@ def test_what_a_queued_job_said_is_found_when_the_site_was_started_again(
         monkeypatch.setattr(job_control, "_LAB", (sys.executable, "-c", program))
         page = done(olga, f"{HERE}/run", suite="boot")
         assert f"{job.called}, queued: <a href=" in page
+        assert f"Cancel job {job.called}" in page
         go.write_text("")  # the program goes on, whoever started it
         for thread in threading.enumerate():
             if thread.name == "lab run":
