@@ -6,12 +6,10 @@ import json
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import npm_browser
 from attrs import asdict, field, frozen
-
-SERIOUS: Final = ("serious", "critical")  # axe-core's words
 
 
 @frozen
@@ -69,10 +67,9 @@ class Seen:
     asked: list[str]
     answer: Any
 
-    def serious(self) -> list[str]:
-        """What axe-core calls serious or critical, and where."""
-        found = [one for one in self.faults if one["impact"] in SERIOUS]
-        return [f"{one['id']} ({one['help']}): {node}" for one in found for node in one["nodes"]]
+    def axe_faults(self) -> list[str]:
+        """All that axe-core found, and where."""
+        return [f"{one['id']} ({one['help']}): {node}" for one in self.faults for node in one["nodes"]]
 
 
 def look(looks: Iterable[Look]) -> list[Seen]:

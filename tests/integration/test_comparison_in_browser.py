@@ -36,5 +36,5 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[int, str], Seen
 def test_the_page_fits_and_can_be_read_by_everyone(seen: dict[tuple[int, str], Seen], width: int, mode: str) -> None:
     found = seen[width, mode]
     assert (found.beyond, found.wide) == (0, [])
-    assert found.serious() == []
+    assert found.axe_faults() == []
     assert found.complaints == []

@@ -143,7 +143,7 @@ def test_no_report_asks_for_anything_but_itself_nor_has_an_error(fits: dict[tupl
 
 
 @pytest.mark.longer
-def test_axe_finds_no_serious_fault(folder: Path) -> None:
+def test_axe_finds_no_fault(folder: Path) -> None:
     looks = {
         (name, width, mode): Look(folder, f"/{name}.html", width, mode=mode, steps=(SOME_OPEN,), axe=True)
         for name in LOOKED_AT
@@ -151,7 +151,7 @@ def test_axe_finds_no_serious_fault(folder: Path) -> None:
         for width in (WIDTHS if LONG else (at,))
     }
     seen = dict(zip(looks, page_looks.look(looks.values()), strict=True))
-    assert {where: one.serious() for where, one in seen.items() if one.serious()} == {}
+    assert {where: one.axe_faults() for where, one in seen.items() if one.axe_faults()} == {}
 
 
 def test_dark_is_dark_and_light_is_light(asked: dict[str, Any]) -> None:

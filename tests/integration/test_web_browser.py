@@ -200,16 +200,14 @@ def test_the_rails_are_shown_while_a_sampler_runs(lab: Lab, url: str) -> None:
     ("mode", "widths"),
     [("light", (1400, 2560, 400) if LONG else (1400,)), ("dark", (400, 2560, 1400) if LONG else (400, 2560))],
 )
-def test_every_page_fits_stays_where_it_is_and_has_no_serious_fault(
-    url: str, mode: str, widths: tuple[int, ...]
-) -> None:
+def test_every_page_fits_stays_where_it_is_and_has_no_fault(url: str, mode: str, widths: tuple[int, ...]) -> None:
     looks = [Look(url, page, width=width, mode=mode, axe=width == 400, ask=USED) for page in PAGES for width in widths]
     wrong = []
     for look, seen in zip(looks, page_looks.look(looks), strict=True):
         complaints = [each for each in seen.complaints if "404" not in each or look.path != "/nosuch"]
         moved = shifted(seen) if look.width == widths[0] else []  # a window that a person makes larger may move it
         wrong += [
-            f"{look.path} at {look.width}: {what}" for what in (*seen.wide, *seen.serious(), *complaints, *moved)
+            f"{look.path} at {look.width}: {what}" for what in (*seen.wide, *seen.axe_faults(), *complaints, *moved)
         ]
         assert seen.beyond == 0, look
         assert seen.answer["longest"] < 200, look

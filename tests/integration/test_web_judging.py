@@ -69,7 +69,7 @@ def test_a_page_that_is_judged_meanwhile_goes_on_by_itself_also_after_a_failed_r
     assert len(requests) > 2
     assert (seen.answer["focus"], seen.answer["choice"]) == (True, "01.00")
     assert "so far" not in seen.answer["verdict"]
-    assert seen.serious() == []
+    assert seen.axe_faults() == []
     assert seen.answer["contents"] == 1
     assert seen.answer["strips"]
     assert min(seen.answer["strips"]) > 60

@@ -243,12 +243,12 @@ def test_every_action_is_reached_with_tab_and_what_has_the_focus_shows_it(lab: L
 
 
 @pytest.mark.parametrize("mode", ["light", pytest.param("dark", marks=pytest.mark.soak)])
-def test_an_operators_pages_fit_and_have_no_serious_fault(lab: Lab, web: WebProcess, mode: str) -> None:
+def test_an_operators_pages_fit_and_have_no_fault(lab: Lab, web: WebProcess, mode: str) -> None:
     pages = [PAGE, "/audit", "/metrics/boot.time"]
     looks = [acting(web, page, width=width, mode=mode, axe=width == 400) for page in pages for width in (1400, 400)]
     looks += [Look(web.url, path, width=400, mode=mode, axe=True) for path in ("/login", web.link)]
     for look, seen in zip(looks, page_looks.look(looks), strict=True):
-        assert (seen.wide, seen.serious(), seen.complaints, seen.beyond) == ([], [], [], 0), look.path
+        assert (seen.wide, seen.axe_faults(), seen.complaints, seen.beyond) == ([], [], [], 0), look.path
 
 
 def test_users_come_over_tls_and_their_cookie_never_without_it(lab: Lab, tmp_path: Path) -> None:
