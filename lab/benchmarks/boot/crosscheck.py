@@ -362,8 +362,14 @@ def contradictions(
         )
     if start is not None:
         late_ns = check.zero_ns[0] - start.t_ns
-        is_late = _is_late(check, start, known) and not check.same_log
-        if is_late or check.zero_ns[1] < start.t_ns - EARLY_NS:
+        early_ns = start.t_ns - check.zero_ns[1]
+        if early_ns > EARLY_NS:
+            yield LabTransientError(
+                f"the kernel ran {early_ns / 1e9:.2f} s before the `{start.name}` that was taken: this host stamped that text late, or it is no start "
+                "of a kernel. Look at the host's load, then at the recording",
+                failure="stamps_uncertain",
+            )
+        if _is_late(check, start, known) and not check.same_log:
             yield BoardTransientError(
                 f"the kernel that runs started {late_ns / 1e9:.2f} s after the `{start.name}` that was taken: it is a second one (a restart or kexec "
                 "in the boot), or that text was no start of a kernel",

@@ -194,6 +194,14 @@ def test_a_kernel_that_started_later_is_another_one(later_s: float) -> None:
     assert failures(checked(), 9.95 - later_s, 13.9) == ["second_kernel"]
 
 
+@pytest.mark.parametrize("early_s", [0.16, 1.3])
+def test_a_start_that_was_stamped_behind_the_kernels_own_clock_is_late(early_s: float) -> None:
+    check = checked()
+    (error,) = contradictions(check, moment("kernel", check.zero_ns[1] / 1e9 + early_s), moment("login", 13.9), [])
+    assert (error.failure, error.fault) == ("stamps_uncertain", "lab")
+    assert f"ran {early_s:.2f} s before" in str(error)
+
+
 def test_the_other_boots_of_the_run_narrow_the_limits() -> None:
     known = [{"boot_id": str(number), "zero": 0.1, "getty": 1.0} for number in range(3)]
     assert failures(checked(), 9.9, 13.9, known) == []
