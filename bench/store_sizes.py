@@ -3,7 +3,7 @@
     uv run python bench/store_sizes.py [--jobs 100000] [--boots 20] [--runs 12]
 
 Runs of 60 recorded boots (three media) are recorded in a store of SQLite, read by an exporter that
-has just started, backed up, and half of them pruned. A job's share is that of its boots.
+has just started, packed, backed up, and pruned. A job's share is that of its boots.
 """
 
 from __future__ import annotations
@@ -74,11 +74,14 @@ def main() -> None:
         files = [path for path in store.artifacts.root.rglob("*") if path.is_file()]
         objects, object_bytes = len(files), sum(path.stat().st_size for path in files)
         reading_s = cpu_s(ResultsReader(watch(f"{name}/results.db")).read)
-        (folder / "backups").mkdir()
-        backup_s = cpu_s(lambda: back_up(store, folder / "backups", ()))
         with store._engine.begin() as connection:
             connection.execute(update(RunRow).values(finished_at=utc_now().replace(year=2000)))
-        for path in files:
+        packing_s = cpu_s(lambda: retention.prune(store, Retention(packed=1), pause=lambda _s: None))
+        packs = [path for path in store.artifacts.root.rglob("*") if path.is_file()]
+        pack_bytes = sum(path.stat().st_size for path in packs)
+        (folder / "backups").mkdir()
+        backup_s = cpu_s(lambda: back_up(store, folder / "backups", ()))
+        for path in packs:
             os.utime(path, (0, 0))
         pruning_s = cpu_s(lambda: retention.prune(store, Retention(runs=365), pause=lambda _s: None))
     boots, month = BOOTS * given.runs, given.jobs * given.boots
@@ -92,12 +95,18 @@ def main() -> None:
             f"{object_bytes / (boots + BOOTS) / 1e3:.1f} kB",
             f"{object_bytes / (boots + BOOTS) * month / 1e9:.0f} GB",
         ),
+        (
+            f"packed: {len(packs) / (given.runs + 1):.0f} of a run",
+            f"{pack_bytes / (boots + BOOTS) / 1e3:.1f} kB",
+            f"{given.jobs / 1e6:.1f} million, {pack_bytes / (boots + BOOTS) * month / 1e9:.1f} GB",
+        ),
         *(
             (title, f"{1e3 * took * share:.2f} ms", f"{took * share * month / MONTH_DAYS / DAY_S:.2%} of a core")
             for title, took in (
                 ("CPU of recording, with the sums", recording_s),
                 ("CPU of a first read by the exporter", reading_s),
-                ("CPU of the first backup", backup_s),
+                ("CPU of packing", packing_s),
+                ("CPU of the first backup, packed", backup_s),
                 ("CPU of a prune", pruning_s),
             )
         ),

@@ -17,7 +17,7 @@ from lab.host.clock import utc_now
 from lab.jobs.listing import listed_runs, whole_run
 from lab.judge.builds import remarks
 from lab.metrics import declared
-from lab.results import artifacts, exports, formatting, imports, listing, retention, schema
+from lab.results import exports, formatting, imports, listing, retention, schema
 from lab.results.artifacts import write_recordings
 from lab.results.formatting import evidence_lines, head_lines, headline, numbers_and_failures
 from lab.results.formatting import status as status_of
@@ -319,7 +319,7 @@ def upload(
     These are artifacts that no job uploaded at its end.
     """
     with open_store(db, create=False) as store:
-        done = artifacts.upload(store.artifacts, everything=everything, say=lambda line: echo(line, err=True))
+        done = retention.upload(store, everything=everything, say=lambda line: echo(line, err=True))
         left, where = len(store.artifacts.marked()), store.artifacts.shared
     if as_json:
         echo_json({"to": where, "brought": done.count, "bytes": done.bytes, "left": left, "busy": done.busy})
@@ -337,7 +337,7 @@ def prune(
     db: HostDatabase = None,
     farm: FarmFile = None,
 ) -> None:
-    """Remove old recordings, traces, logs and runs by farm.yaml's `retention`.
+    """Remove or pack old recordings, traces, logs and runs by farm.yaml's `retention`.
 
     What a verdict, a review or a written guide refers to stays, and what belongs to a release under `hold`.
     """
@@ -358,6 +358,7 @@ def prune(
     echo(
         f"{'would go' if dry_run else 'gone'}: {removed.runs} runs with {removed.samples} samples; of others {files} files"
         + (f", {removed.bytes / 1e6:.1f} MB" if removed.bytes else "")
+        + (f"; packed: {removed.packed} files" if removed.packed else "")
     )
 
 

@@ -141,15 +141,24 @@ class Trace:
         Raises:
             ConfigurationError: no such file, or it is no trace.
         """
-        import numpy as np  # noqa: PLC0415 - the sampler needs the format, and no numpy
-
         try:
-            with path.open("rb") as file:
-                line = file.readline(1 << 20)
-                meta = meta_of(path, line)
-                records = np.frombuffer(_whole(file.read()), np.dtype(DTYPE))
+            return cls.of(path, path.read_bytes())
         except OSError as error:
             raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from error
+
+    @classmethod
+    def of(cls, path: Path, data: bytes) -> Self:
+        """The trace of a file's bytes.
+
+        Raises:
+            ConfigurationError: it is no trace.
+        """
+        import numpy as np  # noqa: PLC0415 - the sampler needs the format, and no numpy
+
+        head = data.find(b"\n", 0, 1 << 20) + 1 or len(data)
+        meta = meta_of(path, data[:head])
+        count = (len(data) - head) // RECORD.size
+        records = np.frombuffer(data, np.dtype(DTYPE), count, head) if count else np.empty(0, np.dtype(DTYPE))
         ended = bool(len(records)) and int(records["rail"][-1]) == END
         return cls(path, meta, records[:-1] if ended else records, ended)
 
@@ -163,10 +172,6 @@ class Trace:
         if not len(self.records):
             raise ConfigurationError(f"{self.path}: no samples; was the sampler killed at once?")
         return int(self.records["t_ns"][0]), int(self.records["t_ns"][-1])
-
-
-def _whole(data: bytes) -> bytes:
-    return data[: len(data) // RECORD.size * RECORD.size]
 
 
 def meta_of(path: Path, line: bytes) -> TraceMeta:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import io
 import logging
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from attrs import frozen
+from attrs import field, frozen
 
 from lab.errors import BoardlabError, ConfigurationError, LabStableError, TestStableError
 from lab.results import location
@@ -31,10 +34,12 @@ class ArtifactStore:
 
     Attributes:
         shared: URL of the shared store (lab.results.location); empty: none. Artifacts read from it are also stored here.
+        pack_of: SHA-256 of an artifact -> that of the pack with its bytes, itself an artifact; None: it is in none.
     """
 
     root: Path
     shared: str = ""
+    pack_of: Callable[[str], str | None] = field(default=lambda _sha256: None, repr=False, eq=False)
 
     def put(self, data: bytes, *, kind: str) -> ArtifactRef:
         """Store `data` once, and return its reference for an attempt.
@@ -79,6 +84,8 @@ class ArtifactStore:
         data = self.local(sha256)
         if data is not None:
             return data
+        if (pack := self.pack_of(sha256)) is not None:
+            return self._unpacked(sha256, pack)
         if not self.shared:
             raise LabStableError(
                 f"artifact {sha256} is not in {self.root}; if it was measured on another host, let "
@@ -99,8 +106,28 @@ class ArtifactStore:
             _log.warning("artifact %s of %s is not kept here: %s", sha256, self.shared, error.strerror)
         return data
 
+    def _unpacked(self, sha256: str, pack: str) -> bytes:
+        path = self.path(pack)
+        source = path if path.exists() else io.BytesIO(self.read(pack))
+        try:
+            with zipfile.ZipFile(source) as file:
+                data = file.read(sha256)
+        except (OSError, KeyError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
+            raise LabStableError(
+                f"artifact {sha256} cannot be read from its pack {path}: {error}; restore that from a copy, and check the disk",
+                failure="artifacts",
+            ) from error
+        _verify(data, sha256, f"in its pack {path}")
+        return data
+
+    def where(self, sha256: str) -> str:
+        """The artifact's path for people; of a packed one, that of its pack and its name there."""
+        path = self.path(sha256)
+        pack = None if path.exists() else self.pack_of(sha256)
+        return str(path) if pack is None else f"{self.path(pack)} (zip): {sha256}"
+
     def local(self, sha256: str) -> bytes | None:
-        """Return this host's verified bytes of the artifact; None: not here.
+        """Return this host's verified bytes of an artifact's own file; None: not here.
 
         Raises:
             LabStableError: it is damaged, or cannot be read.
@@ -189,6 +216,15 @@ def _write(path: Path, data: bytes) -> None:
         os.close(directory)
 
 
+def zipped(contents: Mapping[str, bytes]) -> bytes:
+    """A pack: a zip file of artifacts by SHA-256; the same contents give the same bytes."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as file:
+        for sha256 in sorted(contents):
+            file.writestr(zipfile.ZipInfo(sha256), contents[sha256], zipfile.ZIP_DEFLATED)
+    return buffer.getvalue()
+
+
 # --- Upload to the shared store ---
 # A mark beside a kept artifact says that it is to be uploaded; it costs a file's name and no network. The mark goes when the artifact is in
 # the shared store, so a failed upload is repeated at the next occasion. Nothing that was measured is ever removed here.
@@ -206,7 +242,7 @@ class Brought:
 def upload(
     artifacts: ArtifactStore, *, everything: bool = False, say: Callable[[str], None] = lambda _: None
 ) -> Brought:
-    """Upload marked artifacts, also those marked meanwhile.
+    """Upload marked artifacts, also those marked meanwhile; of a packed one its pack.
 
     Args:
         everything: also unmarked artifacts that the shared store lacks, e.g. earlier ones.
@@ -233,6 +269,8 @@ def upload(
         while names := [name for name in artifacts.marked() if name not in tried]:
             for sha256 in names:
                 tried.add(sha256)
+                if artifacts.pack_of(sha256) is not None:  # it goes with its pack
+                    continue
                 try:
                     data = artifacts.local(sha256)
                 except BoardlabError as error:  # a damaged one must not spread, and must not stop the others

@@ -202,7 +202,7 @@ def _copied_artifacts(source: ArtifactStore, folder: Path, store: Path, *, verif
     target, missing = ArtifactStore(folder), list[str]()
     count = size = 0
     with _opened(store) as rows:
-        for sha256, length in rows.execute("SELECT sha256, size FROM artifacts ORDER BY sha256"):
+        for sha256, length in _own_files(rows):
             with contextlib.suppress(OSError):
                 if not verify and target.path(sha256).stat().st_size == length:
                     continue
@@ -236,7 +236,7 @@ def _forget(folder: Path, keep: int) -> None:
     for each in backups(folder):
         wanted.update(file.sha256 for file in each.files)
         with _opened(each.path / DATABASE) as rows:
-            wanted.update(sha256 for (sha256,) in rows.execute("SELECT sha256 FROM artifacts"))
+            wanted.update(sha256 for sha256, _ in _own_files(rows))
     artifacts = ArtifactStore(folder / ARTIFACTS)
     for sha256 in artifacts.hashes():
         if sha256 not in wanted:
@@ -272,7 +272,7 @@ def verified(backup: Backup) -> Copied:
     with failing(f"cannot read {backup.path}", "choose another backup"):
         _check_database(backup)
         with _opened(backup.path / DATABASE) as rows:
-            names = [sha256 for (sha256,) in rows.execute("SELECT sha256 FROM artifacts ORDER BY sha256")]
+            names = [sha256 for sha256, _ in _own_files(rows)]
     for sha256 in (*names, *(file.sha256 for file in backup.files)):
         data = _intact(artifacts, sha256)
         if data is None:
@@ -297,6 +297,8 @@ def _intact(artifacts: ArtifactStore, sha256: str) -> bytes | None:
         data = artifacts.local(sha256)
         if data is None and artifacts.shared:
             data = location.at(artifacts.shared).get(sha256)
+        if data is None and artifacts.pack_of(sha256) is not None:  # since the database was copied
+            data = artifacts.read(sha256)
     except BoardlabError:  # the others are wanted all the same
         return None
     return data if data is not None and hashlib.sha256(data).hexdigest() == sha256 else None
@@ -471,6 +473,13 @@ def _opened(file: Path) -> Iterator[sqlite3.Connection]:
     """A backup's database, without SQLite's files beside a changing one."""
     with contextlib.closing(sqlite3.connect(f"{file.absolute().as_uri()}?immutable=1", uri=True)) as opened:
         yield opened
+
+
+def _own_files(rows: sqlite3.Connection) -> list[tuple[str, int]]:
+    """SHA-256 and size of a database's artifacts that lie in no pack."""
+    columns = {name for _, name, *_ in rows.execute("PRAGMA table_info(artifacts)")}
+    where = "WHERE pack IS NULL" if "pack" in columns else ""  # an older backup has no packs
+    return rows.execute(f"SELECT sha256, size FROM artifacts {where} ORDER BY sha256").fetchall()  # noqa: S608
 
 
 @contextmanager

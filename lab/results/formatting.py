@@ -335,13 +335,13 @@ def _attempt(attempt: Attempt, run: Overview, artifacts: ArtifactStore, metric: 
         found.append(f"  measured, and not counted: {value}")
     for file in attempt.artifacts:
         if file.kind.startswith(ATTACHED):
-            found.append(f"  file {plain(file.kind.removeprefix(ATTACHED))}: {artifacts.path(file.sha256)}")
+            found.append(f"  file {plain(file.kind.removeprefix(ATTACHED))}: {artifacts.where(file.sha256)}")
     ref = attempt.artifact(CONSOLE_LOG)
     if ref is None:
         return [*found, "  no console log was kept", ""]
     data = console_log(artifacts, attempt)
     start, end = window(attempt, metric) or (max(0, len(data) - _TAIL_BYTES), len(data))
-    found.append(f"  console log {artifacts.path(ref.sha256)}, {len(data)} bytes")
+    found.append(f"  console log {artifacts.where(ref.sha256)}, {len(data)} bytes")
     zero_ns = attempt.moments[0].t_ns if attempt.moments else 0
     return [*found, *(_line(line, zero_ns) for line in lines(data, start, end, attempt.moments)), ""]
 

@@ -181,12 +181,13 @@ class MomentRow(Base):
 
 
 class ArtifactRow(Base):
-    """A file in the artifact store, by its contents."""
+    """A file in the artifact store, by its contents; `pack`: the zip file, another one, that has them."""
 
     __tablename__ = "artifacts"
 
     sha256: Mapped[str] = mapped_column(primary_key=True)
     size: Mapped[int] = mapped_column(LargeWhole)
+    pack: Mapped[str | None] = mapped_column(index=True)
 
 
 class AttemptArtifactRow(Base):

@@ -203,8 +203,10 @@ class Retention:
     Attributes:
         recordings: of consoles. traces: of rails. logs: other files of attempts. runs: all of a run, with its numbers.
         hold: releases whose runs keep all.
+        packed: until the files of a run's attempts become a few zip files; nothing goes.
     """
 
+    packed: int = field(default=0, validator=validators.ge(0), kw_only=True)
     recordings: int = field(default=0, validator=validators.ge(0))
     traces: int = field(default=0, validator=validators.ge(0))
     logs: int = field(default=0, validator=validators.ge(0))

@@ -1,15 +1,17 @@
-"""Removal of old evidence and runs, by age and by hand; the audit has each.
+"""Packing and removal of old evidence, removal of runs, by age and by hand; the audit has each removal.
 
 Kept whatever their age: runs that a verdict, a review or a written guide refers to, runs of a release under hold, vendors'
 guides, runs that are not at their end, and the newest run, whose number must not be used again.
 
-Rows go in short transactions, so that a measuring program waits for none. An artifact's file goes after its row.
+Rows go in short transactions, so that a measuring program waits for none. An artifact's file goes after its row, or after
+its pack is in the rows.
 """
 
 from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import hashlib
 import math
 import re
 import shutil
@@ -19,12 +21,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from attrs import define, field, frozen
-from sqlalchemy import ColumnElement, Select, and_, cast, delete, func, or_, select, text
+from sqlalchemy import ColumnElement, Select, and_, cast, delete, func, or_, select, text, update
 from sqlalchemy.orm import Session, aliased
 
-from lab.errors import ConfigurationError
-from lab.results import location
-from lab.results.artifacts import ArtifactStore
+from lab.errors import BoardlabError, ConfigurationError, LabTransientError
+from lab.results import artifacts, location
+from lab.results.artifacts import ArtifactStore, Brought
 from lab.results.audit import Audit
 from lab.results.backup import failing, in_use
 from lab.results.columns import LargeWhole
@@ -43,6 +45,7 @@ from lab.results.models import (
     VerdictRow,
 )
 from lab.results.records import CONSOLE_INDEX, CONSOLE_LOG, POWER_TRACE, PUBLISHED, Retention
+from lab.results.rows import insert_if_absent
 from lab.results.store import Store
 
 GUIDE: Final = "guide"  # the audit's action of a written guide; `about` names its runs
@@ -60,16 +63,19 @@ _GAP_S: Final = 0.12
 _LARGEST_BATCH: Final = 200  # runs
 _SUMS: Final = 10_000  # runs of an older boardlab, a night
 _GUIDE_RUNS: Final = 100  # of one entry of the audit
+_PACK_BYTES: Final = 32 << 20  # of a pack's artifacts, which are in memory at once
+_NAMES: Final = 5000  # of a statement
 
 
 @define
 class Removed:
-    """The removed things, or those that would be."""
+    """The removed things, or those that would be; `packed`: files that went into packs."""
 
     runs: int = 0
     samples: int = 0
     files: dict[str, int] = field(factory=dict)  # part -> number
     bytes: int = 0
+    packed: int = 0
 
 
 # --- Sizes ---
@@ -113,19 +119,25 @@ def sizes(session: Session, where: Location) -> StoreSizes:
     database = session.scalar(text("SELECT pg_database_size(current_database())" if where.path is None else pages))
     since = now_of(session) - WEEK
     lately = AttemptRow.run_id.in_(select(RunRow.id).where(RunRow.finished_at >= since))
-    names = select(AttemptArtifactRow.sha256).where(
-        AttemptArtifactRow.attempt_id.in_(select(AttemptRow.id).where(lately))
-    )
-    added = session.scalar(select(cast(func.sum(ArtifactRow.size), LargeWhole)).where(ArtifactRow.sha256.in_(names)))
+    added = session.scalar(_stored(AttemptArtifactRow.attempt_id.in_(select(AttemptRow.id).where(lately))))
     attempts = session.scalar(select(func.count(AttemptRow.id))) or 1
     share = (session.scalar(select(func.count(AttemptRow.id)).where(lately)) or 0) / attempts
-    artifacts = session.scalar(select(cast(func.sum(ArtifactRow.size), LargeWhole)))
+    stored = session.scalar(select(cast(func.sum(ArtifactRow.size), LargeWhole)).where(ArtifactRow.pack.is_(None)))
     folders = {"artifacts": where.artifacts.parent} | ({} if where.path is None else {"database": where.path.parent})
     return StoreSizes(
-        {"database": database or 0, "artifacts": artifacts or 0},
+        {"database": database or 0, "artifacts": stored or 0},
         {"database": round(share * (database or 0)), "artifacts": added or 0},
         {part: shutil.disk_usage(folder).free for part, folder in folders.items() if folder.is_dir()},
     )
+
+
+def _stored(links: ColumnElement[bool]) -> Select[Any]:
+    """Bytes of the files that these links of attempts refer to, with the packs that have them."""
+    its = select(func.coalesce(ArtifactRow.pack, ArtifactRow.sha256)).join(
+        AttemptArtifactRow, AttemptArtifactRow.sha256 == ArtifactRow.sha256
+    )
+    file = aliased(ArtifactRow)
+    return select(cast(func.sum(file.size), LargeWhole)).where(file.sha256.in_(its.where(links)))
 
 
 def refer(store: Store, runs: Collection[int], name: str, person: str) -> None:
@@ -144,7 +156,7 @@ def prune(
     person: str = "",
     pause: Callable[[float], None] = time.sleep,
 ) -> Removed:
-    """Remove what is older than wanted, in short transactions.
+    """Remove and pack what is older than wanted, in short transactions.
 
     Args:
         dry_run: only count.
@@ -154,8 +166,6 @@ def prune(
     """
     now, removed = store.now(), Removed()
     with failing("cannot remove", "nothing but what was told is gone"), in_use(store.artifacts, removing=True):
-        if not dry_run:
-            _remove_files(store)
         parts = (
             ("recordings", wanted.recordings, RECORDINGS),
             ("traces", wanted.traces, TRACES),
@@ -175,6 +185,11 @@ def prune(
                 _count_files(store, where, part, kinds, removed)
             else:
                 _prune_files(store, where, part, kinds, removed, pause)
+        if wanted.packed:
+            its = _to_pack(store, _old(now, wanted.packed, ()))
+            removed.packed = sum(_pack(store, run_id, dry_run=dry_run) for run_id in its)
+        if not dry_run:
+            _remove_files(store)
     if not dry_run and (removed.runs or removed.files):
         files = ", ".join(f"{count} {part}" for part, count in removed.files.items())
         Audit(store).note("prune", person=person, about=f"{removed.runs} runs; {files or 'no'} files of others")
@@ -356,14 +371,13 @@ def _prune_files(
 
 
 def _count_files(store: Store, where: ColumnElement[bool], part: str, kinds: Sequence[str], removed: Removed) -> None:
-    wanted = select(func.count(), cast(func.sum(ArtifactRow.size), LargeWhole)).join(AttemptArtifactRow.artifact)
     with store._read() as session:
         runs = _chosen(session, where)
         for start in range(0, len(runs), _LARGEST_BATCH):
-            count, size = session.execute(wanted.where(_links(runs[start : start + _LARGEST_BATCH], kinds))).one()
-            if count:
+            its = _links(runs[start : start + _LARGEST_BATCH], kinds)
+            if count := session.scalar(select(func.count()).select_from(AttemptArtifactRow).where(its)):
                 removed.files[part] = removed.files.get(part, 0) + count
-                removed.bytes += size
+                removed.bytes += session.scalar(_stored(its)) or 0
 
 
 # --- Files on the disk ---
@@ -379,43 +393,31 @@ def _leave(
         else AttemptArtifactRow.attempt_id.in_(select(AttemptRow.id).where(AttemptRow.run_id.in_(runs)))
     )
     names = list(session.scalars(select(AttemptArtifactRow.sha256).where(its).distinct()))
+    packs = select(ArtifactRow.pack).join(AttemptArtifactRow, AttemptArtifactRow.sha256 == ArtifactRow.sha256)
+    names += filter(
+        None, session.scalars(packs.where(its).distinct())
+    )  # the last, since they are in use until the others go
     if names:
-        location.private_folder(artifacts.root / _LEAVING)
-        path = artifacts.root / _LEAVING / f"{runs[0]}-{runs[-1]}-{len(names)}"
-        path.write_text("\n".join(names), encoding="ascii")
+        _note(artifacts, f"{runs[0]}-{runs[-1]}-{len(names)}", names)
     return names
 
 
+def _note(artifacts: ArtifactStore, title: str, names: Sequence[str]) -> None:
+    location.private_folder(artifacts.root / _LEAVING)
+    (artifacts.root / _LEAVING / title).write_text("\n".join(names), encoding="ascii")
+
+
 def _remove_files(store: Store) -> int:
-    """Remove noted artifacts that no attempt refers to; return their bytes."""
+    """Remove noted artifacts that no attempt refers to, and files of packed ones; return their bytes."""
     size = 0
     folder = store.artifacts.root / _LEAVING
     for note in sorted(folder.glob("*")) if folder.is_dir() else ():
         names = [
             name for name in note.read_text(encoding="ascii").split() if len(name) == _DIGITS
         ]  # a kill cuts the last
-
-        def work(session: Session, names: Sequence[str] = names) -> set[str]:
-            free = [
-                name
-                for name in names
-                if not session.scalar(
-                    select(AttemptArtifactRow.sha256).where(AttemptArtifactRow.sha256 == name).limit(1)
-                )
-            ]
-            session.execute(delete(ArtifactRow).where(ArtifactRow.sha256.in_(free)))
-            return set(free)
-
-        later = []
-        for name in sorted(store._write(work)):
-            gone = _removed(store.artifacts.path(name))
-            if gone is None:
-                later.append(name)
-                continue
-            size += gone
-            store.artifacts.unmark(name)
-            if store.artifacts.shared:
-                location.at(store.artifacts.shared).remove(name)
+        later: list[str] = []
+        for start in range(0, len(names), _NAMES):
+            size += _remove_noted(store, names[start : start + _NAMES], later)
         if later:
             note.write_text("\n".join(later), encoding="ascii")
         else:
@@ -423,8 +425,46 @@ def _remove_files(store: Store) -> int:
     return size
 
 
-def _removed(path: Path) -> int | None:
-    """Remove a file unless a program has just found it again; its bytes, None: it is left for later."""
+def _remove_noted(store: Store, names: Sequence[str], later: list[str]) -> int:
+    def work(session: Session) -> tuple[set[str], dict[str, str]]:
+        free = set[str]()
+        for _ in ("files", "their packs"):
+            free |= {name for name in names if not _wanted(session, name)}
+            session.execute(delete(ArtifactRow).where(ArtifactRow.sha256.in_(free)))
+        in_packs = and_(ArtifactRow.sha256.in_(names), ArtifactRow.pack.is_not(None))
+        packed = session.execute(select(ArtifactRow.sha256, ArtifactRow.pack).where(in_packs))
+        return free, {name: pack for name, pack in packed if pack is not None}
+
+    size, its = 0, store.artifacts
+    waiting = set(its.marked())
+    free, packed = store._write(work)
+    for name in sorted(free | packed.keys()):
+        pack = packed.get(name)
+        if pack is not None and not its.path(pack).exists():  # another host has packed it
+            continue
+        gone = None if pack in waiting else _removed(its.path(name), sure=pack is not None)
+        if gone is None:
+            later.append(name)
+            continue
+        size += gone
+        if its.shared and (pack is None or name not in waiting):
+            location.at(its.shared).remove(name)
+        its.unmark(name)
+    return size
+
+
+def _wanted(session: Session, name: str) -> bool:
+    """True if an attempt refers to this artifact, or one in it does."""
+    links = select(AttemptArtifactRow.sha256).where(AttemptArtifactRow.sha256 == name)
+    return bool(session.scalar(links.union_all(select(ArtifactRow.sha256).where(ArtifactRow.pack == name)).limit(1)))
+
+
+def _removed(path: Path, *, sure: bool = False) -> int | None:
+    """Remove a file unless a program has just found it again; its bytes, None: it is left for later.
+
+    Args:
+        sure: whoever has found it again needs it no more.
+    """
     aside = path.with_name(f".gone-{path.name}")
     with contextlib.suppress(FileNotFoundError):
         path.rename(aside)  # whoever finds it from here on writes it anew
@@ -432,8 +472,96 @@ def _removed(path: Path) -> int | None:
         about = aside.stat()
     except FileNotFoundError:
         return 0
-    if time.time() - about.st_mtime < _FRESH_S:
+    if not sure and time.time() - about.st_mtime < _FRESH_S:
         aside.rename(path)
         return None
     aside.unlink()
     return about.st_size
+
+
+# --- Packs ---
+# A run's files are many and small. Its recordings, its traces and its other files become a zip file each, so that each part goes
+# as a whole. A file goes when its pack is on the disk and in the rows, and in the shared store where there is one.
+
+
+def upload(store: Store, *, everything: bool = False, say: Callable[[str], None] = lambda _: None) -> Brought:
+    """Upload marked artifacts, those of ended runs as packs; arguments and errors as of `lab.results.artifacts.upload`."""
+    its = store.artifacts
+    if its.shared:
+        with failing("cannot pack", "nothing is gone"):
+            for run_id in _to_pack(store, RunRow.finished_at.is_not(None), its.marked()):
+                _pack(store, run_id)
+    done = artifacts.upload(its, everything=everything, say=say)
+    # During a backup they stay until the next time.
+    with (
+        contextlib.suppress(LabTransientError),
+        failing("cannot remove", "all is in packs"),
+        in_use(its, removing=True),
+    ):
+        if packed := [name for name in its.marked() if its.pack_of(name) is not None]:
+            _note(its, f"packed-{len(packed)}", packed)
+        _remove_files(store)
+    return done
+
+
+def _to_pack(store: Store, where: ColumnElement[bool], names: Sequence[str] | None = None) -> list[int]:
+    """Runs with files for a pack; `names`: with one of these."""
+    loose = (
+        select(AttemptRow.run_id)
+        .join(AttemptArtifactRow, AttemptArtifactRow.attempt_id == AttemptRow.id)
+        .join(ArtifactRow, ArtifactRow.sha256 == AttemptArtifactRow.sha256)
+        .where(ArtifactRow.pack.is_(None))
+    )
+    found = set[int]()
+    with store._read() as session:
+        for start in range(0, 1 if names is None else len(names), _LARGEST_BATCH):
+            its = (
+                loose if names is None else loose.where(ArtifactRow.sha256.in_(names[start : start + _LARGEST_BATCH]))
+            )
+            found.update(session.scalars(select(RunRow.id).where(where, RunRow.kind != PUBLISHED, RunRow.id.in_(its))))
+    return sorted(found)
+
+
+def _pack(store: Store, run_id: int, *, dry_run: bool = False) -> int:
+    """Pack a run's files that can be read here; return their number."""
+    count = 0
+    for kinds in (RECORDINGS, TRACES, ()):
+        wanted = select(ArtifactRow.sha256, ArtifactRow.size).join(
+            AttemptArtifactRow, AttemptArtifactRow.sha256 == ArtifactRow.sha256
+        )
+        with store._read() as session:
+            loose = session.execute(wanted.where(_links([run_id], kinds), ArtifactRow.pack.is_(None)).distinct()).all()
+        batches: list[list[str]] = [[]]
+        size = 0
+        for name, length in sorted((each.sha256, each.size) for each in loose):
+            if len(batches[-1]) == _NAMES or (batches[-1] and size + length > _PACK_BYTES):
+                batches.append([])
+                size = 0
+            batches[-1].append(name)
+            size += length
+        for batch in batches:
+            if len(batch) > 1:
+                count += len(batch) if dry_run else _pack_batch(store, run_id, batch)
+    return count
+
+
+def _pack_batch(store: Store, run_id: int, names: Sequence[str]) -> int:
+    contents = {}
+    for name in names:
+        with contextlib.suppress(BoardlabError):  # it is on another host, or damaged: it stays as it is
+            contents[name] = store.artifacts.read(name)
+    if len(contents) < 2:
+        return 0
+    data = artifacts.zipped(contents)
+    pack = hashlib.sha256(data).hexdigest()
+    _note(store.artifacts, f"pack-{run_id}-{pack[:8]}", [pack, *contents])
+    store.artifacts.put(data, kind="")
+
+    def work(session: Session) -> int:
+        its = and_(ArtifactRow.sha256.in_(contents), ArtifactRow.pack.is_(None))
+        count: int = session.execute(update(ArtifactRow).where(its).values(pack=pack)).rowcount  # type: ignore[attr-defined]
+        if count:  # else the run is gone since, or another host has packed it
+            insert_if_absent(session, ArtifactRow, {"sha256": pack, "size": len(data)})
+        return count
+
+    return store._write(work)

@@ -63,7 +63,7 @@ def insert_attempt(session: Session, run_id: int, record: AttemptRecord) -> int:
     ids = _measurements(session, run_id, record.samples)
     row.moments = [MomentRow(**columns_of(moment)) for moment in record.moments]
     for ref in record.artifacts:
-        _insert_if_absent(session, ArtifactRow, {"sha256": ref.sha256, "size": ref.size})
+        insert_if_absent(session, ArtifactRow, {"sha256": ref.sha256, "size": ref.size})
     row.artifacts = [AttemptArtifactRow(kind=ref.kind, sha256=ref.sha256) for ref in record.artifacts]
     session.add(row)
     session.flush()
@@ -119,14 +119,14 @@ def _measurements(session: Session, run_id: int, samples: Sequence[SampleRecord]
         {"run_id": run_id, "metric": metric.name, "version": metric.version, "params": params}
         for metric, params in missing.values()
     ]
-    _insert_if_absent(session, MeasurementRow, *identities)
+    insert_if_absent(session, MeasurementRow, *identities)
     return _known(session, run_id)
 
 
 def insert_definitions(session: Session, metrics: Iterable[Metric]) -> None:
     """Insert the definitions that are not there yet."""
     values = [{"metric": metric.name, **columns_of(metric, "name", "quantum", "vendor")} for metric in metrics]
-    _insert_if_absent(session, DefinitionRow, *values)
+    insert_if_absent(session, DefinitionRow, *values)
 
 
 def check_definition(session: Session, wanted: Metric) -> None:
@@ -152,7 +152,7 @@ def _known(session: Session, run_id: int) -> dict[_Identity, int]:
     return {(metric, version, tuple(sorted(params.items()))): id_ for id_, metric, version, params in rows}
 
 
-def _insert_if_absent(session: Session, model: type[Base], *values: dict[str, Any]) -> None:
+def insert_if_absent(session: Session, model: type[Base], *values: dict[str, Any]) -> None:
     """Insert rows that another writer may insert as well."""
     upsert = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
     table = cast("Table", model.__table__)

@@ -21,7 +21,6 @@ from lab.metrics import Measurement, Metric
 from lab.metrics.declared import Limit, limits_of
 from lab.results import averages, database, schema, sums
 from lab.results import rows as results_rows
-from lab.results.artifacts import ArtifactStore
 from lab.results.columns import DamagedValueError
 from lab.results.database import MISREAD, damaged, understood
 from lab.results.location import Location, locate
@@ -395,7 +394,6 @@ class SharedStore:
             else:
                 store = Store(
                     location,
-                    ArtifactStore(location.artifacts, location.shared),
                     database.create(location, BUSY_TIMEOUT_S, anew=True),
                 )
                 self._store = store

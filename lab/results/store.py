@@ -21,7 +21,7 @@ from lab.results import database, rows, schema, sums
 from lab.results.artifacts import ArtifactStore
 from lab.results.database import MISREAD, UNREADABLE, busy, damaged, explain, misread
 from lab.results.location import Location, locate
-from lab.results.models import AttemptRow, RunRow
+from lab.results.models import ArtifactRow, AttemptRow, RunRow
 from lab.results.records import (
     ArtifactRef,
     Attempt,
@@ -55,11 +55,16 @@ class Store:
     """
 
     location: Location
-    artifacts: ArtifactStore
     _engine: Engine = field(repr=False)  # it shows the URL
     _pause: Callable[[float], None] = field(default=time.sleep)
     _is_read: bool = False  # it was opened to look at, so an error within its block is of what it holds
     _reader: Engine = field(init=False, repr=False, default=Factory(lambda self: database.reader(self._engine), True))
+    artifacts: ArtifactStore = field(
+        init=False,
+        default=Factory(
+            lambda self: ArtifactStore(self.location.artifacts, self.location.shared, self._pack_of), True
+        ),
+    )
 
     @property
     def url(self) -> str:
@@ -221,6 +226,10 @@ class Store:
         with self._read() as session:
             return rows.artifacts(session, run_ids, kind)
 
+    def _pack_of(self, sha256: str) -> str | None:
+        with self._read() as session:
+            return session.scalar(select(ArtifactRow.pack).where(ArtifactRow.sha256 == sha256))
+
     def samples(self, run_id: int, metric: str | None = None) -> list[StoredSample]:
         """A run's samples, of one metric or all, in recorded order."""
         with self._read() as session:
@@ -346,7 +355,6 @@ def open_store(
     location = locate(url)
     store = Store(
         location,
-        ArtifactStore(location.artifacts, location.shared),
         database.create(location, busy_timeout_s),
         pause,
         is_read=not create and migrate is None,

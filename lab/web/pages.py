@@ -259,7 +259,7 @@ def _report(site: Site, store: Store, run_id: int, against: str | None) -> str:
         verdicts, notes = judged(snapshot, run_id, against), remarks(snapshot, run_id)
     last = last_of(verdicts)
     before = None if last is None else overview(store, last)
-    artifacts = WatchedArtifacts(store.artifacts.root, store.artifacts.shared)
+    artifacts = WatchedArtifacts(store.artifacts.root, store.artifacts.shared, store.artifacts.pack_of)
     page = render(
         run,
         artifacts,

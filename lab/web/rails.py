@@ -241,8 +241,7 @@ def _figure(title: str, attempt: Attempt, artifacts: ArtifactStore) -> PowerFigu
     if ref is None:
         return None
     try:
-        artifacts.read(ref.sha256)  # says so where it is damaged
-        trace = Trace.open(artifacts.path(ref.sha256))
+        trace = Trace.of(artifacts.path(ref.sha256), artifacts.read(ref.sha256))
         begin_ns, end_ns = trace.span_ns
     except BoardlabError:
         return None

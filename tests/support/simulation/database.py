@@ -22,7 +22,6 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from lab.results import database, open_store
-from lab.results.artifacts import ArtifactStore
 from lab.results.location import Location
 from lab.results.store import BUSY_TIMEOUT_S, Store
 from support.simulation.media import BOARD_TYPE, EMMC
@@ -121,8 +120,7 @@ class Results:
     def store(self) -> Store:
         """A process's store; its patience is simulated time."""
         assert self.world is not None
-        artifacts = ArtifactStore(self.location.artifacts, self.location.shared)
-        return Store(self.location, artifacts, self.engine, self.world.sleep)
+        return Store(self.location, self.engine, self.world.sleep)
 
     def begin(self, world: World, *, history: bool) -> None:
         """Serve another world; `history`: its tables have nights of before."""

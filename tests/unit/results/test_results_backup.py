@@ -115,7 +115,7 @@ def test_a_second_backup_writes_only_new_artifacts_and_the_oldest_goes_with_its_
     folder = tmp_path / "backups"
     old = lab.artifacts.put(b"of a run that was deleted since", kind="console-log").sha256
     with lab._engine.begin() as connection:
-        connection.exec_driver_sql("INSERT INTO artifacts VALUES (?, 31)", (old,))
+        connection.exec_driver_sql("INSERT INTO artifacts (sha256, size) VALUES (?, 31)", (old,))
     back_up(lab, folder)
     with lab._engine.begin() as connection:
         connection.exec_driver_sql("DELETE FROM artifacts WHERE sha256 = ?", (old,))

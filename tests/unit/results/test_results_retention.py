@@ -11,17 +11,20 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 from sqlalchemy.orm import Session
 from support.killed_steps import ends_at
 from support.recorded_run import record
 
 from lab.cli import main
-from lab.errors import BoardlabError, ConfigurationError, LabTransientError
+from lab.errors import BoardlabError, ConfigurationError, LabStableError, LabTransientError
 from lab.judge.records import NewVerdict
 from lab.judge.store import review, write_verdicts
-from lab.results import Store, open_store, retention
+from lab.results import Store, backup, open_store, retention
+from lab.results.artifacts import ArtifactStore
 from lab.results.audit import Audit
-from lab.results.backup import in_use
+from lab.results.backup import back_up, in_use, restore, verified
+from lab.results.location import locate
 from lab.results.models import AttemptArtifactRow, RunRow
 from lab.results.records import Retention
 from lab.results.retention import StoreSizes, prune
@@ -142,24 +145,157 @@ def test_a_kill_or_a_full_disk_at_any_step_is_mended_by_the_next_prune(tmp_path:
     with open_store(str(path)) as store:
         add(store, days=400)
         add(store, days=40)
+        add(store, days=20)
         new = add(store, days=3)
         whole = store.contents(new)
 
     def work() -> None:
         with open_store(str(path)) as own:
-            prune(own, ALL)
+            prune(own, evolve(ALL, packed=10))
 
     step = 1
     while (status := ends_at(step, partial(work), full=full)) in ({1} if full else {-signal.SIGKILL}):
         with open_store(str(path)) as store:
-            assert linked(store) <= set(store.artifacts.hashes())
+            assert all(store.artifacts.read(name) for name in linked(store))
         step += 1
     assert (status, step > 3) == (0, True)
     work()
     with open_store(str(path)) as store:
-        assert set(store.artifacts.hashes()) == linked(store)
+        (pack,) = set(store.artifacts.hashes()) - linked(store)
+        assert {store.artifacts.pack_of(name) for name in linked(store)} == {None, pack}
+        assert set(store.artifacts.hashes()) == {store.artifacts.pack_of(name) or name for name in linked(store)}
         assert store.contents(new) == whole
         assert not list((store.artifacts.root / ".to-remove").iterdir())
+
+
+# --- Packs ---
+
+
+PACKED = Retention(packed=30)
+
+
+def texts(store: Store) -> dict[str, bytes]:
+    return {name: store.artifacts.read(name) for name in linked(store)}
+
+
+def pack_of(store: Store, run: int) -> str:
+    """The one pack of a run, which is on the disk without its files."""
+    names = {ref.sha256 for each in store.attempts(run) for ref in each.artifacts}
+    (pack,) = {store.artifacts.pack_of(name) for name in names}
+    assert pack is not None
+    assert names.isdisjoint(store.artifacts.hashes())
+    return pack
+
+
+def test_the_files_of_an_old_run_become_one_and_are_read_as_before(store: Store) -> None:
+    old, new = add(store, days=40), add(store, days=3)
+    verdict(store, old)
+    before, contents = texts(store), store.contents(old)
+    with store._read() as session:
+        stored = retention.sizes(session, store.location).parts["artifacts"]
+    wanted = prune(store, PACKED, dry_run=True)
+    assert set(store.artifacts.hashes()) == linked(store)
+    assert prune(store, PACKED).packed == wanted.packed == 3
+    assert (texts(store), store.contents(old)) == (before, contents)
+    assert set(store.artifacts.hashes()) == {
+        pack_of(store, old),
+        *(ref.sha256 for each in store.attempts(new) for ref in each.artifacts),
+    }
+    with store._read() as session:
+        sizes = retention.sizes(session, store.location)
+    files = [path.stat().st_size for path in store.artifacts.root.rglob("*") if path.is_file()]
+    assert sizes.parts["artifacts"] == sum(files) < stored
+    assert prune(store, PACKED).packed == 0
+
+
+def test_a_pack_goes_with_the_last_file_in_it(store: Store) -> None:
+    old, other, _ = add(store, days=40), add(store, days=20), add(store, days=3)
+    shared = store.attempts(old)[0].artifacts[0].sha256
+    link = AttemptArtifactRow(attempt_id=store.attempts(other)[0].id, kind="console-index", sha256=shared)
+    store._write(lambda session: session.add(link))
+    prune(store, PACKED)
+    os.utime(store.artifacts.path(pack_of(store, old)), times=(0, 0))
+    retention.delete_run(store, old, "ada", "wrong card")
+    assert b"login" in store.artifacts.read(shared)
+    retention.delete_run(store, other, "ada", "wrong card")
+    assert set(store.artifacts.hashes()) == linked(store)
+
+
+def test_old_recordings_go_out_of_their_packs(store: Store) -> None:
+    old = add(store, days=40)
+    add(store, days=3)
+    prune(store, PACKED)
+    os.utime(store.artifacts.path(pack_of(store, old)), times=(0, 0))
+    wanted = prune(store, Retention(recordings=30), dry_run=True)
+    removed = prune(store, Retention(recordings=30))
+    assert removed.files == wanted.files == {"recordings": 3}
+    assert removed.bytes == wanted.bytes > 0
+    assert set(store.artifacts.hashes()) == linked(store)
+
+
+def test_a_damaged_file_stays_out_of_the_pack_and_a_damaged_pack_is_told(store: Store) -> None:
+    old = add(store, days=40)
+    add(store, days=3)
+    bad, *good = sorted({ref.sha256 for each in store.attempts(old) for ref in each.artifacts})
+    path = store.artifacts.path(bad)
+    path.chmod(0o600)
+    path.write_bytes(b"bad blocks")
+    assert prune(store, PACKED).packed == 2
+    assert path.read_bytes() == b"bad blocks"
+    pack = store.artifacts.path(str(store.artifacts.pack_of(good[0])))
+    pack.chmod(0o600)
+    pack.write_bytes(pack.read_bytes()[:100])
+    with pytest.raises(LabStableError, match=f"{good[0]} cannot be read from its pack {pack}"):
+        store.artifacts.read(good[0])
+
+
+def test_a_packed_log_is_shown_with_its_place(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    old = add(store, days=40)
+    add(store, days=3)
+    prune(store, PACKED)
+    url = str(store.location.url.render_as_string(hide_password=False))
+    assert main(["results", "show", str(old), "--log", "--db", url]) == 0
+    shown = capsys.readouterr().out
+    assert "Starting kernel" in shown
+    assert f"{store.artifacts.path(pack_of(store, old))} (zip): " in shown
+
+
+def test_a_backup_has_the_packs_and_its_restore_all_files(store: Store, tmp_path: Path) -> None:
+    old = add(store, days=40)
+    add(store, days=3)
+    before = texts(store)
+    (tmp_path / "backups").mkdir()
+    back_up(store, tmp_path / "backups", (), at=NOW)
+    prune(store, PACKED)
+    pack = pack_of(store, old)
+    made, copied = back_up(store, tmp_path / "backups", (), keep=1, at=NOW + dt.timedelta(days=1))
+    assert copied.count == 1
+    assert set(ArtifactStore(tmp_path / "backups" / "artifacts").hashes()) == set(store.artifacts.hashes())
+    assert (verified(made).count, verified(made).missing) == (len(store.artifacts.hashes()), [])
+    target = locate(str(tmp_path / "new.db"))
+    restore(made, evolve(target, artifacts=tmp_path / "new"))
+    again = ArtifactStore(tmp_path / "new", pack_of=store.artifacts.pack_of)
+    assert {name: again.read(name) for name in before} == before
+    assert pack in again.hashes()
+
+
+def test_what_is_packed_while_a_backup_copies_is_in_it(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = add(store, days=40)
+    add(store, days=3)
+    (tmp_path / "backups").mkdir()
+    copy = backup._copy_database
+
+    def and_pack(store: Store, path: Path) -> None:
+        copy(store, path)
+        assert retention._pack(store, old) == 3  # as an upload on another host does
+        retention._remove_files(store)
+        pack_of(store, old)
+
+    monkeypatch.setattr(backup, "_copy_database", and_pack)
+    made, _ = back_up(store, tmp_path / "backups", ())
+    assert (list(made.missing), verified(made).missing) == ([], [])
 
 
 def test_a_prune_waits_for_no_backup_and_a_backup_for_no_prune(store: Store) -> None:

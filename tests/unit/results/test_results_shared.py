@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import fcntl
 import hashlib
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from attrs import frozen
+from sqlalchemy.orm import Session
+from support.killed_steps import ends_at
+from support.recorded_run import record
 
 from lab.cli import main
 from lab.errors import ConfigurationError, LabStableError
 from lab.farm import runner
 from lab.farm.doctor import software
 from lab.redaction import redacted
-from lab.results import artifacts, location, open_store
+from lab.results import artifacts, location, open_store, retention
 from lab.results.artifacts import ArtifactStore
-from lab.results.location import DATABASE_VARIABLE, SHARED_VARIABLE, locate
+from lab.results.backup import in_use
+from lab.results.location import ARTIFACTS_VARIABLE, DATABASE_VARIABLE, SHARED_VARIABLE, locate
+from lab.results.models import RunRow
+from lab.results.records import Retention
 
 LOG = b"Starting kernel ...\r\n" * 40
 
@@ -149,6 +158,91 @@ def test_after_a_job_a_process_brings_what_it_measured(
     monkeypatch.delenv(SHARED_VARIABLE)
     assert main(["results", "upload"]) == 2
     assert "artifacts are not shared" in capsys.readouterr().err
+
+
+def test_the_files_of_a_run_are_one_object_that_other_hosts_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = tmp_path / "there"
+    there.mkdir()
+    monkeypatch.setenv(SHARED_VARIABLE, f"file://{there}")
+    monkeypatch.setenv(ARTIFACTS_VARIABLE, str(tmp_path / "one"))
+
+    def files(folder: Path) -> list[Path]:
+        return [path for path in folder.glob("[0-9a-f][0-9a-f]/*") if path.is_file()]
+
+    with open_store(str(tmp_path / "results.db")) as store:
+        run = record(store, cycles=1)
+        names = {ref.sha256 for each in store.attempts(run.id) for ref in each.artifacts}
+        before = {name: store.artifacts.read(name) for name in names}
+        with in_use(store.artifacts):  # a backup goes on
+            assert retention.upload(store).count == 1
+        assert len(files(there)) == 1
+        assert len(files(store.artifacts.root)) == len(names) + 1
+        assert retention.upload(store).count == 0
+        assert (len(files(store.artifacts.root)), store.artifacts.marked()) == (1, [])
+        goes_on = record(store, cycles=1, finish=False, seed=2)
+        loose = {ref.sha256 for each in store.attempts(goes_on.id) for ref in each.artifacts} - names
+        assert retention.upload(store).count == len(loose)
+        store.finish_run(goes_on.id, "completed")
+        assert retention.prune(store, Retention()).packed == 0
+        with Session(store._engine) as session, session.begin():
+            session.get_one(RunRow, goes_on.id).finished_at = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+        assert retention.prune(store, Retention(packed=30)).packed == len(loose)
+        assert len(files(there)) == 1 + len(loose), "their pack is not there yet"
+        assert retention.upload(store).count == 1
+        assert len(files(there)) == len(files(store.artifacts.root)) == 2
+    monkeypatch.setenv(ARTIFACTS_VARIABLE, str(tmp_path / "two"))
+    with open_store(str(tmp_path / "results.db"), create=False) as other:
+        assert {name: other.artifacts.read(name) for name in names} == before
+        assert len(files(other.artifacts.root)) == 1
+
+
+@frozen
+class PlainFolder:
+    """A shared store in the process itself."""
+
+    files: ArtifactStore
+
+    def get(self, sha256: str) -> bytes | None:
+        return self.files.local(sha256)
+
+    def put(self, sha256: str, data: bytes) -> None:
+        assert self.files.put(data, kind="").sha256 == sha256
+
+    def remove(self, sha256: str) -> None:
+        self.files.path(sha256).unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_kill_or_a_full_disk_at_any_step_of_an_upload_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, full: bool
+) -> None:
+    there = ArtifactStore(tmp_path / "there")
+    monkeypatch.setenv(SHARED_VARIABLE, f"file://{there.root}")
+    monkeypatch.setattr(
+        location, "at", lambda _url: PlainFolder(there)
+    )  # threads of the library do not outlive a fork
+    path = str(tmp_path / "results.db")
+    with open_store(path) as store:
+        record(store, cycles=1)
+        before = {ref.sha256: store.artifacts.read(ref.sha256) for each in store.attempts(1) for ref in each.artifacts}
+
+    def work() -> None:
+        with open_store(path) as own:
+            retention.upload(own)
+
+    step = 1
+    while (status := ends_at(step, work, full=full)) in ({1} if full else {-signal.SIGKILL}):
+        with open_store(path) as store:
+            assert {name: store.artifacts.read(name) for name in before} == before
+        step += 1
+    assert (status, step > 3) == (0, True)
+    work()
+    with open_store(path) as store:
+        assert (len(store.artifacts.hashes()), store.artifacts.marked()) == (1, [])
+        assert {name: store.artifacts.read(name) for name in before} == before
+    assert len(there.hashes()) == 1
 
 
 def test_without_sharing_the_library_is_not_loaded(tmp_path: Path) -> None:
