@@ -30,7 +30,7 @@ _HEADER_WORDS = frozenset(
     """.split()  # noqa: SIM905 - a list of one word a line says no more
 )
 _GRID = re.compile(r"^[^\S\n]*\|=[=|]*\|[^\S\n]*$", re.MULTILINE)
-_PIPES = re.compile(r"^\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)+\|?\s*$|^\s*\|\s*:?-+:?\s*\|\s*$")
+PIPES = re.compile(r"^\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)+\|?\s*$|^\s*\|\s*:?-+:?\s*\|\s*$")
 _TABBED = re.compile(r"[^\S\n]*\S[^\t\n]*\t")
 _HASHES = re.compile(r"(#{1,6})\s+(\S.*?)\s*#*\s*$")
 _UNDERLINE = re.compile(r"([=\-~*+\"^'`#:.])\1+\s*$")
@@ -47,7 +47,7 @@ def form(text: str) -> str | None:
     if _GRID.search(text):
         return "plain text"
     lines = text.split("\n")
-    if any("|" in before and _PIPES.match(line) for before, line in itertools.pairwise(lines)):
+    if any("|" in before and PIPES.match(line) for before, line in itertools.pairwise(lines)):
         return "markdown"
     if any(_begins_tabs(a, b) for a, b in itertools.pairwise(lines)):
         return "tab-separated"
@@ -74,7 +74,7 @@ class _Reader:
                 self.at += 1
             elif BORDER.match(line) and line.lstrip().startswith("+"):
                 self._grid()
-            elif "|" in line and _PIPES.match(self._line(1)):
+            elif "|" in line and PIPES.match(self._line(1)):
                 self._pipes()
             elif _begins_tabs(line, self._line(1)):
                 self._tabs()
@@ -198,7 +198,7 @@ class _Reader:
 
     def _begins_table(self) -> bool:
         line, following = self._line(0), self._line(1)
-        return bool(BORDER.match(line) or ("|" in line and _PIPES.match(following)) or _begins_tabs(line, following))
+        return bool(BORDER.match(line) or ("|" in line and PIPES.match(following)) or _begins_tabs(line, following))
 
 
 def _begins_tabs(line: str, following: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from attrs import evolve
@@ -12,7 +12,7 @@ from attrs import evolve
 from lab.errors import ConfigurationError
 from lab.guide import assemble, html, plain_text, rendered_text
 from lab.guide.document import Document
-from lab.guide.model import Condition, Guide, Unread, release_of
+from lab.guide.model import CellKind, Condition, Guide, Table, Unread, release_of
 
 LARGEST_BYTES = 512 * 1024  # the largest guide of the family has 90 KB; docutils needs a second for 50 KB of the worst
 LARGEST_PAGE_BYTES = 8 * 1024 * 1024  # of HTML and of drawn tables, which are read in one pass
@@ -81,10 +81,26 @@ def assembled(name: str, form: str, document: Document, release: str | None, sou
         modules=tuple(document.modules),
         tables=found,
         conditions=tuple(_of_boards(condition, boards) for condition in document.conditions),
-        unread=tuple(sorted(document.unread, key=lambda part: part.line)),
+        unread=tuple(sorted([*document.unread, *_not_numbers(found)], key=lambda part: part.line)),
         repairs=tuple(sorted([*document.repairs, *repairs], key=lambda part: part.line)),
         release_source=source,
     )
+
+
+_FIGURES = re.compile(r"[^A-Za-z]*\d[^A-Za-z]*")
+_NO_RESULT = re.compile(r"\d+(?:\.\d+){2,}|\d{4}-\d\d-\d\d")  # a version, a day
+
+
+def _not_numbers(tables: Iterable[Table]) -> Iterator[Unread]:
+    """Cells of figures among results that are no number in a known form."""
+    for table in tables:
+        numbers = {cell.column for cell in table.cells if cell.number is not None}
+        for cell in table.cells:
+            text, result = cell.value.text, cell.board is not None or cell.column in numbers
+            if cell.kind is CellKind.TEXT and result and _FIGURES.fullmatch(text) and not _NO_RESULT.fullmatch(text):
+                yield Unread(
+                    cell.line, f"a cell holds figures, but no number in a known form: {cell.row[:40]}, {text[:40]!r}"
+                )
 
 
 def _document(name: str, text: str, defines: Mapping[str, str]) -> tuple[Document, str]:

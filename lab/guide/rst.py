@@ -22,6 +22,7 @@ from lab.guide import csvtable
 from lab.guide.assemble import RawRow, RawTable
 from lab.guide.document import Builder, Document
 from lab.guide.model import Unread
+from lab.guide.plain_text import PIPES
 from lab.guide.text import plain
 
 _ERROR = 3  # docutils' level of a construct that it could not read
@@ -84,12 +85,20 @@ _NO_COMMENT: Final = re.compile(r"(?:csv-table|list-table|table)\s*:")  # a dire
 
 
 def _stray_rows(text: str, known: set[int], hidden: set[str]) -> Iterator[Unread]:
-    """Rows of comma-separated values that stand in no table."""
+    """Rows of comma-separated values, and of Markdown, that stand in no table."""
+    piped = False
     for number, line in enumerate(text.split("\n"), 1):
-        if number not in known and _ROW.match(line) and line.strip() not in hidden:
+        piped = PIPES.match(line) is not None or (piped and "|" in line)
+        if number in known or line.strip() in hidden:
+            continue
+        if _ROW.match(line):
             yield Unread(
                 number,
                 f"a row of comma-separated values belongs to no table: {line.strip()[:60]}; is its directive or indent wrong?",
+            )
+        elif piped and re.search(r"\d", line):
+            yield Unread(
+                number, f"a row of a Markdown table, which reStructuredText does not have: {line.strip()[:60]}"
             )
 
 
@@ -386,7 +395,9 @@ class _OtherFile(_Base):
     def run(self) -> list[nodes.Node]:
         if self.name == "include" and self.argument.startswith("<"):  # docutils' own character names
             return []
-        return self.unread(f".. {self.name}:: {self.argument[:_PATH_MAX]} is not followed; read that file by itself")
+        return self.unread(
+            f".. {self.name}:: {self.argument[:_PATH_MAX]} is not followed; read it as a file of its own"
+        )
 
 
 _IGNORED = (

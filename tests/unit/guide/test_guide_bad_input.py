@@ -319,12 +319,28 @@ ROWS = """\
         ('    "copy', 'Text.\n\n    "copy', 7),
         ('copy (MB/s)","', 'copy (MB/s)""', 5),
         ("1638.00", "16\n    38.00", 5),
+        ("1638.00", "1.638,00", 5),
+        ("1638.00", "16 / 38", 5),
+        ("1638.00", "4,4,5,4", 5),
     ],
 )
 def test_no_number_vanishes_without_a_word(right: str, wrong: str, line: int) -> None:
     assert not (whole := reader.parse("am62x.rst", ROWS)).unread + whole.repairs
     guide = reader.parse("am62x.rst", f"{ROWS.replace(right, wrong)}\nText.\n\n{ROWS.replace('Stream', 'Other')}")
     assert line in {part.line for part in (*guide.unread, *guide.repairs)}
+
+
+@pytest.mark.parametrize("version", ["6.12.57", "2024-03-01", "Rev B2"])
+def test_a_cell_that_is_meant_as_text_is_no_lost_number(version: str) -> None:
+    guide = reader.parse("am62x.rst", ROWS.replace("1638.00", version))
+    assert (guide.unread, guide.tables[0].cells[2].value.text) == ((), version)
+
+
+def test_the_rows_of_a_markdown_table_in_restructured_text_are_named() -> None:
+    rows = "Buffer | am62xx_sk-fs: Write (MB/s)\n------ | --------------------------\n1m | 59.7\n4m | 59.9\n"
+    guide = reader.parse("am62x.rst", f"{ROWS}\n{rows}\nA |NAME| of 3 words.\n")
+    first = ROWS.count("\n") + 4
+    assert [part.line for part in guide.unread] == [first, first + 1]
 
 
 def test_a_commented_table_has_no_results() -> None:
