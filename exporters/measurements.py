@@ -9,6 +9,7 @@ import hashlib
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Final
 
 from attrs import frozen
@@ -331,6 +332,7 @@ _NO_NAME: Final = re.compile(r"[^A-Za-z0-9]+")
 _DIGEST: Final = 8  # hexadecimal digits
 
 
+@cache
 def clean(value: str) -> str:
     """A printable label value in one line, up to LONGEST_VALUE characters.
 

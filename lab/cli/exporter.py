@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 from collections.abc import Callable, Iterable
@@ -38,6 +39,11 @@ from lab.results.snapshot import SharedStore, watch
 from lab.terminal import echo, log_to
 
 DEFAULT_LISTEN: Final = "127.0.0.1:9870"
+_GARBAGE: Final = (
+    50_000,
+    20,
+    20,
+)  # of gc.set_threshold: Python's 700 make the first read of a large store a third longer
 _JUDGING_S: Final = 5.0  # of a look, for comparisons; the next look goes on
 SWITCH_S: Final = 0.0005  # a scrape must not wait for threads that render or read: a tenth of Python's own interval
 
@@ -121,6 +127,9 @@ def exporter(
     where, port = address(listen or its_listen)
     check_address(where, protection)
     log_to(sys.stderr)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_GARBAGE)
     database = db or (host_config.database if host_config else None)
     folder = runtime or runtime_dir()
     asked, newer = _sources(its_file, host, database, folder, interval), Event()

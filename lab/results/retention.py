@@ -56,11 +56,11 @@ _LEAVING: Final = ".to-remove"  # in the artifacts' folder: names whose rows go
 _FRESH_S: Final = 86_400.0  # since an artifact was written or found again: its attempt may not be committed yet
 _DIGITS: Final = 64  # of a SHA-256
 _FOREVER_DAYS: Final = 3650
-_BATCH_S: Final = 0.2  # of a transaction, aimed at
+_BATCH_S: Final = 0.3  # of a transaction, aimed at
 # Between two: a program that waits for SQLite's lock asks for it at least each 100 ms (sqliteDefaultBusyCallback in main.c), so
 # each waiting one gets it before the next transaction.
 _GAP_S: Final = 0.12
-_LARGEST_BATCH: Final = 200  # runs
+_LARGEST_BATCH: Final = 1000  # runs
 _SUMS: Final = 10_000  # runs of an older boardlab, a night
 _GUIDE_RUNS: Final = 100  # of one entry of the audit
 _PACK_BYTES: Final = 32 << 20  # of a pack's artifacts, which are in memory at once
