@@ -14,7 +14,7 @@ from typing import Any
 
 import grpc
 import pytest
-from attrs import frozen
+from attrs import evolve, frozen
 from labgrid.remote.common import ReservationState
 from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
 from labgrid.remote.generated.labgrid_coordinator_pb2_grpc import CoordinatorStub
@@ -191,6 +191,43 @@ def test_a_board_that_is_reserved_in_the_browser_is_its_persons_place_until_that
     (deed,) = lab.janitor().tidy()
     assert (deed.verb, deed.why) == ("release", "the reservation has ended")
     assert lab.coordinator.holder("b1") == ""
+
+
+def test_two_sites_with_a_coordinator_each_share_the_results(lab: Lab, tmp_path: Path) -> None:
+    folder = tmp_path / "other-site"
+    folder.mkdir()
+    with running_coordinator(folder) as address:
+        client(address, "-p", "b1", "create")  # of the same name as a place of the first site
+        (folder / "c1.yaml").write_text(ENV.format(place="b1", address=address).replace("board: 'b1'", "board: 'c1'"))
+        farm = (
+            FARM.format(folder=folder, address=address).partition("boards:")[0]
+            + "boards: [{name: c1, env: c1.yaml}]\n"
+        )
+        (folder / "farm.yaml").write_text(farm.replace(f"{folder}/results.db", f"{lab.folder}/results.db"))
+        there = evolve(lab, folder=folder, address=address)
+        here, away = lab.job(), there.job("c1")
+        assert (lab.book().start(here.id), there.book().start(away.id)) != (None, None)
+        with acquired(lab.book(), here), acquired(there.book(), away):
+            places = [str(job_user(job.person, job.called, store_name(lab.store))) for job in (here, away)]
+            assert [lab.coordinator.holder("b1"), there.coordinator.holder("b1")] == places
+            assert (lab.janitor().due(), there.janitor().due()) == ([], [])
+            found = status.look(lab.store.url, lab.folder / "farm.yaml", lab.folder / "run", lab.folder)
+            assert {tile.board: tile.state for tile in wall.tiles(found)} == {
+                "b1": "held",
+                "b2": "free",
+                "b3": "free",
+                "c1": "held",
+            }
+        there.coordinator.acquire("b1", places[1])  # of a run that was killed
+        there.book().finish(away.id, "failed")
+        assert list(lab.janitor().tidy()) == []
+        assert [deed.holder for deed in there.janitor().tidy()] == [places[1]]
+        ReservationBook(lab.store).reserve("c1", "lena", "a new PMIC", 1)
+        assert list(lab.janitor().tidy()) == []
+        assert [deed.verb for deed in there.janitor().tidy()] == ["acquire"]
+        assert (lab.coordinator.holder("b1"), there.coordinator.holder("b1") != "") == ("", True)
+        found = status.look(lab.store.url, lab.folder / "farm.yaml", lab.folder / "run", lab.folder)
+        assert {tile.board for tile in wall.tiles(found) if tile.state == "held"} == {"b1", "c1"}
 
 
 def test_a_persons_acquisition_is_on_the_wall_and_in_lab_status(lab: Lab) -> None:
