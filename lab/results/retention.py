@@ -394,9 +394,7 @@ def _leave(
     )
     names = list(session.scalars(select(AttemptArtifactRow.sha256).where(its).distinct()))
     packs = select(ArtifactRow.pack).join(AttemptArtifactRow, AttemptArtifactRow.sha256 == ArtifactRow.sha256)
-    names += filter(
-        None, session.scalars(packs.where(its).distinct())
-    )  # the last, since they are in use until the others go
+    names += filter(None, session.scalars(packs.where(its).distinct()))  # last: in use until the others go
     if names:
         _note(artifacts, f"{runs[0]}-{runs[-1]}-{len(names)}", names)
     return names

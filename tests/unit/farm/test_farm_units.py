@@ -97,8 +97,9 @@ def test_a_backup_has_a_timer_on_the_host_with_the_results_and_may_write_its_fol
     assert "/lab backup --farm /etc/boardlab/farm.yaml\n" in service
     assert 'ReadWritePaths="/mnt/backup"' in service
     assert "prune" not in service
-    old = attrs.evolve(farm, retention=Retention(runs=730))
-    assert "/lab results prune --farm /etc/boardlab/farm.yaml\n" in units(old, INSTALLED)["boardlab-backup.service"]
+    for wanted in (Retention(runs=730), Retention(packed=30)):
+        old = units(attrs.evolve(farm, retention=wanted), INSTALLED)
+        assert "/lab results prune --farm /etc/boardlab/farm.yaml\n" in old["boardlab-backup.service"]
     both = attrs.evolve(farm, hosts=[HostEntry("one"), HostEntry("two")])
     assert "boardlab-backup.timer" in units(both, INSTALLED, "one")
     assert "boardlab-backup.timer" not in units(both, INSTALLED, "two")
