@@ -18,7 +18,10 @@ Retries look only at `transient`. A message has the expectation, the finding and
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import ClassVar, Final
+
+_SHOWN: Final = 8  # reasons in one message
 
 
 class BoardlabError(Exception):
@@ -101,3 +104,9 @@ class ConfigurationError(BoardlabError):
 
 class NoResultsError(ConfigurationError):
     """The database of results is missing or empty."""
+
+
+def joined(reasons: Sequence[str]) -> str:
+    """The reasons in one line: the first ones, and the number of the others."""
+    more = len(reasons) - _SHOWN
+    return "; ".join([*reasons[:_SHOWN], *([f"and {more} more"] if more > 0 else [])])

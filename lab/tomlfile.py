@@ -12,7 +12,7 @@ import cattrs
 from attrs import AttrsInstance, fields
 from cattrs.v import format_exception
 
-from lab.errors import ConfigurationError
+from lab.errors import ConfigurationError, joined
 
 Record = TypeVar("Record", bound=AttrsInstance)
 
@@ -54,8 +54,8 @@ def structure(
     try:
         return converter.structure(data, kind)
     except cattrs.BaseValidationError as error:
-        reasons = "; ".join(cattrs.transform_error(error, path=path.name, format_exception=_reason))
-        raise ConfigurationError(f"{path}: {reasons}") from error
+        reasons = cattrs.transform_error(error, path=path.name, format_exception=_reason)
+        raise ConfigurationError(f"{path}: {joined(reasons)}") from error
 
 
 def _reason(error: BaseException, kind: type | None) -> str:

@@ -14,7 +14,7 @@ from attrs import Factory, evolve, field, frozen, validators
 from cattrs.gen import make_dict_structure_fn, override
 
 from lab import package_data, yamlfile
-from lab.errors import ConfigurationError
+from lab.errors import ConfigurationError, joined
 from lab.farm import job_request
 from lab.farm import validators as farm_validators
 from lab.health import DEFAULT_RULE, QuarantineRule
@@ -506,8 +506,8 @@ def load(path: Path) -> Farm:
     try:
         return _anchored(converter.structure(data, Farm), path.absolute().parent)
     except cattrs.BaseValidationError as error:
-        text = "; ".join(cattrs.transform_error(error, path=path.name, format_exception=farm_validators.reason))
-        raise ConfigurationError(f"{path}: {text}") from error
+        reasons = cattrs.transform_error(error, path=path.name, format_exception=farm_validators.reason)
+        raise ConfigurationError(f"{path}: {joined(reasons)}") from error
     except ValueError as error:  # of a path that cannot stand in a unit file since the folder's cannot
         raise ConfigurationError(f"{path}: {error}") from error
 

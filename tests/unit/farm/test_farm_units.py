@@ -317,6 +317,7 @@ def test_the_timers_come_when_they_should(tmp_path: Path) -> None:
         ("schedules: []\nusb: []\nschedules: []", "farm.yaml:3: schedules: stands here twice"),
         ("schedules: [{name: n, env: e, board: b, name: m}]", "farm.yaml:1: name: stands here twice"),
         ("schedules: [{name: n, env: e}]", "this key is missing; add it @ farm.yaml.schedules[0].board"),
+        ("schedules: [" + "{name: n, env: e}, " * 40 + "]", "farm.yaml.schedules[7].board; and 32 more"),
         ("user: 7", "put it in quotes"),
         ("directory: ~/lab", "directory: '~/lab': expected a path; ~ stands"),
         ("ssh_config: ~/.ssh/config", "ssh_config: '~/.ssh/config': expected a path; ~ stands"),
