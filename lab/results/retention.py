@@ -486,9 +486,12 @@ def upload(store: Store, *, everything: bool = False, say: Callable[[str], None]
     """Upload marked artifacts, those of ended runs as packs; arguments and errors as of `lab.results.artifacts.upload`."""
     its = store.artifacts
     if its.shared:
-        with failing("cannot pack", "nothing is gone"):
-            for run_id in _to_pack(store, RunRow.finished_at.is_not(None), its.marked()):
-                _pack(store, run_id)
+        try:
+            with failing("cannot pack", "the files are uploaded one by one"):
+                for run_id in _to_pack(store, RunRow.finished_at.is_not(None), its.marked()):
+                    _pack(store, run_id)
+        except BoardlabError as error:  # e.g. the disk is full here
+            say(str(error))
     done = artifacts.upload(its, everything=everything, say=say)
     # During a backup they stay until the next time.
     with (

@@ -9,6 +9,7 @@ import json
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -243,6 +244,21 @@ def test_a_kill_or_a_full_disk_at_any_step_of_an_upload_loses_nothing(
         assert (len(store.artifacts.hashes()), store.artifacts.marked()) == (1, [])
         assert {name: store.artifacts.read(name) for name in before} == before
     assert len(there.hashes()) == 1
+
+
+def test_files_that_cannot_be_packed_are_uploaded_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = ArtifactStore(tmp_path / "there")
+    monkeypatch.setenv(SHARED_VARIABLE, f"file://{there.root}")
+    monkeypatch.setattr(location, "at", lambda _url: PlainFolder(there))
+    with open_store(str(tmp_path / "results.db")) as store:
+        record(store, cycles=1)
+        (store.artifacts.root / ".to-remove").touch()  # where a note of them belongs
+        said: list[str] = []
+        names = store.artifacts.marked()
+        with suppress(LabStableError):
+            retention.upload(store, say=said.append)
+        assert "cannot pack" in said[0]
+        assert there.hashes() == names
 
 
 def test_without_sharing_the_library_is_not_loaded(tmp_path: Path) -> None:
