@@ -64,7 +64,7 @@ class Machine:
     """
 
     def __init__(self, ports: Mapping[str, UartTransmitter], speed_bd: Mapping[str, int]) -> None:
-        self.now_ns = 0
+        self.now_ns = self._told_ns = 0
         self.speed_bd = dict(speed_bd)
         self.rx_limit = FIFO_BYTES
         self.lost = 0
@@ -147,8 +147,13 @@ class Machine:
                 task.wake_ns = self.now_ns
         self.run(now_ns)
 
+    def catch_up(self) -> None:
+        """Carry out the current effect and what follows as of the time that was told last."""
+        self.now_ns = max(self.now_ns, self._told_ns)
+
     def run(self, now_ns: int) -> None:
         """Carry out everything that is due by now."""
+        self._told_ns = now_ns
         while (due := self.deadline_ns()) is not None and due <= now_ns:
             task = next(task for task in self._tasks if task.wake_ns == due)
             self.now_ns = max(self.now_ns, due)

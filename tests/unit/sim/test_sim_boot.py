@@ -216,3 +216,19 @@ def test_a_type_or_release_that_cannot_be_simulated_is_refused() -> None:
         model("qemu-virt")
     with pytest.raises(ConfigurationError, match=r"11\.01"):
         model("am62xx_sk", "07.03")
+
+
+@pytest.mark.parametrize("late_s", [0.3, 2.0])
+def test_a_kernel_on_a_bench_that_is_late_is_never_ahead_of_its_own_start(late_s: float) -> None:
+    lab = SimLab("am62xx_sk")
+    lab.on("sd")
+    lab.run_until("Starting kernel")
+    lab.now_ns += round(late_s * S)  # the bench stood still, and is called now
+    stamped_ns = lab.now_ns
+    lab.run_until("login: ")
+    lab.type("root\r")
+    lab.run_until("# ")
+    asked_ns = lab.now_ns
+    uptime = float(lab.command("cat /proc/uptime", "# ").split()[0])
+    assert (lab.now_ns - round(uptime * S) - stamped_ns) / S > 0, "its clock began when that text was out, or later"
+    assert asked_ns - round(uptime * S) < stamped_ns + 2 * S
