@@ -65,7 +65,11 @@ def judged(
     notes: list[str] = []
     reasons = list(_check_problems(check, notes))
     if run_id is None:
-        return Qualification(board, (*reasons, "no boot was measured"), tuple(notes))
+        return Qualification(
+            board,
+            (*reasons, f"no boot was measured; the output of `lab run --env {board} --cycles 1` says why"),
+            tuple(notes),
+        )
     seen = listing.overview(store, run_id)
     reasons += _boot_problems(seen, board_type, boots, notes)
     kin = _kin(store, seen)
