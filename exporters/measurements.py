@@ -9,7 +9,7 @@ import hashlib
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from functools import lru_cache
 from typing import Final
 
 from attrs import frozen
@@ -332,7 +332,7 @@ _NO_NAME: Final = re.compile(r"[^A-Za-z0-9]+")
 _DIGEST: Final = 8  # hexadecimal digits
 
 
-@cache
+@lru_cache(1 << 16)
 def clean(value: str) -> str:
     """A printable label value in one line, up to LONGEST_VALUE characters.
 

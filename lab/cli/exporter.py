@@ -39,11 +39,8 @@ from lab.results.snapshot import SharedStore, watch
 from lab.terminal import echo, log_to
 
 DEFAULT_LISTEN: Final = "127.0.0.1:9870"
-_GARBAGE: Final = (
-    50_000,
-    20,
-    20,
-)  # of gc.set_threshold: Python's 700 make the first read of a large store a third longer
+# Of gc.set_threshold: Python's 700 make the first read of a large store a third longer.
+_GARBAGE: Final = (50_000, 20, 20)
 _JUDGING_S: Final = 5.0  # of a look, for comparisons; the next look goes on
 SWITCH_S: Final = 0.0005  # a scrape must not wait for threads that render or read: a tenth of Python's own interval
 

@@ -245,7 +245,7 @@ class Program:
 
     @property
     def ready(self) -> bool:
-        """Whether it has started, if it runs."""
+        """True once it has started."""
         return _answers(self.address) and (self.file is None or self.file.exists())
 
 

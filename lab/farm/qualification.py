@@ -67,7 +67,10 @@ def judged(
     if run_id is None:
         return Qualification(
             board,
-            (*reasons, f"no boot was measured; the output of `lab run --env {board} --cycles 1` says why"),
+            (
+                *reasons,
+                f"no boot was measured; the output of `lab run --env {board} --cycles 1 --ignore-reservation` says why",
+            ),
             tuple(notes),
         )
     seen = listing.overview(store, run_id)

@@ -121,7 +121,10 @@ class ArtifactStore:
         return data
 
     def where(self, sha256: str) -> str:
-        """The artifact's path for people; of a packed one, that of its pack and its name there."""
+        """The artifact's path for people.
+
+        Of a packed one: its pack's path, and its name there.
+        """
         path = self.path(sha256)
         pack = None if path.exists() else self.pack_of(sha256)
         return str(path) if pack is None else f"{self.path(pack)} (zip): {sha256}"
@@ -217,7 +220,10 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def zipped(contents: Mapping[str, bytes]) -> bytes:
-    """A pack: a zip file of artifacts by SHA-256; the same contents give the same bytes."""
+    """A pack: a zip file of artifacts by SHA-256.
+
+    The same contents give the same bytes.
+    """
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as file:
         for sha256 in sorted(contents):

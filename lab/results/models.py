@@ -181,7 +181,10 @@ class MomentRow(Base):
 
 
 class ArtifactRow(Base):
-    """A file in the artifact store, by its contents; `pack`: the zip file, another one, that has them."""
+    """A file in the artifact store, by its contents.
+
+    `pack`: the SHA-256 of the zip file that has them, itself an artifact.
+    """
 
     __tablename__ = "artifacts"
 

@@ -1,6 +1,6 @@
-"""Packing and removal of old evidence, removal of runs, by age and by hand; the audit has each removal.
+"""Packing and removal of old evidence, and removal of runs.
 
-Kept whatever their age: runs that a verdict, a review or a written guide refers to, runs of a release under hold, vendors'
+It goes by age or by hand; the audit has each removal. Kept whatever their age: runs that a verdict, a review or a written guide refers to, runs of a release under hold, vendors'
 guides, runs that are not at their end, and the newest run, whose number must not be used again.
 
 Rows go in short transactions, so that a measuring program waits for none. An artifact's file goes after its row, or after
@@ -132,7 +132,7 @@ def sizes(session: Session, where: Location) -> StoreSizes:
 
 
 def _stored(links: ColumnElement[bool]) -> Select[Any]:
-    """Bytes of the files that these links of attempts refer to, with the packs that have them."""
+    """Bytes of the files of these links of attempts; of packed ones their packs'."""
     its = select(func.coalesce(ArtifactRow.pack, ArtifactRow.sha256)).join(
         AttemptArtifactRow, AttemptArtifactRow.sha256 == ArtifactRow.sha256
     )
@@ -406,7 +406,10 @@ def _note(artifacts: ArtifactStore, title: str, names: Sequence[str]) -> None:
 
 
 def _remove_files(store: Store) -> int:
-    """Remove noted artifacts that no attempt refers to, and files of packed ones; return their bytes."""
+    """Remove noted artifacts that nothing needs; return their bytes.
+
+    No attempt refers to them, or a pack has them.
+    """
     size = 0
     folder = store.artifacts.root / _LEAVING
     for note in sorted(folder.glob("*")) if folder.is_dir() else ():
@@ -458,10 +461,12 @@ def _wanted(session: Session, name: str) -> bool:
 
 
 def _removed(path: Path, *, sure: bool = False) -> int | None:
-    """Remove a file unless a program has just found it again; its bytes, None: it is left for later.
+    """Remove a file, and return its bytes; None: it is left for later.
+
+    It is left if a program has just found it again.
 
     Args:
-        sure: whoever has found it again needs it no more.
+        sure: a program that has just found it does not need it.
     """
     aside = path.with_name(f".gone-{path.name}")
     with contextlib.suppress(FileNotFoundError):
