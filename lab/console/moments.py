@@ -17,6 +17,9 @@ before its bytes arrived, so a stamp is never early. It is late by at most `unce
 - scheduling: the usual allowance of the reading process (`LineTiming.scheduling_ns`);
 - how late the read was beyond that, by the evidence beside the stamps and the reads before it (`lab.console.moments`);
 - backlog: if the read brought more than the line could since the previous read, by so much the way was late.
+
+A marker is one text that is printed at once. One with a pause inside may be torn: its end was lost, and later bytes complete its
+pattern. It is then late by the pause, if that is more than the read was late.
 """
 
 from __future__ import annotations
@@ -50,6 +53,8 @@ class MomentFinder:
         self._matcher = LineMatcher([_compile(pattern) for pattern in patterns])
         self._delays = DelayTracker(timing)
         self._last_ns = 0  # of the latest moment
+        self._pauses: list[tuple[int, int]] = []  # position of the first byte behind each; by how much a marker across it may be late
+        self._late_ns = 0  # of the read before
 
     def feed(self, event: Event) -> list[Moment]:
         """Return the moments that end in this event, by position."""
@@ -69,15 +74,28 @@ class MomentFinder:
             previous = None
         delay = self._delays.delay(chunk)
         usual_ns = timing.delivery_ns + timing.bytes_ns(1) + timing.scheduling_ns
+        self._take_pause(chunk, previous, usual_ns)
+        self._late_ns = delay.late_ns
         moments = []
         for match in self._matcher.feed(chunk.data):
+            end = chunk.position + match.end
+            torn_ns = max((ns for at, ns in self._pauses if end - match.size < at < end), default=0)
             text = _NOT_TEXT.sub("", match.line.decode("utf-8", errors="replace"))
             arrived_ns = arrival_ns(chunk, match.end, previous, timing)
             t_ns = max(arrived_ns, self._last_ns)
-            uncertainty_ns = usual_ns + delay.late_ns + delay.backlog_ns + t_ns - arrived_ns
-            moments.append(Moment(self._names[match.pattern], t_ns, uncertainty_ns, chunk.position + match.end, text))
+            uncertainty_ns = usual_ns + max(delay.late_ns, torn_ns) + delay.backlog_ns + t_ns - arrived_ns
+            moments.append(Moment(self._names[match.pattern], t_ns, uncertainty_ns, end, text))
             self._last_ns = t_ns
         return moments
+
+    def _take_pause(self, chunk: Chunk, previous: Chunk | None, usual_ns: int) -> None:
+        """Remember a pause before this read that is longer than its usual delay."""
+        self._pauses = [pause for pause in self._pauses if chunk.position - pause[0] < WINDOW_BYTES]
+        if previous is None or not chunk.data:
+            return
+        pause_ns = arrival_ns(chunk, 1, previous, self._timing) - previous.t_ns - self._timing.bytes_ns(1)
+        if pause_ns > usual_ns:
+            self._pauses.append((chunk.position, pause_ns + self._late_ns))
 
     def _forget(self) -> None:
         """Start anew after missing bytes: cut the line, forget the last read."""
@@ -164,11 +182,13 @@ class LineMatch:
     Attributes:
         pattern: its number.
         end: offset just after it in the piece that was fed.
+        size: its bytes.
         line: the line as far as the match.
     """
 
     pattern: int
     end: int
+    size: int
     line: bytes
 
 
@@ -205,7 +225,10 @@ class LineMatcher:
                 self._line += data[at : at + taken]
                 at += taken
                 for pattern, end in sorted(self._search(), key=lambda found: found[1]):
-                    yield LineMatch(pattern, at - (len(self._line) - end), self._line[:end])
+                    line = self._line[:end]
+                    match = self._patterns[pattern].search(line, self._first)
+                    size = end - match.start() if match else 0
+                    yield LineMatch(pattern, at - (len(self._line) - end), size, line)
                 self._searched = len(self._line)
                 if self._searched == WINDOW_BYTES:
                     self._line = self._line[-KEPT_BYTES:]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lab.boards import MomentPattern
 from lab.console import Chunk, Event, Lateness, LineTiming, find_moments
@@ -60,3 +62,26 @@ def test_evidence_of_lateness_counts_no_further_than_the_line_was_busy_with_thes
     much = Chunk(LOGIN.t_ns, 0, b"x" * 33 + b"login: ")
     waited_ns = 3_000_000 + TIMING.hold_ns - TIMING.bytes_ns(40)
     assert uncertainty_ns(previous, late, much) == pytest.approx(USUAL_NS + waited_ns, abs=4)
+
+
+@given(st.integers(2, 22), st.integers(5_000_000, 3 * 10**9))
+def test_a_marker_that_later_bytes_complete_is_as_unsure_as_the_pause_is_long(torn: int, pause_ns: int) -> None:
+    line = b"switch to partitions #0, OK\r\n"
+    begun = Chunk(10**9, 0, line[:torn])
+    later = Chunk(begun.t_ns + pause_ns, torn, line[torn:23])
+    (moment,) = find_moments([begun, later], [MomentPattern(name="x", pattern=r"switch to partitions #\d")], TIMING)
+    due_ns = begun.t_ns + TIMING.bytes_ns(23 - torn)
+    assert moment.t_ns - moment.uncertainty_ns <= due_ns <= later.t_ns == moment.t_ns
+    assert moment.uncertainty_ns <= pause_ns + USUAL_NS
+
+
+@pytest.mark.parametrize("pause_ns", [5_000_000, 10**9])
+def test_a_pause_before_or_behind_a_marker_says_nothing_of_it(pause_ns: int) -> None:
+    before = Chunk(LOGIN.t_ns - pause_ns, -9, b"am62xx-evm ")
+    assert uncertainty_ns(before, Chunk(LOGIN.t_ns, 2, b"login: ")) == pytest.approx(USUAL_NS, abs=4)
+    assert uncertainty_ns(LOGIN, Chunk(LOGIN.t_ns + pause_ns, 7, b"root")) == pytest.approx(USUAL_NS, abs=4)
+
+
+def test_a_marker_that_comes_in_pieces_at_the_lines_pace_is_as_sure_as_any() -> None:
+    pieces = [Chunk(LOGIN.t_ns + at * TIMING.bytes_ns(1), at, LOGIN.data[at : at + 1]) for at in range(7)]
+    assert uncertainty_ns(*pieces) == pytest.approx(USUAL_NS, abs=4)
