@@ -171,7 +171,9 @@ def _copy_database(store: Store, path: Path) -> None:
                 failing(f"cannot copy {store.url} to {path}", _INTACT),
                 contextlib.closing(sqlite3.connect(path)) as target,
             ):
-                target.execute("PRAGMA synchronous=OFF")  # it is synchronised below, at once
+                # Nobody else has the new file, it goes if this fails, and it is synchronised below, at once.
+                for pragma in ("synchronous=OFF", "journal_mode=OFF", "locking_mode=EXCLUSIVE"):
+                    target.execute(f"PRAGMA {pragma}")
                 origin.backup(target)
         else:
             _copy_rows_to_file(source, path)
