@@ -55,6 +55,16 @@ def _dead_by_the_wall_clock(_results: Results) -> Iterator[None]:
 
 
 @contextmanager
+def _living_by_the_wall_clock(_results: Results) -> Iterator[None]:
+    def is_dead(silence: Silence, job: Any, has_died: Any) -> bool:
+        return plain(silence, job, has_died) and seems_dead(job, utc_now(), has_died)
+
+    plain = Silence.is_dead
+    with patch.object(Silence, "is_dead", is_dead):
+        yield
+
+
+@contextmanager
 def _measured_again_on_resume(results: Results) -> Iterator[None]:
     def every(run: BootRun, _medium: str) -> list[int]:
         return list(range(1, int(run.run.plan["cycles"]) + 1))
@@ -165,4 +175,5 @@ FAULTS: Final = (
     Fault("a job that waits keeps the place of its killed process", _a_waiting_job_keeps_its_place, (watch.LEFT,)),
     Fault("a board in quarantine is measured", _a_quarantine_stops_nobody, (watch.QUARANTINE,)),
     Fault("the verdict of a killed lab run is lost", _a_verdict_is_lost, (watch.TOLD,)),
+    Fault("a dead job lives by a wall clock that was set back", _living_by_the_wall_clock, (watch.FREE,)),
 )
