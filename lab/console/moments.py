@@ -18,8 +18,8 @@ before its bytes arrived, so a stamp is never early. It is late by at most `unce
 - how late the read was beyond that, by the evidence beside the stamps and the reads before it (`lab.console.moments`);
 - backlog: if the read brought more than the line could since the previous read, by so much the way was late.
 
-A marker is one text that is printed at once. One with a pause inside may be torn: its end was lost, and later bytes complete its
-pattern. It is then late by the pause, if that is more than the read was late.
+The marker of a stage is one text that is printed at once. One with a pause inside may be torn: its end was lost, and later bytes
+complete its pattern. It is then late by the pause, if that is more than the read was late.
 """
 
 from __future__ import annotations
@@ -49,11 +49,14 @@ class MomentFinder:
             ConfigurationError: a pattern is no regular expression for bytes.
         """
         self._names = [pattern.name for pattern in patterns]
+        self._of_stages = [bool(pattern.stage) for pattern in patterns]
         self._timing = timing
         self._matcher = LineMatcher([_compile(pattern) for pattern in patterns])
         self._delays = DelayTracker(timing)
         self._last_ns = 0  # of the latest moment
-        self._pauses: list[tuple[int, int]] = []  # position of the first byte behind each; by how much a marker across it may be late
+        self._pauses: list[
+            tuple[int, int]
+        ] = []  # position behind each, and by how much a marker across it may be late
         self._late_ns = 0  # of the read before
 
     def feed(self, event: Event) -> list[Moment]:
@@ -79,7 +82,8 @@ class MomentFinder:
         moments = []
         for match in self._matcher.feed(chunk.data):
             end = chunk.position + match.end
-            torn_ns = max((ns for at, ns in self._pauses if end - match.size < at < end), default=0)
+            pauses = self._pauses if self._of_stages[match.pattern] else ()
+            torn_ns = max((ns for at, ns in pauses if end - match.size < at < end), default=0)
             text = _NOT_TEXT.sub("", match.line.decode("utf-8", errors="replace"))
             arrived_ns = arrival_ns(chunk, match.end, previous, timing)
             t_ns = max(arrived_ns, self._last_ns)

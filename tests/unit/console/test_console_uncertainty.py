@@ -12,8 +12,8 @@ from lab.console import Chunk, Event, Lateness, LineTiming, find_moments
 TIMING = LineTiming(speed_bd=115200, adapter_latency_ns=1_000_000, fifo_bytes=16, scheduling_ns=200_000)
 
 
-def uncertainty_ns(*events: Event, timing: LineTiming = TIMING) -> int:
-    (moment,) = find_moments(events, [MomentPattern(name="x", pattern="login: ")], timing)
+def uncertainty_ns(*events: Event, timing: LineTiming = TIMING, stage: str = "Boot") -> int:
+    (moment,) = find_moments(events, [MomentPattern(name="x", pattern="login: ", stage=stage)], timing)
     return moment.uncertainty_ns
 
 
@@ -69,7 +69,8 @@ def test_a_marker_that_later_bytes_complete_is_as_unsure_as_the_pause_is_long(to
     line = b"switch to partitions #0, OK\r\n"
     begun = Chunk(10**9, 0, line[:torn])
     later = Chunk(begun.t_ns + pause_ns, torn, line[torn:23])
-    (moment,) = find_moments([begun, later], [MomentPattern(name="x", pattern=r"switch to partitions #\d")], TIMING)
+    pattern = MomentPattern(name="x", pattern=r"switch to partitions #\d", stage="Boot")
+    (moment,) = find_moments([begun, later], [pattern], TIMING)
     due_ns = begun.t_ns + TIMING.bytes_ns(23 - torn)
     assert moment.t_ns - moment.uncertainty_ns <= due_ns <= later.t_ns == moment.t_ns
     assert moment.uncertainty_ns <= pause_ns + USUAL_NS
@@ -80,6 +81,12 @@ def test_a_pause_before_or_behind_a_marker_says_nothing_of_it(pause_ns: int) -> 
     before = Chunk(LOGIN.t_ns - pause_ns, -9, b"am62xx-evm ")
     assert uncertainty_ns(before, Chunk(LOGIN.t_ns, 2, b"login: ")) == pytest.approx(USUAL_NS, abs=4)
     assert uncertainty_ns(LOGIN, Chunk(LOGIN.t_ns + pause_ns, 7, b"root")) == pytest.approx(USUAL_NS, abs=4)
+
+
+def test_a_text_that_ends_no_stage_may_have_a_pause_of_its_own() -> None:
+    later = Chunk(LOGIN.t_ns + 10**9, 3, LOGIN.data[3:])
+    assert uncertainty_ns(Chunk(LOGIN.t_ns, 0, LOGIN.data[:3]), later, stage="") == pytest.approx(USUAL_NS, abs=4)
+    assert uncertainty_ns(Chunk(LOGIN.t_ns, 0, LOGIN.data[:3]), later) > 990_000_000
 
 
 def test_a_marker_that_comes_in_pieces_at_the_lines_pace_is_as_sure_as_any() -> None:
