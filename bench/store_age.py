@@ -1,4 +1,4 @@
-"""Removal of a year from a large store beside a writer, and its backup against `cp`.
+"""Removal of a year from a large store, and its backup.
 
     uv run python bench/store_age.py [--runs 110000] [--samples 20]
 
@@ -53,13 +53,16 @@ def write(url: str, stop: Event, results: Queue[list[float]]) -> None:
 
 
 def prune(url: str) -> None:
-    """Remove what is too old; the sums of an older boardlab's runs, which these runs lack, come behind it."""
+    """Remove what is too old.
+
+    Sums come behind it: these runs lack them, as those of an older boardlab do.
+    """
     with open_store(url) as store:
         retention.prune(store, Retention(runs=KEPT_DAYS))
 
 
 def make(path: Path, runs: int, samples: int) -> None:
-    """Fill the store; the older half of it is a year older."""
+    """Fill the store, and make the older half of it 400 days older."""
     fill(path, boards=BOARDS, metrics=METRICS, samples=samples, releases=runs // BOARDS, last=utc_now())
     with sqlite3.connect(path) as connection:
         older = ", ".join(

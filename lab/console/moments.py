@@ -54,9 +54,8 @@ class MomentFinder:
         self._matcher = LineMatcher([_compile(pattern) for pattern in patterns])
         self._delays = DelayTracker(timing)
         self._last_ns = 0  # of the latest moment
-        self._pauses: list[
-            tuple[int, int]
-        ] = []  # position behind each, and by how much a marker across it may be late
+        # Position behind each pause, and by how much a marker across it may be late.
+        self._pauses: list[tuple[int, int]] = []
         self._late_ns = 0  # of the read before
 
     def feed(self, event: Event) -> list[Moment]:

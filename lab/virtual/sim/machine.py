@@ -148,7 +148,10 @@ class Machine:
         self.run(now_ns)
 
     def catch_up(self) -> None:
-        """Carry out the current effect and what follows as of the time that was told last."""
+        """Go on at the time that was told last.
+
+        The current effect, and what follows, is carried out then, not when it was due.
+        """
         self.now_ns = max(self.now_ns, self._told_ns)
 
     def run(self, now_ns: int) -> None:
