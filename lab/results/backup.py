@@ -20,6 +20,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -125,7 +126,7 @@ def back_up(
             shutil.rmtree(left)
         try:
             part.mkdir(mode=0o700)
-            _copy_database(store, part / DATABASE)
+            digest = _copy_database(store, part / DATABASE)
             copied = _copied_artifacts(store.artifacts, folder / ARTIFACTS, part / DATABASE)
             saved = list(_saved(files, ArtifactStore(folder / ARTIFACTS)))
             with _opened(part / DATABASE) as copy:
@@ -137,7 +138,7 @@ def back_up(
                 schema.NEWEST,
                 at.isoformat(),
                 store.url,
-                _sha256(part / DATABASE),
+                digest,
                 runs,
                 artifacts,
                 copied.missing,
@@ -161,8 +162,12 @@ def backups(folder: Path) -> list[Backup]:
     return [_read(path.parent) for path in sorted(folder.glob(f"*/{MANIFEST}"), reverse=True)]
 
 
-def _copy_database(store: Store, path: Path) -> None:
-    """Write the store at one instant as an SQLite file; writers go on meanwhile."""
+def _copy_database(store: Store, path: Path) -> str:
+    """Write the store at one instant as an SQLite file; writers go on meanwhile.
+
+    Returns:
+        its SHA-256.
+    """
     path.touch(mode=PRIVATE_FILE)
     with guarded(store.location), database.reader(store._engine).connect() as source:
         if store.location.path is not None:
@@ -177,8 +182,10 @@ def _copy_database(store: Store, path: Path) -> None:
                 origin.backup(target)
         else:
             _copy_rows_to_file(source, path)
-    with path.open("rb") as file:
+    with ThreadPoolExecutor(1) as beside, path.open("rb") as file:
+        digest = beside.submit(_sha256, path)  # the disk works meanwhile
         os.fsync(file.fileno())
+        return digest.result()
 
 
 def _copy_rows_to_file(source: Connection, path: Path) -> None:
