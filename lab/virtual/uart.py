@@ -44,7 +44,7 @@ class UartAdapter:
 
     Attributes:
         room_hook: called when the transmitter has room again; a board with flow control refills it there.
-        receive_hook: called with each byte from the host when it has arrived at the board.
+        receive_hook: called with each byte from the host when it has arrived at the board; set by `listen`.
         said_hook, typed_hook: called with bytes that the board sends, and that reach it; for observers.
         overruns: bytes lost without a reader of the pty.
         pacer: what fires at the line's deadlines; a simulated board uses it for its own.
@@ -151,6 +151,22 @@ class UartAdapter:
             self.path.unlink(missing_ok=True)
             self._device.unlink()
 
+    def listen(self, receive_hook: Callable[[bytes], None]) -> None:
+        """Hand on what the host types from now on: the board gets its power.
+
+        What it typed before reaches no board, although a busy bench may still have it in the pty.
+        """
+        with contextlib.suppress(BlockingIOError):
+            while self._master >= 0 and os.read(self._master, _HOST_BUFFER_BYTES):
+                pass
+        line, now_ns = self._to_board.line, self.pacer.clock.now_ns()
+        line.discard(now_ns)
+        while line.take(now_ns):
+            line.discard(now_ns)
+        self.pacer.update(self._to_board)
+        self._read_on()
+        self.receive_hook = receive_hook
+
     def discard(self) -> None:
         """Drop unsent bytes and stop receiving: the board lost its power."""
         self.room_hook = _no_op
@@ -192,6 +208,9 @@ class UartAdapter:
         for sent in self._to_board.line.take(self.active_ns):
             self.typed_hook(sent.data)
             self.receive_hook(sent.data)
+        self._read_on()
+
+    def _read_on(self) -> None:
         if self._master >= 0 and not self._reading and self._to_board.line.queued < _HOST_BUFFER_BYTES:
             self._reading = True
             self._loop.add_reader(self._master, self._host_wrote)

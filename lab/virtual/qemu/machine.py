@@ -157,6 +157,7 @@ class QemuBoard:
                     self._qmp = await Qmp.open(local)
                     if self._model.drops:
                         self._serial.wait_for_room()
+                    self._serial.listen()
                     released_ns = self._clock.now_ns()
                     await self._qmp.execute("cont")
         except (BoardlabError, TimeoutError, OSError) as error:
@@ -305,8 +306,11 @@ class Serial:
         self.remote.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
         self._waiting = False
         adapter.room_hook = self._fill
-        adapter.receive_hook = self._send
         self._wait(readable=True)
+
+    def listen(self) -> None:
+        """Hand on what the host types from now on."""
+        self._adapter.listen(self._send)
 
     def wait_for_room(self) -> None:
         """Make QEMU wait while the line is full.

@@ -88,7 +88,7 @@ class SimBackend:
         """
         now_ns = self._clock.now_ns()
         for name, adapter in self._adapters.items():
-            adapter.receive_hook = self._receiver(name)
+            adapter.listen(self._receiver(name))
         switching = self.board.power_on(straps, now_ns)
         self._pacer.update(self)
         await self._answer(switching)

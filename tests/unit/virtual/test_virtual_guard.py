@@ -146,7 +146,7 @@ def test_every_server_of_the_bench_is_behind_the_guard(tmp_path: Path, monkeypat
         clock, truth = MonotonicRaw(), TruthLog(tmp_path / "truth.log", 115200)
         pacer = Pacer(clock, asyncio.get_running_loop())
         adapter = UartAdapter(tmp_path / "uart0", pacer, truth)
-        adapter.receive_hook = lambda data: asked.append(data.decode())
+        adapter.listen(lambda data: asked.append(data.decode()))
         uart, switch, gate = TcpUart(adapter.path), await http.serve(0, answer), Gate(0, "bench", [])
         rails = Rails(boards.load("am62xx_sk"), "11.01", 0, lambda: (), truth.note)
         iiod = await Iiod(rails, "board", clock).serve(socket.create_server((ports.LOOPBACK, 0)))

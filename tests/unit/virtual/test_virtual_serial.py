@@ -34,6 +34,7 @@ def with_serial(tmp_path: Path, body: Callable[[Serial, UartAdapter], Awaitable[
         adapter = UartAdapter(tmp_path / "uart0", pacer, truth)
         serial = Serial(adapter)
         serial.remote.setblocking(False)
+        serial.listen()
         try:
             async with asyncio.timeout(DEADLINE_S):
                 await body(serial, adapter)

@@ -49,7 +49,7 @@ async def lent(adapter: UartAdapter, address: str) -> tuple[asyncio.StreamReader
     reader, writer = await connect(address)
     writer.write(b"?")
     heard = asyncio.Event()
-    adapter.receive_hook = lambda _data: heard.set()
+    adapter.listen(lambda _data: heard.set())
     await heard.wait()
     return reader, writer
 
@@ -69,7 +69,7 @@ def test_bytes_go_both_ways_unchanged(tmp_path: Path) -> None:
             if len(received) == len(text):
                 done.set()
 
-        adapter.receive_hook = receive
+        adapter.listen(receive)
         writer.write(text)
         await done.wait()
         assert received == text

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+
+import pytest
 
 from lab.host.clock import MonotonicRaw
 from lab.virtual.truth_log import Truth, TruthLog, read_truth
@@ -110,7 +113,7 @@ def test_the_board_receives_each_byte_of_the_host_in_order(tmp_path: Path) -> No
             if len(received) == len(text):
                 done.set_result(None)
 
-        adapter.receive_hook = receive
+        adapter.listen(receive)
         host = open_host(adapter)
         rest = text
         async with asyncio.timeout(DEADLINE_S):
@@ -121,6 +124,27 @@ def test_the_board_receives_each_byte_of_the_host_in_order(tmp_path: Path) -> No
                     await asyncio.sleep(0)
             await done
         assert bytes(received) == text
+        os.close(host)
+
+    with_adapter(tmp_path, body)
+
+
+@pytest.mark.parametrize("late", [True, False], ids=["the bench is late", "the bench reads at once"])
+@pytest.mark.parametrize("typed", [b"\r", b"x" * 1000], ids=["a key", "more than the adapter holds"])
+def test_a_board_hears_nothing_of_what_was_typed_before_its_power(tmp_path: Path, typed: bytes, late: bool) -> None:
+    async def body(adapter: UartAdapter) -> None:
+        received = bytearray()
+        host = open_host(adapter)
+        os.write(host, typed)
+        select.select([adapter._master], [], [], DEADLINE_S)  # the kernel hands it on a little later
+        if not late:
+            await asyncio.sleep(0)
+        adapter.listen(received.extend)
+        os.write(host, b"root")
+        async with asyncio.timeout(DEADLINE_S):
+            while len(received) < 4:
+                await asyncio.sleep(0)
+        assert bytes(received) == b"root"
         os.close(host)
 
     with_adapter(tmp_path, body)
