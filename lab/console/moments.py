@@ -301,8 +301,8 @@ class Delay:
         late_ns: maximum wait of its last byte beyond the usual.
         backlog_ns: by how much it brought more than the line can send since the read before: that one was behind too,
             or the line is faster than its speed says.
-        early_ns: by how much it came before the line can have brought its last byte: that time is missing in the stamps,
-            or the line is faster.
+        early_ns: by how much it came before the line can have brought its last byte, beyond the evidence of the second
+            before: that time is missing in the stamps, or the line is faster.
     """
 
     late_ns: int
@@ -352,7 +352,8 @@ class DelayTracker:
         at_pace = size <= timing.handover_bytes and not backlog_ns
         if self._is_settled(chunk, previous, at_pace=at_pace, evidence_ns=evidence_ns):
             self._arrived_ns = previous.t_ns - timing.hold_ns
-        early_ns = max(0, self._arrived_ns + timing.bytes_ns(size) - chunk.t_ns)
+        # Two workers may overtake each other on a busy host: a read may have been held up for longer than the evidence says.
+        early_ns = max(0, self._arrived_ns + timing.bytes_ns(size) - chunk.t_ns - evidence_ns)
         earliest_ns = min(chunk.t_ns, self._arrived_ns + timing.bytes_ns(size))
         longest_ns = min(chunk.t_ns - earliest_ns, max(0, chunk.t_ns - self._arrived_ns - timing.hold_ns))
         late_ns = longest_ns if size > timing.handover_bytes else min(evidence_ns, longest_ns)

@@ -41,6 +41,21 @@ def test_a_stall_is_no_missing_time(begin_ms: int, length_ms: int) -> None:
     assert missing_ns(joined(events, begin_ns, begin_ns + length_ms * MS), TIMING) == 0
 
 
+@given(st.integers(100, 2500), st.integers(8, 60), st.floats(0.6, 1.0))
+def test_a_read_that_waited_longer_than_the_evidence_says_is_no_missing_time(
+    begin_ms: int, held_ms: int, seen: float
+) -> None:
+    events = paced(TEXT, TIMING, sizes=(62,))
+    at = next(i for i, event in enumerate(events) if event.t_ns >= events[0].t_ns + begin_ms * MS)
+    held, rest = events[at], events[at + 1 :]
+    end_ns = held.t_ns + held_ms * MS
+    evidence = Lateness(end_ns - MS, 0, round(seen * held_ms * MS))
+    # It is handed on alone, and what came meanwhile just behind it.
+    behind = joined(rest, held.t_ns, end_ns + MS)
+    late = [*events[:at], evidence, evolve(held, t_ns=end_ns), *(e for e in behind if not isinstance(e, Lateness))]
+    assert missing_ns(late, TIMING) == 0
+
+
 @given(st.integers(100, 2500), st.integers(50, 2000))
 def test_of_a_pause_while_the_board_talks_nearly_all_is_seen(begin_ms: int, length_ms: int) -> None:
     events = paced(TEXT, TIMING, sizes=(62,))
