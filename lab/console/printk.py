@@ -26,7 +26,9 @@ from lab.host.clock import NS_PER_S
 MIN_LINES = 20
 MAX_WAIT_NS = 10_000_000  # some lines' length at 115200 Bd, and far more than two crystals drift in a boot
 MIN_SPAN_NS = NS_PER_S // 10  # over less, stamps that are sure to 0.2 ms say nothing about a rate
-IDLE_NS = 3_000_000  # of the console before a line that is taken to have left at once
+IDLE_NS = (
+    3_000_000  # of the console before a line that is taken to have left at once, beyond the evidence of late stamps
+)
 STEP_NS = 50_000_000  # such a line may still wait for the lock of the consoles, or for the thread that prints
 LATE_STEP_NS = 250_000_000  # upwards a long wait looks the same: only what stays up for several lines counts
 STAYS_LINES = 5
@@ -188,7 +190,7 @@ def _kernel_lines(events: Iterable[Event], timing: LineTiming) -> Iterator[_Kern
             kernel_ns = int(match[1]) * NS_PER_S + int(match[2]) * 1000
             late_ns = late.near(line.t_ns)
             idle = before is not None and line.t_ns - before.t_ns > (
-                timing.bytes_ns(len(before.data)) + timing.hold_ns + IDLE_NS
+                timing.bytes_ns(len(before.data)) + timing.hold_ns + IDLE_NS + late_ns
             )
             # Behind a pause the kernel's own clock has gone on as well; else the line comes from its log of before.
             paused = kernel is not None and abs((kernel_ns - kernel[0]) - (line.t_ns - kernel[1])) < STEP_NS // 2

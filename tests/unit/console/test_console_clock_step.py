@@ -131,6 +131,22 @@ def test_a_line_that_pauses_within_a_queue_is_no_step(seed: int, times: int) -> 
     assert clock_step(shifted(events, -S, 4.0), TIMING) < -S // 2
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_pauses_of_a_queue_that_late_stamps_explain_are_no_step(seed: int) -> None:
+    """The first lines wait 600 ms for the console, and none catches up, since the kernel logs at the line's speed."""
+    dice, line_ns, events = random.Random(seed), TIMING.bytes_ns(64), list[Event]()
+    logged_ns = left_ns = 0
+    for number in range(120):
+        logged_ns += line_ns if number < 60 else 80 * MS
+        pause_ns = dice.choice([0, 0, 0, 4 * MS]) if number < 60 else 0
+        left_ns = max(left_ns + line_ns + pause_ns, logged_ns + line_ns, 600 * MS)
+        line = f"[{logged_ns / S:12.6f}] ".encode().ljust(62, b"x") + b"\r\n"
+        events.append(Chunk(START_NS + left_ns, number * 64, line))
+        logged_ns += pause_ns
+    evidence = [Lateness(START_NS + at * S // 4, 0, 9 * MS) for at in range(24)]
+    assert clock_step(sorted([*events, *evidence], key=lambda event: event.t_ns), TIMING) == 0
+
+
 def test_few_lines_say_nothing() -> None:
     assert clock_step(booted(seconds=0.05), TIMING) == 0
     assert clock_step([], TIMING) == 0
