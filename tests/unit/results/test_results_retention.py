@@ -287,11 +287,12 @@ def test_what_is_packed_while_a_backup_copies_is_in_it(
     (tmp_path / "backups").mkdir()
     copy = backup._copy_database
 
-    def and_pack(store: Store, path: Path) -> None:
-        copy(store, path)
+    def and_pack(store: Store, path: Path) -> str:
+        digest = copy(store, path)
         assert retention._pack(store, old) == 3  # as an upload on another host does
         retention._remove_files(store)
         pack_of(store, old)
+        return digest
 
     monkeypatch.setattr(backup, "_copy_database", and_pack)
     made, _ = back_up(store, tmp_path / "backups", ())
