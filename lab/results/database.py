@@ -45,7 +45,7 @@ _PRIMARY: Final = 0xFF  # of an extended result code: sqlite.org/rescode.html
 
 
 def create(location: Location, busy_timeout_s: float, *, anew: bool = False) -> Engine:
-    """Create an engine; no thread waits for another's connection.
+    """Create an engine; no thread waits for another's connection, and none makes a missing file (see `schema.make_ready`).
 
     Args:
         anew: open SQLite's file anew for each transaction, to notice a moved or replaced database.
@@ -61,7 +61,7 @@ def create(location: Location, busy_timeout_s: float, *, anew: bool = False) -> 
     # isolation_level=None: the driver must not open transactions of its own before our BEGIN.
     arguments = {"timeout": busy_timeout_s, "isolation_level": None}
     pool: dict[str, Any] = {"poolclass": NullPool} if anew else {"max_overflow": _UNBOUNDED}
-    engine = create_engine(location.url, connect_args=arguments, **pool)
+    engine = create_engine(_existing(location.path), connect_args=arguments, **pool)
     event.listen(engine, "connect", _prepare)
     _keep_room(engine, location.path)
     event.listen(engine, "begin", _begin)
@@ -76,9 +76,8 @@ def watching(location: Location, timeout_s: float) -> Engine:
     if location.path is None:
         arguments = {"connect_timeout": max(2, round(timeout_s)), "application_name": "boardlab watching"}
         return reader(_server(location, poolclass=NullPool, connect_args=arguments))
-    url = URL.create("sqlite", database=f"file:{quote(str(location.path))}", query={"mode": "rw", "uri": "true"})
     arguments = {"timeout": timeout_s, "isolation_level": None}
-    engine = create_engine(url, poolclass=NullPool, connect_args=arguments)
+    engine = create_engine(_existing(location.path), poolclass=NullPool, connect_args=arguments)
     event.listen(engine, "connect", _forbid_writing)
     _keep_room(engine, location.path)
     event.listen(engine, "begin", _begin)
@@ -120,6 +119,11 @@ def was_committed(session: Session, number: str) -> bool | None:
     asked = text("SELECT pg_xact_status(CAST(:number AS xid8))")
     status = session.execute(asked, {"number": number}).scalar_one()
     return None if status == "in progress" else status == "committed"
+
+
+def _existing(path: Path) -> URL:
+    """SQLite's URL of a file that a connection does not make."""
+    return URL.create("sqlite", database=f"file:{quote(str(path))}", query={"mode": "rw", "uri": "true"})
 
 
 def _server(location: Location, **options: Any) -> Engine:
@@ -217,8 +221,8 @@ _SQLITE: Final[dict[str, tuple[type[BoardlabError], str]]] = {
     ),
     "SQLITE_CANTOPEN": (
         ConfigurationError,
-        "this user may not open or create it in {folder}; "
-        "change the owner, or choose another database with --db, --lab-db or $LAB_DB",
+        "it does not exist (now), or this user may not open it or write in {folder}; "
+        "mount the disk, change the owner, or choose another database with --db, --lab-db or $LAB_DB",
     ),
     "SQLITE_NOTADB": (ConfigurationError, "the file is no SQLite database; name another file, or move this one away"),
     "SQLITE_CORRUPT": (LabStableError, _DAMAGED),

@@ -15,7 +15,7 @@ from sqlalchemy import text
 
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
 from lab.results import Run, Store, database, open_store
-from lab.results.snapshot import watch
+from lab.results.snapshot import SharedStore, watch
 
 
 @pytest.fixture(autouse=True)
@@ -170,7 +170,7 @@ except ConfigurationError as error:
     ("mode", "says"),
     [
         ("555", "attempt to write a readonly database: this user may not write it or the directory"),
-        ("000", "unable to open database file: this user may not open or create it in"),
+        ("000", "unable to open database file: it does not exist (now), or this user may not open it or write in"),
     ],
 )
 def test_a_database_that_this_user_has_no_right_to_is_explained(mode: str, says: str) -> None:
@@ -182,6 +182,20 @@ def test_a_database_that_this_user_has_no_right_to_is_explained(mode: str, says:
         answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         folder.chmod(0o755)
     assert f"results in {folder}/a.db: {says} {folder}" in answer
+
+
+def test_no_file_is_made_where_one_was_moved_away(tmp_path: Path) -> None:
+    path = tmp_path / "results.db"
+    shared = SharedStore()
+    with shared.opened(str(path), create=True) as store:
+        run = begin(store)
+    with shared.opened(str(path)) as store:
+        away = path.rename(tmp_path / "away.db")
+        with pytest.raises(ConfigurationError, match="does not exist"):
+            store.runs()
+        assert not path.exists()
+        away.rename(path)
+        assert store.runs() == [run]
 
 
 def test_a_watcher_changes_nothing(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ LIMIT = Limit(max=2.0, of="sample")
 
 def scraped(store: Store) -> list[str]:
     """The whole scrape of an exporter that has just started."""
-    url = store._engine.url.render_as_string(hide_password=False).replace("+psycopg", "")
+    url = store.location.url.render_as_string(hide_password=False).replace("+psycopg", "")
     return b"".join(ResultsSource(ResultsReader(watch(url))).read().pieces()).decode().splitlines()
 
 
@@ -96,7 +96,7 @@ def test_a_scrape_from_kept_sums_is_that_of_the_samples_byte_for_byte(store: Sto
 
 
 def _snapshots(store: Store) -> Iterator[StoreSnapshot]:
-    url = store._engine.url.render_as_string(hide_password=False).replace("+psycopg", "")
+    url = store.location.url.render_as_string(hide_password=False).replace("+psycopg", "")
     with watch(url).snapshot() as found:
         yield found
 
