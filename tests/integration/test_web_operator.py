@@ -221,9 +221,10 @@ REACHED = """
   const acts = 'a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex="0"]';
   const open = [...document.querySelectorAll(acts)].filter((each) => each.checkVisibility() && !each.disabled);
   const name = (each) => each.outerHTML.slice(0, 120);
-  const reached = new Set(walked.map((each) => each.element));
+  const key = (each) => each.id || each;  // a tile of the wall may be a new one since
+  const reached = new Set(walked.map((each) => key(each.element)));
   return {
-    missed: open.filter((each) => !reached.has(each)).map(name),
+    missed: open.filter((each) => !reached.has(key(each))).map(name),
     unseen: walked.filter((each) => each.shows === false).map((each) => name(each.element)),
     forms: walked.filter((each) => each.element.matches('form.act button')).length,
   };
