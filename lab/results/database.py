@@ -45,7 +45,9 @@ _PRIMARY: Final = 0xFF  # of an extended result code: sqlite.org/rescode.html
 
 
 def create(location: Location, busy_timeout_s: float, *, anew: bool = False) -> Engine:
-    """Create an engine; no thread waits for another's connection, and none makes a missing file (see `schema.make_ready`).
+    """Create an engine; no thread waits for another's connection.
+
+    No connection makes a missing file: `schema.make_ready` does.
 
     Args:
         anew: open SQLite's file anew for each transaction, to notice a moved or replaced database.

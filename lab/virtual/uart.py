@@ -152,9 +152,9 @@ class UartAdapter:
             self._device.unlink()
 
     def listen(self, receive_hook: Callable[[bytes], None]) -> None:
-        """Hand on what the host types from now on: the board gets its power.
+        """Hand on what the host types from now on.
 
-        What it typed before reaches no board, although a busy bench may still have it in the pty.
+        The board gets its power now: what was typed before does not reach it, although a busy bench may still have that in the pty.
         """
         with contextlib.suppress(BlockingIOError):
             while self._master >= 0 and os.read(self._master, _HOST_BUFFER_BYTES):
