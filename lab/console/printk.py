@@ -26,9 +26,7 @@ from lab.host.clock import NS_PER_S
 MIN_LINES = 20
 MAX_WAIT_NS = 10_000_000  # some lines' length at 115200 Bd, and far more than two crystals drift in a boot
 MIN_SPAN_NS = NS_PER_S // 10  # over less, stamps that are sure to 0.2 ms say nothing about a rate
-IDLE_NS = (
-    3_000_000  # of the console before a line that is taken to have left at once, beyond the evidence of late stamps
-)
+IDLE_NS = 3_000_000  # of the console before a line that left at once, beyond the evidence of late stamps
 STEP_NS = 50_000_000  # such a line may still wait for the lock of the consoles, or for the thread that prints
 LATE_STEP_NS = 250_000_000  # upwards a long wait looks the same: only what stays up for several lines counts
 STAYS_LINES = 5

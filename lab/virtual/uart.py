@@ -154,7 +154,8 @@ class UartAdapter:
     def listen(self, receive_hook: Callable[[bytes], None]) -> None:
         """Hand on what the host types from now on.
 
-        The board gets its power now: what was typed before does not reach it, although a busy bench may still have that in the pty.
+        The board gets its power now. What was typed before does not reach it, although a busy bench may still have that
+        in the pty.
         """
         with contextlib.suppress(BlockingIOError):
             while self._master >= 0 and os.read(self._master, _HOST_BUFFER_BYTES):

@@ -133,7 +133,10 @@ def test_a_line_that_pauses_within_a_queue_is_no_step(seed: int, times: int) -> 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_pauses_of_a_queue_that_late_stamps_explain_are_no_step(seed: int) -> None:
-    """The first lines wait 600 ms for the console, and none catches up, since the kernel logs at the line's speed."""
+    """The first lines wait 600 ms for the console.
+
+    None catches up, since the kernel logs at the line's speed.
+    """
     dice, line_ns, events = random.Random(seed), TIMING.bytes_ns(64), list[Event]()
     logged_ns = left_ns = 0
     for number in range(120):

@@ -47,9 +47,9 @@ async def connect(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWri
 async def lent(adapter: UartAdapter, address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """A client that has the UART: it has heard the board once."""
     reader, writer = await connect(address)
-    writer.write(b"?")
     heard = asyncio.Event()
     adapter.listen(lambda _data: heard.set())
+    writer.write(b"?")
     await heard.wait()
     return reader, writer
 
