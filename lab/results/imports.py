@@ -122,6 +122,12 @@ def _runs(
     for run, numbered in by_run.items():
         first = numbered[0][1]
         at = min((each.at for _, each in numbered if each.at is not None), default=None) or utc_now()
+        for key in _RUN_FIELDS:
+            values = sorted({reading.run_fields[key] for _, reading in numbered if reading.run_fields.get(key)})
+            if len(values) > 1:
+                raise ConfigurationError(
+                    f"{file}: {key} of one run is {values[0]!r} and {values[1]!r}; a column `run` tells runs apart"
+                )
         fields = {
             key: getattr(target, key) or first.run_fields.get(key, "") for key in ("board", "board_type", "release")
         }
@@ -179,7 +185,7 @@ def _form(file: Path, data: bytes, more: Mapping[str, ImportForm]) -> str:
     for name, its in more.items():
         if its.mark in data:
             return name
-    if b"{" not in head and b"," in head:
+    if b"{" not in head and (b"," in head or b"metric" in head.partition(b"\n")[0]):
         return "csv"
     if b'"fio version"' in data:
         return "fio"
@@ -203,7 +209,8 @@ def _documents(data: bytes) -> Iterator[Mapping[str, Any]]:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise _WrongError(f": not UTF-8 at byte {error.start}") from error
-    decoder, at = json.JSONDecoder(parse_constant=_no_constant), text.find("{")
+    decoder = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_unique_keys)
+    at = text.find("{")
     if at < 0:
         raise _WrongError(": no JSON object in it; run fio with --output-format=json, iperf3 with -J")
     while at >= 0:
@@ -220,6 +227,18 @@ def _documents(data: bytes) -> Iterator[Mapping[str, Any]]:
 
 def _no_constant(name: str) -> float:
     raise ValueError(f"{name} is no number")
+
+
+def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    document: dict[str, Any] = {}
+    for key, value in pairs:
+        if document.setdefault(key, value) != value:
+            first, second = (json.dumps(reading)[:150] for reading in (document[key], value))
+            raise _WrongError(
+                f": {key!r} stands twice, as {first} and as {second}; give a file with one of them"
+                + (" (iperf3 before 3.11 writes --bidir so: take a newer one)" if key.startswith("sum") else "")
+            )
+    return document
 
 
 def _object(document: object, key: str, where: str) -> Mapping[str, Any]:
@@ -266,7 +285,7 @@ FIO: Final = {
         "lower",
         "Mean time from a request to its completion, as fio reports it.",
         1e-3,
-        "fio, lat_ns.mean",
+        "fio, lat_ns.mean; fio 2: lat.mean",
     ),
 }
 _FIO_OPTIONS: Final = ("rw", "bs", "iodepth", "ioengine", "numjobs", "direct")  # that tell jobs of one name apart
@@ -274,13 +293,17 @@ _FIO_OPTIONS: Final = ("rw", "bs", "iodepth", "ioengine", "numjobs", "direct")  
 
 def _fio(data: bytes, _declarations: Declarations) -> Iterator[_Reading]:
     for document in _documents(data):
-        jobs = document.get("jobs")
+        key = "client_stats" if "client_stats" in document else "jobs"
+        jobs = document.get(key)
         if not isinstance(jobs, list):
             raise _WrongError(": no 'jobs' in it; run fio with --output-format=json")
+        hosts = sorted({str(job["hostname"]) for job in jobs if isinstance(job, Mapping) and "hostname" in job})
+        if len(hosts) > 1:
+            raise _WrongError(f": of `fio --client` with {hosts[0]} and {hosts[1]}; give a file for each host")
         shared = document.get("global options") or {}
         at = _instant(document.get("timestamp"))
         for number, job in enumerate(jobs):
-            yield from _fio_job(job, shared if isinstance(shared, Mapping) else {}, f"jobs[{number}]", at)
+            yield from _fio_job(job, shared if isinstance(shared, Mapping) else {}, f"{key}[{number}]", at)
 
 
 def _fio_job(job: object, shared: Mapping[str, Any], where: str, at: dt.datetime | None) -> Iterator[_Reading]:
@@ -291,6 +314,8 @@ def _fio_job(job: object, shared: Mapping[str, Any], where: str, at: dt.datetime
     given = job.get("job options")
     options = {**shared, **(given if isinstance(given, Mapping) else {})}
     params = {"job": str(job["jobname"])} | {name: str(options[name]) for name in _FIO_OPTIONS if name in options}
+    if "hostname" in job:  # of `fio --client`
+        params["host"] = str(job["hostname"])
     flags = frozenset({Flag.SHORTENED} if _interrupted(job, options) else ())
     for direction in ("read", "write"):
         found = _object(job, direction, where)
@@ -299,9 +324,9 @@ def _fio_job(job: object, shared: Mapping[str, Any], where: str, at: dt.datetime
             continue
         rate = _figure(found, "bw_bytes", place) if "bw_bytes" in found else 1024 * _figure(found, "bw", place)
         values = {"throughput": rate / 1e6, "iops": _figure(found, "iops", place)}
-        latency = found.get("lat_ns")
-        if isinstance(latency, Mapping):
-            values["latency"] = _figure(latency, "mean", f"{place}.lat_ns") / 1e3
+        for key, per_us in (("lat", 1.0), ("lat_ns", 1e3)):
+            if isinstance(latency := found.get(key), Mapping):
+                values["latency"] = _figure(latency, "mean", f"{place}.{key}") / per_us
         for name, value in values.items():
             sample = sample_of(FIO[name], params | {"direction": direction}, value, flags=flags, declared=True)
             yield _Reading(sample, at=at)
@@ -322,8 +347,15 @@ def _interrupted(job: Mapping[str, Any], options: Mapping[str, Any]) -> bool:
     if "time_based" in options:
         return bool(asked_ms and took_ms)
     wanted = _fio_number(options.get("io_size", options.get("size")), _FIO_SIZES)
-    moved = sum(_plain_number(each.get("io_bytes")) for each in directions)
+    moved = sum(_moved_bytes(direction) for direction in directions)
     return bool(wanted and moved) and moved < _WHOLE * wanted
+
+
+def _moved_bytes(direction: Mapping[str, Any]) -> float:
+    """Bytes of a direction; fio 2 counts `io_bytes` in KiB, which its rate in KiB/s shows."""
+    count = _plain_number(direction.get("io_bytes"))
+    kib = _plain_number(direction.get("bw")) * _plain_number(direction.get("runtime")) / 1e3
+    return 1024 * count if count < 32 * kib else count  # 1 or 1024 times: 32 is their geometric mean
 
 
 def _plain_number(value: object) -> float:
@@ -359,8 +391,15 @@ def _iperf3(data: bytes, _declarations: Declarations) -> Iterator[_Reading]:
         protocol = str(test.get("protocol", "TCP"))
         params = {"protocol": protocol, "streams": str(test.get("num_streams", 1))}
         reverse, datagram = bool(test.get("reverse")), test.get("blksize")
-        for suffix in ("", _REVERSE) if test.get("bidir") else ("",):
-            direction = "ingress" if reverse or suffix else "egress"
+        server = "accepted_connection" in start
+        # Up to 3.12 test_start has no `bidir`.
+        both = test.get("bidir") or any(key.endswith(_REVERSE) for key in end)
+        if server and (reverse or both):
+            raise _WrongError(
+                ": the server's file of a reverse test does not know what arrived; give the client's (iperf3 -c HOST -J)"
+            )
+        for suffix in ("", _REVERSE) if both else ("",):
+            direction = "ingress" if server or reverse or suffix else "egress"
             for name, value in _iperf3_values(end, suffix, protocol, datagram):
                 yield _Reading(sample_of(IPERF3[name], params | {"direction": direction}, value, declared=True), at=at)
 
@@ -372,7 +411,13 @@ def _iperf3_values(
 
     After the last datagram that came, iperf3 takes the sender's count for the receiver's, and loses none: the bytes say.
     """
-    received = end.get(f"sum_received{suffix}")
+    received, sent = (end.get(f"sum_{side}{suffix}") for side in ("received", "sent"))
+    sent_bytes = _plain_number(sent.get("bytes")) if isinstance(sent, Mapping) else 0.0
+    if sent_bytes and isinstance(received, Mapping) and received.get("bits_per_second") == 0:
+        raise _WrongError(
+            f": end.sum_received{suffix} is 0 of {sent_bytes:.0f} bytes sent: nothing arrived, or the receiver's count is "
+            "missing; measure again"
+        )
     if protocol != "UDP":
         received = _object(end, f"sum_received{suffix}", "end")
     if isinstance(received, Mapping) and "bits_per_second" in received:
@@ -393,6 +438,9 @@ def _iperf3_values(
 
 _PARAMS: Final = "params."
 _REQUIRED: Final = ("metric", "value", "unit")
+_RUN_FIELDS: Final = ("kind", "board", "board_type", "release")
+_SEPARATORS: Final = {";": "semicolons", "\t": "tabs", "|": "bars"}
+_YES_OR_NO: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False, "": False}
 
 
 def _csv(data: bytes, declarations: Declarations) -> Iterator[_Reading]:
@@ -403,13 +451,26 @@ def _csv(data: bytes, declarations: Declarations) -> Iterator[_Reading]:
         raise _WrongError(f": not UTF-8 at byte {error.start}") from error
     rows = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     try:
-        lacks = [name for name in _REQUIRED if name not in (rows.fieldnames or ())]
+        columns = [name.strip() for name in rows.fieldnames or ()]
+        lacks = [name for name in _REQUIRED if name not in columns]
         if lacks:
+            header = text.partition("\n")[0]
+            apart = {name: {cell.strip() for cell in header.split(mark)} for mark, name in _SEPARATORS.items()}
+            other = next((name for name, cells in apart.items() if cells.issuperset(_REQUIRED)), "")
             raise _WrongError(
-                f":1: the header has no {', '.join(lacks)}; `lab results export --csv` shows the columns"
+                f":1: the columns are separated by {other}: separate them by commas, with a decimal point"
+                if other
+                else f":1: the header has no {', '.join(lacks)}; `lab results export --csv` shows the columns"
             )
+        if twice := next((name for name in columns if name and columns.count(name) > 1), ""):
+            cells = [cell for name, cell in zip(columns, next(rows.reader, ()), strict=False) if name == twice]
+            raise _WrongError(
+                f":1: the column {twice} stands twice, with {' and '.join(cells) or 'nothing'}; leave one out"
+            )
+        rows.fieldnames = columns
         for row in rows:
-            yield _csv_row(row, f":{rows.line_num}", declarations)
+            if any(str(cell or "").strip() for cell in row.values()):
+                yield _csv_row(row, f":{rows.line_num}", declarations)
     except csv.Error as error:
         raise _WrongError(f":{rows.line_num}: {error}") from error
 
@@ -438,14 +499,20 @@ def _csv_row(row: Mapping[str | None, Any], where: str, declarations: Declaratio
     cycle = _number(cells, "cycle", where, 1)
     if not (cycle.is_integer() and 1 <= cycle <= min(_MOST_CYCLES, LAST_ID)):
         raise _WrongError(f"{where}: cycle {cells['cycle']!r} is no whole number from 1 to {_MOST_CYCLES}")
+    virtual = _YES_OR_NO.get(cells.get("virtual", "").lower())
+    if virtual is None or (cells.get("virtual") and not virtual and Flag.SIMULATED in flags):
+        raise _WrongError(
+            f"{where}: virtual {cells['virtual'][:40]!r} with the flags {' '.join(sorted(flags)) or 'none'}: expected "
+            "true for a virtual board's number, false for a real one's"
+        )
     own = catalogue.find(metric.name) is None
     return _Reading(
         sample_of(metric, params, _number(cells, "value", where), uncertainty, flags, declared=own),
         int(cycle),
         cells.get("run", ""),
-        {key: cells[key] for key in ("kind", "board", "board_type", "release") if cells.get(key)},
+        {key: cells[key] for key in _RUN_FIELDS if cells.get(key)},
         _csv_instant(cells.get("run_started_at", ""), where),
-        cells.get("virtual", "").lower() in {"true", "1"},
+        virtual or Flag.SIMULATED in flags,
     )
 
 

@@ -60,6 +60,123 @@ def test_iperf3s_receivers_count() -> None:
     }
 
 
+def edited(name: str, **end: object) -> str:
+    """A fixture of iperf3 with other keys in its `end`."""
+    document = json.loads((FILES / name).read_text())
+    document["end"] |= end
+    return json.dumps(document)
+
+
+def test_iperf3s_bidir_has_both_directions_though_its_start_names_none() -> None:
+    assert numbers(read_runs([FILES / "iperf3_bidir_3.12.json"], TARGET)) == {
+        ("iperf3.throughput", "egress", "TCP", "1"): 170.0,
+        ("iperf3.throughput", "ingress", "TCP", "1"): 639.0,
+    }
+
+
+def test_iperf3s_server_tells_what_arrived_at_itself_and_nothing_of_a_reverse_test(tmp_path: Path) -> None:
+    (file := tmp_path / "server.json").write_text((FILES / "iperf3_server_reverse.json").read_text())
+    document = json.loads(file.read_text())
+    with pytest.raises(ConfigurationError, match="reverse test does not know what arrived; give the client's"):
+        read_runs([file], TARGET)
+    document["start"]["test_start"]["protocol"] = "UDP"
+    document["end"]["sum"] = {"packets": 191, "lost_packets": 0, "jitter_ms": 0, "bits_per_second": 5e7}
+    file.write_text(json.dumps(document))
+    with pytest.raises(ConfigurationError, match="give the client's"):
+        read_runs([file], TARGET)
+    document = json.loads((FILES / "iperf3_server_reverse.json").read_text())
+    document["start"]["test_start"]["reverse"] = 0
+    document["end"]["sum_sent"], document["end"]["sum_received"] = (
+        document["end"][f"sum_{side}"] for side in ("received", "sent")
+    )
+    file.write_text(json.dumps(document))
+    assert numbers(read_runs([file], TARGET)) == {("iperf3.throughput", "ingress", "TCP", "1"): 1186.0}
+
+
+@pytest.mark.parametrize("suffix", ["", "_bidir_reverse"])
+def test_a_receiver_of_iperf3_that_counts_nothing_of_what_was_sent_is_no_number(tmp_path: Path, suffix: str) -> None:
+    nothing = {"bytes": 0, "bits_per_second": 0}
+    (file := tmp_path / "a.json").write_text(edited("iperf3_bidir_3.12.json", **{f"sum_received{suffix}": nothing}))
+    with pytest.raises(
+        ConfigurationError, match=rf"end.sum_received{suffix} is 0 of \d+ bytes sent: nothing arrived, or"
+    ):
+        read_runs([file], TARGET)
+
+
+@pytest.mark.parametrize(
+    ("name", "was", "twice", "told"),
+    [
+        (
+            "iperf3_bidir_3.12.json",
+            "_bidir_reverse",
+            "",
+            r"'sum_sent' stands twice, as \{.*208000000.0\} and as \{.*648000000.0\}; .*iperf3 before 3.11",
+        ),
+        ("fio_2.10.json", '"bw": 23831', '"bw": 23831, "bw": 7', "'bw' stands twice, as 23831 and as 7"),
+    ],
+)
+def test_a_key_that_stands_twice_with_two_values_is_refused_with_both(
+    tmp_path: Path, name: str, was: str, twice: str, told: str
+) -> None:
+    text = (FILES / name).read_text()
+    (file := tmp_path / name).write_text(text.replace(was, twice))
+    with pytest.raises(ConfigurationError, match=told):
+        read_runs([file], TARGET)
+    file.write_text(text.replace('"error": 0', '"error": 0, "error": 0'))
+    assert numbers(read_runs([file], TARGET))
+
+
+def test_fio_2_counts_kib_and_microseconds() -> None:
+    (run,) = read_runs([FILES / "fio_2.10.json"], TARGET)
+    assert sorted((s.metric, round(s.value, 2), *s.flags) for s in run.attempts[0].samples) == [
+        ("fio.iops", 23.27),
+        ("fio.latency", 24.5),
+        ("fio.throughput", 24.4),
+    ]
+
+
+def test_a_job_of_fio_2_that_moved_half_of_its_size_is_shortened(tmp_path: Path) -> None:
+    document = json.loads((FILES / "fio_2.10.json").read_text())
+    document["jobs"][0]["read"] |= {"io_bytes": 131072, "runtime": 5500}
+    (file := tmp_path / "half.json").write_text(json.dumps(document))
+    (run,) = read_runs([file], TARGET)
+    assert {tuple(sample.flags) for sample in run.attempts[0].samples} == {(Flag.SHORTENED,)}
+
+
+def test_fios_client_names_the_host_of_its_numbers_and_two_hosts_are_no_board(tmp_path: Path) -> None:
+    (run,) = read_runs([FILES / "fio_client.json"], TARGET)
+    rate = next(sample for sample in run.attempts[0].samples if sample.metric == "fio.throughput")
+    assert (rate.value, rate.params["host"]) == (7.45654, "192.0.2.2")
+    document = json.loads((FILES / "fio_client.json").read_text())
+    document["client_stats"].append(document["client_stats"][0] | {"hostname": "192.0.2.3"})
+    (file := tmp_path / "two.json").write_text(json.dumps(document))
+    with pytest.raises(ConfigurationError, match=r"`fio --client` with 192.0.2.2 and 192.0.2.3; give a file for each"):
+        read_runs([file], TARGET)
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "virtual"),
+    [
+        ("virtual", "yes", True),
+        ("virtual", "TRUE", True),
+        ("virtual", "no", False),
+        ("virtual", "", False),
+        ("flags", "simulated", True),
+    ],
+)
+def test_a_virtual_boards_csv_is_never_a_real_boards(tmp_path: Path, column: str, cell: str, virtual: bool) -> None:
+    (file := tmp_path / "a.csv").write_text(f"{FRAME},{column}\n{METRIC},s,lower,0.1,3,{cell}\n")
+    (run,) = read_runs([file], TARGET)
+    assert run.provenance["virtual"] is virtual
+
+
+def test_an_empty_row_of_a_csv_is_left_out(tmp_path: Path) -> None:
+    (file := tmp_path / "a.csv").write_text(
+        f"metric, unit,better,resolution,value\n{METRIC},s,lower,0.1,3\n,,,,\n , ,,,\n"
+    )
+    assert numbers(read_runs([file], TARGET)) == {(METRIC,): 3.0}
+
+
 @pytest.mark.parametrize(
     ("options", "took_ms", "moved", "shortened"),
     [
@@ -209,6 +326,26 @@ FRAME = "metric,unit,better,resolution,value"
         ("a.csv", f"{FRAME},uncertainty\ncamera.frame,s,lower,0.1,3,-1\n", r"a.csv:2: uncertainty -1 is negative"),
         ("a.csv", f"{FRAME},run_started_at\ncamera.frame,s,lower,0.1,3,soon\n", r"a.csv:2: run_started_at 'soon'"),
         ("a.csv", f"{FRAME}\n", r"a.csv: csv measured nothing in it"),
+        (
+            "a.csv",
+            f"{FRAME},value\ncamera.frame,s,lower,0.1,3,7\n",
+            r"a.csv:1: the column value stands twice, with 3 and 7",
+        ),
+        ("a.csv", f"{FRAME}, params.a,params.a\n", r"a.csv:1: the column params.a stands twice, with nothing"),
+        ("a.csv", f"{FRAME},virtual\ncamera.frame,s,lower,0.1,3,qemu\n", r"a.csv:2: virtual 'qemu'"),
+        (
+            "a.csv",
+            f"{FRAME},virtual,flags\ncamera.frame,s,lower,0.1,3,no,simulated\n",
+            r"a.csv:2: virtual 'no' with the flags simulated: expected",
+        ),
+        (
+            "a.csv",
+            f"{FRAME},board\ncamera.frame,s,lower,0.1,3,b1\ncamera.frame,s,lower,0.1,3,b2\n",
+            r"a.csv: board of one run is 'b1' and 'b2'; a column `run`",
+        ),
+        ("a.csv", "metric;value;unit\na.b;12,5;s\n", r"a.csv:1: the columns are separated by semicolons"),
+        ("a.csv", "metric;value;unit\na.b;12.5;s\n", r"a.csv:1: the columns are separated by semicolons"),
+        ("a.csv", "metric\tvalue\tunit\na.b\t12.5\ts\n", r"a.csv:1: the columns are separated by tabs"),
         ("a.json", '{"fio version": "3", "jobs": [', r"a.json:1: broken JSON: .*; was the program killed"),
         ("a.json", '{"fio version": "3"}', r"a.json: no 'jobs' in it"),
         ("a.json", '{"fio version": "3", "jobs": [{"error": 1, "jobname": "x"}]}', r"a.json: fio measured nothing"),
@@ -245,7 +382,8 @@ KEYS = (
     *("jobs", "read", "write", "total_ios", "bw_bytes", "bw", "iops", "lat_ns", "mean", "jobname", "error"),
     *("start", "end", "test_start", "protocol", "sum", "sum_received", "packets", "lost_packets", "jitter_ms"),
     *("bits_per_second", "timestamp", "timesecs", "bidir", "global options", "job options", "runtime", "job_runtime"),
-    *("size", "io_bytes", "time_based"),
+    *("size", "io_bytes", "time_based", "client_stats", "hostname", "lat", "accepted_connection", "sum_sent", "bytes"),
+    *("reverse", "sum_received_bidir_reverse", "sum_sent_bidir_reverse"),
 )
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
