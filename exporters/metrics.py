@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
-from attrs import define, evolve, field
+from attrs import asdict, define, evolve, field
 from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
@@ -57,6 +57,11 @@ class Results(Collector):
         yield from _figures(self.view.groups)
         yield from _of_groups(self.view.groups)
         yield from _changes(self.view.changes)
+        yield from _gauge(
+            "boardlab_release_not_measured",
+            "1: the newest release has no completed run of this kind on a board that the release before was measured on.",
+            ((asdict(each), 1.0) for each in self.view.unmeasured),
+        )
         yield from _builds(self.view.builds)
         yield from _last_runs(self.view)
         yield _attempts(self.view.tallies)

@@ -20,10 +20,10 @@ from exporters.measurements import (
 )
 from exporters.verdicts import Judge, MetricChange
 from lab.failures import CATALOGUE, OTHER
-from lab.judge.baseline import COMPLETED
+from lab.judge.baseline import COMPLETED, REJECTED
 from lab.judge.builds import Build, builds
 from lab.judge.known_failures import KnownFailure
-from lab.judge.latest import INIT, BootVariant
+from lab.judge.latest import INIT, BootVariant, not_measured
 from lab.metrics.rates import FailureRate
 from lab.results.history import Item, item_of
 from lab.results.records import APART, OK, PUBLISHED
@@ -338,6 +338,17 @@ class LastRun:
 
 
 @frozen
+class UnmeasuredBoard:
+    """A board and kind of the release before that the newest lacks."""
+
+    board: str
+    board_type: str
+    kind: str
+    release: str
+    against: str
+
+
+@frozen
 class ExportView:
     """Exported content of the store.
 
@@ -347,6 +358,7 @@ class ExportView:
 
     groups: tuple[LatestRun, ...]
     changes: tuple[MetricChange, ...]
+    unmeasured: tuple[UnmeasuredBoard, ...]
     builds: tuple[LabelledBuilds, ...]
     last_runs: tuple[LastRun, ...]
     tallies: Tallies
@@ -396,6 +408,9 @@ class ResultsReader:
             unsettled = count(snapshot, unfinished, self._classes, self.limits.outcomes_per_board)
             boards = {head.board for head in heads}
             changes = self._changes(snapshot, everything, boards, {**self._places, **found})
+            decisions = snapshot.decisions()
+            counting = [head for head in every if head.status == COMPLETED and decisions.get(head.id) != REJECTED]
+            missing = [each for each in not_measured(counting) if each[0].board in boards]
             builds = self._builds.read(snapshot, completed)
             outcomes = self._outcomes.read(snapshot, [head for head in every if head.board in boards], COMPLETED)
         self._places.update(found)  # only now, so that a broken snapshot is repeated from here
@@ -408,7 +423,12 @@ class ResultsReader:
         groups = tuple(group for _, group in taken.values())
         left_out["figures"] = sum(group.left_out for group in groups)
         exported = {(clean(head.board), clean(head.release)) for head in heads}
-        return ExportView(groups, changes, builds, _last_runs(heads), self._shown.of(exported), outcomes, left_out)
+        unmeasured = tuple(
+            UnmeasuredBoard(*map(clean, (head.board, head.board_type, head.kind, release, head.release)))
+            for head, release in missing
+        )
+        last_runs, tallies = _last_runs(heads), self._shown.of(exported)
+        return ExportView(groups, changes, unmeasured, builds, last_runs, tallies, outcomes, left_out)
 
     def _changes(
         self,

@@ -328,6 +328,8 @@ def _print(judged: JudgedRun, notes: Sequence[str], listed: Sequence[JudgedNumbe
         f"run {head.id}: {head.kind} of {head.board} ({head.board_type}), release {head.release}, against {judged.base}"
     )
     echo(*(f"note: {note}" for note in notes))
+    for each in judged.missing:
+        echo(doubtful(f"not measured, but in run {each.run_id}: {each.metric.name} {label(each.params)}".strip()))
     if listed:
         header = ["number", "was", "is", "unit", "change", "95 %", "runs", "verdict"]
         echo(*table(header, [_row(each) for each in listed], "<>><>>><"))
@@ -336,7 +338,10 @@ def _print(judged: JudgedRun, notes: Sequence[str], listed: Sequence[JudgedNumbe
         echo(RATES[head.kind].name, *(f"  {label(params)} {change.text()}" for params, change in told))
     counts = Counter(each.judgement.verdict for each in judged.numbers)
     parts = [f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict]]
-    echo(f"{len(judged.numbers)} numbers: {', '.join(parts)}" if parts else "no numbers")
+    if judged.missing:
+        parts.insert(0, f"{len(judged.missing)} not measured")
+    count = len(judged.numbers) + len(judged.missing)
+    echo(f"{count} numbers: {', '.join(parts)}" if parts else "no numbers")
 
 
 def _row(each: JudgedNumber) -> list[str]:

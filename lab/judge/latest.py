@@ -138,6 +138,28 @@ def comparisons(
     return list(found.values())
 
 
+def not_measured(runs: Iterable[RunHead]) -> list[tuple[RunHead, str]]:
+    """The boards and kinds that each kernel's newest release lacks.
+
+    Each is the last run of the release before, and the newest release.
+
+    Args:
+        runs: of all boards, completed and not rejected, oldest first.
+    """
+    by_kernel: dict[bool, dict[tuple[int, ...], dict[BoardSeries, RunHead]]] = {}
+    for head in runs:
+        if is_numbered(head.release) and head.kind not in APART:
+            of_kernel = by_kernel.setdefault(is_real_time(head.release), {})
+            of_kernel.setdefault(release_key(head.release), {})[BoardSeries.of(head)] = head
+    missing: list[tuple[RunHead, str]] = []
+    for releases in by_kernel.values():
+        if len(releases) > 1:
+            old, new = (releases[number] for number in sorted(releases)[-2:])
+            name = next(iter(new.values())).release
+            missing += [(head, name) for series, head in old.items() if series not in new]
+    return missing
+
+
 # --- The numbers of boards that are worse and that no person decided on ---
 
 

@@ -67,6 +67,22 @@ def release_names(snapshot: StoreSnapshot) -> list[str]:
     return [row[0] for row in snapshot.rows(wanted)]
 
 
+def completed_releases(snapshot: StoreSnapshot, before: Sequence[str] = ()) -> list[str]:
+    """Releases with completed runs that nobody rejected, the latest last.
+
+    Args:
+        before: labels; only runs before the first one with them.
+    """
+    last_reviews = select(func.max(ReviewRow.id)).group_by(ReviewRow.run_id)
+    rejected = select(ReviewRow.run_id).where(ReviewRow.id.in_(last_reviews), ReviewRow.decision == "rejected")
+    these = (RunRow.status == _COMPLETED, RunRow.kind.not_in(APART), RunRow.id.not_in(rejected))
+    wanted = select(RunRow.release).where(*these)
+    if before:
+        first = select(func.min(RunRow.id)).where(RunRow.release.in_(before)).scalar_subquery()
+        wanted = wanted.where(RunRow.id < first)
+    return [row[0] for row in snapshot.rows(wanted.group_by(RunRow.release).order_by(func.max(RunRow.id)))]
+
+
 @frozen
 class ReleaseSummary:
     """The runs with a release, without guides.

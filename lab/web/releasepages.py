@@ -400,7 +400,8 @@ class BackgroundJudge:
             with self._site.snapshot() as snapshot:
                 names = release_names(snapshot)
                 for name in names[:_NEWEST]:
-                    if any(each.head.status == COMPLETED for each in self._judge.wanted(snapshot, name, None, names)):
+                    wanted = self._judge.wanted(snapshot, name, None, names)
+                    if any(each.head.status == COMPLETED and each.not_in is None for each in wanted):
                         break
                 else:
                     return

@@ -23,7 +23,7 @@ from lab.errors import ConfigurationError
 from lab.host.clock import utc_now
 from lab.judge.baseline import COMPLETED, document, judge_run, judged_averages, missing_document, release_before_run
 from lab.judge.builds import differences
-from lab.judge.labels import same_release
+from lab.judge.labels import release_before, same_release
 from lab.judge.records import UNSURE
 from lab.judge.store import read_verdicts
 from lab.judge.text import differing
@@ -41,7 +41,16 @@ from lab.report.view import (
 )
 from lab.results.audit import cell
 from lab.results.formatting import label
-from lab.results.series import AttemptCounts, BoardSeries, PlaceState, attempts, last_completed, last_runs, states
+from lab.results.series import (
+    AttemptCounts,
+    BoardSeries,
+    PlaceState,
+    attempts,
+    completed_releases,
+    last_completed,
+    last_runs,
+    states,
+)
 from lab.results.snapshot import RunHead, StoreSnapshot
 from lab.results.store import Store
 from lab.terminal import MOST_BYTES, cut, environment
@@ -65,7 +74,8 @@ class ReleaseRun:
         document: `lab.judge.baseline.document` with the numbers that are not as they were, and those that are not there any more.
         problem: why it has no verdict; empty where it has one. rows: the numbers that are not as they were, as the page has them.
         tried: the attempts of all runs of the page's release on its board, good and failed.
-        missing: titles of those that were not measured. differs: where numbers moved, what is not as it was in the last run that they
+        missing: titles of those that were not measured. is_gone: only the other release has a run of this board and kind; it is the
+            head's. differs: where numbers moved, what is not as it was in the last run that they
             were compared with: cause -> (before, now).
     """
 
@@ -77,28 +87,30 @@ class ReleaseRun:
     problem: str = ""
     rows: tuple[JudgedRow, ...] = ()
     missing: tuple[str, ...] = ()
+    is_gone: bool = False
     differs: Mapping[str, tuple[str, str]] = field(factory=dict)
     tried: AttemptCounts = field(factory=AttemptCounts)
 
     @property
     def is_over(self) -> bool:
-        """True if the run was completed.
+        """True if the release has a completed run here.
 
         Its numbers are those of the release then.
         """
-        return self.head.status == COMPLETED
+        return self.head.status == COMPLETED and not self.is_gone
 
     @property
     def needs_a_person(self) -> bool:
-        """True for a bad number or an undecided failure."""
-        return self.bad or self.tried.undecided > 0 or self.head.status == "failed"
+        """True for a bad or missing number or an undecided failure."""
+        return self.bad or self.tried.undecided > 0 or NOT_MEASURED in self.counts or not self.is_over
 
     @property
     def weight(self) -> int:
         """Its place on a page: failures first, worse numbers, then as `WORDS`."""
         if self.tried.failed or self.head.status == "failed":
             return -1
-        return min((WORDS.index(word) for word in self.counts if word in WORDS), default=len(WORDS))
+        words = [*self.counts, *([] if self.is_over else [NOT_MEASURED])]
+        return min((WORDS.index(word) for word in words if word in WORDS), default=len(WORDS))
 
 
 @frozen
@@ -155,10 +167,11 @@ class ReleaseJudge:
     ) -> list[WantedComparison]:
         """The runs of a release's page, one for each board and kind.
 
-        It is the last completed run, else the last one. Those that only the other release has are among them.
+        It is the last completed run, else the last one. Boards and kinds that only the other release has are among them.
 
         Args:
-            against: a release; None: the one before, of each board and kind. names: of all releases that were measured.
+            against: a release; None: the one before, of each board and kind, and of the lab for boards without this release.
+            names: of all releases that were measured.
 
         Raises:
             ConfigurationError: no run of that release.
@@ -171,7 +184,10 @@ class ReleaseJudge:
             known = ", ".join(names) or "none"
             raise ConfigurationError(f"no run of release {release!r}; there are: {known}")
         now, tried = states(snapshot), attempts(snapshot, labels)
-        others = last_completed(snapshot, _labels(against, names)) if against else []
+        other = against or release_before(
+            [*completed_releases(snapshot, labels), release, *completed_releases(snapshot)], release
+        )
+        others = last_completed(snapshot, _labels(other, names)) if other else []
         found = [
             *(
                 WantedComparison(head, against, now.get(at), tried=tried.get(at, AttemptCounts()))
@@ -232,8 +248,10 @@ class ReleaseJudge:
         try:
             judged = judge_run(snapshot, head.id, against)
         except ConfigurationError as error:  # this board never had that release
+            count = len(judged_averages(snapshot, head.id))
             shown = self._show(head, None, str(error), None, ())
-            return ReleaseRun(head, {}, False, shown, _nothing(head, against), str(error))
+            counts = {UNCOMPARED: count} if count else {}
+            return ReleaseRun(head, counts, False, shown, _nothing(head, against), str(error))
         verdict = comparison(judged, Names(head))
         shown = self._show(head, verdict, "", against, verdict.missing)
         numbers = document(judged, (), verdict.reported)
@@ -261,14 +279,18 @@ class ReleaseJudge:
         return ReleaseRun(head, {}, False, shown, _nothing(head, wanted.against), problem, tried=wanted.tried)
 
     def _gone(self, snapshot: StoreSnapshot, head: RunHead, against: str | None, release: str) -> ReleaseRun:
-        """A run whose board and kind lacks this release."""
+        """A run whose board and kind lacks this release.
+
+        Args:
+            against: the release that it has; None: the one before in the lab.
+        """
         had = judged_averages(snapshot, head.id)
         problem = f"release {release} has no completed {head.kind} run of this board"
         titles = tuple(Names(head).number(each.metric, each.params) for each in had)
-        found = {**_nothing(head, against), "not_measured": [missing_document(each) for each in had]}
+        found = {**_nothing(head, against or head.release), "not_measured": [missing_document(each) for each in had]}
         shown = self._show(head, None, problem, None, titles)
         counts = {NOT_MEASURED: len(had)} if had else {}
-        return ReleaseRun(head, counts, False, shown, found, problem, missing=titles)
+        return ReleaseRun(head, counts, False, shown, found, problem, missing=titles, is_gone=True)
 
 
 def _labels(release: str, names: Sequence[str]) -> list[str]:
@@ -392,7 +414,7 @@ class ComparedRelease:
 
     @property
     def bad(self) -> bool:
-        """True for a bad number or an undecided failed attempt."""
+        """True for a bad or missing number or an undecided failed attempt."""
         return any(run.needs_a_person for run in self.runs)
 
     @property
@@ -536,8 +558,8 @@ def markdown(release: str, compared: Sequence[ComparedRelease], address: str) ->
                 "more_causes": max(0, len(each.causes) - rows // 5),
                 "rows": list(itertools.islice(_moved(each), rows)),
                 "more": max(0, sum(len(run.rows) for run in each.runs) - rows),
-                "missing": list(itertools.islice(_gone(each), missing)),
-                "more_missing": max(0, sum(len(run.missing) for run in each.runs) - missing),
+                "missing": list(itertools.islice(_missing(each), missing)),
+                "more_missing": max(0, sum(len(run.missing) if run.is_over else 1 for run in each.runs) - missing),
             }
             for each in compared
         ]
@@ -557,7 +579,7 @@ def _run(run: ReleaseRun) -> dict[str, Any]:
         "release": head.release,
         "counts": dict(run.counts),
         "problem": run.problem,
-        "status": head.status,
+        "status": NOT_MEASURED if run.is_gone else head.status,
         "attempts": _attempts([run]),
     }
 
@@ -577,6 +599,8 @@ def _rows(run: ReleaseRun) -> Iterator[dict[str, Any]]:
         yield {**place, "run": head.id, **number, "params": label(number["params"])}
     for number in run.document["not_measured"]:
         yield {**place, **number, "params": label(number["params"]), "verdict": NOT_MEASURED}
+    if not run.is_over and not run.document["not_measured"]:
+        yield {**place, "run": head.id, "verdict": NOT_MEASURED, "reason": run.problem}
 
 
 def _moved(compared: ComparedRelease) -> Iterator[tuple[str, ...]]:
@@ -587,6 +611,8 @@ def _moved(compared: ComparedRelease) -> Iterator[tuple[str, ...]]:
         yield tuple(cut(each, _MOST_NAME) for each in cells)
 
 
-def _gone(compared: ComparedRelease) -> Iterator[tuple[str, str]]:
-    for run in compared.runs:
-        yield from ((cut(run.head.board, _MOST_NAME), cut(title, _MOST_NAME)) for title in run.missing)
+def _missing(compared: ComparedRelease) -> Iterator[tuple[str, str]]:
+    """Board, and why nothing of it was measured or which number was not."""
+    for run in sorted(compared.runs, key=lambda each: each.is_over):
+        titles = run.missing if run.is_over else (run.problem,)
+        yield from ((cut(run.head.board, _MOST_NAME), cut(title, _MOST_NAME)) for title in titles)

@@ -7,7 +7,7 @@ from typing import Final
 from grafana_foundation_sdk.builders import dashboard as builders
 from grafana_foundation_sdk.models import dashboard as models
 
-from boardlab_dashboards.changes import changed, regressed
+from boardlab_dashboards.changes import changed, not_measured, regressed
 from boardlab_dashboards.panels import Column, lines, rows, top
 from boardlab_dashboards.parts import FOR_BOARDS, NUMBER, dashboard, filled, query_variable, to
 
@@ -90,6 +90,7 @@ def build() -> builders.Dashboard:
             nothing="not measured yet",
             height=10,
         ),
+        not_measured(),
         regressed(),
         changed("release", "Changes from the previous release", "Relative change of each average."),
     )

@@ -7,7 +7,7 @@ from typing import Final
 from grafana_foundation_sdk.builders import table
 
 from boardlab_dashboards.panels import Column, rows
-from boardlab_dashboards.parts import NUMBER, to
+from boardlab_dashboards.parts import BOARD, NUMBER, to
 from boardlab_dashboards.thresholds import ORANGE, PLAIN_TEXT, RED, open_page, texts, thresholds
 
 _OWN: Final = "job, instance, board_type, kind, version"  # of each number; the labels that are left are its parameters
@@ -42,6 +42,25 @@ def regressed(span: int = 24) -> table.Panel:
         nothing="no regression",
         span=span,
         height=7,
+    )
+
+
+def not_measured() -> table.Panel:
+    """Table of boards that the newest release lacks."""
+    return rows(
+        "Not measured with the newest release",
+        "Boards and kinds of run that the release before has a completed run of, and the newest by number has none.",
+        (
+            Column("board", "Board", 230, link=_BOARD),
+            Column("board_type", "Type"),
+            Column("kind", "Kind", 140),
+            Column("release", "Release", 110),
+            Column("against", "Measured with", 140),
+        ),
+        f"max by (board, board_type, kind, release, against) (boardlab_release_not_measured{{{BOARD}}})",
+        by=[("Board", False)],
+        nothing="none is missing",
+        height=6,
     )
 
 

@@ -77,3 +77,17 @@ def test_a_first_run_and_an_unknown_release_are_plain_answers(
 def test_a_comparison_keeps_no_verdicts(store: Store) -> None:
     assert main(["judge", "compare", "3", "--against", "11.0", "--db", store.url]) == 1
     assert read_verdicts(store) == []
+
+
+def test_numbers_that_the_run_lacks_are_named_before_those_that_did_not_move(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = store.begin_run("boot", "am62xx_sk", "b1", "11.02", plan={}, provenance={}).id
+    params = {"medium": "emmc"}
+    sample = SampleRecord("boot.time", params, 1.5, 0.001)
+    store.record_attempt(run, AttemptRecord(1, 1, params, "ok", None, None, "", START, 1.0, (sample,)))
+    store.finish_run(run, "completed")
+    assert main(["judge", "compare", "latest", "--against", "11.00", "--db", store.url]) == 0
+    shown = capsys.readouterr().out
+    assert "not measured, but in run 2: boot.time sd" in " ".join(shown.split())
+    assert "2 numbers: 1 not measured, 1 noise" in shown

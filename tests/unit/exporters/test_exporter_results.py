@@ -338,6 +338,16 @@ def test_a_regression_is_worse_than_chance_and_than_equal_runs_differ(
     assert len(found.all("boardlab_release_regression")) == 1
 
 
+def test_boards_that_the_newest_release_lacks_are_listed(store: Store, source: ResultsSource) -> None:
+    for board, release in (("b1", "10.00"), ("b2", "11.00"), ("b3", "11.00"), ("b3", "11.01"), ("b2", "main-7")):
+        measured(store, release, (2.5,), board=board)
+    store.finish_run(begin(store, "b2", "11.01"), "failed")
+    labels = {"board": "b2", "board_type": "am62xx_sk", "kind": "boot", "release": "11.01", "against": "11.00"}
+    assert [dict(each) for each in seen(source).all("boardlab_release_not_measured")] == [labels]
+    measured(store, "11.01", (2.5,), board="b2")
+    assert not seen(source).all("boardlab_release_not_measured")
+
+
 def test_a_regression_that_is_a_known_failure_carries_its_state(store: Store) -> None:
     measured(store, "10.00", (2.50, 2.51, 2.49))
     measured(store, "11.01", (2.70, 2.71, 2.69))

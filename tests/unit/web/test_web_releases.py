@@ -173,8 +173,53 @@ def test_a_slower_release_is_worse_however_often_it_is_measured(lab: Lab) -> Non
         assert (state, line, said["counts"]) == ("bad", "1 worse", {"worse": 1})
         assert [each["against"] for each in said["runs"]] == ["release 20.01"]
     state, line, said = lab.verdict("20.01")
-    assert (state, line, said["runs"][0]["against"]) == ("plain", "1 with nothing to compare", "")
-    assert "no release before 20.01" in said["runs"][0]["problem"]
+    assert (state, line) == ("bad", "3 without a completed run; 9 not measured, 1 with nothing to compare")
+    (own,) = [run for run in said["runs"] if run["release"] == "20.01"]
+    assert (own["against"], "no release before 20.01" in own["problem"]) == ("", True)
+
+
+def test_boards_that_only_the_release_before_was_measured_on_are_missing_everywhere(lab: Lab) -> None:
+    for board in (7, 8, 9):
+        lab.measured(board, "20.01")
+    review(lab.store, lab.measured(9, "20.01-wrong"), "rejected", "lena", "a label with a slip")
+    now = [lab.measured(board, "20.02") for board in (7, 8)]
+    line = "1 without a completed run; 1 not measured, 2 unchanged"
+    assert lab.verdict("20.02")[:2] == ("bad", line)
+    (said,) = lab.get("/api/v1/releases/20.02").json()["comparisons"]
+    assert said["needs_a_person"]
+    assert {(run["board"], run["status"]) for run in said["runs"]} == {
+        ("board-0007", "completed"),
+        ("board-0008", "completed"),
+        ("board-0009", "not measured"),
+    }
+    comment = lab.get("/releases/20.02/comment.md").text.replace("\\", "")
+    assert "- board-0009: release 20.02 has no completed boot run of this board" in comment
+    (row,) = csv.DictReader(io.StringIO(lab.get("/releases/20.02/numbers.csv").text))
+    assert (row["board"], row["against"], row["verdict"]) == ("board-0009", "release 20.01", "not measured")
+    page = html.unescape(lab.get("/releases/20.02").text)
+    assert page.index("<h2 id=") == page.index(f'<h2 id="run-{now[0] - 2}">board-0009'), "missing before unchanged"
+    (listed,) = [row for row in lab.get("/api/v1/releases").json() if row["release"] == "20.02"]
+    assert listed["verdict"] == line
+
+    lab.measured(9, "20.02")
+    assert lab.verdict("20.02")[:2] == ("good", "3 unchanged")
+
+
+def test_labels_without_a_number_want_the_boards_of_the_label_measured_before(lab: Lab) -> None:
+    for board in (7, 8):
+        lab.measured(board, "main-7")
+    lab.measured(7, "main-8")
+    lab.measured(9, "main-6")  # later, by hand
+    assert lab.verdict("main-8")[:2] == ("bad", "1 without a completed run; 1 not measured, 1 unchanged")
+
+
+def test_a_board_without_the_release_that_is_asked_for_is_not_unchanged(lab: Lab) -> None:
+    lab.measured(7, "20.01")
+    for board in (7, 8):
+        lab.measured(board, "20.02")
+    (said,) = lab.get("/api/v1/releases/20.02", "20.01").json()["comparisons"]
+    assert said["verdict"] == "1 with nothing to compare, 1 unchanged"
+    assert 'class="mark good"' not in lab.get("/releases/20.02", "20.01").text
 
 
 def test_all_failed_attempts_of_a_release_count_also_of_a_run_that_was_not_completed(lab: Lab) -> None:
@@ -307,7 +352,9 @@ def test_a_run_that_was_deleted_is_not_in_the_page(lab: Lab) -> None:
         delete(MeasurementRow).where(MeasurementRow.run_id == gone),
         delete(RunRow).where(RunRow.id == gone),
     )
-    assert lab.page() == lab.direct(NEWEST[:2])
+    page = lab.page()
+    assert page.pop(gone - BOARDS) == (f"release {LAST} has no completed boot run of this board", [])
+    assert page == lab.direct(NEWEST[:2])
 
 
 def test_what_was_not_measured_is_counted_and_named(lab: Lab) -> None:
@@ -390,7 +437,7 @@ def test_a_comment_is_short_enough_and_no_name_is_markup_in_it() -> None:
     [
         ({"unchanged": 3}, False, 0, "good"),
         ({"unchanged": 3}, False, 1, "plain"),
-        ({"unchanged": 3, "not measured": 1}, False, 0, ""),
+        ({"unchanged": 3, "not measured": 1}, False, 0, "bad"),
         ({"better": 1}, False, 0, ""),
         ({"with nothing to compare": 2}, False, 0, "plain"),
         ({}, False, 0, "plain"),
