@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from attrs import frozen
@@ -21,6 +21,7 @@ class ExportedBoard:
     Attributes:
         fault: whose it is, e.g. "board"; empty: unknown, or none. since: begin of the state; None: unknown.
         worse: numbers that are worse and wait for a decision; None: they are not judged yet.
+        confirmed: number of those that a second run or a history confirms, by the state of a known failure (empty: none).
     """
 
     board: str
@@ -30,6 +31,7 @@ class ExportedBoard:
     fault: str
     since: dt.datetime | None
     worse: int | None
+    confirmed: Mapping[str, int]
 
 
 def families(boards: Collection[ExportedBoard]) -> list[Metric]:
@@ -59,5 +61,11 @@ def families(boards: Collection[ExportedBoard]) -> list[Metric]:
             "Numbers of the board's latest runs that are worse and wait for a decision.",
             ["board", "board_type"],
             [(name, float(board.worse)) for name, board in named if board.worse is not None],
+        ),
+        gauge(
+            "boardlab_board_worse_confirmed",
+            "Those of them that the next run, of any release, left worse, or that a history confirms.",
+            ["board", "board_type", "known"],
+            [((*name, known), float(n)) for name, board in named for known, n in board.confirmed.items()],
         ),
     ]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import signal
 import sys
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from threading import Event
 from typing import Annotated, Final
@@ -31,7 +32,8 @@ from lab.farm.status import boards_of
 from lab.host.clock import MonotonicRaw
 from lab.host.runtime import runtime_dir
 from lab.http.access import check_address, load
-from lab.judge.latest import LatestJudge
+from lab.judge.known_failures import KnownFailure, recognised
+from lab.judge.latest import LatestJudge, WorseNumber
 from lab.judge.text import EvidenceLinks
 from lab.results.listing import LatestEnded
 from lab.results.location import locate
@@ -169,11 +171,16 @@ def _sources(its_file: HostFile, host: str, database: str | None, runtime: Path,
 def _boards(host: HostFile, database: str | None, runtime: Path) -> Callable[[], list[Metric]]:
     """A reader of the boards' states, as `lab status` has them."""
     ended, judge, results = LatestEnded(), LatestJudge(_JUDGING_S), SharedStore()
-    return lambda: families(exported(boards_of(host, database, runtime, ended, judge, results.opened)))
+    known = () if host.farm is None else host.farm.known
+    return lambda: families(exported(boards_of(host, database, runtime, ended, judge, results.opened), known))
 
 
-def exported(boards: Iterable[BoardNow]) -> list[ExportedBoard]:
-    """The boards with their states, for Prometheus."""
+def exported(boards: Iterable[BoardNow], known: Sequence[KnownFailure] = ()) -> list[ExportedBoard]:
+    """The boards with their states, for Prometheus.
+
+    Args:
+        known: the lab's known failures.
+    """
     return [
         ExportedBoard(
             each.board,
@@ -183,9 +190,19 @@ def exported(boards: Iterable[BoardNow]) -> list[ExportedBoard]:
             state.fault,
             state.since,
             len(each.worse) if each.is_judged else None,
+            {"": 0}
+            | Counter(_known_state(known, each.board_type, number) for number in each.worse if number.is_confirmed),
         )
         for each in boards
     ]
+
+
+def _known_state(known: Sequence[KnownFailure], board_type: str, number: WorseNumber) -> str:
+    """The state of a worse number's known failure; empty: it is none."""
+    higher = (number.effect or 0.0) > 0
+    its = (each for each in known if each.is_number(board_type, number.metric, higher=higher, worse=True))
+    state = recognised(its, number.release)
+    return "" if state is None else state.state.value
 
 
 def address(text: str, option: str = "--listen") -> tuple[str, int]:

@@ -178,6 +178,7 @@ class WorseNumber:
         run, release, kind, at: of that run; `at`: its end. against: the older release, or a phrase for earlier runs.
         effect: relative change; None: unknown. is_release: it is compared with another release.
         since: first run of the standing verdict on it; None: no history confirms it.
+        is_confirmed: it was worse before the last run that could show it, of any release, and still is.
     """
 
     run: int
@@ -191,6 +192,7 @@ class WorseNumber:
     effect: float | None
     is_release: bool
     since: int | None = None
+    is_confirmed: bool = False
 
     @property
     def key(self) -> _Key:
@@ -289,7 +291,8 @@ class LatestJudge:
             if verdict.outcome == "regression":
                 number = _of_history(verdict)
                 its_numbers = numbers.setdefault(verdict.run.board, {})
-                its_numbers[number.key] = evolve(its_numbers.get(number.key, number), since=number.since)
+                worse = its_numbers.get(number.key, number)
+                its_numbers[number.key] = evolve(worse, since=number.since, is_confirmed=True)
         return LabComparison(
             {board: shown for board, its in numbers.items() if (shown := _ordered(board, its.values(), mutes, now))},
             left,
@@ -369,7 +372,9 @@ def worse_of_run(store: Store, run_id: int) -> tuple[WorseNumber, ...]:
         mutes, now = found.read(mutes_of), found.now()
     verdicts = read_verdicts(store, board=head.board, outcomes=["regression"]) if numbers else []
     since = {_of_history(each).key: each.since_run for each in verdicts if each.open}
-    return _ordered(head.board, (evolve(each, since=since.get(each.key)) for each in numbers), mutes, now)
+    with_history = (evolve(each, since=since[each.key], is_confirmed=True) for each in numbers if each.key in since)
+    rest = (each for each in numbers if each.key not in since)
+    return _ordered(head.board, (*with_history, *rest), mutes, now)
 
 
 def worse_numbers(found: StoreSnapshot, series: BoardSeries) -> list[WorseNumber]:
@@ -379,9 +384,20 @@ def worse_numbers(found: StoreSnapshot, series: BoardSeries) -> list[WorseNumber
     variants: dict[int, set[BootVariant]] = {}
     for run_id, params in found.params([head.id for head in runs]):
         variants.setdefault(run_id, set()).add(BootVariant.of(params))
+    numbers = _worse(found, comparisons(runs, variants, decisions))
+    confirmed: set[_Key] = set()
+    for variant in {BootVariant.of(number.params) for number in numbers.values()}:
+        last = max(head.id for head in runs if variant in variants.get(head.id, ()))
+        before = comparisons([head for head in runs if head.id < last], variants, decisions)
+        its = [evolve(each, variants=frozenset({variant})) for each in before if variant in each.variants]
+        confirmed |= _worse(found, its).keys()
+    return [evolve(number, is_confirmed=key in confirmed) for key, number in numbers.items()]
+
+
+def _worse(found: StoreSnapshot, tasks: Iterable[LatestComparison]) -> dict[_Key, WorseNumber]:
+    """The worse numbers of some comparisons; those with a release come first."""
     numbers: dict[_Key, WorseNumber] = {}
-    made = comparisons(runs, variants, decisions)
-    for comparison in sorted(made, key=lambda each: each.kind is not Reference.RELEASE):
+    for comparison in sorted(tasks, key=lambda each: each.kind is not Reference.RELEASE):
         if comparison.is_accepted or not comparison.wanted:
             continue
         head = comparison.head
@@ -402,7 +418,7 @@ def worse_numbers(found: StoreSnapshot, series: BoardSeries) -> list[WorseNumber
                 is_release=comparison.kind is Reference.RELEASE,
             )
             numbers.setdefault(number.key, number)
-    return list(numbers.values())
+    return numbers
 
 
 def _of_history(verdict: StoredVerdict) -> WorseNumber:
@@ -419,6 +435,7 @@ def _of_history(verdict: StoredVerdict) -> WorseNumber:
         effect=verdict.effect,
         is_release=False,
         since=verdict.since_run,
+        is_confirmed=True,
     )
 
 

@@ -159,7 +159,9 @@ def sources(runtime: Path, url: str) -> dict[str, Callable[[], list[Metric]]]:
         "sizes": Sizes(watch(url)).read,
         "coordinator": PlaceCollector(lambda: STATE).read,
         "usb": Usb(devices, Plugs("usb-0:2")).read,
-        "boards": lambda: families([ExportedBoard("qemu-1", "", "needs a person", "bad", "lab", utc_now(), 2)]),
+        "boards": lambda: families(
+            [ExportedBoard("qemu-1", "", "needs a person", "bad", "lab", utc_now(), 2, {"": 1})]
+        ),
     }
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import requests
+import yaml
 from attrs import evolve, frozen
 from support import scripted_lab
 from support.dashboards import ALL, panels
@@ -39,6 +40,7 @@ from lab.web.site import Site
 
 from support.web_serving import serving  # isort: skip
 
+ROOT = Path(__file__).resolve().parents[3]
 WORSE = sorted(board for board, state in STATES.items() if state == "worse")
 NUMBERS = 6  # of the worse board: two media, each with its boot time and two stages
 
@@ -63,7 +65,10 @@ class ScriptedLab:
         """Family of the exporter -> labels and value of each series."""
         host, judge = services.host_file(self.folder / "farm.yaml"), LatestJudge(60.0)
         boards = status.boards_of(host, self.db, self.folder / "runtime", LatestEnded(), judge, open_store)
-        return {each.name: [(one.labels, one.value) for one in each.samples] for each in families(exported(boards))}
+        known = host.farm.known if host.farm is not None else ()
+        return {
+            each.name: [(one.labels, one.value) for one in each.samples] for each in families(exported(boards, known))
+        }
 
 
 @pytest.fixture(scope="module")
@@ -148,6 +153,43 @@ def test_a_regression_is_told_in_every_place_by_its_size_and_its_count(
     assert re.search(text, capsys.readouterr().out), "the history is too short, which does not make it unknown"
     with open_store(lab.db) as store:
         assert re.search(text, summary.of_run(store, run).verdict)
+
+
+@pytest.mark.parametrize("label", [NEW, "11.02", "nightly-0412"])
+def test_what_the_wall_calls_worse_is_confirmed_by_the_next_run_of_any_label(lab: ScriptedLab, label: str) -> None:
+    (board,) = WORSE
+    assert not any(value for _, value in lab.exported()["boardlab_board_worse_confirmed"]), "one run is no alert"
+    with open_store(lab.db) as store:
+        scripted_lab.run(store, board, label, utc_now(), random.Random(7), scripted_lab.WORSE)
+    exported = lab.exported()
+    worse = {one["board"]: value for one, value in exported["boardlab_board_worse_numbers"] if value}
+    confirmed = {one["board"]: value for one, value in exported["boardlab_board_worse_confirmed"] if value}
+    assert worse == confirmed == {board: NUMBERS}
+    rules = yaml.safe_load((ROOT / "farm/prometheus/rules/alerts.yml").read_text())["groups"]
+    (alert,) = (
+        each for group in rules for each in group["rules"] if each.get("alert") == "BoardlabRegressionConfirmed"
+    )
+    assert "boardlab_board_worse_confirmed" in alert["expr"]
+
+
+def test_a_number_that_the_next_run_finds_as_before_is_neither_worse_nor_confirmed(lab: ScriptedLab) -> None:
+    with open_store(lab.db) as store:
+        scripted_lab.run(store, WORSE[0], NEW, utc_now(), random.Random(7))
+    exported = lab.exported()
+    assert not any(value for _, value in exported["boardlab_board_worse_numbers"])
+    assert not any(value for _, value in exported["boardlab_board_worse_confirmed"])
+
+
+def test_a_confirmed_number_has_the_state_of_its_known_failure(lab: ScriptedLab) -> None:
+    (board,) = WORSE
+    with open_store(lab.db) as store:
+        scripted_lab.run(store, board, NEW, utc_now(), random.Random(7), scripted_lab.WORSE)
+    known = "known:\n- {metric: boot.time, ticket: 'https://tracker/1'}\n"
+    with (lab.folder / "farm.yaml").open("a") as file:
+        file.write(known)
+    found = lab.exported()["boardlab_board_worse_confirmed"]
+    counts = {one["known"]: value for one, value in found if one["board"] == board}
+    assert counts == {"open": 2, "": NUMBERS - 2}
 
 
 def test_the_dashboards_count_what_the_exporter_has(lab: ScriptedLab) -> None:
