@@ -15,7 +15,6 @@ stop    {}                                               -> {}; the server ends
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Callable
@@ -25,7 +24,7 @@ from typing import Protocol
 from attrs import asdict
 
 from lab.console.connection import Connection
-from lab.console.port import ServedPort
+from lab.console.port import ServedPort, default_name
 from lab.console.protocol import PROTOCOL, Frame, FrameType, Message, checked
 from lab.console.serial_line import PortRequest
 from lab.console.status import ServerStatus
@@ -78,18 +77,6 @@ def handle(server: Server, connection: Connection, frame: Frame) -> Message:
     if not connection.greeted and message.get("op") != "hello":
         raise LabStableError('the first request must be {"op": "hello", "protocol": …}')
     return _ACTIONS[checked(message)](server, connection, message)
-
-
-def default_name(device: Path) -> str:
-    """Return a port's default name.
-
-    Its path below /dev; else the last two parts and a hash of all.
-    """
-    if device.is_relative_to("/dev"):
-        return re.sub(r"[^A-Za-z0-9._@+-]", "-", "-".join(device.parts[2:]))[-100:].lstrip("._@+-")
-    digest = hashlib.sha256(os.fsencode(device)).hexdigest()[:6]
-    tail = re.sub(r"[^A-Za-z0-9._@+-]", "-", "-".join(device.parts[-2:])).lstrip("._@+-")
-    return f"{tail[:90]}-{digest}"
 
 
 def _hello(_server: Server, connection: Connection, message: Message) -> Message:

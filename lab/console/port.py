@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
+import re
 import select
 import shlex
 from collections.abc import Iterator
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 
-from attrs import define
+from attrs import define, evolve
 
 from lab.console.connection import Connection
 from lab.console.delivery import Backfill, ReaderQueue
@@ -21,6 +23,7 @@ from lab.console.recording import RecordingMeta
 from lab.console.serial_line import PortRequest, SerialLine, open_port, speed_of
 from lab.console.status import PortInfo, PortStatus
 from lab.errors import BoardlabError, ConfigurationError, LabStableError, LabTransientError
+from lab.host import devices
 from lab.host.clock import NS_PER_S, Clock, utc_now
 from lab.host.process import described
 from lab.host.scheduling import Scheduling
@@ -155,10 +158,14 @@ class ServedPort:
         self._emit(Gap(self._clock.now_ns(), self._recording.position, RecordKind.LOST, code))
 
     def try_reopen(self) -> bool:
-        """Reopen a lost port if possible; True if it is open."""
+        """Reopen a lost port if its adapter is back; True if it is open.
+
+        The recording goes on, also when the adapter has another name.
+        """
         if not self.line.try_reopen():
             return False
-        _log.info("%s: back", self.meta.name)
+        self.meta = evolve(self.meta, device=str(self.line.device))
+        _log.info("%s: back at %s", self.meta.name, self.meta.device)
         self._emit(Gap(self._clock.now_ns(), self._recording.position, RecordKind.BACK))
         return True
 
@@ -249,7 +256,13 @@ class Ports:
     """
 
     def __init__(
-        self, epoll: select.epoll, store: RecordingStore, clock: Clock, scheduling: Scheduling, queue: ReaderQueue
+        self,
+        epoll: select.epoll,
+        store: RecordingStore,
+        clock: Clock,
+        scheduling: Scheduling,
+        queue: ReaderQueue,
+        sysfs: Path = devices.SYSFS,
     ) -> None:
         """No port is open yet."""
         self.by_fd: dict[int, ServedPort] = {}
@@ -259,6 +272,7 @@ class Ports:
         self._clock = clock
         self._scheduling = scheduling
         self._queue = queue
+        self._sysfs = sysfs
         self._opened = 0
         self._boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
@@ -289,7 +303,7 @@ class Ports:
         speed_of(request.device, request.opening_speed_bd)  # before anything is changed for it
         port = self._same(request)
         if port is None:
-            port = self._open(request)
+            port = self._open(self._with_free_name(request))
         port.board = request.board or port.board
         if not request.fits(port.meta):
             port.change(request.changed(port.meta))
@@ -330,18 +344,37 @@ class Ports:
 
     def _same(self, request: PortRequest) -> ServedPort | None:
         """Return the requested port if the same device is open."""
-        for port in self:
-            if port.line.is_device(request.device):
-                return port
-            if request.name == port.meta.name:
-                raise ConfigurationError(
-                    f"{request} is asked for, but open already is {_describe(port)}; name another"
-                )
-        return None
+        return next((port for port in self if port.line.is_device(request.device)), None)
+
+    def _with_free_name(self, request: PortRequest) -> PortRequest:
+        """The request of another device than all open ones, whose default name may be taken.
+
+        Raises:
+            LabStableError: the path led to the same board's console before, and leads to another adapter now.
+            ConfigurationError: the name is another port's.
+        """
+        namesake = self._by_name.get(request.name)
+        if namesake is None:
+            return request
+        identity = devices.identify(request.device, self._sysfs)
+        if identity is None or namesake.line.identity is None or request.name != default_name(request.device):
+            raise ConfigurationError(
+                f"{request} is asked for, but open already is {_describe(namesake)}; name another"
+            )
+        if request.board and request.board == namesake.board:
+            place = namesake.line.device if namesake.line.fd >= 0 else namesake.line.state
+            raise LabStableError(
+                f"{request.device}: another adapter than before, when it was the console of {request.board}: it is {identity}, and was "
+                f"{namesake.line.identity} ({place}). Name the adapter by its serial number or socket (USBSerialPort with a "
+                f"match, /dev/serial), or `lab console close {namesake.meta.name}` if this one is right",
+                failure="port_missing",
+            )
+        number = next(n for n in count(2) if f"{request.name}-{n}" not in self._by_name)
+        return evolve(request, name=f"{request.name}-{number}")
 
     def _open(self, request: PortRequest) -> ServedPort:
         serial = open_port(request.device, request.opening_speed_bd)
-        line = SerialLine(request, serial, self._epoll)
+        line = SerialLine(request, serial, self._epoll, self._sysfs)
         try:
             meta = request.meta(serial, self._scheduling, self._boot_id)
             port = ServedPort(line, meta, self._store, self._clock, self._queue)
@@ -359,6 +392,18 @@ class Ports:
             return False
         self.by_fd[port.line.fd] = port
         return True
+
+
+def default_name(device: Path) -> str:
+    """Return a port's default name.
+
+    Its path below /dev; else the last two parts and a hash of all.
+    """
+    if device.is_relative_to("/dev"):
+        return re.sub(r"[^A-Za-z0-9._@+-]", "-", "-".join(device.parts[2:]))[-100:].lstrip("._@+-")
+    digest = hashlib.sha256(os.fsencode(device)).hexdigest()[:6]
+    tail = re.sub(r"[^A-Za-z0-9._@+-]", "-", "-".join(device.parts[-2:])).lstrip("._@+-")
+    return f"{tail[:90]}-{digest}"
 
 
 def _describe(port: ServedPort) -> str:

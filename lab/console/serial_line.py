@@ -16,6 +16,7 @@ from attrs import evolve, frozen
 
 from lab.console.recording import RecordingMeta
 from lab.errors import BoardlabError, ConfigurationError, LabStableError, LabTransientError
+from lab.host import devices
 from lab.host.clock import utc_now
 from lab.host.scheduling import Scheduling
 
@@ -100,25 +101,33 @@ class SerialLine:
 
     Attributes:
         fd: -1 while the port is lost.
+        device: the path that leads to it, another one after a reset of its hub.
+        identity: of the adapter; None: sysfs has none, as of a pty.
         state: "open", or since when and why it is lost.
     """
 
-    def __init__(self, request: PortRequest, serial: SerialPort, epoll: select.epoll) -> None:
+    def __init__(
+        self, request: PortRequest, serial: SerialPort, epoll: select.epoll, sysfs: Path = devices.SYSFS
+    ) -> None:
         """Takes the open device over and registers it with `epoll`."""
         self._request = request
         self._epoll = epoll
+        self._sysfs = sysfs
         self._outgoing = bytearray()
         self.fd = -1
-        self.state = ""
+        self.device = request.device
+        self.identity = devices.identify(serial.fd, sysfs)
+        self.state = self._loss = ""
         self._take(serial)
 
     def is_device(self, path: Path) -> bool:
         """True if this path leads to the open device.
 
-        Of a lost device only its own path does, since numbers are reused.
+        To a lost one leads the path of the same adapter; a path where nothing is, or a pty, has only its name.
         """
         if self.fd < 0:
-            return path == self._request.device
+            identity = devices.identify(path, self._sysfs)
+            return path == self._request.device if identity is None else identity == self.identity
         try:
             return path.stat().st_rdev == os.fstat(self.fd).st_rdev
         except OSError:
@@ -131,7 +140,7 @@ class SerialLine:
             BoardlabError: the driver refuses.
         """
         if self.fd >= 0:
-            set_speed(self.fd, self._request.device, speed_bd)
+            set_speed(self.fd, self.device, speed_bd)
         self._request = evolve(self._request, speed_bd=speed_bd)
 
     def write(self, data: bytes) -> None:
@@ -160,17 +169,23 @@ class SerialLine:
 
     def lose(self, code: int) -> None:
         """The port failed with this errno: let go of it."""
-        self.state = f"lost since {utc_now().isoformat(timespec='seconds')}: {os.strerror(code)}"
+        self.state = self._loss = f"lost since {utc_now().isoformat(timespec='seconds')}: {os.strerror(code)}"
         self.close()
 
     def try_reopen(self) -> bool:
-        """Reopen a lost port if possible; True if it is open."""
-        if not self._may_be_back():
+        """Reopen a lost port if its adapter is back, under any name; True if it is open."""
+        device = self._find_device()
+        if device is None:
             return False
         try:
-            self._take(open_port(self._request.device, self._request.opening_speed_bd))
+            serial = open_port(device, self._request.opening_speed_bd)
         except BoardlabError:  # not ready yet, or somebody else was faster
             return False
+        if devices.identify(serial.fd, self._sysfs) != self.identity:  # replaced since it was looked at
+            close_port(serial.fd)
+            return False
+        self.device = device
+        self._take(serial)
         return True
 
     def errors(self) -> dict[str, int] | None:
@@ -191,15 +206,20 @@ class SerialLine:
         self._link = self._link_identity()
         self._epoll.register(self.fd, select.EPOLLIN)
 
-    def _may_be_back(self) -> bool:
-        """True if the lost device may be back.
+    def _find_device(self) -> Path | None:
+        """The path of the lost device; None: it is not back, as far as can be proved.
 
         A pty's number may belong to another program now: only a new link proves ours.
         """
         device = self._request.device
-        if not device.exists():
-            return False
-        return not is_pty(device) or (device.is_symlink() and self._link_identity() != self._link)
+        if self.identity is None:
+            is_new = is_pty(device) and device.is_symlink() and self._link_identity() != self._link
+            return device if is_new else None
+        identity = devices.identify(device, self._sysfs)
+        if identity == self.identity:
+            return device
+        self.state = self._loss if identity is None else f"{self._loss}; {device} is another device now: {identity}"
+        return devices.find_node(self.identity, self._sysfs)
 
     def _link_identity(self) -> tuple[int, int] | None:
         try:

@@ -16,6 +16,7 @@ from lab.console.holders import blamed
 from lab.console.model import Event
 from lab.console.reader import PortOrder
 from lab.console.status import PortInfo, ServerStatus
+from lab.drivers import guarded_calls
 from lab.errors import BoardlabError, ConfigurationError, LabTransientError
 from lab.host.clockrelation import ClockRelation
 from lab.host.runtime import runtime_dir, server_pid
@@ -91,9 +92,11 @@ class LocalPort:
         return False
 
     def connect(self, order: PortOrder) -> tuple[ConsoleReader, PortInfo]:
+        node = guarded_calls.current_node(self.port, "port", guarded_calls.CONSOLE)
+        check_plugged(self.port)
         with new_client(self.runtime) as client:
             info = client.open(
-                self.port.port,
+                node,
                 speed_bd=order.speed_bd,
                 adapter_latency_ns=order.adapter_latency_ns,
                 board=order.board,

@@ -47,6 +47,7 @@ from lab.errors import (
     LabStableError,
     LabTransientError,
 )
+from lab.host import devices
 from lab.redaction import redacted
 from lab.terminal import plain
 
@@ -133,6 +134,31 @@ def call(driver: Any, kind: DriverRole, action: str, work: Callable[[], Result],
         if _interrupted(error, handled):
             raise KeyboardInterrupt from error
         raise _ours(driver, kind, action, error) from error
+
+
+def current_node(resource: Any, attribute: str, kind: DriverRole) -> Any:
+    """A node of a resource, e.g. its `port`, after the check that udev's device still has it.
+
+    labgrid learns of a reset from a queue: until then the name may be another device's.
+
+    Raises:
+        LabTransientError: it has another name now, or none.
+    """
+    device: Any = None
+    for _ in range(2):
+        node, device = getattr(resource, attribute), getattr(resource, "device", None)
+        if device is None or node is None:
+            return node
+        # An SDWire's card reader is beside its switch, at the hub in it.
+        owner = device.parent if type(resource).__name__.startswith("USBSDWire") else device
+        if devices.belongs_to(Path(node), str(owner.device_path)):
+            return node
+        resource.poll()
+    raise LabTransientError(
+        f"{kind.noun}: {type(resource).__name__}: {node} is not the device at {device.device_path} any more: its hub was "
+        "reset, or it was plugged anew. Nothing was written; try again",
+        failure=f"{kind.name}_unreachable",
+    )
 
 
 def deactivate(driver: Any, kind: DriverRole, limit_s: float = ACTIVATE_LIMIT_S) -> None:

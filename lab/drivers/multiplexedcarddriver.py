@@ -99,6 +99,7 @@ class MultiplexedCardDriver(Driver, ProvisionProtocol):
         Raises:
             MultiplexerFailedError: it is not there. LabError: the multiplexer does not answer.
         """
+        self._check_mux()
         guarded_calls.call(
             self.mux, MULTIPLEXER, f"switch to {place}", lambda: self.mux.set_mode(place), SWITCH_LIMIT_S
         )
@@ -111,9 +112,14 @@ class MultiplexedCardDriver(Driver, ProvisionProtocol):
 
     def position(self) -> str:
         """Position of the card: "host", "dut", "off", or the tool's word."""
+        self._check_mux()
         output = guarded_calls.call(self.mux, MULTIPLEXER, "ask for its position", self.mux.get_mode, SWITCH_LIMIT_S)
         word = str(output).strip().rpartition(" ")[2].strip().lower()
         return _PLACES.get(word, word)
+
+    def _check_mux(self) -> None:
+        if hasattr(self.mux.mux, "control_path"):
+            guarded_calls.current_node(self.mux.mux, "control_path", MULTIPLEXER)
 
     def _disk(self) -> Disk:
         resource = self.storage.storage if self.storage is not None else self.mux.mux
@@ -134,7 +140,7 @@ class MultiplexedCardDriver(Driver, ProvisionProtocol):
         if hasattr(resource, "image"):
             found: Disk = resource.disk()
             return found
-        path = resource.path
+        path = guarded_calls.current_node(resource, "path", MULTIPLEXER)
         if path is None:
             raise MediaMissingError(
                 f"{type(resource).__name__}: the host sees no card. Is it in, and the multiplexer's USB cable?"

@@ -18,7 +18,7 @@ import pyudev
 from attrs import asdict, evolve, field, frozen
 
 from lab.errors import BoardlabError, ConfigurationError, LabTransientError
-from lab.host import locks, process
+from lab.host import devices, locks, process
 from lab.host.clock import MonotonicRaw
 from lab.host.ssh import SshLink
 from lab.provision.errors import MediaMissingError, TargetRefusedError
@@ -191,7 +191,7 @@ class CardWriter:
     def write(self, plan: Plan, report: Report) -> None:
         meter = Meter(plan.total_bytes, report, self.now_ns, self.stall_s)
         with self.at_host() as disk:
-            planning.check_fits(plan.content, plan.steps, disk.size_bytes, self.hosts)
+            expect_same(disk, plan.target.identity, plan.target.size_bytes or 0)
             blockdevice.write(
                 disk.path,
                 planning.placed(planning.pieces(plan.steps, PIECE_BYTES, self.hosts)),
@@ -207,6 +207,7 @@ class CardWriter:
         """
         meter = Meter(plan.total_bytes, lambda _progress: None, self.now_ns, self.stall_s)
         with self.at_host() as disk:
+            expect_same(disk, plan.target.identity, plan.target.size_bytes or 0)
             compared = blockdevice.compare(
                 disk.path,
                 planning.placed(
@@ -240,8 +241,14 @@ def identity_of(path: str) -> str:
     Raises:
         MediaMissingError: it has gone.
     """
+    place = devices.identify(Path(path))
     try:
         properties = pyudev.Devices.from_device_file(pyudev.Context(), path).properties
+        id_path = properties.get("ID_PATH", "")
+        if place is not None and place.ports and id_path and f":{place.ports}:" not in id_path:
+            raise MediaMissingError(
+                f"{path}: udev has the place of another device of that name ({id_path}), and it is in socket {place.ports}. Try again"
+            )
     except (pyudev.DeviceNotFoundError, OSError) as error:
         raise MediaMissingError(
             f"{path}: it vanished while it was looked at. Is the card in, and the multiplexer's cable?"

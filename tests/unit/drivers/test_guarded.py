@@ -368,3 +368,32 @@ def test_what_an_exporter_offers_no_more_is_away_and_no_defect(error: Exception,
     with pytest.raises(LabTransientError if placed else LabStableError) as caught:
         guarded_calls.call(driver, STRAP, "activate", fail, FOREVER_S)
     assert (caught.value.failure == "exporter_gone") is placed
+
+
+@attr.s(auto_attribs=True)
+class Plugged:
+    """A resource of labgrid's as udev has matched it; `later` is what its queue still has."""
+
+    port: str | None
+    device: Any = attr.ib(factory=lambda: SimpleNamespace(device_path="/devices/virtual/mem/null"))
+    later: str | None = ""
+
+    def poll(self) -> None:
+        if self.later != "":
+            self.port = self.later
+
+
+def test_a_node_of_a_device_that_udev_has_matched_is_used() -> None:
+    assert guarded_calls.current_node(Plugged("/dev/null"), "port", guarded_calls.CONSOLE) == "/dev/null"
+
+
+@pytest.mark.parametrize("later", ["/dev/null", None])
+def test_a_node_that_is_another_device_s_now_is_asked_of_labgrid_again(later: str | None) -> None:
+    assert guarded_calls.current_node(Plugged("/dev/zero", later=later), "port", guarded_calls.CONSOLE) == later
+
+
+@pytest.mark.parametrize("node", ["/dev/zero", "/dev/nothing"])
+def test_a_node_that_stays_another_device_s_is_not_used(node: str) -> None:
+    with pytest.raises(LabTransientError, match=r"not the device at /devices/virtual/mem/null.*try again") as caught:
+        guarded_calls.current_node(Plugged(node), "port", guarded_calls.MULTIPLEXER)
+    assert caught.value.failure == "multiplexer_unreachable"

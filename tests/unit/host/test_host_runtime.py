@@ -13,7 +13,7 @@ import pytest
 
 from lab.cli import main
 from lab.console import ConsoleClient, transport
-from lab.console.operations import default_name
+from lab.console.port import default_name
 from lab.errors import ConfigurationError
 from lab.host.runtime import prepare, runtime_dir, socket_path
 

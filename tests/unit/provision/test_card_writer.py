@@ -175,9 +175,24 @@ def test_a_card_that_is_gone_is_told(tmp_path: Path) -> None:
     path = card(tmp_path, 1 << 20)
     chosen = writer(path)
     plan = chosen.plan(packed(tmp_path, bytes(4096)), TARGET)
-    gone = CardWriter("sd-mux", lambda: _there(Disk(str(tmp_path / "gone"), 1 << 20)))
+    gone = CardWriter("sd-mux", lambda: _there(Disk(str(tmp_path / "gone"), 1 << 20, "card")))
     with pytest.raises(MediaMissingError, match="multiplexer"):
         gone.write(plan, lambda _progress: None)
+
+
+@pytest.mark.parametrize("other", [("another reader", 1 << 20), ("card", 2 << 20)])
+def test_a_card_that_is_another_one_than_was_planned_is_neither_written_nor_compared(
+    tmp_path: Path, other: tuple[str, int]
+) -> None:
+    path = card(tmp_path, 1 << 20)
+    plan = writer(path).plan(packed(tmp_path, bytes(4096)), TARGET)
+    identity, size_bytes = other
+    changed = CardWriter("sd-mux", lambda: _there(Disk(str(path), size_bytes, identity)))
+    with pytest.raises(TargetRefusedError, match=r"another disk than when it was looked at.*nothing was written"):
+        changed.write(plan, lambda _progress: None)
+    with pytest.raises(TargetRefusedError, match="another disk"):
+        changed.verify(plan)
+    assert set(path.read_bytes()) == {0xA5}
 
 
 @contextmanager
