@@ -464,8 +464,12 @@ class MeasureRun:
     declarations: Declarations
     _recorder: AttemptRecorder = field(init=False)
     _losses: Losses = field(init=False)
+    _tests: dict[tuple[str, frozenset[tuple[str, str]]], str] = field(init=False, factory=dict)  # of each number
 
     def __attrs_post_init__(self) -> None:
+        for attempt in self.store.attempts(self.run.id):
+            for sample in attempt.samples:
+                self._tests[sample.metric, frozenset(sample.params.items())] = attempt.params[TEST]
         self._recorder = AttemptRecorder(self.store, self.run.id, self.clock, self.declarations.limits)
         self._losses = Losses(self.board.console)
 
@@ -483,6 +487,20 @@ class MeasureRun:
         return Measure(
             self.run, self.store, self.declarations, self.board, self.clock, params, known, _edge_of(self.board)
         )
+
+    def check_test(self, test: str, measure: Measure) -> None:
+        """Refuse numbers that another test of the run has measured.
+
+        Raises:
+            ConfigurationError: the message names both tests.
+        """
+        for sample in measure.samples:
+            other = self._tests.setdefault((sample.metric, frozenset(sample.params.items())), test)
+            if other != test:
+                raise ConfigurationError(
+                    f"{other} and {test} measure {sample.metric} with the same parameters, {dict(sample.params)}: their "
+                    "numbers would be one. Give one another name, or a parameter, e.g. params={'test': 'second'}"
+                )
 
     def record(self, test: str, attempt: CycleAttempt[Measure], measure: Measure) -> None:
         """Store an attempt that has ended, with all that it measured.

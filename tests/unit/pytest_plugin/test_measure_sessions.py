@@ -249,6 +249,49 @@ def test_numbers_that_their_parameters_do_not_distinguish_are_refused(tmp_path: 
     assert "Traceback" not in said
 
 
+LIGHT = 'unit="lx", better="higher", resolution=1'
+TWO = f"""
+import os
+import pytest
+
+@pytest.mark.cycles(2, start="warm")
+def test_left(measure):
+    measure("camera.frame", [1.0, 1.1], {FRAME})
+    measure("camera.light", 1.0, {LIGHT}, params={{"side": "left"}})
+
+@pytest.mark.cycles(2, start="warm")
+def test_right(measure):
+    measure("camera.light", 2.0, {LIGHT}, params={{"side": "right"}})
+    if "POOLED" in os.environ:
+        measure("camera.frame", 2.0, {FRAME})
+"""
+
+
+def test_one_name_of_two_tests_is_never_one_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POOLED", "1")
+    done = session(lab(tmp_path, TWO), tmp_path, "--lg-env", "env.yaml")
+    assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
+    told = "test_own.py::test_left and test_own.py::test_right measure camera.frame with the same parameters, {}"
+    assert told in done.stdout
+    with open_store(str(tmp_path / "results.db")) as store:
+        assert outcomes(attempts(store, "test_left")) == [(1, "ok"), (2, "ok")]
+        (refused,) = attempts(store, "test_right")
+        assert (refused.outcome, refused.samples) == ("configuration", ())
+        assert [each["value"] for each in refused.details["measured"]] == [2.0, 2.0]
+    again = session(tmp_path, tmp_path, "--lg-env", "env.yaml", "--lab-resume", "1")
+    assert told in again.stdout, "a resumed run knows the tests of its earlier session"
+    monkeypatch.delenv("POOLED")
+    last = session(tmp_path, tmp_path, "--lg-env", "env.yaml", "--lab-resume", "1")
+    assert "1 passed, 1 skipped" in last.stdout, last.stdout
+    with open_store(str(tmp_path / "results.db")) as store:
+        numbers = {(m.metric.name, *m.params.values()): [s.value for s in m.samples] for m in store.measurements(1)}
+    assert numbers == {
+        ("camera.frame",): [1.0, 1.1, 1.0, 1.1],
+        ("camera.light", "left"): [1.0, 1.0],
+        ("camera.light", "right"): [2.0, 2.0],
+    }
+
+
 class MarkedTest:
     """A test with this mark, in a session with this option."""
 
