@@ -17,6 +17,7 @@ from lab.cli.options import BoardEnv, BootMedium, Database, Effect, Json, Wait
 from lab.cli.provision import BootsReserved, hold, strategy_of, switch_off
 from lab.env import envfile
 from lab.errors import ConfigurationError
+from lab.farm.lease import opened
 from lab.host import process
 from lab.host.clock import MonotonicRaw
 from lab.jobs.records import BY_AB, Order
@@ -25,7 +26,7 @@ from lab.provision.history import ProvisionBook
 from lab.provision.provisioning import ProgressPrinter, Provisioner
 from lab.provision.release import Release
 from lab.provision.releasefile import find
-from lab.results import Run, Store, open_store
+from lab.results import Run, Store
 from lab.results.records import AB, LAST_ID
 from lab.run.attempts import collect
 from lab.run.bootrun import BootRun
@@ -88,7 +89,7 @@ def ab(
         strategy.select_medium(medium)
     files = [find(text, strategy.type.name, Path.cwd()) for text in given]
     plan = PairedPlan.of(effect / _PER_CENT, jitter / _PER_CENT)
-    with open_store(db, migrate=say) as store:
+    with opened(db, wait, say) as store:
         order = Order(strategy.type.name, strategy.board, (AB,), str(path), "", None, {})
         with hold(store, order, wait, ignore, BY_AB) as job:
             runs = _runs(store, strategy, path, files, plan, slots or ("", ""), resume)

@@ -16,6 +16,7 @@ from lab.cli.options import BoardEnv, BootMedium, Database, Effect, Json, Wait
 from lab.cli.provision import BootsReserved, hold, strategy_of, switch_off
 from lab.env import envfile
 from lab.errors import ConfigurationError
+from lab.farm.lease import opened
 from lab.jobs.records import BY_BISECT, Order
 from lab.judge.bisection import Bisected
 from lab.judge.paired import EFFECT
@@ -23,7 +24,7 @@ from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_STAGE, HEADLINE_NAMES
 from lab.provision.history import ProvisionBook
 from lab.provision.release import Release
 from lab.provision.releasefile import files_in, load
-from lab.results import Run, Store, open_store
+from lab.results import Run, Store
 from lab.results.listing import of_kind
 from lab.results.records import BISECT, LAST_ID
 from lab.run.bootrun import BootRun
@@ -77,7 +78,7 @@ def bisect_command(
     if medium:
         strategy.select_medium(medium)
     builds = releases_between(good, bad, strategy.type.name)
-    with open_store(db, migrate=say) as store:
+    with opened(db, wait, say) as store:
         order = Order(strategy.type.name, strategy.board, (BISECT,), str(path), "", None, {})
         with hold(store, order, wait, ignore, BY_BISECT) as job:
             first = _first(store, strategy, path, [each.name for each in builds], metric, resume)

@@ -20,7 +20,12 @@ BoardEnv = Annotated[
     ),
 ]
 Wait = Annotated[
-    float, typer.Option(min=0.0, metavar="S", help="Wait so many seconds at most for a board that a job holds.")
+    float,
+    typer.Option(
+        min=0.0,
+        metavar="S",
+        help="Wait so many seconds at most for a board that a job holds; for results that do not answer 5 minutes at most.",
+    ),
 ]
 BootMedium = Annotated[str, typer.Option(metavar="NAME", help="It boots from this (default: the env's).")]
 Effect = Annotated[

@@ -14,13 +14,14 @@ from typing import Annotated, Any
 
 import typer
 
+from lab.benchmarks.cycles import AWAY_S
 from lab.cli.options import BoardEnv, Database, Wait
 from lab.control.provisioning import recover_by
 from lab.env import envfile
 from lab.env.power_state import parts
 from lab.errors import BoardlabError, ConfigurationError
 from lab.farm.labgrid_place import PlaceWait, acquired, place_of
-from lab.farm.lease import BusyBoardError, held, queue
+from lab.farm.lease import BusyBoardError, held, opened, queue
 from lab.farm.runner import BUSY
 from lab.host import process
 from lab.jobs.records import BY_PROVISION, Job, Order
@@ -91,7 +92,8 @@ def provision(
     path = envfile.find(env, Path.cwd())
     made = None if place_of(path) else strategy_of(env)  # labgrid gives a place's parts to nobody but its holder
     board_type, board = (made.type.name, made.board) if made else envfile.board_of(path)
-    with open_store(db, migrate=_say if release and not dry_run and not verify_only else None) as store:
+    writes = release and not dry_run and not verify_only
+    with opened(db, wait, _say) if writes else open_store(db, patience_s=AWAY_S) as store:
         book = ProvisionBook(store)
         if forget or not release:
             _known(book, board, asked, forget=forget, as_json=as_json)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from lab.benchmarks.cycles import AWAY_S
 from lab.cli.options import FarmFile, HostDatabase, Json
 from lab.errors import ConfigurationError
 from lab.farm import lease, reservations, services, status
@@ -65,7 +66,7 @@ def reserve(
     at = reservations.read_begin(begin) if begin else None
     kind: Kind = "maintenance" if maintenance else "reserved"
     person, host = process.person(), socket.gethostname()
-    with open_store(database) as store:
+    with open_store(database, patience_s=AWAY_S) as store:
         book = Audit(store)
         if end:
             action = reservations.MAINTAINED if maintenance else reservations.RELEASE

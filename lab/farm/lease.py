@@ -62,7 +62,8 @@ def opened(
 ) -> Store:
     """Open the results and migrate an older schema; `say` reports it.
 
-    A transient failure, such as a restarted server, is retried for `wait_s`, and no longer than AWAY_S.
+    A transient failure, such as a restarted server, is retried for `wait_s`, and no longer than AWAY_S. Once they are open,
+    each call waits as long for them.
 
     Raises:
         BoardlabError: as of `lab.results.open_store`.
@@ -70,7 +71,7 @@ def opened(
     deadline, reported = time.monotonic() + min(wait_s, AWAY_S), False
     while True:
         try:
-            return open_store(url, migrate=say)
+            return open_store(url, migrate=say, patience_s=AWAY_S)
         except BoardlabError as error:
             if not error.transient or time.monotonic() >= deadline:
                 raise
@@ -96,6 +97,7 @@ def held(queue: JobQueue, order: Order, wait_s: float, say: Callable[[str], None
         try:
             taken = _started(queue, job, wait_s, say)
         except BaseException:
+            queue.store.hurry()
             queue.finish(job.id, "interrupted")
             if by := queue.job(job.id).cancelled_by:
                 say(f"job {job.called} was cancelled by {by}")
@@ -124,6 +126,7 @@ def _living(queue: JobQueue, job: Job, say: Callable[[str], None]) -> Iterator[N
         raise BusyBoardError(f"{error}. Wait for it with --wait SECONDS") from error
     except KeyboardInterrupt:
         state = "interrupted"
+        queue.store.hurry()
         if holder.lost:
             say(f"ended early: {holder.lost}")
         raise

@@ -290,7 +290,7 @@ class Runner:
         except BoardlabError as error:
             if error.failure == "lease_lost":
                 raise
-            _log.warning("no sign of life could be given: %s", error)  # the store is away; pytest has its own patience
+            _log.warning("no sign of life could be given: %s", error)  # pytest has no more patience, either
             return self._stopping
 
     def _unfinished(self, job: Job) -> int | None:
@@ -299,6 +299,7 @@ class Runner:
     def _stop(self) -> None:
         """Ask pytest to end, once; a second signal would interrupt its clean-up."""
         self._stopping = True
+        self.book.store.hurry()
         if self._child is not None and not self._asked:
             self._asked = True
             self._child.send_signal(signal.SIGINT)

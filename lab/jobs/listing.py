@@ -73,14 +73,12 @@ def job(store: Store, job_id: int) -> Job:
     Raises:
         ConfigurationError: no such job.
     """
-    with store._read() as session:
-        return job_of(find(session, job_id))
+    return store._look_up(lambda session: job_of(find(session, job_id)))
 
 
 def view(store: Store, seen: Job, now: dt.datetime) -> JobView:
     """A job with its runs."""
-    with store._read() as session:
-        return _view(session, seen, now)
+    return store._look_up(lambda session: _view(session, seen, now))
 
 
 def answered(store: Store, request: str) -> Job | None:
@@ -94,8 +92,7 @@ def answered(store: Store, request: str) -> Job | None:
 def latest_run(store: Store, job: Job, kind: str) -> int | None:
     """The last run of that kind in the job's current suite."""
     its = (RunRow.job_id == job.id, RunRow.id > job.after_run, RunRow.kind == kind)
-    with store._read() as session:
-        return session.scalar(select(func.max(RunRow.id)).where(*its))
+    return store._look_up(lambda session: session.scalar(select(func.max(RunRow.id)).where(*its)))
 
 
 def job_of_run(store: Store, run_id: int) -> Job | None:

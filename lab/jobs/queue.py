@@ -134,8 +134,7 @@ class JobQueue:
         Raises:
             ConfigurationError: no such job.
         """
-        with self.store._read() as session:
-            return job_of(find(session, job_id))
+        return self.store._look_up(lambda session: job_of(find(session, job_id)))
 
     def take_up(self, job_id: int) -> Job:
         """Requeue an interrupted, failed or dead job; see `settle`.
@@ -177,9 +176,10 @@ class JobQueue:
         same = (JobRow.board == order.board, JobRow.suites == ",".join(order.suites), JobRow.env == order.env)
         like = (JobRow.release == order.release, JobRow.program == self.program, JobRow.state != "refused")
         wanted = select(JobRow).where(*same, *like)
-        begun: Job | None = None  # the latest that has measured nothing yet
         self.settle(*same, *like)
-        with self.store._read() as session:
+
+        def latest(session: Session) -> Job | None:
+            begun: Job | None = None  # the latest that has measured nothing yet
             for row in session.scalars(wanted.order_by(JobRow.id.desc())):
                 if (row.cycles, dict(row.options)) != (order.cycles, dict(order.options)):
                     continue
@@ -188,7 +188,9 @@ class JobQueue:
                 if measured(session, row, LEASE_S):
                     return job_of(row) if resumable else begun
                 begun = begun or (job_of(row) if resumable else None)
-        return begun
+            return begun
+
+        return self.store._look_up(latest)
 
     def start(self, job_id: int) -> Job | None:
         """Take the board for a waiting job; None while that is impossible.
@@ -238,11 +240,14 @@ class JobQueue:
         """Those of the boards that this person's job could have now, the longest unused first."""
         last = select(JobRow.board, func.max(JobRow.started_at)).where(JobRow.board.in_(boards)).group_by(JobRow.board)
         running = select(JobRow).where(JobRow.board.in_(boards), JobRow.state == "running")
-        with self.store._read() as session:
+
+        def read(session: Session) -> list[str]:
             used = {board: at for board, at in session.execute(last) if at is not None}
             kept = {hold.board for hold in self._refused(standing(session, None, self.now()))}
             kept.update(row.board for row in session.scalars(running) if not self._dead(row))
-        return sorted(set(boards) - kept, key=lambda board: (board in used, used.get(board), board))
+            return sorted(set(boards) - kept, key=lambda board: (board in used, used.get(board), board))
+
+        return self.store._look_up(read)
 
     def move(self, job_id: int, board: str, env: str) -> Job:
         """Let a waiting job wait for another board; it keeps its age.
@@ -332,10 +337,13 @@ class JobQueue:
         Raises:
             ConfigurationError: no such job.
         """
-        with self.store._read() as session:
+
+        def read(session: Session) -> bool:
             row = find(session, job_id)
             dead = self._dead(row)  # of a waiting job, too: its silence counts from the first look at it
             return row.state == "running" and not dead
+
+        return self.store._look_up(read)
 
     def start_now(self, job_id: int) -> Job | None:
         """`start` without waiting, except for a job that seems dead.
@@ -352,9 +360,7 @@ class JobQueue:
 
         `start` takes the board after a lease of silence.
         """
-        with self.store._read() as session:
-            its = (JobRow.board == find(session, job_id).board, JobRow.id != job_id)
-        return bool(self._doubtful(*its))
+        return bool(self._doubtful(JobRow.board == self.job(job_id).board, JobRow.id != job_id))
 
     def settle(self, *which: ColumnElement[bool]) -> None:
         """Watch seemingly dead jobs until a heartbeat or a lease of silence.
@@ -372,23 +378,28 @@ class JobQueue:
     def _doubtful(self, *which: ColumnElement[bool]) -> list[Job]:
         """Those of these jobs that only seem dead."""
         wanted = select(JobRow).where(JobRow.state.in_(("queued", "running")), *which)
-        with self.store._read() as session:
+
+        def read(session: Session) -> list[Job]:
             now = self.now()
             return [
                 job_of(row) for row in session.scalars(wanted) if self.silence.is_in_doubt(row, now, self.has_died)
             ]
 
+        return self.store._look_up(read)
+
     def holder_of(self, board: str) -> Job | None:
         """The running job of a board."""
         wanted = select(JobRow).where(JobRow.board == board, JobRow.state == "running")
-        with self.store._read() as session:
+
+        def read(session: Session) -> Job | None:
             row = session.scalars(wanted).one_or_none()
             return None if row is None else job_of(row)
 
+        return self.store._look_up(read)
+
     def refusing(self, board: str) -> list[Hold]:
         """The reservations that keep this person's job from a board now."""
-        with self.store._read() as session:
-            return self._refused(standing(session, board, self.now()))
+        return self.store._look_up(lambda session: self._refused(standing(session, board, self.now())))
 
     def unfinished_run(self, job: Job, kind: str) -> int | None:
         """The uncompleted run of that kind in the job's current suite.
@@ -405,8 +416,7 @@ class JobQueue:
         )
         if job.release:
             wanted = wanted.where(RunRow.release == job.release)
-        with self.store._read() as session:
-            return session.scalars(wanted.order_by(RunRow.id).limit(1)).one_or_none()
+        return self.store._look_up(lambda session: session.scalars(wanted.order_by(RunRow.id).limit(1)).one_or_none())
 
     def _refused(self, holds: list[Hold], *, checks: bool = False, qualifies: bool = False) -> list[Hold]:
         given = {"ignored": self.ignores, "checks": checks, "qualifies": qualifies}
@@ -547,8 +557,7 @@ def wanted(store: Store, job_id: int, now: dt.datetime | None = None) -> str:
     Raises:
         BoardlabError: the store cannot be read.
     """
-    with store._read() as session:
-        return _wanted(session, find(session, job_id), now or store.now())
+    return store._look_up(lambda session: _wanted(session, find(session, job_id), now or store.now()))
 
 
 def ask(book: JobQueue, job_id: int, who: str) -> None:

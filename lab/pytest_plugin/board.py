@@ -19,13 +19,14 @@ from labgrid.exceptions import InvalidConfigError, NoDriverFoundError, Registrat
 from labgrid.pytestplugin.hooks import LABGRID_ENV_KEY
 
 from lab import package_data
-from lab.benchmarks.cycles import AWAY
+from lab.benchmarks.cycles import AWAY, AWAY_S
 from lab.drivers.guarded_calls import ACTIVATE_LIMIT_S, within
 from lab.env import envfile
 from lab.env.power_state import bench_hint
 from lab.errors import BoardlabError, ConfigurationError, LabTransientError
+from lab.farm import lease
 from lab.host.clock import MonotonicRaw
-from lab.jobs.records import AWAY_VARIABLE
+from lab.jobs.records import AWAY_VARIABLE, JOB_VARIABLE
 from lab.pytest_plugin import health, jobs, labgridboard, provisioning, resume, session_rules
 from lab.pytest_plugin.jobs import before_cycle
 from lab.pytest_plugin.limits import declarations
@@ -42,7 +43,7 @@ from lab.pytest_plugin.runs import (
     writer,
 )
 from lab.pytest_plugin.session_rules import ending, measures, refuse
-from lab.results import Run, open_store
+from lab.results import Run, Store, open_store
 from lab.results.records import LAST_ID
 from lab.run import diagnosisrun, options
 from lab.run.board import check_complete
@@ -136,7 +137,7 @@ def _begin_session(config: pytest.Config, board: Callable[[], Any]) -> None:
     env.interact = _asker(config)
     config.stash[STRATEGY_KEY] = strategy
     try:
-        config.stash[STORE_KEY] = open_store(config.option.lab_db, migrate=_migrating(config))
+        config.stash[STORE_KEY] = _open_results(config)
         provisioning.choose(config, strategy.type.name)
         resume.find_run(config, config.stash[STORE_KEY])
         config.stash[MEDIA_KEY] = _media(config, strategy)
@@ -144,12 +145,16 @@ def _begin_session(config: pytest.Config, board: Callable[[], Any]) -> None:
         raise ending(error, str(error)) from error
 
 
-def _migrating(config: pytest.Config) -> Callable[[str], None] | None:
-    """Reporter of a migration of results; None: the session measures nothing."""
+def _open_results(config: pytest.Config) -> Store:
+    """Open the results; older ones are migrated, unless the session measures nothing.
+
+    The session of a `lab run`, which has just used them, waits for a server that is away.
+    """
     if config.option.collectonly:
-        return None
+        return open_store(config.option.lab_db)
     reporter = config.pluginmanager.get_plugin("terminalreporter")
-    return (lambda _line: None) if reporter is None else reporter.write_line
+    say = (lambda _line: None) if reporter is None else reporter.write_line
+    return lease.opened(config.option.lab_db, AWAY_S if JOB_VARIABLE in os.environ else 0.0, say)
 
 
 def _blamed(error: Exception, path: str) -> BoardlabError:
@@ -178,8 +183,10 @@ def pytest_keyboard_interrupt() -> None:
 @pytest.hookimpl(
     wrapper=True
 )  # around pytest's own, which ends the fixtures of an interrupted session, and the one that ends the job
-def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Iterator[None]:
     """Restore SIGTERM: the board is off and all is stored."""
+    if exitstatus == pytest.ExitCode.INTERRUPTED and STORE_KEY in session.config.stash:
+        session.config.stash[STORE_KEY].hurry()
     try:
         yield
     finally:

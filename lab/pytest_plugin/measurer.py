@@ -59,12 +59,12 @@ class Measurer(ABC):
     def failing(self) -> Iterator[None]:
         """Fail the test with a failure's class and message.
 
-        A host that is away ends the session of a `lab run`, which goes on later.
+        A host or results that are away end the session of a `lab run`, which goes on later.
         """
         try:
             yield
         except BoardlabError as error:
-            if error.transient and error.failure in AWAY and JOB_VARIABLE in os.environ:
+            if error.transient and error.failure in {*AWAY, "results"} and JOB_VARIABLE in os.environ:
                 pytest.exit(
                     plain_text(f"[{error.failure}, fault: {error.fault}] {error}"), returncode=exit_code(error)
                 )

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Final, Generic, Self, TypeVar, get_args
 
 from attrs import Factory, define, field, frozen
@@ -52,12 +53,19 @@ class Store:
 
     Every method raises a BoardlabError with a remedy when the database cannot be used: transient if it is locked or does
     not answer (after retries), stable if the disk is full or the file is damaged.
+
+    Attributes:
+        patience_s: how long a database may be away before a method raises. It is counted from the first failure, so all calls
+            share it: after it each call raises at its first failure, until the database answers again.
     """
 
     location: Location
     _engine: Engine = field(repr=False)  # it shows the URL
     _pause: Callable[[float], None] = field(default=time.sleep)
     _is_read: bool = False  # it was opened to look at, so an error within its block is of what it holds
+    patience_s: float = 0.0
+    _now_s: Callable[[], float] = field(default=time.monotonic)
+    _away_since_s: float | None = field(default=None, init=False)
     _reader: Engine = field(init=False, repr=False, default=Factory(lambda self: database.reader(self._engine), True))
     artifacts: ArtifactStore = field(
         init=False,
@@ -73,8 +81,7 @@ class Store:
 
     def now(self) -> dt.datetime:
         """The shared clock's time; see `lab.results.database.now`."""
-        with self._read() as session:
-            return database.now(session)
+        return self._look_up(database.now)
 
     def begin_run(
         self,
@@ -200,8 +207,7 @@ class Store:
         Raises:
             ConfigurationError: no such run; the message lists recent ones.
         """
-        with self._read() as session:
-            return rows.run(_find(session, run_id))
+        return self._look_up(lambda session: rows.run(_find(session, run_id)))
 
     def runs(self, limit: int | None = None) -> list[Run]:
         """Runs, the newest first; at most `limit` of them."""
@@ -211,15 +217,21 @@ class Store:
 
     def attempts(self, run_id: int) -> list[Attempt]:
         """All attempts of a run, in recorded order."""
-        with self._read() as session:
+
+        def read(session: Session) -> list[Attempt]:
             _find(session, run_id)
             return rows.attempts(session, run_id)
 
+        return self._look_up(read)
+
     def good_attempts(self, run_id: int) -> list[GoodAttempt]:
         """A run's good attempts in short; much quicker than `attempts`."""
-        with self._read() as session:
+
+        def read(session: Session) -> list[GoodAttempt]:
             _find(session, run_id)
             return rows.good_attempts(session, run_id)
+
+        return self._look_up(read)
 
     def artifacts_of(self, run_ids: Collection[int], kind: str) -> dict[int, list[ArtifactRef]]:
         """Artifacts of a kind by run, in recorded order, without samples."""
@@ -255,6 +267,10 @@ class Store:
         with self._read() as session:
             return {row[0]: row[1] for row in session.execute(wanted)}
 
+    def hurry(self) -> None:
+        """End the patience: the program ends, and a person waits for that."""
+        self.patience_s = 0.0
+
     def close(self) -> None:
         """Close all connections."""
         self._engine.dispose()
@@ -276,22 +292,60 @@ class Store:
     def _read(self) -> Iterator[Session]:
         try:
             with guarded(self.location), Session(self._reader) as session:
+                self._patiently(partial(self._connect, session))
                 yield session
         except MISREAD as error:  # only readout stands between: rows that are not as boardlab writes them
             raise damaged(error, self.location) from error
 
+    def _look_up(self, work: Callable[[Session], Result]) -> Result:
+        """Read by `work`, anew where the connection breaks within it."""
+
+        def read() -> Result:
+            with self._read() as session:
+                return work(session)
+
+        return self._patiently(read)
+
     def _write(self, work: Callable[[Session], Result]) -> Result:
         sent = _Sent[Result]()
-        for pause_s in (*RETRY_PAUSES_S, None):
+
+        def write() -> Result:
+            if sent.number and self._was_committed(sent.number):
+                return sent.results[0]
+            return self._transaction(work, sent)
+
+        return self._patiently(write, len(RETRY_PAUSES_S))
+
+    def _connect(self, session: Session) -> None:
+        with guarded(self.location):
+            session.connection()
+
+    def _patiently(self, attempt: Callable[[], Result], retries: int = 0) -> Result:
+        """Attempt again after transient errors: within the patience, without one so many times."""
+        failures, first_s = 0, None
+        while True:
             try:
-                if sent.number and self._was_committed(sent.number):
-                    return sent.results[0]
-                return self._transaction(work, sent)
+                result = attempt()
             except BoardlabError as error:
-                if not error.transient or pause_s is None:
+                if not error.transient:
                     raise
-            self._pause(pause_s)
-        raise AssertionError  # the last try returns or raises
+                now_s = self._now_s()
+                first_s = now_s if first_s is None else first_s  # a read may fail behind a connection that succeeds
+                self._away_since_s = first_s if self._away_since_s is None else self._away_since_s
+                left_s = self.patience_s - (now_s - min(first_s, self._away_since_s))
+                if left_s <= 0 and (self.patience_s or failures >= retries):
+                    raise
+                if failures == len(RETRY_PAUSES_S):
+                    _log.warning("%s (tried again for %.0f s)", error, left_s)
+            else:
+                self._away_since_s = None
+                return result
+            try:
+                self._pause(RETRY_PAUSES_S[min(failures, len(RETRY_PAUSES_S) - 1)])
+            except BaseException:  # e.g. Ctrl-C: what is to be noted at the end waits no longer
+                self.hurry()
+                raise
+            failures += 1
 
     def _transaction(self, work: Callable[[Session], Result], sent: _Sent[Result]) -> Result:
         sent.number = ""
@@ -336,6 +390,7 @@ def open_store(
     create: bool = True,
     migrate: Callable[[str], None] | None = None,
     busy_timeout_s: float = BUSY_TIMEOUT_S,
+    patience_s: float = 0.0,
     pause: Callable[[float], None] = time.sleep,
 ) -> Store:
     """Open the results.
@@ -346,6 +401,7 @@ def open_store(
         migrate: of measuring programs: older results are migrated, and it gets the report. None: older results are
             refused, since hosts without the update could no longer use them.
         busy_timeout_s: limit of one try for SQLite's write lock.
+        patience_s: of the store, once it is open.
         pause: waits that many seconds between tries.
 
     Raises:
@@ -358,6 +414,7 @@ def open_store(
         database.create(location, busy_timeout_s),
         pause,
         is_read=not create and migrate is None,
+        patience_s=patience_s,
     )
     require(store, create=create, migrate=migrate)
     return store

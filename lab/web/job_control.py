@@ -234,7 +234,9 @@ def _power(site: Site, person: str, queue: JobQueue, job_id: int, env: str) -> t
                         return "completed", ""
                     last = _error_of(output.decode("utf-8", "replace"))
                     return "failed", last or f"lab power ended with status {child.returncode}"
-                if queue.beat(job_id):
+                with suppress(LabTransientError):  # results that are away end no switch of power
+                    if not queue.beat(job_id):
+                        continue
                     by = queue.job(job_id).cancelled_by
                     return "interrupted", f"{by} cancelled it; look whether the board is off or on"
             return "failed", f"lab power took longer than {_POWER_S:g} s; look whether the board is off or on"

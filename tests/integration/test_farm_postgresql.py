@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import big_farm
@@ -18,17 +18,20 @@ from support.scraped import scrape
 from exporters.farm.health import Jobs
 from exporters.results import ResultsReader
 from exporters.server import ResultsSource
+from lab.benchmarks.cycles import AWAY_S
 from lab.cli import jobs as jobs_cli
 from lab.errors import LabTransientError
-from lab.farm import buildbot, config
+from lab.farm import buildbot, config, lease
 from lab.farm.doctor import software
 from lab.farm.doctor.software import APART_S
+from lab.farm.queue import JobWaiter
 from lab.host.clock import utc_now
 from lab.jobs.queue import JobQueue, Order
 from lab.jobs.records import LEASE_S
 from lab.jobs.reservations import ReservationBook
 from lab.results import open_store
 from lab.results.snapshot import watch
+from lab.results.store import RETRY_PAUSES_S
 
 ORDER = Order("am62xx_sk", "b1", ("boot",), "env", "", None)
 WRITERS = 12
@@ -83,6 +86,68 @@ def test_the_exporter_reads_a_server_that_comes_and_goes(server: Cluster) -> Non
         source.read()
     server.start()
     assert source.read() == before
+
+
+def waits_as_lab_run(book: JobQueue, order: Order) -> None:
+    waiting = book.enqueue(order)
+    job = JobWaiter(book, print, lambda: False).wait(waiting, 60)
+    assert job is not None
+    assert (job.id, job.queued_at) == (waiting.id, waiting.queued_at), "its turn and its age"
+
+
+def waits_as_the_others(book: JobQueue, order: Order) -> None:
+    with lease.held(book, order, 60, print) as job:
+        assert job.state == "running"
+
+
+def waits_as_pytest(book: JobQueue, order: Order) -> None:
+    """Its predecessor is of another host, and seems dead."""
+    waiting = book.enqueue(order)
+    while book.start_now(waiting.id) is None:
+        book.pause(0.0)
+
+
+def gives_a_sign_of_life(book: JobQueue, order: Order) -> None:
+    job = book.enqueue(evolve(order, board="another"))
+    assert book.start(job.id) is not None
+    book.pause(0.0)
+    assert not book.beat(job.id)
+
+
+def reserves(book: JobQueue, order: Order) -> None:
+    book.pause(0.0)
+    assert ReservationBook(book.store).reserve(order.board, "lena", "a new PMIC", 1.0).person == "lena"
+
+
+LOOPS = [waits_as_lab_run, waits_as_the_others, waits_as_pytest, gives_a_sign_of_life, reserves]
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_loop_outlasts_a_server_that_is_away(
+    server: Cluster, tmp_path: Path, loop: Callable[[JobQueue, Order], None]
+) -> None:
+    """And for longer than a single transaction is tried again without patience."""
+    order = evolve(ORDER, board=loop.__name__, env=str(tmp_path / "none.yaml"))
+    pauses: list[float] = []
+
+    def stopped(_seconds: float) -> None:
+        if not pauses:
+            server.stop()
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == len(RETRY_PAUSES_S) + 1:
+            server.start()
+            with open_store(server.url) as other:
+                JobQueue(other, "process 1", lambda _: False).finish(before.id, "completed")
+
+    with open_store(server.url) as store:
+        holding = JobQueue(store, "process 1", lambda _: False)
+        before = holding.enqueue(order)
+        assert holding.start(before.id) is not None
+    with open_store(server.url, patience_s=AWAY_S, pause=pause) as store:
+        loop(JobQueue(store, "process 2", lambda _: False, pause=stopped), order)
+    assert len(pauses) == len(RETRY_PAUSES_S) + 1
 
 
 @pytest.mark.parametrize("ahead_s", [600.0, -600.0])

@@ -21,6 +21,7 @@ from sqlalchemy import Engine, event
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from lab.benchmarks.cycles import AWAY_S
 from lab.results import database, open_store
 from lab.results.location import Location
 from lab.results.store import BUSY_TIMEOUT_S, Store
@@ -118,9 +119,10 @@ class Results:
     _open: list[SimulatedConnection] = field(factory=list)
 
     def store(self) -> Store:
-        """A process's store; its patience is simulated time."""
+        """A store of a measuring process; its patience is simulated time."""
         assert self.world is not None
-        return Store(self.location, self.engine, self.world.sleep)
+        world = self.world
+        return Store(self.location, self.engine, world.sleep, patience_s=AWAY_S, now_s=lambda: world.now_s)
 
     def begin(self, world: World, *, history: bool) -> None:
         """Serve another world; `history`: its tables have nights of before."""

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.orm import Session
+from support.jobbook import Steady
 
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
 from lab.results import Run, Store, database, open_store
@@ -244,6 +246,67 @@ def test_a_lock_that_is_never_released_ends_in_a_transient_error_that_says_who_t
         assert store.runs() == []
     assert 2 <= len(pauses) <= 5
     assert sum(pauses) < 10
+
+
+def test_a_measuring_program_waits_for_results_that_are_away_as_long_as_its_patience_and_no_longer(
+    tmp_path: Path, steady: Steady
+) -> None:
+    """After it each call fails at once, until the results are back."""
+    path = tmp_path / "a.db"
+    open_store(str(path)).close()
+    with open_store(str(path), busy_timeout_s=0, patience_s=300.0, pause=steady.pause) as store:
+        store._now_s = steady
+        with locked(path) as other:
+            steady.at[12.0] = lambda: other.execute("COMMIT")
+            run = begin(store)
+        assert 12.0 <= steady.now_s < 20.0
+        with locked(path):
+            began_s = steady.now_s
+            with pytest.raises(LabTransientError, match="database is locked"):
+                begin(store)
+            ended_s = steady.now_s
+            assert 300.0 <= ended_s - began_s < 310.0
+            with pytest.raises(LabTransientError, match="database is locked"):
+                store.finish_run(run.id, "failed")
+            assert steady.now_s == ended_s
+        assert begin(store).id > run.id
+        with locked(path) as other:
+            steady.at[steady.now_s + 200.0] = lambda: other.execute("COMMIT")
+            store.finish_run(run.id, "failed")
+
+
+def test_a_read_whose_connection_breaks_within_it_is_begun_anew(tmp_path: Path, steady: Steady) -> None:
+    breaks = [LabTransientError("the connection broke")] * 5
+
+    def read(session: Session) -> int:
+        if breaks:
+            raise breaks.pop()
+        return session.execute(text("SELECT 1")).scalar_one()
+
+    with open_store(str(tmp_path / "a.db"), patience_s=300.0, pause=steady.pause) as store:
+        assert store._look_up(read) == 1
+        breaks.extend([LabTransientError("the connection breaks in each query")] * 1000)
+        store._now_s = steady
+        with pytest.raises(LabTransientError, match="in each query"):
+            store._look_up(read)
+        assert 300.0 <= steady.now_s < 330.0
+
+
+def test_a_program_that_is_to_end_waits_for_no_results(tmp_path: Path, steady: Steady) -> None:
+    path = tmp_path / "a.db"
+    open_store(str(path)).close()
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with open_store(str(path), busy_timeout_s=0, patience_s=300.0, pause=steady.pause) as store, locked(path):
+        steady.at[30.0] = interrupted
+        with pytest.raises(KeyboardInterrupt):
+            begin(store)
+        interrupted_s = steady.now_s
+        with pytest.raises(LabTransientError, match="database is locked"):
+            begin(store)
+        assert steady.now_s - interrupted_s < 10.0
 
 
 def fill(store: Store) -> None:
