@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,6 +34,10 @@ class RailsDriver(Driver):
 
     bindings = {"sensors": "RailSensors"}
 
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        self._adapter = ""  # of the first sampling: later ones must have the same
+
     @property
     def config(self) -> RailsConfig:
         """Wiring of the rails.
@@ -50,22 +55,26 @@ class RailsDriver(Driver):
         return config
 
     @Driver.check_active
-    def sampling(
-        self, trace: Path, wanted: AdcRange = AdcRange.ACTIVE, *, reported: bool = True
-    ) -> AbstractContextManager[Sampler]:
+    @contextmanager
+    def sampling(self, trace: Path, wanted: AdcRange = AdcRange.ACTIVE, *, reported: bool = True) -> Iterator[Sampler]:
         """Sample the rails in a context (see `lab.rails.sampling`).
 
-        If the console is on another host, the samples have stamps of that host's clock.
+        If the console is on another host, the samples have stamps of that host's clock. Later samplings need the
+        adapter of the first.
 
         Args:
             reported: see `RailsConfig`.
         """
-        config = attr.evolve(self.config, reported=reported)
+        config = attr.evolve(self.config, reported=reported, adapter=self._adapter)
         port, relation = self._port(), getattr(self._console(), "relation", None)
         if isinstance(port, RemotePort) and (relation is not None or not port.published.is_here):
             line = relation.line if relation is not None else ""
-            return port.rails_server().sampling(config, trace, wanted, line)
-        return sampling(config, trace, wanted)
+            context = port.rails_server().sampling(config, trace, wanted, line)
+        else:
+            context = sampling(config, trace, wanted)
+        with context as sampler:
+            self._adapter = self._adapter or sampler.trace().meta.adapter
+            yield sampler
 
     def check_clock(self) -> None:
         """Make sure that one clock stamps samples and console moments.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from lab.rails.ina_chips import CHIPS
 INA: Final = frozenset(CHIPS)
 AUTOMATION: Final = "automation"
 BACKENDS: Final = (*CHIPS, AUTOMATION, "iio", "hwmon")
+LOCAL_IIO: Final = "local:"
 STANDARD_KHZ: Final = 400  # fast mode; I2C-bus specification UM10204
 
 
@@ -42,7 +44,8 @@ class RailConfig:
         max_w: maximum power, e.g. the limit of its supply; 0: unknown.
         shared_with: the rail whose supply also feeds this one: it has no monitor of its own and stays n/a.
         offset_uv: the shunt voltage that is read at no current, which is subtracted (`lab rails selftest --zero`).
-        channel: the backend's name of the rail (an IIO device's id, a hwmon folder); empty: the rail's name.
+        channel: the backend's name of the rail (the kernel's name of a hwmon or IIO device, e.g. 1-0040, or its label);
+            empty: the rail's name.
         scaled, range_v: as of lab.boards.hardware.Rail.
         input: it feeds the other rails: it is not in their total, which cannot be above it.
     """
@@ -92,6 +95,7 @@ class RailsConfig:
             board. automation: its serial port. iio: `local:` or `ip:HOST`. hwmon: a folder, e.g. /sys/class/hwmon.
         bus_khz: the I2C clock; it bounds the sampling rate.
         dut: the Automation Interface's name of the board, for `auto set dut`: one word, since a line break would begin another command.
+        adapter: the identity that the sensors' adapter must have (`lab.rails.sensors.adapter_of`); empty: any.
         reported: its samples and gaps count in the host's metrics; False: no energy is measured from them.
     """
 
@@ -102,6 +106,7 @@ class RailsConfig:
     bus_khz: int = field(default=STANDARD_KHZ, validator=validators.in_(range(10, 5001)))
     dut: str = field(default="", validator=validators.matches_re(r"[!-~]*"))
     reported: bool = True
+    adapter: str = ""
 
     @backend.validator
     def _check_backend(self, _attribute: object, value: str) -> None:
@@ -126,6 +131,11 @@ class RailsConfig:
             if self.backend not in INA:
                 if channels.count(rail.source) > 1:
                     raise ValueError(same_sensor(rail, f"channel {rail.source!r}"))
+                if self._is_probed_number(rail.source):
+                    raise ValueError(
+                        f"rail {rail.name!r}: {rail.source} is another device's when the kernel finds them in another order; name the device "
+                        "itself, e.g. `channel: 1-0040` (bus 1, address 0x40: `ls -l /sys/class/hwmon/*/device /sys/bus/iio/devices`)"
+                    )
                 continue
             if not rail.address or not rail.shunt_mohm:
                 raise ValueError(
@@ -134,6 +144,15 @@ class RailsConfig:
                 )
             if addresses.count(rail.address) > 1:
                 raise ValueError(same_sensor(rail, f"address {rail.address:#04x}"))
+
+    def _is_probed_number(self, source: str) -> bool:
+        """True for a kernel's number; an iiod's context has no other name of most devices."""
+        match self.backend:
+            case "hwmon":
+                return re.fullmatch(r"hwmon\d+", source) is not None
+            case "iio":
+                return self.port == LOCAL_IIO and re.fullmatch(r"iio:device\d+", source) is not None
+        return False
 
     @property
     def measured(self) -> tuple[RailConfig, ...]:

@@ -1,6 +1,7 @@
 """Linux hwmon files: in1_input (mV), curr1_input (mA).
 
-As in drivers/hwmon/ina2xx.c and others.
+As in drivers/hwmon/ina2xx.c and others. A driver computes the current with the shunt that it was told by a device tree, else
+with 10 mOhm; the environment's shunt replaces it.
 
 They read in whole milliamperes, so a sleeping board is below their resolution; docs/rails.md compares the backends.
 """
@@ -21,12 +22,15 @@ PERIOD_NS: Final = {
     AdcRange.SLEEP: 200_000_000,
 }  # a file is an I2C transfer in the kernel
 LONGEST_MS: Final = 20_000  # of the slowest setting of an INA2xx, 1024 conversions of 8.2 ms twice
-NOMINAL_MOHM: Final = 10.0  # where the driver has computed the current itself, any shunt will do to carry it
+NOMINAL_MOHM: Final = (
+    10.0  # where neither the driver nor the environment says it, any shunt will do to carry the current
+)
+_SHUNTS: Final = ("shunt_resistor", "shunt1_resistor")  # ina2xx, ina3221; microohm
 GAIN: Final = 0.005
 
 
 class HwmonSensor:
-    """A `lab.rails.model.RailSensor`; rails are folders by `channel` or name."""
+    """A `lab.rails.model.RailSensor`; rails are devices by `channel` or name."""
 
     def __init__(self, config: RailsConfig) -> None:
         """Find the folders.
@@ -36,11 +40,19 @@ class HwmonSensor:
         """
         self.rails: Sequence[RailConfig] = config.measured
         self._root = Path(config.port)
-        self._folders = [self._folder(rail) for rail in self.rails]
+        self._folders = [find_folder(self._root, rail) for rail in self.rails]
         for number, (rail, folder) in enumerate(zip(self.rails, self._folders, strict=True)):
             if folder in self._folders[:number]:
                 raise ConfigurationError(f"{self._root}: {same_sensor(rail, folder.name)}")
-        self._shunts = [rail.shunt_mohm or NOMINAL_MOHM for rail in self.rails]
+        driver_shunts_mohm = list(map(_driver_shunt_mohm, self._folders))
+        self._shunts_mohm = [
+            rail.shunt_mohm or shunt or NOMINAL_MOHM
+            for rail, shunt in zip(self.rails, driver_shunts_mohm, strict=True)
+        ]
+        self._steps_nv = [  # of 1 mA, across the shunt that the driver divided by
+            (driver or shunt) * 1000 for driver, shunt in zip(driver_shunts_mohm, self._shunts_mohm, strict=True)
+        ]
+        self._shunt_text = ", ".join(f"{shunt:g}" if shunt else "unknown" for shunt in driver_shunts_mohm)
 
     def start(self, wanted: AdcRange) -> SampleSchedule:
         """Set up; the driver's own averaging stays.
@@ -49,19 +61,19 @@ class HwmonSensor:
         """
         interval_ns = max(map(_update_interval_ns, self._folders))
         period_ns = max(PERIOD_NS[wanted], interval_ns)
-        channels = tuple(map(_channel, self.rails, self._folders, self._shunts))
+        channels = tuple(map(_channel, self.rails, self._folders, self._shunts_mohm, self._steps_nv))
         return SampleSchedule(
             channels,
             period_ns,
             interval_ns,
             period_ns,
             interval_ns,
-            "hwmon: in1_input, curr1_input; averaging of the driver",
+            f"hwmon: in1_input, curr1_input; averaging of the driver; its shunts in mOhm: {self._shunt_text}",
         )
 
     def read(self) -> Sequence[SensorReading]:
         found = []
-        for number, (folder, shunt) in enumerate(zip(self._folders, self._shunts, strict=True)):
+        for number, (folder, step_nv) in enumerate(zip(self._folders, self._steps_nv, strict=True)):
             try:
                 millivolt, milliampere = _text(folder / "in1_input"), _text(folder / "curr1_input")
             except FileNotFoundError as error:
@@ -72,25 +84,46 @@ class HwmonSensor:
             except OSError:  # the driver's transfer was not acknowledged
                 found.append(SensorReading(number, 0, 0, TraceMark.NACK))
             else:
-                found.append(SensorReading.of(number, millivolt, 1000, milliampere, shunt * 1000))
+                found.append(SensorReading.of(number, millivolt, 1000, milliampere, step_nv))
         return found
 
     def close(self) -> None:
         """Do nothing: files need no end."""
 
-    def _folder(self, rail: RailConfig) -> Path:
-        wanted = rail.source
-        for folder in sorted(self._root.glob("hwmon*")):
-            names = {folder.name} | {
-                (folder / file).read_text().strip() for file in ("name", "label") if (folder / file).is_file()
-            }
-            if wanted in names:
-                return folder
-        available = ", ".join(folder.name for folder in sorted(self._root.glob("hwmon*"))) or "none"
-        raise ConfigurationError(
-            f"{self._root}: no hwmon folder is called or labelled {wanted!r} for rail {rail.name}; there are: {available}. "
-            "Name it with the rail's `channel`"
-        )
+
+def find_folder(root: Path, rail: RailConfig) -> Path:
+    """The folder of a rail's device, under the kernel's path, which no other device ever has.
+
+    Raises:
+        ConfigurationError: no device has that name or label, or several have.
+    """
+    names = {folder.resolve(): _names(folder) for folder in sorted(root.glob("hwmon*"))}
+    folders = [folder for folder, of_folder in names.items() if rail.source in of_folder]
+    if len(folders) == 1:
+        return folders[0]
+    available = ", ".join("/".join(of_folder) for of_folder in names.values()) or "none"
+    number = f"{len(folders)} hwmon devices are" if folders else "no hwmon device is"
+    raise ConfigurationError(
+        f"{root}: {number} called or labelled {rail.source!r} for rail {rail.name}; there are: {available}. "
+        "Name one with the rail's `channel`"
+    )
+
+
+def _names(folder: Path) -> list[str]:
+    """The device's own name, e.g. 1-0040, its driver's, and its label."""
+    own = [(folder / "device").resolve().name] if (folder / "device").exists() else []
+    return own + [_text(folder / file).strip() for file in ("name", "label") if (folder / file).is_file()]
+
+
+def _driver_shunt_mohm(folder: Path) -> float:
+    """The shunt that the driver computes with; 0: it does not say."""
+    for path in (folder / name for name in _SHUNTS):
+        if path.is_file():
+            text = _text(path).strip()
+            if not text.isdecimal() or int(text) == 0:
+                raise ConfigurationError(f"{path}: expected the driver's shunt in microohm, got {text!r:.40}")
+            return int(text) / 1000
+    return 0.0
 
 
 def _text(path: Path) -> str:
@@ -106,8 +139,7 @@ def _update_interval_ns(folder: Path) -> int:
     return max(0, min(found, LONGEST_MS)) * 1_000_000
 
 
-def _channel(rail: RailConfig, folder: Path, shunt_mohm: float) -> Channel:
-    step_nv = shunt_mohm * 1000  # 1 mA
+def _channel(rail: RailConfig, folder: Path, shunt_mohm: float, step_nv: float) -> Channel:
     named = folder / "name"
     chip = CHIPS.get(named.read_text().strip() if named.is_file() else "", CHIPS["ina226"])
     return Channel.of(

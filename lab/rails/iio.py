@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
 from lab.errors import ConfigurationError, LabStableError
-from lab.rails.config import RailConfig, RailsConfig, same_sensor
+from lab.rails.config import LOCAL_IIO, RailConfig, RailsConfig, same_sensor
 from lab.rails.ina_chips import CHIPS
 from lab.rails.model import AdcRange, Channel, SampleSchedule, SensorReading, TraceMark
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 PERIOD_NS: Final = {AdcRange.ACTIVE: 10_000_000, AdcRange.SLEEP: 200_000_000}  # each attribute is a round trip
 SLOWEST_HZ: Final = 0.05  # 1024 conversions of 8.2 ms twice
+DEVICES: Final = Path("/sys/bus/iio/devices")
 _FREQUENCY: Final = "in_sampling_frequency"  # drivers/iio/adc/ina2xx-adc.c: by averaging and conversion times
 _PACKAGE: Final = "libiio0"  # of Debian and Ubuntu
 
@@ -48,7 +50,7 @@ class _Attributes:
 class IioSensor:
     """A `lab.rails.model.RailSensor`; rails are IIO devices by `channel`.
 
-    That is an id, label or name.
+    That is the kernel's name of the device (1-0040; of an iiod its id), its label or its driver's name.
     """
 
     def __init__(self, config: RailsConfig) -> None:
@@ -135,12 +137,18 @@ class IioSensor:
 
     def _find(self, rail: RailConfig) -> _Attributes:
         wanted = rail.source
-        names = []
+        names = {}
         for device in self._context.devices:
             label = device.attrs["label"].value if "label" in device.attrs else ""
-            names.append("/".join(filter(None, (device.id, device.name, label))))
-            if wanted not in {device.id, device.name, label}:
-                continue
+            own = (DEVICES / device.id).resolve().parent.name if self._port == LOCAL_IIO else device.id
+            names[device.id] = [name for name in (own, device.name, label) if name]
+        devices = [device for device in self._context.devices if wanted in names[device.id]]
+        if len(devices) > 1:
+            alike = ", ".join("/".join(names[device.id]) for device in devices)
+            raise ConfigurationError(
+                f"{self._port}: {len(devices)} IIO devices are called {wanted!r} for rail {rail.name}: {alike}. Name one with the rail's `channel`"
+            )
+        for device in devices:
             shunt, bus = device.find_channel("voltage0"), device.find_channel("voltage1")
             if shunt is None or bus is None:
                 raise ConfigurationError(
@@ -160,6 +168,6 @@ class IioSensor:
             raw = shunt.attrs["raw"], bus.attrs["raw"]
             return _Attributes(device.id, *raw, scales[0], scales[1], mohm, device.name or "", interval_ns)
         raise ConfigurationError(
-            f"{self._port}: no IIO device is called {wanted!r} for rail {rail.name}; there are: {', '.join(names) or 'none'}. "
+            f"{self._port}: no IIO device is called {wanted!r} for rail {rail.name}; there are: {', '.join(map('/'.join, names.values())) or 'none'}. "
             "Name it with the rail's `channel`"
         )

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from attrs import define
+from attrs import define, evolve
 
 from lab.errors import BoardlabError, ConfigurationError
 from lab.host import process, runtime
@@ -30,7 +30,7 @@ from lab.host.runtime import SamplerStatus, runtime_dir
 from lab.host.scheduling import IdleStates, raise_priority
 from lab.rails.config import RailsConfig
 from lab.rails.model import AdcRange, RailSensor, SampleSchedule
-from lab.rails.sensors import open_sensor
+from lab.rails.sensors import adapter_of, open_sensor
 from lab.rails.trace import RECORD, TraceFile, TraceMeta, TraceWriter, pack
 from lab.terminal import plain_text
 
@@ -89,6 +89,7 @@ class SensorRecorder:
                 late_ns=schedule.late_ns,
                 clock=clock.name,
                 scheduling=scheduling,
+                adapter=config.adapter,
             ),
         )
         if self._samplers is not None:
@@ -203,6 +204,7 @@ def record(config: RailsConfig, wanted: AdcRange, path: Path) -> None:
     ending = _Ending()
     clock = MonotonicRaw()
     sensor = open_sensor(config)
+    config = evolve(config, adapter=adapter_of(config))
     scheduling = raise_priority()
     idle_states = IdleStates()
     idle_states.forbid(wanted is AdcRange.ACTIVE)  # a sleeping board has a sample a second, and those may be late

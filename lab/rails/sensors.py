@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import Final, cast
 
 from lab import extensions
-from lab.errors import ConfigurationError
+from lab.errors import ConfigurationError, LabStableError
+from lab.host import devices
+from lab.host.devices import DeviceIdentity
 from lab.rails.config import AUTOMATION, BACKENDS, INA, RailsConfig
 from lab.rails.i2c import I2cBus
 from lab.rails.model import RailSensor
@@ -45,6 +48,33 @@ def open_bus(config: RailsConfig) -> I2cBus:
         f"the rails of {config.board}: port {config.port!r} is no I2C bus; expected /dev/i2c-N, ftdi://VENDOR:PRODUCT/1 "
         "or unix:PATH"
     )
+
+
+def adapter_of(config: RailsConfig) -> str:
+    """Identity of the adapter with the sensors, or of each sensor's device; empty: sysfs has none.
+
+    Raises:
+        ConfigurationError: a rail has no device.
+        LabStableError: another one than the configuration's has the port now.
+    """
+    if config.backend == "hwmon":
+        from lab.rails.hwmon import find_folder  # noqa: PLC0415 - only the one that is asked for
+
+        folders = [find_folder(Path(config.port), rail) for rail in config.measured]
+        paths = [str(folder.with_name("hwmon")) for folder in folders]  # without its number
+    elif config.port.startswith("/dev/"):
+        paths = [f"{devices.SYSFS}{devices.sysfs_path(Path(config.port))}"]
+    else:
+        paths = []
+    within = [path.removeprefix(f"{devices.SYSFS}/") for path in paths if path.startswith(f"{devices.SYSFS}/")]
+    adapter = ", ".join(sorted({str(DeviceIdentity.of_path(f"/{path}")) for path in within}))
+    if config.adapter and config.adapter != adapter:
+        raise LabStableError(
+            f"the rails of {config.board}: {config.port} is {adapter or 'no device'} now, and was {config.adapter} before; nothing was "
+            "measured. Plug the adapter into its socket again",
+            failure="power_sensor",
+        )
+    return adapter
 
 
 def open_sensor(config: RailsConfig) -> RailSensor:

@@ -48,6 +48,7 @@ class TraceMeta:
         backend, port, settings: of the sensor. wanted: the power range of the settings.
         period_ns, window_ns, late_ns: see `lab.rails.model.SampleSchedule`.
         clock: of t_ns. scheduling: of the sampler's process.
+        adapter: identity of the sensors' adapter (`lab.rails.sensors.adapter_of`); empty: unknown.
     """
 
     board: str
@@ -62,12 +63,14 @@ class TraceMeta:
     late_ns: int
     clock: str
     scheduling: str
+    adapter: str = ""
 
     def provenance(self) -> dict[str, object]:
         """The provenance of a number from this trace."""
         return {
             "sensor": self.backend,
             "sensor_port": self.port,
+            "sensor_adapter": self.adapter,
             "sensor_settings": self.settings,
             "sensor_range": self.wanted,
             "sensor_period_ns": self.period_ns,

@@ -20,9 +20,9 @@ def hwmon(folder: Path) -> RailsConfig:
     """A sensor that reads 0.85 V and 0.2 A."""
     device = folder / "hwmon0"
     device.mkdir()
-    for name, text in {"name": "ina226", "in1_input": "850", "in1_label": "vdd_core", "curr1_input": "200"}.items():
+    for name, text in {"name": "ina226", "in1_input": "850", "label": "vdd_core", "curr1_input": "200"}.items():
         (device / name).write_text(f"{text}\n")
-    return RailsConfig("b1", "hwmon", str(folder), (RailConfig("vdd_core", 0.85, channel="hwmon0"),))
+    return RailsConfig("b1", "hwmon", str(folder), (RailConfig("vdd_core", 0.85),))
 
 
 @contextmanager

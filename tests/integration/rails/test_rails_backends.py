@@ -113,7 +113,7 @@ def test_hwmon_files_are_read(wired: RailsConfig, tmp_path: Path) -> None:
     sampled(config, tmp_path / "a.trace", 100)
     check(tmp_path / "a.trace", 0.1)
     missing = evolve(config, rails=(RailConfig("vdd_moon", 1.0),))
-    with pytest.raises(ConfigurationError, match="no hwmon folder is called or labelled"):
+    with pytest.raises(ConfigurationError, match="no hwmon device is called or labelled"):
         sampled(missing, tmp_path / "b.trace", 1)
 
 

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 from labgrid import Target
 from labgrid.environment import Environment
+from support.railsserved import hwmon
 
 from lab.drivers import RailsDriver, RailSensors
-from lab.errors import ConfigurationError
+from lab.errors import ConfigurationError, LabTransientError
+from lab.host.clock import MonotonicRaw
+from lab.rails import AdcRange, RailsConfig, Sampler, sampling
+from lab.rails.hwmon import HwmonSensor
+from lab.rails.sampler import SensorRecorder
 
 ENVS = Path(__file__).parents[3] / "envs"
 WITH_RAILS = {
@@ -43,3 +53,30 @@ def test_without_a_strategy_nobody_knows_which_board_it_is() -> None:
     driver = RailsDriver(target, None)
     with pytest.raises(ConfigurationError, match="add a BoardStrategy to the target"):
         assert driver.config
+
+
+def test_later_samplings_need_the_adapter_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = Target("main")
+    RailSensors(target, None, backend="hwmon", port=str(tmp_path))
+    driver = RailsDriver(target, None)
+    target.activate(driver)
+    config = hwmon(tmp_path)
+    monkeypatch.setattr(RailsDriver, "config", config)
+    monkeypatch.setattr("lab.drivers.railsdriver.sampling", partial(sampling_of, evolve(config, adapter="first")))
+    with driver.sampling(tmp_path / "a.trace"):
+        pass
+    monkeypatch.setattr("lab.drivers.railsdriver.sampling", sampling)
+    with (
+        pytest.raises(LabTransientError, match=r"is no device now, and was first before; nothing was measured"),
+        driver.sampling(tmp_path / "b.trace"),
+    ):
+        pass
+
+
+@contextmanager
+def sampling_of(config: RailsConfig, given: RailsConfig, trace: Path, _range: AdcRange) -> Iterator[Sampler]:
+    """The first sampling, of an adapter that sysfs has: this sensor is files."""
+    assert not given.adapter
+    sensor = HwmonSensor(config)
+    SensorRecorder(config, sensor, AdcRange.ACTIVE, trace, MonotonicRaw(), "").close()
+    yield Sampler(trace, subprocess.Popen(["true"]))

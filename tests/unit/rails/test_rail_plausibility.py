@@ -240,12 +240,14 @@ def test_two_rails_on_one_channel_are_refused_where_they_are_configured(backend:
         RailsConfig("b", backend, "class", rails)
 
 
-@pytest.mark.parametrize("names", [("hwmon0", "ina3221"), ("board rail", "ina3221"), ("board rail", "hwmon0")])
+@pytest.mark.parametrize("names", [("1-0040", "ina3221"), ("board rail", "ina3221"), ("board rail", "1-0040")])
 def test_two_names_of_one_hwmon_folder_are_refused_when_it_is_opened(tmp_path: Path, names: tuple[str, str]) -> None:
     folder = tmp_path / "hwmon0"
     folder.mkdir()
     (folder / "name").write_text("ina3221\n")
     (folder / "label").write_text("board rail\n")
+    (tmp_path / "1-0040").mkdir()
+    (folder / "device").symlink_to("../1-0040")
     rails = tuple(RailConfig(name, 3.3, channel=channel) for name, channel in zip("ab", names, strict=True))
     with pytest.raises(ConfigurationError, match="hwmon0 is another rail's too"):
         HwmonSensor(RailsConfig("b", "hwmon", str(tmp_path), rails))
@@ -255,9 +257,10 @@ def test_two_names_of_one_hwmon_folder_are_refused_when_it_is_opened(tmp_path: P
 def test_a_hwmon_driver_that_says_its_interval_is_asked_no_oftener(tmp_path: Path, said: str, window_ms: int) -> None:
     folder = tmp_path / "hwmon0"
     folder.mkdir()
+    (folder / "name").write_text("ina226\n")
     if said:
         (folder / "update_interval").write_text(said)
-    sensor = HwmonSensor(RailsConfig("b", "hwmon", str(tmp_path), (RailConfig("a", 3.3, channel="hwmon0"),)))
+    sensor = HwmonSensor(RailsConfig("b", "hwmon", str(tmp_path), (RailConfig("a", 3.3, channel="ina226"),)))
     schedule = sensor.start(AdcRange.ACTIVE)
     assert (schedule.window_ns, schedule.late_ns) == (window_ms * MS, window_ms * MS)
     assert schedule.period_ns == schedule.poll_ns == max(10, window_ms) * MS
