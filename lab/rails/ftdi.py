@@ -49,6 +49,8 @@ def open_ftdi(url: str, khz: int) -> FtdiBus:
 class FtdiBus:
     """A `lab.rails.i2c.I2cBus`; a USB round trip per register (milliseconds)."""
 
+    limit = "one register at a time"
+
     def __init__(self, controller: Controller, name: str) -> None:
         self.name = name
         self._controller = controller

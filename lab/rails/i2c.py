@@ -12,7 +12,7 @@ import socket
 import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from attrs import frozen
 from smbus2 import SMBus, i2c_msg
@@ -21,6 +21,9 @@ from lab.errors import ConfigurationError, LabStableError
 
 # Errors of Linux' adapters for a missing acknowledge (Documentation/i2c/fault-codes.rst).
 NACK_ERRORS: Final = frozenset({errno.ENXIO, errno.EREMOTEIO, errno.EIO, errno.ETIMEDOUT, errno.EAGAIN})
+
+
+Result = TypeVar("Result")
 
 
 @frozen
@@ -43,6 +46,11 @@ class I2cBus(Protocol):
     """
 
     name: str
+
+    @property
+    def limit(self) -> str:
+        """The adapter's transfers, where they are slower than the bus; known after a read. Empty: they are not."""
+        ...
 
     def prepare(self, registers: Sequence[Register]) -> Callable[[], Sequence[int]]:
         """Return a function that reads these registers as fast as possible.
@@ -71,7 +79,12 @@ def read(bus: I2cBus, register: Register) -> int:
 
 
 def bus_lost_error(name: str, error: OSError) -> LabStableError:
-    """The error of a vanished bus."""
+    """The error of a vanished bus, or of a sensor that the kernel's driver has."""
+    if error.errno == errno.EBUSY:
+        return LabStableError(
+            f"{name}: a driver of this host's kernel has the sensor: read it with `backend: hwmon`, or unbind it",
+            failure="power_sensor",
+        )
     return LabStableError(
         f"{name}: {error.strerror or error}; is the adapter plugged in, and the bus wired? `lab rails selftest` asks it",
         failure="power_sensor",
@@ -82,6 +95,8 @@ def bus_lost_error(name: str, error: OSError) -> LabStableError:
 
 
 MAX_MESSAGES: Final = 42  # I2C_RDWR_IOCTL_MAX_MSGS, include/uapi/linux/i2c-dev.h
+# The kernel's words for a transfer that an adapter cannot do (i2c_check_for_quirks, and the drivers themselves).
+_UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.EINVAL})
 
 
 class Transfers(Protocol):
@@ -89,6 +104,14 @@ class Transfers(Protocol):
 
     def i2c_rdwr(self, *i2c_msgs: i2c_msg) -> None:
         """One combined transfer; raises OSError."""
+        ...
+
+    def read_word_data(self, i2c_addr: int, register: int) -> int:
+        """SMBus' word of a register, least significant byte first; raises OSError."""
+        ...
+
+    def write_word_data(self, i2c_addr: int, register: int, value: int) -> None:
+        """Write SMBus' word of a register; raises OSError."""
         ...
 
     def close(self) -> None:
@@ -113,49 +136,64 @@ def open_linux(device: str) -> LinuxBus:
 class LinuxBus:
     """A `lab.rails.i2c.I2cBus` with up to 21 registers per ioctl.
 
-    Each is a write of its number and a read of two bytes.
+    Each is a write of its number and a read of two bytes. Some adapters take one register at a time (CP2112, MCP2221), and
+    others only SMBus' words (i801): their refusals tell.
     """
 
     def __init__(self, bus: Transfers, name: str) -> None:
         self.name = name
         self._bus = bus
+        self._at_once = MAX_MESSAGES // 2  # registers of a transfer; 0: SMBus' words
+
+    @property
+    def limit(self) -> str:
+        return {0: "SMBus' words, one register at a time", 1: "one register at a time"}.get(self._at_once, "")
 
     def prepare(self, registers: Sequence[Register]) -> Callable[[], Sequence[int]]:
-        calls: list[list[i2c_msg]] = []
-        for start in range(0, len(registers), MAX_MESSAGES // 2):
-            some = registers[start : start + MAX_MESSAGES // 2]
-            calls.append(
-                [
-                    message
-                    for register in some
-                    for message in (
-                        i2c_msg.write(register.address, [register.number]),
-                        i2c_msg.read(register.address, 2),
-                    )
-                ]
-            )
+        messages = [
+            message
+            for register in registers
+            for message in (i2c_msg.write(register.address, [register.number]), i2c_msg.read(register.address, 2))
+        ]
         unpack = struct.Struct(f">{len(registers)}H").unpack
 
         def fetch() -> Sequence[int]:
-            for messages in calls:
-                self._transfer(messages)
-            return unpack(b"".join(bytes(message) for messages in calls for message in messages[1::2]))
+            if not self._at_once:
+                read = self._bus.read_word_data
+                return [_swap_bytes(read(register.address, register.number)) for register in registers]
+            step = 2 * self._at_once
+            for start in range(0, len(messages), step):
+                self._bus.i2c_rdwr(*messages[start : start + step])
+            return unpack(b"".join(map(bytes, messages[1::2])))
 
-        return fetch
+        return lambda: self._transfer(fetch)
 
     def write(self, register: Register, value: int) -> None:
-        self._transfer([i2c_msg.write(register.address, [register.number, value >> 8, value & 0xFF])])
+        def send() -> None:
+            if self._at_once:
+                self._bus.i2c_rdwr(i2c_msg.write(register.address, [register.number, value >> 8, value & 0xFF]))
+            else:
+                self._bus.write_word_data(register.address, register.number, _swap_bytes(value))
+
+        self._transfer(send)
 
     def close(self) -> None:
         self._bus.close()
 
-    def _transfer(self, messages: list[i2c_msg]) -> None:
-        try:
-            self._bus.i2c_rdwr(*messages)
-        except OSError as error:
-            if error.errno in NACK_ERRORS:
-                raise NackError from error
-            raise bus_lost_error(self.name, error) from error
+    def _transfer(self, work: Callable[[], Result]) -> Result:
+        while True:
+            try:
+                return work()
+            except OSError as error:
+                if error.errno in NACK_ERRORS:
+                    raise NackError from error
+                if error.errno not in _UNSUPPORTED or not self._at_once:
+                    raise bus_lost_error(self.name, error) from error
+                self._at_once = 1 if self._at_once > 1 else 0
+
+
+def _swap_bytes(word: int) -> int:
+    return (word & 0xFF) << 8 | word >> 8
 
 
 # --- Virtual board's bus over a Unix socket ---
@@ -171,6 +209,8 @@ _PATIENCE_S: Final = 10  # a bench on a busy host
 
 class SocketBus:
     """A `lab.rails.i2c.I2cBus`."""
+
+    limit = ""
 
     def __init__(self, path: str) -> None:
         """Connect.

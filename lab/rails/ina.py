@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import statistics
+import time
 from collections.abc import Sequence
 from typing import Final
 
@@ -14,6 +17,7 @@ from lab.rails.model import AdcRange, Channel, SampleSchedule, SensorReading, Tr
 POLL_SHARE: Final = 0.5  # of a sample's time, so that a poll may come half of it late: by 0.56 ms at the top rate
 SLOW_NS: Final = 20_000_000  # longer samples are looked for twenty times each
 STALE_PERIODS: Final = 4
+_ROUNDS: Final = 5  # of a slow adapter, before it samples
 CHECK_NS: Final = 100_000_000  # so often the settings of one sensor are looked at
 
 
@@ -44,7 +48,8 @@ class InaSensor:
         self._check_every = 1
 
     def start(self, wanted: AdcRange) -> SampleSchedule:
-        setting = choose(self._chip.settings, self.rails, wanted, self._khz)
+        round_ns = self._round_ns()
+        setting = choose(self._chip.settings, self.rails, wanted, self._khz, round_ns)
         self._setting = setting
         period_ns = setting.period_ns
         poll_ns = round(period_ns * POLL_SHARE) if period_ns <= SLOW_NS else period_ns // 20
@@ -53,7 +58,10 @@ class InaSensor:
         for rail in self.rails:
             self._configure(rail)
         channels = tuple(self._channel(rail, setting) for rail in self.rails)
-        return SampleSchedule(channels, period_ns, period_ns, poll_ns, poll_ns, f"{self._chip.name}, {setting.text}")
+        text = f"{self._chip.name}, {setting.text}"
+        if round_ns:
+            text += f"; the adapter takes {self._bus.limit}, {round_ns / 1e6:.1f} ms for all: {1e9 / period_ns:.0f} samples/s"
+        return SampleSchedule(channels, period_ns, period_ns, poll_ns, poll_ns, text)
 
     def read(self) -> Sequence[SensorReading]:
         self._round += 1
@@ -73,6 +81,20 @@ class InaSensor:
 
     def close(self) -> None:
         self._bus.close()
+
+    def _round_ns(self) -> int:
+        """How long a slow adapter takes to read all rails; 0: as long as the bus."""
+        with contextlib.suppress(NackError):  # `_configure` says who does not answer
+            self._all()
+        if not self._bus.limit:
+            return 0
+        rounds_ns = []
+        for _ in range(_ROUNDS):
+            begun_ns = time.monotonic_ns()
+            with contextlib.suppress(NackError):
+                self._all()
+            rounds_ns.append(time.monotonic_ns() - begun_ns)
+        return statistics.median_high(rounds_ns)
 
     def _reading(self, rail: int, values: Sequence[int]) -> SensorReading | None:
         chip = self._chip
@@ -170,12 +192,17 @@ def bus_time_ns(rails: int, khz: int) -> int:
     return rails * _READS_PER_RAIL * _BITS_PER_READ * 1_000_000 // khz
 
 
-def choose(available: Sequence[Setting], rails: Sequence[RailConfig], wanted: AdcRange, khz: int) -> Setting:
+def choose(
+    available: Sequence[Setting], rails: Sequence[RailConfig], wanted: AdcRange, khz: int, round_ns: int = 0
+) -> Setting:
     """The fastest setting that resolves 1 % of the smallest signal.
 
     Else the slowest that the range allows.
+
+    Args:
+        round_ns: time of a slow adapter to read all rails.
     """
-    floor_ns = max(FASTEST_NS, round(_MARGIN * bus_time_ns(len(rails), khz)))
+    floor_ns = max(FASTEST_NS, round(_MARGIN * max(bus_time_ns(len(rails), khz), round_ns)))
     ceiling_ns = max(SLOWEST_NS[wanted], floor_ns)
     signal_nv = min(EXPECTED_W[wanted] / rail.volts * rail.shunt_mohm * 1e6 for rail in rails)
     possible = [setting for setting in available if floor_ns <= setting.period_ns <= ceiling_ns]

@@ -26,6 +26,7 @@ class RailBus:
 
     bench: RailBench
     name: str = "virtual bus"
+    limit: str = ""
 
     def prepare(self, registers: Sequence[Register]) -> Callable[[], Sequence[int]]:
         return lambda: [self._read(register) for register in registers]

@@ -270,6 +270,7 @@ class Ina219Bus:
     """A bus with an INA219: its ready flag (CNVR) falls when the power register is read (TI SBOS448)."""
 
     name = "played"
+    limit = ""
 
     def __init__(self) -> None:
         self.registers = {CONFIG: 0, SHUNT: 500, BUS: 450 << 3, POWER: 0}

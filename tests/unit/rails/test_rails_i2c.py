@@ -19,6 +19,9 @@ from support.railbench import BenchClock, RailBench
 from lab.errors import ConfigurationError, LabStableError
 from lab.rails.ftdi import FtdiBus
 from lab.rails.i2c import MAX_MESSAGES, I2cBus, LinuxBus, NackError, Register, SocketBus, read
+from lab.rails.ina import InaSensor
+from lab.rails.ina_chips import CHIPS
+from lab.rails.model import AdcRange
 from lab.rails.sensors import open_bus
 from lab.virtual.rails.wiring import Wires
 
@@ -29,14 +32,33 @@ MESSAGE = struct.Struct("<BBH")
 
 @define
 class KernelBus:
-    """What the kernel does with an I2C_RDWR ioctl, on emulated chips; `error` instead of an answer."""
+    """What the kernel does with an I2C_RDWR ioctl, on emulated chips; `error` instead of an answer.
+
+    Attributes:
+        most: messages that its adapter takes, or it says `refusal`; 0: none, it does SMBus.
+    """
 
     wires: Wires
     error: int = 0
     transfers: int = 0
+    most: int = MAX_MESSAGES
+    refusal: int = errno.EOPNOTSUPP
+
+    def read_word_data(self, address: int, number: int) -> int:
+        answer = i2c_msg.read(address, 2)
+        self._transfer(i2c_msg.write(address, [number]), answer)
+        return int.from_bytes(bytes(answer), "little")
+
+    def write_word_data(self, address: int, number: int, value: int) -> None:
+        self._transfer(i2c_msg.write(address, [number, value & 0xFF, value >> 8]))
 
     def i2c_rdwr(self, *i2c_msgs: i2c_msg) -> None:
         assert len(i2c_msgs) <= MAX_MESSAGES, "the kernel refuses more"
+        if len(i2c_msgs) > self.most:
+            raise OSError(self.refusal, "not supported")
+        self._transfer(*i2c_msgs)
+
+    def _transfer(self, *i2c_msgs: i2c_msg) -> None:
         self.transfers += 1
         body = b""
         for message in i2c_msgs:
@@ -112,10 +134,14 @@ def wires(bench: RailBench) -> Wires:
     return Wires(bench.rails.chip_at, BenchClock(bench))
 
 
-@pytest.fixture(params=["kernel", "ftdi", "socket"])
+@pytest.fixture(params=["kernel", "pairs", "words", "ftdi", "socket"])
 def bus(request: pytest.FixtureRequest, wires: Wires, tmp_path: Path) -> Iterator[I2cBus]:
     if request.param == "kernel":
         yield LinuxBus(KernelBus(wires), "/dev/i2c-7")
+    elif request.param == "pairs":
+        yield LinuxBus(KernelBus(wires, most=2, refusal=errno.EINVAL), "/dev/i2c-7")
+    elif request.param == "words":
+        yield LinuxBus(KernelBus(wires, most=0), "/dev/i2c-7")
     elif request.param == "ftdi":
         yield FtdiBus(Cable(wires), "ftdi://ftdi:232h/1")
     else:
@@ -153,6 +179,53 @@ def test_the_kernel_gets_one_transfer_for_as_many_registers_as_it_takes(wires: W
     assert kernel.transfers == 1
     LinuxBus(kernel, "/dev/i2c-7").prepare([CONFIG] * 22)()
     assert kernel.transfers == 3
+
+
+@pytest.mark.parametrize(
+    ("most", "limit", "transfers"),
+    [
+        (MAX_MESSAGES, "", 1),
+        (2, "one register at a time", 3),
+        (1, "SMBus' words, one register at a time", 3),
+        (0, "SMBus' words, one register at a time", 3),
+    ],
+)
+@pytest.mark.parametrize("refusal", [errno.EOPNOTSUPP, errno.EINVAL])
+def test_an_adapter_is_asked_for_what_it_can_do(
+    wires: Wires, most: int, limit: str, transfers: int, refusal: int
+) -> None:
+    kernel = KernelBus(wires, most=most, refusal=refusal)
+    bus = LinuxBus(kernel, "/dev/i2c-7")
+    fetch = bus.prepare([CONFIG] * 3)
+    for _ in range(2):
+        kernel.transfers = 0
+        assert list(fetch()) == [0x4127] * 3
+        assert kernel.transfers == transfers
+    assert bus.limit == limit
+
+
+def test_a_slow_adapter_has_the_settings_that_it_can_keep_up_with(
+    bench: RailBench, wires: Wires, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter(range(0, 10**12, 20_000_000))  # each round of reads takes 20 ms
+    monkeypatch.setattr("lab.rails.ina.time.monotonic_ns", lambda: next(clock))
+    chip = CHIPS[bench.config.backend]
+    whole, pairs = (
+        InaSensor(bench.config, chip, LinuxBus(KernelBus(wires, most=most), "/dev/i2c-7")).start(AdcRange.ACTIVE)
+        for most in (MAX_MESSAGES, 2)
+    )
+    assert whole.period_ns < 4_000_000
+    assert pairs.period_ns >= 25_000_000
+    assert "adapter" not in whole.text
+    assert (
+        f"the adapter takes one register at a time, 20.0 ms for all: {1e9 / pairs.period_ns:.0f} samples/s"
+        in pairs.text
+    )
+
+
+def test_a_sensor_that_the_kernel_s_driver_has_is_said_to_be_its(wires: Wires) -> None:
+    with pytest.raises(LabStableError, match=r"a driver of this host's kernel has the sensor.*backend: hwmon"):
+        read(LinuxBus(KernelBus(wires, error=errno.EBUSY), "/dev/i2c-7"), CONFIG)
 
 
 def test_an_adapter_that_is_gone_is_an_error_of_the_lab(wires: Wires) -> None:
