@@ -235,6 +235,10 @@ class SerialLine:
 SYSFS_TTY = Path("/sys/class/tty")
 _TIOCGEXCL = 0x80045440  # <asm-generic/ioctls.h>; not in the termios module
 _TIOCGICOUNT = 0x545D
+_TCGETS2 = 0x802C542A
+_TERMIOS2_BYTES = 44  # struct termios2, <asm-generic/termbits.h>: four flags, c_line, c_cc[19], c_ispeed, c_ospeed
+_OUTPUT_SPEED = struct.Struct("@40xI")
+_SPEED_TOLERANCE = 0.02  # as the kernel's for a divisor that is near enough (tty_termios_encode_baud_rate)
 _ICOUNTER = struct.Struct("@20i")  # struct serial_icounter_struct, <linux/serial.h>: 11 counters, 9 reserved
 _SERIAL_BYTES = 128  # room for struct serial_struct, <linux/serial.h>, on any architecture
 _SERIAL_FLAGS = struct.Struct("@16xi")  # its member flags, after four integers
@@ -265,7 +269,8 @@ def open_port(device: Path, speed_bd: int, sysfs: Path = SYSFS_TTY) -> SerialPor
     """Open the port exclusively and without blocking.
 
     Raises:
-        LabStableError: missing, in use, not permitted, or the driver refuses; or a link left behind by a pty that is gone.
+        LabStableError: missing, in use, not permitted, or the driver refuses, or takes another speed; or a link left behind
+            by a pty that is gone.
         ConfigurationError: not a serial port, or a speed that termios(3) does not have.
     """
     speed = speed_of(device, speed_bd)
@@ -277,8 +282,12 @@ def open_port(device: Path, speed_bd: int, sysfs: Path = SYSFS_TTY) -> SerialPor
     try:
         lock = _lock(fd)
         _set_raw(fd, speed)
+        _check_speed(fd, device, speed_bd)
         low_latency = _set_low_latency(fd)
         adapter, latency_ns, fifo_bytes = _describe(device.resolve().name, sysfs)
+    except LabStableError:
+        close_port(fd)
+        raise
     except (OSError, termios.error) as error:  # termios.error has the same arguments, but is none
         os.close(fd)
         raise _refused(device, OSError(*error.args)) from error
@@ -302,11 +311,17 @@ def set_speed(fd: int, device: Path, speed_bd: int) -> None:
 
     Raises:
         ConfigurationError: termios(3) has no such speed.
-        LabStableError: the driver refuses.
+        LabStableError: the driver refuses, or takes another speed; the port has its old one.
     """
     speed = speed_of(device, speed_bd)
     try:
+        before = termios.tcgetattr(fd)
         _set_raw(fd, speed)
+        try:
+            _check_speed(fd, device, speed_bd)
+        except LabStableError:
+            termios.tcsetattr(fd, termios.TCSANOW, before)
+            raise
     except (OSError, termios.error) as error:
         raise _refused(device, OSError(*error.args)) from error
 
@@ -393,6 +408,21 @@ def _set_raw(fd: int, speed: int) -> None:
     characters = termios.tcgetattr(fd)[6]
     characters[termios.VMIN], characters[termios.VTIME] = 1, 0
     termios.tcsetattr(fd, termios.TCSANOW, [0, 0, control, 0, speed, speed, characters])
+
+
+def _check_speed(fd: int, device: Path, speed_bd: int) -> None:
+    """Read the speed back: a driver sets another one if its adapter lacks it, without an error.
+
+    Raises:
+        LabStableError: the speed is another one.
+    """
+    (driver_bd,) = _OUTPUT_SPEED.unpack_from(fcntl.ioctl(fd, _TCGETS2, bytes(_TERMIOS2_BYTES)))
+    if abs(driver_bd - speed_bd) > speed_bd * _SPEED_TOLERANCE:
+        raise LabStableError(
+            f"{device}: its adapter has no {speed_bd} Bd, the driver set {driver_bd} Bd; take a speed that it has, or "
+            "another adapter",
+            failure="port",
+        )
 
 
 def _set_low_latency(fd: int) -> str:

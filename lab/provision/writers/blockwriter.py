@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import errno
 import fcntl
 import hashlib
 import mmap
@@ -18,10 +19,12 @@ import os
 import queue
 import select
 import signal
+import stat
 import struct
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final
 
@@ -29,6 +32,7 @@ ORDER: Final = struct.Struct(">4sQQ")
 WRITE, READ, SYNC = b"writ", b"read", b"sync"
 BUFFER_BYTES: Final = 4 * 1024 * 1024
 _BUFFERS: Final = 3
+_DEVICES: Final = Path("/sys/dev/block")
 _PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 _ALIGN: Final = 4096  # of offsets, lengths and memory for O_DIRECT: a block of every file system and card reader
 
@@ -48,8 +52,9 @@ class _Device:
         """Take what is in the buffer to the device."""
         self._direct(offset, len(view))
         done = 0
-        while done < len(view):
-            done += os.pwrite(self._fd, view[done:], offset + done)
+        with self._presence():
+            while done < len(view):
+                done += os.pwrite(self._fd, view[done:], offset + done)
 
     def read(self, offset: int, count: int) -> str:
         """The SHA-256 of what is there."""
@@ -57,8 +62,10 @@ class _Device:
         while count:
             length = min(count, BUFFER_BYTES)
             self._direct(offset, length)
-            got = os.preadv(self._fd, [self._view[:length]], offset)
+            with self._presence():
+                got = os.preadv(self._fd, [self._view[:length]], offset)
             if got <= 0:
+                self._check_presence()
                 break  # the medium ends here: the digest is another one
             digest.update(self._view[:got])
             offset, count = offset + got, count - got
@@ -66,8 +73,29 @@ class _Device:
 
     def sync(self) -> None:
         """Until the medium has it; what is read afterwards comes from there."""
-        os.fsync(self._fd)
+        with self._presence():
+            os.fsync(self._fd)
         os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    @contextmanager
+    def _presence(self) -> Iterator[None]:
+        """Say of a failed transfer that the medium has gone, if it has.
+
+        The kernel sets the size of such a device to 0, so that writing fails as on a full one, and reading ends.
+        """
+        try:
+            yield
+        except OSError:
+            self._check_presence()
+            raise
+
+    def _check_presence(self) -> None:
+        status = os.fstat(self._fd)
+        if not stat.S_ISBLK(status.st_mode):
+            return
+        number = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
+        if not os.lseek(self._fd, 0, os.SEEK_END) or not (_DEVICES / number).exists():
+            raise OSError(errno.ENODEV, "it vanished while it was written or read")
 
     def _direct(self, offset: int, length: int) -> None:
         wanted = self._can_direct and not (offset | length) & (_ALIGN - 1)

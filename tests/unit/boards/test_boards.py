@@ -47,6 +47,19 @@ def test_every_shipped_type_loads_and_can_be_timed() -> None:
         assert {"login", "shell"} <= {m.name for m in board.moments}
 
 
+AM6 = [
+    name for name in boards.names() if boards.load(name).recovery.get("usb") and name != "am654x-evm"
+]  # another ROM
+
+
+@pytest.mark.parametrize("name", AM6)
+def test_a_board_boots_by_usb_with_dfu_as_the_only_medium(name: str) -> None:
+    """Bits 3 to 6 are the primary boot device, 10 to 12 the backup (U-Boot doc/board/ti/am62x_sk.rst: SW1 11001010, SW2 0)."""
+    usb = boards.load(name).recovery["usb"]
+    assert usb >> 3 & 0xF == 0xA
+    assert usb >> 10 & 0x7 == 0
+
+
 @pytest.mark.parametrize("name", [name for name in boards.names() if boards.load(name).identity])
 def test_the_prompts_of_a_type_are_those_of_its_own_host_name(name: str) -> None:
     board = boards.load(name)

@@ -10,11 +10,12 @@ import tempfile
 import termios
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.console_bench import Adapter
 
-from lab.console.serial_line import close_port, is_pty, line_errors, open_port
+from lab.console.serial_line import close_port, is_pty, line_errors, open_port, set_speed
 from lab.errors import ConfigurationError, LabStableError
 
 
@@ -106,6 +107,31 @@ def test_what_cannot_be_opened_says_why(tmp_path: Path, device: str, kind: type[
 def test_a_speed_that_does_not_exist_is_refused(adapter: Adapter) -> None:
     with pytest.raises(ConfigurationError, match="115201 Bd is not a speed"):
         open_port(adapter.link, 115201)
+
+
+@pytest.fixture
+def without_4m(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver like ftdi_sio with an FT232B: it sets 9600 Bd for what the adapter lacks."""
+    settle = termios.tcsetattr
+
+    def set_termios(fd: int, when: int, attributes: list[Any]) -> None:
+        iflag, oflag, cflag, lflag, ispeed, ospeed, characters = attributes
+        if ospeed == termios.B4000000:
+            ispeed = ospeed = termios.B9600
+        settle(fd, when, [iflag, oflag, cflag, lflag, ispeed, ospeed, characters])
+
+    monkeypatch.setattr("lab.console.serial_line.termios.tcsetattr", set_termios)
+
+
+def test_a_speed_that_the_driver_does_not_take_is_refused(adapter: Adapter, without_4m: None) -> None:
+    with pytest.raises(LabStableError, match="its adapter has no 4000000 Bd, the driver set 9600 Bd"):
+        open_port(adapter.link, 4000000)
+    port = open_port(adapter.link, 115200)
+    with pytest.raises(LabStableError, match="its adapter has no 4000000 Bd"):
+        set_speed(port.fd, adapter.link, 4000000)
+    assert termios.tcgetattr(port.fd)[5] == termios.B115200, "as before"
+    set_speed(port.fd, adapter.link, 921600)
+    close_port(port.fd)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import hashlib
 import os
@@ -12,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -193,6 +195,61 @@ def test_a_card_that_is_another_one_than_was_planned_is_neither_written_nor_comp
     with pytest.raises(TargetRefusedError, match="another disk"):
         changed.verify(plan)
     assert set(path.read_bytes()) == {0xA5}
+
+
+@pytest.mark.parametrize(
+    ("number", "size_bytes", "is_there", "kind"),
+    [
+        (errno.ENOSPC, 0, True, MediaMissingError),  # what the kernel says of a reader that was pulled out
+        (errno.EIO, 1 << 20, False, MediaMissingError),
+        (errno.ENOSPC, 1 << 20, True, MediaWriteFailedError),
+        (errno.EIO, 1 << 20, True, MediaWriteFailedError),
+    ],
+)
+@pytest.mark.parametrize("transfer", ["write", "sync", "read"])
+def test_a_reader_that_was_pulled_out_is_no_bad_card(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    size_bytes: int,
+    is_there: bool,
+    kind: type[Exception],
+    transfer: str,
+) -> None:
+    fail_transfers(monkeypatch, tmp_path, size_bytes, is_there)
+    for call in ("pwrite", "preadv", "fsync"):
+        monkeypatch.setattr(blockwriter.os, call, partial(refuse, number))
+    device = blockwriter._Device(str(card(tmp_path, 1 << 20)), writable=True)
+    orders: dict[str, Callable[[], object]] = {
+        "write": lambda: device.write(0, memoryview(bytes(4096))),
+        "sync": device.sync,
+        "read": lambda: device.read(0, 4096),
+    }
+    with pytest.raises(OSError) as caught:  # noqa: PT011 - its number is looked at
+        orders[transfer]()
+    assert type(blockdevice.kernel_error("/dev/sdb", caught.value.errno or 0, "why")) is kind
+
+
+def test_a_reader_without_its_medium_is_not_read_as_a_worn_card(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_transfers(monkeypatch, tmp_path, 0, is_there=True)
+    device = blockwriter._Device(str(card(tmp_path, 1 << 20)), writable=False)
+    with pytest.raises(OSError, match="vanished"):
+        device.read(2 << 20, 4096)  # behind the end, where a vanished device has all
+
+
+def fail_transfers(monkeypatch: pytest.MonkeyPatch, folder: Path, size_bytes: int, is_there: bool) -> None:
+    """A file is a block device of this size, which sysfs has or has not."""
+    monkeypatch.setattr(blockwriter.stat, "S_ISBLK", lambda _mode: True)
+    monkeypatch.setattr(blockwriter.os, "lseek", lambda *_place: size_bytes)
+    monkeypatch.setattr(blockwriter, "_DEVICES", folder)
+    if is_there:
+        (folder / "0:0").touch()
+
+
+def refuse(number: int, *_arguments: object) -> int:
+    raise OSError(number, "refused")
 
 
 @contextmanager
