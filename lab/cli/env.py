@@ -28,12 +28,16 @@ def check(
     from lab.env import power_state  # noqa: PLC0415 - it loads labgrid
 
     path = envfile.find(env, Path.cwd())
-    found = list(envfile.problems(path))
-    found = found or [*envfile.refusals(path), *power_state.lacks(path)]
+    found, remarks = list(envfile.problems(path)), []
+    if not found:
+        doubts, remarks = list(envfile.refusals(path)), list(envfile.remarks(path))
+        if not envfile.names(path, "BoardStrategy"):  # no run of boardlab's refuses it
+            doubts, remarks = [], remarks + doubts
+        found = [*doubts, *power_state.lacks(path)]
     if as_json:
-        echo_json({"file": str(path), "problems": found})
+        echo_json({"file": str(path), "problems": found, "remarks": remarks})
     else:
-        for line in found:
+        for line in [*found, *(f"remark: {remark}" for remark in remarks)]:
             echo(line)
         echo(f"{path}: {len(found)} problem{'s' * (len(found) != 1)}" if found else f"{path}: nothing wrong")
     if found:

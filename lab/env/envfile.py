@@ -36,6 +36,7 @@ BOARD_OPTIONS = ("board", "board_type")  # of a target without a BoardStrategy
 LAB_LINE = re.compile(r"# LAB\b")  # the mark of a value that each lab sets
 _RESERVED = re.compile(r"\b(192\.0\.2|198\.51\.100|203\.0\.113)\.\d{1,3}\b")  # RFC 5737
 OWN_ARGUMENTS = frozenset({"cls", "name", "bindings", "priorities"})
+_TYPO = 0.85  # similarity of a key to a known one; above it the key is no project's own
 
 
 def find(name: str, root: Path) -> Path:
@@ -72,7 +73,7 @@ def check(path: Path) -> None:
 def problems(path: Path) -> Iterator[str]:
     """Yield an environment's mistakes, each with a remedy.
 
-    These are keys that stand twice, unknown keys and classes, wrong shapes, types and wirings.
+    These are keys that stand twice, misspelt keys, unknown classes, wrong shapes, types and wirings.
 
     A mistake that hides others ends the list.
     """
@@ -80,7 +81,7 @@ def problems(path: Path) -> Iterator[str]:
         yamlfile.text_of(path, unique=True)
         data = _parse(path)
         for place, keys, known in _levels(data):
-            yield from _unknown(path, place, keys, known)
+            yield from _unknown(path, place, keys, known, ignored=False)
         classes = _classes(path, data)
         for role, target in _targets(path, data):
             resources = list(_entries(path, f"targets.{role}.resources", target.get("resources"), classes))
@@ -125,6 +126,23 @@ def refusals(path: Path) -> Iterator[str]:
         )
     except ConfigurationError as error:
         yield str(error)
+
+
+def remarks(path: Path) -> Iterator[str]:
+    """Yield the keys of a sound environment that labgrid ignores: they are the project's own.
+
+    Raises:
+        ConfigurationError: the file cannot be understood.
+    """
+    data = _parse(path)
+    for place, keys, known in _levels(data):
+        yield from _unknown(path, place, keys, known, ignored=True)
+    classes = _classes(path, data)
+    for role, target in _targets(path, data):
+        for room in ("resources", "drivers"):
+            for where, item in _items(path, f"targets.{role}.{room}", target.get(room) or {}):
+                cls = classes[item["cls"]]
+                yield from _unknown(path, where, item, _keys_of(cls) | OWN_ARGUMENTS, ignored=True)
 
 
 def names(path: Path, cls: str) -> bool:
@@ -278,8 +296,9 @@ def _entries(path: Path, place: str, data: object, known: Mapping[str, Any]) -> 
             yield f"{path}: {where}: no {kind} {item['cls']!r}{hint}; labgrid and `imports:` define none"
             continue
         cls = registered[item["cls"]]
-        arguments = {a.name for a in attr.fields(cls) if a.init} - {"target", "state"}
-        unknown = list(_unknown(path, where, item, arguments | OWN_ARGUMENTS))
+        arguments = _keys_of(cls)
+        strict = envwiring.is_own(cls)
+        unknown = list(_unknown(path, where, item, arguments | OWN_ARGUMENTS, ignored=False, strict=strict))
         yield from unknown
         bindings = item.get("bindings", {})
         if not isinstance(item.get("name"), str | None):
@@ -287,8 +306,12 @@ def _entries(path: Path, place: str, data: object, known: Mapping[str, Any]) -> 
         elif not isinstance(bindings, dict):
             yield f"{path}: {where}: bindings: expected `slot: name`, got {bindings!r}"
         elif not unknown:
-            given = {key: value for key, value in item.items() if key not in OWN_ARGUMENTS}
+            given = {key: value for key, value in item.items() if key in arguments - OWN_ARGUMENTS}
             yield TargetComponent(where, cls, item.get("name"), bindings, given)
+
+
+def _keys_of(cls: type) -> set[str]:
+    return {attribute.name for attribute in attr.fields(cls) if attribute.init} - {"target", "state"}
 
 
 def coordinator_of(path: Path) -> str:
@@ -326,13 +349,27 @@ def _items(path: Path, place: str, data: object) -> Iterator[tuple[str, dict[str
         yield f"{place}.{item['cls']}", item
 
 
-def _unknown(path: Path, place: str, data: Mapping[str, object], keys: frozenset[str] | set[str]) -> Iterator[str]:
+def _unknown(
+    path: Path,
+    place: str,
+    data: Mapping[str, object],
+    keys: frozenset[str] | set[str],
+    *,
+    ignored: bool,
+    strict: bool = False,
+) -> Iterator[str]:
+    """Yield unknown keys: those that labgrid ignores, or the misspelt ones.
+
+    `strict`: all of them are misspelt.
+    """
     for key in data:
-        if key not in keys:
+        name = key.template if isinstance(key, Template) else key  # labgrid fills in values only
+        typo = strict or bool(difflib.get_close_matches(str(name), keys, n=1, cutoff=_TYPO))
+        if key not in keys and typo is not ignored:
             where = f"{place}: " if place else ""
             takes = ", ".join(sorted(keys - OWN_ARGUMENTS)) or "nothing"
-            name = key.template if isinstance(key, Template) else key  # labgrid fills in values only
-            yield f"{path}: {where}unknown key {name!r}{_similar(name, keys)}; it takes: {takes}"
+            effect = " is ignored" if ignored else ""
+            yield f"{path}: {where}unknown key {name!r}{effect}{_similar(name, keys)}; it takes: {takes}"
 
 
 def _imports(path: Path, data: Mapping[str, Any]) -> list[str]:

@@ -15,7 +15,7 @@ import attr
 from attrs import frozen
 from labgrid.driver import Driver
 from labgrid.factory import target_factory
-from labgrid.resource import Resource, SerialPort
+from labgrid.resource import NetworkService, Resource, SerialPort
 from labgrid.strategy import Strategy
 
 from lab import boards
@@ -82,11 +82,36 @@ def problems(resources: Sequence[TargetComponent], drivers: Sequence[TargetCompo
         yield from _elsewhere(resources, drivers)
         return  # the place's other resources are known only after the coordinator's answer
     for number, driver in enumerate(drivers):
-        yield from _wiring(driver, resources, drivers[:number], drivers[number + 1 :])
+        services = [service for earlier in drivers[:number] for service in _docker_services(earlier)]
+        yield from _wiring(driver, [*resources, *services], drivers[:number], drivers[number + 1 :])
+
+
+def _docker_services(driver: TargetComponent) -> Iterator[TargetComponent]:
+    """Yield the NetworkServices that a DockerDaemon makes for its driver."""
+    if driver.cls.__name__ == "DockerDriver":
+        for service in driver.arguments.get("network_services") or ():
+            name = service.get("name", "NetworkService") if isinstance(service, dict) else None
+            yield TargetComponent(driver.place, NetworkService, name, {}, {})
+
+
+def is_own(cls: type) -> bool:
+    """Return whether a class is boardlab's, or derived from one of them."""
+    return _is_board_strategy(cls) or any(base.__module__.partition(".")[0] == "lab" for base in cls.__mro__)
 
 
 def _arguments(entry: TargetComponent) -> Iterator[str]:
-    """Values that labgrid's validators will refuse, and required ones that are missing."""
+    """Yield the arguments that labgrid refuses, and required ones that are missing.
+
+    Its own converters and validators decide, without the rest of the constructor, which may look at devices.
+    """
+    bare = type(entry.cls.__name__, (entry.cls,), {"__attrs_post_init__": lambda _self: None})
+    try:
+        bare(None, entry.name, **entry.arguments)
+    except Exception as error:  # noqa: BLE001 - a converter or validator of the user's own may raise anything
+        yield from list(_wrong_arguments(entry)) or [f"{entry.place}: {error}"]
+
+
+def _wrong_arguments(entry: TargetComponent) -> Iterator[str]:
     for attribute in attr.fields(entry.cls):
         if not attribute.init or attribute.name in {"target", "name", "state"}:
             continue
@@ -94,17 +119,17 @@ def _arguments(entry: TargetComponent) -> Iterator[str]:
             if attribute.default is attr.NOTHING:
                 yield f"{entry.place}: {attribute.name} is missing"
             continue
-        value = entry.arguments[attribute.name]
-        if attribute.validator is None:
-            continue
+        value, validator = entry.arguments[attribute.name], None
         try:
-            attribute.validator(None, attribute, value)
+            if callable(attribute.converter):
+                value = attribute.converter(value)
+            validator = attribute.validator
+            if validator is not None:
+                validator(None, attribute, value)
         except ConfigurationError as error:
             yield f"{entry.place}: {str(error).removeprefix(f'{entry.cls.__name__}: ')}"
-        except (TypeError, ValueError) as error:
-            wanted = getattr(attribute.validator, "type", None) or getattr(
-                getattr(attribute.validator, "validator", None), "type", None
-            )
+        except Exception as error:  # noqa: BLE001 - as above
+            wanted = getattr(validator, "type", None) or getattr(getattr(validator, "validator", None), "type", None)
             if wanted is float and type(value) is int:
                 yield f"{entry.place}: {attribute.name}: {value} is a whole number; write {value}.0"
             elif isinstance(wanted, type):
@@ -313,7 +338,11 @@ def _slot(
         late = [entry for entry in after if issubclass(entry.cls, tuple(wanted))]
         hint = f"move {late[0].label} above it" if late else f"add one to the target's {_room(wanted)}"
         yield f"{driver.place}: it needs a {kinds}; {hint}"
-    elif len(_undecided(fitting)) > 1:
+    elif (
+        fitting
+        and (suppliers := _suppliers(fitting, wanted)) != 1
+        and (suppliers or not optional or is_own(driver.cls))
+    ):
         labels = ", ".join(entry.label for entry in fitting)
         yield (
             f"{driver.place}: {slot} may be any of: {labels}; give each a `name:` and say which with "
@@ -321,10 +350,21 @@ def _slot(
         )
 
 
-def _undecided(fitting: Sequence[TargetComponent]) -> Sequence[TargetComponent]:
-    """Those that labgrid cannot choose among: a resource called "default" wins."""
-    preferred = [entry for entry in fitting if entry.name == "default" and issubclass(entry.cls, Resource)]
-    return preferred or fitting
+def _suppliers(fitting: Sequence[TargetComponent], wanted: Sequence[Any]) -> int:
+    """Count what labgrid binds: for each kind the only one, the resource "default", or the driver of highest priority."""
+    count = 0
+    for kind in wanted:
+        matching = [entry for entry in fitting if issubclass(entry.cls, kind)]
+        priorities = [_priority(entry.cls, kind) for entry in matching]
+        has_default = any(entry.name == "default" and issubclass(entry.cls, Resource) for entry in matching)
+        count += has_default or priorities.count(max(priorities, default=0)) == 1
+    return count
+
+
+def _priority(cls: type, kind: type) -> int:
+    """A driver's priority for a protocol, as `labgrid.driver.Driver.get_priority` has it."""
+    tables: list[dict[type, int]] = [getattr(base, "priorities", {}) for base in cls.__mro__]
+    return next((table[kind] for table in tables if kind in table), 0)
 
 
 def _slots(cls: type) -> dict[str, set[Any]]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from labgrid import Environment
 from support.atlength import either
 from support.strapserver import strap_server
 from typer.testing import CliRunner
@@ -234,6 +235,144 @@ def test_a_driver_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     path.write_text(f"targets: {{main: {{drivers: [Own: {{}}]}}}}\nimports: ['{tmp_path}/own.py']\n")
     assert list(envfile.problems(path)) == []
     assert list(lacks(path)) == [f"{path}: it needs 12 V"]
+
+
+POWERED = """
+targets:
+  main:
+    resources:
+      - %s
+      - RawSerialPort: {port: /dev/null}
+    drivers:
+      - %s: {}
+      - StampedConsoleDriver: {}
+      - BoardStrategy: {board_type: am62xx_sk, board: b1}
+imports: [lab.drivers, STRATEGY]
+""".replace("STRATEGY", str(package_data.strategy_file()))
+
+
+@pytest.mark.parametrize(
+    ("port", "driver"),
+    [
+        ("NetworkPowerPort: {model: netio, host: h, index: 1}", "NetworkPowerDriver"),
+        ("NetworkPowerPort: {model: netio, host: h, index: '1'}", "NetworkPowerDriver"),
+        ("YKUSHPowerPort: {serial: Y1, index: 2}", "YKUSHPowerDriver"),
+        ("PDUDaemonPort: {host: h, pdu: p, index: '1'}", "StampedPDUDaemonDriver"),
+    ],
+)
+def test_an_outlet_is_a_number_or_a_text_as_labgrid_takes_it(tmp_path: Path, port: str, driver: str) -> None:
+    assert problems(tmp_path, "", "", POWERED % (port, driver)) == []
+    wrong = problems(tmp_path, "", "", POWERED % (re.sub(r"index: .*}", "index: one}", port), driver))
+    if "YKUSH" not in port:  # whose outlet is any text
+        assert "index: invalid literal for int() with base 10: 'one'" in wrong[0]
+
+
+DOCKER = """
+targets:
+  main:
+    resources:
+      - DockerDaemon: {docker_daemon_url: 'unix://var/run/docker.sock'}
+    drivers:
+      - DockerDriver: {image_uri: i, container_name: c, host_config: {}, network_services: [{port: 22, username: r}]}
+      - SSHDriver: {keyfile: ''}
+"""
+
+
+def test_docker_makes_the_network_service_of_the_drivers_below_it(tmp_path: Path) -> None:
+    assert problems(tmp_path, "", "", DOCKER) == []
+    ssh = "      - SSHDriver: {keyfile: ''}\n"
+    early = DOCKER.replace(ssh, "").replace("    drivers:\n", f"    drivers:\n{ssh}")
+    assert "SSHDriver: it needs a NetworkService" in problems(tmp_path, "", "", early)[0]
+
+
+OWN_KEYS = """
+colour: red
+targets:
+  main:
+    env: {nv/boot.default: disk}
+    resources:
+      - NetworkService: {address: 192.0.2.9, username: root, room: attic}
+    drivers:
+      - SSHDriver: {}
+"""
+
+
+@pytest.mark.filterwarnings("ignore:unsupported attribute")
+def test_a_key_of_the_projects_own_is_a_remark(tmp_path: Path) -> None:
+    assert problems(tmp_path, "", "", OWN_KEYS) == []
+    path = tmp_path / "lab.yaml"
+    assert [line.removeprefix(f"{path}: ").partition(";")[0] for line in envfile.remarks(path)] == [
+        "unknown key 'colour' is ignored",
+        "targets.main: unknown key 'env' is ignored",
+        "targets.main.resources.NetworkService: unknown key 'room' is ignored",
+    ]
+    done = CliRunner().invoke(app, ["check", "--env", str(path)])
+    assert (done.exit_code, done.stdout.splitlines()[-1]) == (0, f"{path}: nothing wrong")
+    listed = json.loads(CliRunner().invoke(app, ["check", "--env", str(path), "--json"]).stdout)
+    assert (listed["problems"], len(listed["remarks"])) == ([], 4), "with the address, as no run of boardlab has it"
+    assert "unknown key 'targts'" in problems(tmp_path, "colour: red", "targts: {}", OWN_KEYS)[0]
+    typed = POWERED % ("PDUDaemonPort: {host: h, pdu: p, index: 1}", "StampedPDUDaemonDriver")
+    found = problems(tmp_path, "StampedConsoleDriver: {}", "StampedConsoleDriver: {room: attic}", typed)
+    assert "StampedConsoleDriver: unknown key 'room'; it takes" in found[0], (
+        "boardlab's own drivers have no other keys"
+    )
+
+
+RESOURCES = (
+    *("NetworkPowerPort: {model: netio, host: h, index: 1", "NetworkPowerPort: {model: netio, host: h, index: '2'"),
+    *("PDUDaemonPort: {host: h, pdu: p, index: '2'", "PDUDaemonPort: {host: h, pdu: p, index: 1.0"),
+    *("YKUSHPowerPort: {serial: Y, index: 1", "RawSerialPort: {port: /dev/null", "RawSerialPort: {port: 7"),
+    *("NetworkSerialPort: {host: h, port: 1", "NetworkService: {address: a, username: r", "PDUDaemonPort: {index: x"),
+)
+LABGRID_DRIVERS = (
+    *("ManualPowerDriver: {x: 1", "PDUDaemonDriver: {delay: 1.5", "NetworkPowerDriver: {delay: 1.0"),
+    *("SerialDriver: {x: 1", "ExternalConsoleDriver: {cmd: c", "FakeConsoleDriver: {x: 1", "FakeCommandDriver: {x: 1"),
+    *("ShellDriver: {prompt: p, login_prompt: l, username: r", "SSHDriver: {x: 1", "BareboxDriver: {prompt: p"),
+    *("Picky: {x: 1", "Choosy: {x: 1", "Choosy: {x: 1"),
+)
+OWN_DRIVERS = """
+import attr
+from labgrid.driver import Driver
+from labgrid.factory import target_factory
+from labgrid.protocol import CommandProtocol, ConsoleProtocol, PowerProtocol
+
+@target_factory.reg_driver
+@attr.s(eq=False)
+class Picky(Driver):
+    bindings = {"command": CommandProtocol, "port": {"RawSerialPort", "NetworkSerialPort"}}
+
+@target_factory.reg_driver
+@attr.s(eq=False)
+class Choosy(Driver):
+    bindings = {"power": {PowerProtocol, None}, "console": {ConsoleProtocol, None}}
+"""
+
+
+@pytest.mark.filterwarnings("ignore:unsupported attribute")  # labgrid's, of a key that it ignores
+@pytest.mark.parametrize("seed", range(4))
+def test_a_target_that_labgrid_makes_has_no_problem(tmp_path: Path, seed: int) -> None:
+    chance, path, made = random.Random(seed), tmp_path / "lab.yaml", 0
+    (tmp_path / "own_drivers.py").write_text(OWN_DRIVERS)
+    for _ in range(either(80, 800)):
+        text = "imports: [own_drivers.py]\ntargets:\n  main:\n    colour: red\n"
+        resources, drivers = (chance.sample(pool, k=chance.randrange(1, 6)) for pool in (RESOURCES, LABGRID_DRIVERS))
+        for room, entries in (("resources", resources), ("drivers", drivers)):
+            names = [
+                chance.choice(("", "", ", name: default", f", name: n{number}")) for number in range(len(entries))
+            ]
+            text += f"    {room}:\n"
+            text += "".join(f"      - {entry}{name}}}\n" for entry, name in zip(entries, names, strict=True))
+        path.write_text(text)
+        found = list(envfile.problems(path))
+        try:
+            Environment(str(path)).get_target()
+        except Exception:  # noqa: BLE001, S112 - labgrid refuses it
+            continue
+        finally:
+            envfile._unregistered({"own_drivers"})
+        made += 1
+        assert found == [], text
+    assert made > 3
 
 
 def test_the_command_prints_each_problem_and_its_exit_code_says_so(tmp_path: Path) -> None:
