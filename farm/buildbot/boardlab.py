@@ -35,7 +35,7 @@ class JobOutput(LogLineObserver):
 
     def __init__(self):
         super().__init__()
-        self.job, self.verdicts, self.busy, self.lab = "", [], "", ""
+        self.job, self.verdicts, self.busy, self.lab, self.unconfirmed = "", [], "", "", ""
         self._judged, self._why = False, ""
 
     @property
@@ -49,6 +49,8 @@ class JobOutput(LogLineObserver):
             self.verdicts.append(text.strip())
         elif what == "not judged":
             self._why = self._why or text.strip()
+        elif what == "not confirmed":
+            self.unconfirmed = text.strip()
         elif what == "failed by the lab":
             self.lab = text.strip()
         elif UNMOVED.match(line):
@@ -90,11 +92,13 @@ class Measure(steps.ShellCommand):
             return EXCEPTION
         self.setProperty("attempt", number, "boardlab")
         result = yield super().run()
-        for name in ("job", "verdicts", "busy", "lab", *(() if self.check else ("unjudged",))):
+        for name in ("job", "verdicts", "busy", "lab", "unconfirmed", *(() if self.check else ("unjudged",))):
             self.setProperty(name, getattr(self.said, name), "boardlab")
         return result
 
     def getResultSummary(self):
+        if self.results == WARNINGS and self.said.unconfirmed:
+            return {"step": "not confirmed", "build": f"measured, not confirmed: {self.said.unconfirmed}"}
         if self.results == WARNINGS and self.said.verdicts:
             return {"step": "worse for sure", "build": "; ".join(self.said.verdicts)}
         if self.results == SUCCESS and not self.check and self.said.unjudged:
@@ -366,8 +370,8 @@ def value(build, name, default=""):
 
 
 def unjudged(build):
-    """Reason why a successful build has no verdict; empty: none."""
-    return value(build, "unjudged") if build["results"] == SUCCESS else ""
+    """Reason why a build that measured all has no verdict, or no sure one; empty: none."""
+    return value(build, {SUCCESS: "unjudged", WARNINGS: "unconfirmed"}.get(build["results"], ""))
 
 
 def labs_fault(build):

@@ -13,12 +13,12 @@ from lab.judge import text
 from lab.judge.history import CONSTANTS
 from lab.judge.records import UNSURE, StoredVerdict
 from lab.judge.run_judge import RunVerdicts, judge_run
-from lab.judge.store import verdicts_with
+from lab.judge.store import read_verdicts, verdicts_with
 from lab.judge.summary import OF_BOOTS
 from lab.judge.where import explained, latest
 from lab.results import Store
 from lab.results.history import Item
-from lab.run.options import BOOT
+from lab.run.options import BOOT, CONFIRMS
 
 MOST_RERUNS: Final = CONSTANTS.most_reruns
 Measure = Callable[[int], int | None]  # repeats a run's measurement; returns the new run, None: there is none
@@ -62,7 +62,7 @@ def report(store: Store, run_id: int, say: Callable[[str], None]) -> bool:
         why = [f"has no samples of {_numbers(failed)}, since no cycle gave one"] * bool(failed)
         why += [needs] if (needs := text.needs(verdicts)) else []
         say(f"not judged: run {run_id} {', and '.join(why)} (lab judge show {run_id})")
-    elif unsure := sum(verdict.outcome == UNSURE and verdict.open for verdict in verdicts):
+    elif unsure := unconfirmed(store, run_id):
         say(
             f"not judged: run {run_id} has {_numbers(unsure)} that may have moved, and no run that confirms it; measure that: "
             f"lab run --confirms {run_id} --env ENV"
@@ -70,6 +70,29 @@ def report(store: Store, run_id: int, say: Callable[[str], None]) -> bool:
     elif not moved:
         say(f"run {run_id}: none of {len(verdicts)} numbers has moved for sure (lab judge show {run_id})")
     return not any(verdict.alarms for verdict in verdicts)
+
+
+def unconfirmed(store: Store, run_id: int) -> int:
+    """Count of a run's numbers that may have moved, and that no run confirms.
+
+    A later run of the board leaves the question open: it may have other software.
+
+    Raises:
+        BoardlabError: the store cannot be used.
+    """
+    verdicts = read_verdicts(store, run_id=run_id, outcomes=[UNSURE])
+    return sum(not (verdict.review or verdict.muted or verdict.over) for verdict in verdicts)
+
+
+def unconfirmed_runs(store: Store, job: Job) -> tuple[int, ...]:
+    """Runs that a job measured or confirms with numbers that may have moved.
+
+    Raises:
+        BoardlabError: the store cannot be used.
+    """
+    runs = [run.id for run in listing.view(store, job, utc_now()).runs if not confirms(store, run.id)]
+    runs += [int(job.options[CONFIRMS])] if CONFIRMS in job.options else []
+    return tuple(run for run in runs if unconfirmed(store, run))
 
 
 def asks_diagnosis(store: Store, run_id: int) -> bool:

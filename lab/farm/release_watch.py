@@ -15,7 +15,7 @@ from attrs import define, field
 from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError, LabStableError
 from lab.farm.config import Farm, Schedule
-from lab.farm.runner import BUSY, INTERRUPTED, USAGE, WORSE
+from lab.farm.runner import BUSY, INTERRUPTED, UNCONFIRMED, USAGE, WORSE
 from lab.host.process import ENDING, handling
 from lab.provision import checks
 from lab.provision.image import Hosts
@@ -23,7 +23,8 @@ from lab.provision.releasefile import files_in, load, settle
 from lab.run.options import PROVISION, words
 
 WAIT_S: Final = 14_400  # for a board in use
-_MEASURED: Final = (0, 1, WORSE)  # exit codes of `lab run` after which a release is not measured again
+# Exit codes of `lab run` after which a release is not measured again, the worst last.
+_MEASURED: Final = (0, UNCONFIRMED, WORSE, 1)
 
 
 @define
@@ -75,7 +76,7 @@ class ReleaseWatch:
                 code = self._run(new[0])
                 if code not in _MEASURED:
                     return code if code in {BUSY, INTERRUPTED, USAGE} else 1
-                worst = max(worst, code) if code != 1 else 1
+                worst = max(worst, code, key=_MEASURED.index)
         return self._report(reported) or worst
 
     def _problem(self, path: Path) -> str | None:

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TextIO
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from lab.benchmarks.cycles import AWAY_S
 from lab.errors import BoardlabError
@@ -27,19 +27,22 @@ from lab.farm.queue import HostCapacity, JobWaiter, claimant
 from lab.health.state import RELEASES
 from lab.host import locks
 from lab.host.process import ENDING, go_on, handling
+from lab.jobs import listing
 from lab.jobs.listing import latest_run
-from lab.jobs.queue import GAVE_WAY, PERSONS, JobQueue, ask, confirms, give_way, has_failed, lab_faults
+from lab.jobs.queue import GAVE_WAY, PERSONS, JobQueue, ask, confirmation, confirms, give_way, has_failed, lab_faults
 from lab.jobs.records import AWAY_VARIABLE, BY_QUALIFY, HEARTBEAT_S, JOB_VARIABLE, Job, JobState
 from lab.results import Store
 from lab.results.location import ARTIFACTS_VARIABLE, DATABASE_VARIABLE
 from lab.run.options import CONFIRMS, DIAGNOSTIC_BOOTS, JUDGE, WHERE, pytest_words
 
 WORSE: Final = 3  # all was measured, and the judge says that a number is worse for sure
+UNCONFIRMED: Final = 4  # all was measured, and no run confirms or refutes that a number has moved
 BUSY: Final = 75  # EX_TEMPFAIL of sysexits.h: try again later
 BROKEN: Final = 69  # EX_UNAVAILABLE of sysexits.h: the lab needs repair first; nothing was measured, or not all
 INTERRUPTED: Final = 130
 _ENDS: Final = frozenset({INTERRUPTED, GAVE_WAY, BUSY, BROKEN})  # of a job, whatever is left of it
 USAGE: Final = 2
+CONFIRM_PAUSES_S: Final = (5.0, 20.0)  # before a confirming run is tried again; shorter than a lease
 STOP_S: Final = 120.0  # pytest switches the board off at its end
 _OK, _FAILED, _USAGE, _NO_TESTS = 0, 1, 4, 5  # pytest's exit codes
 _STATES: Final[dict[int, JobState]] = {_OK: "completed", INTERRUPTED: "interrupted", BUSY: "interrupted"}
@@ -83,6 +86,7 @@ class Runner:
     _stopping: bool = field(default=False, init=False)
     _asked: bool = field(default=False, init=False)
     _worse: bool = field(default=False, init=False)
+    _unconfirmed: tuple[int, ...] = field(default=(), init=False)  # runs with numbers that may have moved
     _reported: bool = field(default=False, init=False)
     _claimant: str = field(default="", init=False)  # stored claimant of the labgrid place
     _child: subprocess.Popen[bytes] | None = field(default=None, init=False)
@@ -136,7 +140,7 @@ class Runner:
         if code != _OK and not self._cancelled(job):
             again = f"lab farm qualify {job.board}" if job.program == BY_QUALIFY else f"lab run --resume {job.called}"
             self.say(f"go on with: {again}")
-        return WORSE if code == _OK and self._worse else code
+        return _with_verdict(code, self._unconfirmed, self.say, worse=self._worse)
 
     def _cancelled(self, job: Job) -> bool:
         """Return whether somebody cancelled the job, and report it."""
@@ -148,26 +152,51 @@ class Runner:
     def _measure(self, job: Job) -> int:
         worst = _FAILED if has_failed(self.book.store, job.id) else _OK  # before it was resumed
         self.say(f"job {job.called} has {job.board}: {', '.join(job.suites[job.done :])}")
+        if (code := self._confirm_earlier(job)) in _ENDS:
+            return code
         self._report_earlier(job)
         while job.done < len(job.suites):
-            code = _OK if self._is_measured(job) else self._pytest(job, job.suites[job.done])
+            code = _OK if self._is_measured(job) else self._pytest(job, job.suites[job.done], self._unfinished(job))
             if code in {*_ENDS, _USAGE}:
                 return USAGE if code == _USAGE else code
             if code != _OK and (run := self._unfinished(job)) is not None:  # so that the job goes on with this suite
                 if lost_place(self.book.store, run):
                     return BUSY
-                if not confirms(self.book.store, run):
+                if CONFIRMS in job.options or not confirms(self.book.store, run):
                     return max(worst, code)
-                code = _OK  # the order is complete, and the judge reports missing confirmations
+                code = _OK  # the order is complete, and the judge has the run confirmed
             worst = max(worst, code)
             if job.options.get(JUDGE) and (judged := self._judge(job)) in _ENDS:
                 return judged
             job = self.book.next_suite(job.id)
-        if job.options.get(JUDGE) and not self._worse:
+        if job.options.get(JUDGE):
             from lab.farm import judge  # noqa: PLC0415 - as in _judge
 
-            self._worse = judge.alarms_again(self.book.store, job, self.say)
+            self._worse = self._worse or judge.alarms_again(self.book.store, job, self.say)
+            self._unconfirmed = judge.unconfirmed_runs(self.book.store, job)
         return worst
+
+    def _confirm_earlier(self, job: Job) -> int:
+        """Have suites confirmed that an earlier process left unconfirmed; return the exit code."""
+        code = _OK
+        if not (job.done and job.options.get(JUDGE)) or self._reported:
+            return code
+        from lab.farm import judge  # noqa: PLC0415 - as in _judge
+
+        store = self.book.store
+        earlier = [run for run in listing.view(store, job, store.now()).runs if run.id <= job.after_run]
+        runs: dict[str, list[int]] = {}
+        for run in earlier:
+            if not confirms(store, run.id):
+                runs.setdefault(run.kind, []).append(run.id)
+        for number, suite in enumerate(job.suites[: job.done]):  # each has one run of its kind, in this order
+            its = runs.get(job_request.kind(suite), [])
+            run_id = its.pop(0) if its else None
+            if run_id is not None and judge.unconfirmed(store, run_id):
+                code = self._judge(evolve(job, done=number), run_id)
+                if code in _ENDS:
+                    break
+        return code
 
     def _report_earlier(self, job: Job) -> None:
         """Report the verdicts of suites that an earlier process measured."""
@@ -182,49 +211,71 @@ class Runner:
         run_id = None if self._unfinished(job) is not None else self._latest(job)
         return run_id is not None and self.book.store.run(run_id).status == "completed"
 
-    def _judge(self, job: Job) -> int:
-        """Judge the suite's run and remeasure on request; return the exit code."""
+    def _judge(self, job: Job, run_id: int | None = None) -> int:
+        """Judge a suite's run and remeasure on request; return the exit code.
+
+        Args:
+            run_id: None: the suite's last.
+        """
         from lab.farm import judge  # noqa: PLC0415 - numpy, which a job that is not judged has no use for
 
-        suite, runs, codes = job.suites[job.done], [self._latest(job)], [_OK]
-        if why := reference_board.unsound(self.book.store, reference_board.config()):
+        suite, store, code = job.suites[job.done], self.book.store, _OK
+        run_id = self._latest(job) if run_id is None else run_id
+        if why := reference_board.unsound(store, reference_board.config()):
             self.say(why)
             return _OK
+        if run_id is None:
+            return code
 
-        def again(run_id: int) -> int | None:
-            codes.append(self._pytest(job, suite, ("--lab-confirms", str(run_id))))
-            runs.append(self._latest(job))
-            resumed = runs[-1] == runs[-2]  # the rerun before, which had failed
-            return None if codes[-1] in {*_ENDS, _USAGE} or (resumed and codes[-1] != _OK) else runs[-1]
+        def again(asked: int) -> int | None:
+            nonlocal code
+            code, confirming = self._confirm(job, suite, asked)
+            return confirming
 
-        if runs[0] is None:
-            return codes[-1]
-        worse = not judge.judge_with_reruns(self.book.store, runs[0], again, self.say)
+        worse = not judge.judge_with_reruns(store, run_id, again, self.say)
         self._worse |= worse
         confirms_another = CONFIRMS in job.options  # the verdict is the other's
-        ended = codes[-1] in {*_ENDS, _USAGE}
-        if worse and not (ended or confirms_another) and judge.asks_diagnosis(self.book.store, runs[0]):
+        ended = code in {*_ENDS, _USAGE}
+        if worse and not (ended or confirms_another) and judge.asks_diagnosis(store, run_id):
             self.say(
-                f"run {runs[0]}: its boot time is worse for sure; {DIAGNOSTIC_BOOTS} further boots of each medium show where"
+                f"run {run_id}: its boot time is worse for sure; {DIAGNOSTIC_BOOTS} further boots of each medium show where"
             )
-            codes.append(self._pytest(job, suite, (f"--lab-{WHERE}",), resumed=runs[0]))
-            if codes[-1] == _OK:
-                judge.report_parts(self.book.store, runs[0], self.say)
-        return codes[-1]
+            code = self._pytest(job, suite, run_id, (f"--lab-{WHERE}",))
+            if code == _OK:
+                judge.report_parts(store, run_id, self.say)
+        return code
+
+    def _confirm(self, job: Job, suite: str, run_id: int) -> tuple[int, int | None]:
+        """Measure again what the judge asked for of a run, also after transient faults.
+
+        Returns:
+            the exit code, and the run that confirms it; None: it is not complete.
+        """
+        store = self.book.store
+        for pause_s in (*CONFIRM_PAUSES_S, None):
+            before = confirmation(store, job.id, run_id)
+            resumed = before.id if before is not None and before.status != "completed" else None
+            code = self._pytest(job, suite, resumed, ("--lab-confirms", str(run_id)))
+            run = confirmation(store, job.id, run_id)
+            attempts = store.attempts(run.id) if run is not None else []
+            if code != _FAILED or pause_s is None or (attempts and not attempts[-1].transient):
+                break
+            self.book.pause(pause_s)
+        is_complete = run is not None and run.status == "completed" and run != before
+        return code, run.id if run is not None and is_complete else None
 
     def _latest(self, job: Job) -> int | None:
         """Last run of the job's current suite."""
         return latest_run(self.book.store, job, job_request.kind(job.suites[job.done]))
 
-    def _pytest(self, job: Job, suite: str, more: Sequence[str] = (), resumed: int | None = None) -> int:
+    def _pytest(self, job: Job, suite: str, resumed: int | None, more: Sequence[str] = ()) -> int:
         if self._stopping:
             return INTERRUPTED
-        unfinished = self._unfinished(job) if resumed is None else resumed
-        if unfinished is not None and resumed is None:
-            self.say(f"going on with run {unfinished}")
+        if resumed is not None:
+            self.say(f"going on with run {resumed}")
         away_s = min(max(self._deadline - self.book.monotonic_s, 0.0), AWAY_S)
         process = subprocess.Popen(
-            [*command(job, self.place.tests, suite, unfinished), *more],
+            [*command(job, self.place.tests, suite, resumed), *more],
             cwd=self.place.folder,
             env=environment(job, self.place.database, self.power_on_gap_s, self._as_user, away_s),
             stdin=subprocess.DEVNULL,
@@ -373,8 +424,26 @@ def report_again(store: Store, job: Job, say: Callable[[str], None]) -> int:
     code = _REPEATED_CODES.get(job.state, 1)
     if job.state == "failed":
         print_lab_faults(store, job, say)
-    well = judge.report_again(store, job, say) if job.options.get(JUDGE) else True
-    return code if well or code else WORSE
+    if not job.options.get(JUDGE):
+        return code
+    worse = not judge.report_again(store, job, say)
+    return _with_verdict(code, judge.unconfirmed_runs(store, job), say, worse=worse)
+
+
+NOT_CONFIRMED = "not confirmed: "  # as farm/buildbot/boardlab.py reads it
+
+
+def _with_verdict(code: int, unconfirmed: Sequence[int], say: Callable[[str], None], *, worse: bool) -> int:
+    """Exit code of a job, with the verdict on what it measured whole; a question that is open is printed."""
+    if code != _OK or worse:
+        return WORSE if code == _OK else code
+    if not unconfirmed:
+        return _OK
+    runs = ", ".join(map(str, unconfirmed))
+    say(
+        f"{NOT_CONFIRMED}numbers of run {runs} may have moved; lab run --confirms {unconfirmed[0]} --env ENV measures them"
+    )
+    return UNCONFIRMED
 
 
 # --- Line on the lab's faults, read by a queue: they are no commit's ---

@@ -38,7 +38,8 @@ from lab.jobs.records import (
 )
 from lab.jobs.reservations import OWN, Hold, standing
 from lab.results.models import AttemptRow, JobRow, RunRow
-from lab.results.rows import columns_of, json_of
+from lab.results.records import Run
+from lab.results.rows import columns_of, json_of, run
 from lab.results.store import Store
 
 # --- Order of waiting jobs ---
@@ -519,6 +520,21 @@ def confirms(store: Store, run_id: int) -> bool:
         BoardlabError: the store cannot be read.
     """
     return "confirms" in store.run(run_id).provenance
+
+
+def confirmation(store: Store, job_id: int, run_id: int) -> Run | None:
+    """The latest run of a job that confirms a run; None: none.
+
+    Raises:
+        BoardlabError: the store cannot be read.
+    """
+    its = select(RunRow).where(RunRow.job_id == job_id, RunRow.id > run_id).order_by(RunRow.id.desc())
+
+    def read(session: Session) -> Run | None:
+        found = (row for row in session.scalars(its) if row.provenance.get("confirms") == run_id)
+        return next(map(run, found), None)
+
+    return store._look_up(read)
 
 
 def last_run(session: Session, board: str) -> int:

@@ -179,7 +179,7 @@ class Told(unittest.TestCase):
         said = JobOutput()
         for line in lines:
             said.outLineReceived(line)
-        found = {"verdicts": said.verdicts, "unjudged": said.unjudged, "lab": said.lab}
+        found = {name: getattr(said, name) for name in ("verdicts", "unjudged", "unconfirmed", "lab")}
         properties = {name: (value, "boardlab") for name, value in found.items()}
         buildset = {"sourcestamps": [{"revision": "c0ffee"}]}
         build = {"results": results, "properties": properties, "buildset": buildset, "url": "http://x/"}
@@ -217,6 +217,13 @@ class Told(unittest.TestCase):
         build, line, outcome = self.told("verdict: boot.time: regression", "not judged: it", results=WARNINGS)
         assert (line, outcome) == ("worse: boot.time: regression", "worse")
         assert self.state(build) != SUCCESS
+
+    def test_an_open_question_is_no_success_and_no_failure(self):
+        why = "numbers of run 7 may have moved"
+        lines = ("not judged: run 7 has 1 number that may have moved", "verdict: boot.time: improvement")
+        build, line, outcome = self.told(*lines, f"not confirmed: {why}", results=WARNINGS)
+        assert (line, outcome) == (f"measured, not judged: {why}", "unjudged")
+        assert self.state(build) == EXCEPTION
 
     def test_what_failed_by_the_lab_alone_is_no_failure_of_a_commit(self):
         fault = "failed by the lab: pdu_timeout (lab jobs show j1)"

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from attrs import define, field
 
-from lab.farm.runner import WORSE
+from lab.farm.runner import UNCONFIRMED, WORSE
 from lab.jobs.records import BY_HEALTH, BY_PROVISION, HEARTBEAT_S, LEASE_S
 from lab.judge.records import UNSURE
 from support.simulation.database import Results
@@ -332,21 +332,23 @@ class Watch:
         if len(worse) > wish.slower:
             raise ViolationError(TOLD, f"{wish.label} has {len(worse)} verdicts")
         code = self.farm.codes.get(wish.label)
-        if code == 0 and not found and self._is_unconfirmed(wish):
-            return
+        if code == UNCONFIRMED and (found or not self._is_unconfirmed(wish)):
+            raise ViolationError(TOLD, f"{wish.label} ended with {code}, and its question is answered")
         if code in {0, WORSE} and (bool(worse), code == WORSE) != (wish.slower, bool(found)):
             raise ViolationError(TOLD, f"{wish.label} ended with {code}, and has {len(worse)} verdicts")
 
     def _is_unconfirmed(self, wish: Any) -> bool:
-        """A number may have moved, and the run that would confirm it has failed: the order says so, and what to measure."""
+        """A number may have moved, and an attempt of the run that would confirm it has failed."""
         unsure = self.results.look(
             'SELECT 1 FROM verdicts JOIN runs ON runs.id = verdicts.run_id WHERE outcome = ? AND runs."release" = ?',
             UNSURE,
             wish.label,
         )
         failed = self.results.look(
-            """SELECT 1 FROM runs WHERE "release" = ? AND status != ? AND json_extract(provenance, '$.confirms')""",
+            """SELECT 1 FROM runs JOIN attempts ON attempts.run_id = runs.id WHERE "release" = ? AND status != ?
+            AND outcome != ? AND json_extract(provenance, '$.confirms')""",
             wish.label,
             "completed",
+            "ok",
         )
         return bool(unsure and failed)

@@ -116,7 +116,7 @@ def test_lab_run_finds_where_the_time_went_where_the_judge_asks(
     monkeypatch.setattr(judge, "judge_with_reruns", lambda *_: False)
     monkeypatch.setattr(judge, "asks_diagnosis", lambda *_: asks.pop(0))
     monkeypatch.setattr(
-        Runner, "_pytest", lambda _runner, _job, _suite, more, resumed: sessions.append((more, resumed)) or 0
+        Runner, "_pytest", lambda _runner, _job, _suite, resumed, more: sessions.append((more, resumed)) or 0
     )
     with open_store(f"sqlite:///{tmp_path / 'results.db'}") as store:
         book = JobQueue(store, "lab-1/boot/1/1", lambda _who: None)

@@ -19,6 +19,7 @@ from lab.cli import release as release_command
 from lab.errors import ConfigurationError, LabStableError
 from lab.farm import release_watch
 from lab.farm.config import Farm, load
+from lab.farm.runner import UNCONFIRMED, WORSE
 from lab.farm.systemd import units
 from lab.provision import releasefile
 from lab.provision.releasefile import find
@@ -143,11 +144,12 @@ def test_what_an_editor_leaves_beside_a_release_is_no_release(
     assert find("newest in releases", "am62xx_sk", host.folder).name == "11.02"
 
 
-def test_a_run_with_failures_is_not_begun_again(host: Host) -> None:
+@pytest.mark.parametrize("code", [1, UNCONFIRMED, WORSE])
+def test_a_run_that_was_measured_is_not_begun_again(host: Host, code: int) -> None:
     host.look()
     host.release("11.02")
-    (host.folder / "code").write_text("1")
-    assert (host.look(), host.look(), host.measured) == (1, 0, ["11.02"])
+    (host.folder / "code").write_text(str(code))
+    assert (host.look(), host.look(), host.measured) == (code, 0, ["11.02"])
 
 
 def test_who_ends_it_ends_the_run_first(host: Host) -> None:

@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from attrs import evolve
+from attrs import define, evolve, field
 from support.recorded_run import Failed, failed, record
 
 from lab.errors import ConfigurationError, LabStableError
 from lab.farm import judge, queue, runner
 from lab.farm import runner as runners
-from lab.farm.runner import BROKEN, BUSY, INTERRUPTED, WORSE, Runner, RunnerPaths, report_again
+from lab.farm.runner import BROKEN, BUSY, INTERRUPTED, UNCONFIRMED, WORSE, Runner, RunnerPaths, report_again
 from lab.host import locks, process
 from lab.host.clock import utc_now
 from lab.jobs.queue import GAVE_WAY, PERSONS, TIMERS, JobQueue, has_failed, note_tests
-from lab.jobs.records import AWAY_VARIABLE, BOARDS, Order
+from lab.jobs.records import AWAY_VARIABLE, BOARDS, Job, Order
 from lab.jobs.reservations import ReservationBook
 from lab.judge.records import NewVerdict
 from lab.judge.store import write_verdicts
@@ -367,22 +367,112 @@ def test_a_job_that_was_taken_behind_its_last_sign_of_life_is_to_be_resumed(
     assert book.job(job.id).state == "interrupted"
 
 
-def test_a_rerun_that_failed_and_was_resumed_is_judged(
+def judged(store: Store, folder: Path, *suites: str) -> tuple[JobQueue, Job, int]:
+    """A judged job that was interrupted behind its first suite, whose numbers may have moved: run 2."""
+    record(store, cycles=1)  # so that the store knows the metric
+    book = timers(store)
+    job = book.start(book.enqueue(evolve(order(folder), suites=suites, options={"judge": True})).id)
+    assert job is not None
+    run = store.begin_run("boot", "am62xx_sk", "one", "", plan={}, provenance={}, job_id=job.id)
+    store.finish_run(run.id, "completed")
+    write_verdicts(store, run.id, [NewVerdict("boot.time", 1, {"medium": "sd"}, "unsure: rerun asked")])
+    return book, job, run.id
+
+
+@define
+class Confirming:
+    """A pytest that confirms a run: it begins or resumes one, whose attempts end as `ends` says."""
+
+    store: Store
+    job: Job
+    ends: list[tuple[str, bool]]
+    words: list[str] = field(factory=list)
+
+    def __call__(self, _job: Job, suite: str, resumed: int | None, more: tuple[str, ...]) -> int:
+        option, confirmed = more
+        self.words.append(f"{suite}: {option} {confirmed}, resumes {resumed}")
+        provenance = {"confirms": int(confirmed)}
+        run_id = resumed
+        if run_id is None:
+            run = self.store.begin_run("boot", "a", "one", "", plan={}, provenance=provenance, job_id=self.job.id)
+            run_id = run.id
+        outcome, transient = self.ends.pop(0)
+        if outcome != "ok":
+            failure = evolve(
+                failed(
+                    self.store,
+                    Failed(outcome, "lab", "it failed", None),
+                    medium="sd",
+                    cycle=1,
+                    number=4 - len(self.ends),
+                    at=utc_now(),
+                ),
+                transient=transient,
+            )
+            self.store.record_attempt(run_id, failure)
+        self.store.finish_run(run_id, "completed" if outcome == "ok" else "failed")
+        return int(outcome != "ok")
+
+
+def ask_once(store: Store, run_id: int, measure: Callable[[int], int | None], _say: object) -> bool:
+    """The judge, which a single run convinces that nothing has moved."""
+    if measure(run_id) is not None:
+        write_verdicts(store, run_id, [NewVerdict("boot.time", 1, {"medium": "sd"}, "none")])
+    return True
+
+
+@pytest.mark.parametrize(
+    ("ends", "code", "words"),
+    [
+        pytest.param([("pdu_timeout", True), ("ok", False)], 0, ["None", "3"], id="a transient fault"),
+        pytest.param([("pdu_timeout", True)] * 3, UNCONFIRMED, ["None", "3", "3"], id="one that stays"),
+        pytest.param([("strap_missing", False)], UNCONFIRMED, ["None"], id="a stable fault"),
+    ],
+)
+def test_what_a_killed_process_left_unconfirmed_is_measured_again_and_an_open_question_has_its_own_code(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    store: Store,
+    ends: list[tuple[str, bool]],
+    code: int,
+    words: list[str],
+) -> None:
+    book, job, run = judged(store, tmp_path, "boot", "sections")
+    book = evolve(book, pause=lambda _s: None)
+    later = store.begin_run("sections", "am62xx_sk", "one", "", plan={}, provenance={}, job_id=job.id)
+    store.finish_run(later.id, "completed")
+    book.next_suite(job.id)
+    book.finish(job.id, "interrupted")
+    confirming = Confirming(store, job, list(ends))
+    monkeypatch.setattr(Runner, "_is_measured", lambda *_args: True)
+    monkeypatch.setattr(Runner, "_pytest", confirming)
+    monkeypatch.setattr(judge, "judge_with_reruns", lambda *given: given[1] != run or ask_once(*given))
+    said: list[str] = []
+    assert quick(book, tmp_path, said).run(book.take_up(job.id), 0) == code
+    resumed = [word if word == "None" else str(later.id + 1) for word in words]
+    assert confirming.words == [f"boot: --lab-confirms {run}, resumes {word}" for word in resumed]
+    assert book.job(job.id).state == "completed"
+    open_question = (
+        f"not confirmed: numbers of run {run} may have moved; lab run --confirms {run} --env ENV measures them"
+    )
+    assert [line for line in said if line.startswith("not confirmed")] == [open_question] * (code == UNCONFIRMED)
+    again: list[str] = []
+    assert report_again(store, book.job(job.id), again.append) == code
+    assert (open_question in again) == (code == UNCONFIRMED)
+
+
+def test_an_order_to_confirm_a_run_fails_with_the_run_that_it_measures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store
 ) -> None:
-    """Its session failed, the next one completed its run, and the one behind that measured nothing."""
-    book, measured = timers(store), list[int | None]()
-    codes, latest = iter([1, 0, 1]), iter([17, 18, 18, 18])
-
-    def judge_with_reruns(_store: Store, run: int, measure: Callable[[int], int | None], _say: object) -> bool:
-        measured.extend(measure(run) for _ in range(3))
-        return True
-
-    monkeypatch.setattr(judge, "judge_with_reruns", judge_with_reruns)
-    monkeypatch.setattr(Runner, "_pytest", lambda *_args: next(codes))
-    monkeypatch.setattr(Runner, "_latest", lambda *_args: next(latest))
-    quick(book, tmp_path, [])._judge(book.enqueue(order(tmp_path)))
-    assert measured == [18, 18, None]
+    monkeypatch.setattr(runner, "command", lambda *_args: ["false"])
+    book = timers(store)
+    job = book.start(book.enqueue(evolve(order(tmp_path), options={"confirms": 1, "judge": True})).id)
+    assert job is not None
+    run = store.begin_run("boot", "am62xx_sk", "one", "", plan={}, provenance={"confirms": 1}, job_id=job.id)
+    store.finish_run(run.id, "failed")
+    book.finish(job.id, "interrupted")
+    assert quick(book, tmp_path, []).run(book.take_up(job.id), 0) == 1
+    assert book.job(job.id).state == "failed", "it can be resumed"
 
 
 @pytest.mark.parametrize(
