@@ -21,6 +21,7 @@ from lab.health import DEFAULT_RULE, QuarantineRule
 from lab.host.locks import LONGEST_GAP_S
 from lab.host.tcp import is_loopback
 from lab.jobs.records import HEALTH
+from lab.jobs.reservations import LONGEST_H
 from lab.judge.known_failures import KnownFailure
 from lab.judge.text import RUN
 from lab.provision.releasefile import NEWEST, folder_of
@@ -40,17 +41,32 @@ class Exporter:
 
 
 @frozen
+class TokenLimits:
+    """Limits of each program with a token.
+
+    Attributes:
+        reservations: at once, with those that begin later. hours: of all of these together. jobs: that wait or measure.
+    """
+
+    reservations: int = field(default=2, validator=[validators.ge(0), validators.le(1000)])
+    hours: float = field(default=24.0, validator=[validators.ge(0), validators.le(LONGEST_H)])
+    jobs: int = field(default=8, validator=[validators.ge(0), validators.le(1000)])
+
+
+@frozen
 class Web:
     """`lab web`.
 
     Attributes:
         listen: address:port. web_config, users: paths; both needed beyond loopback. name: by which browsers elsewhere ask for it.
+        tokens: limits of programs.
     """
 
     listen: str = field(default="127.0.0.1:9880", validator=farm_validators.word)
     web_config: str = field(default="", validator=farm_validators.path_if_any)
     users: str = field(default="", validator=farm_validators.path_if_any)
     name: str = field(default="", validator=farm_validators.word)
+    tokens: TokenLimits = field(factory=TokenLimits)
 
     @property
     def address(self) -> str:

@@ -8,6 +8,7 @@ from typing import Final
 
 from lab.errors import ConfigurationError
 from lab.farm.board_state import BoardNow
+from lab.farm.config import TokenLimits
 from lab.jobs.reservations import Hold, Kind, ReservationBook
 from lab.results.audit import Act
 from lab.results.store import Store
@@ -26,15 +27,20 @@ def reserve(
     reason: str,
     hours: float,
     begin: dt.datetime | None = None,
+    limits: TokenLimits | None = None,
 ) -> Hold:
     """Reserve a board for a person for some hours, now or from `begin` on.
+
+    Args:
+        limits: of a program; None: a person.
 
     Raises:
         ConfigurationError, LabTransientError: as of ReservationBook.reserve.
     """
     when = f" from {begin:%Y-%m-%d %H:%M} UTC" if begin is not None else ""
     act.about = f"{hours:g} h{when}: {reason}"
-    return ReservationBook(store).reserve(board.board, person, reason, hours, begin)
+    bounds = {} if limits is None else {"most": limits.reservations, "most_h": limits.hours}
+    return ReservationBook(store).reserve(board.board, person, reason, hours, begin, **bounds)
 
 
 def read_begin(text: str) -> dt.datetime:
@@ -60,13 +66,16 @@ def maintain(store: Store, act: Act, board: BoardNow, person: str, reason: str) 
     return ReservationBook(store).maintain(board.board, person, reason)
 
 
-def end(store: Store, act: Act, board: str, kind: Kind, person: str) -> Hold:
+def end(store: Store, act: Act, board: str, kind: Kind, person: str, *, own: bool = False) -> Hold:
     """End a hold, regardless of its owner; return it.
 
+    Args:
+        own: another person's is refused.
+
     Raises:
-        ConfigurationError: there is none.
+        ConfigurationError: there is none, or it is another person's.
     """
-    ended = ReservationBook(store).end(board, kind, person)
+    ended = ReservationBook(store).end(board, kind, person, own=own)
     act.about = ended.described
     return ended
 

@@ -154,6 +154,13 @@ def running(book: JobQueue) -> list[Job]:
         return [job_of(row) for row in rows if not book._dead(row)]
 
 
+def unended(book: JobQueue, person: str) -> int:
+    """Count of a person's jobs that wait or measure, without those whose holder has died."""
+    its = select(JobRow).where(JobRow.person == person, JobRow.state.in_(("queued", "running")))
+    with book.store._read() as session:
+        return sum(not book._dead(row) for row in session.scalars(its))
+
+
 @frozen
 class Measuring:
     """Number of boards that a host measures, and its last change.

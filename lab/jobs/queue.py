@@ -278,19 +278,27 @@ class JobQueue:
 
         return self.store._write(renew)
 
-    def cancel(self, job_id: int, by: str) -> Job:
+    def cancel(self, job_id: int, by: str, *, own: bool = False) -> Job:
         """Cancel a job: end a dead one, mark a live one.
 
         A live one ends at its holder's next look; see `settle`.
 
+        Args:
+            own: another person's is refused.
+
         Raises:
-            ConfigurationError: no such job, or it has ended.
+            ConfigurationError: no such job, it has ended, or it is another person's.
         """
 
         def mark(session: Session) -> Job:
             row = find(session, job_id)
             if row.state not in {"queued", "running"}:
                 raise ConfigurationError(f"job {call(job_id)} is {row.state} already: there is nothing to cancel")
+            if own and row.person != by:
+                raise ConfigurationError(
+                    f"job {call(job_id)} is of {job_of(row).who}: {by} cancels what it made, and no other job; {row.person or 'its user'} "
+                    f"or an operator of the site can cancel this one, or an admin of the host: lab jobs cancel {call(job_id)}"
+                )
             row.cancelled_by = by or "?"
             return job_of(row)
 

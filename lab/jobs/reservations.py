@@ -7,6 +7,7 @@ writer of the results can end one, and both are in the audit.
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Callable
 from typing import Final, Literal, cast
 
@@ -80,14 +81,25 @@ class ReservationBook:
     store: Store
     now: Callable[[], dt.datetime] = field(default=Factory(lambda self: self.store.now, takes_self=True))
 
-    def reserve(self, board: str, person: str, reason: str, hours: float, begin: dt.datetime | None = None) -> Hold:
+    def reserve(
+        self,
+        board: str,
+        person: str,
+        reason: str,
+        hours: float,
+        begin: dt.datetime | None = None,
+        *,
+        most: float = math.inf,
+        most_h: float = math.inf,
+    ) -> Hold:
         """Reserve a board; a person's own reservations of that time are replaced.
 
         Args:
             begin: None, or not after now: now.
+            most, most_h: reservations that the person may have, and their hours left together.
 
         Raises:
-            ConfigurationError: too long or too short, too far ahead, no reason, or it is another person's then.
+            ConfigurationError: too long or too short, too far ahead, too many, no reason, or it is another person's then.
         """
         now = self.now()
         if not 0 < hours <= LONGEST_H:
@@ -99,7 +111,9 @@ class ReservationBook:
             raise ConfigurationError(
                 f"{begin:%Y-%m-%d %H:%M} UTC: a reservation begins within {FARTHEST_H / 24:g} days"
             )
-        return self._hold(board, "reserved", person, reason, begin + dt.timedelta(hours=hours), begin)
+        return self._hold(
+            board, "reserved", person, reason, begin + dt.timedelta(hours=hours), begin, most=most, most_h=most_h
+        )
 
     def maintain(self, board: str, person: str, reason: str) -> Hold:
         """Put a board in maintenance until a person ends it.
@@ -145,11 +159,14 @@ class ReservationBook:
 
         self.store._write(change)
 
-    def end(self, board: str, kind: Kind, by: str) -> Hold:
+    def end(self, board: str, kind: Kind, by: str, *, own: bool = False) -> Hold:
         """End and return a board's hold, else this person's next reservation.
 
+        Args:
+            own: another person's is refused.
+
         Raises:
-            ConfigurationError: there is none.
+            ConfigurationError: there is none, or it is another person's.
         """
 
         def close(session: Session) -> Hold:
@@ -159,6 +176,11 @@ class ReservationBook:
             if row is None:
                 what = {"reserved": "reserved", "maintenance": "in maintenance"}.get(kind, kind)
                 raise ConfigurationError(f"{board} is not {what} (any more)")
+            if own and row.person != by:
+                raise ConfigurationError(
+                    f"{board} is {_hold_of(row).described}: {by} ends what it made, and no other reservation; {row.person} or an "
+                    f"operator of the site can end this one, or an admin of the host: lab reserve {board} --end"
+                )
             row.ended_at, row.ended_by = self.now(), by
             return _hold_of(row)
 
@@ -182,6 +204,9 @@ class ReservationBook:
         reason: str,
         until: dt.datetime | None,
         begin: dt.datetime | None = None,
+        *,
+        most: float = math.inf,
+        most_h: float = math.inf,
     ) -> Hold:
         reason = reason.strip()
         if not reason or len(reason) > LONGEST_REASON:
@@ -208,6 +233,17 @@ class ReservationBook:
             )
             session.add(new)
             session.flush()
+            standing = session.scalars(
+                _open(None).where(
+                    ReservationRow.kind == kind, ReservationRow.person == person, ReservationRow.until > now
+                )
+            ).all()
+            left_s = sum((row.until - max(row.at, now)).total_seconds() for row in standing if row.until is not None)
+            if len(standing) > most or left_s > most_h * 3600:
+                raise ConfigurationError(
+                    f"{person} would have {len(standing)} reservations of {left_s / 3600:.1f} h in all, and may have {most:g} of "
+                    f"{most_h:g} h (farm.yaml, web: tokens): end one first, or an operator reserves {board}"
+                )
             return _hold_of(new, later=at > now)
 
         try:

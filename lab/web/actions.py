@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Annotated, Any, Final
 from urllib.parse import quote
 
@@ -12,8 +13,10 @@ from fastapi import APIRouter, Path, Request
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 
 from lab.errors import ConfigurationError
-from lab.farm import reservations
+from lab.farm import reservations, services
+from lab.farm.config import TokenLimits
 from lab.host import process
+from lab.jobs import listing
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import BY_WEB, number
 from lab.jobs.reservations import IGNORE, LONGEST_REASON, ReservationBook
@@ -23,6 +26,7 @@ from lab.run.options import LOW_POWER, MAX_CYCLES, SECTIONS
 from lab.web import job_control
 from lab.web.audit_log import Action, AuditLog, field
 from lab.web.middleware import ANSWERS, API
+from lab.web.site import Site
 
 SUITES: Final = ("boot", LOW_POWER, SECTIONS, "guide")
 ACTED: Final[dict[int | str, dict[str, Any]]] = {
@@ -40,7 +44,7 @@ def router(audit: AuditLog) -> APIRouter:
     """The actions' addresses."""
     routes = APIRouter(include_in_schema=False)
     programs = APIRouter(responses=ACTED)
-    site = audit.site
+    site, queueing = audit.site, threading.Lock()
 
     @routes.post("/boards/{board:path}/reserve")
     @programs.post("/api/v1/boards/{board:path}/reserve", openapi_extra=_fields("hours", "reason", "begin"))
@@ -48,14 +52,16 @@ def router(audit: AuditLog) -> APIRouter:
         with audit.recording(request, reservations.RESERVE, board) as action:
             hours, reason = _number(field(request, "hours")), field(request, "reason", longest=LONGEST_REASON)
             begin = reservations.read_begin(text) if (text := field(request, "begin")) else None
-            reservations.reserve(action.store, action, audit.board(board), action.person.name, reason, hours, begin)
+            known, limits = audit.board(board), _limits(site, action)
+            reservations.reserve(action.store, action, known, action.person.name, reason, hours, begin, limits)
         return done(request, action, board)
 
     @routes.post("/boards/{board:path}/release")
     @programs.post("/api/v1/boards/{board:path}/release")
     def release(request: Request, board: Board) -> Response:
         with audit.recording(request, reservations.RELEASE, board) as action:
-            reservations.end(action.store, action, board, "reserved", action.person.name)
+            name, own = action.person.name, action.person.scope is not None
+            reservations.end(action.store, action, board, "reserved", name, own=own)
         return done(request, action, board)
 
     @routes.post("/boards/{board:path}/maintain")
@@ -80,7 +86,7 @@ def router(audit: AuditLog) -> APIRouter:
             book = JobQueue(action.store, process.identity(), process.has_died)
             if book.job(job_id).board != board:
                 raise ConfigurationError(f"job j{job_id} is of another board")
-            job = book.cancel(job_id, action.person.name)
+            job = book.cancel(job_id, action.person.name, own=action.person.scope is not None)
             # The holder of a power switch is the site itself, which sees by its job that it shall end.
             if job.state != "cancelled" and job.program != BY_WEB:
                 process.ask_to_end(job.holder)
@@ -101,7 +107,7 @@ def router(audit: AuditLog) -> APIRouter:
             action.about = " ".join(arguments)
             env = job_control.environment(audit.board(board))
             arguments = [f"--env={env}", *arguments, *own_reservation(action.store, board, action.person.name)]
-            job = job_control.queue_run(site, action.person.name, arguments)
+            job = _queue_run(site, action, arguments, queueing)
             action.about = f"{job}: {action.about}"
         return done(request, action, board)
 
@@ -151,6 +157,32 @@ def own_reservation(store: Store, board: str, person: str) -> list[str]:
     """The option that lets a person's job use their own reservation."""
     holds = ReservationBook(store).standing(board)
     return [IGNORE] if any(hold.person == person for hold in holds) else []
+
+
+def _limits(site: Site, action: Action) -> TokenLimits | None:
+    """The limits of a program; None: a person acts."""
+    if action.person.scope is None:
+        return None
+    farm = services.host_file(site.farm).farm
+    return TokenLimits() if farm is None else farm.web.tokens
+
+
+def _queue_run(site: Site, action: Action, arguments: list[str], queueing: threading.Lock) -> str:
+    """Queue a job; a program's are counted, one at a time.
+
+    Raises:
+        ConfigurationError: the program has as many as farm.yaml allows, or as of `job_control.queue_run`.
+    """
+    limits, name = _limits(site, action), action.person.name
+    if limits is None:
+        return job_control.queue_run(site, name, arguments)
+    with queueing:
+        count = listing.unended(JobQueue(action.store, process.identity(), process.has_died), name)
+        if count >= limits.jobs:
+            raise ConfigurationError(
+                f"{name} has {count} jobs that wait or measure, and may have {limits.jobs} (farm.yaml, web: tokens): cancel one first"
+            )
+        return job_control.queue_run(site, name, arguments)
 
 
 def _number(text: str) -> float:

@@ -103,6 +103,29 @@ def test_a_reservation_has_a_reason_and_an_end(store: Store, hours: float, reaso
     assert book.standing() == []
 
 
+def test_a_person_with_limits_has_so_many_reservations_and_hours_and_others_any(store: Store) -> None:
+    """Those that begin later count, too, and of one that runs, what is left."""
+    wall = Wall(START)
+    book = ReservationBook(store, wall)
+    bounds = {"most": 2, "most_h": 10.0}
+    book.reserve("b1", "ci", "nightly", 6, **bounds)
+    with pytest.raises(
+        ConfigurationError, match=r"ci would have 2 reservations of 11\.0 h in all, and may have 2 of 10 h"
+    ):
+        book.reserve("b2", "ci", "nightly", 5, START + dt.timedelta(days=7), **bounds)
+    wall.later(hours=1)
+    book.reserve("b2", "ci", "nightly", 5, START + dt.timedelta(days=7), **bounds)
+    with pytest.raises(ConfigurationError, match="would have 3 reservations"):
+        book.reserve("b3", "ci", "nightly", 0.1, **bounds)
+    assert book.standing("b3") == [], "what was refused is not there"
+    book.reserve("b1", "ci", "nightly", 5, **bounds)
+    book.reserve("b3", "lena", "a new PMIC", 300)
+    with pytest.raises(ConfigurationError, match=r"b3 is reserved by lena .*ci ends what it made"):
+        book.end("b3", "reserved", "ci", own=True)
+    assert [hold.person for hold in book.standing("b3")] == ["lena"]
+    assert book.end("b1", "reserved", "ci", own=True).board == "b1"
+
+
 def test_of_many_who_reserve_a_board_at_once_one_has_it(store: Store) -> None:
     book = ReservationBook(store)
 

@@ -20,7 +20,12 @@ from support.web_serving import serving
 
 from lab.cli import web as web_command
 from lab.errors import ConfigurationError, LabStableError
+from lab.host import process
 from lab.http.access import MOST, MOST_WIDE, WINDOW_S, LoginAttempts, Tls, WebConfig
+from lab.jobs import listing
+from lab.jobs.queue import JobQueue
+from lab.jobs.records import Order
+from lab.jobs.reservations import ReservationBook
 from lab.results.audit import DONE, Audit
 from lab.results.models import Base
 from lab.web import audit_log, job_control
@@ -562,6 +567,83 @@ def test_a_token_does_what_its_scope_has_by_the_json_interface_and_nothing_else(
     with guarded.store() as store:
         done = {(entry.person, entry.action) for entry in Audit(store).entries() if entry.outcome == DONE}
     assert done == {("ci-reserve", "reserve"), ("ci-reserve", "release"), ("ci-run", "run")}
+
+
+def test_a_token_ends_only_the_reservations_and_jobs_that_it_made(guarded: GuardedSite) -> None:
+    token = Users(guarded.folder / "users.json").add_token("ci", ["reserve", "run"])
+
+    def post(action: str, **form: str) -> tuple[int, str]:
+        answer = requests.post(
+            f"{guarded.url}/api/v1/boards/{BOARD}/{action}", form, headers=bearer(token), timeout=60
+        )
+        return answer.status_code, answer.text
+
+    order = Order("am62xx_sk", BOARD, ("boot",), "e", "", None)
+    with guarded.store() as store:
+        book = ReservationBook(store)
+        book.reserve(BOARD, "lena", "a new PMIC", 4)
+        hers, its = (
+            JobQueue(store, "lab-2/boot/9/1", lambda _: None, person=person).enqueue(order)
+            for person in ("lena", "ci")
+        )
+        status, text = post("release")
+        assert (status, "is reserved by lena" in text, "lena or an operator of the site can end" in text) == (
+            409,
+            True,
+            True,
+        )
+        assert [hold.person for hold in book.standing(BOARD)] == ["lena"]
+        status, text = post("cancel", job=hers.called)
+        assert (status, f"job {hers.called} is of lena" in text, "an operator of the site can cancel" in text) == (
+            409,
+            True,
+            True,
+        )
+        assert listing.job(store, hers.id).cancelled_by == ""
+        book.end(BOARD, "reserved", "lena")
+        assert post("reserve", hours="1", reason="nightly")[0] == 200
+        assert post("release")[0] == 200
+        assert post("cancel", job=its.called)[0] == 200
+        assert listing.job(store, its.id).cancelled_by == "ci"
+
+
+@pytest.mark.parametrize(
+    ("tokens", "form", "refused"),
+    [
+        pytest.param(
+            "{hours: 12}", {"hours": "13"}, "1 reservations of 13.0 h in all, and may have 2 of 12 h", id="hours"
+        ),
+        pytest.param("{reservations: 0}", {"hours": "1"}, "may have 0 of 24 h", id="number"),
+        pytest.param("{}", {"hours": "25"}, "may have 2 of 24 h", id="as shipped"),
+    ],
+)
+def test_what_a_token_reserves_is_bounded_by_farm_yaml(
+    guarded: GuardedSite, tokens: str, form: dict[str, str], refused: str
+) -> None:
+    (guarded.folder / "farm.yaml").write_text(f"web: {{tokens: {tokens}}}\n")
+    token = Users(guarded.folder / "users.json").add_token("ci", ["reserve"])
+    url = f"{guarded.url}/api/v1/boards/{BOARD}/reserve"
+    answer = requests.post(url, {**form, "reason": "nightly"}, headers=bearer(token), timeout=60)
+    assert (answer.status_code, refused in answer.text) == (409, True), answer.text
+    with guarded.store() as store:
+        assert ReservationBook(store).standing() == []
+        assert ReservationBook(store).reserve(BOARD, "lena", "a new PMIC", 300.0), "a person has other limits"
+
+
+def test_the_jobs_of_a_token_are_bounded_by_farm_yaml(guarded: GuardedSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    order = Order("am62xx_sk", BOARD, ("boot",), "e", "", None)
+
+    def queue_run(_site: object, person: str, _words: object) -> str:
+        with guarded.store() as store:
+            return JobQueue(store, process.identity(), process.has_died, person=person).enqueue(order).called
+
+    monkeypatch.setattr(job_control, "queue_run", queue_run)
+    (guarded.folder / "farm.yaml").write_text("web: {tokens: {jobs: 2}}\n")
+    token = Users(guarded.folder / "users.json").add_token("ci", ["run"])
+    url = f"{guarded.url}/api/v1/boards/{BOARD}/run"
+    answers = [requests.post(url, {"suite": "boot"}, headers=bearer(token), timeout=60) for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [200, 200, 409]
+    assert "ci has 2 jobs that wait or measure, and may have 2" in answers[2].text
 
 
 def test_a_token_that_was_revoked_or_replaced_lets_nobody_in_and_is_nowhere_in_the_file(guarded: GuardedSite) -> None:
