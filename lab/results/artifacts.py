@@ -8,6 +8,7 @@ import io
 import logging
 import os
 import re
+import struct
 import tempfile
 import zipfile
 import zlib
@@ -24,6 +25,18 @@ from lab.results.location import ARTIFACTS_VARIABLE
 from lab.results.records import CONSOLE_INDEX, CONSOLE_LOG, ArtifactRef, Attempt
 
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
+PACK_BYTES: Final = 32 << 20  # of a pack's artifacts, which are in memory at once
+# Of a damaged zip file; zipfile itself raises RuntimeError for a flipped bit "encrypted", and struct's and text's errors.
+_DAMAGED: Final = (
+    OSError,
+    EOFError,
+    LookupError,
+    RuntimeError,
+    ValueError,
+    struct.error,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 _log = logging.getLogger(__name__)
 _READ_ONLY: Final = 0o440  # contents are named by their hash, so they must not change
 
@@ -110,9 +123,13 @@ class ArtifactStore:
         path = self.path(pack)
         source = path if path.exists() else io.BytesIO(self.read(pack))
         try:
-            with zipfile.ZipFile(source) as file:
-                data = file.read(sha256)
-        except (OSError, KeyError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
+            with zipfile.ZipFile(source) as file, file.open(sha256) as member:
+                if file.getinfo(sha256).compress_type != zipfile.ZIP_DEFLATED:
+                    raise zipfile.BadZipFile("another compression than boardlab's")  # of no bound
+                data = member.read(PACK_BYTES + 1)
+            if len(data) > PACK_BYTES:
+                raise zipfile.BadZipFile(f"it inflates to more than {PACK_BYTES} bytes")
+        except _DAMAGED as error:
             raise LabStableError(
                 f"artifact {sha256} cannot be read from its pack {path}: {error}; restore that from a copy, and check the disk",
                 failure="artifacts",

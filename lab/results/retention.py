@@ -63,7 +63,6 @@ _GAP_S: Final = 0.12
 _LARGEST_BATCH: Final = 1000  # runs
 _SUMS: Final = 10_000  # runs of an older boardlab, a night
 _GUIDE_RUNS: Final = 100  # of one entry of the audit
-_PACK_BYTES: Final = 32 << 20  # of a pack's artifacts, which are in memory at once
 _NAMES: Final = 5000  # of a statement
 
 
@@ -540,7 +539,7 @@ def _pack(store: Store, run_id: int, *, dry_run: bool = False) -> int:
         batches: list[list[str]] = [[]]
         size = 0
         for name, length in sorted((each.sha256, each.size) for each in loose):
-            if len(batches[-1]) == _NAMES or (batches[-1] and size + length > _PACK_BYTES):
+            if len(batches[-1]) == _NAMES or (batches[-1] and size + length > artifacts.PACK_BYTES):
                 batches.append([])
                 size = 0
             batches[-1].append(name)

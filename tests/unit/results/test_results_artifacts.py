@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from lab.errors import LabStableError, TestStableError
 from lab.results import ArtifactStore
+from lab.results.artifacts import PACK_BYTES, zipped
 
 LOG = b"U-Boot 2023.01\r\n\x00\xff\x1b[0m"
 
@@ -36,6 +38,47 @@ def test_an_artifact_lies_under_the_hash_of_its_contents(artifacts: ArtifactStor
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_bytes_come_back(artifacts: ArtifactStore, data: bytes) -> None:
     assert artifacts.read(artifacts.put(data, kind="tool-output").sha256) == data
+
+
+def packed(folder: Path, contents: dict[str, bytes]) -> tuple[ArtifactStore, Path]:
+    """A store whose artifacts lie in one pack, and the pack."""
+    pack = ArtifactStore(folder).put(zipped(contents), kind="").sha256
+    store = ArtifactStore(folder, pack_of=lambda sha256: pack if sha256 in contents else None)
+    store.path(pack).chmod(0o600)
+    return store, store.path(pack)
+
+
+def test_a_pack_with_any_flipped_bit_or_cut_anywhere_is_right_or_one_clear_error(tmp_path: Path) -> None:
+    log = LOG * 8
+    names = [hashlib.sha256(data).hexdigest() for data in (log, b"index")]
+    store, pack = packed(tmp_path, dict(zip(names, (log, b"index"), strict=True)))
+    whole = pack.read_bytes()
+    flipped = [
+        whole[:at] + bytes([whole[at] ^ 1 << bit]) + whole[at + 1 :] for at in range(len(whole)) for bit in range(8)
+    ]
+    errors = 0
+    for damaged in [*flipped, *(whole[:length] for length in range(len(whole)))]:
+        pack.write_bytes(damaged)
+        try:
+            assert store.read(names[0]) == log
+        except LabStableError as error:
+            errors += 1
+            assert str(pack) in str(error)  # noqa: PT017 - either is good
+    assert errors > len(whole)
+
+
+def test_a_pack_that_inflates_without_bound_is_refused(tmp_path: Path) -> None:
+    name = hashlib.sha256(LOG).hexdigest()
+    store, _ = packed(tmp_path, {name: bytes(PACK_BYTES * 8)})
+    tracemalloc.start()
+    try:
+        with pytest.raises(
+            LabStableError, match=f"it inflates to more than {PACK_BYTES} bytes; restore that from a copy"
+        ):
+            store.read(name)
+        assert tracemalloc.get_traced_memory()[1] < 4 * PACK_BYTES
+    finally:
+        tracemalloc.stop()
 
 
 def test_the_same_contents_are_kept_once(artifacts: ArtifactStore) -> None:
