@@ -28,12 +28,11 @@ def check(
     from lab.env import power_state  # noqa: PLC0415 - it loads labgrid
 
     path = envfile.find(env, Path.cwd())
-    found, remarks = list(envfile.problems(path)), []
-    if not found:
-        doubts, remarks = list(envfile.refusals(path)), list(envfile.remarks(path))
+    found, remarks = power_state.run_problems(path), []
+    if not any(envfile.problems(path)):
+        remarks = list(envfile.remarks(path))
         if not envfile.names(path, "BoardStrategy"):  # no run of boardlab's refuses it
-            doubts, remarks = [], remarks + doubts
-        found = [*doubts, *power_state.lacks(path)]
+            remarks += envfile.refusals(path)
     if as_json:
         echo_json({"file": str(path), "problems": found, "remarks": remarks})
     else:

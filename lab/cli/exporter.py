@@ -191,7 +191,9 @@ def exported(boards: Iterable[BoardNow], known: Sequence[KnownFailure] = ()) -> 
             state.since,
             len(each.worse) if each.is_judged else None,
             {"": 0}
-            | Counter(_known_state(known, each.board_type, number) for number in each.worse if number.is_confirmed),
+            | Counter(_known_state(known, each.board_type, number) for number in each.worse if number.is_confirmed)
+            if each.is_judged
+            else {},
         )
         for each in boards
     ]

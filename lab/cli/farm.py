@@ -78,6 +78,9 @@ def check(
         *farm_check.alerting_problems(farm),
     ]
     own = [] if asked else list(_own(farm, file))  # else `lab doctor` looks, on each host
+    if not asked:
+        name = services.host_file(file).name if doctor_services.is_here(farm) else ""
+        found += farm_check.environment_problems(farm, name)
     found += [_line(each) for each in own if each.level == "bad"]
     warnings = [*names.unknown, *(_line(each) for each in own if each.level == "doubtful")]
     if not farm.alertmanager:

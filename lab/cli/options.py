@@ -48,7 +48,9 @@ HostDatabase = Annotated[
 ]
 FarmFile = Annotated[
     Path | None,
-    typer.Option("--farm", metavar="FILE", help="The host's farm.yaml (default: here, or in /etc/boardlab)."),
+    typer.Option(
+        "--farm", metavar="FILE", help="The host's farm.yaml (default: $LAB_FARM, here, or in /etc/boardlab)."
+    ),
 ]
 ServerRuntime = Annotated[
     Path | None,

@@ -152,6 +152,18 @@ def parts(env: str, protocol: str, slot: str, noun: str) -> tuple[Any, Any, Any]
         raise ConfigurationError(f"{path}: {getattr(error, 'msg', None) or error}") from error
 
 
+def run_problems(path: Path, *, elsewhere: bool = False) -> list[str]:
+    """Everything in an environment that a run would refuse.
+
+    Args:
+        elsewhere: its board is another host's: what is missing here says nothing.
+    """
+    if found := list(envfile.problems(path)):
+        return found
+    found = list(envfile.refusals(path)) if envfile.names(path, "BoardStrategy") else []
+    return found if elsewhere else [*found, *lacks(path)]
+
+
 def lacks(path: Path) -> Iterator[str]:
     """Yield missing drivers, pdudaemons and serial ports of an environment.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Mapping
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from attrs import field, frozen
 
@@ -15,12 +15,19 @@ from lab.judge.latest import WorseNumber, described
 from lab.results.listing import FailedAttempt, ListedRun
 
 StateName = Literal[
-    "needs a person", "failed", "worse", "away", "in maintenance", "qualifying", "measuring", "held", "waiting", "free"
+    "needs a person",
+    "failed",
+    "worse",
+    "away",
+    "in maintenance",
+    "qualifying",
+    "never reached",
+    "measuring",
+    "held",
+    "waiting",
+    "free",
 ]
-STATES: Final[tuple[StateName, ...]] = (
-    *("needs a person", "failed", "worse", "away", "in maintenance", "qualifying"),
-    *("measuring", "held", "waiting", "free"),
-)  # in the order of lists: a problem comes first
+STATES: Final[tuple[StateName, ...]] = get_args(StateName)  # in the order of lists: a problem comes first
 PROBLEMS: Final = frozenset(STATES[:4])
 _LONGEST: Final = 120  # characters of a message in a cause
 
@@ -69,7 +76,7 @@ class BoardState:
     @property
     def explains(self) -> bool:
         """True if its cause says why the board serves nobody."""
-        return self.is_problem or self.name in {"in maintenance", "qualifying"}
+        return self.is_problem or self.name in {"in maintenance", "qualifying", "never reached"}
 
 
 @frozen
@@ -86,6 +93,7 @@ class BoardNow:
         health: result of its checks and failures; None: unknown.
         worse: numbers that no person decided on, see `lab.judge.latest`. is_judged: its latest runs are.
         failed_by: the last failed attempt of `last`; None: none, or `last` did not fail.
+        is_reached: the results have a run or a check of it, or cannot be read.
     """
 
     board: str
@@ -106,6 +114,7 @@ class BoardNow:
     worse: tuple[WorseNumber, ...] = ()
     is_judged: bool = True
     failed_by: FailedAttempt | None = None
+    is_reached: bool = True
 
     @property
     def progress(self) -> tuple[int, int]:
@@ -187,7 +196,10 @@ class BoardNow:
         if self.console or self.place:
             by = f"console held by {self.console}" if self.console else f"place held by {self.place}"
             return BoardState("held", by)
-        return BoardState("waiting", f"{self.waiting} waiting") if self.waiting else BoardState("free")
+        if self.waiting:
+            return BoardState("waiting", f"{self.waiting} waiting")
+        unknown = BoardState("never reached", f"no run and no check of it yet: lab health {self.board} --check")
+        return BoardState("free") if self.is_reached else unknown
 
 
 def counted(states: Iterable[StateName]) -> dict[StateName, int]:

@@ -56,6 +56,25 @@ def problems(farm: Farm) -> list[str]:
     return found
 
 
+def environment_problems(farm: Farm, host: str) -> Iterator[str]:
+    """Check the farm's environments as `lab env check` does.
+
+    Args:
+        host: this one's name in farm.yaml, where devices are looked for; empty: it is none of the farm's.
+    """
+    from lab.env import power_state  # noqa: PLC0415 - it loads labgrid
+
+    here = farm.environments_at(host) if host else {}
+    for board, env in farm.environments.items():
+        try:
+            path = envfile.find(env, Path(farm.directory))
+        except BoardlabError:  # `problems` reports it
+            continue
+        if found := power_state.run_problems(path, elsewhere=board not in here):
+            more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+            yield f"{board}: {found[0]}{more}; see lab env check --env {path}"
+
+
 def wrong_board(folder: Path, entry: BoardEntry) -> Iterator[str]:
     """Check that an environment belongs to its board."""
     try:

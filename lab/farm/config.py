@@ -497,6 +497,11 @@ class Farm:
         """Environment of each named board."""
         return {each.board: each.env for each in self.schedules} | {each.name: each.env for each in self.boards}
 
+    def environments_at(self, host: str) -> dict[str, str]:
+        """Environment of each named board that is not another host's."""
+        others = {each.name for each in self.boards if self.host_of(each) != host}
+        return {board: env for board, env in self.environments.items() if board not in others}
+
     @property
     def timed(self) -> list[Schedule]:
         """Schedules with a time of day."""

@@ -26,7 +26,7 @@ from lab.farm import buildbot, config
 from lab.farm.buildbot import BuildbotSite
 from lab.farm.config import Farm, VirtualBoards
 from lab.farm.labfolder import scalar, template
-from lab.farm.services import SUPERVISORD
+from lab.farm.services import FARM_VARIABLE, RUNTIME_VARIABLE, SUPERVISORD
 from lab.host import process, runtime
 from lab.host.clock import utc_now
 from lab.host.runtime import socket_path
@@ -99,7 +99,7 @@ class LocalFarm:
 
     def environ(self, farm: Farm) -> Mapping[str, str]:
         """Environment variables that point `lab` and pytest to this farm."""
-        return {"BOARDLAB_RUNTIME": str(self.runtime), **farm.environ}
+        return {RUNTIME_VARIABLE: str(self.runtime), FARM_VARIABLE: str(self.file), **farm.environ}
 
     def states(self) -> list[ProgramState]:
         """States of its programs; none: it is down."""

@@ -29,6 +29,7 @@ SUPERVISORD: Final = Path("run", "supervisord.conf")  # beside the farm.yaml of 
 COORDINATOR: Final = "coordinator"
 NEVER_SUPERVISED: Final = (COORDINATOR, "alertmanager")  # `lab farm up` runs neither
 RUNTIME_VARIABLE: Final = "BOARDLAB_RUNTIME"
+FARM_VARIABLE: Final = "LAB_FARM"  # of a shell for a farm that `lab farm up` brought up
 _UNITS: Final = {"alertmanager": "prometheus-alertmanager"}  # those that are none of `lab farm units`
 
 
@@ -70,7 +71,7 @@ class HostFile:
 
 
 def host_file(named: Path | None = None, host: str = "") -> HostFile:
-    """Read the host's farm.yaml: the named one, here, or in /etc/boardlab.
+    """Read the host's farm.yaml: the named one, $LAB_FARM, here, or in /etc/boardlab.
 
     Args:
         host: which of its hosts this one is; empty: the one with this machine's name, else the first.
@@ -78,7 +79,8 @@ def host_file(named: Path | None = None, host: str = "") -> HostFile:
     Raises:
         ConfigurationError: it is wrong, or has no such host.
     """
-    path = named or next((path for path in FARM_FILES if path.is_file()), None)
+    its_shells = os.environ.get(FARM_VARIABLE)
+    path = named or (Path(its_shells) if its_shells else next((path for path in FARM_FILES if path.is_file()), None))
     here = Path.cwd()
     if path is None:
         return HostFile(None, installed=False, folder=here)

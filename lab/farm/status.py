@@ -241,6 +241,7 @@ def _measured(
             holds=holds.get(name, ()),
             coming=coming.get(name, ()),
             health=health.get(name),
+            is_reached=name in ended or name in running or (name in health and health[name].checked_at is not None),
         )
     return found
 
@@ -323,19 +324,18 @@ def lines(now: LabNow, room: int | None = None) -> list[str]:
 
 
 def _boards(now: LabNow, room: int | None) -> list[str]:
-    """The boards, problems first; a large lab's free ones by name."""
+    """The boards, problems first; a large lab's idle ones by name."""
     found = [", ".join(f"{count} {name}" for name, count in now.counts.items() if count), ""]
-    ordered, free = now.by_state, list[BoardNow]()
+    ordered, idle = now.by_state, dict[str, list[str]]()
     if len(ordered) > _MANY:
-        free = [board for board in ordered if _is_idle(board)]
+        for board in filter(_is_idle, ordered):
+            idle.setdefault(board.state.name, []).append(board.board)
         ordered = [board for board in ordered if not _is_idle(board)]
     rows = [[board.board, _shown(board, now.at), _doing(board, now.at), _last(board, now.at)] for board in ordered]
     found += table(["board", "state", "now", "last result"], rows, "<<<<", room=room) if rows else []
-    if free:
-        found += [
-            "",
-            *table(["", ""], [[f"{len(free)} free", ", ".join(board.board for board in free)]], "<<", room=room)[1:],
-        ]
+    if idle:
+        listed = [[f"{len(boards)} {state}", ", ".join(boards)] for state, boards in idle.items()]
+        found += ["", *table(["", ""], listed, "<<", room=room)[1:]]
     left = [board.board for board in now.boards if not board.is_judged]
     if left:
         found += [
@@ -348,7 +348,7 @@ def _boards(now: LabNow, room: int | None) -> list[str]:
 
 
 def _is_idle(board: BoardNow) -> bool:
-    return board.state.name == "free" and not (board.failures or _suspect(board))
+    return board.state.name in {"never reached", "free"} and not (board.failures or _suspect(board))
 
 
 def _shown(board: BoardNow, at: dt.datetime) -> str:

@@ -75,6 +75,22 @@ def test_a_farm_of_simulated_boards_measures_and_is_mended_and_taken_down(folder
     )
     with open_store(farm.database) as store:
         assert store.runs(1)[0].board == "am62xx_sk-2"
+    looked = subprocess.run(
+        [LAB, "status", "--json"],
+        cwd=folder,
+        env={**os.environ, **exports},
+        check=True,
+        capture_output=True,
+        timeout=DEADLINE_S,
+    )
+    seen = json.loads(looked.stdout)
+    services = {each["name"]: (each["state"], each["said"]) for each in seen["services"]}
+    assert services["pdudaemon"] == ("ok", f"listens at {farm.pdudaemon.address}"), "no other user's"
+    assert services["exporter"] == ("ok", f"listens at {farm.exporter.listen}")
+    assert {each["board"]: each["state"] for each in seen["boards"]} == {
+        "am62xx_sk-1": "never reached",
+        "am62xx_sk-2": "free",
+    }
     with requests.Session() as session:
         session.trust_env = False
         assert "boardlab_" in session.get(f"http://{farm.exporter.listen}/metrics", timeout=DEADLINE_S).text

@@ -214,8 +214,8 @@ def test_two_sites_with_a_coordinator_each_share_the_results(lab: Lab, tmp_path:
             found = status.look(lab.store.url, lab.folder / "farm.yaml", lab.folder / "run", lab.folder)
             assert {tile.board: tile.state for tile in wall.tiles(found)} == {
                 "b1": "held",
-                "b2": "free",
-                "b3": "free",
+                "b2": "never reached",
+                "b3": "never reached",
                 "c1": "held",
             }
         there.coordinator.acquire("b1", places[1])  # of a run that was killed
@@ -236,8 +236,8 @@ def test_a_persons_acquisition_is_on_the_wall_and_in_lab_status(lab: Lab) -> Non
     found = status.look(lab.store.url, lab.folder / "farm.yaml", lab.folder / "run", lab.folder)
     assert {tile.board: (tile.state, tile.who) for tile in wall.tiles(found)} == {
         "b1": ("held", "desk-3/bob (labgrid)"),
-        "b2": ("free", ""),
-        "b3": ("free", ""),
+        "b2": ("never reached", ""),
+        "b3": ("never reached", ""),
     }, "a job is there as a job"
     assert [line for line in status.lines(found) if "place held by desk-3/bob" in line]
 

@@ -28,6 +28,7 @@ STATES: Final[dict[str, StateName]] = {
     "board-worse": "worse",
     "board-away": "away",
     "board-kept": "in maintenance",
+    "board-new": "never reached",  # only its environment is there
     "board-measuring": "measuring",
     "board-waiting": "waiting",
     "board-held": "held",
@@ -45,7 +46,7 @@ def fill(store: Store, seed: int = 1) -> dict[str, int]:
     """Fill a store; board -> its last run."""
     dice, now = random.Random(seed), utc_now()
     found = {}
-    for board in STATES:
+    for board in (name for name in STATES if name != "board-new"):
         for days in (9, 8, 7):
             run(store, board, BEFORE, now - dt.timedelta(days=days), dice)
         factor = {"board-worse": WORSE, "board-better": 0.8}.get(board, 1.0)
@@ -70,6 +71,9 @@ def fill(store: Store, seed: int = 1) -> dict[str, int]:
 def site(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     """The site over the store `results.db` of a folder, which becomes the working folder."""
     (folder / "runtime").mkdir(mode=0o700)
+    (folder / "envs").mkdir()
+    strategy = f"{{BoardStrategy: {{board: board-new, board_type: {TYPE}}}}}"
+    (folder / "envs" / "new.yaml").write_text(f"targets: {{main: {{drivers: [{strategy}]}}}}\n")
     (folder / "farm.yaml").write_text("pdudaemon: {address: '127.0.0.1:1'}\nexporter: {listen: '127.0.0.1:1'}\n")
     monkeypatch.chdir(folder)
     monkeypatch.setattr(status, "held_by_others", lambda _farm: AWAY)

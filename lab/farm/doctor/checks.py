@@ -79,7 +79,7 @@ def examine(examined: ExaminedHost) -> Iterator[DoctorFinding]:
     farm = examined.host.farm
     if farm is not None and farm.backup is not None and examined.host.name == farm.first_host:
         yield from software.backed_up(examined.db)
-    yield from software.environments(examined.folder)
+    yield from software.environments(examined.folder, farm, examined.host.name)
 
 
 def _of_service(service: Service) -> DoctorFinding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import grp
 import os
@@ -20,7 +21,8 @@ from sqlalchemy import select
 
 from lab import package_data
 from lab.console.holders import holders
-from lab.errors import BoardlabError, NoResultsError
+from lab.errors import BoardlabError, ConfigurationError, NoResultsError
+from lab.farm.config import Farm
 from lab.host import process
 from lab.host.clock import utc_now
 from lab.host.process import user_name
@@ -218,24 +220,41 @@ def server_clock(store: Store) -> Iterator[DoctorFinding]:
         yield DoctorFinding(CLOCKS, "wall clock", "doubtful", text, SAME_SERVERS)
 
 
-def environments(folder: Path) -> Iterator[DoctorFinding]:
-    """The environments of a lab's folder."""
-    paths = sorted((folder / package_data.ENVS).glob("*.yaml"))
+def environments(folder: Path, farm: Farm | None = None, host: str = "") -> Iterator[DoctorFinding]:
+    """The environments of a lab's folder, and those that farm.yaml names.
+
+    What a run would refuse is bad in those of farm.yaml; others may be templates.
+
+    Args:
+        host: this one's name in farm.yaml.
+    """
+    from lab.env import envfile, power_state  # noqa: PLC0415 - they load labgrid
+
+    of_farm = set()
+    if farm is not None:
+        for env in farm.environments_at(host).values():
+            with contextlib.suppress(ConfigurationError):  # `lab farm check` names what is not there
+                of_farm.add(envfile.find(env, Path(farm.directory)).absolute())
+    paths = sorted({*(folder / package_data.ENVS).absolute().glob("*.yaml"), *of_farm})
     if not paths:
         text = f"none in {folder / package_data.ENVS}"
         yield DoctorFinding(
             ENVIRONMENTS, package_data.ENVS, "doubtful", text, "run this in a lab's folder; `lab init DIR` writes one"
         )
         return
-    from lab.env import envfile  # noqa: PLC0415 - it loads labgrid
-
-    wrong = {path: list(envfile.problems(path)) for path in paths}
+    wrong = {
+        path: power_state.run_problems(path) if path in of_farm else list(envfile.problems(path)) for path in paths
+    }
     for path, problems in wrong.items():
         if problems:
             more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
             text = problems[0].removeprefix(f"{path}: ") + more
-            yield DoctorFinding(ENVIRONMENTS, path.name, "bad", text, f"lab env check --env {path.name}")
-    good = sum(not problems for problems in wrong.values())
+            yield DoctorFinding(ENVIRONMENTS, path.name, "bad", text, f"lab env check --env {path}")
+    templates = [path.name for path in paths if not (wrong[path] or path in of_farm) and any(envfile.refusals(path))]
+    if templates:
+        text = f"a run would refuse {len(templates)} that farm.yaml does not name: {', '.join(templates)}"
+        yield DoctorFinding(ENVIRONMENTS, package_data.ENVS, "doubtful", text, "lab env check --env NAME")
+    good = sum(not problems for problems in wrong.values()) - len(templates)
     if good:
         yield DoctorFinding(ENVIRONMENTS, package_data.ENVS, "ok", f"{good} of {len(paths)} have nothing wrong")
 

@@ -27,6 +27,8 @@ from lab.farm import services, status
 from lab.farm.board_state import PROBLEMS, BoardNow
 from lab.farm.board_state import STATES as ORDER
 from lab.guide import rst_writer, stored_release
+from lab.health.state import Check, CheckedPart
+from lab.health.store import HealthBook
 from lab.host import process
 from lab.host.clock import utc_now
 from lab.jobs.listing import running
@@ -101,11 +103,32 @@ def test_every_place_has_the_same_state_of_every_board(lab: ScriptedLab, capsys:
     assert {one["board"]: one["state"] for one, value in exported["boardlab_board_state"] if value} == STATES
     causes = {one["board"]: one["cause"] for one, _ in exported["boardlab_board_state_info"]}
     for board, state in STATES.items():
-        if state in PROBLEMS or state == "in maintenance":
+        if state in {*PROBLEMS, "in maintenance", "never reached"}:
             assert terminal[board]["cause"] == tiles[board]["trouble"] != ""
             assert causes[board][:90] == str(tiles[board]["trouble"])[:90], "a label is cut at 100 characters"
         page = lab.page(f"/boards/{board}")
         assert re.search(rf'<span class="badge [^"]*">{state}</span>', page), board
+
+
+def test_a_board_is_never_reached_until_a_run_or_a_check_of_it(lab: ScriptedLab) -> None:
+    def state() -> tuple[str, str]:
+        found = status.look(lab.db, lab.folder / "farm.yaml", lab.folder / "runtime", lab.folder)
+        its = next(each for each in found.boards if each.board == "board-new").state
+        return its.name, its.cause
+
+    assert state()[0] == "never reached"
+    with open_store(lab.db) as store:
+        parts = tuple(CheckedPart(name, "ok") for name in ("power", "console"))
+        HealthBook(store).record(Check("board-new", scripted_lab.TYPE, "lab1", utc_now(), parts))
+    assert state() == ("free", "")
+
+
+def test_a_board_that_was_never_reached_waits_in_maintenance_or_is_held_as_others_are() -> None:
+    new = BoardNow("b1", is_reached=False)
+    assert new.state.name == "never reached"
+    assert evolve(new, waiting=1).state.name == "waiting"
+    assert evolve(new, console="lena").state.name == "held"
+    assert evolve(new, away="port gone").state.name == "away"
 
 
 def test_a_run_whose_job_is_gone_is_killed_in_every_list(lab: ScriptedLab, capsys: pytest.CaptureFixture[str]) -> None:
@@ -215,7 +238,7 @@ def test_a_process_judges_the_same_part_by_part(lab: ScriptedLab, monkeypatch: p
             wait([judge._part[1]], timeout=120)
             looks += 1
     assert found == wanted
-    assert looks == -(-len(STATES) // 4)
+    assert looks == -(-sum(state != "never reached" for state in STATES.values()) // 4)
     assert judge._process is None, "it has ended"
 
 

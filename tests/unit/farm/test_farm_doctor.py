@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 from importlib import metadata
@@ -14,10 +15,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from lab import package_data
 from lab.cli import doctor as command
 from lab.cli import main
 from lab.console.holders import PortHolder
-from lab.farm import services
+from lab.farm import check, config, services
 from lab.farm.doctor import DoctorFinding, ExaminedHost, checks, software
 from lab.host import process
 from lab.host.clock import utc_now
@@ -216,10 +218,41 @@ def test_a_wrong_environment_is_bad_and_the_good_ones_are_counted(tmp_path: Path
     (tmp_path / "envs" / "wrong.yaml").write_text("targets:\n  main:\n    resuorces: {}\n")
     (tmp_path / "envs" / "empty.yaml").write_text("targets:\n  main: {resources: {}}\n")
     wrong, good = software.environments(tmp_path)
-    assert (wrong.level, wrong.subject, wrong.hint) == ("bad", "wrong.yaml", "lab env check --env wrong.yaml")
+    hint = f"lab env check --env {tmp_path}/envs/wrong.yaml"
+    assert (wrong.level, wrong.subject, wrong.hint) == ("bad", "wrong.yaml", hint)
     assert good.said == "1 of 2 have nothing wrong"
     (none,) = software.environments(tmp_path / "elsewhere")
     assert (none.level, "lab init" in none.hint) == ("doubtful", True)
+
+
+def test_an_environment_of_the_farm_is_bad_where_a_run_would_refuse_it_and_a_template_doubtful(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "."]) == 0
+    capsys.readouterr()
+    shutil.copy(package_data.folder(package_data.ENVS) / "am64b.yaml", tmp_path / "envs")
+    farm = config.load(tmp_path / "farm.yaml")
+    named, template = software.environments(tmp_path, farm, config.HERE)
+    assert (named.level, named.subject, "more" in named.said) == ("bad", "am62x.yaml", True)
+    assert (template.level, "am64b.yaml" in template.said) == ("doubtful", True)
+    assert main(["env", "check", "--env", "am62x.yaml", "--json"]) == 2
+    problems = json.loads(capsys.readouterr().out)["problems"]
+    assert main(["farm", "check", "farm.yaml"]) == 2
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "am62x.yaml" in line]
+    assert problems[0] in line
+    assert f"and {len(problems) - 1} more; see lab env check" in line
+
+
+def test_a_board_of_another_host_lacks_nothing_here(tmp_path: Path) -> None:
+    env = package_data.folder(package_data.ENVS) / "sim-am62x.yaml"
+    hosts = "hosts: [{name: lab-1}, {name: lab-2}]"
+    boards = f"boards: [{{name: am62xx_sk-1, env: {env}, host: lab-2}}]"
+    (tmp_path / "farm.yaml").write_text(f"directory: {tmp_path}\n{hosts}\n{boards}\n")
+    farm = config.load(tmp_path / "farm.yaml")
+    assert list(check.environment_problems(farm, "lab-1")) == []
+    (found,) = check.environment_problems(farm, "lab-2")
+    assert "lab virtual up" in found
 
 
 def test_a_runtime_folder_that_is_open_to_others_is_bad(tmp_path: Path) -> None:

@@ -69,8 +69,11 @@ def test_what_is_written_is_in_order(
     tmp_path: Path, board_type: str, kind: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert init(tmp_path, "--board-type", board_type, *kind) == 0
-    assert main(["farm", "check", str(tmp_path / "farm.yaml")]) == 0
-    assert "nothing wrong; 1 schedules" in capsys.readouterr().out
+    capsys.readouterr()
+    file = tmp_path / "farm.yaml"
+    assert main(["farm", "check", str(file)]) == 2
+    (problem,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith(f"{file}: ")]
+    assert "see lab env check --env" in problem, "only the environment is still to be edited"
     for path in (tmp_path / "envs").iterdir():
         envfile.check(path)
     simulated = {env.path.name for env in labfolder.shipped_envs() if env.board_type == board_type and env.simulated}

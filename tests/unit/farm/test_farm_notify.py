@@ -70,12 +70,12 @@ def filled_in() -> Any:
     return config
 
 
-def farm(tmp_path: Path, address: str) -> str:
+NIGHTLY = "schedules: [{name: nightly, env: sim-am62x.yaml, board: am62xx_sk-1}]\n"
+
+
+def farm(tmp_path: Path, address: str, more: str = NIGHTLY) -> str:
     path = tmp_path / "farm.yaml"
-    path.write_text(
-        f"directory: {ROOT}\nalertmanager: '{address}'\n"
-        "schedules: [{name: nightly, env: sim-am62x.yaml, board: am62xx_sk-1}]\n"
-    )
+    path.write_text(f"directory: {ROOT}\nalertmanager: '{address}'\n{more}")
     return str(path)
 
 
@@ -123,7 +123,7 @@ def test_an_alert_leads_to_the_labs_own_documents(stand: Stand, tmp_path: Path) 
 def test_nobody_would_be_told_where_no_receiver_is_filled_in(
     stand: Stand, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = farm(tmp_path, stand.address)
+    path = farm(tmp_path, stand.address, more="")
     assert main(["farm", "test-alert", path]) == 2
     assert "no receiver that is filled in" in capsys.readouterr().err
     assert stand.alerts == []
@@ -165,7 +165,7 @@ def test_a_refused_alert_is_said_without_what_moves_the_cursor(
 def test_a_farm_without_an_alertmanager_is_warned_and_not_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = farm(tmp_path, "")
+    path = farm(tmp_path, "", more="")
     assert main(["farm", "check", path]) == 0
     assert "warning: no alerts are sent" in capsys.readouterr().out
     assert main(["farm", "test-alert", path]) == 2

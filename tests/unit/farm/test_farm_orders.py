@@ -115,7 +115,7 @@ def test_farm_check_names_the_schedule_and_its_mend(tmp_path: Path) -> None:
     path.write_text(yaml.safe_dump({"directory": str(ROOT), "schedules": entries}))
     done = CliRunner().invoke(commands.app, ["check", str(path)])
     assert done.exit_code == 2
-    lines = [line for line in done.stdout.splitlines() if line.startswith(f"{path}: ")]
+    lines = [line for line in done.stdout.splitlines() if line.startswith(f"{path}: schedules: ")]
     assert len(lines) == len(WRONG)
     for number, (line, (_, _, says)) in enumerate(zip(lines, WRONG, strict=True)):
         assert f"{path}: schedules: s{number}: " in line

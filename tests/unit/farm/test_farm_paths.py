@@ -145,6 +145,19 @@ def test_the_environments_here_come_before_those_of_a_farm_that_nobody_named(
     assert services.host_file(lab / "farm.yaml").folder == lab
 
 
+def test_a_shell_of_a_farm_that_was_brought_up_asks_that_farm(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = lab / "farm.yaml"
+    farm = loaded(file)
+    monkeypatch.setattr(services, "FARM_FILES", ())
+    for name, value in LocalFarm(file).environ(farm).items():
+        monkeypatch.setenv(name, value)
+    assert services.host_file().file == file
+    assert services.host_file().farm == farm
+    other = lab / "other.yaml"
+    other.write_text("{}")
+    assert services.host_file(other).file == other, "the named one goes first"
+
+
 def test_units_and_builds_name_the_environment_that_is_meant(lab: Path) -> None:
     farm = loaded(lab / "farm.yaml")
     assert farm.buildbot is not None
