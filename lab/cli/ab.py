@@ -88,6 +88,7 @@ def ab(
     if medium:
         strategy.select_medium(medium)
     files = [find(text, strategy.type.name, Path.cwd()) for text in given]
+    _require_two(files, strategy.medium)
     plan = PairedPlan.of(effect / _PER_CENT, jitter / _PER_CENT)
     with opened(db, wait, say) as store:
         order = Order(strategy.type.name, strategy.board, (AB,), str(path), "", None, {})
@@ -100,7 +101,10 @@ def ab(
             media = MediaSwitch(strategy, dict(zip("ab", files, strict=False)), ProvisionBook(store), job.id)
             sides = {"a": boots_of(store, runs[0], strategy), "b": boots_of(store, runs[1], strategy)}
             seed = int(runs[0].plan["seed"])
-            pairs = BootPairs(sides, seed, strategy.medium, media.switch, alternates=bool(files), cool=media.cool)
+            differ = True if slots else False if same else None  # a release is proved when it is written
+            pairs = BootPairs(
+                sides, seed, strategy.medium, media.switch, alternates=bool(files), cool=media.cool, differ=differ
+            )
             done = False
             try:
                 strategy.check_lab()
@@ -112,6 +116,26 @@ def ab(
                     store.finish_run(run.id, "completed" if done else "interrupted")
         warmest = {side: found for side, run in zip("ab", runs, strict=True) if (found := temperatures(store, run))}
     _show(result, runs, warmest, as_json=as_json)
+
+
+def _require_two(releases: list[Release], medium: str) -> None:
+    """Refuse releases that are one.
+
+    Raises:
+        ConfigurationError: they have one name, or the same files for the medium.
+    """
+    if not releases:
+        return
+    first, second = releases
+    if first.name == second.name:
+        raise ConfigurationError(
+            f"A and B are both called {first.name}, so neither is written over the other; rename one, or compare with --same"
+        )
+    digests = [[file.sha256 for file in each.media[medium].files] if medium in each.media else [] for each in releases]
+    if digests[0] == digests[1] and digests[0] and all(digests[0]):
+        raise ConfigurationError(
+            f"{first.name} and {second.name} have the same files for {medium}: name another release, or compare with --same"
+        )
 
 
 @define

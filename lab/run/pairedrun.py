@@ -13,8 +13,10 @@ from typing import Final, Protocol
 
 from attrs import define, field, frozen
 
-from lab.errors import BoardlabError, ConfigurationError
+from lab.benchmarks.versions import FIRMWARE, HARDWARE
+from lab.errors import BoardlabError, ConfigurationError, LabStableError
 from lab.judge.bisection import Answer, Bisected, Compared, following
+from lab.judge.builds import board_software
 from lab.judge.paired import PairedOutcome, PairedPlan, PairedVerdict, judged, order
 from lab.metrics import Flag
 from lab.metrics.catalogue import HEADLINE_NAMES
@@ -23,6 +25,9 @@ from lab.results.listing import STAGE
 
 MOST_FAILED: Final = 5  # halves of pairs in a row that may fail
 _SKIPPED_AFTER: Final = 2  # failures of a build in a row
+_SEEDED: Final = "device_tree"  # of the board's own facts: it may have a seed that is new at each boot
+_NAMED: Final = 3  # facts in a message
+_LONGEST: Final = 80  # characters of each
 
 
 class Boots(Protocol):
@@ -60,6 +65,7 @@ class BootPairs:
         sides: build -> its boots. seed: of the order of each pair.
         switch: brings a build onto the board. alternates: a switch is dear, so every other pair is the other way round.
         cool: lets a board cool down that throttled. metric: of boots; empty: the boot time. stage: of `boot.stage`.
+        differ: the builds must differ in what their boots name; False: they must not; None: they may.
     """
 
     sides: Mapping[str, Boots]
@@ -70,6 +76,7 @@ class BootPairs:
     cool: Callable[[], None] = lambda: None
     metric: str = ""
     stage: str = ""
+    differ: bool | None = None
     _too_warm: int = field(default=0, init=False)
 
     def difference(self, pair: int, reference: str, build: str) -> float | None:
@@ -104,6 +111,64 @@ class BootPairs:
             return None
         self._too_warm = 0
         return math.log(after.value / before.value)
+
+    def check_software(self) -> None:
+        """Require one software of each of two builds, and that they differ as asked.
+
+        Raises:
+            LabStableError: a build ran two.
+            ConfigurationError: the builds ran the same where they have to differ, or the other way round, or nothing tells.
+        """
+        ran = {side: self._software(side) for side in self.sides}
+        for side, facts in ran.items():
+            for name, texts in facts.items():
+                if len(texts) > 1:
+                    raise LabStableError(
+                        f"no verdict: {self._called(side)} ran two softwares: {name} was {_quoted(texts[0])}, then {_quoted(texts[1])}; "
+                        "put one back, and begin a new comparison",
+                        failure="software_changed",
+                    )
+        first, second = ran.values()
+        both = " and ".join(map(self._called, ran))
+        common = [name for name in first if name in second]
+        different = [name for name in common if first[name] != second[name]]
+        if self.differ and not common:
+            raise ConfigurationError(
+                f"no verdict: no boot of {both} named its software, so nothing tells whether the slots differ"
+            )
+        if self.differ and not different:
+            named = ", ".join(f"{name} {_quoted(first[name][0])}" for name in common[:_NAMED])
+            raise ConfigurationError(
+                f"no verdict: {both} ran the same software ({named}): the commands choose nothing; correct --slots"
+            )
+        if self.differ is False and different:
+            named = ", ".join(
+                f"{name} {_quoted(first[name][0])} and {_quoted(second[name][0])}" for name in different[:_NAMED]
+            )
+            raise ConfigurationError(
+                f"no verdict: {both} are one software, and ran two: {named}; begin a new comparison"
+            )
+
+    def _software(self, side: str) -> dict[str, list[str]]:
+        """Name -> the different texts of a build's boots, in their order.
+
+        A line of the firmware that differs between boots of one build was damaged on its way.
+        """
+        boots, found = self.sides[side], dict[str, list[str]]()
+        for details in (attempt.details for attempt in boots.store.attempts(boots.run.id) if attempt.ok):
+            console = {
+                name: text for name, text in dict(details.get("software") or {}).items() if name not in HARDWARE
+            }
+            board = {f"the board's {name}": text for name, text in board_software(details).items() if name != _SEEDED}
+            for name, text in (console | board).items():
+                if str(text) not in found.setdefault(name, []):
+                    found[name].append(str(text))
+        return {name: texts for name, texts in found.items() if len(texts) == 1 or name not in FIRMWARE}
+
+    def _called(self, side: str) -> str:
+        """The build, e.g. `A (setenv bootpart 1:2)`."""
+        slot = self.sides[side].run.plan.get("slot")
+        return f"{side.upper()} ({slot})" if slot else side.upper()
 
     def _order(self, pair: int, reference: str, build: str) -> tuple[str, str]:
         coin = order(self.seed, 1 if self.alternates else pair)
@@ -152,7 +217,7 @@ def compare(pairs: BootPairs, plan: PairedPlan, say: Callable[[str], None]) -> P
     """Boot "a" and "b" until it is decided, or the plan's pairs are booted.
 
     Raises:
-        BoardlabError: one that another try would not mend, or too many in a row.
+        BoardlabError: one that another try would not mend, or too many in a row, or the software is not as it has to be.
     """
     differences: list[float] = []
     failed, in_row = {"a": 0, "b": 0}, 0
@@ -171,7 +236,10 @@ def compare(pairs: BootPairs, plan: PairedPlan, say: Callable[[str], None]) -> P
             continue
         in_row = 0
         differences.append(difference)
-        if plan.look_after(len(differences)) is None:
+        is_looked_at = plan.look_after(len(differences)) is not None
+        if is_looked_at or len(differences) == 1:
+            pairs.check_software()
+        if not is_looked_at:
             continue
         verdict = judged(differences, plan)
         say(described(verdict))
@@ -215,6 +283,10 @@ def bisect(pairs: BootPairs, builds: Sequence[str], effect: float, say: Callable
         answers.append((asked, difference))
         say(f"pair {pair}: {build} is {100 * math.expm1(difference):+.2f} % against {reference}")
     return asked
+
+
+def _quoted(text: str) -> str:
+    return repr(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")
 
 
 def described(verdict: PairedVerdict) -> str:

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from lab.cli import main
-from lab.cli.ab import MediaSwitch
+from lab.cli.ab import MediaSwitch, _require_two
 from lab.cli.bisect import BuildBoots, releases_between
 from lab.errors import ConfigurationError
+from lab.provision.releasefile import load
 from lab.results import Run, Store, open_store
 from lab.results.records import BISECT
 
@@ -87,6 +88,15 @@ def test_a_build_that_is_on_the_medium_is_not_written_again() -> None:
 def test_ab_wants_two_releases_or_none(words: list[str], reason: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ab", *words, "--env", "none.yaml"]) == 2
     assert reason in " ".join(capsys.readouterr().err.split())
+
+
+def test_ab_refuses_two_names_of_one_release(tmp_path: Path) -> None:
+    one, copy = (load(written(tmp_path, name, 1)) for name in ("one", "copy"))
+    with pytest.raises(ConfigurationError, match="one and copy have the same files for sd"):
+        _require_two([one, copy], "sd")
+    (tmp_path / "other").mkdir()
+    with pytest.raises(ConfigurationError, match="A and B are both called one"):
+        _require_two([one, load(written(tmp_path / "other", "one", 1))], "sd")
 
 
 @pytest.mark.parametrize("metric", ["boot.tim", "boot.stage", "boot.time:Kernel"])

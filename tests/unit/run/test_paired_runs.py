@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from attrs import define, field
+from attrs import define, evolve, field
 from support.simruns import bench
 
-from lab.errors import BoardTransientError, ConfigurationError
+from lab.errors import BoardTransientError, ConfigurationError, LabStableError
 from lab.host.clock import utc_now
 from lab.judge.paired import PairedOutcome, PairedPlan
 from lab.metrics import Flag
@@ -33,6 +33,7 @@ class MadeBoots:
     fails: Callable[[int], bool] = lambda _cycle: False
     throttles: Callable[[int], bool] = lambda _cycle: False
     tries: int = 0
+    software: Callable[[int], dict[str, str]] = lambda _cycle: {}
 
     def measure(self, medium: str, only: Sequence[int] | None = None) -> None:
         for cycle in only or ():
@@ -47,7 +48,8 @@ class MadeBoots:
                 SampleRecord("boot.stage", {"medium": medium, "stage": "Kernel"}, 2 + self.factor, 1e-4, flags),
                 SampleRecord("boot.stage", {"medium": medium, "stage": "User space"}, 1.0, 1e-4, flags),
             )
-            details = {"cross_check": {"temperatures_c": {"thermal_zone0": 40.0 + cycle, "thermal_zone1": 39.0}}}
+            temperatures_c = {"thermal_zone0": 40.0 + cycle, "thermal_zone1": 39.0}
+            details = {"cross_check": {"temperatures_c": temperatures_c, "software": self.software(cycle)}}
             self.store.record_attempt(
                 self.run.id,
                 AttemptRecord(
@@ -78,8 +80,10 @@ class Comparison:
             for side, factor in (("a", 1.0), ("b", self.factor))
         }
 
-    def measure(self, *, alternates: bool = False, switch: Callable[[str], None] | None = None) -> PairedResult:
-        pairs = BootPairs(self.sides, 7, "sd", switch or self.switches.append, alternates)
+    def measure(
+        self, *, alternates: bool = False, switch: Callable[[str], None] | None = None, differ: bool | None = None
+    ) -> PairedResult:
+        pairs = BootPairs(self.sides, 7, "sd", switch or self.switches.append, alternates, differ=differ)
         return compare(pairs, PairedPlan(), lambda _line: None)
 
 
@@ -186,6 +190,39 @@ def test_a_slot_is_chosen_at_u_boot_s_prompt_before_each_boot(tmp_path: Path) ->
             if ref.kind == "console-log"
         ]
     assert all(0 <= log.find("setenv bootpart 1:3") < log.find("Starting kernel") for log in logs)
+
+
+def test_slots_that_ran_one_software_get_no_verdict_after_the_first_pair(store: Store) -> None:
+    made = Comparison(store)
+    for boots in made.sides.values():
+        boots.run = evolve(boots.run, plan={"slot": f"setenv part {boots.run.release}"})
+        boots.software = lambda cycle: {"kernel_build": "#1 SMP", "device_tree": f"seed {cycle}"}
+    with pytest.raises(ConfigurationError) as refused:
+        made.measure(differ=True)
+    assert "no verdict: A (setenv part a) and B (setenv part b) ran the same software" in str(refused.value)
+    assert "'#1 SMP'" in str(refused.value)
+    assert len(made.trace) == 2
+    made.sides["b"].software = lambda _cycle: {"kernel_build": "#2 SMP"}
+    other = Comparison(store, 1.03)
+    for side, build in (("a", "#1 SMP"), ("b", "#2 SMP")):
+        other.sides[side].software = lambda _cycle, build=build: {"kernel_build": build}
+    assert other.measure(differ=True).verdict.outcome is PairedOutcome.DIFFERENT
+    with pytest.raises(ConfigurationError, match=r"A and B are one software, and ran two: .* '#1 SMP' and '#2 SMP'"):
+        other.measure(differ=False)
+
+
+def test_slots_whose_boots_name_no_software_get_no_verdict(store: Store) -> None:
+    with pytest.raises(ConfigurationError, match="no verdict: no boot of A and B named its software"):
+        Comparison(store).measure(differ=True)
+
+
+def test_a_side_that_ran_two_softwares_gets_no_verdict(store: Store) -> None:
+    made = Comparison(store)
+    made.sides["a"].software = lambda _cycle: {"kernel_build": "#1 SMP"}
+    made.sides["b"].software = lambda cycle: {"kernel_build": "#2 SMP" if cycle < 3 else "#1 SMP"}
+    with pytest.raises(LabStableError, match=r"B ran two softwares: .* '#2 SMP', then '#1 SMP'"):
+        made.measure(differ=True)
+    assert len(made.trace) < 20, "at the first look"
 
 
 def test_a_build_that_never_boots_ends_it(store: Store) -> None:
