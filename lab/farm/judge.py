@@ -128,16 +128,13 @@ def _worse_boots(store: Store, run_id: int) -> list[StoredVerdict]:
     return [each for each in verdicts_with(store, run_id) if each.alarms and each.metric.startswith(OF_BOOTS)]
 
 
-def report_again(store: Store, job: Job, say: Callable[[str], None], until: int | None = None) -> bool:
+def report_again(store: Store, job: Job, say: Callable[[str], None]) -> bool:
     """Report the verdicts of a job's runs that confirm no other.
-
-    Args:
-        until: no later runs than this; None: all.
 
     Raises:
         BoardlabError: the store cannot be used.
     """
-    runs = [run.id for run in listing.view(store, job, utc_now()).runs if until is None or run.id <= until]
+    runs = [run.id for run in listing.view(store, job, utc_now()).runs]
     alarms = [run for run in runs if not confirms(store, run) and not report(store, run, say)]
     return not alarms
 

@@ -152,9 +152,8 @@ class Runner:
     def _measure(self, job: Job) -> int:
         worst = _FAILED if has_failed(self.book.store, job.id) else _OK  # before it was resumed
         self.say(f"job {job.called} has {job.board}: {', '.join(job.suites[job.done :])}")
-        if (code := self._confirm_earlier(job)) in _ENDS:
+        if (code := self._report_earlier(job)) in _ENDS:
             return code
-        self._report_earlier(job)
         while job.done < len(job.suites):
             code = _OK if self._is_measured(job) else self._pytest(job, job.suites[job.done], self._unfinished(job))
             if code in {*_ENDS, _USAGE}:
@@ -176,35 +175,31 @@ class Runner:
             self._unconfirmed = judge.unconfirmed_runs(self.book.store, job)
         return worst
 
-    def _confirm_earlier(self, job: Job) -> int:
-        """Have suites confirmed that an earlier process left unconfirmed; return the exit code."""
-        code = _OK
-        if not (job.done and job.options.get(JUDGE)) or self._reported:
-            return code
+    def _report_earlier(self, job: Job) -> int:
+        """Report the verdicts of suites that an earlier process measured; return the exit code.
+
+        What it left unconfirmed is measured again.
+        """
+        if self._reported or not (job.done and job.options.get(JUDGE)):
+            return _OK
         from lab.farm import judge  # noqa: PLC0415 - as in _judge
 
-        store = self.book.store
-        earlier = [run for run in listing.view(store, job, store.now()).runs if run.id <= job.after_run]
-        runs: dict[str, list[int]] = {}
-        for run in earlier:
-            if not confirms(store, run.id):
-                runs.setdefault(run.kind, []).append(run.id)
-        for number, suite in enumerate(job.suites[: job.done]):  # each has one run of its kind, in this order
-            its = runs.get(job_request.kind(suite), [])
-            run_id = its.pop(0) if its else None
-            if run_id is not None and judge.unconfirmed(store, run_id):
-                code = self._judge(evolve(job, done=number), run_id)
+        store, numbers = self.book.store, dict[str, list[int]]()
+        for number, suite in enumerate(job.suites[: job.done]):
+            numbers.setdefault(job_request.kind(suite), []).append(number)
+        for run in listing.view(store, job, store.now()).runs:
+            if run.id > job.after_run or confirms(store, run.id):
+                continue
+            its = numbers.get(run.kind, [])  # each suite has one run of its kind, in this order
+            number = its.pop(0) if its else job.done
+            if number < job.done and judge.unconfirmed(store, run.id):
+                code = self._judge(evolve(job, done=number), run.id)
                 if code in _ENDS:
-                    break
-        return code
-
-    def _report_earlier(self, job: Job) -> None:
-        """Report the verdicts of suites that an earlier process measured."""
-        if job.done and job.options.get(JUDGE) and not self._reported:
-            from lab.farm import judge  # noqa: PLC0415 - as in _judge
-
-            self._worse |= not judge.report_again(self.book.store, job, self.say, until=job.after_run)
+                    return code
+            else:
+                self._worse |= not judge.report(store, run.id, self.say)
         self._reported = True
+        return _OK
 
     def _is_measured(self, job: Job) -> bool:
         """Return whether the current suite's run is complete."""

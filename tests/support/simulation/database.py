@@ -21,7 +21,6 @@ from sqlalchemy import Engine, event
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from lab.benchmarks.cycles import AWAY_S
 from lab.results import database, open_store
 from lab.results.location import Location
 from lab.results.store import BUSY_TIMEOUT_S, Store
@@ -110,6 +109,7 @@ class Results:
     recent: deque[bytes] | None = None
     lost_answers: int = 0
     is_server: bool = False
+    patience_s: float = 0.0
     clock_s: float = 0.0
     numbers: Iterator[int] = field(factory=lambda: itertools.count(1))
     committed: set[str] = field(factory=set)
@@ -122,7 +122,7 @@ class Results:
         """A store of a measuring process; its patience is simulated time."""
         assert self.world is not None
         world = self.world
-        return Store(self.location, self.engine, world.sleep, patience_s=AWAY_S, now_s=lambda: world.now_s)
+        return Store(self.location, self.engine, world.sleep, patience_s=self.patience_s, now_s=lambda: world.now_s)
 
     def begin(self, world: World, *, history: bool) -> None:
         """Serve another world; `history`: its tables have nights of before."""

@@ -148,6 +148,12 @@ def _a_verdict_is_lost(_results: Results) -> Iterator[None]:
 
 
 @contextmanager
+def _an_open_question_ends_well(_results: Results) -> Iterator[None]:
+    with patch.object(judge, "unconfirmed_runs", lambda *_given: ()):
+        yield
+
+
+@contextmanager
 def _a_waiting_job_keeps_its_place(_results: Results) -> Iterator[None]:
     def has_board(book: JobQueue, job_id: int) -> bool:
         job = book.job(job_id)
@@ -175,5 +181,10 @@ FAULTS: Final = (
     Fault("a job that waits keeps the place of its killed process", _a_waiting_job_keeps_its_place, (watch.LEFT,)),
     Fault("a board in quarantine is measured", _a_quarantine_stops_nobody, (watch.QUARANTINE,)),
     Fault("the verdict of a killed lab run is lost", _a_verdict_is_lost, (watch.TOLD,)),
+    Fault(
+        "an order ends well, and nothing confirmed that its number may have moved",
+        _an_open_question_ends_well,
+        (watch.TOLD,),
+    ),
     Fault("a dead job lives by a wall clock that was set back", _living_by_the_wall_clock, (watch.FREE,)),
 )

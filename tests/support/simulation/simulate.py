@@ -10,6 +10,7 @@ from typing import Final
 
 from attrs import frozen
 
+from lab.benchmarks.cycles import AWAY_S
 from support.simulation.choices import Choices, shrunk
 from support.simulation.database import Results
 from support.simulation.farm import PERSON, Farm
@@ -21,6 +22,7 @@ from support.simulation.world import START_S, Host, ViolationError, World
 CALM_AFTER_S: Final = 260.0  # behind this nothing is struck, so that everything can end
 RATES: Final = (0.0, 0.01, 0.03, 0.08)
 BOOTS_S: Final = (4.0, 20.0)
+PATIENCES_S: Final = (AWAY_S, 0.0)  # that of a measuring program, and one that each outage outlasts
 STAYS: Final = (4.0, 0.5, 20.0)
 
 
@@ -83,6 +85,7 @@ def _befall(farm: Farm) -> None:
     frequent = (4.0, *[3.0] * 4, 2.0, *[1.0] * len(kinds))  # clocks are set and hosts lose their power often, too
     world.strikes = [kinds.pop(pick(frequent[: len(kinds)])) for _ in range(1 + pick((2.0, 2.0, 1.0, 1.0)))]
     farm.boot_s = BOOTS_S[pick((2.0, 1.0))]
+    farm.results.patience_s = PATIENCES_S[pick((1.0, 1.0))]
 
 
 def _is_over(farm: Farm) -> bool:

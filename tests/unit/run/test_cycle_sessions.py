@@ -186,8 +186,11 @@ def test_a_host_that_stays_away_ends_the_wait_and_a_person_does_not_wait_at_all(
     assert sum(slept) == 300.0
 
 
-def test_a_run_whose_host_stays_away_goes_on_later_and_has_not_failed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "away", [BOOTING, LabTransientError("the server does not answer", failure="results")], ids=["host", "results"]
+)
+def test_a_run_whose_host_or_results_stay_away_goes_on_later_and_has_not_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, away: LabTransientError
 ) -> None:
     monkeypatch.setenv(JOB_VARIABLE, "j12")
     with open_store(str(tmp_path / "results.db")) as store:
@@ -195,10 +198,10 @@ def test_a_run_whose_host_stays_away_goes_on_later_and_has_not_failed(
         left: Any = SimpleNamespace(pending=lambda _item: [1])
         measurer = CycleMeasurer(store, run, cycle_run=left, items="media", board="a board")
         with pytest.raises(pytest.exit.Exception) as ended, measurer.failing():
-            raise BOOTING
+            raise away
         assert ended.value.returncode == BUSY
         assert measurer.finish() == "interrupted"
         monkeypatch.delenv(JOB_VARIABLE)
         with pytest.raises(pytest.fail.Exception), measurer.failing():
-            raise BOOTING
+            raise away
         assert measurer.finish() == "failed"
