@@ -45,6 +45,9 @@ _TIMEOUT_S: Final = (10.0, 60.0)  # to connect; without a byte
 _CHUNK_BYTES: Final = 1024 * 1024
 MOST_FETCHED_BYTES: Final = 64 * 1024**3  # of a file, as it is fetched
 MOST_S: Final = 4 * 3600.0  # for a file: 64 GiB at 5 MB/s
+# A host that gives less in this time trickles; a proxy that looks at the file first gives nothing for up to a minute.
+LEAST_BYTES: Final = 64 * 1024
+LEAST_S: Final = 90.0
 FREE_BYTES: Final = 1024**3  # that stay free on the disk: this host may record consoles
 _PART: Final = ".part-"
 _YOUNG_S: Final = 60.0  # a part of this age may not be locked yet
@@ -97,9 +100,9 @@ def fetched(file: File, hosts: Hosts) -> Path:
 
     Raises:
         ConfigurationError: its host is not allowed.
-        ImageUnreachableError: no answer, not all of it, or not within `MOST_S`.
-        ImageDamagedError: more than `MOST_FETCHED_BYTES`, or another digest than the release file says; it is not
-            kept.
+        ImageUnreachableError: no answer, not all of it, not within `MOST_S`, or less than `LEAST_BYTES` in `LEAST_S`.
+        ImageDamagedError: more than its `size` or `MOST_FETCHED_BYTES`, or another digest than the release file says;
+            it is not kept.
     """
     hosts.check(file.source)
     cached = hosts.cache / file.sha256
@@ -149,17 +152,29 @@ def _part(folder: Path) -> Iterator[IO[bytes]]:
 
 def _chunks(file: File, hosts: Hosts) -> Iterator[bytes]:
     """The bytes of a URL as they come, within limits."""
-    deadline, count = time.monotonic() + MOST_S, 0
+    most = MOST_FETCHED_BYTES
+    if file.size is not None:  # unpacked; bytes that cannot be packed become more by less than this
+        most = min(most, file.size + (file.size // 64 + LEAST_BYTES if packing(file) else 0))
+    progress_at = time.monotonic()
+    deadline, count, progress = progress_at + MOST_S, 0, 0
     with _answer(file.source, hosts) as answer:
         while chunk := answer.raw.read1(
             _CHUNK_BYTES, decode_content=True
         ):  # what has come: a slow host cannot stop the clock
             count += len(chunk)
-            if count > MOST_FETCHED_BYTES:
+            if count > most:
                 raise ImageDamagedError(
-                    f"{file.label}: more than {MOST_FETCHED_BYTES} bytes; it was not fetched. Is it the right file?"
+                    f"{file.label}: more than {most} bytes; it was not fetched. Is it the right file, and its `size`?"
                 )
-            if time.monotonic() > deadline:
+            now = time.monotonic()
+            if count - progress >= LEAST_BYTES:
+                progress, progress_at = count, now
+            elif now > progress_at + LEAST_S:
+                raise ImageUnreachableError(
+                    f"{file.label}: the host gave {count - progress} bytes in {LEAST_S:g} s; {count} bytes came. Look at the network and the "
+                    "host, or put the file on the lab host and its path into the release file"
+                )
+            if now > deadline:
                 raise ImageUnreachableError(
                     f"{file.label}: not fetched within {MOST_S / 3600:g} hours; {count} bytes came. Look at the network and the host, or put the "
                     "file on the lab host and its path into the release file"

@@ -75,6 +75,28 @@ def _source(_instance: object, attribute: Any, value: str) -> None:
         )
 
 
+# No software prints two of a group. An empty text is an answer that did not come.
+_UNLIKE: Final = (
+    ("",),
+    (
+        "Linux version 6.12.24 (a@b) #1 SMP",
+        "U-Boot 2019.04-dirty (May 07 2020 - 10:11:12 +0000)",
+        "VERSION=7.3-rc9 wyz",
+    ),
+    ("20251128", "7"),
+)
+
+
+def telling_regex(instance: object, attribute: Any, value: str) -> None:
+    """A regular expression that one software matches and another does not, or nothing."""
+    check_regex(instance, attribute, value)
+    if value and any(all(re.search(value, text) for text in group) for group in _UNLIKE):
+        raise ValueError(
+            f"{attribute.name}: {value!r:.80} is found in any text, or in none at all: any software would prove the release. "
+            "Name its version, or leave the key out"
+        )
+
+
 def optional_source(instance: object, attribute: Any, value: str) -> None:
     """The same, or nothing."""
     if value:
@@ -298,10 +320,10 @@ class Expected:
             /etc/buildinfo.
     """
 
-    uboot: str = field(default="", validator=check_regex)
-    kernel: str = field(default="", validator=check_regex)
-    build_id: str = field(default="", validator=check_regex)
-    buildinfo: str = field(default="", validator=check_regex)
+    uboot: str = field(default="", validator=telling_regex)
+    kernel: str = field(default="", validator=telling_regex)
+    build_id: str = field(default="", validator=telling_regex)
+    buildinfo: str = field(default="", validator=telling_regex)
 
     def __attrs_post_init__(self) -> None:
         if not (self.uboot or self.kernel or self.build_id or self.buildinfo):

@@ -268,7 +268,7 @@ class Server(http.server.BaseHTTPRequestHandler):
             self.send_response(302)
             self.send_header("Location", self.path.removeprefix("/to/"))
             self.end_headers()
-        elif self.path == "/endless":
+        elif self.path.startswith("/endless"):
             self.send_response(200)
             self.end_headers()
             with contextlib.suppress(ConnectionError):  # the other side has seen enough
@@ -355,6 +355,22 @@ def test_a_download_that_never_ends_is_ended_and_not_kept(
 ) -> None:
     monkeypatch.setattr(image, limit, value)
     with pytest.raises(error, match=says):
+        fetched(remote(f"http://{served}/endless"), Hosts(frozenset({served}), tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("name", "most"), [("image", 5000), ("image.xz", 5000 + 5000 // 64 + 65536)])
+def test_a_download_is_bounded_by_the_size_of_the_file(tmp_path: Path, served: str, name: str, most: int) -> None:
+    file = evolve(remote(f"http://{served}/endless/{name}"), size=5000)
+    with pytest.raises(ImageDamagedError, match=f"more than {most} bytes; it was not fetched"):
+        fetched(file, Hosts(frozenset({served}), tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_download_that_trickles_is_ended(tmp_path: Path, served: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(image, "LEAST_BYTES", 1 << 40)
+    monkeypatch.setattr(image, "LEAST_S", 0.0)
+    with pytest.raises(ImageUnreachableError, match=r"the host gave \d+ bytes in 0 s"):
         fetched(remote(f"http://{served}/endless"), Hosts(frozenset({served}), tmp_path))
     assert list(tmp_path.iterdir()) == []
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
+from lab.cli import main
 from lab.errors import BoardlabError, ConfigurationError
 from lab.provision import image
 from lab.provision.checks import problems
@@ -188,6 +189,36 @@ def test_a_wrong_shape_or_source_is_one_error_without_a_password(
     with pytest.raises(ConfigurationError, match=re.escape(says)) as caught:
         load(written(tmp_path, GOOD.replace(old, new, 1)))
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["uboot", "kernel", "build_id", "buildinfo"])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        ".*",
+        ".",
+        ".+",
+        "^",
+        "$",
+        "^$",
+        r"\b|",
+        r"(6\.12)?",
+        "[^x]*",
+        "(?s:.)",
+        "[0-9]",
+        r"\d+\.\d+",
+        r"\w",
+        r"^\d+$",
+        r"\s*",
+    ],
+)
+def test_an_identity_that_any_software_has_is_refused(tmp_path: Path, key: str, pattern: str) -> None:
+    path = written(tmp_path, GOOD.replace("kernel: Linux version 6\\.12", f"{key}: '{pattern}'"))
+    with pytest.raises(ConfigurationError, match="any software would prove the release") as caught:
+        load(path)
+    assert f": identity.{key}: {pattern!r} is found in any text" in str(caught.value)
+    assert main(["release", "check", "--form", str(path)]) == 2
+    load(written(tmp_path, GOOD.replace("kernel: Linux version 6\\.12", f"{key}: '^11\\.01|6\\.12'")))
 
 
 def test_a_packed_file_is_read_to_one_byte_beyond_its_size_and_no_further(
