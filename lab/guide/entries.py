@@ -84,6 +84,7 @@ class GuideRelease:
         commands: top chapter of the written guide -> the commands of the sections that measured its numbers.
         notes: the footnotes; the first one is 1.
         left_out: what the sources print and no board can be given. failed: runs whose numbers are left out, since cycles failed.
+        regressions: of its boards, that nobody has decided on, a line for each board.
     """
 
     name: str
@@ -96,3 +97,4 @@ class GuideRelease:
     notes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
+    regressions: tuple[str, ...] = ()

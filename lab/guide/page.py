@@ -116,7 +116,7 @@ def render(
                 (name, [of.get(board, "") for board in release.boards]) for name, of in release.software.items()
             ],
             notes=release.notes,
-            warnings=warnings(release),
+            warnings=[*warnings(release), *regressions(release)],
             summaries=[(one.board, one.text) for one in boards(release)],
             count=sum(cell is not None for c in chapters for t in c.tables for row in t.rows for cell in row.cells),
             chapters=chapters,
@@ -177,6 +177,11 @@ def warnings(release: GuideRelease) -> list[str]:
     for (board, why), count in sorted(counts.items()):
         found.append(f"Incomplete, since {why}: {count} number{'s' * (count > 1)} of {board}.")
     return found
+
+
+def regressions(release: GuideRelease) -> list[str]:
+    """Sentences on regressions that nobody has decided on."""
+    return [f"Open regression of {text}." for text in release.regressions]
 
 
 _HEADLINE = "boot.time"  # of each medium, with the default root file system

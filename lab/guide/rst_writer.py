@@ -140,7 +140,7 @@ def _written(release: GuideRelease) -> _Writer:
     if release.modules:
         writer.lines += [*_READ_FIRST, ""]
     warnings = page.warnings(release)
-    for text in warnings:
+    for text in (*warnings, *page.regressions(release)):
         writer.lines += [".. warning::", "", f"   {escaped(text)}", ""]
     if release.modules:
         writer.modules(release.modules)

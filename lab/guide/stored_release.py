@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -22,13 +23,16 @@ from lab.guide.setup import MeasuredSetup
 from lab.guide.text import value_of
 from lab.guide.trend import PublishedPoint, Trend, TrendPoint
 from lab.judge import noise
-from lab.judge.labels import is_real_time, release_key, releases_before
-from lab.judge.number import Number, PublishedNumbers
+from lab.judge.compare import compare
+from lab.judge.labels import is_real_time, precedes, release_key, releases_before, same_release
+from lab.judge.latest import LatestJudge, WorseNumber, described
+from lab.judge.number import Number, PublishedNumbers, of_average
 from lab.judge.store import reviews
 from lab.metrics import Flag, Measurement, summarise
 from lab.results import formatting
 from lab.results.averages import Average
 from lab.results.formatting import guide_cell, label
+from lab.results.history import Item, item_of
 from lab.results.listing import Overview, attempts_of, overview, tried
 from lab.results.records import APART, PUBLISHED, ArtifactRef, Attempt, Run
 from lab.results.snapshot import RunHead, StoreSnapshot, watch
@@ -47,7 +51,7 @@ def open_existing(url: str | None) -> Store:
     return open_store(url, create=False)
 
 
-def release(store: Store, name: str, boards: Sequence[str]) -> GuideRelease:
+def release(store: Store, name: str, boards: Sequence[str], *, is_judged: bool = False) -> GuideRelease:
     """Collect the numbers of some boards in a release.
 
     Measured numbers go before published ones, those of completed runs before others, newer ones before older ones. Rejected runs do not count, and neither do
@@ -56,6 +60,7 @@ def release(store: Store, name: str, boards: Sequence[str]) -> GuideRelease:
     Args:
         boards: names of headers: a board, a board type, or a board as the vendor's guides spell it; empty: each board
             type that has numbers.
+        is_judged: with remarks on numbers that are worse and that nobody has decided on.
 
     Raises:
         ConfigurationError: no numbers of that release, or of one of the boards.
@@ -74,11 +79,14 @@ def release(store: Store, name: str, boards: Sequence[str]) -> GuideRelease:
     conditions: dict[str, dict[str, list[str]]] = {}
     left_out: dict[str, None] = {}
     failures: list[str] = []
+    worse = _open_regressions(store, runs, name) if is_judged else {}
+    columns: set[str] = set()  # the physical boards of the guide
     for board in wanted:
         of_board = [run for run in runs if (is_of(run, board) if boards else header(accepted, run) == board)]
         own = of_one_column(of_board, board)
         overviews = [measured(store, run) for run in own if run.kind != PUBLISHED]
-        found, failed = _entries(store, own, overviews, board)
+        found, failed = _entries(store, own, overviews, board, worse)
+        columns |= {run.board for run in own}
         failures += failed
         if not found and (boards or (board == wanted[-1] and not entries)):
             known_boards = ", ".join(sorted({run.board for run in runs}))
@@ -118,7 +126,21 @@ def release(store: Store, name: str, boards: Sequence[str]) -> GuideRelease:
         commands=_commands(entries),
         left_out=tuple(left_out),
         failed=tuple(failures),
+        regressions=tuple(
+            f"{board}: {described(numbers)}" for board, numbers in sorted(worse.items()) if board in columns
+        ),
     )
+
+
+def _open_regressions(store: Store, runs: Iterable[Run], name: str) -> dict[str, tuple[WorseNumber, ...]]:
+    """The worse numbers of the runs' boards up to a release."""
+    boards = frozenset(run.board for run in runs if run.kind != PUBLISHED)
+    found = LatestJudge(math.inf, only=boards).of(store, store.now()).worse if boards else {}
+    until = {
+        board: tuple(each for each in numbers if same_release(each.release, name) or precedes(each.release, name))
+        for board, numbers in found.items()
+    }
+    return {board: numbers for board, numbers in until.items() if numbers}
 
 
 def _setups(entries: Iterable[GuideEntry], runs: Iterable[Overview]) -> dict[int, MeasuredSetup]:
@@ -272,13 +294,20 @@ def measured(store: Store, run: Run) -> tuple[Overview, list[str]]:
 
 
 def _entries(
-    store: Store, own: Sequence[Run], runs: Sequence[tuple[Overview, list[str]]], board: str
+    store: Store,
+    own: Sequence[Run],
+    runs: Sequence[tuple[Overview, list[str]]],
+    board: str,
+    worse: Mapping[str, Sequence[WorseNumber]],
 ) -> tuple[list[GuideEntry], list[str]]:
     """Numbers of a board, and the failed ones of its runs."""
     found: dict[object, GuideEntry] = {}
     published = [run for run in own if run.kind == PUBLISHED]
     whole_first = sorted(runs, key=lambda pair: bool(incomplete(pair[0].run)))
-    candidates = [e for run, _ in whole_first for e in _measured(store, run, board)]
+    differing = _differing([run for run, _ in whole_first])
+    candidates = [
+        e for run, _ in whole_first for e in _measured(store, run, board, differing, worse.get(run.run.board, ()))
+    ]
     candidates += [e for run in published for e in _published(store, run, board)]
     for entry in candidates:
         place = entry.origin if not entry.metric else None
@@ -291,13 +320,52 @@ def incomplete(run: Run) -> str:
     return "" if run.status == "completed" else f"run {run.id} did not complete ({run.status})"
 
 
-def _measured(store: Store, run: Overview, board: str) -> Iterator[GuideEntry]:
+def _differing(runs: Iterable[Overview]) -> dict[object, str]:
+    """Number -> a remark where boards differ by more than equal runs.
+
+    Args:
+        runs: of boards of one type, those that count first.
+    """
+    by_number: dict[object, dict[str, Number]] = {}
+    for run in runs:
+        for measurement in run.measurements:
+            summary = summarise(measurement.samples)
+            number = of_average(
+                measurement.metric, measurement.params, summary.mean, summary.uncertainty, run.run.board
+            )
+            by_number.setdefault(_key(measurement), {}).setdefault(run.run.board, number)
+    model, remarks = noise.load(), dict[object, str]()
+    for key, numbers in by_number.items():
+        low, high = (ends(numbers.values(), key=lambda each: each.value or 0.0) for ends in (min, max))
+        if low.metric is not None and compare(low, high, model.of(low.metric.name, low.params)).verdict.moved:
+            ends_text = " to ".join(
+                f"{formatting.number(each.value or 0.0, each.uncertainty or 0.0, low.metric)} ({each.source})"
+                for each in (low, high)
+            )
+            remarks[key] = f"{len(numbers)} boards differ by more than equal runs do: {ends_text} {low.metric.unit}"
+    return remarks
+
+
+def _key(measurement: Measurement) -> tuple[str, int, Item]:
+    """What a measurement is of."""
+    return measurement.metric.name, measurement.metric.version, item_of(measurement.params)
+
+
+def _measured(
+    store: Store, run: Overview, board: str, differing: Mapping[object, str], worse: Iterable[WorseNumber]
+) -> Iterator[GuideEntry]:
+    open_regressions = {each.key[1:]: each for each in worse if each.kind == run.run.kind}
     for measurement in run.measurements:
         summary = summarise(measurement.samples)
         attempts = attempts_of(run.attempts, measurement)
         name = guide_name(measurement.metric.name, measurement.params, run.run.board_type)
         flags = sorted(measurement.flags - {Flag.SIMULATED})
-        about = (incomplete(run.run), ", ".join(flag.replace("_", " ") for flag in flags))
+        about = [incomplete(run.run), ", ".join(flag.replace("_", " ") for flag in flags)]
+        if remark := differing.get(_key(measurement)):
+            about.append(f"{remark}; this is {run.run.board}'s")
+        if regression := open_regressions.get(_key(measurement)):
+            against = f"{regression.size} in {regression.release} against {regression.against} (run {regression.run})"
+            about.append(f"open regression: {against}")
         yield GuideEntry(
             board=board,
             metric=name.metric,

@@ -46,14 +46,16 @@ def write(
 
     Args:
         with_errors: print numbers that a rule calls an error, too, with a mark.
-        say: takes what was left out since cycles failed, one sentence each.
+        say: takes what was left out since cycles failed, and open regressions, one sentence each.
 
     Raises:
         ConfigurationError: no such release or board, or the folder cannot be written.
     """
-    release = stored_release.release(store, name, boards)
+    release = stored_release.release(store, name, boards, is_judged=True)
     for text in release.failed:
         say(f"left out: {text}")
+    for text in release.regressions:
+        say(f"open regression of {text}; `lab judge accept` or `reject` of that run decides")
     corrected = view is GuideView.CORRECTED
     release = footnotes.annotated(
         release if corrected else vendor_view(release), corrected=corrected, with_errors=with_errors

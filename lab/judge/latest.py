@@ -253,6 +253,7 @@ class LatestJudge:
 
     Attributes:
         budget_s: of a look, after which no further series is judged. now_s: a monotonic clock.
+        only: boards; None: all.
         in_process: many series are judged in a process, part by part from look to look: a thread would hold Python's
             lock meanwhile.
     """
@@ -260,6 +261,7 @@ class LatestJudge:
     budget_s: float = BUDGET_S
     now_s: Callable[[], float] = time.monotonic
     in_process: bool = False
+    only: frozenset[str] | None = None
     _process: ProcessPoolExecutor | None = field(default=None, init=False)
     _part: tuple[dict[BoardSeries, PlaceState], Future[list[tuple[WorseNumber, ...]]]] | None = field(
         default=None, init=False
@@ -278,7 +280,11 @@ class LatestJudge:
         with snapshot(store) as found:
             if revision != self._revision:
                 every = states(found)
-                self._states = {series: state for series, state in every.items() if series.kind not in APART}
+                self._states = {
+                    series: state
+                    for series, state in every.items()
+                    if series.kind not in APART and (self.only is None or series.board in self.only)
+                }
                 self._known = {series: known for series, known in self._known.items() if series in self._states}
                 self._revision = revision
             left = self._judge(found, store)
@@ -288,7 +294,7 @@ class LatestJudge:
         for series, (_, its) in self._known.items():
             numbers.setdefault(series.board, {}).update({each.key: each for each in its})
         for verdict in stands.unmuted:
-            if verdict.outcome == "regression":
+            if verdict.outcome == "regression" and (self.only is None or verdict.run.board in self.only):
                 number = _of_history(verdict)
                 its_numbers = numbers.setdefault(verdict.run.board, {})
                 worse = its_numbers.get(number.key, number)

@@ -10,6 +10,7 @@ from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 from sqlalchemy import func, select
 
 from lab.guide import change_page, compare, footnotes, page, rst_writer, rulebook, stored_release
+from lab.guide.entries import GuideRelease
 from lab.guide.rulebook import Finding, Severity
 from lab.judge.labels import release_key
 from lab.results.models import RunRow
@@ -55,13 +56,11 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
     def guide(release: Name, form: Literal["", "html", "rst"] = "") -> Response:
         if form == "rst":
             with site.store() as store:
-                return PlainTextResponse(
-                    rst_writer.write(footnotes.annotated(stored_release.release(store, release, ())))
-                )
+                return PlainTextResponse(rst_writer.write(_annotated(store, release)))
         if form == "html":
             whole = site.page(
                 ("guide", release),
-                lambda store: page.render(footnotes.annotated(stored_release.release(store, release, ())), {}),
+                lambda store: page.render(_annotated(store, release), {}),
             )
             answer = HTMLResponse(whole)
             answer.headers["Content-Security-Policy"] = (
@@ -69,19 +68,25 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
             )  # the page has one script of its own, by its digest
             return answer
         with site.store() as store:
-            numbers = footnotes.annotated(stored_release.release(store, release, ()))
+            numbers = _annotated(store, release)
             found = findings(store, release)
             names = [each.release for each in listed(store)]
         return renderer.page(
             "guide.of.html.j2",
             release=release,
             boards=[(one.board, one.text) for one in page.boards(numbers)],
+            regressions=page.regressions(numbers),
             findings=found[:MOST_FINDINGS],
             more=max(0, len(found) - MOST_FINDINGS),
             names=names,
         )
 
     return routes
+
+
+def _annotated(store: Store, release: str) -> GuideRelease:
+    """A release's numbers with their footnotes and open regressions."""
+    return footnotes.annotated(stored_release.release(store, release, (), is_judged=True))
 
 
 def listed(store: Store) -> list[ListedGuide]:

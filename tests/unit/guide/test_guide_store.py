@@ -452,6 +452,50 @@ def test_the_good_cycles_of_a_run_that_failed_are_in_no_guide(store: Store, tmp_
         assert point.value < 99
 
 
+def boots(store: Store, board: str, release: str, mean_s: float) -> Run:
+    """A completed run of five boots from SD, whose times are around a mean."""
+    run = store.begin_run("boot", "am62xx_sk", board, release, plan={"cycles": 5, "media": ["sd"]}, provenance={})
+    for cycle in range(1, 6):
+        sample = SampleRecord("boot.time", {"medium": "sd"}, mean_s * (1 + 0.001 * cycle), 0.001)
+        store.record_attempt(
+            run.id, AttemptRecord(cycle, 1, {"medium": "sd"}, "ok", None, None, "", NOW, 1.0, (sample,))
+        )
+    store.finish_run(run.id, "completed")
+    return run
+
+
+def test_a_cell_says_that_boards_of_its_type_differ_and_that_its_regression_is_open(
+    store: Store, tmp_path: Path
+) -> None:
+    for board, before_s, now_s in (("sk-1", 2.10, 2.11), ("sk-2", 2.17, 2.17), ("sk-3", 2.11, 2.61)):
+        boots(store, board, "11.00", before_s)
+        last = boots(store, board, "11.01", now_s)
+    written = stored_release.release(store, "11.01", (), is_judged=True)
+    (entry,) = written.entries
+    assert entry.evidence.run_id == last.id, "the slowest board was measured last"
+    differing = "3 boards differ by more than equal runs do: 2.1163 (sk-1) to 2.6178 (sk-3) s; this is sk-3's"
+    assert differing in entry.evidence.note
+    regression = f"+24 % in 11.01 against 11.00 (run {last.id})"
+    assert f"open regression: {regression}" in entry.evidence.note
+    assert written.regressions == (f"sk-3: boot.time sd {regression}",)
+    said: list[str] = []
+    for path in writer.write(store, "11.01", (), tmp_path, ["rst", "html"], say=said.append):
+        text = " ".join(path.read_text().split())
+        assert "3 boards differ by more than equal runs do" in text
+        assert "Open regression of sk-3: boot.time sd +24 %" in text
+    assert any("open regression of sk-3" in line for line in said)
+    review(store, last.id, "accepted", "ada", "a new SPL")
+    written = stored_release.release(store, "11.01", (), is_judged=True)
+    assert written.regressions == ()
+    assert "regression" not in written.entries[0].evidence.note
+
+
+def test_boards_that_differ_as_equal_runs_do_need_no_remark(store: Store) -> None:
+    for board, mean_s in (("sk-1", 2.10), ("sk-2", 2.12)):
+        boots(store, board, "11.01", mean_s)
+    assert [entry.evidence.note for entry in stored_release.release(store, "11.01", ()).entries] == [""]
+
+
 def test_a_board_of_failed_runs_alone_leaves_the_others_their_guide(store: Store) -> None:
     run = panicked(store, board="other")
     with pytest.raises(ConfigurationError, match=f"no numbers of board .*run {run.id} failed in 3 of 4 cycles"):
