@@ -23,7 +23,7 @@ def check(
 ) -> None:
     """Find everything in an environment that a run would refuse.
 
-    These are unknown keys, wrong types and wiring, values of the template, missing devices.
+    These are misspelt keys, wrong types and wiring, values of the template, missing devices.
     """
     from lab.env import power_state  # noqa: PLC0415 - it loads labgrid
 
