@@ -31,8 +31,9 @@ from lab.console.client import ConsoleClient
 from lab.console.lookup import PublishedHost, PublishedPort, machine_id
 from lab.console.rfc2217_server import Bridge
 from lab.console.serial_line import is_pty, is_there
-from lab.errors import BoardlabError, ConfigurationError
+from lab.errors import BoardlabError, ConfigurationError, LabTransientError
 from lab.host.clock import time_line
+from lab.host.devices import belongs_to
 from lab.host.runtime import socket_path
 from lab.host.tcp import is_loopback
 from lab.places.lease import PORT
@@ -147,7 +148,25 @@ class _ServedPort:
         """Poll the port and the console server."""
         self.port.poll()
         # labgrid says of a port with a path that it is there, whatever is.
-        self.avail = bool(self.port.avail) and is_there(Path(self.port.port)) and self.host.answers()
+        self.avail = bool(self.port.avail) and is_there(Path(self.port.port)) and self._is_its_device()
+        self.avail = self.avail and self.host.answers()
+
+    def node(self) -> str:
+        """The port's path.
+
+        Raises:
+            LabTransientError: another device has it since a reset.
+        """
+        if not self._is_its_device():
+            raise LabTransientError(
+                f"{self.port.port}: another device has this name since a reset", failure="port_lost"
+            )
+        return str(self.port.port)
+
+    def _is_its_device(self) -> bool:
+        """False after a reset, until labgrid knows the adapter's new name."""
+        device = getattr(self.port, "device", None)
+        return device is None or belongs_to(Path(self.port.port), str(device.device_path))
 
 
 @attr.s(eq=False)
@@ -176,9 +195,7 @@ class ConsoleExport(stock.ResourceExport):  # type: ignore[misc]
     def _start(self, start_params: dict[str, Any]) -> None:
         options = self.console.options
         try:
-            self._bridge = Bridge(
-                self.console.socket, lambda: str(self.serial.port), self.serial.speed, options.listen
-            )
+            self._bridge = Bridge(self.console.socket, self.local.node, self.serial.speed, options.listen)
             with ConsoleClient(self.console.socket) as client:
                 client.open(start_params["path"], self.serial.speed)
         except OSError as error:  # the port is served again when the place is acquired

@@ -13,7 +13,7 @@ from labgrid.remote import exporter as stock
 from lab.console.lookup import PublishedHost
 from lab.errors import ConfigurationError, LabTransientError
 from lab.places import exporter
-from lab.places.exporter import LOOPBACK, ExporterOptions, exports, run
+from lab.places.exporter import LOOPBACK, ConsoleHost, ExporterOptions, _ServedPort, exports, run
 
 
 def options(folder: Path, listen: str = LOOPBACK, *, isolated: bool = False) -> ExporterOptions:
@@ -194,3 +194,20 @@ def test_a_coordinator_that_is_away_is_waited_for_and_said_once(
         exporter._wait_for(address)
     assert there == []
     assert caplog.text.count(f"no coordinator answers at {address} (Connection refused)") == 1
+
+
+@pytest.mark.parametrize(("node", "is_its"), [("/dev/null", True), ("/dev/zero", False), ("/dev/nothing", False)])
+def test_a_port_whose_name_another_device_has_since_a_reset_is_not_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, node: str, is_its: bool
+) -> None:
+    monkeypatch.setattr(ConsoleHost, "answers", lambda _host: True)
+    device = SimpleNamespace(device_path="/devices/virtual/mem/null")
+    port = SimpleNamespace(port=node, device=device, avail=True, poll=lambda: None)
+    served = _ServedPort(port, ConsoleHost(options(tmp_path)))
+    served.poll()
+    assert served.avail is is_its
+    if is_its:
+        assert served.node() == node
+    else:
+        with pytest.raises(LabTransientError, match="another device has this name since a reset"):
+            served.node()
