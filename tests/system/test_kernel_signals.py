@@ -14,34 +14,16 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from support.driver_guest import IMAGE, KERNEL, MIRROR, MODULES, MORE, PACKAGES, PROGRAM
 from support.measuring_lab import ROOT
 
 from lab.virtual.images import cache, debian, filetree, tools
-from lab.virtual.images.debian import AptRoot, PinnedPackage
+from lab.virtual.images.debian import AptRoot
 from lab.virtual.images.filetree import Directory, RegularFile
 
 pytestmark = pytest.mark.soak
 
-PROGRAM = "qemu-system-x86_64"
 DEADLINE_S = 3000  # of the guest, by TCG beside busy programs: not every host's KVM runs it
-MIRROR = "http://archive.ubuntu.com/ubuntu/"
-KERNEL = "6.8.0-31-generic"
-VERSION = "6.8.0-31.31_amd64"  # noble as released: it stays on the mirror
-IMAGE, MODULES, MORE = (f"linux-{kind}-{KERNEL}" for kind in ("image", "modules", "modules-extra"))
-PACKAGES = (
-    PinnedPackage(
-        f"pool/main/l/linux-signed/{IMAGE}_{VERSION}.deb",
-        "fd2ed023c84163e62c73d3b7b613a9b004bd31e335641c23d42bd249e489fbe6",
-    ),
-    PinnedPackage(
-        f"pool/main/l/linux/{MODULES}_{VERSION}.deb",
-        "3f17f2c279257eb50e40da44390bdf8272c440ca078831c348773d1314b5c2fe",
-    ),
-    PinnedPackage(
-        f"pool/main/l/linux/{MORE}_{VERSION}.deb",
-        "8880451586278da0522a178ad54e940328447d80f47393a0e46185e1dd9dd879",
-    ),
-)
 IN_ORDER = {
     **dict.fromkeys(("netfs", "9pnet", "9pnet_virtio", "9p", "can", "can-raw"), MODULES),
     **dict.fromkeys(("can-dev", "vcan", "gpio-sim"), MORE),
