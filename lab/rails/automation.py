@@ -21,7 +21,8 @@ from typing import Final
 from attrs import frozen
 
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
-from lab.host import locks
+from lab.host import devices, locks
+from lab.host.devices import DeviceIdentity
 from lab.rails.config import RailConfig, RailsConfig
 from lab.rails.ina_chips import CHIPS
 from lab.rails.model import AdcRange, Channel, SampleSchedule, SensorReading, TraceMark
@@ -58,10 +59,11 @@ class AutomationRow:
 
 
 class AutomationInterface:
-    """One interface, shared by processes: each command locks the port."""
+    """One interface, shared by processes: each command locks the port, and goes to the adapter of the first one."""
 
     def __init__(self, port: str) -> None:
         self.port = port
+        self._identity: DeviceIdentity | None = None
 
     def command(self, text: str, seconds: float = ANSWER_S) -> list[str]:
         """Send a command and return the lines of its answer.
@@ -69,7 +71,7 @@ class AutomationInterface:
         Raises:
             ConfigurationError: no such port.
             LabTransientError: no answer.
-            LabStableError: the interface refuses the command.
+            LabStableError: the interface refuses the command, or another device has its port.
         """
         with self._line() as fd:
             self._type(fd, text)
@@ -104,6 +106,14 @@ class AutomationInterface:
                 f"{self.port}: {error.strerror}; plug the Automation Interface in, or mend its port in the env"
             ) from error
         try:
+            identity = devices.identify(fd)
+            self._identity = self._identity or identity
+            if identity != self._identity:
+                raise LabStableError(
+                    f"{self.port}: another device than before ({identity}, was {self._identity}); it was told nothing. Name the Automation "
+                    "Interface by its serial number (/dev/serial/by-id)",
+                    failure="automation_interface",
+                )
             if not locks.taken(fd, _OTHERS_S):
                 raise LabTransientError(
                     f"{self.port}: another program has had the Automation Interface for more than {_OTHERS_S:g} s: see which (fuser {self.port}), "

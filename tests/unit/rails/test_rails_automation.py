@@ -5,12 +5,14 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import select
 
 import cattrs
 import pytest
 from attrs import asdict
 
-from lab.errors import LabTransientError
+from lab.errors import LabStableError, LabTransientError
+from lab.host.devices import DeviceIdentity
 from lab.rails import automation
 from lab.rails.automation import AutomationInterface
 from lab.rails.config import RailConfig, RailsConfig
@@ -24,6 +26,25 @@ def test_a_program_that_is_stopped_with_the_interface_is_said(monkeypatch: pytes
         with pytest.raises(LabTransientError, match="another program has had the Automation Interface") as caught:
             AutomationInterface(os.ttyname(slave)).command("version")
         assert caught.value.failure == "automation_interface"
+    finally:
+        os.close(master)
+        os.close(slave)
+
+
+def test_an_interface_that_is_another_device_since_a_reset_is_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    identities = iter([DeviceIdentity("tty", "bus", "1"), DeviceIdentity("tty", "bus", "2")])
+    monkeypatch.setattr("lab.rails.automation.devices.identify", lambda _fd: next(identities))
+    monkeypatch.setattr(automation, "_ECHO_S", 0.0)
+    master, slave = os.openpty()
+    try:
+        interface = AutomationInterface(os.ttyname(slave))
+        with pytest.raises(LabTransientError, match="no echo"):
+            interface.command("version")
+        os.read(master, 100)
+        with pytest.raises(LabStableError, match=r"another device than before.*it was told nothing") as caught:
+            interface.command("auto power dut off")
+        assert caught.value.failure == "automation_interface"
+        assert not select.select([master], [], [], 0)[0]
     finally:
         os.close(master)
         os.close(slave)
