@@ -41,9 +41,9 @@ from lab.control.provisioning import check_expected, writing
 from lab.drivers import guarded_calls
 from lab.drivers.guarded_calls import ACTIVATE_LIMIT_S, CONSOLE, POWER, SHELL, STRAP, UBOOT, DriverRole
 from lab.drivers.powerdriver import switch_of
-from lab.drivers.prompt import Prompt
+from lab.drivers.prompt import Prompt, type_line
 from lab.drivers.provisionprotocol import ProvisionProtocol
-from lab.errors import BoardTransientError, ConfigurationError, LabStableError
+from lab.errors import BoardTransientError, ConfigurationError, LabStableError, LabTransientError
 from lab.host.clock import utc_now
 from lab.provision.provisioning import Provisioner
 from lab.provision.release import Recovery
@@ -335,7 +335,7 @@ class BoardStrategy(Strategy):
             quote = "'" if init else '"'
             prompt.run_check(f"setenv {variable} {quote}{words} {arguments}".rstrip() + quote)
         guarded_calls.deactivate(uboot, UBOOT)
-        self.console.sendline("boot")
+        type_line(self.console, UBOOT, "boot")
 
     def timing(self) -> LineTiming:
         """Uncertainty of the console's stamps."""
@@ -377,7 +377,7 @@ class BoardStrategy(Strategy):
         guarded_calls.deactivate(self.bound("shell", "ShellDriver"), SHELL)
         self.console.start_capture()
         self.status = Status.unknown
-        self.console.sendline("reboot")
+        type_line(self.console, SHELL, "reboot")
 
     def interrupt(self) -> Any:
         """Stop a starting board at U-Boot's prompt; return the UBootDriver."""
@@ -524,6 +524,8 @@ class BoardStrategy(Strategy):
                     failure="adapter_missing",
                 ) from error
             except TIMEOUT as error:
+                if self.console.lost:
+                    raise LabTransientError(f"{self.board}: {self.console.lost}", failure="characters_lost") from error
                 if late is None:
                     raise
                 told = f"{late}; the last it said was {self.tail()!r}"

@@ -51,6 +51,7 @@ from lab.control import powerstates
 from lab.control.boot_progress import bound_ns, follow, power_asked, widened
 from lab.drivers import guarded_calls
 from lab.drivers.guarded_calls import CONSOLE, RAILS, SHELL, WAKE_PIN
+from lab.drivers.prompt import type_line
 from lab.errors import BoardlabError, BoardStableError, BoardTransientError, ConfigurationError
 from lab.rails import AdcRange, PhasePower, Sampler
 from lab.rails.phase import cut, sleep_checked
@@ -371,7 +372,7 @@ class LowPower:
         taken = len(console.capture)
         watch = SuspendWatch(type_, plan, self._now_ns(), alarm_s)
         finders = [MomentFinder(moments(type_), self.board.timing())]
-        console.sendline(f"sh {FILE}")
+        type_line(console, SHELL, f"sh {FILE}")
         return SuspendMonitor(self.board, watch, finders, found, before, before_ns, taken)
 
     def _preflight(self, plan: SuspendPlan) -> tuple[PrintkSettings, SdkRelease | None]:
@@ -493,7 +494,7 @@ def enter(board: Board, plan: SuspendPlan) -> Down:
     alarm_ns = _set_alarm(board, plan.sleep_s + SHUTDOWN_S) if plan.wake == RTC else None
     from_ = len(console.captured())
     sent_ns = last_ns = clock.now_ns()
-    console.sendline("poweroff")
+    type_line(console, SHELL, "poweroff")
     silence_ns = round(max(type_.low_power.asleep_s, RESTART_S) * 1e9)
     last_line = re.compile(mode.entered or re.escape(_DOWN))
     while True:

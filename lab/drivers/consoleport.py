@@ -17,6 +17,8 @@ from lab.console.model import Event
 from lab.console.reader import PortOrder
 from lab.console.status import PortInfo, ServerStatus
 from lab.drivers import guarded_calls
+from lab.drivers.guarded_calls import UBOOT
+from lab.drivers.prompt import type_line
 from lab.errors import BoardlabError, ConfigurationError, LabTransientError
 from lab.host.clockrelation import ClockRelation
 from lab.host.runtime import runtime_dir, server_pid
@@ -169,6 +171,9 @@ class ConsoleLine:
 
     def write(self, data: bytes) -> None:
         self.console.send(data)
+
+    def sendline(self, text: str) -> None:
+        type_line(self.console, UBOOT, text)
 
     def now_ns(self) -> int:
         return int(self.clock.now_ns())

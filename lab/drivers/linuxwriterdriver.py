@@ -20,7 +20,7 @@ from lab.drivers.boardservers import BoardServer
 from lab.drivers.consoleport import ConsoleLine
 from lab.drivers.guarded_calls import SHELL, UBOOT
 from lab.drivers.prompt import Prompt as GuardedPrompt
-from lab.drivers.prompt import uboot_prompt
+from lab.drivers.prompt import type_line, uboot_prompt
 from lab.drivers.provisionprotocol import ProvisionProtocol
 from lab.errors import BoardlabError, BoardTransientError, ConfigurationError
 from lab.provision import ramlinux
@@ -286,7 +286,7 @@ class RamBoot:
             self.loader.rest()
         carry_out(session.prompt, Command(f"setenv bootargs '{arguments}'", _nothing))
         guarded_calls.deactivate(board.uboot, UBOOT)
-        board.console.sendline(ramlinux.start(linux, placed))
+        type_line(board.console, UBOOT, ramlinux.start(linux, placed))
         self._wait(board)
         if self.prompt not in shell.prompt:
             shell.prompt = f"(?:{shell.prompt}|{self.prompt})"

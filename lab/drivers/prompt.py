@@ -10,9 +10,13 @@ from attrs import frozen
 
 from lab.drivers import guarded_calls
 from lab.drivers.guarded_calls import GRACE_S, UBOOT, DriverRole
+from lab.drivers.typedline import TYPING_S
 
 _NO_ARROW: Final = "(?<!=)"  # `crc32` and `hash` print `==> DIGEST`, which a prompt `=> ` would be found in
 COMMAND_S = 30.0  # as labgrid's drivers have it
+MORE_S = (
+    2 * TYPING_S + GRACE_S
+)  # beyond a command's own time: labgrid's ShellDriver types a line for its prompt before it
 
 
 @frozen
@@ -40,7 +44,7 @@ class Prompt:
             return out, err, status
 
         with self.around():
-            return guarded_calls.call(self.driver, self.kind, f"`{cmd}`", run, timeout + GRACE_S)
+            return guarded_calls.call(self.driver, self.kind, f"`{cmd}`", run, timeout + MORE_S)
 
     def run_check(self, cmd: str, timeout: float = COMMAND_S) -> list[str]:
         """The lines of output of a command that ends well.
@@ -53,7 +57,7 @@ class Prompt:
             return list(self.driver.run_check(cmd, timeout=timeout))
 
         with self.around():
-            return guarded_calls.call(self.driver, self.kind, f"`{cmd}`", run, timeout + GRACE_S)
+            return guarded_calls.call(self.driver, self.kind, f"`{cmd}`", run, timeout + MORE_S)
 
 
 def uboot_prompt(uboot: Any) -> Prompt:
@@ -61,3 +65,15 @@ def uboot_prompt(uboot: Any) -> Prompt:
     if not uboot.prompt.startswith(_NO_ARROW):
         uboot.prompt = f"{_NO_ARROW}(?:{uboot.prompt})"
     return Prompt(uboot, UBOOT)
+
+
+def type_line(console: Any, kind: DriverRole, line: str) -> None:
+    """Type a line whose answer somebody else reads.
+
+    Args:
+        console: a StampedConsoleDriver. kind: of the prompt, for the classes of failures.
+
+    Raises:
+        BoardlabError: it was not taken; see `lab.drivers.typedline`.
+    """
+    guarded_calls.call(console, kind, f"`{line}`", lambda: console.sendline(line), TYPING_S + GRACE_S)

@@ -15,6 +15,7 @@ from lab.console.reader import PortOrder, ReconnectingReader
 from lab.console.status import PortInfo, PortStatus
 from lab.drivers.consoleport import ConsolePort, ConsoleReader, check_plugged
 from lab.drivers.networkports import AUTO, TRANSPORTS, BareNetworkPort, port_of
+from lab.drivers.typedline import TypedLine
 from lab.errors import BoardlabError, LabTransientError
 from lab.host.clock import MonotonicRaw
 from lab.host.clockrelation import ClockRelation
@@ -43,6 +44,7 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         info: the port as the server opened it.
         board: name of the board that hangs on it, if its strategy has said it; `lab console` finds the port by it.
         away: its adapter went away, and was not back in time.
+        lost: how a login's name was damaged on its way to the board since `start_capture`; empty: it was not.
     """
 
     bindings = {"port": {"SerialPort", "NetworkSerialPort"}}
@@ -67,6 +69,7 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         self.info: PortInfo | None = None
         self.board: str | None = None
         self.away = False
+        self.lost = ""
 
     def on_activate(self) -> None:
         check_plugged(self.port)
@@ -127,6 +130,7 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
     def start_capture(self) -> None:
         """Forget what was read before; `capture` grows from here."""
         self.capture = []
+        self.lost = ""
         self.forget_input()
         try:
             if self.relation is not None:
@@ -202,6 +206,38 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         """Send a carriage return; whether anything came back within `timeout` seconds."""
         self._write(b"\r")
         return bool(self.poll(timeout)) or bool(self.sync())
+
+    @Driver.check_active
+    def sendline(self, line: str | bytes) -> None:
+        """Type a line at the board's prompt; it is entered once its echo proves it.
+
+        Raises:
+            LabTransientError: characters of each try were lost (`characters_lost`).
+            TIMEOUT: the board does not answer.
+        """
+        text = line.encode() if isinstance(line, str) else line
+        if not text:
+            self.write(b"\n")
+            return
+        self.poll(0)
+        matched = self._expect.after
+        self.forget_input()
+        prompt = self._last_line() or (matched if isinstance(matched, bytes) else b"")
+        typed = TypedLine(self, text, prompt)
+        try:
+            typed.enter()
+        finally:
+            self.lost = self.lost or typed.lost
+
+    def _last_line(self) -> bytes:
+        """The console's text since its last line end."""
+        text = b""
+        for event in reversed(self.capture):
+            if isinstance(event, Chunk):
+                text = event.data + text
+                if b"\n" in event.data:
+                    break
+        return text.rpartition(b"\n")[2]
 
     @Driver.check_active
     def receive(self, timeout: float) -> bytes:

@@ -21,7 +21,8 @@ from lab.benchmarks.sections import every, of_chapter, order
 from lab.console.holders import fairly
 from lab.drivers import guarded_calls
 from lab.drivers.consolestamps import ConsoleStamps
-from lab.drivers.guarded_calls import ACTIVATE_LIMIT_S, GRACE_S, SHELL, TESTER, UBOOT, DriverRole
+from lab.drivers.guarded_calls import ACTIVATE_LIMIT_S, SHELL, TESTER, UBOOT, DriverRole
+from lab.drivers.prompt import MORE_S
 from lab.errors import BoardlabError, BoardTransientError, ConfigurationError, LabTransientError
 from lab.host.clock import MonotonicRaw
 from lab.pytest_plugin import resume, session_rules
@@ -362,7 +363,7 @@ class LabgridHost:
             return CommandResult([*stdout, *stderr], status)
 
         try:
-            return guarded_calls.call(self.driver, self._kind, f"`{command}` on {self.name}", run, timeout_s + GRACE_S)
+            return guarded_calls.call(self.driver, self._kind, f"`{command}` on {self.name}", run, timeout_s + MORE_S)
         except BoardlabError as error:
             self.lost_hook()
             if self._kind is TESTER or error.failure.removeprefix(f"{self._kind.name}_") not in _NO_ANSWER:

@@ -33,6 +33,10 @@ def _ignore(_data: bytes) -> None: ...
 def _no_op() -> None: ...
 
 
+def _none() -> int:
+    return 0
+
+
 class UartAdapter:
     """A persistent pty, linked as `path`, with the UART's model.
 
@@ -45,6 +49,7 @@ class UartAdapter:
     Attributes:
         room_hook: called when the transmitter has room again; a board with flow control refills it there.
         receive_hook: called with each byte from the host when it has arrived at the board; set by `listen`.
+        untaken_hook: number of bytes that have arrived and that the board has not taken; while it has many, the adapter waits.
         said_hook, typed_hook: called with bytes that the board sends, and that reach it; for observers.
         overruns: bytes lost without a reader of the pty.
         pacer: what fires at the line's deadlines; a simulated board uses it for its own.
@@ -64,6 +69,7 @@ class UartAdapter:
         self.path = path
         self.room_hook: Callable[[], None] = _no_op
         self.receive_hook: Callable[[bytes], None] = _ignore
+        self.untaken_hook: Callable[[], int] = _none
         self.said_hook: Callable[[bytes], None] = _ignore
         self.typed_hook: Callable[[bytes], None] = _ignore
         self.overruns = 0
@@ -165,12 +171,12 @@ class UartAdapter:
         while line.take(now_ns):
             line.discard(now_ns)
         self.pacer.update(self._to_board)
-        self._read_on()
+        self.read_on()
         self.receive_hook = receive_hook
 
     def discard(self) -> None:
         """Drop unsent bytes and stop receiving: the board lost its power."""
-        self.room_hook = _no_op
+        self.room_hook, self.untaken_hook = _no_op, _none
         self.receive_hook = self.said_hook = self.typed_hook = _ignore
         now_ns = self.pacer.clock.now_ns()
         for direction in (self._to_host, self._to_board):
@@ -209,18 +215,24 @@ class UartAdapter:
         for sent in self._to_board.line.take(self.active_ns):
             self.typed_hook(sent.data)
             self.receive_hook(sent.data)
-        self._read_on()
+        self.read_on()
 
-    def _read_on(self) -> None:
-        if self._master >= 0 and not self._reading and self._to_board.line.queued < _HOST_BUFFER_BYTES:
+    @property
+    def _host_room(self) -> int:
+        return _HOST_BUFFER_BYTES - self._to_board.line.queued - self.untaken_hook()
+
+    def read_on(self) -> None:
+        """Take more from the host, if there is room for it."""
+        if self._master >= 0 and not self._reading and self._host_room > 0:
             self._reading = True
             self._loop.add_reader(self._master, self._host_wrote)
 
     def _host_wrote(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            data = os.read(self._master, _HOST_BUFFER_BYTES - self._to_board.line.queued)
-            self._to_board.line.push(data, self.pacer.clock.now_ns())
-        if self._to_board.line.queued >= _HOST_BUFFER_BYTES:
+        if self._host_room > 0:
+            with contextlib.suppress(BlockingIOError):
+                data = os.read(self._master, self._host_room)
+                self._to_board.line.push(data, self.pacer.clock.now_ns())
+        if self._host_room <= 0:
             self._reading = False
             self._loop.remove_reader(self._master)
         self.pacer.update(self._to_board)

@@ -10,7 +10,7 @@ from attrs import Factory, frozen
 
 from lab.benchmarks.lowpower.watch import SuspendWatch
 from lab.boards import BoardType
-from lab.errors import BoardTransientError, TestTransientError
+from lab.errors import BoardTransientError, LabTransientError
 from lab.metrics import Flag
 
 SETTLE_NS: Final = 1_500_000_000  # from the console's last byte until supplies and averages are those of sleep
@@ -183,7 +183,7 @@ def busy_shares(
         emulated: the processor loses ticks while its host is busy.
 
     Raises:
-        TestTransientError: they do not fit, as after lost characters.
+        LabTransientError: they do not fit, as after lost characters.
     """
     first, last = (
         {match[1]: _ticks(match[2]) for line in lines if (match := _CPU.fullmatch(line.strip()))}
@@ -207,8 +207,8 @@ def _ticks(text: str) -> tuple[int, int]:
     return sum(numbers[:8]), numbers[3] + numbers[4]
 
 
-def _garbled(what: str) -> TestTransientError:
-    return TestTransientError(f"/proc/stat has {what}: characters were lost on the console", failure="characters_lost")
+def _garbled(what: str) -> LabTransientError:
+    return LabTransientError(f"/proc/stat has {what}: characters were lost on the console", failure="characters_lost")
 
 
 def check_busy(state: str, shares: Sequence[float], program: str) -> None:

@@ -12,7 +12,7 @@ from lab.benchmarks.identity import Shell
 from lab.benchmarks.lowpower.modes import Constraint
 from lab.benchmarks.lowpower.preflight import PrintkSettings
 from lab.boards import SleepMode
-from lab.errors import TestTransientError
+from lab.errors import LabTransientError
 
 FILE = "/run/boardlab-sleep"  # on the board, where nobody but root makes files
 GOING, BACK, RESTORED = "boardlab: going", "boardlab: back", "boardlab: restored"
@@ -63,7 +63,7 @@ def install(shell: Shell, lines: Sequence[str]) -> None:
     """Write the script to the board.
 
     Raises:
-        TestTransientError: the board's copy differs.
+        LabTransientError: the board's copy differs.
     """
     shell.run(f"rm -f {FILE}")
     for line in lines:
@@ -71,7 +71,7 @@ def install(shell: Shell, lines: Sequence[str]) -> None:
     got = list(shell.run(f"cat {FILE}")[0])
     if got != list(lines):
         wrong = next((pair for pair in zip(lines, got, strict=False) if pair[0] != pair[1]), (lines[-1], "nothing"))
-        raise TestTransientError(
+        raise LabTransientError(
             f"{FILE} was to have {len(lines)} lines and has {len(got)}; {wrong[0]!r} became {wrong[1]!r}: characters were lost "
             "on the console, or the board's /run cannot be written",
             failure="characters_lost",

@@ -6,7 +6,7 @@ import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from attrs import frozen
 
@@ -23,11 +23,23 @@ _OVERHEAD: Final = (BLOCK_BYTES + 6) / BLOCK_BYTES
 _TOTAL: Final = re.compile(rb"## Total Size\s+= 0x[0-9a-fA-F]+ = (\d+) Bytes")
 
 
+class CommandLine(YmodemLine, Protocol):
+    """A line with a prompt at its other end."""
+
+    def sendline(self, text: str) -> None:
+        """Type a command, proved by its echo.
+
+        Raises:
+            BoardlabError: characters of each try were lost.
+        """
+        ...
+
+
 @frozen
 class OverConsole:
     """A `lab.provision.writers.uboot.Loader`. speed_bd: of the console."""
 
-    line: YmodemLine
+    line: CommandLine
     speed_bd: int
 
     @property
@@ -58,7 +70,7 @@ class OverConsole:
         Raises:
             RecoveryFailedError, WriteStalledError: as of `Sending.send`, or other bytes arrived than were sent.
         """
-        self.line.write(f"loady {address:#x}\r".encode())
+        self.line.sendline(f"loady {address:#x}")
         Sending(self.line, data, name).send(_ASKS_S)
         heard, deadline = b"", self.line.now_ns() + round(_ENDS_S * 1e9)
         while (total := _TOTAL.search(heard)) is None and (left_s := (deadline - self.line.now_ns()) / 1e9) > 0:
@@ -91,7 +103,7 @@ class OverUsb:
         program: finds `snagflash`. run: runs a program. controller: U-Boot's number of its USB device port.
     """
 
-    line: YmodemLine
+    line: CommandLine
     prompt: str
     port: str
     run: snagboot.RunProgram
@@ -125,7 +137,7 @@ class OverUsb:
             path = Path(folder) / name
             path.write_bytes(data)
             command = snagboot.download_command(self.program(), self.port, path)
-            self.line.write(f"fastboot -l {address:#x} -s {len(data):#x} usb {self.controller}\r".encode())
+            self.line.sendline(f"fastboot -l {address:#x} -s {len(data):#x} usb {self.controller}")
             end = self.run(command, _LEAST_S + len(data) / _SLOWEST)
         self._back(name)
         snagboot.judge_download(end)

@@ -292,7 +292,8 @@ class Serial:
     """Connects an adapter with a QEMU character device over a socket pair.
 
     Bytes are read only as the UART model has room for them. QEMU then blocks in the guest's write to the UART, so the
-    guest really prints at the line's speed.
+    guest really prints at the line's speed. Typed bytes that a starved guest does not take wait here, and then in the
+    adapter.
 
     Attributes:
         remote: QEMU's end, to be closed once QEMU has inherited it, or after `wait_for_room`.
@@ -305,11 +306,13 @@ class Serial:
         self._local.setblocking(False)
         self.remote.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
         self._waiting = False
+        self._untaken = bytearray()
         adapter.room_hook = self._fill
         self._wait(readable=True)
 
     def listen(self) -> None:
         """Hand on what the host types from now on."""
+        self._adapter.untaken_hook = lambda: len(self._untaken)
         self._adapter.listen(self._send)
 
     def wait_for_room(self) -> None:
@@ -323,6 +326,9 @@ class Serial:
     def close(self) -> None:
         """Drop the unsent bytes: the board has no power."""
         self._wait(readable=False)
+        if self._untaken:
+            self._untaken.clear()
+            self._loop.remove_writer(self._local)
         self._adapter.discard()
         self._local.close()
         self.remote.close()
@@ -343,10 +349,21 @@ class Serial:
             return b""  # QEMU is gone; its process says so
 
     def _send(self, data: bytes) -> None:
+        if not self._untaken:
+            self._loop.add_writer(self._local, self._take)
+        self._untaken += data
+        self._take()
+
+    def _take(self) -> None:
         try:
-            self._local.send(data)
-        except (BlockingIOError, ConnectionError):
-            _log.warning("%s: the board does not take its input; lost %d bytes", self._adapter.path, len(data))
+            del self._untaken[: self._local.send(self._untaken)]
+        except BlockingIOError:
+            return
+        except ConnectionError:  # QEMU is gone; its process says so
+            self._untaken.clear()
+        if not self._untaken:
+            self._loop.remove_writer(self._local)
+        self._adapter.read_on()
 
     def _wait(self, *, readable: bool) -> None:
         if readable != self._waiting:

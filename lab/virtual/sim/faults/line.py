@@ -241,7 +241,7 @@ class InputLost(Fault):
 
     name: ClassVar[str] = "input_lost"
     outcome: ClassVar[FaultOutcome] = FaultOutcome(
-        ("login_failed",), "board", transient=True, may_succeed=True, trial="login"
+        ("characters_lost",), "lab", transient=True, may_succeed=True, trial="login"
     )
     share: float = field(default=0.02, validator=share)
     from_point: str = field(default="login", validator=point)
