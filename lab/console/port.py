@@ -364,9 +364,10 @@ class Ports:
         if request.board and request.board == namesake.board:
             place = namesake.line.device if namesake.line.fd >= 0 else namesake.line.state
             raise LabStableError(
-                f"{request.device}: another adapter than before, when it was the console of {request.board}: it is {identity}, and was "
-                f"{namesake.line.identity} ({place}). Name the adapter by its serial number or socket (USBSerialPort with a "
-                f"match, /dev/serial), or `lab console close {namesake.meta.name}` if this one is right",
+                f"{request.device}: another adapter than before, when it was the console of {request.board}: it is "
+                f"{identity}, and was {namesake.line.identity} ({place}). Name the adapter by its serial number or socket "
+                f"(USBSerialPort with a match, /dev/serial), or `lab console close {namesake.meta.name}` if this one is "
+                "right",
                 failure="port_missing",
             )
         number = next(n for n in count(2) if f"{request.name}-{n}" not in self._by_name)

@@ -110,8 +110,8 @@ class AutomationInterface:
             self._identity = self._identity or identity
             if identity != self._identity:
                 raise LabStableError(
-                    f"{self.port}: another device than before ({identity}, was {self._identity}); it was told nothing. Name the Automation "
-                    "Interface by its serial number (/dev/serial/by-id)",
+                    f"{self.port}: another device than before ({identity}, was {self._identity}); it was told nothing. "
+                    "Name the Automation Interface by its serial number (/dev/serial/by-id)",
                     failure="automation_interface",
                 )
             if not locks.taken(fd, _OTHERS_S):

@@ -133,8 +133,9 @@ class RailsConfig:
                     raise ValueError(same_sensor(rail, f"channel {rail.source!r}"))
                 if self._is_probed_number(rail.source):
                     raise ValueError(
-                        f"rail {rail.name!r}: {rail.source} is another device's when the kernel finds them in another order; name the device "
-                        "itself, e.g. `channel: 1-0040` (bus 1, address 0x40: `ls -l /sys/class/hwmon/*/device /sys/bus/iio/devices`)"
+                        f"rail {rail.name!r}: {rail.source} is another device's when the kernel finds them in another "
+                        "order; name the device itself, e.g. `channel: 1-0040` (bus 1, address 0x40: "
+                        "`ls -l /sys/class/hwmon/*/device /sys/bus/iio/devices`)"
                     )
                 continue
             if not rail.address or not rail.shunt_mohm:

@@ -1,7 +1,7 @@
 """Linux hwmon files: in1_input (mV), curr1_input (mA).
 
-As in drivers/hwmon/ina2xx.c and others. A driver computes the current with the shunt that it was told by a device tree, else
-with 10 mOhm; the environment's shunt replaces it.
+As in drivers/hwmon/ina2xx.c and others. A driver computes the current with the shunt of a device tree, else with
+10 mOhm; the environment's shunt replaces it.
 
 They read in whole milliamperes, so a sleeping board is below their resolution; docs/rails.md compares the backends.
 """

@@ -136,8 +136,8 @@ def open_linux(device: str) -> LinuxBus:
 class LinuxBus:
     """A `lab.rails.i2c.I2cBus` with up to 21 registers per ioctl.
 
-    Each is a write of its number and a read of two bytes. Some adapters take one register at a time (CP2112, MCP2221), and
-    others only SMBus' words (i801): their refusals tell.
+    Each is a write of its number and a read of two bytes. Some adapters take one register at a time (CP2112,
+    MCP2221), and others only SMBus' words (i801): their refusals tell.
     """
 
     def __init__(self, bus: Transfers, name: str) -> None:

@@ -146,7 +146,8 @@ class IioSensor:
         if len(devices) > 1:
             alike = ", ".join("/".join(names[device.id]) for device in devices)
             raise ConfigurationError(
-                f"{self._port}: {len(devices)} IIO devices are called {wanted!r} for rail {rail.name}: {alike}. Name one with the rail's `channel`"
+                f"{self._port}: {len(devices)} IIO devices are called {wanted!r} for rail {rail.name}: {alike}. "
+                "Name one with the rail's `channel`"
             )
         for device in devices:
             shunt, bus = device.find_channel("voltage0"), device.find_channel("voltage1")

@@ -1,7 +1,8 @@
-"""A guest in QEMU with the kernel's own drivers: adapters, card readers and current monitors come and go as a test says.
+"""A guest in QEMU with the kernel's own drivers: adapters, card readers, current monitors come and go as a test says.
 
-The kernel is Ubuntu's, the root Debian's udev and libraries, this environment's Python with what a test names is a second disk.
-An agent on a serial port runs the test's code in one process of the guest, so that imports are paid once: emulated, they take seconds.
+The kernel is Ubuntu's, the root Debian's udev and libraries; this environment's Python, with the distributions that a
+test names, is a second disk. An agent on a serial port runs the test's code in one process of the guest, so that
+imports are paid once: emulated, they take seconds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Adapters, a card reader and current monitors of the kernel's own drivers, in QEMU: what they are after a reset, and what they refuse."""
+"""Adapters, a card reader and current monitors of the kernel's own drivers, in QEMU: after a reset, and refusing."""
 
 from __future__ import annotations
 

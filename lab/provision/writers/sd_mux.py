@@ -247,7 +247,8 @@ def identity_of(path: str) -> str:
         id_path = properties.get("ID_PATH", "")
         if place is not None and place.ports and id_path and f":{place.ports}:" not in id_path:
             raise MediaMissingError(
-                f"{path}: udev has the place of another device of that name ({id_path}), and it is in socket {place.ports}. Try again"
+                f"{path}: udev has the place of another device of that name ({id_path}), and it is in socket "
+                f"{place.ports}. Try again"
             )
     except (pyudev.DeviceNotFoundError, OSError) as error:
         raise MediaMissingError(

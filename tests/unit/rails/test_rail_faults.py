@@ -207,6 +207,21 @@ class Interface:
         ]
 
 
+def test_an_iio_device_has_the_kernel_s_name_and_no_name_of_two(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for number, name in enumerate(("1-0041", "1-0040")):  # in the order of probing
+        (tmp_path / name / f"iio:device{number}").mkdir(parents=True)
+        (tmp_path / f"iio:device{number}").symlink_to(tmp_path / name / f"iio:device{number}")
+    monkeypatch.setattr("lab.rails.iio.DEVICES", tmp_path)
+    Iio(monkeypatch).say("320")  # the first device
+    rail = RailConfig("core", 0.85, shunt_mohm=10.0, channel="1-0041")
+    sensor = IioSensor(RailsConfig("b", "iio", "local:", (rail,)))
+    assert [reading.shunt_nv for reading in sensor.read()] == [800_000]
+    with pytest.raises(ConfigurationError, match=r"2 IIO devices are called 'ina226'.*1-0041/ina226.*1-0040/ina226"):
+        IioSensor(RailsConfig("b", "iio", "local:", (evolve(rail, channel="ina226"),)))
+
+
 @pytest.fixture(params=["hwmon", "iio", "automation"])
 def texts(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files | Iio | Interface:
     """A backend whose values nothing bounds: they come as text."""
