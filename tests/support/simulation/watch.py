@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from attrs import define, field
 
+from lab.farm.judge import MOST_RERUNS
 from lab.farm.runner import UNCONFIRMED, WORSE
 from lab.jobs.records import BY_HEALTH, BY_PROVISION, HEARTBEAT_S, LEASE_S
 from lab.judge.records import UNSURE
@@ -338,7 +339,7 @@ class Watch:
             raise ViolationError(TOLD, f"{wish.label} ended with {code}, and has {len(worse)} verdicts")
 
     def _is_unconfirmed(self, wish: Any) -> bool:
-        """A number may have moved, and an attempt of the run that would confirm it has failed."""
+        """A number may have moved, and its confirming run failed, or as many as the judge asks for left it open."""
         unsure = self.results.look(
             'SELECT 1 FROM verdicts JOIN runs ON runs.id = verdicts.run_id WHERE outcome = ? AND runs."release" = ?',
             UNSURE,
@@ -351,4 +352,9 @@ class Watch:
             "completed",
             "ok",
         )
-        return bool(unsure and failed)
+        complete = self.results.look(
+            """SELECT 1 FROM runs WHERE "release" = ? AND status = ? AND json_extract(provenance, '$.confirms')""",
+            wish.label,
+            "completed",
+        )
+        return bool(unsure and (failed or len(complete) >= MOST_RERUNS))
