@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Iterable, Mapping
 from typing import Final, Literal, get_args
 
@@ -30,6 +31,9 @@ StateName = Literal[
 STATES: Final[tuple[StateName, ...]] = get_args(StateName)  # in the order of lists: a problem comes first
 PROBLEMS: Final = frozenset(STATES[:4])
 _LONGEST: Final = 120  # characters of a message in a cause
+_QUOTED: Final = re.compile(r"""'((?:[^'\\]|\\.){8,})'|"((?:[^"\\]|\\.){8,})\"""")  # what the board itself said
+_OWN_TEXT: Final = re.compile(r"panic|Oops|BUG:|Unable to |Internal error|watchdog|error", re.IGNORECASE)
+_CLAUSE_ENDS: Final = re.compile(r"[.;:](?= |$)|,(?= )| \(")
 
 
 @frozen
@@ -166,7 +170,7 @@ class BoardNow:
             return BoardState("failed", cause, "lab", since)
         if attempt is None:
             return BoardState("failed", f"run {run.id} failed", since=since)
-        message = attempt.message[:_LONGEST]
+        message = brief(attempt.message)
         return BoardState(
             "failed",
             f"run {run.id} failed: {attempt.outcome}{f', {message}' if message else ''}",
@@ -208,3 +212,20 @@ def counted(states: Iterable[StateName]) -> dict[StateName, int]:
     for name in states:
         counts[name] += 1
     return counts
+
+
+def brief(message: str) -> str:
+    """A message in short: the board's own text, else the first clause.
+
+    It ends at the end of a clause, or of a word and with an ellipsis.
+    """
+    message = " ".join(message.split())
+    quoted = next((match[1] or match[2] for match in _QUOTED.finditer(message)), "")
+    text = quoted if _OWN_TEXT.search(quoted) else message
+    if len(text) <= _LONGEST and text is not message:
+        return text
+    ends = [match.start() for match in _CLAUSE_ENDS.finditer(text) if 0 < match.start() <= _LONGEST]
+    if len(text) > _LONGEST and not ends:
+        return f"{text[:_LONGEST].rpartition(' ')[0] or text[:_LONGEST]} …"
+    sentence = next((match.start() for match in re.finditer(r"[.;](?= |$)", text)), len(text))
+    return text[:sentence] if sentence <= _LONGEST else text[: ends[-1]]

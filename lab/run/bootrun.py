@@ -165,7 +165,7 @@ class BootRun:
             try:
                 own = Awaited() if watch.init else self.own.wait(self.board, watch, self.clock)
                 identity = self._identified(watch, medium)  # a login delays what the board still starts
-                facts = self._cross_check(watch)
+                facts = self._cross_check(watch, medium)
             finally:
                 whole, console.capture = console.capture, events
             check_clocks(console, watch.power.requested_ns)
@@ -174,7 +174,9 @@ class BootRun:
                 checked |= {Flag.FLOW_UNVERIFIED}
             flags = clocks.flags | overrun | port_flags(console.info) | self._board_flags | checked
             silence = None if watch.init else self._check_power_on(watch, medium)
-            samples = watch.finish(flags, started_once=facts is not None and facts.started_once(watch.moments))
+            samples = watch.finish(
+                flags, started_once=facts is not None and facts.started_once(watch.moments, watch.went_on_ns)
+            )
             self._check_flow(watch.flow)
             try:
                 agreed, unsure = self._agreed(watch, facts, medium)
@@ -234,19 +236,42 @@ class BootRun:
         self._looked_at.add(medium)
         return found
 
-    def _cross_check(self, watch: BootWatch) -> CrossCheck | None:
+    def _cross_check(self, watch: BootWatch, medium: str) -> CrossCheck | None:
         """Ask the board what it knows of its boot; None: it was not asked, or does not say.
 
-        The boot is over and measured: a failure here is a flag of the number, and loses no cycle.
+        The boot is over and measured: a failure here is a flag of the number, and loses no cycle. An answer that refutes the
+        boot, or that the run's next ones are compared with, is asked for twice: a damaged one counts for nothing.
         """
         if watch.init or not self._logs_in:
             return None
+        known = self._known_answers(medium)
         try:
-            return cross_check(self.board)
+            answer = cross_check(self.board)
+            if answer is None or (known and not self._is_refuted(watch, answer, known)):
+                return answer
+            again = cross_check(self.board)
+            if again is not None and again.confirms(answer):
+                return answer
+            self.progress.write("the board's two answers about its boot differ: one was damaged")
+            return again if again is not None and known and not self._is_refuted(watch, again, known) else None
         except BoardlabError as error:
             self._logs_in = error.failure != "login_failed"
             self.progress.write(f"the board is not asked about its boot: {error}")
             return None
+
+    @staticmethod
+    def _is_refuted(watch: BootWatch, answer: CrossCheck, known: Sequence[Mapping[str, Any]]) -> bool:
+        with suppress(BoardlabError):
+            watch.finish(started_once=True)  # which finds the start of its kernel
+        return watch.prompt is not None and any(contradictions(answer, watch.start, watch.prompt, known))
+
+    def _known_answers(self, medium: str) -> list[Mapping[str, Any]]:
+        """Documents of the run's good boots from this medium."""
+        return [
+            each.details["cross_check"]
+            for each in self.store.attempts(self.run.id)
+            if each.ok and each.params.get("medium") == medium and each.details.get("cross_check")
+        ]
 
     def _timed(self, own: Awaited, watch: BootWatch, samples: Sequence[SampleRecord]) -> list[SampleRecord]:
         """The times to the user's moments of a good boot.
@@ -301,12 +326,7 @@ class BootRun:
         """
         if found is None or watch.prompt is None:
             return {}, frozenset()
-        attempts = self.store.attempts(self.run.id)
-        known = [
-            each.details["cross_check"]
-            for each in attempts
-            if each.ok and each.params.get("medium") == medium and each.details.get("cross_check")
-        ]
+        known = self._known_answers(medium)
         for error in contradictions(found, watch.start, watch.prompt, known):
             raise error
         return found.document(watch.start, watch.prompt), doubts(found, watch.start, watch.prompt, known)

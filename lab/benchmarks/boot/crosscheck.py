@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from attrs import asdict, field, frozen
+from attrs import asdict, evolve, field, frozen
 
 from lab.benchmarks.boot.records import EFI_START, START, MomentLike
 from lab.errors import BoardlabError, BoardTransientError, LabTransientError, TestTransientError
@@ -166,10 +166,23 @@ class CrossCheck:
             return None
         return self.zero_ns[0] + self.facts.getty_ns, self.zero_ns[1] + self.facts.getty_ns + STEP_NS
 
-    def started_once(self, moments: Sequence[MomentLike]) -> bool:
-        """Return whether the running kernel is the one that started first."""
+    def confirms(self, other: CrossCheck) -> bool:
+        """Return whether two answers say the same of one boot."""
+        one, two = (evolve(each.facts, uptime_ns=0, errors=(), taint=0, logged={}) for each in (self, other))
+        one, two = (evolve(each, temperatures_c={}, throttled=()) for each in (one, two))
+        overlap = self.zero_ns[0] <= other.zero_ns[1] + STEP_NS and other.zero_ns[0] <= self.zero_ns[1] + STEP_NS
+        return one == two and overlap
+
+    def started_once(self, moments: Sequence[MomentLike], went_on_ns: int) -> bool:
+        """Return whether the running kernel is the one that started first.
+
+        Args:
+            went_on_ns: the last line that went on with the first kernel's clock; a second kernel began behind it.
+        """
         first = next((moment for moment in moments if moment.name in KERNEL_STARTS), None)
-        return first is not None and not self.is_late(first) and first.t_ns < self.zero_ns[1] + EARLY_NS
+        if first is None or self.is_late(first) or first.t_ns >= self.zero_ns[1] + EARLY_NS:
+            return False
+        return self.zero_ns[1] < went_on_ns
 
     def is_late(self, start: MomentLike, limit_ns: int = ZERO_NS) -> bool:
         """Return whether the kernel's time 0 is too late behind its start.
@@ -187,13 +200,12 @@ class CrossCheck:
         """
         facts = {name: value for name, value in asdict(self.facts).items() if value not in (None, "", (), {})}
         facts.pop("logged", None)
-        window = {"window": (self.zero_ns[1] - self.zero_ns[0]) / 1e9}
         zero = {} if start is None else {"zero": (sum(self.zero_ns) / 2 - start.t_ns) / 1e9}
         getty = self.getty()
         behind = {} if getty is None else {"getty": (prompt.t_ns - sum(getty) / 2) / 1e9}
         lost = {"lost_lines": self.lost_lines} if self.lost_lines else {}
         cost = {"login": self.login_ns / 1e9, "took": self.took_ns / 1e9}
-        return {**facts, **cost, **window, **zero, **behind, **lost}
+        return {**facts, **cost, **zero, **behind, **lost}
 
 
 def _compare_log(logged: Mapping[int, tuple[int, int]], console: str) -> tuple[int, bool]:

@@ -28,6 +28,7 @@ _LINE = re.compile(r"(?:<(?P<level>\d+)>)?\[ *(?P<s>\d{1,9})\.(?P<us>\d{6})\](?P
 # No part of it can match in two ways: a console may print anything, and must not keep who looks at it busy.
 _BEFORE = re.compile(r"(?:(?:\x1b\[[0-9;]*m|[\w :.,+/-])*(?:[ \t]|\x1b\[[0-9;]*m))?")
 _TORN = re.compile(r"\S[^\n]*?\[ {0,4}(?P<s>\d{1,9})\.(?P<us>\d{6})\](?:\[ *[TC]\d+\])? ")
+_KEXEC = {"kexec_core: Starting new kernel", "kexec: Starting new kernel"}  # Linux kernel/kexec_core.c
 _BY_PROGRAM = re.compile(r"(?:\[ *[TC]\d+\])? *[\w.@:-]+\[\d+\]: ")  # written to /dev/kmsg
 _CUT_STAMP = re.compile(r"[\r ]*\[ *\d+\.\d+\] ")
 _CHANGES = re.compile(r"\x1b\[[0-9;]*m|[\d:.,/+ \t-]+")  # from line to line, in a logger's own stamp
@@ -56,6 +57,7 @@ class BootKernelLog:
         torn: lines in which another one begins or ends: bytes between are lost.
         own: the last line is the kernel's own, as far as its form and its time tell.
         restarted: the line that shows that the kernel began anew; empty: none.
+        went_on_s: since power on, when the last line came that went on with the first kernel's clock.
     """
 
     troubles: Mapping[str, Sign]
@@ -66,6 +68,7 @@ class BootKernelLog:
     torn: int = field(default=0, init=False)
     own: bool = field(default=False, init=False)
     restarted: str = field(default="", init=False)
+    went_on_s: float = field(default=0.0, init=False)
     _befores: Counter[str] = field(factory=Counter, init=False)  # what stands before the kernel's part of its lines
     _latest_s: float = field(default=0.0, init=False)
     _times: list[float] = field(factory=list, init=False)
@@ -92,6 +95,8 @@ class BootKernelLog:
             self.own = usual and in_time and _BY_PROGRAM.match(match["text"]) is None
             if usual:
                 self._clock(line, kernel_s, since_power_s)
+            if self.own and match["text"].strip() in _KEXEC:
+                self.restarted = line.strip()
             if match["level"] and int(match["level"]) & 7 <= ERROR_LEVEL:
                 kind = kind or "level"
             self.torn += _torn(match)
@@ -132,6 +137,7 @@ class BootKernelLog:
             self._back = self._repeated = 0
             self._begun = False
             self._times = [*self._times, kernel_s][-STEADY_LINES:]
+            self.went_on_s = since_power_s
             self._behind = [*self._behind, behind_s][-STEADY_LINES:]
             self._latest_s = max(self._latest_s, statistics.median_low(self._times))
         elif known in self._known:

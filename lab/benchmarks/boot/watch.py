@@ -539,6 +539,11 @@ class BootWatch:
             return error
         return BoardTransientError(f"{suspected}. Then: {error}", failure=suspected.failure)
 
+    @property
+    def went_on_ns(self) -> int:
+        """When the last line came that went on with the first kernel's clock."""
+        return self.power.acknowledged_ns + round(self.log.went_on_s * 1e9)
+
     def _restart(self) -> BoardTransientError | None:
         """The error of a kernel whose clock began anew."""
         if not self.log.restarted:

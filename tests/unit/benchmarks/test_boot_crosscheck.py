@@ -214,10 +214,11 @@ def test_the_other_boots_of_the_run_narrow_the_limits() -> None:
 def test_a_kernel_whose_console_was_slow_before_its_clock_ran_is_no_second_one(known: list[dict[str, Any]]) -> None:
     slow = evolve(checked(), switched_ns=round(10.5 * SECOND))  # its time 0 is at 10.0 s
     assert failures(slow, 3.5, 13.9, known) == []
-    assert slow.started_once([moment("starting_kernel", 3.5)])
+    assert slow.started_once([moment("starting_kernel", 3.5)], 11 * SECOND)
+    assert not slow.started_once([moment("starting_kernel", 3.5)], 9 * SECOND)  # the second one began behind that line
     killed = evolve(slow, switched_ns=round(9.8 * SECOND))  # the first kernel's clock ran before
     assert failures(killed, 3.5, 13.9, known) == ["second_kernel"]
-    assert not killed.started_once([moment("starting_kernel", 3.5)])
+    assert not killed.started_once([moment("starting_kernel", 3.5)], 11 * SECOND)
 
 
 def test_a_board_that_did_not_reboot_or_is_sick_is_told() -> None:

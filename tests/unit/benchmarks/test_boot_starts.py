@@ -185,3 +185,16 @@ def test_what_a_logger_or_a_terminal_puts_before_a_kernels_line_is_no_part_of_it
     for micros in (100, 200, 300):
         log.whole_line(f"{before}[    0.000{micros}] smp: another kernel", 30.0)
     assert log.restarted
+
+
+def test_a_kexec_on_the_console_is_a_second_start_and_only_as_a_line_of_the_kernels_own() -> None:
+    lines = [f"[    {second}.000000] line {second}" for second in range(1, 6)]
+    quoted, real = (BootKernelLog({}) for _ in range(2))
+    for second, line in enumerate(lines, 1):
+        for log in (quoted, real):
+            log.whole_line(line, 2.0 + second)
+    quoted.whole_line("script: kexec_core: Starting new kernel", 8.0)
+    real.whole_line("[    6.000000] kexec_core: Starting new kernel", 8.0)
+    assert not quoted.restarted
+    assert real.restarted
+    assert real.went_on_s == 8.0

@@ -85,7 +85,14 @@ def test_lines_that_a_busy_host_reads_late_are_no_drift(seed: int) -> None:
     assert told_nothing.drifts
 
 
-@pytest.mark.parametrize("ppm", [-1500.0, 1000.0, 20_000.0])
+@pytest.mark.parametrize("ppm", [-490.0, 490.0])
+def test_two_crystals_do_not_drift(ppm: float) -> None:
+    fit = fit_printk(kernel_log(400, ppm=ppm), TIMING)
+    assert fit is not None
+    assert fit.drift_ns < 1000
+
+
+@pytest.mark.parametrize("ppm", [-600.0, 600.0, -1500.0, 1000.0, 20_000.0])
 def test_clocks_that_drift_apart_are_beyond_the_limit(ppm: float) -> None:
     fit = fit_printk(kernel_log(400, ppm=ppm), TIMING)
     assert fit is not None

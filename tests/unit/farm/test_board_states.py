@@ -24,7 +24,7 @@ from exporters.farm.boards import families
 from lab.cli import main
 from lab.cli.exporter import exported
 from lab.farm import services, status
-from lab.farm.board_state import PROBLEMS, BoardNow
+from lab.farm.board_state import PROBLEMS, BoardNow, brief
 from lab.farm.board_state import STATES as ORDER
 from lab.guide import rst_writer, stored_release
 from lab.health.state import Check, CheckedPart
@@ -375,3 +375,27 @@ def test_the_page_of_a_failed_run_says_why_before_all_else(lab: ScriptedLab) -> 
     assert "kernel_panic" in str(lab.tiles()["board-failed"]["trouble"])
     good = lab.page(f"/runs/{lab.runs['board-free']}").partition("<nav")[0]
     assert "mark bad" not in good
+
+
+@pytest.mark.parametrize(
+    ("message", "cause"),
+    [
+        (
+            "the kernel stopped: 'Kernel panic - not syncing: Attempted to kill init! exitcode=0x0000000b' came; the attempt's log",
+            "Kernel panic - not syncing: Attempted to kill init! exitcode=0x0000000b",
+        ),
+        ("`mmc` did not end within 30 s, or its answer came in pieces; the attempt's log has more", None),
+        ("short", "short"),
+    ],
+)
+def test_a_cause_is_the_panics_own_text_or_a_whole_clause(message: str, cause: str | None) -> None:
+    assert brief(message) == (cause or message.partition(";")[0])
+
+
+@pytest.mark.parametrize("words", [5, 19, 20, 21, 22, 23, 40])
+def test_a_long_cause_ends_with_a_word(words: int) -> None:
+    message = " ".join(f"word{number}" for number in range(words))
+    text = brief(message)
+    assert len(text) <= 122
+    assert message.startswith(text.removesuffix(" …"))
+    assert text == message or text.endswith(" …")

@@ -43,6 +43,10 @@ def test_the_interval_is_wilsons_and_the_chance_is_fishers(seed: int) -> None:
         ((1, 60), (0, 60), "none"),
         ((3, 60), (0, 60), "unsure"),
         ((3, 60), (0, 600), "regression"),
+        ((4, 60), (1, 200), "unsure"),  # chance .0108: beyond SURE by little
+        ((1, 60), (4, 60), "unsure"),  # .182
+        ((2, 60), (3, 300), "unsure"),  # .195
+        ((3, 60), (4, 200), "none"),  # .202
         ((8, 60), (0, 60), "regression"),
         ((0, 60), (12, 60), "improvement"),
         ((60, 60), (0, 1), "unsure"),
