@@ -190,7 +190,15 @@ def _rise_ns(board: Board, sampler: Sampler, edge: PowerEdge) -> tuple[int, int]
 
 
 _SILENCES: Final = ("silent", "hang_", "hung_resume", "prompt_unanswered")  # a board without power looks like that
-_OTHERS: Final = ("autoboot_missed", "login_failed", "did_not_suspend", "shell_timeout", "uboot_timeout")  # may, too
+# May, too; a line whose power goes between two of its characters seems to have lost some.
+_OTHERS: Final = (
+    "autoboot_missed",
+    "login_failed",
+    "did_not_suspend",
+    "shell_timeout",
+    "uboot_timeout",
+    "characters_lost",
+)
 _RAILS_LIMIT_S: Final = 10.0
 
 
@@ -204,11 +212,11 @@ def power_asked(board: Board, *, rails: bool = True) -> Iterator[None]:
         rails: switched-off supplies mean that the power is gone; those of a sleeping board may be off.
 
     Raises:
-        LabTransientError: it has lost its power (`power_lost`). BoardTransientError: the original error.
+        LabTransientError: it has lost its power (`power_lost`). BoardTransientError, LabTransientError: the original error.
     """
     try:
         yield
-    except BoardTransientError as error:
+    except (BoardTransientError, LabTransientError) as error:
         if not error.failure.startswith((*_SILENCES, *_OTHERS)):
             raise
         doubts: list[str] = []

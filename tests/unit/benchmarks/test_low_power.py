@@ -14,7 +14,7 @@ from lab.benchmarks.lowpower.modes import Constraint, SuspendPlan, constraint, r
 from lab.benchmarks.lowpower.preflight import PrintkSettings, Stats, arm, preflight, stats
 from lab.benchmarks.lowpower.result import KERNEL, ModeEvidence, of_mcu, of_power, verify
 from lab.benchmarks.lowpower.script import FILE, commands, install
-from lab.errors import BoardStableError, BoardTransientError, ConfigurationError, TestTransientError
+from lab.errors import BoardStableError, BoardTransientError, ConfigurationError, LabTransientError
 
 S = 1_000_000_000
 AM62 = boards.load("am62xx_sk")
@@ -188,7 +188,7 @@ def test_the_boards_own_shell_puts_everything_back_after_the_suspend() -> None:
 
 def test_a_script_that_lost_characters_is_never_run() -> None:
     shell = Shell({f"cat {FILE}": (["echo 0 > /qos", "echo me > /sys/power/state"], 0)})
-    with pytest.raises(TestTransientError, match="'echo mem > /sys/power/state' became 'echo me > /sys/power/state'"):
+    with pytest.raises(LabTransientError, match="'echo mem > /sys/power/state' became 'echo me > /sys/power/state'"):
         install(shell, ["echo 0 > /qos", "echo mem > /sys/power/state"])
 
 

@@ -368,7 +368,7 @@ def test_check_names_what_a_schedule_does_not_find(tmp_path: Path) -> None:
     path.write_text(f"directory: {ROOT}\nschedules: [{', '.join(entries)}]\n")
     done = CliRunner().invoke(commands.app, ["check", str(path)])
     assert done.exit_code == 2
-    lines = [line for line in done.stdout.splitlines() if line.startswith(str(path))]
+    lines = [line for line in done.stdout.splitlines() if line.startswith(f"{path}: schedules: ")]
     assert len(lines) == 3
     assert f"b: {ROOT}/envs/sim-am62x.yaml is of board 'am62xx_sk-1', not 'another'" in lines[0]
     assert f"no environment '{ROOT}/envs/nowhere.yaml'" in lines[1]
