@@ -189,8 +189,10 @@ class ConsoleServer:
         still_ns = stood_still_ns(slept_ns, patience_s, beat_ns)
         waited_ns = self._run_queue.waited_ns()
         self._keep_evidence(done_ns, max(busy_ns, stamping_ns, beat_ns, still_ns, probe_ns, waited_ns))
-        wall_ns = self._wall.missing_ns() if beats else 0
-        missing_ns = self._suspends.missing_ns() or wall_ns
+        suspended_ns = self._suspends.missing_ns()
+        # A suspend is a jump against both clocks: whichever shows it, the other must not tell it again at the next beat.
+        wall_ns = self._wall.missing_ns() if beats or suspended_ns else 0
+        missing_ns = suspended_ns or wall_ns
         if missing_ns:
             _log.warning("the host's clock stood still or jumped: %.3f s are missing in the stamps", missing_ns / 1e9)
             for port in self.ports:

@@ -122,14 +122,15 @@ def assert_evidence(store: Store, attempt: Attempt) -> None:
     assert log[: prompt.log_end].endswith(b"boardlab: back 0")
 
 
-def test_the_energy_of_a_suspend_and_resume_is_true_within_one_percent(sim: Lab) -> None:
+def test_the_energy_of_a_suspend_and_resume_is_true_within_one_percent_or_flagged(sim: Lab) -> None:
     done = session(sim, "--lab-mode", "deep_sleep", "--lab-cycles", "1", "--lab-energy")
     assert done.wait(DEADLINE_S) == pytest.ExitCode.OK, sim.log
     (attempt,) = attempts(sim)
     energies = {s.params["rail"]: s for s in attempt.samples if s.metric == "lpm.deep_sleep.energy"}
     start_ns, end_ns = attempt.details["suspend"]["energy_span_ns"]
     true_j = true_energy_j(Path(sim.bench.folder / BOARD / "truth.log"), start_ns, end_ns)
-    assert energies["total"].value == pytest.approx(true_j, rel=0.01)
+    gaps_j = energies["total"].uncertainty if "power_gap" in energies["total"].flags else 0.0  # of a starved sampler
+    assert energies["total"].value == pytest.approx(true_j, rel=0.01, abs=gaps_j)
     assert energies["total"].value == pytest.approx(sum(e.value for r, e in energies.items() if r != "total"))
     assert "vdd_core" in energies
     (answer,) = [moment for moment in attempt.moments if moment.name == "answer"]

@@ -82,13 +82,16 @@ def test_every_medium_is_measured_and_the_times_are_the_true_ones(lab: Lab, boar
 
     def numbers(cycles: int) -> list[Number]:
         attempts = measured(lab, "--lab-cycles", str(cycles), board=board)
-        assert [(attempt.params["medium"], attempt.outcome) for attempt in attempts] == [
-            (name, "ok") for name in board_type.media for _ in range(cycles)
+        assert {attempt.outcome for attempt in attempts} <= {"ok", "stamps_uncertain"}, "a starved host's own fault"
+        good = [attempt for attempt in attempts if attempt.ok]
+        assert [attempt.params["medium"] for attempt in good] == [
+            name for name in board_type.media for _ in range(cycles)
         ]
-        samples = [next(s for s in attempt.samples if s.metric == "boot.time") for attempt in attempts]
+        samples = [next(s for s in attempt.samples if s.metric == "boot.time") for attempt in good]
         assert all("simulated" in sample.flags for sample in samples)
         truth = read_truth(Path(lab.bench.folder / board / "truth.log"))
-        true = [boot.boot_s for boot in true_boots(truth, hostname)][-len(samples) :]
+        boots = true_boots(truth, hostname)[-len(attempts) :]
+        true = [boot.boot_s for boot, attempt in zip(boots, attempts, strict=True) if attempt.ok]
         return [(s.value, s.uncertainty, expected) for s, expected in zip(samples, true, strict=True)]
 
     assert_true(numbers(1), more=lambda: numbers(ENOUGH // len(board_type.media)))
