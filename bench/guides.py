@@ -45,7 +45,10 @@ def folder(path: Path) -> int:
     """Read, check and compare."""
     files = sorted(each for each in path.iterdir() if each.suffix in {".rst", ".txt"})
     start = time.process_time()
-    from lab.guide import compare, measurements, reader, rulebook  # noqa: PLC0415 - the imports are measured
+    from lab.guide import measurements  # noqa: PLC0415 - the imports are measured
+    from lab.guide.check.findings import run_rules  # noqa: PLC0415
+    from lab.guide.compare import comparison  # noqa: PLC0415
+    from lab.guide.read import reader  # noqa: PLC0415
 
     imported = time.process_time() - start
     rounds = []
@@ -53,10 +56,10 @@ def folder(path: Path) -> int:
         start = time.process_time()
         sheets = [measurements.of_guide(reader.read(each)) for each in files]
         read = time.process_time()
-        findings = sum(len(rulebook.run(one)) for one in sheets)
+        findings = sum(len(run_rules(one)) for one in sheets)
         checked = time.process_time()
         pairs = [(a, b) for a, b in combinations(sheets, 2) if set(a.guide.boards) & set(b.guide.boards)]
-        rows = sum(len(compare.compare(a, b).changes) for a, b in pairs)
+        rows = sum(len(comparison.compare(a, b).changes) for a, b in pairs)
         rounds.append((read - start, checked - read, time.process_time() - checked))
     memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     cells = sum(len(one.readings) for one in sheets)

@@ -11,8 +11,9 @@ from attrs import define, field
 
 from lab.benchmarks.section import Section
 from lab.benchmarks.sections import ALL
-from lab.guide import layout, reader
+from lab.guide import layout
 from lab.guide import measurements as sheets
+from lab.guide.read import reader
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 

@@ -17,9 +17,9 @@ from lab.benchmarks.section import Section
 from lab.benchmarks.sections import ALL
 from lab.boards import SLEEP_MODES, BoardType
 from lab.guide import measurements as sheets
-from lab.guide import reader
 from lab.guide.catalogue import CellReading
 from lab.guide.layout import guide_name
+from lab.guide.read import reader
 from lab.metrics.catalogue import KERNEL_MODES, STATES
 from lab.virtual.rails.levels import env_lines
 from lab.virtual.sim.model import simulated

@@ -11,9 +11,10 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from lab.guide import annotations as guide_annotations
-from lab.guide import boards, measurements, reader
-from lab.guide.annotations import AnnotatedGuide
+from lab.guide import boards, measurements
+from lab.guide.check import annotations as guide_annotations
+from lab.guide.check.annotations import AnnotatedGuide
+from lab.guide.read import reader
 from lab.guide.rulebook import Effect
 from lab.virtual.sim import figures
 

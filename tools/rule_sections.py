@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from lab.guide import rulebook
+from lab.guide.check.findings import load_rules
 from lab.guide.rulebook import Effect
 
 _MARK: Final = "<!-- the rules -->"
@@ -20,7 +20,7 @@ _EFFECTS: Final = {
 
 def lines() -> Iterator[str]:
     """The table, then a section of each rule."""
-    rules = rulebook.load()
+    rules = load_rules()
     yield from ("| Rule | Severity | Fault |", "|---|---|---|")
     yield from (f"| [{rule.id}](#{rule.id}) | {rule.severity} | {rule.title} |" for rule in rules)
     yield from ("", "## Each rule")

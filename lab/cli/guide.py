@@ -11,17 +11,21 @@ import typer
 
 from lab.cli.options import Database, Json
 from lab.errors import ConfigurationError
-from lab.guide import compare as comparing
-from lab.guide import export, reader, rulebook, show, trend
 from lab.guide import measurements as sheets
-from lab.guide.compare import Earlier
+from lab.guide.check.findings import load_rules, run_rules
+from lab.guide.compare import comparison as comparing
+from lab.guide.compare import trend
+from lab.guide.compare.comparison import Earlier
 from lab.guide.measurements import MeasuredGuide
+from lab.guide.read import reader
 from lab.guide.rulebook import Severity
+from lab.guide.write import export
+from lab.guide.write import terminal as show
 from lab.host.clock import utc_now
 from lab.terminal import echo, echo_json, echo_text
 
 if TYPE_CHECKING:
-    from lab.guide.importer import Imported
+    from lab.guide.check.importer import Imported
 
 
 app = typer.Typer(help="Performance guides: read, check, compare, write.", no_args_is_help=True)
@@ -93,7 +97,7 @@ def check(
     ]
     if history:
         read_sheets = _with_neighbours(read_sheets, db)
-    found = [finding for sheet in read_sheets for finding in rulebook.run(sheet, older)]
+    found = [finding for sheet in read_sheets for finding in run_rules(sheet, older)]
     if as_json:
         print_json(export.findings(found))
     else:
@@ -108,7 +112,7 @@ def rules(
     names: Annotated[list[str] | None, typer.Argument(metavar="[RULE]…", help="Default: the list of all.")] = None,
 ) -> None:
     """List the rules of `lab guide check`, or explain some."""
-    known = {rule.id: rule for rule in rulebook.load()}
+    known = {rule.id: rule for rule in load_rules()}
     for name in names or ():
         if name not in known:
             raise ConfigurationError(f"there is no rule {name!r}; `lab guide rules` lists them")
@@ -119,7 +123,7 @@ def rules(
 
 
 def _with_neighbours(read_sheets: Sequence[MeasuredGuide], db: str | None) -> list[MeasuredGuide]:
-    from lab.guide import stored_release  # noqa: PLC0415 - the database takes a while to import
+    from lab.guide.write import stored_release  # noqa: PLC0415 - the database takes a while to import
 
     with stored_release.open_existing(db) as store:
         return [stored_release.with_neighbours(store, sheet) for sheet in read_sheets]
@@ -224,7 +228,7 @@ def compare(
     if as_json:
         echo_json(export.document(found), indent=1)
     elif as_html or as_markdown:
-        from lab.guide import change_page  # noqa: PLC0415 - templates take a while to import
+        from lab.guide.write import change_page  # noqa: PLC0415 - templates take a while to import
 
         echo_text(change_page.html(found) if as_html else change_page.markdown(found), end="")
     else:
@@ -241,7 +245,7 @@ def _earlier(
     """
     if before or (_is_file(name) and db is None):
         return comparing.of_sheets(before)
-    from lab.guide import stored_release  # noqa: PLC0415 - the database takes a while to import
+    from lab.guide.write import stored_release  # noqa: PLC0415 - the database takes a while to import
 
     release = old.guide.kernel_release
     if release is None:
@@ -261,7 +265,7 @@ def _guide(name: str, db: str | None) -> MeasuredGuide:
     """The guide in a file, or of a release in the store."""
     if _is_file(name):
         return sheets.of_guide(reader.read(Path(name)))
-    from lab.guide import stored_release  # noqa: PLC0415 - the database takes a while to import
+    from lab.guide.write import stored_release  # noqa: PLC0415 - the database takes a while to import
 
     with stored_release.open_existing(db) as store:
         return stored_release.sheet(store, name)
@@ -293,7 +297,7 @@ def trend_command(
     if files:
         found = trend.of_guides(read_sheets, metric, board, wanted)
     else:
-        from lab.guide import stored_release  # noqa: PLC0415 - the database takes a while to import
+        from lab.guide.write import stored_release  # noqa: PLC0415 - the database takes a while to import
 
         with stored_release.open_existing(db) as store:
             found = stored_release.trends(store, metric, board, wanted)
@@ -303,7 +307,7 @@ def trend_command(
         echo(*show.trend(found))
     if svg is not None:
         from lab import figures  # noqa: PLC0415 - templates take a while to import
-        from lab.guide.figures import trends  # noqa: PLC0415
+        from lab.guide.write.figures import trends  # noqa: PLC0415
 
         figures.write(svg, trends(found), "--svg")
     finish(read_sheets, errors)
@@ -329,7 +333,7 @@ def import_command(
 
     A guide that cannot be imported does not stop the others.
     """
-    from lab.guide import importer as guide_importer  # noqa: PLC0415 - the database takes a while to import
+    from lab.guide.check import importer as guide_importer  # noqa: PLC0415 - the database takes a while to import
     from lab.results.store import open_store  # noqa: PLC0415
 
     errors = []
@@ -391,7 +395,7 @@ def write(
 
     It is written as RST and as one HTML file.
     """
-    from lab.guide import stored_release, writer  # noqa: PLC0415 - the database and templates take a while to import
+    from lab.guide.write import stored_release, writer  # noqa: PLC0415 - the database and templates take a while to import
 
     with stored_release.open_existing(db) as store:
         if view not in list(writer.GuideView):

@@ -10,8 +10,7 @@ from importlib import resources
 
 from attrs import field, frozen
 
-from lab.guide import assemble
-from lab.guide.model import Cell, Guide, Table
+from lab.guide.model import Cell, Guide, Table, row_unit
 from lab.metrics import Metric, by_name
 
 _MEDIA = {"mmc": "sd", "mmcsd": "sd", "mmc/sd": "sd", "mmc-sd": "sd", "qspi": "ospi"}
@@ -102,7 +101,7 @@ class Catalogue:
         column = cell.metric if cell.metric is not None else cell.likely_metric
         if column is None or (cell.column < len(table.columns) and cell.metric and table.columns[cell.column].is_key):
             return CellReading(table, cell, None)
-        printed = assemble.row_unit(cell.row)[0].lower()
+        printed = row_unit(cell.row)[0].lower()
         row = self.aliases.get(printed, printed)
         for entry, in_table in fitting:
             in_column = entry.column.search(column.lower())
@@ -116,7 +115,7 @@ class Catalogue:
     def _key_params(self, cell: Cell) -> dict[str, str]:
         params = {}
         for header, value in cell.params.items():
-            name = assemble.row_unit(header)[0].lower()
+            name = row_unit(header)[0].lower()
             if not _NO_PARAMETER.fullmatch(name):
                 name = self.keys.get(name, name.replace(" ", "_"))
                 params[name] = _normal(name, value.lower().removesuffix(" bytes"))
@@ -166,7 +165,7 @@ def _normal(name: str, text: str) -> str:
         case "statistic":
             return _STATISTICS.get(text, text)
         case "scope":
-            scope = assemble.row_unit(text)[0].replace(" ", "-")
+            scope = row_unit(text)[0].replace(" ", "-")
             return "" if scope in {"perf", "latency"} else scope
     return _MEDIA.get(text, text)
 

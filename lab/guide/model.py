@@ -42,6 +42,55 @@ class Value:
     high: float | None = None
 
 
+_NUMBER = r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d{1,3})?|[-+]?\.\d+"
+_PLAIN = re.compile(rf"({_NUMBER})\s*%?")
+_APPROXIMATE = re.compile(rf"[~≈]\s*({_NUMBER})\s*%?")
+_RANGE = re.compile(
+    rf"({_NUMBER})\s*%?\s*\(\s*(?:min[.:=]?\s*)?({_NUMBER})\s*%?\s*,\s*(?:max[.:=]?\s*)?({_NUMBER})\s*%?\s*\)",
+    re.IGNORECASE,
+)
+_MARKS = re.compile(r"(?<=[\d)%a])(?:\s*\[#?\d{1,3}\]_?)+$")
+_NOT_AVAILABLE = frozenset({"n/a", "na", "n.a.", "n.a", "-", "--", "–", "not available", "not applicable"})
+
+
+def value_of(text: str) -> Value:
+    """Parse a cell's text.
+
+    It never fails: a text without a number is text. References to footnotes behind it are no part of it.
+    """
+    text = _MARKS.sub("", text.strip())
+    if not text:
+        return Value(CellKind.EMPTY, "")
+    if text.lower() in _NOT_AVAILABLE:
+        return Value(CellKind.NOT_AVAILABLE, text)
+    words = " ".join(text.split())  # runs of blanks would make the patterns backtrack
+    if match := _PLAIN.fullmatch(words):
+        return Value(CellKind.VALUE, text, _number(match[1]))
+    if match := _RANGE.fullmatch(words):
+        return Value(CellKind.RANGE, text, _number(match[1]), _number(match[2]), _number(match[3]))
+    if match := _APPROXIMATE.fullmatch(words):
+        return Value(CellKind.APPROXIMATE, text, _number(match[1]))
+    return Value(CellKind.TEXT, text)
+
+
+def decimals(text: str) -> int:
+    """Count the decimals of a cell's first number."""
+    match = re.search(r"\d\.(\d+)", text)
+    return len(match[1]) if match else 0
+
+
+def _number(text: str) -> float:
+    return float(text.replace(",", ""))
+
+
+def row_unit(row: str) -> tuple[str, str | None]:
+    """Split a row's name from its unit: "bw_pipe (MB/s)" -> "bw_pipe", "MB/s"."""
+    name, parenthesis, rest = row.strip().rpartition("(")
+    if not parenthesis or not rest.endswith(")") or ")" in rest[:-1]:
+        return row.strip(), None
+    return name.rstrip(), rest[:-1].strip() or None
+
+
 @frozen
 class Column:
     """A column of a table.

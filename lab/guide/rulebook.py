@@ -1,21 +1,15 @@
-"""Rules for published numbers; the modules of lab/guide/rules hold them, by subject."""
+"""Vocabulary of the rules on published numbers, for ours and other packages' rules."""
 
 from __future__ import annotations
 
 import enum
-import functools
-import importlib
 import inspect
-import pkgutil
 from collections.abc import Callable, Iterable
 
 from attrs import frozen
 
-from lab import extensions
-from lab.guide import rules
 from lab.guide.catalogue import CellReading
 from lab.guide.measurements import MeasuredGuide
-from lab.guide.model import Cell
 
 
 class Severity(enum.StrEnum):
@@ -98,61 +92,3 @@ def rule(
 ) -> Callable[[Callable[[MeasuredGuide, MeasuredGuide | None], Iterable[Remark]]], Rule]:
     """Make the check below a rule."""
     return lambda check: Rule(name, title, severity, check, effect, address)
-
-
-@frozen
-class Finding:
-    """A remark of a rule about a file."""
-
-    rule: Rule
-    severity: Severity
-    file: str
-    line: int
-    message: str
-    reading: CellReading | None
-    also: tuple[CellReading, ...]
-    corrected: float | None
-    uncertainty: float | None
-    resolution: float | None
-
-    @property
-    def cells(self) -> tuple[Cell, ...]:
-        """Every cell that the finding is about."""
-        return tuple(r.cell for r in ((self.reading,) if self.reading else ()) + self.also)
-
-
-@functools.cache
-def load() -> tuple[Rule, ...]:
-    """Every `Rule` of lab/guide/rules and of installed packages, by id.
-
-    Raises:
-        ConfigurationError: a package's is none, or has the id of another one.
-    """
-    modules = (importlib.import_module(f"lab.guide.rules.{m.name}") for m in pkgutil.iter_modules(rules.__path__))
-    found = {each.id: each for module in modules for each in vars(module).values() if isinstance(each, Rule)}
-    for name, given in extensions.load(extensions.GUIDE_RULES).items():
-        if not isinstance(given, Rule) or given.id in found:
-            raise extensions.wrong(extensions.GUIDE_RULES, name, "a Rule with an id of its own", given)
-        found[given.id] = given
-    return tuple(found[key] for key in sorted(found))
-
-
-def run(sheet: MeasuredGuide, older: MeasuredGuide | None = None) -> list[Finding]:
-    """Everything that the rules find in a guide, by line."""
-    findings = [
-        Finding(
-            rule=rule,
-            severity=remark.severity or rule.severity,
-            file=sheet.guide.path,
-            line=remark.line or (remark.reading.cell.line if remark.reading else 0),
-            message=remark.message,
-            reading=remark.reading,
-            also=remark.also,
-            corrected=remark.corrected,
-            uncertainty=remark.uncertainty,
-            resolution=remark.resolution,
-        )
-        for rule in load()
-        for remark in rule.check(sheet, older)
-    ]
-    return sorted(findings, key=lambda finding: (finding.line, finding.rule.id))

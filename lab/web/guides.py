@@ -9,9 +9,11 @@ from fastapi import APIRouter, Path, Query
 from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 from sqlalchemy import func, select
 
-from lab.guide import change_page, compare, footnotes, page, rst_writer, rulebook, stored_release
-from lab.guide.entries import GuideRelease
-from lab.guide.rulebook import Finding, Severity
+from lab.guide.check.findings import Finding, run_rules
+from lab.guide.compare import comparison as compare
+from lab.guide.rulebook import Severity
+from lab.guide.write import change_page, footnotes, page, rst_writer, stored_release
+from lab.guide.write.entries import GuideRelease
 from lab.judge.labels import release_key
 from lab.results.models import RunRow
 from lab.results.records import PUBLISHED
@@ -108,7 +110,7 @@ def listed(store: Store) -> list[ListedGuide]:
 
 def findings(store: Store, release: str) -> list[Finding]:
     """The findings in a release's guide, the surest first."""
-    found = rulebook.run(stored_release.sheet(store, release), None)
+    found = run_rules(stored_release.sheet(store, release), None)
     return sorted(found, key=lambda each: (_ORDER.index(each.severity), each.line))
 
 

@@ -9,7 +9,10 @@ import pytest
 from page_looks import Look, Seen, Step
 from support import guide_family
 
-from lab.guide import change_page, compare, measurements, reader
+from lab.guide import measurements
+from lab.guide.compare import comparison as compare
+from lab.guide.read import reader
+from lab.guide.write import change_page
 
 WIDTHS, MODES = (1400, 400), ("light", "dark")
 OPEN = Step("run", "for (const fold of [...document.querySelectorAll('details')].slice(0, 4)) fold.open = true")

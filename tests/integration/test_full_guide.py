@@ -14,12 +14,14 @@ from support.section_bench import SectionBench, section_bench
 
 from lab.benchmarks.sections import ALL, order
 from lab.errors import ConfigurationError
-from lab.guide import footnotes, reader, rst_writer, rulebook, stored_release, writer
 from lab.guide import measurements as sheets
 from lab.guide.catalogue import CellReading
-from lab.guide.entries import GuideRelease
+from lab.guide.check.findings import run_rules
 from lab.guide.measurements import MeasuredGuide
+from lab.guide.read import reader
 from lab.guide.rulebook import Severity
+from lab.guide.write import footnotes, rst_writer, stored_release, writer
+from lab.guide.write.entries import GuideRelease
 from lab.metrics import Flag
 from lab.results.formatting import console_log
 from lab.run.bootrun import BootRun
@@ -130,7 +132,7 @@ def unmarked_errors(numbers: GuideRelease) -> list[str]:
     """Errors that the rules find in a written guide at numbers without a footnote."""
     text = rst_writer.write(numbers)
     lines = text.splitlines()
-    found = (f for f in rulebook.run(sheet(text)) if f.severity is Severity.ERROR)
+    found = (f for f in run_rules(sheet(text)) if f.severity is Severity.ERROR)
     return [
         f.message for f in found if not f.cells or any(f"{c.value.text} [" not in lines[c.line - 1] for c in f.cells)
     ]
@@ -144,7 +146,7 @@ def test_the_written_guide_has_no_unmarked_error(full: SectionBench, tmp_path: P
     assert any(mark.isdecimal() for entry in whole.entries for mark in map(str, entry.marks))
     assert unmarked_errors(footnotes.annotated(numbers)) == []
     page = next(writer.write(full.store, "11.01", (), tmp_path, ["html"]))
-    assert [f.message for f in rulebook.run(sheets.of_guide(reader.read(page))) if f.severity is Severity.ERROR] == []
+    assert [f.message for f in run_rules(sheets.of_guide(reader.read(page))) if f.severity is Severity.ERROR] == []
 
 
 def test_the_written_guide_has_the_board_and_the_software_that_booted(full: SectionBench, tmp_path: Path) -> None:

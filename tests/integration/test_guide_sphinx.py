@@ -12,8 +12,9 @@ import pytest
 from sphinx.cmd.build import build_main
 from support import guide_family, recorded_run
 
-from lab.guide import reader, writer
 from lab.guide.model import CellKind, Guide
+from lab.guide.read import reader
+from lab.guide.write import writer
 from lab.results import open_store
 
 RELEASES = dict(zip(guide_family.NAMES, ("11.01", "09.02", "6.3", "09.03", "10.00"), strict=True))

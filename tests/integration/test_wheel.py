@@ -198,12 +198,12 @@ from boardlab_example import section
 from labgrid.factory import target_factory
 
 from lab.benchmarks import sections
-from lab.guide import rulebook
 from lab.provision.release import Content, Image
 from lab.provision.writer import WriteTarget
 from lab.rails.config import RailConfig, RailsConfig
 from lab.rails.model import AdcRange
 from lab.rails.sensors import open_sensor
+from lab.guide.check.findings import load_rules
 
 (own,) = [each for each in sections.every() if each not in sections.ALL]
 print(own.name, [(r.metric, r.value) for r in section.parse(b"BogoMIPS\\t: 400.00\\n")], own.metric("example.bogomips").unit)
@@ -219,7 +219,7 @@ plan = writer.plan(Content(image=Image(source="image", sha256=hashlib.sha256(Pat
 writer.write(plan, lambda _progress: None)
 print(writer.verify(plan).bytes, Path("medium").read_bytes() == Path("image").read_bytes())
 
-print([rule.page for rule in rulebook.load() if rule.id == "example-round"])
+print([rule.page for rule in load_rules() if rule.id == "example-round"])
 """
 
 

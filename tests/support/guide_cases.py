@@ -11,9 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from attrs import evolve, field, frozen
 
-from lab.guide import measurements, reader, rulebook
+from lab.guide import measurements
+from lab.guide.check.findings import Finding, run_rules
 from lab.guide.measurements import Neighbour, Neighbours
-from lab.guide.rulebook import Finding, Severity
+from lab.guide.read import reader
+from lab.guide.rulebook import Severity
 from support.guide_family import TableText, mini, table
 
 SK, LP, SIP = "am62xx_sk-fs", "am62xx_lp_sk-fs", "am62xxsip_sk-fs"
@@ -93,7 +95,7 @@ def findings(rule: str, case: Case) -> list[Finding]:
         )
         one = evolve(one, neighbours={(first.board, first.key): Neighbours(before, after)})
     older = measurements.of_guide(reader.parse("older.rst", mini(*case.older))) if case.older else None
-    claims = [f for f in rulebook.run(one, older) if f.rule.id == rule]
+    claims = [f for f in run_rules(one, older) if f.rule.id == rule]
     return [f for f in claims if f.severity is not Severity.NOTE or f.rule.severity is Severity.NOTE]
 
 

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from attrs import define, evolve, field
 
-from lab.guide import importer
-from lab.guide.importer import Imported
+from lab.guide.check import importer
+from lab.guide.check.importer import Imported
 from lab.results.store import Store
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "guides"
@@ -73,7 +73,7 @@ def import_guide(
     now: dt.datetime,
     defines: Mapping[str, str] | None = None,
 ) -> list[Imported]:
-    """Store one guide; see `lab.guide.importer.prepare` for the arguments and what is raised."""
+    """Store one guide; see `lab.guide.check.importer.prepare` for the arguments and what is raised."""
     return importer.Importer(store).add(importer.prepare(path, release, board, defines, now))
 
 

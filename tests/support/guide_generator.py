@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from attrs import evolve, field, frozen
 from hypothesis import strategies as st
 
-from lab.guide.text import value_of
+from lab.guide.model import value_of
 from support.guide_family import GuideText, TableText, write_rst
 from support.guide_forms import cells_of
 

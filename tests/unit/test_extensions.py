@@ -10,7 +10,7 @@ import pytest
 from lab import extensions
 from lab.benchmarks import sections
 from lab.errors import ConfigurationError
-from lab.guide import rulebook
+from lab.guide.check.findings import load_rules
 from lab.rails import sensors
 from lab.rails.config import BACKENDS, INA, RailConfig, RailsConfig, backends
 from lab.rails.sensors import open_sensor
@@ -19,7 +19,7 @@ RAIL = (RailConfig("vdd", 5.0),)
 MODULE = """
 from attrs import evolve
 from lab.benchmarks.can import SECTION
-from lab.guide.rules.power import rail_total
+from lab.guide.check.rules.power import rail_total
 from lab.metrics import Metric
 
 OWN = evolve(SECTION, name="own", metrics=("own.rate",), declares=(Metric("own.rate", "1/s", "higher", "", 1.0, "own"),))
@@ -44,7 +44,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def forget() -> None:
-    for cached in (extensions.load, sections.every, rulebook.load):
+    for cached in (extensions.load, sections.every, load_rules):
         cached.cache_clear()
 
 
@@ -61,7 +61,7 @@ def test_sections_and_rules_of_a_package_stand_beside_ours(package: Path) -> Non
     declare(package, extensions.GUIDE_RULES, "own = somebody:RULE", name="another")
     assert [section.name for section in sections.every()] == [*(section.name for section in sections.ALL), "own"]
     assert sections.every()[-1].metric("own.rate").unit == "1/s"
-    assert "own-rule" in [rule.id for rule in rulebook.load()]
+    assert "own-rule" in [rule.id for rule in load_rules()]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_sections_and_rules_of_a_package_stand_beside_ours(package: Path) -> Non
 def test_a_wrong_package_is_told_with_its_name_and_version(package: Path, group: str, point: str, told: str) -> None:
     declare(package, group, point)
     with pytest.raises(ConfigurationError, match=told):
-        sections.every() if group == extensions.SECTIONS else rulebook.load()
+        sections.every() if group == extensions.SECTIONS else load_rules()
 
 
 def test_two_packages_with_the_same_name_are_refused(package: Path) -> None:

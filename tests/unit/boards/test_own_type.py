@@ -16,7 +16,8 @@ from lab.boards.registry import OWN_TYPES
 from lab.cli import main
 from lab.errors import ConfigurationError
 from lab.guide import measurements as sheets
-from lab.guide import reader, rst_writer, stored_release
+from lab.guide.read import reader
+from lab.guide.write import rst_writer, stored_release
 from lab.run.bootrun import BootRun
 from lab.run.progress import Progress
 from lab.virtual import kinds

@@ -26,7 +26,7 @@ from lab.cli.exporter import exported
 from lab.farm import services, status
 from lab.farm.board_state import PROBLEMS, BoardNow, brief
 from lab.farm.board_state import STATES as ORDER
-from lab.guide import rst_writer, stored_release
+from lab.guide.write import rst_writer, stored_release
 from lab.health.state import Check, CheckedPart
 from lab.health.store import HealthBook
 from lab.host import process

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 from support import guide_family
 
-from lab.guide import compare, measurements, reader
-from lab.guide.compare import Comparison
+from lab.guide import measurements
+from lab.guide.compare import comparison as compare
+from lab.guide.compare.comparison import Comparison
 from lab.guide.measurements import MeasuredGuide
 from lab.guide.model import Guide
+from lab.guide.read import reader
 
 
 @pytest.fixture(scope="session")

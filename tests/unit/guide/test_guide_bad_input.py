@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from support.guide_family import figures, mini, table, text
 
 from lab.errors import ConfigurationError
-from lab.guide import reader, rst
 from lab.guide.model import CellKind, Guide
+from lab.guide.read import reader, rst
 
 GOOD = mini(table("Benchmark,am62xx_sk-fs: Score", "Glmark2-DRM,61.00", title="Glmark2"))
 

@@ -11,11 +11,15 @@ from attrs import evolve
 from support.guide_family import GuideText, TableText, import_guide, mini, table, write_rst
 
 from lab.cli import main
-from lab.guide import causes as guide_causes
-from lab.guide import change_page, compare, export, measurements, reader, rulebook
-from lab.guide.causes import Cause, Kind
-from lab.guide.compare import Comparison, Earlier
+from lab.guide import measurements
+from lab.guide.check.findings import run_rules
+from lab.guide.compare import causes as guide_causes
+from lab.guide.compare import comparison as compare
+from lab.guide.compare.causes import Cause, Kind
+from lab.guide.compare.comparison import Comparison, Earlier
 from lab.guide.measurements import MeasuredGuide
+from lab.guide.read import reader
+from lab.guide.write import change_page, export
 from lab.judge.baseline import judge_run
 from lab.judge.verdicts import Verdict
 from lab.results.snapshot import watch
@@ -89,7 +93,7 @@ def test_what_our_rules_suspect_is_never_called_worse_or_better(
 ) -> None:
     suspects = {
         (cell.board or cell.likely_board, cell.line, cell.value.text)
-        for finding in rulebook.run(sheets["am62x-11.01.rst"])
+        for finding in run_rules(sheets["am62x-11.01.rst"])
         if finding.severity in {"suspect", "error"} and finding.rule.effect not in {"recovered", "harmless"}
         for cell in finding.cells
     }

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.guide import assemble
-from lab.guide.model import CellKind, Value, release_of
-from lab.guide.text import value_of
+from lab.guide.model import CellKind, Value, release_of, value_of
+from lab.guide.read import assemble
 from lab.judge.labels import release_key
 
 

@@ -9,10 +9,13 @@ import pytest
 from markdown_it import MarkdownIt
 from support.guide_family import GuideText, table, write_rst
 
-from lab.guide import causes as guide_causes
-from lab.guide import change_page, compare, measurements, reader
-from lab.guide.causes import Cause, Kind
-from lab.guide.compare import Comparison
+from lab.guide import measurements
+from lab.guide.compare import causes as guide_causes
+from lab.guide.compare import comparison as compare
+from lab.guide.compare.causes import Cause, Kind
+from lab.guide.compare.comparison import Comparison
+from lab.guide.read import reader
+from lab.guide.write import change_page
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 HOSTILE = "<script>alert(1)</script>|a*b_c`d`[e](http://example.org)&amp;@team$x$\u202egnp#1"

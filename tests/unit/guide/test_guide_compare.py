@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 import pytest
 from support.guide_family import GuideText, TableText, table, write_rst
 
-from lab.guide import assemble, compare, measurements, rst
-from lab.guide.compare import Change, Comparison
+from lab.guide import measurements
+from lab.guide.compare import comparison as compare
+from lab.guide.compare.comparison import Change, Comparison
 from lab.guide.measurements import MeasuredGuide
 from lab.guide.model import Guide
+from lab.guide.read import assemble, rst
 from lab.judge.verdicts import Verdict
 
 SK, LP, SIP = "am62xx_sk-fs", "am62xx_lp_sk-fs", "am62xxsip_sk-fs"

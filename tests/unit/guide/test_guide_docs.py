@@ -13,7 +13,8 @@ from test_guide_family import FINDINGS
 
 from lab.cli import guide, main
 from lab.cli import guide as guide_commands
-from lab.guide import catalogue, rulebook
+from lab.guide import catalogue
+from lab.guide.check.findings import load_rules
 from lab.guide.model import CellKind
 from lab.guide.rulebook import Rule
 from lab.judge.verdicts import Verdict
@@ -72,7 +73,7 @@ def test_the_page_explains_every_kind_and_verdict() -> None:
     assert {str(verdict) for verdict in Verdict} <= explained
 
 
-@pytest.mark.parametrize("rule", rulebook.load(), ids=lambda rule: rule.id)
+@pytest.mark.parametrize("rule", load_rules(), ids=lambda rule: rule.id)
 def test_every_rule_is_explained_by_its_docstring_and_on_the_page(
     rule: Rule, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -87,7 +88,7 @@ def test_every_rule_is_explained_by_its_docstring_and_on_the_page(
 
 def test_the_list_of_rules_has_each_and_an_unknown_one_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["guide", "rules"]) == 0
-    assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == [rule.id for rule in rulebook.load()]
+    assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == [rule.id for rule in load_rules()]
     assert main(["guide", "rules", "nowhere"]) == 2
     assert "'nowhere'" in capsys.readouterr().err
 

@@ -8,10 +8,12 @@ from collections.abc import Mapping
 import pytest
 from support import guide_family
 
-from lab.guide import export, reader, rulebook
+from lab.guide.check.findings import run_rules
 from lab.guide.measurements import MeasuredGuide
 from lab.guide.model import CellKind, Guide
+from lab.guide.read import reader
 from lab.guide.rulebook import Severity
+from lab.guide.write import export
 
 # Counted in the files without this reader: lines that begin with a quoted cell inside a csv-table, and the cells after
 # the first of each; in the rendered text the lines that are a number with two decimals, and the second key of OpenSSL.
@@ -113,7 +115,7 @@ def test_all_288_paired_cells_are_found_and_recovered_to_a_printed_sample(
     sheets: Mapping[str, MeasuredGuide], name: str, pairs: int
 ) -> None:
     sheet = sheets[name]
-    found = [f for f in rulebook.run(sheet) if f.rule.id == "lmbench-pairing"]
+    found = [f for f in run_rules(sheet) if f.rule.id == "lmbench-pairing"]
     assert {f.severity for f in found} == {Severity.ERROR}
     assert len(found) == pairs
     assert all(f.reading and f.corrected in {f.reading.cell.value.low, f.reading.cell.value.high} for f in found)
@@ -140,7 +142,7 @@ def test_all_288_paired_cells_are_found_and_recovered_to_a_printed_sample(
 def test_the_own_values_of_a_chain(sheets: Mapping[str, MeasuredGuide], board: str, own: Mapping[str, float]) -> None:
     found = {
         f.reading.params["operation"]: f.corrected
-        for f in rulebook.run(sheets["am62x-11.01.rst"])
+        for f in run_rules(sheets["am62x-11.01.rst"])
         if f.rule.id == "lmbench-pairing"
         and f.reading
         and f.reading.board == board
@@ -238,7 +240,7 @@ FINDINGS = {
 
 @pytest.mark.parametrize("name", guide_family.NAMES)
 def test_the_rules_say_what_the_page_of_findings_counts(sheets: Mapping[str, MeasuredGuide], name: str) -> None:
-    found = Counter((f.rule.id, str(f.severity)) for f in rulebook.run(sheets[name]))
+    found = Counter((f.rule.id, str(f.severity)) for f in run_rules(sheets[name]))
     assert dict(sorted(found.items())) == FINDINGS[name]
 
 

@@ -11,12 +11,13 @@ import pytest
 from attrs import evolve
 
 from lab.benchmarks.sections import every
-from lab.guide import footnotes, page, reader, rst_writer, rulebook, setup, stored_release
 from lab.guide import measurements as sheets
-from lab.guide.entries import EntryProvenance, GuideEntry, GuideRelease, Origin
-from lab.guide.model import CellKind
+from lab.guide.check.findings import run_rules
+from lab.guide.model import CellKind, value_of
+from lab.guide.read import reader
 from lab.guide.rulebook import Severity
-from lab.guide.text import value_of
+from lab.guide.write import footnotes, page, rst_writer, setup, stored_release
+from lab.guide.write.entries import EntryProvenance, GuideEntry, GuideRelease, Origin
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
 
 NOW = dt.datetime(2026, 11, 27, tzinfo=dt.UTC)
@@ -43,7 +44,7 @@ def ipsec() -> GuideRelease:
 
 def errors(text: str) -> list[str]:
     sheet = sheets.of_guide(reader.parse("written.rst", text))
-    return [f.rule.id for f in rulebook.run(sheet) if f.severity is Severity.ERROR]
+    return [f.rule.id for f in run_rules(sheet) if f.severity is Severity.ERROR]
 
 
 def test_a_number_that_a_rule_calls_an_error_is_not_printed() -> None:

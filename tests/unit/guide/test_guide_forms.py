@@ -9,8 +9,8 @@ import pytest
 
 from lab.cli import main
 from lab.errors import ConfigurationError
-from lab.guide import html, plain_text, reader, rst
 from lab.guide.model import CellKind
+from lab.guide.read import html, plain_text, reader, rst
 
 HEADER = "<tr><th>Benchmarks</th><th>am62xx_sk-fs: perf</th></tr>"
 

@@ -12,8 +12,10 @@ from support.guide_family import TableText
 from support.guide_forms import FORMS
 from support.guide_generator import FAULTS, FLAWS, HARMLESS, Generated
 
-from lab.guide import measurements, reader, rulebook
+from lab.guide import measurements
+from lab.guide.check.findings import run_rules
 from lab.guide.model import CellKind, Guide
+from lab.guide.read import reader
 from lab.guide.rulebook import Severity
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -43,7 +45,7 @@ def test_the_cells_read_are_the_cells_written(form: str, guide: Generated) -> No
 @given(guide=generator.guides())
 def test_a_sound_guide_has_no_finding_and_every_number_a_metric_of_its_own(form: str, guide: Generated) -> None:
     read = measurements.of_guide(reader.parse("guide", FORMS[form](guide.text)))
-    assert [f.message for f in rulebook.run(read) if f.severity in {Severity.ERROR, Severity.SUSPECT}] == []
+    assert [f.message for f in run_rules(read) if f.severity in {Severity.ERROR, Severity.SUSPECT}] == []
     numbers = [r for r in read.readings if r.number is not None and not r.table.columns[r.cell.column].is_key]
     keys = Counter((r.board, r.key) for r in numbers)
     assert [key for key, count in keys.items() if count > 1 or not key[1][0]] == []
@@ -60,7 +62,7 @@ def test_a_malformed_table_is_read_and_one_finding_says_so(flaw: str, guide: Gen
     read = reader.parse("guide", plant(generator.rst(guide), table))
     assert cells(read) == guide.cells
     assert read.unread == ()
-    said = [f for f in rulebook.run(measurements.of_guide(read)) if f.rule.id == "mended"]
+    said = [f for f in run_rules(measurements.of_guide(read)) if f.rule.id == "mended"]
     assert len(said) == (flaw in FLAWS)
 
 
@@ -72,7 +74,7 @@ def test_the_findings_are_the_faults_planted(guide: Generated) -> None:
             guide, rule = done
             planted[rule] += 1
     read = measurements.of_guide(reader.parse("guide", generator.rst(guide)))
-    found = Counter(f.rule.id for f in rulebook.run(read) if f.severity is Severity.ERROR)
+    found = Counter(f.rule.id for f in run_rules(read) if f.severity is Severity.ERROR)
     assert found == planted
 
 
@@ -82,7 +84,7 @@ def test_a_header_where_the_title_belongs_is_one_cause() -> None:
     read = reader.parse("guide", good)
     assert [c.kind for t in read.tables for c in t.cells] == [CellKind.VALUE] * 66
     assert {c.board for t in read.tables for c in t.cells} == {"am62xx_sk-fs"}
-    assert [f.rule.id for f in rulebook.run(measurements.of_guide(read))] == ["mended"]
+    assert [f.rule.id for f in run_rules(measurements.of_guide(read))] == ["mended"]
 
 
 def test_rows_that_no_header_fits_are_one_finding() -> None:
@@ -90,7 +92,7 @@ def test_rows_that_no_header_fits_are_one_finding() -> None:
     read = reader.parse(
         "guide", f'T\n====\n\n.. csv-table:: T\n    :header: "Benchmarks","am62xx_sk-fs: perf"\n\n{rows}\n'
     )
-    (finding,) = [f for f in rulebook.run(measurements.of_guide(read)) if f.severity is Severity.ERROR]
+    (finding,) = [f for f in run_rules(measurements.of_guide(read)) if f.severity is Severity.ERROR]
     assert finding.rule.id == "overlong-row"
     assert "and 65 more rows have 3 cells" in finding.message
     assert len(finding.cells) == 132

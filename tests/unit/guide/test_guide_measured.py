@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from lab.guide import assemble, layout, stored_release
+from lab.guide import layout
 from lab.guide.layout import guide_name
+from lab.guide.read import assemble
+from lab.guide.write import stored_release
 from lab.host.clock import utc_now
 from lab.metrics import by_name
 from lab.results import AttemptRecord, SampleRecord, open_store

@@ -16,9 +16,11 @@ from support.guide_generator import Generated
 
 from lab.cli import main
 from lab.errors import ConfigurationError
-from lab.guide import measurements, reader, rst_writer, stored_release
-from lab.guide.importer import Imported
+from lab.guide import measurements
+from lab.guide.check.importer import Imported
 from lab.guide.model import Guide
+from lab.guide.read import reader
+from lab.guide.write import rst_writer, stored_release
 from lab.judge.labels import release_key
 from lab.results import Store, open_store
 

@@ -15,7 +15,7 @@ from exporters.measurements import FigureMaker
 from exporters.results import ResultsReader
 from exporters.server import ResultsSource
 from exporters.verdicts import MetricChange
-from lab.guide.compare import Change, Comparison
+from lab.guide.compare.comparison import Change, Comparison
 from lab.judge.baseline import judge_run
 from lab.judge.latest import Reference
 from lab.judge.verdicts import Verdict

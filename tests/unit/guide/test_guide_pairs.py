@@ -10,10 +10,13 @@ from hypothesis import strategies as st
 from support import guide_generator as generator
 from support.guide_generator import PROCESSOR, Generated
 
-from lab.guide import causes, compare, measurements, reader
-from lab.guide.causes import Kind
-from lab.guide.compare import Comparison
-from lab.guide.rules.clocks import CLOCKS_MHZ
+from lab.guide import measurements
+from lab.guide.check.rules.clocks import CLOCKS_MHZ
+from lab.guide.compare import causes
+from lab.guide.compare import comparison as compare
+from lab.guide.compare.causes import Kind
+from lab.guide.compare.comparison import Comparison
+from lab.guide.read import reader
 from lab.judge.verdicts import Verdict
 
 pytestmark = pytest.mark.filterwarnings("error")

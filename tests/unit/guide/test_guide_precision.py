@@ -12,13 +12,13 @@ import pytest
 from support import guide_cases
 from support.atlength import either
 
-from lab.guide import rulebook
+from lab.guide.check.findings import load_rules
 from lab.guide.rulebook import Severity
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "guide-rules.md").read_text(encoding="utf-8")
 ENOUGH = 0.9
-SEVERITIES = {rule.id: rule.severity for rule in rulebook.load()}
+SEVERITIES = {rule.id: rule.severity for rule in load_rules()}
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from lab.cli import main
-from lab.guide import measurements, reader, rulebook
+from lab.guide import measurements
+from lab.guide.check.findings import run_rules
 from lab.guide.measurements import MeasuredGuide
+from lab.guide.read import reader
 from lab.judge import noise
 from lab.judge.baseline import judge_release
 from lab.judge.number import Number
@@ -22,7 +24,7 @@ def read(text: str) -> MeasuredGuide:
 
 
 def rules(text: str) -> list[str]:
-    return [finding.rule.id for finding in rulebook.run(read(text))]
+    return [finding.rule.id for finding in run_rules(read(text))]
 
 
 def lmbench(**cells: str) -> str:
@@ -42,7 +44,7 @@ def test_a_table_right_under_its_title_is_read_and_reported(above: str, directiv
     assert reading.number == 11.98
     assert "LMBench Benchmarks" in reading.table.name
     assert reading.cell.line == f"Guide\n=====\n\n{above}{title}\n{block}".count("\n"), "lines are those of the file"
-    assert "mended" in [finding.rule.id for finding in rulebook.run(sheet)]
+    assert "mended" in [finding.rule.id for finding in run_rules(sheet)]
 
 
 @pytest.mark.parametrize("seed", range(3))

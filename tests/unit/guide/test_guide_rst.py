@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from support.guide_family import GuideText, TableText, mini, table, write_rst
 
-from lab.guide import reader
 from lab.guide.model import CellKind, Guide
+from lab.guide.read import reader
 
 PERF = TableText(['"Benchmarks","am62xx_sk-fs: perf"', '"bw_pipe (MB/s)","507.32"'])
 

@@ -12,13 +12,17 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from support.guide_family import TableText, import_guide, mini, table
 
-from lab.guide import annotations as guide_annotations
-from lab.guide import assemble, compare, export, measurements, reader, rst, rulebook, show
-from lab.guide import udp as guide_udp
+from lab.guide import measurements
+from lab.guide.check import annotations as guide_annotations
+from lab.guide.check import udp as guide_udp
+from lab.guide.check.findings import Finding, load_rules, run_rules
+from lab.guide.check.rules.lmbench import ORDER
+from lab.guide.compare import comparison as compare
 from lab.guide.measurements import MeasuredGuide
 from lab.guide.model import Guide
-from lab.guide.rulebook import Finding
-from lab.guide.rules.lmbench import ORDER
+from lab.guide.read import assemble, reader, rst
+from lab.guide.write import export
+from lab.guide.write import terminal as show
 from lab.results.store import open_store
 
 
@@ -34,7 +38,7 @@ def found(
     rule: str, *tables: TableText, older: Sequence[TableText] = (), modules: Sequence[tuple[str, str]] = ()
 ) -> list[Finding]:
     before = sheet_of(mini(*older)) if older else None
-    return [f for f in rulebook.run(sheet_of(mini(*tables, modules=modules)), before) if f.rule.id == rule]
+    return [f for f in run_rules(sheet_of(mini(*tables, modules=modules)), before) if f.rule.id == rule]
 
 
 def lmbench(*rows: str, boards: Sequence[str] = ("am62xx_sk-fs",)) -> TableText:
@@ -722,7 +726,7 @@ def test_a_run_far_from_the_older_release_is_suspect_unless_all_boards_moved() -
 
 
 def test_rules_have_their_own_ids() -> None:
-    ids = [rule.id for rule in rulebook.load()]
+    ids = [rule.id for rule in load_rules()]
     assert len(ids) == len(set(ids))
     assert ids == sorted(ids)
 
@@ -737,5 +741,5 @@ def test_an_ordinary_guide_is_not_accused_of_anything_wrong() -> None:
         rails("vdd_core,0.85,109.46", "vdda_1v8,1.80,10.94", "Total,,120.40"),
         table(FIO.format(b="am62xx_sk-fs"), "1m,44.60,1.43", "4k,40.10,12.00", title="EMMC EXT4 FIO 1G"),
     ]
-    severities = {str(f.severity) for f in rulebook.run(sheet_of(mini(*tables, modules=[SK])))}
+    severities = {str(f.severity) for f in run_rules(sheet_of(mini(*tables, modules=[SK])))}
     assert severities <= {"info"}

@@ -24,22 +24,15 @@ from support.guide_family import GuideText, import_guide, mini, table
 from support.guide_family import write_rst as write_rst_of
 
 from lab.errors import ConfigurationError, TestStableError
-from lab.guide import (
-    compare,
-    compose,
-    importer,
-    layout,
-    measurements,
-    page,
-    reader,
-    rst_writer,
-    stored_release,
-    writer,
-)
-from lab.guide.entries import EntryProvenance, GuideEntry, GuideRelease, Origin
+from lab.guide import layout, measurements
+from lab.guide.check import importer
+from lab.guide.compare import comparison as compare
 from lab.guide.measurements import MeasuredGuide
 from lab.guide.model import Guide
-from lab.guide.text import escaped, unescaped
+from lab.guide.read import reader
+from lab.guide.read.markup import escaped, unescaped
+from lab.guide.write import compose, page, rst_writer, stored_release, writer
+from lab.guide.write.entries import EntryProvenance, GuideEntry, GuideRelease, Origin
 from lab.judge.store import review
 from lab.metrics import by_name
 from lab.results import AttemptRecord, Run, Store, open_store

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from support import guide_family
 from support.guide_family import GuideText, TableText, table, write_text
 
-from lab.guide import assemble, reader, rendered_text, rst
 from lab.guide.model import CellKind, Table
+from lab.guide.read import assemble, reader, rendered_text, rst
 
 POWER = [
     "Rail name",

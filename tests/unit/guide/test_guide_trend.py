@@ -13,9 +13,13 @@ from support.guide_family import GuideText, table
 
 from lab.errors import ConfigurationError
 from lab.figures import write
-from lab.guide import figures, measurements, reader, show, trend
+from lab.guide import measurements
+from lab.guide.compare import trend
+from lab.guide.compare.trend import PublishedPoint, Trend, TrendPoint
 from lab.guide.measurements import MeasuredGuide
-from lab.guide.trend import PublishedPoint, Trend, TrendPoint
+from lab.guide.read import reader
+from lab.guide.write import figures
+from lab.guide.write import terminal as show
 
 
 def releases(folder: Path, values: Mapping[str, str]) -> list[MeasuredGuide]:

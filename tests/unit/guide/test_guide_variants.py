@@ -16,9 +16,11 @@ from support.guide_family import GuideText, TableText, import_guide, table
 from support.guide_forms import FORMS
 from support.guide_generator import Generated
 
-from lab.guide import export, measurements, reader, rst_writer, stored_release
+from lab.guide import measurements
 from lab.guide.measurements import MeasuredGuide
 from lab.guide.model import CellKind
+from lab.guide.read import reader
+from lab.guide.write import export, rst_writer, stored_release
 from lab.results import Store, open_store
 
 NOW = dt.datetime(2026, 1, 2, tzinfo=dt.UTC)

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from lab.guide import annotations as guide_annotations
 from lab.guide import measurements as sheets
-from lab.guide import reader, writer
-from lab.guide.entries import EntryProvenance, GuideEntry, GuideRelease
+from lab.guide.check import annotations as guide_annotations
+from lab.guide.read import reader
+from lab.guide.write import writer
+from lab.guide.write.entries import EntryProvenance, GuideEntry, GuideRelease
 
 
 def test_the_published_pairing_of_all_five_guides_comes_out_of_the_corrected_values_exactly(

@@ -19,7 +19,7 @@ from support.judged_store import BOOTS, DAY, Nights
 
 from exporters.results import ResultsReader
 from lab.errors import ConfigurationError
-from lab.guide.stored_release import counting
+from lab.guide.write.stored_release import counting
 from lab.host.clock import utc_now
 from lab.judge import run_judge, text
 from lab.judge.baseline import judge_run as compare_run

@@ -16,7 +16,7 @@ from lab.benchmarks.output import number, read, rule
 from lab.benchmarks.section import Bench, ParsedReading, Row, Rows, Section, whole
 from lab.benchmarks.sections import ALL
 from lab.errors import BoardlabError, BoardStableError, BoardTransientError, LabTransientError
-from lab.guide import stored_release
+from lab.guide.write import stored_release
 from lab.host.clock import MonotonicRaw
 from lab.metrics import Metric, summarise, uncertainty
 from lab.report import page as report

@@ -12,7 +12,7 @@ import requests
 from support import recorded_run
 from support.web_serving import serving
 
-from lab.guide import importer as guide_importer
+from lab.guide.check import importer as guide_importer
 from lab.host.clock import utc_now
 from lab.results import open_store
 from lab.web.site import Site

@@ -1,0 +1,1 @@
+"""Rules on a guide's numbers, and the evidence about each."""

@@ -1,0 +1,1 @@
+"""Changes between guides, their causes, and trends."""

@@ -1,0 +1,1 @@
+"""Readers of guides in their forms."""

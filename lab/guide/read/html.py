@@ -1,0 +1,224 @@
+"""Reader of guides in HTML, built by docutils or Sphinx or saved.
+
+Nothing is fetched and nothing runs: tags are read as text; navigation, styles and scripts are skipped.
+"""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+from attrs import define, field
+
+from lab.guide.model import CellKind, value_of
+from lab.guide.read.assemble import RawRow
+from lab.guide.read.document import Builder, Document
+
+_IS_HTML = re.compile(
+    r"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body|table|div|section|h[1-6]|p)\b",
+    re.I | re.S,
+)
+_SKIPPED = frozenset(
+    {"script", "style", "nav", "footer", "head", "template", "svg", "button", "select", "noscript", "iframe"}
+)
+_VOID = frozenset(
+    {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
+)
+_SKIPPED_CLASSES = re.compile(
+    r"(?:^|\s)(?:sphinxsidebar\w*|(?:bd-)?sidebar[\w-]*|toctree-wrapper|related|headerlink|breadcrumbs?|wy-nav-side|contents|not-results)(?=\s|$)"
+)
+_NEVER_SKIPPED = frozenset({"html", "body", "main", "article", "section"})
+_HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
+_TEXTS = frozenset({"p", "li", "caption", "th", "td", "figcaption", "pre", "dt", *_HEADINGS})
+_MOST_COLUMNS = 64
+_MOST_HEADER_LINES = 4
+
+
+def looks_like(text: str) -> bool:
+    """Return whether a text is HTML."""
+    return _IS_HTML.match(text) is not None
+
+
+def read(text: str) -> Document:
+    """Parse a page."""
+    document = _parsed(text, skips_classes=True)
+    return document if document.tables else _parsed(text, skips_classes=False)  # a theme that calls the page a sidebar
+
+
+def _parsed(text: str, *, skips_classes: bool) -> Document:
+    parser = _Page(skips_classes=skips_classes)
+    parser.feed(text)
+    parser.close()
+    parser.end_table()
+    return parser.builder.finish()
+
+
+@define
+class _Cell:
+    text: str
+    is_head: bool
+    span: int
+    rows: int
+
+
+@define
+class _Table:
+    line: int
+    caption: str = ""
+    head: list[list[_Cell]] = field(factory=list)
+    body: list[tuple[int, list[_Cell]]] = field(factory=list)
+    in_head: bool = False
+
+
+class _Page(HTMLParser):
+    """Gathers text in the innermost text element; the end tag classifies it."""
+
+    def __init__(self, *, skips_classes: bool) -> None:
+        super().__init__(convert_charrefs=True)
+        self.skips_classes = skips_classes
+        self.builder = Builder()
+        self.skipping: list[str] = []
+        self.texts: list[tuple[str, int, str, list[str]]] = []  # tag, line, class, pieces
+        self.table: _Table | None = None
+        self.row: tuple[int, list[_Cell]] | None = None
+        self.cell = (False, 1, 1)
+        self.items: list[tuple[str, int]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        named = {name: value or "" for name, value in attrs}
+        if tag in _VOID:
+            if tag == "br":
+                self.handle_data(" ")
+            return
+        is_navigation = named.get("role") in {"navigation", "search", "contentinfo"}
+        if self.skipping:
+            self.skipping.append(tag) if tag == self.skipping[0] else None
+            return
+        has_class = self.skips_classes and _SKIPPED_CLASSES.search(named.get("class", "")) is not None
+        if tag in _SKIPPED or ((is_navigation or has_class) and tag not in _NEVER_SKIPPED):
+            self.skipping = [tag]
+            return
+        match tag:
+            case "table":
+                self.end_table()
+                self.table = _Table(self.getpos()[0])
+            case "thead" | "tbody":
+                self.end_row()
+                if self.table is not None:
+                    self.table.in_head = tag == "thead"
+            case "tr":
+                self.end_row()
+                self.row = (self.getpos()[0], [])
+            case "th" | "td":
+                self.end_cell()
+                self.cell = (tag == "th", _count(named.get("colspan", "1")), _count(named.get("rowspan", "1")))
+        if tag in _TEXTS:
+            if tag in {"p", "li"} and self.texts and self.texts[-1][0] == "p":
+                self.handle_endtag("p")  # HTML closes it so
+            self.texts.append((tag, self.getpos()[0], named.get("class", ""), []))
+
+    def handle_endtag(self, tag: str) -> None:
+        if self.skipping:
+            if tag == self.skipping[0]:
+                self.skipping.pop()
+            return
+        match tag:
+            case "table":
+                self.end_table()
+                return
+            case "tr" | "thead" | "tbody":
+                self.end_row()
+                return
+            case "th" | "td":
+                self.end_cell()
+                return
+            case "ul" | "ol":
+                if self.items:
+                    self.builder.items(self.items)
+                    self.items = []
+                return
+        if tag in _TEXTS and any(open_tag == tag for open_tag, *_ in self.texts):
+            while self.texts and self.texts[-1][0] != tag:
+                self._end_text()
+            self._end_text()
+
+    def handle_data(self, data: str) -> None:
+        if not self.skipping and self.texts:
+            self.texts[-1][3].append(data)
+
+    def _end_text(self) -> None:
+        """Classify the innermost text element at its end."""
+        tag, line, classes, pieces = self.texts.pop()
+        text = " ".join("".join(pieces).split())
+        inside = any(open_tag in {"th", "td", "caption", "li", "figcaption"} for open_tag, *_ in self.texts)
+        if inside and tag != "caption":
+            self.texts[-1][3].append(f" {text} ")
+        elif tag in {"caption", "figcaption"} and self.table is not None:
+            self.table.caption = text
+        elif tag in _HEADINGS:
+            self.builder.heading(int(tag[1]), text)
+        elif tag == "li":
+            self.items.append((text, line))
+        elif tag == "p" and "rubric" in classes.split():
+            self.builder.rubric(text)
+        elif tag == "pre":
+            self.builder.separator()
+        elif text:
+            self.builder.paragraph(text, line)
+
+    def end_cell(self) -> None:
+        """Put the open cell into its row."""
+        if self.row is None or not any(tag in {"th", "td"} for tag, *_ in self.texts):
+            return
+        while self.texts[-1][0] not in {"th", "td"}:
+            self._end_text()
+        text = " ".join("".join(self.texts.pop()[3]).split())
+        self.row[1].append(_Cell(text, *self.cell))
+
+    def end_row(self) -> None:
+        """Put the open row into its table."""
+        self.end_cell()
+        if self.table is not None and self.row is not None and self.row[1]:
+            is_head = self.table.in_head or (not self.table.body and all(cell.is_head for cell in self.row[1]))
+            if is_head:
+                self.table.head.append(self.row[1])
+            else:
+                self.table.body.append(self.row)
+        self.row = None
+
+    def end_table(self) -> None:
+        """Give the open table to the builder."""
+        self.end_row()
+        table, self.table = self.table, None
+        if table is None:
+            return
+        body = [RawRow(line, tuple(cell.text for cell in cells)) for line, cells in table.body]
+        header = _header(table.head)
+        if not header and len(body) > 1 and not any(_is_number(cell) for cell in body[0].cells):
+            header, body = body[0].cells, body[1:]
+        if header or body:
+            self.builder.table(table.caption, table.line, header, body)
+
+
+def _header(head: list[list[_Cell]]) -> tuple[str, ...]:
+    """Join header lines: "board: quantity" for a board above its quantities."""
+    texts: dict[int, list[str]] = {}
+    taken: set[tuple[int, int]] = set()
+    for line, cells in enumerate(head[:_MOST_HEADER_LINES]):
+        at = 0
+        for cell in cells[:_MOST_COLUMNS]:
+            while (line, at) in taken:
+                at += 1
+            for column in range(at, at + cell.span):
+                taken.update((line + below, column) for below in range(min(cell.rows, _MOST_HEADER_LINES)))
+                texts.setdefault(column, []).append(cell.text)
+            at += cell.span
+    return tuple(": ".join(dict.fromkeys(filter(None, texts[column]))) for column in sorted(texts))
+
+
+def _is_number(text: str) -> bool:
+    return value_of(text).kind in {CellKind.VALUE, CellKind.RANGE}
+
+
+def _count(text: str) -> int:
+    return int(text) if text.isdecimal() and 0 < int(text[:4]) <= _MOST_COLUMNS else 1

@@ -1,0 +1,1 @@
+"""Guides, findings and comparisons for people and programs."""

@@ -1,0 +1,198 @@
+"""A comparison of two guides as an HTML page and as Markdown.
+
+The page needs no network; the Markdown is a comment for CI.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from importlib.metadata import version
+from typing import Final
+
+from attrs import evolve, frozen
+
+from lab.guide.catalogue import CellReading
+from lab.guide.compare import causes as guide_causes
+from lab.guide.compare.causes import Cause, Kind
+from lab.guide.compare.comparison import Change, Comparison
+from lab.guide.write import terminal as show
+from lab.judge.verdicts import Verdict
+from lab.results.formatting import decimals, fixed
+from lab.terminal import MOST_BYTES, cut, environment
+
+_BAD: Final = {Kind.WRONG, Kind.WORSE}
+_IN_A_COMMENT: Final = (Kind.WRONG, Kind.WORSE, Kind.SUSPECT, Kind.CONDITIONS, Kind.BETTER)
+_SIZES: Final = ((40, 60), (40, 20), (20, 10), (10, 0), (1, 0))  # causes and rows of a comment: the first that fits
+_MOST_OF_A_CAUSE: Final = 5
+_MOST_TEXT: Final = 400  # characters of a cause
+_MOST_NAME: Final = 120  # characters of whatever else a guide names
+_LEAST, _MOST = 0.5, 2.0  # ratios between which a percentage says more than a factor
+
+
+@frozen
+class ChangeRowView:
+    """One number in both guides, as both forms print it.
+
+    Attributes:
+        old, new: with ±, in one unit. change: with its interval at 95 %. where: lines of the two files.
+    """
+
+    name: str
+    board: str
+    old: str
+    new: str
+    change: str
+    verdict: str
+    reason: str
+    where: str
+    bad: bool
+
+    @property
+    def short(self) -> ChangeRowView:
+        """As much of it as a comment shows."""
+        return evolve(
+            self,
+            name=cut(self.name, _MOST_NAME),
+            board=cut(self.board, _MOST_NAME),
+            old=cut(self.old, _MOST_NAME),
+            new=cut(self.new, _MOST_NAME),
+        )
+
+
+@frozen
+class CauseView:
+    """A cause and its numbers."""
+
+    anchor: str
+    cause: Cause
+    rows: tuple[ChangeRowView, ...]
+
+    @property
+    def text(self) -> str:
+        """As much of the cause as a comment shows."""
+        return cut(self.cause.text, _MOST_TEXT)
+
+
+@frozen
+class GroupView:
+    """The causes of a kind."""
+
+    anchor: str
+    title: str
+    bad: bool
+    causes: tuple[CauseView, ...]
+
+
+def html(found: Comparison) -> str:
+    """The page: verdict, causes, and each number with its reason and evidence."""
+    groups = _groups(found)
+    return (
+        environment("lab.guide.write", "lab.figures")
+        .get_template("compare.html.j2")
+        .render(
+            found=found,
+            line=guide_causes.verdict_line(found),
+            bad=any(group.bad for group in groups),
+            groups=groups,
+            quiet=[_row(change) for change in guide_causes.quiet(found)],
+            missing=[_reading(reading) for reading in found.only_old],
+            new=[_reading(reading) for reading in found.only_new],
+            program=f"boardlab {version('boardlab')}",
+        )
+    )
+
+
+def markdown(found: Comparison) -> str:
+    """Write the comment: verdict, causes, and the first numbers of each.
+
+    It is short enough for the limit of a forge's comments.
+    """
+    groups = [group for group in _groups(found) if group.causes[0].cause.kind in _IN_A_COMMENT]
+    texts = (_comment(found, groups, *most) for most in _SIZES)
+    return next((text for text in texts if len(text.encode()) <= MOST_BYTES), guide_causes.verdict_line(found))
+
+
+def _comment(found: Comparison, groups: Sequence[GroupView], most_causes: int, most_rows: int) -> str:
+    left = most_causes
+    listed: list[GroupView] = []
+    for group in groups:
+        listed += [evolve(group, causes=group.causes[:left])] if left else []
+        left = max(0, left - len(group.causes))
+    every = [list(each.rows) for group in listed for each in group.causes]
+    shares = _shares([len(rows) for rows in every], most_rows)
+    rows_listed = [row for rows, most in zip(every, shares, strict=True) for row in rows[:most]]
+    return (
+        environment("lab.guide.write", "lab.figures", escapes=False)
+        .get_template("compare.md.j2")
+        .render(
+            line=guide_causes.verdict_line(found),
+            names=[cut(name, _MOST_NAME) for name in found.names],
+            paths=[cut(path, _MOST_NAME) for path in found.paths],
+            looked_at=cut(found.looked_at, _MOST_NAME),
+            groups=listed,
+            rows=[row.short for row in rows_listed],
+            more_causes=sum(len(group.causes) for group in groups) - len(every),
+            more=sum(map(len, every)) - len(rows_listed),
+        )
+    )
+
+
+def _shares(sizes: Sequence[int], most_rows: int) -> list[int]:
+    """Number of rows that a comment shows of each cause."""
+    most = next((n for n in range(_MOST_OF_A_CAUSE, 1, -1) if sum(min(size, n) for size in sizes) <= most_rows), 1)
+    return [min(size, most) if place < most_rows else 0 for place, size in enumerate(sizes)]
+
+
+def _groups(found: Comparison) -> list[GroupView]:
+    groups = []
+    for place, (kind, members) in enumerate(
+        itertools.groupby(guide_causes.causes(found), key=lambda cause: cause.kind)
+    ):
+        causes = tuple(
+            CauseView(f"cause-{place}-{number}", cause, tuple(map(_row, cause.changes)))
+            for number, cause in enumerate(members)
+        )
+        title = guide_causes.heading(kind, found.names)
+        groups.append(GroupView(f"kind-{place}", title[0].upper() + title[1:], kind in _BAD, causes))
+    return groups
+
+
+def _row(change: Change) -> ChangeRowView:
+    old, new = change.uncertainties
+    return ChangeRowView(
+        name=f"{change.metric} {show.params(change.params)}".strip(),
+        board=change.board or "",
+        old=_with_uncertainty(change.old, old, change.unit),
+        new=_with_uncertainty(change.new, new, change.unit),
+        change=_change(change),
+        verdict=str(change.verdict),
+        reason=change.reason,
+        where=f"lines {change.lines[0]}, {change.lines[1]}",
+        bad=change.verdict in {Verdict.REGRESSION, Verdict.BROKEN_RUN},
+    )
+
+
+def _with_uncertainty(value: float, uncertainty: float, unit: str) -> str:
+    places = min(decimals(uncertainty), 3)
+    return f"{fixed(value, places)} ± {fixed(uncertainty, places)} {unit}".strip()
+
+
+def _change(change: Change) -> str:
+    if change.ratio is None:
+        return ""
+    if not _LEAST <= change.ratio <= _MOST:
+        return f"× {change.ratio:.3g}"
+    between = f" ({_percent(change.interval[0])} to {_percent(change.interval[1])})" if change.interval else ""
+    return f"{_percent(change.ratio - 1)} %{between}"
+
+
+def _percent(share: float) -> str:
+    text = fixed(100 * share, 1 if abs(share) < 0.1 else 0)
+    return text if text.startswith("-") or not float(text) else f"+{text}"
+
+
+def _reading(reading: CellReading) -> str:
+    params = show.params(reading.params or reading.cell.params)
+    parts: Iterable[str] = (reading.board or "", reading.metric or reading.cell.row, params, reading.cell.value.text)
+    return f"{' '.join(part for part in parts if part)}, line {reading.cell.line}"
