@@ -49,13 +49,13 @@ def _lines(known: AnnotatedGuide, board: str) -> Iterator[str]:
         nobody = r.board is None and r.key not in attributed and r.quantity is not None
         if r.quantity is None or r.is_alias or r.metric.startswith(_ELSEWHERE) or not (r.board == board or nobody):
             continue
-        value = known.number(r)
+        value = known.value(r)
         if value is None or r.key in seen:
             continue
         seen.add(r.key)
         params = ";".join(f"{key}={text}" for key, text in sorted(r.params.items()))
         cell = r.cell.value
-        ends = (cell.low, cell.high) if not known.effect(r, Effect.RECOVERED) else (None, None)
+        ends = (cell.low, cell.high) if not known.finding_with(Effect.RECOVERED, r) else (None, None)
         yield ",".join([r.metric, params, *(f"{n:g}" if n is not None else "" for n in (round(value, 4), *ends))])
 
 

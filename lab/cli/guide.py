@@ -19,8 +19,7 @@ from lab.guide.compare.comparison import Earlier
 from lab.guide.measurements import MeasuredGuide
 from lab.guide.read import reader
 from lab.guide.rulebook import Severity
-from lab.guide.write import export
-from lab.guide.write import terminal as show
+from lab.guide.write import export, terminal
 from lab.host.clock import utc_now
 from lab.terminal import echo, echo_json, echo_text
 
@@ -60,13 +59,13 @@ def read(
     if unknown:
         _print_unknown(read_sheets, as_json=as_json)
     elif as_json:
-        objects = [export.guide(sheet) for sheet in read_sheets]
+        objects = [export.guide_document(sheet) for sheet in read_sheets]
         print_json(objects[0] if len(files) == 1 and objects else objects)
     elif as_csv:
         echo_text(export.to_csv(read_sheets), end="")
     else:
         for sheet in read_sheets:
-            echo(*show.guide(sheet))
+            echo(*terminal.describe_guide(sheet))
     finish(read_sheets, errors)
 
 
@@ -99,9 +98,9 @@ def check(
         read_sheets = _with_neighbours(read_sheets, db)
     found = [finding for sheet in read_sheets for finding in run_rules(sheet, older)]
     if as_json:
-        print_json(export.findings(found))
+        print_json(export.findings_document(found))
     else:
-        echo(*show.findings(found, show_all=show_all))
+        echo(*terminal.list_findings(found, show_all=show_all))
     finish([], errors)  # what was not read is among the findings
     if exit_code and any(finding.severity is Severity.ERROR for finding in found):
         raise typer.Exit(1)
@@ -117,16 +116,17 @@ def rules(
         if name not in known:
             raise ConfigurationError(f"there is no rule {name!r}; `lab guide rules` lists them")
     if names:
-        echo(*list(show.rules([known[name] for name in names]))[1:])
+        echo(*list(terminal.explain_rules([known[name] for name in names]))[1:])
     else:
         echo(*(f"{rule.severity:8} {rule.id:20} {rule.title}" for rule in known.values()))
 
 
 def _with_neighbours(read_sheets: Sequence[MeasuredGuide], db: str | None) -> list[MeasuredGuide]:
-    from lab.guide.write import stored_release  # noqa: PLC0415 - the database takes a while to import
+    from lab.guide.compare import stored_history  # noqa: PLC0415 - the database takes a while to import
+    from lab.results.store import open_store  # noqa: PLC0415
 
-    with stored_release.open_existing(db) as store:
-        return [stored_release.with_neighbours(store, sheet) for sheet in read_sheets]
+    with open_store(db, create=False) as store:
+        return [stored_history.add_neighbours(store, sheet) for sheet in read_sheets]
 
 
 def parameter_of(text: str, option: str = "--param", example: str = "size=1mb") -> tuple[str, str]:
@@ -145,7 +145,7 @@ def _print_unknown(read_sheets: Sequence[MeasuredGuide], *, as_json: bool) -> No
         print_json({"unknown": [cell for sheet in read_sheets for cell in export.unknown_cells(sheet)]})
         return
     for sheet in read_sheets:
-        echo(*show.unknown(sheet))
+        echo(*terminal.list_unknown(sheet))
 
 
 def read_all(
@@ -179,7 +179,7 @@ def _with_numbers(sheet: MeasuredGuide) -> MeasuredGuide:
 def finish(read_sheets: Sequence[MeasuredGuide], errors: Sequence[ConfigurationError]) -> None:
     """Print the unread and repaired parts by cause."""
     for sheet in read_sheets:
-        for line in show.unread(sheet):
+        for line in terminal.list_unread(sheet):
             echo(line, err=True)
     if errors:
         raise ConfigurationError("; ".join(str(error) for error in errors))
@@ -226,13 +226,13 @@ def compare(
     earlier = _earlier(before, guides[-2], old, [board] if board else known, db)
     found = comparing.compare(old, new, board, earlier)
     if as_json:
-        echo_json(export.document(found), indent=1)
+        echo_json(export.comparison_document(found), indent=1)
     elif as_html or as_markdown:
-        from lab.guide.write import change_page  # noqa: PLC0415 - templates take a while to import
+        from lab.guide.write import comparison_page  # noqa: PLC0415 - templates take a while to import
 
-        echo_text(change_page.html(found) if as_html else change_page.markdown(found), end="")
+        echo_text(comparison_page.html(found) if as_html else comparison_page.markdown(found), end="")
     else:
-        echo(*show.comparison(found, show_all=show_all))
+        echo(*terminal.list_changes(found, show_all=show_all))
     finish(sheets_of, [])
 
 
@@ -244,8 +244,8 @@ def _earlier(
     The store counts if the guide is from it or if --db names one.
     """
     if before or (_is_file(name) and db is None):
-        return comparing.of_sheets(before)
-    from lab.guide.write import stored_release  # noqa: PLC0415 - the database takes a while to import
+        return comparing.earlier_of(before)
+    from lab.guide.compare import stored_history  # noqa: PLC0415 - the database takes a while to import
 
     release = old.guide.kernel_release
     if release is None:
@@ -253,7 +253,7 @@ def _earlier(
             f"{old.guide.path}: neither its title nor its name tells the release, so nobody knows which releases of the store "
             "come before it; rename it, e.g. am62x-11.01.rst, or leave --db out"
         )
-    return stored_release.of_store(db, boards, release)
+    return stored_history.earlier_in_store(db, boards, release)
 
 
 def _is_file(name: str) -> bool:
@@ -266,9 +266,10 @@ def _guide(name: str, db: str | None) -> MeasuredGuide:
     if _is_file(name):
         return sheets.of_guide(reader.read(Path(name)))
     from lab.guide.write import stored_release  # noqa: PLC0415 - the database takes a while to import
+    from lab.results.store import open_store  # noqa: PLC0415
 
-    with stored_release.open_existing(db) as store:
-        return stored_release.sheet(store, name)
+    with open_store(db, create=False) as store:
+        return stored_release.load_sheet(store, name)
 
 
 @app.command("trend")
@@ -295,21 +296,22 @@ def trend_command(
     wanted = dict(parameter_of(text) for text in only or [])
     read_sheets, errors = read_all(files or [])
     if files:
-        found = trend.of_guides(read_sheets, metric, board, wanted)
+        found = trend.trends_of_guides(read_sheets, metric, board, wanted)
     else:
-        from lab.guide.write import stored_release  # noqa: PLC0415 - the database takes a while to import
+        from lab.guide.compare import stored_history  # noqa: PLC0415 - the database takes a while to import
+        from lab.results.store import open_store  # noqa: PLC0415
 
-        with stored_release.open_existing(db) as store:
-            found = stored_release.trends(store, metric, board, wanted)
+        with open_store(db, create=False) as store:
+            found = stored_history.trends_in_store(store, metric, board, wanted)
     if as_json:
-        print_json(export.trends(found))
+        print_json(export.trends_document(found))
     else:
-        echo(*show.trend(found))
+        echo(*terminal.draw_trends(found))
     if svg is not None:
         from lab import figures  # noqa: PLC0415 - templates take a while to import
-        from lab.guide.write.figures import trends  # noqa: PLC0415
+        from lab.guide.write.figures import draw_trends  # noqa: PLC0415
 
-        figures.write(svg, trends(found), "--svg")
+        figures.write(svg, draw_trends(found), "--svg")
     finish(read_sheets, errors)
 
 
@@ -339,7 +341,7 @@ def import_command(
     errors = []
     with open_store(db) as store:
         importer = guide_importer.Importer(store)
-        for guide in guide_importer.prepared(files, release, board, utc_now(), defines_of(define)):
+        for guide in guide_importer.prepare_all(files, release, board, utc_now(), defines_of(define)):
             if isinstance(guide, ConfigurationError):
                 errors.append(guide)
             else:
@@ -354,9 +356,9 @@ def _print_imported(path: Path, boards: Sequence[Imported]) -> None:
         echo(f"run {done.run_id}: {of_board}, release {done.release}{_found_in(done.release_source)}: {what}")
     if boards[0].unattributed:
         echo(f"{path}: {boards[0].unattributed} cells of short rows belong to no board and were left out", err=True)
-    if boards[0].nameless:
+    if boards[0].cells_without_board:
         echo(
-            f"{path}: {boards[0].nameless} cells of tables without a board were left out; say whose they are with --board",
+            f"{path}: {boards[0].cells_without_board} cells of tables without a board were left out; say whose they are with --board",
             err=True,
         )
 
@@ -395,9 +397,10 @@ def write(
 
     It is written as RST and as one HTML file.
     """
-    from lab.guide.write import stored_release, writer  # noqa: PLC0415 - the database and templates take a while to import
+    from lab.guide.write import writer  # noqa: PLC0415 - the database and templates take a while to import
+    from lab.results.store import open_store  # noqa: PLC0415
 
-    with stored_release.open_existing(db) as store:
+    with open_store(db, create=False) as store:
         if view not in list(writer.GuideView):
             raise ConfigurationError(f"--view {view}: there are: {', '.join(writer.GuideView)}")
         forms = [form] if form else list(Format)

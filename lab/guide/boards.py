@@ -1,15 +1,35 @@
-"""Evaluation module of a board: "am62xx_lp_sk-fs" is "AM62x LP SK"."""
+"""Names of boards, their modules and devices: "am62xx_lp_sk-fs" is "AM62x LP SK" with an "am62"."""
 
 from __future__ import annotations
 
 import functools
 import re
+from pathlib import Path
+
+from attrs import frozen
 
 from lab.guide.model import Guide, Module
 
 _SIMULATED = "-sim"
 _SECURITY = re.compile(rf"(-(fs|se|gp|hs)|{_SIMULATED})$")  # how the device boots, not which board it is
 _WORDS = re.compile(r"[a-z]+\d+[a-z0-9]*|[a-z]+")
+# A device as vendors name theirs: some letters, a number, perhaps more letters. Other words of that spelling are no
+# devices.
+_DEVICE = re.compile(
+    r"(?<![a-z0-9])([a-z]{1,4}(?!(?:19|20)\d\d)\d{2,4}[a-z]{0,3}\d?[a-z]?)(?![a-z0-9])", re.IGNORECASE
+)
+_NO_DEVICE = re.compile(
+    r"(?:v|r|rev|rc|ver|sdk|psdk|run|git|py|utf|page|part|file|test|tmp|ch|sec|h|id|ext|usb|ddr|mp|md|db)\d.*", re.I
+)
+_FOLDERS = 3  # above the file
+
+
+@frozen
+class NameSource:
+    """A name and its source: "given", "modules", "title", "file name" or "folder"."""
+
+    name: str
+    source: str
 
 
 def module_of(guide: Guide, board: str) -> Module | None:
@@ -19,10 +39,28 @@ def module_of(guide: Guide, board: str) -> Module | None:
     """
     if len(guide.modules) == 1 and len(guide.boards) == 1:
         return guide.modules[0]
-    for words in (_words, _first_word):
+    for words in (_words, lambda name: _words(name)[:1]):
         fitting = [module for module in guide.modules if words(module.name) == words(board)]
         if len(fitting) == 1 and sum(words(other) == words(board) for other in guide.boards) == 1:
             return fitting[0]
+    return None
+
+
+def find_device(guide: Guide, path: Path) -> NameSource | None:
+    """Device of all tables of a guide.
+
+    The nearest place that names a device decides; None if it names several.
+    """
+    places = [
+        (" ".join(module.name for module in guide.modules), "modules"),
+        (guide.title, "title"),
+        (path.stem.replace("_", " "), "file name"),
+        *((folder.replace("_", " "), "folder") for folder in path.resolve().parts[-2 : -2 - _FOLDERS : -1]),
+    ]
+    for text, source in places:
+        devices = {match.lower() for match in _DEVICE.findall(text) if not _NO_DEVICE.fullmatch(match)}
+        if len(devices) == 1:
+            return NameSource(devices.pop(), source)
     return None
 
 
@@ -62,15 +100,8 @@ def _words(name: str) -> tuple[str, ...]:
     Device letters after the number are words of their own; an x is a placeholder.
     """
     lower = _SECURITY.sub("", name.lower()).replace("_", " ").replace("-", " ")
-    return tuple(word for part in _WORDS.findall(lower) for word in _device(part))
-
-
-def _device(word: str) -> tuple[str, ...]:
-    match = re.fullmatch(r"([a-z]+\d+)x*([a-z]?[a-z0-9]*?)x*", word)
-    if not match or not match[2]:
-        return (match[1] if match else word,)
-    return (match[1], match[2])
-
-
-def _first_word(name: str) -> tuple[str, ...]:
-    return _words(name)[:1]
+    words: list[str] = []
+    for word in _WORDS.findall(lower):
+        match = re.fullmatch(r"([a-z]+\d+)x*([a-z]?[a-z0-9]*?)x*", word)
+        words += filter(None, match.groups()) if match else [word]
+    return tuple(words)

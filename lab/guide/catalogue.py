@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import resources
 
 from attrs import field, frozen
@@ -80,16 +80,29 @@ class Catalogue:
 
         An unattributed cell is read as the column that it likely stands under; without one it measures nothing known.
         """
-        first: dict[object, CellReading] = {}
-        for reading in self._read(guide):
-            yield _alone(reading, first)
+        return without_repetitions(
+            reading for table in guide.tables for reading in self.read_cells(table, table.cells)
+        )
 
-    def _read(self, guide: Guide) -> Iterator[CellReading]:
-        for table in guide.tables:
-            text = " | ".join([table.title, *table.chapter]).lower()
-            fitting = [(entry, match) for entry in self.entries if (match := entry.table.search(text))]
-            for cell in table.cells:
-                yield self._reading(table, cell, fitting, text)
+    def read_cells(self, table: Table, cells: Iterable[Cell]) -> Iterator[CellReading]:
+        """Cells of a table, with the metrics that their printed words stand for."""
+        text = " | ".join([table.title, *table.chapter]).lower()
+        fitting = [(entry, match) for entry in self.entries if (match := entry.table.search(text))]
+        for cell in cells:
+            yield self._reading(table, cell, fitting, text)
+
+    def as_read(self, metric: str, params: Mapping[str, str], cell: Cell) -> dict[str, str]:
+        """Parameters of a written cell, spelled and ordered as a reader of the guide has them."""
+        names = [
+            name
+            for entry in self.entries
+            if entry.quantity.name == metric
+            for pattern in (entry.column, *entry.also, entry.table, entry.row)
+            for name in pattern.groupindex
+        ]
+        return {
+            name: params[name].lower() for name in dict.fromkeys([*self._key_params(cell), *names]) if name in params
+        }
 
     def metrics(self) -> Iterator[Metric]:
         """Every metric that a guide can publish, once."""
@@ -107,8 +120,15 @@ class Catalogue:
             in_column = entry.column.search(column.lower())
             in_row = entry.row.fullmatch(row)
             if in_column and in_row:
-                found = [in_column, *(match for also in entry.also if (match := also.search(text))), in_table, in_row]
-                params = self._key_params(cell) | _groups(found)
+                matches = [
+                    in_column,
+                    *(match for also in entry.also if (match := also.search(text))),
+                    in_table,
+                    in_row,
+                ]
+                params = self._key_params(cell)
+                for name, value in (item for match in matches for item in match.groupdict().items()):
+                    params |= {name: normal} if value and (normal := _normal(name, value)) else {}
                 return CellReading(table, cell, entry.quantity, params, is_alias=row != printed)
         return CellReading(table, cell, None)
 
@@ -122,30 +142,25 @@ class Catalogue:
         return params
 
 
-def _alone(reading: CellReading, first: dict[object, CellReading]) -> CellReading:
+def without_repetitions(readings: Iterable[CellReading]) -> Iterator[CellReading]:
     """Remove the metric of a reading whose key another cell already has.
 
     Such a pair means that this catalogue leaves out a word that matters; then the later cells are kept as they are
     printed, and neither is lost or compared with the other. The same words twice are the guide's own repetition.
     """
-    if reading.quantity is None or reading.is_alias or reading.cell.metric is None:
-        return reading
-    other = first.setdefault((reading.board, reading.key), reading)
-    return reading if _words(other) == _words(reading) else CellReading(reading.table, reading.cell, None)
+    first: dict[object, CellReading] = {}
+    for reading in readings:
+        other = reading
+        if reading.quantity is not None and not reading.is_alias and reading.cell.metric is not None:
+            other = first.setdefault((reading.board, reading.key), reading)
+        is_sound = other is reading or _words(other) == _words(reading)
+        yield reading if is_sound else CellReading(reading.table, reading.cell, None)
 
 
 def _words(reading: CellReading) -> tuple[str, ...]:
     """Printed words that name a cell's metric."""
     texts = (reading.table.title, *reading.table.chapter, reading.cell.metric or "", *reading.cell.params.values())
     return tuple(" ".join(text.lower().split()) for text in texts)
-
-
-def _groups(matches: list[re.Match[str]]) -> dict[str, str]:
-    params: dict[str, str] = {}
-    for match in matches:
-        found = {name: _normal(name, text) for name, text in match.groupdict().items() if text}
-        params |= {name: text for name, text in found.items() if text}
-    return params
 
 
 def _normal(name: str, text: str) -> str:
@@ -186,3 +201,8 @@ def load() -> Catalogue:
         for entry in data["metric"]
     )
     return Catalogue(entries, data["aliases"], data["keys"])
+
+
+def params_text(params: Mapping[str, str]) -> str:
+    """Parameters in one word each."""
+    return " ".join(f"{name}={value.replace(' ', '_')}" for name, value in params.items())

@@ -23,25 +23,38 @@ _PRINTED = {
     "mode": {"deepsleep": "Deep Sleep", "mcuonly": "MCU Only", "standby": "Standby"},
 }
 
+_LOW_POWER: Final = re.compile(r"lpm\.(\w+)\.(resume_kernel|power_rail|power_total)")
+_MODES: Final = {"deep_sleep": "deepsleep", "mcu_only": "mcuonly", "standby": "standby", "partial_io": "partiali/o"}
+_VOLTAGE: Final = "Rail voltage(V)"
+
 
 @frozen
-class CellPosition:
-    """Position of a number in a written guide.
+class Origin:
+    """Position of a number in a guide.
 
     Attributes:
-        order: of its table in the guide, and of its column in the table.
         keys: headers of the key columns; the first one is the row's.
-        each: every board has a table of its own.
-        is_sorted: rows stand by name; else in the order of the numbers.
     """
 
-    order: tuple[int, int]
     chapter: tuple[str, ...]
     title: str
     keys: tuple[str, ...]
     row: str
     column: str
-    each: bool = False
+
+
+@frozen(kw_only=True)
+class CellPosition(Origin):
+    """Position of a number in a written guide.
+
+    Attributes:
+        order: of its table in the guide, and of its column in the table.
+        per_board: every board has a table of its own.
+        is_sorted: rows stand by name; else in the order of the numbers.
+    """
+
+    order: tuple[int, int]
+    per_board: bool = False
     is_sorted: bool = True
 
 
@@ -68,13 +81,13 @@ class Layout:
         if spec is None:
             return None
         values = _values(params)
-        found = spec.position
+        position = spec.position
         return evolve(
-            found,
-            chapter=tuple(part.format_map(values) for part in found.chapter),
-            title=found.title.format_map(values),
-            row=found.row.format_map(values),
-            column=found.column.format_map(values),
+            position,
+            chapter=tuple(part.format_map(values) for part in position.chapter),
+            title=position.title.format_map(values),
+            row=position.row.format_map(values),
+            column=position.column.format_map(values),
         )
 
 
@@ -103,18 +116,17 @@ def _spec(number: int, position: int, table: Mapping[str, Any], cell: Mapping[st
     fixed = table.get("with", {})
     texts = [*table["chapter"], table["title"], cell["row"], cell["column"]]
     used = {name.lower() for text in texts for _, name, _, _ in string.Formatter().parse(text) if name}
-    keys = tuple(table["keys"])
     place = CellPosition(
         order=(number, position),
         chapter=tuple(table["chapter"]),
         title=table["title"],
-        keys=keys,
+        keys=tuple(table["keys"]),
         row=cell["row"],
         column=cell["column"],
-        each=table.get("each", False),
+        per_board=table.get("each", False),
         is_sorted=table.get("sorted", True),
     )
-    second = {SECOND_KEYS[key] for key in keys[1:] if key in SECOND_KEYS}
+    second = {SECOND_KEYS[key] for key in place.keys[1:] if key in SECOND_KEYS}
     return _Spec(place, fixed, frozenset(used | fixed.keys() | second))
 
 
@@ -126,14 +138,6 @@ def _values(params: Mapping[str, str]) -> dict[str, str]:
             printed = f"{value.removesuffix('core').capitalize()}Core"
         values |= {name: printed, name.upper(): printed.upper(), name.capitalize(): printed.capitalize()}
     return values
-
-
-# --- Names of boardlab's metrics in guides ---
-
-
-_LOW_POWER: Final = re.compile(r"lpm\.(\w+)\.(resume_kernel|power_rail|power_total)")
-_MODES: Final = {"deep_sleep": "deepsleep", "mcu_only": "mcuonly", "standby": "standby", "partial_io": "partiali/o"}
-_VOLTAGE: Final = "Rail voltage(V)"
 
 
 @frozen
@@ -156,11 +160,6 @@ def guide_name(metric: str, params: Mapping[str, str], board_type: str) -> Guide
     if match[2] == "power_total":
         return GuideName("power.total", {"rail": "total", **mode}, {_VOLTAGE: " "})
     rail = params["rail"]
-    return GuideName("power.rail", {"rail": rail, **mode}, {_VOLTAGE: _volts(board_type, rail)})
-
-
-def _volts(board_type: str, rail: str) -> str:
-    """The nominal voltage, as guides print it."""
-    if board_type not in boards.names():
-        return ""
-    return next((f"{each.volts:.2f}" for each in boards.load(board_type).rails if each.name == rail), "")
+    rails = boards.load(board_type).rails if board_type in boards.names() else ()
+    volts = next((f"{declared.volts:.2f}" for declared in rails if declared.name == rail), "")  # as guides print it
+    return GuideName("power.rail", {"rail": rail, **mode}, {_VOLTAGE: volts})

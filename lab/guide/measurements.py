@@ -15,6 +15,13 @@ from lab.judge.labels import release_key
 
 _K = TypeVar("_K")
 
+# How MCU Only is entered, from the first release that does it so: the vendor's low-power guide.
+_MCU_ONLY = (
+    ((10,), "a latency limit of 100 (written to a file of microseconds)"),
+    ((11,), "a latency limit of 100000 us"),
+)
+_MCU_ONLY_FIRST = "the wake-up file of the M4F core"
+
 
 @frozen
 class Neighbour:
@@ -50,13 +57,13 @@ class MeasuredGuide:
 
     def of(self, *metrics: str) -> tuple[CellReading, ...]:
         """Numbers of some metrics; a final dot makes a name a prefix."""
-        found: list[CellReading] = []
+        readings: list[CellReading] = []
         for metric in metrics:
             if metric.endswith("."):
-                found += [r for name, rs in self.by_metric.items() if name.startswith(metric) for r in rs]
+                readings += [r for name, rs in self.by_metric.items() if name.startswith(metric) for r in rs]
             else:
-                found += self.by_metric.get(metric, ())
-        return tuple(found)
+                readings += self.by_metric.get(metric, ())
+        return tuple(readings)
 
     def condition(self, table: Table) -> tuple[Condition, ...]:
         """Conditions that the guide states after a table, in its top chapter."""
@@ -68,30 +75,22 @@ class MeasuredGuide:
 
 def of_guide(guide: Guide) -> MeasuredGuide:
     """Look up every cell in the catalogue."""
-    readings = tuple(catalogue.load().readings(guide))
-    by_metric = group(
-        (r for r in readings if r.quantity is not None and r.number is not None and not r.is_alias), lambda r: r.metric
-    )
-    return MeasuredGuide(guide, readings, by_metric)
+    return measure(guide, catalogue.load().readings(guide))
+
+
+def measure(guide: Guide, readings: Iterable[CellReading]) -> MeasuredGuide:
+    """A guide with the readings of its cells, in reading order."""
+    readings = tuple(readings)
+    numbers = (r for r in readings if r.quantity is not None and r.number is not None and not r.is_alias)
+    return MeasuredGuide(guide, readings, group(numbers, lambda reading: reading.metric))
 
 
 def group(readings: Iterable[CellReading], key: Callable[[CellReading], _K]) -> dict[_K, tuple[CellReading, ...]]:
     """Readings by a key, in order of appearance."""
-    found: defaultdict[_K, list[CellReading]] = defaultdict(list)
+    groups: defaultdict[_K, list[CellReading]] = defaultdict(list)
     for reading in readings:
-        found[key(reading)].append(reading)
-    return {name: tuple(members) for name, members in found.items()}
-
-
-# --- Conditions: SD card, CPU clock, sleep method ---
-
-
-# How MCU Only is entered, from the first release that does it so: the vendor's low-power guide.
-_MCU_ONLY = (
-    ((10,), "a latency limit of 100 (written to a file of microseconds)"),
-    ((11,), "a latency limit of 100000 us"),
-)
-_MCU_ONLY_FIRST = "the wake-up file of the M4F core"
+        groups[key(reading)].append(reading)
+    return {name: tuple(members) for name, members in groups.items()}
 
 
 @frozen
@@ -108,7 +107,7 @@ class Conditions:
     release: str | None
 
 
-def of_sheet(sheet: MeasuredGuide) -> Conditions:
+def conditions_of(sheet: MeasuredGuide) -> Conditions:
     """Collect them."""
     media: dict[tuple[str, str], frozenset[str]] = {}
     for reading in sheet.of("storage.", "uboot."):
@@ -121,13 +120,13 @@ def of_sheet(sheet: MeasuredGuide) -> Conditions:
     return Conditions(media, clocks, sheet.guide.release)
 
 
-def media_of(reading: CellReading, known: Conditions) -> tuple[str, ...]:
+def media_of(reading: CellReading, conditions: Conditions) -> tuple[str, ...]:
     """Device that was the medium of a reading; empty: not stated."""
     if not reading.metric.startswith(("storage.", "uboot.")):
         return ()
     medium = reading.params.get("medium", "")
     owners = {boards.product_of(reading.board), reading.board or ""}
-    return tuple(sorted({text for owner in owners for text in known.media.get((owner, medium), ())}))
+    return tuple(sorted({text for owner in owners for text in conditions.media.get((owner, medium), ())}))
 
 
 def medium_differs(reading: CellReading, old: Conditions, new: Conditions) -> bool:
@@ -136,16 +135,12 @@ def medium_differs(reading: CellReading, old: Conditions, new: Conditions) -> bo
     return bool(before - after and after - before)
 
 
-def way_into_sleep(reading: CellReading, known: Conditions) -> str:
+def way_into_sleep(reading: CellReading, conditions: Conditions) -> str:
     """Method of entering a reading's sleep mode.
 
     Empty: it is the same in all releases, or the release is unknown.
     """
-    if reading.params.get("mode") != "mcuonly" or not known.release:
+    if reading.params.get("mode") != "mcuonly" or not conditions.release:
         return ""
-    return _mcu_only(known.release)
-
-
-def _mcu_only(release: str) -> str:
-    ways = [way for first, way in _MCU_ONLY if release_key(release) >= first]
+    ways = [way for first, way in _MCU_ONLY if release_key(conditions.release) >= first]
     return ways[-1] if ways else _MCU_ONLY_FIRST

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from lab.judge.labels import REAL_TIME, is_real_time
 
@@ -31,7 +31,8 @@ class Value:
 
     Attributes:
         number: the value, or the average of a range; None where the cell holds none.
-        low, high: of a range.
+        low: smallest reading of a range.
+        high: largest one.
         text: as printed, without the blanks around it.
     """
 
@@ -122,7 +123,8 @@ class Cell:
         metric: the header's text without the board; None for an unattributed cell.
         unit: as printed in the header, or in the row's name where the header says "perf".
         params: what tells the row apart, header text -> cell text; the first column and further key columns.
-        likely_board: for an unattributed cell, the board that the table's empty columns point to (docs/guides/index.md).
+        likely_board: for an unattributed cell, the board that the table's empty columns point to
+            (docs/guides/index.md).
         likely_metric: for an unattributed cell, the metric, where each board of the table has the same columns.
     """
 
@@ -208,6 +210,13 @@ class Condition:
     boards: tuple[str, ...] = ()
 
 
+def split_boards(condition: Condition, boards: frozenset[str]) -> Condition:
+    """A condition that begins with names of boards is about them alone."""
+    before, colon, text = condition.text.partition(": ")
+    names = tuple(name.strip() for name in before.split(","))
+    return evolve(condition, text=text.strip(), boards=names) if colon and boards.issuperset(names) else condition
+
+
 @frozen
 class Unread:
     """A part of the file that was not read, and why."""
@@ -274,9 +283,6 @@ def release_of(text: str) -> str | None:
     return match[1].replace("_", ".") if match else None
 
 
-# --- Unread and repaired parts, grouped by cause ---
-
-
 _DIFFERS = re.compile(r"'[^']*'|\"[^\"]*\"|\d+")  # names and numbers, from place to place
 
 
@@ -294,51 +300,10 @@ class ReasonGroup:
         return self.reason + (f" (and {more} more like it, the last in line {self.lines[-1]})" if more else "")
 
 
-def of(parts: Iterable[Unread | Repair]) -> Iterator[ReasonGroup]:
+def group_reasons(parts: Iterable[Unread | Repair]) -> Iterator[ReasonGroup]:
     """The causes, in order of appearance."""
-    found: dict[str, list[Unread | Repair]] = {}
+    groups: dict[str, list[Unread | Repair]] = {}
     for part in parts:
-        found.setdefault(_DIFFERS.sub("", part.reason.partition(": ")[0]), []).append(part)
-    for members in found.values():
+        groups.setdefault(_DIFFERS.sub("", part.reason.partition(": ")[0]), []).append(part)
+    for members in groups.values():
         yield ReasonGroup(members[0].reason, tuple(part.line for part in members))
-
-
-# --- The device of a guide without boards ---
-
-
-# A device as vendors name theirs: some letters, a number, perhaps more letters. Other words of that spelling are no devices.
-_DEVICE = re.compile(
-    r"(?<![a-z0-9])([a-z]{1,4}(?!(?:19|20)\d\d)\d{2,4}[a-z]{0,3}\d?[a-z]?)(?![a-z0-9])", re.IGNORECASE
-)
-_NO_DEVICE = re.compile(
-    r"(?:v|r|rev|rc|ver|sdk|psdk|run|git|py|utf|page|part|file|test|tmp|ch|sec|h|id|ext|usb|ddr|mp|md|db)\d.*", re.I
-)
-_FOLDERS = 3  # above the file
-
-
-@frozen
-class Named:
-    """A name and its source: "given", "modules", "title", "file name" or "folder"."""
-
-    name: str
-    source: str
-
-
-def device(guide: Guide, path: Path) -> Named | None:
-    """Device of all tables of a guide.
-
-    The nearest place that names a device decides; None if it names several.
-    """
-    for text, source in _places(guide, path):
-        found = {match.lower() for match in _DEVICE.findall(text) if not _NO_DEVICE.fullmatch(match)}
-        if len(found) == 1:
-            return Named(found.pop(), source)
-    return None
-
-
-def _places(guide: Guide, path: Path) -> Iterator[tuple[str, str]]:
-    yield " ".join(module.name for module in guide.modules), "modules"
-    yield guide.title, "title"
-    yield path.stem.replace("_", " "), "file name"
-    for folder in path.resolve().parts[-2 : -2 - _FOLDERS : -1]:
-        yield folder.replace("_", " "), "folder"

@@ -10,10 +10,11 @@ from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 from sqlalchemy import func, select
 
 from lab.guide.check.findings import Finding, run_rules
-from lab.guide.compare import comparison as compare
+from lab.guide.compare import stored_history
+from lab.guide.compare.comparison import compare
 from lab.guide.rulebook import Severity
-from lab.guide.write import change_page, footnotes, page, rst_writer, stored_release
-from lab.guide.write.entries import GuideRelease
+from lab.guide.write import comparison_page, footnotes, page, rst_writer, stored_release
+from lab.guide.write.entries import GuideRelease, summarise_boards
 from lab.judge.labels import release_key
 from lab.results.models import RunRow
 from lab.results.records import PUBLISHED
@@ -58,11 +59,11 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
     def guide(release: Name, form: Literal["", "html", "rst"] = "") -> Response:
         if form == "rst":
             with site.store() as store:
-                return PlainTextResponse(rst_writer.write(_annotated(store, release)))
+                return PlainTextResponse(rst_writer.write(_annotate(store, release)))
         if form == "html":
             whole = site.page(
                 ("guide", release),
-                lambda store: page.render(_annotated(store, release), {}),
+                lambda store: page.render(_annotate(store, release), {}),
             )
             answer = HTMLResponse(whole)
             answer.headers["Content-Security-Policy"] = (
@@ -70,14 +71,14 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
             )  # the page has one script of its own, by its digest
             return answer
         with site.store() as store:
-            numbers = _annotated(store, release)
+            numbers = _annotate(store, release)
             found = findings(store, release)
             names = [each.release for each in listed(store)]
         return renderer.page(
             "guide.of.html.j2",
             release=release,
-            boards=[(one.board, one.text) for one in page.boards(numbers)],
-            regressions=page.regressions(numbers),
+            boards=[(one.board, one.text) for one in summarise_boards(numbers)],
+            regressions=numbers.open_regressions,
             findings=found[:MOST_FINDINGS],
             more=max(0, len(found) - MOST_FINDINGS),
             names=names,
@@ -86,9 +87,9 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
     return routes
 
 
-def _annotated(store: Store, release: str) -> GuideRelease:
+def _annotate(store: Store, release: str) -> GuideRelease:
     """A release's numbers with their footnotes and open regressions."""
-    return footnotes.annotated(stored_release.release(store, release, (), is_judged=True))
+    return footnotes.annotate(stored_release.collect(store, release, (), is_judged=True))
 
 
 def listed(store: Store) -> list[ListedGuide]:
@@ -110,14 +111,14 @@ def listed(store: Store) -> list[ListedGuide]:
 
 def findings(store: Store, release: str) -> list[Finding]:
     """The findings in a release's guide, the surest first."""
-    found = run_rules(stored_release.sheet(store, release), None)
+    found = run_rules(stored_release.load_sheet(store, release), None)
     return sorted(found, key=lambda each: (_ORDER.index(each.severity), each.line))
 
 
 def _compared(site: Site, store: Store, old: str, new: str) -> str:
     """Two releases' guides, as `lab guide compare --html` has them."""
-    sheets = stored_release.sheet(store, old), stored_release.sheet(store, new)
+    sheets = stored_release.load_sheet(store, old), stored_release.load_sheet(store, new)
     known = sorted({board for sheet in sheets for board in sheet.guide.boards})
     with site.snapshot() as snapshot:
-        earlier = stored_release.of_snapshot(snapshot, known, sheets[0].guide.kernel_release or old)
-    return change_page.html(compare.compare(*sheets, None, earlier))
+        earlier = stored_history.earlier_in_snapshot(snapshot, known, sheets[0].guide.kernel_release or old)
+    return comparison_page.html(compare(*sheets, None, earlier))

@@ -12,7 +12,7 @@ from support import guide_family
 from lab.guide import measurements
 from lab.guide.compare import comparison as compare
 from lab.guide.read import reader
-from lab.guide.write import change_page
+from lab.guide.write import comparison_page
 
 WIDTHS, MODES = (1400, 400), ("light", "dark")
 OPEN = Step("run", "for (const fold of [...document.querySelectorAll('details')].slice(0, 4)) fold.open = true")
@@ -24,7 +24,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[int, str], Seen
     folder = tmp_path_factory.mktemp("comparison")
     paths = guide_family.family(folder)
     both = [measurements.of_guide(reader.read(paths[name])) for name in ("am62x-09.02.rst", "am62x-11.01.rst")]
-    text = change_page.html(compare.compare(both[0], both[1], "am62xx_sk-fs"))
+    text = comparison_page.html(compare.compare(both[0], both[1], "am62xx_sk-fs"))
     (folder / "page.html").write_text(text, encoding="utf-8")
     looks = [
         Look(Path(folder), "/page.html", width, mode=mode, steps=(OPEN,), axe=True)

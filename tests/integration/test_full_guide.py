@@ -15,12 +15,13 @@ from support.section_bench import SectionBench, section_bench
 from lab.benchmarks.sections import ALL, order
 from lab.errors import ConfigurationError
 from lab.guide import measurements as sheets
+from lab.guide import stored_runs
 from lab.guide.catalogue import CellReading
 from lab.guide.check.findings import run_rules
 from lab.guide.measurements import MeasuredGuide
 from lab.guide.read import reader
 from lab.guide.rulebook import Severity
-from lab.guide.write import footnotes, rst_writer, stored_release, writer
+from lab.guide.write import footnotes, rst_writer, stored_release, vendor_view, writer
 from lab.guide.write.entries import GuideRelease
 from lab.metrics import Flag
 from lab.results.formatting import console_log
@@ -91,8 +92,8 @@ def test_every_other_type_of_board_measures_all_its_sections_too(tmp_path: Path,
         assert done == [section.name for section in fitting]
         first_port = {row for row in board_rows.kept()[board_type] if ("port", "icssg") not in row[1]}
         assert measured_rows.measured(bench) == first_port, "python tools/measured_rows.py writes the rows"
-        numbers = stored_release.release(bench.store, bench.run.run.release, [])
-        assert unmarked_errors(footnotes.annotated(numbers)) == []
+        numbers = stored_release.collect(bench.store, bench.run.run.release, [])
+        assert unmarked_errors(footnotes.annotate(numbers)) == []
 
 
 def test_the_rows_that_are_compared_with_the_guides_are_those_that_are_measured(
@@ -107,7 +108,7 @@ def test_the_written_guide_has_every_chapter_table_and_row_of_the_published_one(
     full: SectionBench, tmp_path: Path
 ) -> None:
     published = sheets.of_guide(reader.read(guide_family.family(tmp_path)["am62x-11.01.rst"]))
-    written = sheets.of_guide(reader.parse("written.rst", rst_writer.write(writer.vendor_view(release(full)))))
+    written = sheets.of_guide(reader.parse("written.rst", rst_writer.write(vendor_view.convert(release(full)))))
     assert written.guide.unread == ()
     own = chapters(written)
     assert [name for name in own if name in chapters(published)] == chapters(published)
@@ -140,11 +141,11 @@ def unmarked_errors(numbers: GuideRelease) -> list[str]:
 
 def test_the_written_guide_has_no_unmarked_error(full: SectionBench, tmp_path: Path) -> None:
     numbers = release(full)
-    whole = footnotes.annotated(numbers, with_errors=True)
+    whole = footnotes.annotate(numbers, with_errors=True)
     assert unmarked_errors(numbers) != []
     assert unmarked_errors(whole) == []
     assert any(mark.isdecimal() for entry in whole.entries for mark in map(str, entry.marks))
-    assert unmarked_errors(footnotes.annotated(numbers)) == []
+    assert unmarked_errors(footnotes.annotate(numbers)) == []
     page = next(writer.write(full.store, "11.01", (), tmp_path, ["html"]))
     assert [f.message for f in run_rules(sheets.of_guide(reader.read(page))) if f.severity is Severity.ERROR] == []
 
@@ -168,8 +169,8 @@ def test_the_written_guide_has_the_board_and_the_software_that_booted(full: Sect
 def test_a_simulated_board_never_stands_among_the_numbers_of_a_real_one_of_its_type(full: SectionBench) -> None:
     for name in ("am62xx_sk", PUBLISHED, "am62x-sk-1"):
         with pytest.raises(ConfigurationError, match="has no numbers of board"):
-            stored_release.release(full.store, "11.01", [name])
-        assert stored_release.releases(full.store, name) == []
+            stored_release.collect(full.store, "11.01", [name])
+        assert stored_runs.releases(full.store, name) == []
 
 
 def test_every_number_leads_to_the_line_that_it_was_read_from(full: SectionBench) -> None:
@@ -190,7 +191,7 @@ def test_every_number_leads_to_the_line_that_it_was_read_from(full: SectionBench
 
 
 def release(full: SectionBench) -> GuideRelease:
-    return stored_release.release(full.store, "11.01", [])
+    return stored_release.collect(full.store, "11.01", [])
 
 
 def sheet(text: str) -> MeasuredGuide:

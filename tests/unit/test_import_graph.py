@@ -32,6 +32,8 @@ FLOORS = (
     ("strategies", "lab.web"),
     ("lab.pytest_plugin", "lab.cli"),
 )
+# Folders of a room that stand on each other, the lowest first; what stands beside them is below them all.
+STAIRS = {"lab.guide": ("read", "check", "compare", "write")}
 FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS, start=1) for room in rooms}
 
 LABGRID_ROOMS = {"lab.drivers", "lab.env", "lab.places", "lab.control", "strategies", "lab.pytest_plugin"}
@@ -118,15 +120,23 @@ def offence(module: str, home: str, target: str) -> str | None:
     if target.partition(".")[0] in LABGRID_MODULES and not knows:
         return f"only {', '.join(sorted(LABGRID_ROOMS))} may know labgrid"
     there = room(target)
-    if there is None or there == home:
+    if there is None or (there == home and step(home, target) <= step(home, module)):
         return None
+    if there == home:
+        return f"{target} stands above"
     if home == "lab.pytest_plugin" and there in NEVER_BY_THE_PLUGIN:
         return NEVER_BY_THE_PLUGIN[there]
     if module in LAZY and FLOOR_OF[there] > FLOOR_OF["lab.boards"]:
         return "the command line names modules as strings, so that a command starts without loading all of them"
-    if FLOOR_OF[there] >= FLOOR_OF[home]:
-        return f"floor {FLOOR_OF[there]} is not below floor {FLOOR_OF[home]}"
-    return None
+    return (
+        f"floor {FLOOR_OF[there]} is not below floor {FLOOR_OF[home]}" if FLOOR_OF[there] >= FLOOR_OF[home] else None
+    )
+
+
+def step(room: str, dotted: str) -> int:
+    """The stair of a module in its room; 0 below all folders, and in a room without stairs."""
+    folder = dotted.removeprefix(room).lstrip(".").partition(".")[0]
+    return {name: number for number, name in enumerate(STAIRS.get(room, ()), start=1)}.get(folder, 0)
 
 
 def circle(root: Path) -> list[str]:
@@ -235,6 +245,13 @@ def test_a_sound_house_has_no_offences(tmp_path: Path) -> None:
         ("lab/pytest_plugin.py", "from lab.virtual import bench\n", "does not know whether its board is virtual"),
         ("lab/cli/__init__.py", "from lab.console import commands\n", "names modules as strings"),
         ("lab/attic.py", "", "stands on no floor"),
+        (
+            "lab/guide/read/rst.py",
+            "from lab.guide.check import annotations\n",
+            "lab.guide.check.annotations stands above",
+        ),
+        ("lab/guide/model.py", "from lab.guide import read\n", "lab.guide.read stands above"),
+        ("lab/guide/compare/causes.py", "import lab.guide.write.page\n", "lab.guide.write.page stands above"),
     ],
 )
 def test_an_import_upwards_or_sideways_is_named_with_its_line(tmp_path: Path, file: str, text: str, says: str) -> None:

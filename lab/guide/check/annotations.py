@@ -1,24 +1,33 @@
-"""Conditions and findings that belong to the numbers of a guide."""
+"""Conditions, findings and evidence that belong to the numbers of a guide."""
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from attrs import frozen
 
-from lab.guide import measurements as guide_sheet
+from lab.guide import measurements
 from lab.guide.catalogue import CellReading
-from lab.guide.check import udp
+from lab.guide.check import udp_tables
 from lab.guide.check.findings import Finding, run_rules
-from lab.guide.check.rules import outliers
+from lab.guide.check.rules import resolution
+from lab.guide.check.udp_tables import Definition, UdpRow
 from lab.guide.measurements import Conditions, MeasuredGuide
-from lab.guide.model import Cell
-from lab.guide.rulebook import Effect, Rule, Severity
+from lab.guide.model import Cell, CellKind, decimals
+from lab.guide.rulebook import Effect, Severity
+from lab.judge import noise
+from lab.judge.number import Number, NumberEvidence, Work
 
 _UNSURE = frozenset({Severity.SUSPECT, Severity.NOTE})
 _ENOUGH = 4  # numbers that all end in zeros by chance once in 10,000 times
 _ZEROS = re.compile(r"(?<=[.\d])0+\s*$")
+_UDP = "ethernet.udp."
+_COUNTS = {
+    Definition.PAYLOAD: "counts the bytes of the payload",
+    Definition.FRAME: "counts the row's size for each packet",
+}
 _CellKey = tuple[int, int, int]
 _ReadingKey = tuple[str | None, tuple[str, tuple[tuple[str, str], ...]]]
 
@@ -28,40 +37,36 @@ class AnnotatedGuide:
     """A guide with everything that is known about its numbers.
 
     Attributes:
-        findings: cell -> what the rules say about it.
+        findings: in the guide without an older one.
+        findings_by_cell: cell -> what the rules say about it.
         udp_rows: cell of a UDP result -> its row.
         readings: board and key -> reading.
-        alone: findings in the guide without an older one.
         digits: metric -> decimals that its numbers have, where a few numbers show it: 61.00, 38.00 and 54.00 have none.
     """
 
     sheet: MeasuredGuide
     conditions: Conditions
-    findings: Mapping[_CellKey, Sequence[Finding]]
-    udp_rows: Mapping[_CellKey, udp.UdpRow]
+    findings: tuple[Finding, ...]
+    findings_by_cell: Mapping[_CellKey, Sequence[Finding]]
+    udp_rows: Mapping[_CellKey, UdpRow]
     readings: Mapping[_ReadingKey, CellReading]
     digits: Mapping[str, int]
-    alone: tuple[Finding, ...] = ()
 
     @property
     def name(self) -> str:
         """Name of the guide in sentences."""
         return self.sheet.guide.release or self.sheet.guide.path
 
-    def sibling(self, reading: CellReading, metric: str) -> CellReading | None:
-        """The reading of another metric of the same board and parameters."""
-        return self.readings.get((reading.board, (metric, reading.key[1])))
-
-    def about(self, reading: CellReading) -> Sequence[Finding]:
+    def findings_about(self, reading: CellReading) -> Sequence[Finding]:
         """Findings of the rules about a cell."""
-        return self.findings.get(cell_key(reading.cell), ())
+        return self.findings_by_cell.get(_cell_key(reading.cell), ())
 
-    def effect(self, reading: CellReading, effect: Effect) -> Finding | None:
+    def finding_with(self, effect: Effect, reading: CellReading) -> Finding | None:
         """Return the certain finding with this effect on a cell, or None."""
-        found = self.about(reading)
-        if not found:  # as of most cells
+        findings = self.findings_about(reading)
+        if not findings:  # as of most cells
             return None
-        return next((f for f in found if f.rule.effect is effect and f.severity not in _UNSURE), None)
+        return next((f for f in findings if f.rule.effect is effect and f.severity not in _UNSURE), None)
 
     def suspicions(self, reading: CellReading) -> Sequence[Finding]:
         """Findings that make a cell doubtful without correcting it.
@@ -70,162 +75,156 @@ class AnnotatedGuide:
         """
         return [
             f
-            for f in self.about(reading)
+            for f in self.findings_about(reading)
             if (f.severity is Severity.SUSPECT and f.rule.effect is not Effect.HARMLESS)
             or (f.severity is Severity.ERROR and f.rule.effect is None)
         ]
 
-    def number(self, reading: CellReading) -> float | None:
+    def value(self, reading: CellReading) -> float | None:
         """The recovered value, or the printed one."""
-        found = self.effect(reading, Effect.RECOVERED)
-        return found.corrected if found is not None and found.corrected is not None else reading.number
+        recovery = self.finding_with(Effect.RECOVERED, reading)
+        return recovery.corrected if recovery is not None and recovery.corrected is not None else reading.number
 
+    def uncertainty(self, reading: CellReading) -> float:
+        """Half of the printed range, at least half of the last digit.
 
-def cell_key(cell: Cell) -> _CellKey:
-    """Key of a cell in its guide: table, line and column."""
-    return cell.table, cell.line, cell.column
+        A recovered number has the ± of its rule. Guides do not publish the number of samples.
+        """
+        value = reading.cell.value
+        half_digit = 0.5 * self._digit(reading)
+        recovery = self.finding_with(Effect.RECOVERED, reading)
+        if recovery is not None:
+            return max(half_digit, recovery.uncertainty or 0.0)
+        if value.low is None or value.high is None:
+            return half_digit
+        return max(half_digit, (value.high - value.low) / 2)
+
+    def number(self, reading: CellReading, board: str | None) -> Number:
+        """A reading with its evidence, for the judge.
+
+        Args:
+            board: whose it is; a table may not name it.
+        """
+        evidence = self.evidence(reading, board)
+        return Number(self.name, reading.quantity, reading.params, self.value(reading), None, evidence)
+
+    def evidence(self, reading: CellReading, board: str | None) -> NumberEvidence:
+        """Collect the evidence about a reading besides its number."""
+        broken, recovery = (self.finding_with(effect, reading) for effect in (Effect.BROKEN, Effect.RECOVERED))
+        low, high = reading.cell.value.low, reading.cell.value.high
+        if recovery:  # an exact one has no range
+            ends = (
+                (None, None)
+                if recovery.corrected is None or recovery.uncertainty is None
+                else (
+                    recovery.corrected - recovery.uncertainty,
+                    recovery.corrected + recovery.uncertainty,
+                )
+            )
+            low, high = ends
+        definition, definition_text = self._definition(reading)
+        step, step_note = self._resolution(reading)
+        clocks_mhz = self.conditions.clocks_mhz
+        return NumberEvidence(
+            low=low,
+            high=high,
+            definition=definition,
+            definition_text=definition_text,
+            conditions=measurements.media_of(reading, self.conditions),
+            resolution=step,
+            resolution_note=step_note,
+            work=self._work(reading),
+            clock_mhz=clocks_mhz.get(board) or clocks_mhz.get(reading.board),
+            broken=broken.message if broken else "",
+            incomparable=self._incomparable(reading),
+            recovered=recovery is not None,
+            notes=tuple(
+                f.message
+                for f in self.findings_about(reading)
+                if f.severity is Severity.NOTE and f.rule.id != resolution.sensor_resolution.id
+            ),
+            suspicions=tuple(f"{f.message} ({f.rule.id})" for f in self.suspicions(reading)),
+        )
+
+    def _digit(self, reading: CellReading) -> float:
+        """One step of the last digit that says something."""
+        return float(10.0 ** -self.digits.get(reading.metric, decimals(reading.cell.value.text)))
+
+    def _definition(self, reading: CellReading) -> tuple[str, str]:
+        """In a word, and as the end of a sentence."""
+        if reading.metric == f"{_UDP}throughput":
+            row = self.udp_rows.get(_cell_key(reading.cell))
+            if row is not None and row.definition is not None:
+                return str(row.definition), _COUNTS[row.definition]
+        way = measurements.way_into_sleep(reading, self.conditions)
+        return (way, f"enters MCU Only by {way}") if way else ("", "")
+
+    def _resolution(self, reading: CellReading) -> tuple[float | None, str]:
+        limits = [
+            (f.resolution, f"{reading.cell.value.text} {f.message}")
+            for f in self.findings_about(reading)
+            if f.resolution is not None
+        ]
+        limits.append((self._digit(reading), "one step of the last printed digit"))
+        step_mw = resolution.step_mw(reading) if reading.metric == "power.rail" else None
+        if step_mw:
+            limits.append((2 * step_mw, f"two steps of the current sensor, {step_mw:.3g} mW each"))
+        return max(limits, key=lambda limit: limit[0])
+
+    def _work(self, reading: CellReading) -> Work | None:
+        """Work behind a reading.
+
+        For a packet rate these are the packets, for a loss the packets sent, for a load the throughput.
+        """
+        row = self.udp_rows.get(_cell_key(reading.cell))
+        if reading.metric == f"{_UDP}throughput" and row is not None:
+            return Work(row.packets_k, "packets", "thousand a second", _noise_of(*reading.key))
+        if reading.metric == f"{_UDP}loss" and row is not None:
+            arrived = 1 - (reading.number or 0.0) / 100
+            if arrived <= 0:
+                return None
+            return Work(row.packets_k / arrived, "packets sent", "thousand a second", _noise_of(*reading.key))
+        if reading.metric.endswith("cpu_load"):
+            metric = reading.metric.replace("cpu_load", "packets" if reading.metric.startswith(_UDP) else "throughput")
+            sibling = self.readings.get((reading.board, (metric, reading.key[1])))
+            amount = self.value(sibling) if sibling is not None else None
+            if sibling is not None and sibling.quantity is not None and amount:
+                return Work(amount, metric, sibling.quantity.unit, _noise_of(*sibling.key))
+        return None
+
+    def _incomparable(self, reading: CellReading) -> str:
+        if reading.cell.kind is CellKind.UNATTRIBUTED and reading.cell.likely_board is None:
+            return "the row is short, so its boards are not known"
+        finding = self.finding_with(Effect.INCOMPARABLE, reading)
+        return finding.message if finding else ""
 
 
 def annotate(sheet: MeasuredGuide) -> AnnotatedGuide:
     """Run the rules over a guide."""
-    findings: dict[_CellKey, list[Finding]] = {}
-    alone = tuple(run_rules(sheet))
-    for finding in alone:
+    findings = tuple(run_rules(sheet))
+    findings_by_cell: dict[_CellKey, list[Finding]] = {}
+    for finding in findings:
         for cell in finding.cells:
-            findings.setdefault(cell_key(cell), []).append(finding)
-    rows = {cell_key(r.cell): row for table in udp.tables(sheet).values() for row in table for r in row.readings}
+            findings_by_cell.setdefault(_cell_key(cell), []).append(finding)
+    tables = udp_tables.tables(sheet).values()
+    udp_rows = {_cell_key(r.cell): row for table in tables for row in table for r in row.readings}
     readings = {(r.board, r.key): r for r in sheet.of(*sheet.by_metric)}
-    return AnnotatedGuide(sheet, guide_sheet.of_sheet(sheet), findings, rows, readings, _digits(sheet), alone)
-
-
-def _digits(sheet: MeasuredGuide) -> dict[str, int]:
-    texts = {metric: [r.cell.value.text for r in readings] for metric, readings in sheet.by_metric.items()}
-    return {
-        metric: max(len(_ZEROS.sub("", text.split("(")[0]).partition(".")[2].strip()) for text in of_metric)
-        for metric, of_metric in texts.items()
-        if len(of_metric) >= _ENOUGH
+    digits = {
+        metric: max(
+            len(_ZEROS.sub("", r.cell.value.text.split("(")[0]).partition(".")[2].strip()) for r in readings_of_metric
+        )
+        for metric, readings_of_metric in sheet.by_metric.items()
+        if len(readings_of_metric) >= _ENOUGH
     }
+    conditions = measurements.conditions_of(sheet)
+    return AnnotatedGuide(sheet, conditions, findings, findings_by_cell, udp_rows, readings, digits)
 
 
-@frozen
-class Pair:
-    """The same measurement in two guides.
-
-    Attributes:
-        old_number, new_number: recovered where a rule could, as printed otherwise.
-    """
-
-    old: CellReading
-    new: CellReading
-    before: AnnotatedGuide
-    after: AnnotatedGuide
-    old_number: float
-    new_number: float
-
-    @property
-    def ratio(self) -> float | None:
-        """New over old; None where the old number is zero."""
-        return self.new_number / self.old_number if self.old_number else None
-
-    @property
-    def unit(self) -> str:
-        """Unit of the metric."""
-        return self.new.quantity.unit if self.new.quantity else (self.new.cell.unit or "")
-
-    def sides(self) -> tuple[tuple[CellReading, AnnotatedGuide], tuple[CellReading, AnnotatedGuide]]:
-        """Both readings with their evidence."""
-        return (self.old, self.before), (self.new, self.after)
+def _cell_key(cell: Cell) -> _CellKey:
+    return cell.table, cell.line, cell.column
 
 
-# --- Findings in the newer guide: new or known ---
-
-
-# A rule that holds a number against the older guide's does what a comparison does: that a number moved is no evidence
-# against it.
-_COMPARISONS = {outliers.outlier_older.id}
-_REPORTED = (Severity.ERROR, Severity.SUSPECT, Severity.WARNING)
-_EFFECTS = {"broken": Effect.BROKEN, "incomparable": Effect.INCOMPARABLE}
-
-_Place = tuple[str, Severity, str | None, object]
-
-
-@frozen
-class GuideFinding:
-    """A finding about a place of the newer guide.
-
-    Attributes:
-        board, metric: None and empty for a table or a row as a whole.
-        is_known: the same rule has the same finding for the result in the older guide.
-    """
-
-    rule: Rule
-    severity: Severity
-    message: str
-    line: int
-    board: str | None
-    metric: str
-    params: Mapping[str, str]
-    is_known: bool
-
-
-@frozen
-class RuleDecision:
-    """The rule that decided on a change, and the numbers it concerns.
-
-    Attributes:
-        is_known: the rule found it in both guides.
-    """
-
-    rule: Rule
-    severity: Severity
-    old: bool
-    new: bool
-    is_known: bool
-
-
-def of(new: AnnotatedGuide, old: AnnotatedGuide) -> Iterator[GuideFinding]:
-    """Yield the findings that matter to a comparison, cell by cell."""
-    known = {place for finding in old.alone for place, _ in _places(finding)}
-    for finding in run_rules(new.sheet, old.sheet):
-        if finding.severity not in _REPORTED or finding.rule.id in _COMPARISONS:
-            continue
-        for place, reading in _places(finding):
-            yield GuideFinding(
-                finding.rule,
-                finding.severity,
-                finding.message,
-                finding.line if reading is None else reading.cell.line,
-                reading.board if reading else None,
-                reading.metric if reading else "",
-                reading.params if reading else {},
-                place in known,
-            )
-
-
-def decision_of(pair: Pair, decided: str) -> RuleDecision | None:
-    """The finding behind a verdict.
-
-    Args:
-        decided: the rule of the judge that decided.
-    """
-    found = [_finding(reading, side, decided) for reading, side in pair.sides()]
-    old, new = found
-    first = new or old
-    if first is None:
-        return None
-    is_known = old is not None and new is not None and (old.rule, old.severity) == (new.rule, new.severity)
-    return RuleDecision(first.rule, first.severity, old is not None, new is not None, is_known)
-
-
-def _finding(reading: CellReading, side: AnnotatedGuide, decided: str) -> Finding | None:
-    if decided in _EFFECTS:
-        return side.effect(reading, _EFFECTS[decided])
-    return next(iter(side.suspicions(reading)), None) if decided == "suspect" else None
-
-
-def _places(finding: Finding) -> Iterator[tuple[_Place, CellReading | None]]:
-    readings = ((finding.reading,) if finding.reading else ()) + finding.also
-    for reading in readings:
-        yield (finding.rule.id, finding.severity, reading.board, reading.key), reading
-    if not readings:
-        yield (finding.rule.id, finding.severity, None, ""), None
+@functools.lru_cache(maxsize=4096)
+def _noise_of(metric: str, params: tuple[tuple[str, str], ...]) -> float:
+    """Guides print the same few hundred numbers again and again."""
+    return noise.load().of(metric, dict(params)).relative

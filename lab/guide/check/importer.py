@@ -21,26 +21,23 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from attrs import define, evolve, field, frozen
+from attrs import asdict, define, evolve, field, frozen
 
 from lab.errors import ConfigurationError
-from lab.guide import boards as names
-from lab.guide import layout, model
-from lab.guide import measurements as sheets
+from lab.guide import boards as board_names
+from lab.guide import layout, measurements
+from lab.guide.boards import NameSource, find_device
 from lab.guide.catalogue import CellReading
-from lab.guide.check import annotations as guide_annotations
-from lab.guide.check.annotations import AnnotatedGuide
-from lab.guide.compare.comparison import evidence as evidence_of
-from lab.guide.compare.comparison import uncertainty as uncertainty_of
-from lab.guide.model import CellKind, Named
+from lab.guide.check.annotations import AnnotatedGuide, annotate
+from lab.guide.layout import Origin
+from lab.guide.model import CellKind
 from lab.guide.read import reader
 from lab.guide.rulebook import Effect
+from lab.guide.stored_runs import GUIDE_CELLS, GUIDE_FILE, PublishedCell
 from lab.metrics import SampleRecord
 from lab.results.records import EVIDENCE, PUBLISHED, AttemptRecord
 from lab.results.store import Store, WholeRun, record_runs
 
-GUIDE_FILE = "guide"
-GUIDE_CELLS = "guide-cells"
 _WORTH_A_PROCESS = 8  # guides: to start one takes as long as to read four
 _COLLECT_AFTER = 100_000
 
@@ -53,8 +50,9 @@ class Imported:
         run_id: of the new run, or of the one that has the same file already.
         samples: numbers that this import stored.
         unattributed: cells of short rows, which belong to no certain board.
-        nameless: cells of tables that name no board.
-        release, release_source: the release, and its source: "given" or a place in the guide.
+        cells_without_board: cells of tables that name no board.
+        release: its name.
+        release_source: "given" or a place in the guide.
         board_source: "table", "given", or the place that names the device of all tables.
     """
 
@@ -63,7 +61,7 @@ class Imported:
     samples: int
     is_new: bool
     unattributed: int
-    nameless: int
+    cells_without_board: int
     release: str
     release_source: str
     board_source: str
@@ -77,48 +75,44 @@ class Importer:
     """
 
     store: Store
-    _known: dict[tuple[str, str, str], int] = field(init=False, repr=False)
+    _run_ids: dict[tuple[str, str, str], int] = field(init=False, repr=False)  # by file's digest, board and release
 
     def __attrs_post_init__(self) -> None:
         """Look up the earlier imports."""
         published = [run for run in self.store.runs() if run.kind == PUBLISHED and "sha256" in run.provenance]
-        self._known = {(run.provenance["sha256"], run.board, run.release): run.id for run in reversed(published)}
+        self._run_ids = {(run.provenance["sha256"], run.board, run.release): run.id for run in reversed(published)}
 
     def add(self, guide: PreparedGuide) -> list[Imported]:
         """Store the numbers of a guide as published measurements of a release."""
-        places = {one.board: (guide.sha256, one.board, guide.release.name) for one in guide.boards}
-        found = {board: self._known[place] for board, place in places.items() if place in self._known}
-        new = [one for one in guide.boards if one.board not in found]
-        ids = found | dict(zip([one.board for one in new], self._record(guide, new), strict=True))
-        self._known |= {place: ids[board] for board, place in places.items()}
-        nameless = min(one.nameless for one in guide.boards)
+        keys = {prepared.board: (guide.sha256, prepared.board, guide.release.name) for prepared in guide.boards}
+        new = [prepared for prepared in guide.boards if keys[prepared.board] not in self._run_ids]
+        new_boards = {prepared.board for prepared in new}
+        if new:
+            file = self.store.artifacts.put(guide.data, kind=GUIDE_FILE)
+            runs = []
+            for prepared in new:
+                artifacts = (file, self.store.artifacts.put(prepared.cells, kind=GUIDE_CELLS))
+                attempts = tuple(evolve(attempt, artifacts=artifacts) for attempt in prepared.run.attempts)
+                runs.append(evolve(prepared.run, attempts=attempts))
+            ids = record_runs(self.store, runs)
+            self._run_ids |= {keys[prepared.board]: id_ for prepared, id_ in zip(new, ids, strict=True)}
         return [
             Imported(
-                one.board,
-                ids[one.board],
-                0 if one.board in found else len(one.run.attempts[0].samples),
-                one.board not in found,
-                guide.unattributed,
-                nameless,
-                guide.release.name,
-                guide.release.source,
-                one.board_source,
+                board=prepared.board,
+                run_id=self._run_ids[keys[prepared.board]],
+                samples=len(prepared.run.attempts[0].samples) if prepared.board in new_boards else 0,
+                is_new=prepared.board in new_boards,
+                unattributed=guide.unattributed,
+                cells_without_board=min(other.cells_without_board for other in guide.boards),
+                release=guide.release.name,
+                release_source=guide.release.source,
+                board_source=prepared.board_source,
             )
-            for one in guide.boards
+            for prepared in guide.boards
         ]
 
-    def _record(self, guide: PreparedGuide, new: Sequence[PreparedBoard]) -> list[int]:
-        if not new:
-            return []
-        file = self.store.artifacts.put(guide.data, kind=GUIDE_FILE)
-        runs = []
-        for one in new:
-            artifacts = (file, self.store.artifacts.put(one.cells, kind=GUIDE_CELLS))
-            runs.append(evolve(one.run, attempts=tuple(evolve(a, artifacts=artifacts) for a in one.run.attempts)))
-        return record_runs(self.store, runs)
 
-
-def prepared(
+def prepare_all(
     paths: Sequence[Path],
     release: str | None,
     board: str | None,
@@ -131,17 +125,17 @@ def prepared(
 
     See `lab.guide.check.importer.prepare` for the arguments.
     """
-    one = functools.partial(_prepared, release=release, board=board, now=now, defines=defines)
+    prepare_one = functools.partial(_prepare_or_error, release=release, board=board, now=now, defines=defines)
     workers = min(len(os.sched_getaffinity(0)), len(paths) // _WORTH_A_PROCESS)
     if workers < 2:
-        yield from map(one, paths)
+        yield from map(prepare_one, paths)
         return
     # started anew: a fork would take over the database's connections
     with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _calm_collector) as pool:
-        yield from pool.map(one, paths)
+        yield from pool.map(prepare_one, paths)
 
 
-def _prepared(
+def _prepare_or_error(
     path: Path, *, release: str | None, board: str | None, now: dt.datetime, defines: Mapping[str, str] | None
 ) -> PreparedGuide | ConfigurationError:
     try:
@@ -165,14 +159,14 @@ class PreparedBoard:
 
     Attributes:
         board_source: "table", "given", or where the device stands that all tables are of.
-        nameless: cells of tables without a board that it was not given.
+        cells_without_board: cells of tables without a board that it was not given.
         run: without artifacts.
         cells: every cell as printed, as JSON.
     """
 
     board: str
     board_source: str
-    nameless: int
+    cells_without_board: int
     run: WholeRun
     cells: bytes
 
@@ -190,7 +184,7 @@ class PreparedGuide:
     path: Path
     data: bytes
     sha256: str
-    release: Named
+    release: NameSource
     unattributed: int
     boards: tuple[PreparedBoard, ...]
 
@@ -205,30 +199,35 @@ def prepare(
     """Read a guide and judge its numbers.
 
     Args:
-        release: None: the one that the guide's title, its file's name or its text names; of a guide of the real-time kernel
-            with "-rt", so that its numbers never stand among the other kernel's.
+        release: None: the one that the guide's title, its file's name or its text names; of a guide of the real-time
+            kernel with "-rt", so that its numbers never stand among the other kernel's.
         board: whose numbers the tables without a board are; None: the guide's only board; where no table names one, the
             device of its modules, title, file name or folder; else nobody's.
         defines: what chooses the guide's branches.
 
     Raises:
-        ConfigurationError: the file cannot be read, names no release or no board and none is given, or has nothing of the
-            given board.
+        ConfigurationError: the file cannot be read, names no release or no board and none is given, or has nothing of
+            the given board.
     """
     guide = reader.read(path, defines)
-    found_release = Named(release, "given") if release else Named(guide.kernel_release or "", guide.release_source)
-    if not found_release.name:
+    named_release = (
+        NameSource(release, "given") if release else NameSource(guide.kernel_release or "", guide.release_source)
+    )
+    if not named_release.name:
         raise ConfigurationError(
             f"{path}: neither its title, its name nor its text says which release it is of; say it with --release"
         )
-    evidence = guide_annotations.annotate(sheets.of_guide(evolve(guide, release=found_release.name)))
+    evidence = annotate(measurements.of_guide(evolve(guide, release=named_release.name)))
     owners = _owners(evidence, path, board)
-    nameless = board or (next(iter(owners)) if len(owners) == 1 else None)
+    owner_of_rest = board or (next(iter(owners)) if len(owners) == 1 else None)
     data = path.read_bytes()
-    origin = _Origin(path, hashlib.sha256(data).hexdigest(), found_release, now)
-    boards = tuple(_board(evidence, origin, Named(name, source), name == nameless) for name, source in owners.items())
-    loose = sum(c.kind is CellKind.UNATTRIBUTED for t in guide.tables for c in t.cells)
-    return PreparedGuide(path, data, origin.sha256, found_release, loose, boards)
+    origin = _GuideFile(path, hashlib.sha256(data).hexdigest(), named_release, now)
+    boards = tuple(
+        _prepare_board(evidence, origin, NameSource(name, source), name == owner_of_rest)
+        for name, source in owners.items()
+    )
+    unattributed = sum(c.kind is CellKind.UNATTRIBUTED for t in guide.tables for c in t.cells)
+    return PreparedGuide(path, data, origin.sha256, named_release, unattributed, boards)
 
 
 def _owners(evidence: AnnotatedGuide, path: Path, board: str | None) -> dict[str, str]:
@@ -236,15 +235,15 @@ def _owners(evidence: AnnotatedGuide, path: Path, board: str | None) -> dict[str
     guide = evidence.sheet.guide
     owners = dict.fromkeys(guide.boards, "table")
     if not owners:
-        owner = Named(board, "given") if board else model.device(guide, path)
+        owner = NameSource(board, "given") if board else find_device(guide, path)
         if owner is None:
             raise ConfigurationError(
-                f"{path}: no table names a board, and neither modules, title nor path one device; say whose numbers they are "
-                "with --board"
+                f"{path}: no table names a board, and neither modules, title nor path one device; say whose numbers "
+                "they are with --board"
             )
         owners[owner.name] = owner.source
     if board and board not in owners:
-        if not any(_is_result(r) and _takes(r, takes_nameless=True) for r in evidence.sheet.readings):
+        if not any(_is_result(r) and _lacks_board(r) for r in evidence.sheet.readings):
             raise ConfigurationError(
                 f"{path}: every table names its board, none {board!r}; they name: {', '.join(owners)}"
             )
@@ -253,37 +252,43 @@ def _owners(evidence: AnnotatedGuide, path: Path, board: str | None) -> dict[str
 
 
 @frozen
-class _Origin:
+class _GuideFile:
     """The file and its release."""
 
     path: Path
     sha256: str
-    release: Named
+    release: NameSource
     now: dt.datetime
 
 
-def _board(evidence: AnnotatedGuide, origin: _Origin, owner: Named, takes_nameless: bool) -> PreparedBoard:
-    board, guide, path = owner.name, evidence.sheet.guide, origin.path
+def _prepare_board(evidence: AnnotatedGuide, file: _GuideFile, owner: NameSource, takes_rest: bool) -> PreparedBoard:
+    board, guide, name = owner.name, evidence.sheet.guide, file.path.name
     results = [r for r in evidence.sheet.readings if _is_result(r)]
-    own = [r for r in results if r.cell.board == board or _takes(r, takes_nameless)]
-    module = names.module_of(guide, board)
+    own = [r for r in results if r.cell.board == board or (takes_rest and _lacks_board(r))]
+    module = board_names.module_of(guide, board)
+    short_rows = [
+        f"{name}, line {r.cell.line}: row {r.cell.row!r} of {r.table.name!r} is shorter or longer than its header, "
+        "so its boards are not known"
+        for r in evidence.sheet.readings
+        if r.cell.kind is CellKind.UNATTRIBUTED
+    ]
     provenance: dict[str, Any] = {
         "source": "performance guide",
-        "file": path.name,
-        "sha256": origin.sha256,
+        "file": name,
+        "sha256": file.sha256,
         "title": guide.title,
         "printed_release": guide.release,
-        "release_source": origin.release.source,
+        "release_source": file.release.source,
         "board_source": owner.source,
         "module": {"name": module.name, "description": module.description} if module else None,
         "conditions": _conditions(evidence, own),
-        "left_out": _short_rows(evidence, path.name),
+        "left_out": list(dict.fromkeys(short_rows)),
     }
-    sampled = list(_stored(own, evidence))
-    known = [
-        {"metric": r.metric, "params": dict(r.params), **evidence_of(r, evidence, r.board or board).document()}
-        for r in sampled
-    ]
+    sampled: dict[object, CellReading] = {}  # the first reading of each number
+    for r in own:
+        if r.quantity and evidence.value(r) is not None and not evidence.finding_with(Effect.BROKEN, r):
+            sampled.setdefault(r.key, r)
+    documents = {key: evidence.evidence(r, r.board or board).document() for key, r in sampled.items()}
     record = AttemptRecord(
         cycle=1,
         number=1,
@@ -292,17 +297,22 @@ def _board(evidence: AnnotatedGuide, origin: _Origin, owner: Named, takes_namele
         fault=None,
         transient=None,
         message="",
-        started_at=origin.now,
+        started_at=file.now,
         duration_s=0.0,
-        samples=tuple(_samples(sampled, evidence)),
-        details={EVIDENCE: known},
+        samples=tuple(
+            SampleRecord(r.metric, dict(r.params), evidence.value(r) or 0.0, evidence.uncertainty(r))
+            for r in sampled.values()
+        ),
+        details={
+            EVIDENCE: [{"metric": r.metric, "params": dict(r.params), **documents[key]} for key, r in sampled.items()]
+        },
     )
-    plan = {"guide": path.name}
-    run = WholeRun(PUBLISHED, names.type_of(board), board, origin.release.name, plan, provenance, (record,))
-    documents = {r.key: document for r, document in zip(sampled, known, strict=True)}
-    cells = json.dumps([_cell(r, evidence, documents.get(r.key, {})) for r in own], ensure_ascii=False).encode()
-    nameless = 0 if takes_nameless else sum(_takes(r, takes_nameless=True) for r in results)
-    return PreparedBoard(board, owner.source, nameless, run, cells)
+    run = WholeRun(
+        PUBLISHED, board_names.type_of(board), board, file.release.name, {"guide": name}, provenance, (record,)
+    )
+    cells = [asdict(_published_cell(r, evidence, documents.get(r.key, {}))) for r in own]
+    without_board = 0 if takes_rest else sum(_lacks_board(r) for r in results)
+    return PreparedBoard(board, owner.source, without_board, run, json.dumps(cells, ensure_ascii=False).encode())
 
 
 def _is_result(r: CellReading) -> bool:
@@ -315,61 +325,37 @@ def _is_result(r: CellReading) -> bool:
     )
 
 
-def _takes(r: CellReading, takes_nameless: bool) -> bool:
-    return takes_nameless and all(column.board is None for column in r.table.columns)
+def _lacks_board(r: CellReading) -> bool:
+    return all(column.board is None for column in r.table.columns)
 
 
-def _samples(sampled: Sequence[CellReading], evidence: AnnotatedGuide) -> Iterator[SampleRecord]:
-    for r in sampled:
-        value = evidence.number(r)
-        if value is not None:
-            yield SampleRecord(r.metric, dict(r.params), value, uncertainty_of(r, evidence))
-
-
-def _stored(own: Sequence[CellReading], evidence: AnnotatedGuide) -> Iterator[CellReading]:
-    """Yield the readings that become samples, the first of each number."""
-    seen = set()
-    for r in own:
-        if r.quantity is None or evidence.number(r) is None or r.key in seen or evidence.effect(r, Effect.BROKEN):
-            continue
-        seen.add(r.key)
-        yield r
-
-
-def _cell(r: CellReading, evidence: AnnotatedGuide, known: Mapping[str, Any]) -> dict[str, Any]:
+def _published_cell(r: CellReading, evidence: AnnotatedGuide, facts: Mapping[str, Any]) -> PublishedCell:
     c = r.cell
-    broken = evidence.effect(r, Effect.BROKEN) or evidence.effect(r, Effect.INCOMPARABLE)
-    recovered = evidence.effect(r, Effect.RECOVERED)
-    keys = [column for column in r.table.columns if column.is_key]
-    return {
-        "metric": r.metric,
-        "params": dict(r.params),
-        "text": c.value.text,
-        "value": evidence.number(r),
-        "line": c.line,
-        "note": broken.message
-        if broken
-        else f"own value {recovered.corrected:g}"
-        + (f" ± {recovered.uncertainty:.0f}, recovered from averages" if recovered.uncertainty else "")
-        if recovered and recovered.corrected
-        else "",
-        "is_broken": broken is not None,
-        "definition": known.get("definition_text", ""),
-        "conditions": list(known.get("conditions", ())),
-        "keys": {column.text: c.params.get(column.text, "") for column in keys[1:]},
-        "origin": {
-            "chapter": list(r.table.chapter),
-            "title": r.table.name,
-            "keys": [column.text for column in keys],
-            "row": c.row,
-            "column": c.metric or "",
-        },
-    }
+    broken = evidence.finding_with(Effect.BROKEN, r) or evidence.finding_with(Effect.INCOMPARABLE, r)
+    recovery = evidence.finding_with(Effect.RECOVERED, r)
+    note = broken.message if broken else ""
+    if not broken and recovery and recovery.corrected:
+        error = f" ± {recovery.uncertainty:.0f}, recovered from averages" if recovery.uncertainty else ""
+        note = f"own value {recovery.corrected:g}{error}"
+    keys = tuple(column.text for column in r.table.columns if column.is_key)
+    return PublishedCell(
+        metric=r.metric,
+        params=dict(r.params),
+        text=c.value.text,
+        value=evidence.value(r),
+        line=c.line,
+        note=note,
+        is_broken=broken is not None,
+        definition=facts.get("definition_text", ""),
+        conditions=facts.get("conditions", ()),
+        keys={key: c.params.get(key, "") for key in keys[1:]},
+        origin=Origin(r.table.chapter, r.table.name, keys, c.row, c.metric or ""),
+    )
 
 
 def _conditions(evidence: AnnotatedGuide, own: Sequence[CellReading]) -> dict[str, list[str]]:
     """Map each top chapter to the conditions that the guide states."""
-    found: dict[str, dict[str, None]] = {}
+    conditions: dict[str, dict[str, None]] = {}
     tables: set[tuple[int, str]] = set()
     for r in own:
         place = layout.load().place(r.metric, r.params)
@@ -377,15 +363,5 @@ def _conditions(evidence: AnnotatedGuide, own: Sequence[CellReading]) -> dict[st
         if (r.table.index, top) not in tables:
             tables.add((r.table.index, top))
             for condition in evidence.sheet.condition(r.table):
-                found.setdefault(top, {})[condition.text] = None
-    return {top: list(texts) for top, texts in found.items()}
-
-
-def _short_rows(evidence: AnnotatedGuide, file: str) -> list[str]:
-    """The rows whose cells no board can be given, one line each."""
-    rows: dict[str, None] = {}
-    for r in evidence.sheet.readings:
-        if r.cell.kind is CellKind.UNATTRIBUTED:
-            where = f"{file}, line {r.cell.line}: row {r.cell.row!r} of {r.table.name!r}"
-            rows[f"{where} is shorter or longer than its header, so its boards are not known"] = None
-    return list(rows)
+                conditions.setdefault(top, {})[condition.text] = None
+    return {top: list(texts) for top, texts in conditions.items()}

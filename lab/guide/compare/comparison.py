@@ -5,28 +5,97 @@ Guides of earlier releases, if given, show the usual scatter of a number and its
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from attrs import field, frozen
 
-from lab.guide import measurements as guide_sheet
 from lab.guide.catalogue import CellReading
-from lab.guide.check import annotations as guide_annotations
-from lab.guide.check.annotations import AnnotatedGuide, GuideFinding, Pair, RuleDecision, cell_key
-from lab.guide.check.findings import Finding
-from lab.guide.check.rules import resolution as rules_resolution
-from lab.guide.check.udp import Definition
+from lab.guide.check.annotations import AnnotatedGuide, annotate
+from lab.guide.check.findings import Finding, run_rules
+from lab.guide.check.rules.outliers import outlier_older
 from lab.guide.measurements import MeasuredGuide
-from lab.guide.model import CellKind, decimals
-from lab.guide.rulebook import Effect, Severity
+from lab.guide.model import CellKind
+from lab.guide.rulebook import Effect, Rule, Severity
 from lab.judge import noise
 from lab.judge.baseline import judge_release
-from lab.judge.number import Number, NumberEvidence, Work
+from lab.judge.number import Number
 from lab.judge.verdicts import Judgement, Verdict
 
 _MOST_NAMES = 3
+# A rule that holds a number against the older guide's does what a comparison does: that a number moved is no evidence
+# against it.
+_COMPARING_RULES = {outlier_older.id}
+_REPORTED = (Severity.ERROR, Severity.SUSPECT, Severity.WARNING)
+_EFFECTS = {"broken": Effect.BROKEN, "incomparable": Effect.INCOMPARABLE}  # by rule of the judge
+
+Key = tuple[str | None, str, tuple[tuple[str, str], ...]]  # board, metric, parameters
+_FindingKey = tuple[str, Severity, str | None, object]
+
+
+@frozen
+class GuideFinding:
+    """A finding about a place of the newer guide.
+
+    Attributes:
+        board: None for a table or a row as a whole.
+        metric: empty for such.
+        is_known: the same rule has the same finding for the result in the older guide.
+    """
+
+    rule: Rule
+    severity: Severity
+    message: str
+    line: int
+    board: str | None
+    metric: str
+    params: Mapping[str, str]
+    is_known: bool
+
+
+@frozen
+class RuleDecision:
+    """The rule that decided on a change, and the numbers it concerns.
+
+    Attributes:
+        is_known: the rule found it in both guides.
+    """
+
+    rule: Rule
+    severity: Severity
+    old: bool
+    new: bool
+    is_known: bool
+
+
+@frozen
+class Earlier:
+    """Numbers by board, metric and parameters, of each the oldest first.
+
+    Attributes:
+        names: of the releases, the oldest first.
+    """
+
+    numbers: Mapping[Key, Sequence[Number]] = field(factory=dict)
+    names: tuple[str, ...] = ()
+
+
+@frozen
+class _Pair:
+    """The same measurement in two guides."""
+
+    old: CellReading
+    new: CellReading
+    before: AnnotatedGuide
+    after: AnnotatedGuide
+
+    @property
+    def board(self) -> str | None:
+        return self.new.board or self.old.board
+
+    def sides(self) -> tuple[tuple[CellReading, AnnotatedGuide], tuple[CellReading, AnnotatedGuide]]:
+        """Both readings with their evidence."""
+        return (self.old, self.before), (self.new, self.after)
 
 
 @frozen
@@ -35,7 +104,8 @@ class Change:
 
     Attributes:
         board: None where neither guide names one.
-        old, new: recovered where a rule could, as printed otherwise; in `unit`.
+        old: recovered where a rule could, as printed otherwise; in `unit`.
+        new: the same of the newer guide.
         ratio: new over old; None where old is zero.
         interval: of the relative change, at 95 %, with the noise between runs; None where there is none.
         uncertainties: of both, as far as the guides print it: half of the range, else of the last digit.
@@ -44,7 +114,8 @@ class Change:
         rule: of the judge, the one that decided ("clock"); "moved" where it got worse or better.
         decision: of our own rules on the two numbers, where they decided.
         returns_to: the earlier release whose level the new number only is again; empty where there is none.
-        crept_from: the earlier release since which small steps of one direction have added up; empty where they have not.
+        crept_from: the earlier release since which small steps of one direction have added up; empty where they have
+            not.
         clocks: of the board's processor in both guides, in MHz, where they differ and the number follows it.
     """
 
@@ -78,7 +149,8 @@ class Comparison:
     """Common results of two guides, most important first, and the unmatched ones.
 
     Attributes:
-        names: of the older and the newer guide in sentences. paths: their files.
+        names: of the older and the newer guide in sentences.
+        paths: their files.
         faults: findings of the rules in the newer guide.
         clocks: board -> clock of its processor in the newer guide, in MHz.
         earlier: names of the releases before the older one that were looked at, the oldest first.
@@ -128,29 +200,23 @@ def compare(
         earlier: the numbers of the releases before the older guide.
     """
     earlier = earlier or Earlier()
-    before, after = guide_annotations.annotate(old), guide_annotations.annotate(new)
+    before, after = annotate(old), annotate(new)
     olds, news = _results(before), _results(after)
     partners = _partners(olds, news)
     used = set(partners.values())
     pairs = [(olds[partner], news[key]) for key, partner in partners.items() if partner is not None]
-    changes = (_change(_pair(a, b, before, after), earlier) for a, b in pairs)
+    changes = (_change(_Pair(a, b, before, after), earlier) for a, b in pairs)
     return Comparison(
         tuple(sorted((c for c in changes if _concerns(board, c.board)), key=_weight)),
         tuple(r for key, r in olds.items() if key not in used and _concerns(board, r.board)),
         tuple(news[key] for key, partner in partners.items() if partner is None and _concerns(board, key.board)),
-        names=_names(before, after),
+        # two guides of one release are told apart by their files
+        names=(before.name, after.name) if before.name != after.name else (old.guide.path, new.guide.path),
         paths=(old.guide.path, new.guide.path),
-        faults=tuple(fault for fault in guide_annotations.of(after, before) if _concerns(board, fault.board)),
+        faults=tuple(fault for fault in _faults(after, before) if _concerns(board, fault.board)),
         clocks=after.conditions.clocks_mhz,
         earlier=earlier.names,
     )
-
-
-def _names(before: AnnotatedGuide, after: AnnotatedGuide) -> tuple[str, str]:
-    """Releases of both guides, or their files if the releases are equal."""
-    if before.name != after.name:
-        return before.name, after.name
-    return before.sheet.guide.path, after.sheet.guide.path
 
 
 def _concerns(wanted: str | None, board: str | None) -> bool:
@@ -159,20 +225,20 @@ def _concerns(wanted: str | None, board: str | None) -> bool:
 
 
 def _results(evidence: AnnotatedGuide) -> dict[_Key, CellReading]:
-    found: dict[_Key, CellReading] = {}
+    results: dict[_Key, CellReading] = {}
     for reading in evidence.sheet.readings:
-        quantity, cell = reading.quantity, reading.cell
-        if reading.number is None or reading.is_alias or not noise.load().of(*_metric_of(reading)).judged:
+        cell = reading.cell
+        if reading.number is None or reading.is_alias or not noise.load().of(reading.metric, reading.params).judged:
             continue
-        if quantity is not None:
+        if reading.quantity is not None:
             metric, params = reading.key
         elif cell.metric and not reading.table.columns[cell.column].is_key:
             metric, params = cell.metric.lower(), (("row", cell.row), ("table", reading.table.title.lower()))
         else:
             continue
         place = cell.column if cell.kind is CellKind.UNATTRIBUTED and reading.board is None else 0
-        found.setdefault(_Key(reading.board, metric, params, place), reading)
-    return found
+        results.setdefault(_Key(reading.board, metric, params, place), reading)
+    return results
 
 
 def _partners(olds: Mapping[_Key, CellReading], news: Mapping[_Key, CellReading]) -> dict[_Key, _Key | None]:
@@ -191,60 +257,46 @@ def _partners(olds: Mapping[_Key, CellReading], news: Mapping[_Key, CellReading]
 
 
 def _by_what(keys: Iterable[_Key]) -> dict[tuple[str, tuple[tuple[str, str], ...], int], list[_Key]]:
-    found: dict[tuple[str, tuple[tuple[str, str], ...], int], list[_Key]] = {}
+    groups: dict[tuple[str, tuple[tuple[str, str], ...], int], list[_Key]] = {}
     for key in keys:
-        found.setdefault(key.what, []).append(key)
-    return found
+        groups.setdefault(key.what, []).append(key)
+    return groups
 
 
-def _pair(old: CellReading, new: CellReading, before: AnnotatedGuide, after: AnnotatedGuide) -> Pair:
-    return Pair(old, new, before, after, before.number(old) or 0.0, after.number(new) or 0.0)
-
-
-def judge(pair: Pair, earlier: Earlier) -> Judgement:
-    """The verdict on a pair, by the judge that everything asks."""
-    board = pair.new.board or pair.old.board
-    old, new = (number_of(reading, side, board) for reading, side in pair.sides())
-    return judge_release(earlier.of(key_of(pair.new, board)), old, new, noise.load())
-
-
-def _metric_of(reading: CellReading) -> tuple[str, Mapping[str, str]]:
-    return reading.metric, reading.params
-
-
-def _change(pair: Pair, earlier: Earlier) -> Change:
-    judgement = judge(pair, earlier)
-    cell = pair.new.cell
+def _change(pair: _Pair, earlier: Earlier) -> Change:
+    judgement = _judge(pair, earlier)
+    old, new = (side.value(reading) or 0.0 for reading, side in pair.sides())
+    cell, quantity = pair.new.cell, pair.new.quantity
     short = [side.name for r, side in pair.sides() if r.cell.kind is CellKind.UNATTRIBUTED and r.board is not None]
     note = f"; the row is short in {' and '.join(short)}, its board follows from the columns that boards leave empty"
+    clocks = tuple(side.conditions.clocks_mhz.get(pair.board, 0.0) for _, side in pair.sides())
+    follows_clock = noise.load().of(pair.new.metric, pair.new.params).follows_clock
     return Change(
-        board=pair.new.board or pair.old.board,
+        board=pair.board,
         metric=pair.new.metric or f"{cell.row}: {cell.metric}",
         params=pair.new.params or cell.params,
-        unit=pair.unit,
-        old=pair.old_number,
-        new=pair.new_number,
-        ratio=pair.ratio,
+        unit=quantity.unit if quantity else (cell.unit or ""),
+        old=old,
+        new=new,
+        ratio=new / old if old else None,
         interval=None if judgement.low is None or judgement.high is None else (judgement.low, judgement.high),
         verdict=judgement.verdict,
         reason=judgement.reason + (note if short else ""),
-        uncertainties=(uncertainty(pair.old, pair.before), uncertainty(pair.new, pair.after)),
+        uncertainties=(pair.before.uncertainty(pair.old), pair.after.uncertainty(pair.new)),
         printed=(pair.old.cell.value.text, cell.value.text),
         lines=(pair.old.cell.line, cell.line),
         rule=judgement.rule,
-        decision=guide_annotations.decision_of(pair, judgement.rule),
+        decision=_decision(pair, judgement.rule),
         returns_to=judgement.returns_to,
         crept_from=judgement.crept_from,
-        clocks=_clocks(pair),
+        clocks=(clocks[0], clocks[1]) if follows_clock and all(clocks) and noise.is_another_clock(*clocks) else None,
     )
 
 
-def _clocks(pair: Pair) -> tuple[float, float] | None:
-    if not noise.load().of(*_metric_of(pair.new)).follows_clock:
-        return None
-    board = pair.new.board or pair.old.board
-    old, new = (side.conditions.clocks_mhz.get(board) for _, side in pair.sides())
-    return (old, new) if old and new and noise.is_another_clock(old, new) else None
+def _judge(pair: _Pair, earlier: Earlier) -> Judgement:
+    """The verdict on a pair, by the judge that everything asks."""
+    old, new = (side.number(reading, pair.board) for reading, side in pair.sides())
+    return judge_release(earlier.numbers.get((pair.board, *pair.new.key), ()), old, new, noise.load())
 
 
 def _weight(change: Change) -> tuple[int, float]:
@@ -252,176 +304,60 @@ def _weight(change: Change) -> tuple[int, float]:
     return list(Verdict).index(change.verdict), -size
 
 
-# --- Readings as the judge's numbers and evidence ---
-
-
-_UDP = "ethernet.udp."
-_COUNTS = {
-    Definition.PAYLOAD: "counts the bytes of the payload",
-    Definition.FRAME: "counts the row's size for each packet",
-}
-
-
-def number_of(reading: CellReading, side: AnnotatedGuide, board: str | None) -> Number:
-    """A reading with its evidence.
+def _decision(pair: _Pair, decided: str) -> RuleDecision | None:
+    """The finding behind a verdict.
 
     Args:
-        board: whose it is; a table may not name it.
+        decided: the rule of the judge that decided.
     """
-    metric = reading.quantity if reading.quantity else None
-    return Number(side.name, metric, reading.params, side.number(reading), None, evidence(reading, side, board))
-
-
-def evidence(reading: CellReading, side: AnnotatedGuide, board: str | None) -> NumberEvidence:
-    """Collect the evidence about a reading besides its number."""
-    broken, recovered = (side.effect(reading, effect) for effect in (Effect.BROKEN, Effect.RECOVERED))
-    value = reading.cell.value
-    definition, definition_text = _definition(reading, side)
-    resolution, resolution_note = _resolution(reading, side)
-    return NumberEvidence(
-        low=_recovered(recovered, -1) if recovered else value.low,
-        high=_recovered(recovered, 1) if recovered else value.high,
-        definition=definition,
-        definition_text=definition_text,
-        conditions=guide_sheet.media_of(reading, side.conditions),
-        resolution=resolution,
-        resolution_note=resolution_note,
-        work=_work(reading, side),
-        clock_mhz=side.conditions.clocks_mhz.get(board) or side.conditions.clocks_mhz.get(reading.board),
-        broken=broken.message if broken else "",
-        incomparable=_incomparable(reading, side),
-        recovered=recovered is not None,
-        notes=tuple(
-            f.message
-            for f in side.about(reading)
-            if f.severity is Severity.NOTE and f.rule.id != rules_resolution.sensor_resolution.id
-        ),
-        suspicions=tuple(f"{f.message} ({f.rule.id})" for f in side.suspicions(reading)),
-    )
-
-
-def uncertainty(reading: CellReading, side: AnnotatedGuide) -> float:
-    """Half of the printed range, at least half of the last digit.
-
-    A recovered number has the ± of its rule. Guides do not publish the number of samples.
-    """
-    value = reading.cell.value
-    digit = 0.5 * _digit(reading, side)
-    recovered = side.effect(reading, Effect.RECOVERED)
-    if recovered is not None:
-        return max(digit, recovered.uncertainty or 0.0)
-    if value.low is None or value.high is None:
-        return digit
-    return max(digit, (value.high - value.low) / 2)
-
-
-def _digit(reading: CellReading, side: AnnotatedGuide) -> float:
-    """One step of the last digit that says something."""
-    return float(10.0 ** -side.digits.get(reading.metric, decimals(reading.cell.value.text)))
-
-
-def _recovered(found: Finding, side: int) -> float | None:
-    """Lower or upper end of a recovered number; None: it is exact."""
-    if found.corrected is None or found.uncertainty is None:
+    old, new = (_deciding_finding(reading, side, decided) for reading, side in pair.sides())
+    first = new or old
+    if first is None:
         return None
-    return found.corrected + side * found.uncertainty
+    is_known = old is not None and new is not None and (old.rule, old.severity) == (new.rule, new.severity)
+    return RuleDecision(first.rule, first.severity, old is not None, new is not None, is_known)
 
 
-def _incomparable(reading: CellReading, side: AnnotatedGuide) -> str:
-    if reading.cell.kind is CellKind.UNATTRIBUTED and reading.cell.likely_board is None:
-        return "the row is short, so its boards are not known"
-    found = side.effect(reading, Effect.INCOMPARABLE)
-    return found.message if found else ""
+def _deciding_finding(reading: CellReading, side: AnnotatedGuide, decided: str) -> Finding | None:
+    if decided in _EFFECTS:
+        return side.finding_with(_EFFECTS[decided], reading)
+    return next(iter(side.suspicions(reading)), None) if decided == "suspect" else None
 
 
-def _definition(reading: CellReading, side: AnnotatedGuide) -> tuple[str, str]:
-    """In a word, and as the end of a sentence."""
-    if reading.metric == f"{_UDP}throughput":
-        row = side.udp_rows.get(cell_key(reading.cell))
-        if row is not None and row.definition is not None:
-            return str(row.definition), _COUNTS[row.definition]
-    way = guide_sheet.way_into_sleep(reading, side.conditions)
-    return (way, f"enters MCU Only by {way}") if way else ("", "")
+def _faults(new: AnnotatedGuide, old: AnnotatedGuide) -> Iterator[GuideFinding]:
+    """Yield the findings that matter to a comparison, cell by cell."""
+    known_keys = {key for finding in old.findings for key, _ in _finding_keys(finding)}
+    for finding in run_rules(new.sheet, old.sheet):
+        if finding.severity not in _REPORTED or finding.rule.id in _COMPARING_RULES:
+            continue
+        for key, reading in _finding_keys(finding):
+            yield GuideFinding(
+                finding.rule,
+                finding.severity,
+                finding.message,
+                finding.line if reading is None else reading.cell.line,
+                reading.board if reading else None,
+                reading.metric if reading else "",
+                reading.params if reading else {},
+                key in known_keys,
+            )
 
 
-def _resolution(reading: CellReading, side: AnnotatedGuide) -> tuple[float | None, str]:
-    found = [(f.resolution, f.message) for f in side.about(reading) if f.resolution is not None]
-    limits = [(size, f"{reading.cell.value.text} {message}") for size, message in found]
-    limits.append((_digit(reading, side), "one step of the last printed digit"))
-    step = rules_resolution.step_mw(reading) if reading.metric == "power.rail" else None
-    if step:
-        limits.append((2 * step, f"two steps of the current sensor, {step:.3g} mW each"))
-    return max(limits, key=lambda limit: limit[0], default=(None, ""))
+def _finding_keys(finding: Finding) -> Iterator[tuple[_FindingKey, CellReading | None]]:
+    readings = ((finding.reading,) if finding.reading else ()) + finding.also
+    for reading in readings:
+        yield (finding.rule.id, finding.severity, reading.board, reading.key), reading
+    if not readings:
+        yield (finding.rule.id, finding.severity, None, ""), None
 
 
-def _work(reading: CellReading, side: AnnotatedGuide) -> Work | None:
-    """Work behind a reading.
-
-    For a packet rate these are the packets, for a loss the packets sent, for a load the throughput.
-    """
-    row = side.udp_rows.get(cell_key(reading.cell))
-    if reading.metric == f"{_UDP}throughput" and row is not None:
-        return Work(row.packets_k, "packets", "thousand a second", _noise(reading))
-    if reading.metric == f"{_UDP}loss" and row is not None:
-        arrived = 1 - (reading.number or 0.0) / 100
-        return (
-            Work(row.packets_k / arrived, "packets sent", "thousand a second", _noise(reading))
-            if arrived > 0
-            else None
-        )
-    if reading.metric.endswith("cpu_load"):
-        work = reading.metric.replace("cpu_load", "packets" if reading.metric.startswith(_UDP) else "throughput")
-        done = side.sibling(reading, work)
-        amount = side.number(done) if done is not None else None
-        if done is not None and done.quantity is not None and amount:
-            return Work(amount, work, done.quantity.unit, _noise(done))
-    return None
-
-
-def _noise(reading: CellReading) -> float:
-    return _noise_of(*reading.key)
-
-
-@functools.lru_cache(maxsize=4096)
-def _noise_of(metric: str, params: tuple[tuple[str, str], ...]) -> float:
-    """Guides print the same few hundred numbers again and again."""
-    return noise.load().of(metric, dict(params)).relative
-
-
-# --- Numbers of earlier releases ---
-
-
-Key = tuple[str | None, str, tuple[tuple[str, str], ...]]
-
-
-@frozen
-class Earlier:
-    """Numbers by board, metric and parameters, of each the oldest first.
-
-    Attributes:
-        names: of the releases, the oldest first.
-    """
-
-    numbers: Mapping[Key, Sequence[Number]] = field(factory=dict)
-    names: tuple[str, ...] = ()
-
-    def of(self, key: Key) -> Sequence[Number]:
-        """Of one result; empty where no release has it."""
-        return self.numbers.get(key, ())
-
-
-def key_of(reading: CellReading, board: str | None) -> Key:
-    """Key that equal results of several releases share."""
-    return (board, *reading.key)
-
-
-def of_sheets(sheets: Sequence[MeasuredGuide]) -> Earlier:
+def earlier_of(sheets: Sequence[MeasuredGuide]) -> Earlier:
     """The numbers of some guides, given the oldest first."""
-    found: dict[Key, list[Number]] = {}
+    numbers: dict[Key, list[Number]] = {}
     names: dict[str, None] = {}
     for sheet in sheets:
-        side = guide_annotations.annotate(sheet)
+        side = annotate(sheet)
         names[side.name] = None
         for reading in sheet.of(*sheet.by_metric):
-            found.setdefault(key_of(reading, reading.board), []).append(number_of(reading, side, reading.board))
-    return Earlier(found, tuple(names))
+            numbers.setdefault((reading.board, *reading.key), []).append(side.number(reading, reading.board))
+    return Earlier(numbers, tuple(names))

@@ -12,8 +12,7 @@ from attrs import define, field, frozen
 from lab.errors import ConfigurationError
 from lab.guide import boards
 from lab.guide.catalogue import CellReading
-from lab.guide.check import annotations as guide_annotations
-from lab.guide.compare import comparison as compare
+from lab.guide.check.annotations import AnnotatedGuide, annotate
 from lab.guide.measurements import MeasuredGuide
 from lab.guide.model import CellKind
 from lab.guide.rulebook import Effect
@@ -26,8 +25,9 @@ class TrendPoint:
     """The number of one release.
 
     Attributes:
-        low, high: the range, where the source has one that belongs to this number.
-        note: why the number is to be taken with care; empty where nothing is known against it.
+        low: smallest reading, where the source has a range that belongs to this number.
+        high: largest one.
+        note: why the number is unreliable; empty where nothing is known against it.
     """
 
     release: str
@@ -43,7 +43,8 @@ class Trend:
 
     Attributes:
         product: what the board carries; numbers of different products are never one series.
-        definition: what tells the series from others of the same board and parameters, e.g. the SD card; empty without such.
+        definition: what tells the series from others of the same board and parameters, e.g. the SD card; empty without
+            such.
     """
 
     metric: str
@@ -78,39 +79,40 @@ class PublishedPoint:
         return "real-time kernel" if is_real_time(self.point.release) else "standard kernel"
 
 
-def series(found: Iterable[PublishedPoint], metric: str) -> list[Trend]:
+def build_series(points: Iterable[PublishedPoint], metric: str) -> list[Trend]:
     """Group numbers of one product, board and parameters into series.
 
     A known difference of definition or conditions begins another series. A number whose definition or conditions are
     not known goes on with the series before it.
     """
-    ordered = sorted(found, key=lambda one: release_key(one.point.release))
     lines: dict[object, list[_Line]] = {}
-    for one in ordered:
-        of_params = lines.setdefault((one.product, one.board, tuple(sorted(one.params.items()))), [])
-        line = next((line for line in reversed(of_params) if line.takes(one)), None)
+    for point in sorted(points, key=lambda point: release_key(point.point.release)):
+        siblings = lines.setdefault((point.product, point.board, tuple(sorted(point.params.items()))), [])
+        line = next((line for line in reversed(siblings) if line.takes(point)), None)
         if line is None:
             line = _Line()
-            of_params.append(line)
-        line.add(one)
-    known = by_name(metric)
+            siblings.append(line)
+        line.add(point)
+    quantity = by_name(metric)
     return [
         Trend(
             metric,
             dict(sorted(line.members[0].params.items())),
             line.members[0].board,
-            known.unit,
-            known.better,
-            tuple(one.point for one in line.members),
+            quantity.unit,
+            quantity.better,
+            tuple(member.point for member in line.members),
             line.members[0].product,
-            _difference(line, of_params),
+            _difference(line, siblings),
         )
-        for of_params in lines.values()
-        for line in of_params
+        for siblings in lines.values()
+        for line in siblings
     ]
 
 
-def of_guides(sheets: Iterable[MeasuredGuide], metric: str, board: str, wanted: Mapping[str, str]) -> list[Trend]:
+def trends_of_guides(
+    sheets: Iterable[MeasuredGuide], metric: str, board: str, wanted: Mapping[str, str]
+) -> list[Trend]:
     """The series of a metric in guides.
 
     Args:
@@ -120,59 +122,54 @@ def of_guides(sheets: Iterable[MeasuredGuide], metric: str, board: str, wanted: 
     Raises:
         ConfigurationError: no guide has the metric for the board, or a guide does not tell its release.
     """
-    ordered = list(sheets)
-    named = {name for sheet in ordered for name in sheet.guide.boards}
-    found: list[PublishedPoint] = []
-    for sheet in ordered:
+    sheets = list(sheets)
+    names = {name for sheet in sheets for name in sheet.guide.boards}
+    points: list[PublishedPoint] = []
+    for sheet in sheets:
         release = sheet.guide.kernel_release
         if release is None:
             raise ConfigurationError(
                 f"{sheet.guide.path}: neither its title nor its name tells the release; rename it, e.g. am62x-11.01.rst"
             )
-        evidence = guide_annotations.annotate(sheet)
+        evidence = annotate(sheet)
         for reading in sheet.of(metric):
-            if is_wanted(reading.board or "", board, named) and wanted.items() <= reading.params.items():
-                found += _published(reading, evidence, release)
-    if not found:
-        raise ConfigurationError(_nothing(ordered, metric, board))
-    return series(found, metric)
+            if _is_wanted(reading.board or "", board, names) and wanted.items() <= reading.params.items():
+                points += _points(reading, evidence, release)
+    if not points:
+        there = sorted({name for sheet in sheets for name in sheet.by_metric})
+        if metric not in there:
+            raise ConfigurationError(f"no guide has the metric {metric!r}; there are: {', '.join(there)}")
+        raise ConfigurationError(f"no guide has {metric} of board {board!r}; there are: {', '.join(sorted(names))}")
+    return build_series(points, metric)
 
 
-def is_wanted(name: str, board: str, named: Iterable[str]) -> bool:
+def _is_wanted(name: str, board: str, names: Iterable[str]) -> bool:
     """Return whether a board was asked for.
 
     Its name counts; a product stands for its boards if no board has that name.
     """
-    if board in named:
+    if board in names:
         return name == board
     return bool(name) and boards.product_of(name) == boards.product_of(board) and boards.is_product(board)
 
 
-def _published(
-    reading: CellReading, evidence: guide_annotations.AnnotatedGuide, release: str
-) -> Iterable[PublishedPoint]:
-    value = evidence.number(reading)
+def _points(reading: CellReading, evidence: AnnotatedGuide, release: str) -> Iterable[PublishedPoint]:
+    value = evidence.value(reading)
     if value is None:
         return
-    broken = evidence.effect(reading, Effect.BROKEN) or evidence.effect(reading, Effect.INCOMPARABLE)
+    broken = evidence.finding_with(Effect.BROKEN, reading) or evidence.finding_with(Effect.INCOMPARABLE, reading)
     cell, board = reading.cell.value, reading.board or ""
-    is_own_range = cell.kind is CellKind.RANGE and not evidence.effect(reading, Effect.RECOVERED)
+    is_own_range = cell.kind is CellKind.RANGE and not evidence.finding_with(Effect.RECOVERED, reading)
     point = TrendPoint(
         release,
         value,
         cell.low if is_own_range else None,
         cell.high if is_own_range else None,
-        f"{broken.rule.title}" if broken else "",
+        broken.rule.title if broken else "",
     )
-    known = compare.evidence(reading, evidence, board)
-    yield PublishedPoint(
-        board,
-        boards.product_of(board),
-        reading.params,
-        point,
-        known.definition_text,
-        frozenset(known.conditions),
-    )
+    facts = evidence.evidence(reading, board)
+    product = boards.product_of(board)
+    yield PublishedPoint(board, product, reading.params, point, facts.definition_text, frozenset(facts.conditions))
 
 
 @define
@@ -183,42 +180,34 @@ class _Line:
     definition: str = ""
     conditions: frozenset[str] = frozenset()
 
-    def takes(self, one: PublishedPoint) -> bool:
-        same_kernel = not self.members or self.members[0].kernel == one.kernel
-        same_definition = not (self.definition and one.definition and self.definition != one.definition)
-        differ = self.conditions - one.conditions and one.conditions - self.conditions
+    def takes(self, point: PublishedPoint) -> bool:
+        same_kernel = not self.members or self.members[0].kernel == point.kernel
+        same_definition = not (self.definition and point.definition and self.definition != point.definition)
+        differ = self.conditions - point.conditions and point.conditions - self.conditions
         return same_kernel and same_definition and not differ
 
-    def add(self, one: PublishedPoint) -> None:
-        self.members.append(one)
-        self.definition = one.definition or self.definition
-        self.conditions = one.conditions or self.conditions
+    def add(self, point: PublishedPoint) -> None:
+        self.members.append(point)
+        self.definition = point.definition or self.definition
+        self.conditions = point.conditions or self.conditions
 
 
-def _difference(line: _Line, of_params: Sequence[_Line]) -> str:
+def _difference(line: _Line, siblings: Sequence[_Line]) -> str:
     """Distinguish a series from the others of the same parameters."""
     parts = []
-    if len({other.members[0].kernel for other in of_params}) > 1:
+    if len({other.members[0].kernel for other in siblings}) > 1:
         parts.append(line.members[0].kernel)
-    if len({other.definition for other in of_params}) > 1:
+    if len({other.definition for other in siblings}) > 1:
         parts.append(line.definition)
-    if len({other.conditions for other in of_params}) > 1:
-        common = frozenset.intersection(*(other.conditions for other in of_params))
+    if len({other.conditions for other in siblings}) > 1:
+        common = frozenset.intersection(*(other.conditions for other in siblings))
         parts.append("; ".join(sorted(line.conditions - common)))
     return ", ".join(text for text in parts if text)
 
 
-def _nothing(sheets: Sequence[MeasuredGuide], metric: str, board: str) -> str:
-    boards_there = sorted({b for sheet in sheets for b in sheet.guide.boards})
-    metrics = sorted({name for sheet in sheets for name in sheet.by_metric})
-    if not any(metric in sheet.by_metric for sheet in sheets):
-        return f"no guide has the metric {metric!r}; there are: {', '.join(metrics)}"
-    return f"no guide has {metric} of board {board!r}; there are: {', '.join(boards_there)}"
-
-
-def first_of_each(found: Iterable[PublishedPoint]) -> list[PublishedPoint]:
+def first_of_each(points: Iterable[PublishedPoint]) -> list[PublishedPoint]:
     """Of the numbers of one release, board and parameters the first."""
     first: dict[object, PublishedPoint] = {}
-    for one in found:
-        first.setdefault((one.board, one.point.release, tuple(sorted(one.params.items()))), one)
+    for point in points:
+        first.setdefault((point.board, point.point.release, tuple(sorted(point.params.items()))), point)
     return list(first.values())

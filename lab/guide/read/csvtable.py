@@ -12,12 +12,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from attrs import define, field, frozen
 
-from lab.guide.read.assemble import RawRow
-from lab.guide.read.markup import unescaped
+from lab.guide.read.markup import unescape
+from lab.guide.read.raw_table import RawRow
 
 _OPTION = re.compile(r"\s*:([\w-]+):(?:\s+(.*))?$")
 _ROW = re.compile(r'\s*"[^"]*"\s*,')
 
+_SPOILT = re.compile(r'"\s*[\d.]+\s*$')  # a name and its number without the comma between them
+_CUT_NUMBER = re.compile(r"\s*[\d.]+\s*\n\s*[\d.]+\s*")  # over the end of a line
+_LONGEST_ROW = 20  # lines that one quoted cell may run over
 _Line = tuple[int, str]
 
 
@@ -54,11 +57,11 @@ def parse(lines: Sequence[_Line], directive_line: int) -> CsvBlock:
         directive_line: the line of the title.
     """
     block = _split(lines, directive_line)
-    options = {name: "\n".join(text for _, text in found).strip() for name, found in block.options.items()}
+    options = {name: "\n".join(text for _, text in option).strip() for name, option in block.options.items()}
     dialect = Dialect.of_options(options)
     source = next(((name, options[name]) for name in ("file", "url") if name in options), None)
     body, lost, repairs = parse_rows(block.rows, dialect)
-    rows = [RawRow(row.line, tuple(unescaped(cell) for cell in row.cells)) for row in body]
+    rows = [RawRow(row.line, tuple(unescape(cell) for cell in row.cells)) for row in body]
     title = " ".join(text.strip() for _, text in block.title)
     header: tuple[str, ...] = ()
     if "header" in options:
@@ -70,7 +73,8 @@ def parse(lines: Sequence[_Line], directive_line: int) -> CsvBlock:
             above = 1
         header, rows = rows[above - 1].cells, rows[above:]
     elif _ROW.match(title):
-        header, title = _cells(title, dialect), ""
+        parsed, _, _ = parse_rows([(0, title)], dialect)
+        header, title = tuple(unescape(cell) for row in parsed[:1] for cell in row.cells), ""
         repairs.append((directive_line, "has its header where its title belongs"))
     return CsvBlock(" ".join(title.split()), header, tuple(rows), tuple(lost), (*block.repairs, *repairs), source)
 
@@ -123,20 +127,20 @@ def _late_options(rest: list[_Line], block: _Block) -> list[_Line]:
     return rest[at:]
 
 
-def _is_open(found: Sequence[_Line]) -> bool:
+def _is_open(lines: Sequence[_Line]) -> bool:
     """Return whether a quoted cell or list of cells is still open."""
-    text = "\n".join(line for _, line in found).rstrip()
+    text = "\n".join(line for _, line in lines).rstrip()
     return text.count('"') % 2 == 1 or text.endswith(",") or not text
 
 
-def _header(found: Sequence[_Line], dialect: Dialect) -> tuple[tuple[str, ...], list[_Line], list[_Line]]:
-    parsed, lost, mended = parse_rows(found, dialect)
+def _header(lines: Sequence[_Line], dialect: Dialect) -> tuple[tuple[str, ...], list[_Line], list[_Line]]:
+    parsed, lost, mended = parse_rows(lines, dialect)
     lost = [(line, f"the header of this table: {reason}; its cells cannot be attributed") for line, reason in lost]
-    cells = tuple(_joined([row.cells for row in parsed])) if not lost else ()
-    return tuple(unescaped(cell) for cell in cells), lost, mended
+    cells = tuple(_join_lines([row.cells for row in parsed])) if not lost else ()
+    return tuple(unescape(cell) for cell in cells), lost, mended
 
 
-def _joined(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+def _join_lines(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
     """Yield the cells of a header that spans several lines.
 
     A line that goes on ends in a comma, which leaves an empty cell.
@@ -144,19 +148,6 @@ def _joined(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
     for number, cells in enumerate(rows):
         is_cut = number < len(rows) - 1 and cells and not cells[-1].strip()
         yield from cells[:-1] if is_cut else cells
-
-
-def _cells(text: str, dialect: Dialect) -> tuple[str, ...]:
-    parsed, _, _ = parse_rows([(0, text)], dialect)
-    return tuple(unescaped(cell) for cell in parsed[0].cells) if parsed else ()
-
-
-# --- Rows of a csv-table, line by line ---
-
-
-_SPOILT = re.compile(r'"\s*[\d.]+\s*$')  # a name and its number without the comma between them
-_CUT_NUMBER = re.compile(r"\s*[\d.]+\s*\n\s*[\d.]+\s*")  # over the end of a line
-_LONGEST_ROW = 20  # lines that one quoted cell may run over
 
 
 @frozen

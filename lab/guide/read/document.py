@@ -12,9 +12,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from attrs import define, evolve, field, frozen
 
 from lab.guide.model import Condition, Module, Repair, Unread, decimals
-from lab.guide.read import assemble
-from lab.guide.read.assemble import RawRow, RawTable
+from lab.guide.read import raw_table
 from lab.guide.read.markup import plain
+from lab.guide.read.raw_table import RawRow, RawTable
+
+_CAPTION = re.compile(r"Table\s*[\d.]*\s*:\s*(\S.*)", re.DOTALL)
+_ANNOUNCED = re.compile(r"Table\s+\d+(?:[.-]\d+)*[.:]?\s+(\S.*)", re.DOTALL)
+_SECTION_NUMBER = re.compile(r"^\d+(?:\.\d+)*\.\s+(?=\S)")
+_FRONT_MATTER = frozenset({"read this first", "about this manual", "if you need assistance"})
+SOFTWARE = "Software"  # first column of a written guide's table of versions
+_CLOCK = re.compile(r"ARM\s+running\s+at\s+(\d+(?:\.\d+)?)\s*([GM])Hz", re.IGNORECASE)
 
 
 @define
@@ -27,12 +34,6 @@ class Document:
     conditions: list[Condition] = field(factory=list)
     unread: list[Unread] = field(factory=list)
     repairs: list[Repair] = field(factory=list)
-
-
-_CLOCK = re.compile(r"ARM\s+running\s+at\s+(\d+(?:\.\d+)?)\s*([GM])Hz", re.IGNORECASE)
-
-
-SOFTWARE = "Software"  # first column of a written guide's table of versions
 
 
 def is_module_table(raw: RawTable) -> bool:
@@ -86,28 +87,17 @@ def assign_captions(events: Sequence[Event]) -> dict[int, tuple[str, str]]:
     )
     after_only = sum(isinstance(padded[i - 1], Untitled) and not isinstance(padded[i + 1], Untitled) for i in captions)
     sides = ((1, "before"), (-1, "after")) if before_only >= after_only else ((-1, "after"), (1, "before"))
-    found: dict[int, tuple[str, str]] = {}
+    captioned: dict[int, tuple[str, str]] = {}
     used: set[int] = set()
     for step, source in sides:
         for i in captions:
             caption, table = padded[i], padded[i + step]
             if not isinstance(caption, Caption) or not isinstance(table, Untitled):
                 continue
-            if i not in used and table.index not in found:
-                found[table.index] = (caption.text, source)
+            if i not in used and table.index not in captioned:
+                captioned[table.index] = (caption.text, source)
                 used.add(i)
-    return found
-
-
-# --- Building a document from headings, captions and tables ---
-# All readers of structured forms (reStructuredText, HTML, plain text, Markdown, tab-separated text) fill the same builder,
-# so that a table has one title and one chapter, whatever form the guide came in.
-
-
-_CAPTION = re.compile(r"Table\s*[\d.]*\s*:\s*(\S.*)", re.DOTALL)
-_ANNOUNCED = re.compile(r"Table\s+\d+(?:[.-]\d+)*[.:]?\s+(\S.*)", re.DOTALL)
-_SECTION_NUMBER = re.compile(r"^\d+(?:\.\d+)*\.\s+(?=\S)")
-_FRONT_MATTER = frozenset({"read this first", "about this manual", "if you need assistance"})
+    return captioned
 
 
 @define
@@ -161,7 +151,7 @@ class Builder:
             self.separator()
             return
         headings = [*self.chapter, self._rubric]
-        self._inherited.append(next((h for h in reversed(headings) if h and not assemble.is_board(h)), ""))
+        self._inherited.append(next((h for h in reversed(headings) if h and not raw_table.is_board(h)), ""))
         self._events.append(None if raw.title else Untitled(len(self.document.tables)))
         self.document.tables.append(raw)
 
@@ -201,28 +191,25 @@ class Builder:
 
     def condition(self, text: str, line: int) -> None:
         """A statement about how numbers were captured."""
-        found = Condition(text, self.chapter, len(self.document.tables), line)
-        if not any(
-            (c.text, c.chapter, c.after_table) == (text, found.chapter, found.after_table)
-            for c in self.document.conditions
-        ):
-            self.document.conditions.append(found)
+        condition = Condition(text, self.chapter, len(self.document.tables), line)
+        if not any(evolve(condition, line=other.line) == other for other in self.document.conditions):
+            self.document.conditions.append(condition)
 
     def unread(self, line: int, reason: str) -> None:
         """Something had to be left out."""
         self.document.unread.append(Unread(line, reason))
 
-    def repaired(self, line: int, reason: str) -> None:
+    def repair(self, line: int, reason: str) -> None:
         """Something was read although it is malformed."""
         self.document.repairs.append(Repair(line, reason))
 
     def finish(self) -> Document:
         """Give every table its title."""
-        named = assign_captions(self._events)
+        captions = assign_captions(self._events)
         for index, raw in enumerate(self.document.tables):
             if raw.title:
                 continue
-            title, source = named.get(index, (self._inherited[index], "inherited"))
+            title, source = captions.get(index, (self._inherited[index], "inherited"))
             self.document.tables[index] = evolve(raw, title=title, title_source=source)
         return self.document
 

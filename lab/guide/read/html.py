@@ -11,8 +11,8 @@ from html.parser import HTMLParser
 from attrs import define, field
 
 from lab.guide.model import CellKind, value_of
-from lab.guide.read.assemble import RawRow
 from lab.guide.read.document import Builder, Document
+from lab.guide.read.raw_table import RawRow
 
 _IS_HTML = re.compile(
     r"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body|table|div|section|h[1-6]|p)\b",
@@ -25,11 +25,13 @@ _VOID = frozenset(
     {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 )
 _SKIPPED_CLASSES = re.compile(
-    r"(?:^|\s)(?:sphinxsidebar\w*|(?:bd-)?sidebar[\w-]*|toctree-wrapper|related|headerlink|breadcrumbs?|wy-nav-side|contents|not-results)(?=\s|$)"
+    r"(?:^|\s)(?:sphinxsidebar\w*|(?:bd-)?sidebar[\w-]*|toctree-wrapper|related|headerlink|breadcrumbs?|wy-nav-side"
+    r"|contents|not-results)(?=\s|$)"
 )
 _NEVER_SKIPPED = frozenset({"html", "body", "main", "article", "section"})
 _HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 _TEXTS = frozenset({"p", "li", "caption", "th", "td", "figcaption", "pre", "dt", *_HEADINGS})
+_NUMBERS = {CellKind.VALUE, CellKind.RANGE}
 _MOST_COLUMNS = 64
 _MOST_HEADER_LINES = 4
 
@@ -41,11 +43,11 @@ def looks_like(text: str) -> bool:
 
 def read(text: str) -> Document:
     """Parse a page."""
-    document = _parsed(text, skips_classes=True)
-    return document if document.tables else _parsed(text, skips_classes=False)  # a theme that calls the page a sidebar
+    document = _parse(text, skips_classes=True)
+    return document if document.tables else _parse(text, skips_classes=False)  # a theme that calls the page a sidebar
 
 
-def _parsed(text: str, *, skips_classes: bool) -> Document:
+def _parse(text: str, *, skips_classes: bool) -> Document:
     parser = _Page(skips_classes=skips_classes)
     parser.feed(text)
     parser.close()
@@ -194,7 +196,8 @@ class _Page(HTMLParser):
             return
         body = [RawRow(line, tuple(cell.text for cell in cells)) for line, cells in table.body]
         header = _header(table.head)
-        if not header and len(body) > 1 and not any(_is_number(cell) for cell in body[0].cells):
+        kinds = {value_of(cell).kind for cell in body[0].cells} if len(body) > 1 else _NUMBERS
+        if not header and not kinds & _NUMBERS:
             header, body = body[0].cells, body[1:]
         if header or body:
             self.builder.table(table.caption, table.line, header, body)
@@ -214,10 +217,6 @@ def _header(head: list[list[_Cell]]) -> tuple[str, ...]:
                 texts.setdefault(column, []).append(cell.text)
             at += cell.span
     return tuple(": ".join(dict.fromkeys(filter(None, texts[column]))) for column in sorted(texts))
-
-
-def _is_number(text: str) -> bool:
-    return value_of(text).kind in {CellKind.VALUE, CellKind.RANGE}
 
 
 def _count(text: str) -> int:

@@ -14,7 +14,7 @@ _BLOCK = re.compile(  # what begins a list, a comment, a field, a doctest, a tar
 )
 
 
-def unescaped(text: str) -> str:
+def unescape(text: str) -> str:
     """Remove the backslashes that protect punctuation.
 
     `mb\\s` stays: the vendor means the backslash.
@@ -24,10 +24,10 @@ def unescaped(text: str) -> str:
 
 def plain(text: str) -> str:
     """A title without its markup."""
-    return unescaped(" ".join(_ROLE.sub(r"\1", text).replace("**", "").strip("*` ").split()))
+    return unescape(" ".join(_ROLE.sub(r"\1", text).replace("**", "").strip("*` ").split()))
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """A text that docutils prints as it is, whatever punctuation it holds."""
     protected = text.replace("\\", "\\\\")
     for mark in "*`|":

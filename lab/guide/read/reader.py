@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
-from attrs import evolve
-
 from lab.errors import ConfigurationError
-from lab.guide.model import CellKind, Condition, Guide, Table, Unread, release_of
-from lab.guide.read import assemble, html, plain_text, rendered_text
+from lab.guide.model import Guide, release_of, split_boards
+from lab.guide.read import assemble, html, mending, plain_text, rendered_text
 from lab.guide.read.document import Document
 
 LARGEST_BYTES = 512 * 1024  # the largest guide of the family has 90 KB; docutils needs a second for 50 KB of the worst
@@ -52,55 +50,40 @@ def parse(name: str, text: str, defines: Mapping[str, str] | None = None) -> Gui
     """
     document, form = _document(name, text, defines or {})
     if not document.tables and not document.modules:
+        lost = "".join(f" (line {part.line}: {part.reason})" for part in document.unread[:1])
         raise ConfigurationError(
             f"{name}: holds no table of a performance guide; expected reStructuredText with `.. csv-table::`, HTML, "
             "Markdown, text with drawn or tab-separated tables, or rendered text with lines such as 'Table 2.1 LMBench "
-            f"Benchmarks'{_lost(document)}; check that this is the right file"
+            f"Benchmarks'{lost}; check that this is the right file"
         )
     values = {match[1].strip(): match[2].strip() for match in _DEFINED.finditer(text)} | dict(defines or {})
-    document.tables = [assemble.substituted(table, values) for table in document.tables]
+    document.tables = [mending.substitute(table, values) for table in document.tables]
     release, source = _release(document.title, Path(name).stem, text)
-    return assembled(name, form, document, release, source)
+    return assemble_guide(name, form, document, release, source)
 
 
-def assembled(name: str, form: str, document: Document, release: str | None, source: str) -> Guide:
+def assemble_guide(name: str, form: str, document: Document, release: str | None, source: str) -> Guide:
     """Assemble a guide from its document, and repair its tables.
 
     Args:
         name: its path. form, source: `Guide.format` and `Guide.release_source`.
     """
     tables = document.tables
-    raw, repairs = assemble.mended(tables if form in {"rst", "text"} else map(assemble.unpadded, tables))
-    found = assemble.tables(raw)
-    boards = frozenset(column.board for table in found for column in table.columns if column.board)
+    raw, repairs = mending.mend_tables(tables if form in {"rst", "text"} else map(mending.unpad, tables))
+    assembled = assemble.tables(raw)
+    boards = frozenset(column.board for table in assembled for column in table.columns if column.board)
     return Guide(
         path=name,
         format=form,
         title=document.title,
         release=release,
         modules=tuple(document.modules),
-        tables=found,
-        conditions=tuple(_of_boards(condition, boards) for condition in document.conditions),
-        unread=tuple(sorted([*document.unread, *_not_numbers(found)], key=lambda part: part.line)),
+        tables=assembled,
+        conditions=tuple(split_boards(condition, boards) for condition in document.conditions),
+        unread=tuple(sorted([*document.unread, *assemble.unclear_cells(assembled)], key=lambda part: part.line)),
         repairs=tuple(sorted([*document.repairs, *repairs], key=lambda part: part.line)),
         release_source=source,
     )
-
-
-_FIGURES = re.compile(r"[^A-Za-z]*\d[^A-Za-z]*")
-_NO_RESULT = re.compile(r"\d+(?:\.\d+){2,}|\d{4}-\d\d-\d\d")  # a version, a day
-
-
-def _not_numbers(tables: Iterable[Table]) -> Iterator[Unread]:
-    """Cells of figures among results that are no number in a known form."""
-    for table in tables:
-        numbers = {cell.column for cell in table.cells if cell.number is not None}
-        for cell in table.cells:
-            text, result = cell.value.text, cell.board is not None or cell.column in numbers
-            if cell.kind is CellKind.TEXT and result and _FIGURES.fullmatch(text) and not _NO_RESULT.fullmatch(text):
-                yield Unread(
-                    cell.line, f"a cell holds figures, but no number in a known form: {cell.row[:40]}, {text[:40]!r}"
-                )
 
 
 def _document(name: str, text: str, defines: Mapping[str, str]) -> tuple[Document, str]:
@@ -122,25 +105,13 @@ def _document(name: str, text: str, defines: Mapping[str, str]) -> tuple[Documen
 
 def _release(title: str, stem: str, text: str) -> tuple[str | None, str]:
     """Find the release and its place: title, file name, or text."""
-    for found, source in ((release_of(title), "title"), (release_of(stem), "file name")):
-        if found:
-            return found, source
+    for release, source in ((release_of(title), "title"), (release_of(stem), "file name")):
+        if release:
+            return release, source
     for line in _TITLE_IN_TEXT.finditer(text[:_TOP_CHARACTERS]):
-        if found := release_of(re.sub(r"<[^>]*>", " ", line[0])):
-            return found, "text"
+        if release := release_of(re.sub(r"<[^>]*>", " ", line[0])):
+            return release, "text"
     return None, ""
-
-
-def _of_boards(condition: Condition, boards: frozenset[str]) -> Condition:
-    """A condition that begins with names of boards is about them alone."""
-    before, colon, text = condition.text.partition(": ")
-    names = tuple(name.strip() for name in before.split(","))
-    return evolve(condition, text=text.strip(), boards=names) if colon and boards.issuperset(names) else condition
-
-
-def _lost(document: Document) -> str:
-    first: Unread | None = next(iter(document.unread), None)
-    return f" (line {first.line}: {first.reason})" if first else ""
 
 
 def _text(path: Path) -> str:
@@ -151,16 +122,17 @@ def _text(path: Path) -> str:
         raise ConfigurationError(f"{path}: cannot be read: {error.strerror or error}; check the path") from error
     if len(data) > LARGEST_PAGE_BYTES:
         raise _too_large(str(path), LARGEST_PAGE_BYTES)
-    return _decoded(path, data).replace("\r\n", "\n").replace("\r", "\n").translate(_SEPARATORS)
+    return _decode(path, data).replace("\r\n", "\n").replace("\r", "\n").translate(_SEPARATORS)
 
 
 def _too_large(name: str, limit: int) -> ConfigurationError:
     return ConfigurationError(
-        f"{name}: is larger than {limit // 1024} KiB, and a performance guide has some 50; check that this is the right file"
+        f"{name}: is larger than {limit // 1024} KiB, and a performance guide has some 50; check that this is the "
+        "right file"
     )
 
 
-def _decoded(path: Path, data: bytes) -> str:
+def _decode(path: Path, data: bytes) -> str:
     encoding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
     try:
         text = data.decode(encoding)

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from attrs import frozen
 
 from lab.guide.model import CellKind, Condition, Unread, value_of
-from lab.guide.read import assemble
-from lab.guide.read.assemble import RawRow, RawTable
+from lab.guide.read import raw_table
 from lab.guide.read.document import Document, module
+from lab.guide.read.raw_table import RawRow, RawTable
 
 _ANNOUNCED = re.compile(r"Table\s+\d+(?:[.-]\d+)*[.:]?\s+(\S.*)")
 _NUMBERED_HEADING = re.compile(r"(\d+(?:\.\d+)+)\.?\s+(\S.*)")
@@ -128,7 +128,7 @@ def _table(
 def _header(items: Sequence[_Item]) -> tuple[int, int]:
     """Count the items of the header and its keys; (0, 0): none."""
     texts = [item.text for item in items[:_MOST_COLUMNS]]
-    boards = [column.board is not None for column in assemble.columns(texts)]
+    boards = [column.board is not None for column in raw_table.columns(texts)]
     results = [_is_result(item) for item in items[:_MOST_COLUMNS]]
     first_result = next((i for i, is_result in enumerate(results) if is_result), 0)
     if True in boards[: first_result or None]:
@@ -139,7 +139,7 @@ def _header(items: Sequence[_Item]) -> tuple[int, int]:
     best = max(candidates, key=lambda width: _full_rows(items[width:], width), default=0)
     if not best or not _full_rows(items[best:], best):
         return 0, 0
-    return best, sum(column.is_key for column in assemble.columns(texts[:best]))
+    return best, sum(column.is_key for column in raw_table.columns(texts[:best]))
 
 
 def _full_rows(items: Sequence[_Item], width: int) -> int:

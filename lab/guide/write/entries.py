@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from attrs import field, frozen
+
+from lab.guide.layout import Origin
+from lab.metrics import by_name
+
+_HEADLINE = "boot.time"  # of each medium, with the default root file system
 
 
 @frozen
@@ -21,7 +27,8 @@ class EntryProvenance:
         note: a reason for care, or the number's own value if the printed one mixes two.
         began: day of the run, e.g. "2026-11-27"; empty of published numbers.
         is_broken: the run failed, the number is no result.
-        is_simulated: no real board gave it. incomplete: its run did not complete, as `run 47 did not complete (failed)`.
+        is_simulated: no real board gave it.
+        incomplete: its run did not complete, as `run 47 did not complete (failed)`.
     """
 
     source: str
@@ -38,17 +45,6 @@ class EntryProvenance:
 
 
 @frozen
-class Origin:
-    """Position and row name of a number in its source guide."""
-
-    chapter: tuple[str, ...]
-    title: str
-    keys: tuple[str, ...]
-    row: str
-    column: str
-
-
-@frozen
 class GuideEntry:
     """One number of a board.
 
@@ -57,7 +53,8 @@ class GuideEntry:
         text: the cell as the vendor prints it, `16.24 (min 15.96, max 16.42)`.
         value: the number, recovered where a rule can; None for n/a and text.
         keys: further key columns as printed, e.g. the nominal voltage of a rail.
-        marks: numbers of its footnotes. is_withheld: a rule calls the number an error, so it is not printed.
+        marks: numbers of its footnotes.
+        is_withheld: a rule calls the number an error, so it is not printed.
     """
 
     board: str
@@ -79,11 +76,12 @@ class GuideRelease:
     Attributes:
         modules: (name, description) of what was measured.
         software: component, e.g. "TF-A" -> board -> version.
-        conditions: top chapter of the written guide -> statements such as the SD card; one that is not about all of the chapter's
-            boards begins with their names and a colon.
+        conditions: top chapter of the written guide -> statements such as the SD card; one that is not about all of
+            the chapter's boards begins with their names and a colon.
         commands: top chapter of the written guide -> the commands of the sections that measured its numbers.
         notes: the footnotes; the first one is 1.
-        left_out: what the sources print and no board can be given. failed: runs whose numbers are left out, since cycles failed.
+        left_out: what the sources print and no board can be given.
+        failed: runs whose numbers are left out, since cycles failed.
         regressions: of its boards, that nobody has decided on, a line for each board.
     """
 
@@ -98,3 +96,76 @@ class GuideRelease:
     left_out: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
     regressions: tuple[str, ...] = ()
+
+    @property
+    def warnings(self) -> list[str]:
+        """Sentences on numbers of simulated boards and of incomplete runs."""
+        simulated = sorted({entry.board for entry in self.entries if entry.evidence.is_simulated})
+        texts = [f"Simulated, and no measurement of a real board: all numbers of {', '.join(simulated)}."]
+        counts = Counter((entry.board, entry.evidence.incomplete) for entry in self.entries)
+        return texts * bool(simulated) + [
+            f"Incomplete, since {why}: {count} number{'s' * (count > 1)} of {board}."
+            for (board, why), count in sorted(counts.items())
+            if why
+        ]
+
+    @property
+    def open_regressions(self) -> list[str]:
+        """Sentences on regressions that nobody has decided on."""
+        return [f"Open regression of {text}." for text in self.regressions]
+
+
+@frozen
+class BoardSummary:
+    """A board of a written guide.
+
+    Attributes:
+        numbers: how many it has.
+        measured: how many of them here; the others are published ones.
+        care: how many have a footnote.
+        withheld: how many of them are not printed.
+        boots: medium -> boot time as printed, with its unit.
+    """
+
+    board: str
+    numbers: int
+    measured: int
+    care: int
+    withheld: int
+    boots: tuple[tuple[str, str], ...]
+
+    @property
+    def text(self) -> str:
+        """In one sentence."""
+        sources = [
+            f"{count} {word}"
+            for count, word in ((self.measured, "measured here"), (self.numbers - self.measured, "published"))
+            if count
+        ]
+        care = f"; {self.care} with a footnote" if self.care else ""
+        care += f", {self.withheld} of them not printed" if self.withheld else ""
+        boots = "".join(f"; boots from {medium} in {time}" for medium, time in self.boots)
+        return f"{self.numbers} number{'s' * (self.numbers != 1)} ({', '.join(sources)}){care}{boots}"
+
+
+def summarise_boards(release: GuideRelease) -> list[BoardSummary]:
+    """Each board of a release, in its order."""
+    summaries = []
+    for board in release.boards:
+        entries = [entry for entry in release.entries if entry.board == board]
+        boots = [
+            (entry.params["medium"], f"{entry.text} {by_name(_HEADLINE).unit}")
+            for entry in entries
+            if entry.metric == _HEADLINE and entry.params.keys() == {"medium"}
+        ]
+        summaries.append(
+            BoardSummary(
+                board,
+                len(entries),
+                sum(entry.evidence.samples is not None for entry in entries),
+                sum(bool(entry.marks) for entry in entries),
+                sum(entry.is_withheld for entry in entries),
+                tuple(sorted(boots)),
+            )
+        )
+    return summaries

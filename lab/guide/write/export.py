@@ -26,12 +26,12 @@ _CSV_COLUMNS = (
 )
 
 
-def guide(sheet: MeasuredGuide) -> dict[str, Any]:
+def guide_document(sheet: MeasuredGuide) -> dict[str, Any]:
     """Export a file: tables, and its cells in reading order.
 
     `table` of a cell is an index into `tables`.
     """
-    source, own = sheet.guide, recovered(sheet)
+    source, own = sheet.guide, recovery_findings(sheet)
     return {
         "file": source.path,
         "format": source.format,
@@ -42,21 +42,21 @@ def guide(sheet: MeasuredGuide) -> dict[str, Any]:
         "modules": [asdict(module, filter=exclude("clock_step_mhz")) for module in source.modules],
         "conditions": [asdict(condition, filter=exclude("after_table")) for condition in source.conditions],
         "tables": [asdict(table, filter=exclude("index", "columns", "cells")) for table in source.tables],
-        "cells": [cell(reading, own.get(id(reading))) for reading in sheet.readings],
+        "cells": [cell_document(reading, own.get(id(reading))) for reading in sheet.readings],
         "unknown_rows": [{"table": table, "row": row, "line": line} for (table, row, line) in unknown_rows(sheet)],
         "unread": [asdict(part) for part in source.unread],
         "repairs": [asdict(part) for part in source.repairs],
     }
 
 
-def recovered(sheet: MeasuredGuide) -> dict[int, Finding]:
+def recovery_findings(sheet: MeasuredGuide) -> dict[int, Finding]:
     """Reading (by its id) -> the finding that knows its right number."""
     return {
         id(f.reading): f for f in run_rules(sheet) if f.rule.effect is Effect.RECOVERED and f.corrected is not None
     }
 
 
-def cell(reading: CellReading, own: Finding | None = None) -> dict[str, Any]:
+def cell_document(reading: CellReading, own: Finding | None = None) -> dict[str, Any]:
     """Export one cell.
 
     `quantity` is boardlab's metric or null; `own` is the number that a rule recovered, with its ±.
@@ -84,13 +84,8 @@ def cell(reading: CellReading, own: Finding | None = None) -> dict[str, Any]:
 
 def unknown_rows(sheet: MeasuredGuide) -> list[tuple[int, str, int]]:
     """(Table, row, line) of each row whose results have no metric."""
-    found: dict[tuple[int, str, int], None] = {}
-    for reading in sheet.readings:
-        c = reading.cell
-        is_result = c.metric is not None and not reading.table.columns[c.column].is_key and c.number is not None
-        if reading.quantity is None and is_result:
-            found[c.table, c.row, c.line] = None
-    return list(found)
+    cells = [reading.cell for reading in sheet.readings if _is_unknown(reading) and reading.number is not None]
+    return list(dict.fromkeys((cell.table, cell.row, cell.line) for cell in cells))
 
 
 def unknown_cells(sheet: MeasuredGuide) -> list[dict[str, Any]]:
@@ -99,14 +94,15 @@ def unknown_cells(sheet: MeasuredGuide) -> list[dict[str, Any]]:
     Parameters of a test and repeated names are left out.
     """
     return [
-        {"file": sheet.guide.path, **cell(reading)}
+        {"file": sheet.guide.path, **cell_document(reading)}
         for reading in sheet.readings
-        if reading.quantity is None
-        and reading.cell.metric is not None
-        and not reading.table.columns[reading.cell.column].is_key
-        and reading.cell.number is not None
-        and reading.cell.kind is not CellKind.IDENTIFIER
+        if _is_unknown(reading) and reading.number is not None and reading.cell.kind is not CellKind.IDENTIFIER
     ]
+
+
+def _is_unknown(reading: CellReading) -> bool:
+    cell = reading.cell
+    return reading.quantity is None and cell.metric is not None and not reading.table.columns[cell.column].is_key
 
 
 def to_csv(sheets: Sequence[MeasuredGuide]) -> str:
@@ -115,15 +111,15 @@ def to_csv(sheets: Sequence[MeasuredGuide]) -> str:
     writer = csv.DictWriter(out, _CSV_COLUMNS, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for sheet in sheets:
-        own = recovered(sheet)
+        own = recovery_findings(sheet)
         for reading in sheet.readings:
-            row = cell(reading, own.get(id(reading)))
+            row = cell_document(reading, own.get(id(reading)))
             params = ";".join(f"{name}={value}" for name, value in row["params"].items())
             writer.writerow(row | {"file": sheet.guide.path, "title": reading.table.title, "params": params})
     return out.getvalue()
 
 
-def findings(found: Iterable[Finding]) -> dict[str, Any]:
+def findings_document(findings: Iterable[Finding]) -> dict[str, Any]:
     """Export findings.
 
     `cell` is null for a finding about a table or a row as a whole.
@@ -142,7 +138,7 @@ def findings(found: Iterable[Finding]) -> dict[str, Any]:
                 "also": [_place(reading) for reading in f.also],
                 "page": f.rule.page,
             }
-            for f in found
+            for f in findings
         ]
     }
 
@@ -159,7 +155,7 @@ def _place(reading: CellReading) -> dict[str, Any]:
     }
 
 
-def trends(found: Iterable[Trend]) -> dict[str, Any]:
+def trends_document(trends: Iterable[Trend]) -> dict[str, Any]:
     """Series of a metric over releases."""
     return {
         "trends": [
@@ -170,26 +166,26 @@ def trends(found: Iterable[Trend]) -> dict[str, Any]:
                     for p in series.points
                 ],
             }
-            for series in found
+            for series in trends
         ]
     }
 
 
-def document(found: Comparison) -> dict[str, Any]:
+def comparison_document(comparison: Comparison) -> dict[str, Any]:
     """Export a comparison: causes, rows, and results of one guide only.
 
     The most important come first. `rows` of a cause are indices into the list of all rows.
     """
-    places = {id(change): place for place, change in enumerate(found.changes)}
+    places = {id(change): place for place, change in enumerate(comparison.changes)}
     return {
-        "old": {"name": found.names[0], "file": found.paths[0]},
-        "new": {"name": found.names[1], "file": found.paths[1]},
-        "earlier": list(found.earlier),
-        "verdict": causes.verdict_line(found),
-        "causes": [_cause(cause, places) for cause in causes.causes(found)],
-        "rows": [_row(change) for change in found.changes],
-        "only_old": [cell(reading) for reading in found.only_old],
-        "only_new": [cell(reading) for reading in found.only_new],
+        "old": {"name": comparison.names[0], "file": comparison.paths[0]},
+        "new": {"name": comparison.names[1], "file": comparison.paths[1]},
+        "earlier": list(comparison.earlier),
+        "verdict": causes.verdict_line(comparison),
+        "causes": [_cause(cause, places) for cause in causes.find_causes(comparison)],
+        "rows": [_row(change) for change in comparison.changes],
+        "only_old": [cell_document(reading) for reading in comparison.only_old],
+        "only_new": [cell_document(reading) for reading in comparison.only_new],
     }
 
 

@@ -8,9 +8,7 @@ from typing import Final
 from attrs import define, evolve, field
 
 from lab.guide.check.findings import Finding, run_rules
-from lab.guide.measurements import of_guide
 from lab.guide.model import value_of
-from lab.guide.read import reader
 from lab.guide.rulebook import Effect, Severity
 from lab.guide.write import rst_writer
 from lab.guide.write.entries import GuideEntry, GuideRelease
@@ -21,7 +19,7 @@ _ROUNDING: Final = 0.006  # of a printed mean with two decimals
 _RECOVERED: Final = "Recovered: the published guide prints another number in this cell."
 
 
-def annotated(release: GuideRelease, *, corrected: bool = True, with_errors: bool = False) -> GuideRelease:
+def annotate(release: GuideRelease, *, corrected: bool = True, with_errors: bool = False) -> GuideRelease:
     """Mark the numbers of a release that need a footnote.
 
     Args:
@@ -29,16 +27,15 @@ def annotated(release: GuideRelease, *, corrected: bool = True, with_errors: boo
         with_errors: print numbers that a rule calls an error, marked.
     """
     notes = _Notes()
-    entries = [_corrected(entry, notes) if corrected else entry for entry in release.entries]
-    entries = [_own(entry, notes, with_errors) for entry in entries]
+    entries = [_correct(entry, notes) if corrected else entry for entry in release.entries]
+    entries = [_mark_own(entry, notes, with_errors) for entry in entries]
     for _ in range(_ROUNDS):
-        found = list(_findings(evolve(release, entries=tuple(entries))))
-        before = list(entries)
-        for index, finding in found:
-            entries[index] = _ruled(entries[index], finding, notes, corrected, with_errors)
-        if with_errors or sum(e.is_withheld for e in entries) == sum(e.is_withheld for e in before):
+        withheld = sum(entry.is_withheld for entry in entries)
+        for index, finding in list(_findings(evolve(release, entries=tuple(entries)))):
+            entries[index] = _apply_rule(entries[index], finding, notes, corrected, with_errors)
+        if with_errors or sum(entry.is_withheld for entry in entries) == withheld:
             break
-    return notes.numbered(evolve(release, entries=tuple(entries)))
+    return notes.number(evolve(release, entries=tuple(entries)))
 
 
 @define
@@ -53,10 +50,10 @@ class _Notes:
         number = self.texts.index(text) + 1
         return entry if number in entry.marks else evolve(entry, marks=(*entry.marks, number))
 
-    def numbered(self, release: GuideRelease) -> GuideRelease:
+    def number(self, release: GuideRelease) -> GuideRelease:
         """Number the footnotes as a reader meets them."""
         order: dict[int, int] = {}
-        for entry in rst_writer.printed(release):
+        for entry in rst_writer.compose(release).entries.values():
             for mark in entry.marks:
                 order.setdefault(mark, len(order) + 1)
         entries = tuple(
@@ -65,7 +62,7 @@ class _Notes:
         return evolve(release, entries=entries, notes=tuple(self.texts[mark - 1] for mark in order))
 
 
-def _corrected(entry: GuideEntry, notes: _Notes) -> GuideEntry:
+def _correct(entry: GuideEntry, notes: _Notes) -> GuideEntry:
     """Print a published number's own value if its cell has another."""
     printed = value_of(entry.text).number
     if entry.evidence.samples is not None or entry.evidence.is_broken or entry.value is None or printed is None:
@@ -75,25 +72,25 @@ def _corrected(entry: GuideEntry, notes: _Notes) -> GuideEntry:
     return notes.mark(evolve(entry, text=f"{entry.value:.2f}"), _RECOVERED)
 
 
-def _own(entry: GuideEntry, notes: _Notes, with_errors: bool) -> GuideEntry:
+def _mark_own(entry: GuideEntry, notes: _Notes, with_errors: bool) -> GuideEntry:
     """Apply what the number's own run or guide says."""
     note = entry.evidence.note
     if not note or _RECOVERED in (notes.texts[mark - 1] for mark in entry.marks):
         return entry
     if entry.evidence.is_broken and not with_errors:
-        return _withheld(entry, notes, note)
+        return _withhold(entry, notes, note)
     return notes.mark(entry, _sentence(note))
 
 
-def _ruled(entry: GuideEntry, finding: Finding, notes: _Notes, corrected: bool, with_errors: bool) -> GuideEntry:
+def _apply_rule(entry: GuideEntry, finding: Finding, notes: _Notes, corrected: bool, with_errors: bool) -> GuideEntry:
     rule = f"{finding.rule.title} (rule {finding.rule.id})"
     is_kept = finding.rule.effect is Effect.HARMLESS or (finding.rule.effect is Effect.RECOVERED and not corrected)
     if finding.severity is Severity.ERROR and not with_errors and not is_kept:
-        return _withheld(entry, notes, rule)
+        return _withhold(entry, notes, rule)
     return entry if entry.is_withheld else notes.mark(entry, _sentence(rule))
 
 
-def _withheld(entry: GuideEntry, notes: _Notes, why: str) -> GuideEntry:
+def _withhold(entry: GuideEntry, notes: _Notes, why: str) -> GuideEntry:
     marks = entry.marks if entry.is_withheld else ()  # other remarks are about the number
     return notes.mark(
         evolve(entry, text="n/a", is_withheld=True, marks=marks), _sentence(f"Not printed: {why[:1].lower()}{why[1:]}")
@@ -106,13 +103,12 @@ def _sentence(text: str) -> str:
 
 def _findings(release: GuideRelease) -> Iterator[tuple[int, Finding]]:
     """(Index of an entry, finding) of the guide that would be written."""
-    document, places = rst_writer.document_with_places(release)
-    index = {id(entry): n for n, entry in enumerate(release.entries)}
-    guide = reader.assembled("written.rst", "rst", document, release.name, "given")
-    for finding in run_rules(of_guide(guide)):
+    guide = rst_writer.compose(release)
+    index = {id(entry): number for number, entry in enumerate(release.entries)}
+    for finding in run_rules(guide.sheet("written.rst")):
         if finding.severity not in _MARKED:
             continue
         for cell in finding.cells:
-            entry = places.get((cell.line, cell.column))
+            entry = guide.entries.get((cell.line, cell.column))
             if entry is not None:
                 yield index[id(entry)], finding

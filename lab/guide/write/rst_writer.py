@@ -1,173 +1,215 @@
-"""Writer of a release's performance guide in reStructuredText."""
+"""Writer of a release's performance guide in reStructuredText, and as the guide that its text is."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from attrs import define, field
+from attrs import define, evolve, field
 
-from lab.guide import layout
-from lab.guide.read.assemble import RawRow
-from lab.guide.read.document import SOFTWARE, Builder, Document
-from lab.guide.read.markup import escaped
-from lab.guide.write import compose, page
-from lab.guide.write.compose import ComposedTable
-from lab.guide.write.entries import GuideEntry, GuideRelease
+from lab.guide import catalogue, layout
+from lab.guide.catalogue import CellReading
+from lab.guide.measurements import MeasuredGuide, measure
+from lab.guide.model import Column, Condition, Guide, Module, Table, split_boards
+from lab.guide.read.assemble import row_cells, unclear_cells
+from lab.guide.read.document import SOFTWARE, module
+from lab.guide.read.markup import escape
+from lab.guide.read.raw_table import RawRow, unit
+from lab.guide.write.compose import ComposedTable, compose_tables
+from lab.guide.write.entries import GuideEntry, GuideRelease, summarise_boards
+from lab.metrics import by_name
 
 _UNDERLINES = "-^\"'~"
 _READ_FIRST = (
-    "All performance numbers of this document were gathered on the following evaluation modules, unless otherwise specified.",
+    "All performance numbers of this document were gathered on the following evaluation modules, unless otherwise "
+    "specified.",
 )
 _MODULE_HEADER = ("Name", "Description")
 _ABOUT = (
-    "Each table has a row for a measurement and columns for a board. A cell holds one number, or average (minimum, maximum). A",
-    "board without a number has an empty cell. Below a table stand, for each board, the number of samples of a cell and their",
-    "expanded uncertainty (±, 95 %), as the median of the table's cells. Footnotes mark the numbers that need a remark; n/a with a",
+    "Each table has a row for a measurement and columns for a board. A cell holds one number, or average (minimum, "
+    "maximum). A",
+    "board without a number has an empty cell. Below a table stand, for each board, the number of samples of a cell "
+    "and their",
+    "expanded uncertainty (±, 95 %), as the median of the table's cells. Footnotes mark the numbers that need a "
+    "remark; n/a with a",
     "footnote is a number that was measured or published, and is wrong.",
 )
 
 
-def write(release: GuideRelease) -> str:
-    """Write the whole document."""
-    return "\n".join(_written(release).lines).rstrip() + "\n"
-
-
-def document(release: GuideRelease) -> Document:
-    """Content of the written guide, with the lines of its text."""
-    return _written(release).builder.finish()
-
-
-def document_with_places(release: GuideRelease) -> tuple[Document, Mapping[tuple[int, int], GuideEntry]]:
-    """The same, and the numbers by line and column."""
-    written = _written(release)
-    return written.builder.finish(), written.places
-
-
-def printed(release: GuideRelease) -> list[GuideEntry]:
-    """The numbers in the guide's order."""
-    return list(_written(release).places.values())
-
-
 @define
-class _Writer:
-    """Lines of a guide, and the same content for a reader."""
+class WrittenGuide:
+    """Lines of a guide, and the records that a reader finds in them.
 
+    Attributes:
+        entries: line and column -> the number there.
+        readings: of all cells, in reading order.
+        _open: the headings above the next table.
+    """
+
+    release: GuideRelease
     lines: list[str] = field(factory=list)
-    builder: Builder = field(factory=Builder)
-    places: dict[tuple[int, int], GuideEntry] = field(factory=dict)  # (line, column) -> the number there
+    entries: dict[tuple[int, int], GuideEntry] = field(factory=dict)
+    modules: list[Module] = field(factory=list)
+    tables: list[Table] = field(factory=list)
+    conditions: list[Condition] = field(factory=list)
+    readings: list[CellReading] = field(factory=list)
+    _open: tuple[str, ...] = ()
 
-    def rubric(self, text: str) -> None:
-        self.lines += [f".. rubric:: {text}", ""]
-        self.builder.rubric(text)
+    @property
+    def text(self) -> str:
+        """The whole document."""
+        return "\n".join(self.lines).rstrip() + "\n"
 
-    def modules(self, modules: Sequence[tuple[str, str]]) -> None:
-        begin = len(self.lines) + 1
-        self.lines += [".. list-table:: Evaluation Modules", "    :header-rows: 1", ""]
-        rows = []
-        for cells in (_MODULE_HEADER, *modules):
-            rows.append(RawRow(len(self.lines) + 1, tuple(" ".join(cell.split()) for cell in cells)))
-            self.lines += [f"    * - {escaped(cells[0])}", f"      - {escaped(cells[1])}"]
+    def sheet(self, path: str) -> MeasuredGuide:
+        """The guide that a reader of the text has.
+
+        Args:
+            path: its name in sentences.
+        """
+        boards = frozenset(column.board for table in self.tables for column in table.columns if column.board)
+        guide = Guide(
+            path=path,
+            format="rst",
+            title=f"Linux {self.release.name} Performance Guide",
+            release=self.release.name,
+            modules=tuple(self.modules),
+            tables=tuple(self.tables),
+            conditions=tuple(split_boards(condition, boards) for condition in self.conditions),
+            unread=tuple(sorted(unclear_cells(self.tables), key=lambda part: part.line)),
+            release_source="given",
+        )
+        return measure(guide, catalogue.without_repetitions(self.readings))
+
+    def write(self) -> None:
+        """Fill the lines and the records from the release."""
+        release = self.release
+        title = f"Linux {release.name} Performance Guide"
+        bar = "=" * (len(title) + 2)
+        self.lines += [bar, f" {title}", bar, "", ".. contents:: Contents", "   :depth: 2", ""]
+        self.lines += [".. rubric:: Read This First", ""]
+        if release.modules:
+            self.lines += [*_READ_FIRST, ""]
+        for text in (*release.warnings, *release.open_regressions):
+            self.lines += [".. warning::", "", f"   {escape(text)}", ""]
+        if release.modules:
+            self._write_modules()
+        if release.software:
+            self._write_software()
+        self.lines += [".. rubric:: About This Manual", "", *_ABOUT, ""]
+        self.lines += [f"-  {escape(f'{summary.board}: {summary.text}')}" for summary in summarise_boards(release)]
         self.lines.append("")
-        self.builder.table("Evaluation Modules", begin, rows[0].cells, rows[1:])
+        tables = compose_tables(release)
+        above: tuple[str, ...] = ()
+        for number, table in enumerate(tables):
+            self._write_headings(above, table.chapter)
+            above = table.chapter
+            self._write_table(table)
+            following = tables[number + 1].chapter[:1] if number + 1 < len(tables) else ()
+            if following != above[:1]:
+                stated = release.conditions.get(above[0] if above else "", ())
+                self._write_conditions((*stated, *release.warnings))
+        if release.notes:
+            self.lines += [".. rubric:: Notes", ""]
+            self.lines += [f".. [{number}] {escape(text)}" for number, text in enumerate(release.notes, 1)]
 
-    def headings(
-        self, before: Sequence[str], now: Sequence[str], about: Mapping[str, str], release: GuideRelease
-    ) -> None:
+    def _write_modules(self) -> None:
+        self.lines += [".. list-table:: Evaluation Modules", "    :header-rows: 1", ""]
+        for row in (_MODULE_HEADER, *self.release.modules):
+            name, description = _on_one_line(row)
+            if row is not _MODULE_HEADER:
+                self.modules.append(module(name, description, len(self.lines) + 1))
+            self.lines += [f"    * - {escape(name)}", f"      - {escape(description)}"]
+        self.lines.append("")
+
+    def _write_software(self) -> None:
+        software = self.release.software
+        boards = [board for board in self.release.boards if any(board in versions for versions in software.values())]
+        self.lines += [".. csv-table:: Software", f"    :header: {_csv((SOFTWARE, *boards))}", ""]
+        for component, versions in software.items():
+            self.lines.append(f"    {_csv((component, *(versions.get(board, '') for board in boards)))}")
+        self.lines.append("")
+
+    def _write_headings(self, above: Sequence[str], chapter: tuple[str, ...]) -> None:
         common = 0
-        while common < min(len(before), len(now)) and before[common] == now[common]:
+        while common < min(len(above), len(chapter)) and above[common] == chapter[common]:
             common += 1
-        for depth in range(common, len(now)):
-            heading = escaped(now[depth])
+        for depth in range(common, len(chapter)):
+            heading = escape(chapter[depth])
             self.lines += ["", heading, _UNDERLINES[min(depth, len(_UNDERLINES) - 1)] * max(4, len(heading)), ""]
-            self.builder.heading(depth + 2, heading)
-            if text := about.get("/".join(now[: depth + 1])):
+            if text := layout.load().about.get("/".join(chapter[: depth + 1])):
                 self.lines += [text, ""]
-            if not depth and (commands := release.commands.get(now[0])):
-                self.lines += ["Measured with the following:", "", "::", "", *(f"    {each}" for each in commands), ""]
+            if not depth and (commands := self.release.commands.get(chapter[0])):
+                self.lines += ["Measured with the following:", "", "::", "", *(f"    {line}" for line in commands), ""]
+        if len(chapter) > common:  # else the text stays below the headings before
+            self._open = chapter
 
-    def table(self, table: ComposedTable) -> None:
-        begin, title = len(self.lines) + 1, escaped(table.title)
-        self.lines += [f".. csv-table:: {title}", f"    :header: {_csv(table.header)}", ""]
+    def _write_table(self, table: ComposedTable) -> None:
+        index, begin = len(self.tables), len(self.lines) + 1
+        self.lines += [f".. csv-table:: {escape(table.title)}", f"    :header: {_csv(table.header)}", ""]
+        header = _on_one_line(table.header)
+        boards = (*(None for _ in table.keys), *(board for board, _ in table.columns))
+        texts = (*header[: len(table.keys)], *_on_one_line([column for _, column in table.columns]))
+        columns = tuple(
+            Column(heading, board, text, unit(text), is_key=board is None)
+            for heading, board, text in zip(header, boards, texts, strict=True)
+        )
         rows = []
         for row in table.rows:
-            cells = [*row.keys, *(cell.text if cell else "" for cell in row.cells)]
-            marks = [
-                *("" for _ in row.keys),
-                *("".join(f" [{n}]_" for n in cell.marks) if cell else "" for cell in row.cells),
-            ]
-            self.lines.append(f"    {_csv(cells, marks)}")
+            cells = [*row.keys, *(entry.text if entry else "" for entry in row.cells)]
+            marks = ["".join(f" [{mark}]_" for mark in entry.marks) if entry else "" for entry in row.cells]
+            self.lines.append(f"    {_csv(cells, [*('' for _ in row.keys), *marks])}")
             rows.append(RawRow(len(self.lines), _on_one_line(cells)))
-            self.places |= {
-                (len(self.lines), len(row.keys) + n): cell for n, cell in enumerate(row.cells) if cell is not None
+            self.entries |= {
+                (len(self.lines), number): entry for number, entry in enumerate(row.cells, len(row.keys)) if entry
             }
+        title = " ".join(table.title.split())
+        written_cells = tuple(cell for row in rows for cell in row_cells(row, index, columns))
+        written = Table(index, self._open, title, "inline", begin, header, columns, written_cells)
+        self.tables.append(written)
+        self.readings += _readings(written, self.entries)
+        self.lines += ["", *(f"| {escape(text)}" for text in table.sample_lines()), ""]
+
+    def _write_conditions(self, stated: Sequence[str]) -> None:
+        if not stated:
+            return
+        self.lines += ["The performance numbers were captured using the following:", ""]
+        for text in stated:
+            self.lines.append(f"-  {escape(text)}")
+            condition = Condition(" ".join(text.split()), self._open, len(self.tables), len(self.lines))
+            if not any(evolve(condition, line=other.line) == other for other in self.conditions):
+                self.conditions.append(condition)
         self.lines.append("")
-        self.builder.table(title, begin, _on_one_line(table.header), rows)
-        for text in compose.taken(table):
-            self.lines += [f"| {escaped(text)}"]
-        self.lines.append("")
-
-    def software(self, boards: Sequence[str], versions: Mapping[str, Mapping[str, str]]) -> None:
-        begin = len(self.lines) + 1
-        own = [board for board in boards if any(board in each for each in versions.values())]
-        header = (SOFTWARE, *own)
-        self.lines += [".. csv-table:: Software", f"    :header: {_csv(header)}", ""]
-        rows = []
-        for component, of in versions.items():
-            cells = (component, *(of.get(board, "") for board in own))
-            self.lines.append(f"    {_csv(cells)}")
-            rows.append(RawRow(len(self.lines), cells))
-        self.lines.append("")
-        self.builder.table("Software", begin, header, rows)
-
-    def notes(self, notes: Sequence[str]) -> None:
-        if notes:
-            self.rubric("Notes")
-            self.lines += [f".. [{number}] {escaped(text)}" for number, text in enumerate(notes, 1)]
-
-    def conditions(self, statements: Sequence[str]) -> None:
-        if statements:
-            self.lines += ["The performance numbers were captured using the following:", ""]
-            items = [(escaped(statement), len(self.lines) + 1 + i) for i, statement in enumerate(statements)]
-            self.lines += [*(f"-  {text}" for text, _ in items), ""]
-            self.builder.items(items)
 
 
-def _written(release: GuideRelease) -> _Writer:
-    title = f"Linux {release.name} Performance Guide"
-    bar = "=" * (len(title) + 2)
-    writer = _Writer([bar, f" {title}", bar, "", ".. contents:: Contents", "   :depth: 2", ""])
-    writer.builder.heading(1, title)
-    writer.rubric("Read This First")
-    if release.modules:
-        writer.lines += [*_READ_FIRST, ""]
-    warnings = page.warnings(release)
-    for text in (*warnings, *page.regressions(release)):
-        writer.lines += [".. warning::", "", f"   {escaped(text)}", ""]
-    if release.modules:
-        writer.modules(release.modules)
-    if release.software:
-        writer.software(release.boards, release.software)
-    writer.rubric("About This Manual")
-    writer.lines += [*_ABOUT, ""]
-    writer.lines += [f"-  {escaped(f'{one.board}: {one.text}')}" for one in page.boards(release)]
-    writer.lines.append("")
-    about = layout.load().about
-    chapter: tuple[str, ...] = ()
-    composed = compose.tables(release)
-    for number, table in enumerate(composed):
-        writer.headings(chapter, table.chapter, about, release)
-        chapter = table.chapter
-        writer.table(table)
-        following = composed[number + 1].chapter[:1] if number + 1 < len(composed) else ()
-        if following != chapter[:1]:
-            statements = release.conditions.get(chapter[0] if chapter else "", ())
-            writer.conditions((*statements, *warnings))
-    writer.notes(release.notes)
-    return writer
+def write(release: GuideRelease) -> str:
+    """Write the whole document."""
+    return compose(release).text
+
+
+def compose(release: GuideRelease) -> WrittenGuide:
+    """The document's lines, and what a reader finds in them."""
+    guide = WrittenGuide(release)
+    guide.write()
+    return guide
+
+
+def _readings(table: Table, entries: Mapping[tuple[int, int], GuideEntry]) -> Iterator[CellReading]:
+    """The metrics of written cells: their own; of others what the printed words stand for."""
+    words = catalogue.load()
+    entry_of = {id(cell): entries.get((cell.line, cell.column)) for cell in table.cells}
+    others = [cell for cell in table.cells if (entry := entry_of[id(cell)]) is None or not entry.metric]
+    as_printed = iter(words.read_cells(table, others))
+    for cell in table.cells:
+        entry = entry_of[id(cell)]
+        if entry is None or not entry.metric:
+            yield next(as_printed)
+        elif entry.origin is None and layout.load().place(entry.metric, entry.params) is None:
+            yield CellReading(table, cell, None)  # of a table that guides do not have
+        else:
+            yield CellReading(table, cell, by_name(entry.metric), words.as_read(entry.metric, entry.params, cell))
 
 
 def _csv(cells: Sequence[str], marks: Sequence[str] = ()) -> str:
-    texts = [escaped(cell).replace('"', '""') for cell in _on_one_line(cells)]
+    texts = [escape(cell).replace('"', '""') for cell in _on_one_line(cells)]
     return ",".join(f'"{text}{mark}"' for text, mark in zip(texts, marks or [""] * len(texts), strict=True))
 
 

@@ -55,7 +55,7 @@ def test_a_type_of_ones_own_is_booted_measured_and_put_into_a_guide(tmp_path: Pa
             assert section.fits(bench.strategy.type)
             assert bench.run.preflight(section).failed == {}
             bench.run.measure(section)
-        text = rst_writer.write(stored_release.release(bench.store, "11.01", []))
+        text = rst_writer.write(stored_release.collect(bench.store, "11.01", []))
     guide = reader.parse("own.rst", text)
     assert guide.unread == ()
     chapters = {table.chapter[0] for table in guide.tables}

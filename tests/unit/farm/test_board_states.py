@@ -343,7 +343,7 @@ def test_a_written_guide_takes_a_complete_run_and_marks_what_it_has_of_an_incomp
     with open_store(lab.db) as store:
         dice = random.Random(5)
         scripted_lab.run(store, board, release, utc_now(), dice, status="interrupted", boots=2)
-        only = stored_release.release(store, release, [board])
+        only = stored_release.collect(store, release, [board])
         assert only.entries
         assert all(each.evidence.note.endswith("did not complete (interrupted)") for each in only.entries)
         assert f"numbers of {board}." in next(
@@ -351,7 +351,7 @@ def test_a_written_guide_takes_a_complete_run_and_marks_what_it_has_of_an_incomp
         )
         whole = scripted_lab.run(store, board, release, utc_now(), dice)
         scripted_lab.run(store, board, release, utc_now(), dice, status="interrupted", boots=2)
-        both = stored_release.release(store, release, [board])
+        both = stored_release.collect(store, release, [board])
         assert {entry.evidence.run_id for entry in both.entries} == {whole}
         assert "Incomplete" not in rst_writer.write(both)
 

@@ -19,7 +19,7 @@ from lab.guide.compare.causes import Cause, Kind
 from lab.guide.compare.comparison import Comparison, Earlier
 from lab.guide.measurements import MeasuredGuide
 from lab.guide.read import reader
-from lab.guide.write import change_page, export
+from lab.guide.write import comparison_page, export
 from lab.judge.baseline import judge_run
 from lab.judge.verdicts import Verdict
 from lab.results.snapshot import watch
@@ -38,21 +38,21 @@ def guide(release: str, *tables: TableText) -> MeasuredGuide:
 
 
 def causes(found: Comparison, kind: Kind) -> list[Cause]:
-    return [cause for cause in guide_causes.causes(found) if cause.kind is kind]
+    return [cause for cause in guide_causes.find_causes(found) if cause.kind is kind]
 
 
 # --- the five guides ------------------------------------------------------------------------------------------------------
 
 
 def test_every_change_that_is_no_noise_belongs_to_exactly_one_cause(comparison: Comparison) -> None:
-    told = [id(change) for cause in guide_causes.causes(comparison) for change in cause.changes]
+    told = [id(change) for cause in guide_causes.find_causes(comparison) for change in cause.changes]
     assert len(told) == len(set(told))
     assert set(told) == {id(change) for change in comparison.changes if change.verdict not in QUIET}
 
 
 def test_the_dead_tunnel_is_on_top_and_new_since_the_last_guide(comparison: Comparison) -> None:
     wrong = causes(comparison, Kind.WRONG)
-    assert guide_causes.causes(comparison)[: len(wrong)] == wrong
+    assert guide_causes.find_causes(comparison)[: len(wrong)] == wrong
     assert {cause.rule for cause in wrong} == {"ipsec-broken", "udp-search-stuck", "udp-link-broken"}
     (tunnel,) = [cause for cause in wrong if cause.rule == "ipsec-broken"]
     assert tunnel.what == "IPSec: the tunnel did not carry the traffic"
@@ -84,8 +84,8 @@ def test_known_faults_are_folded_into_one_line_each(comparison: Comparison) -> N
 
 
 def test_no_path_and_no_release_is_repeated_in_a_cause(comparison: Comparison) -> None:
-    assert not any(path in cause.text for path in comparison.paths for cause in guide_causes.causes(comparison))
-    assert not any("\n" in cause.text for cause in guide_causes.causes(comparison))
+    assert not any(path in cause.text for path in comparison.paths for cause in guide_causes.find_causes(comparison))
+    assert not any("\n" in cause.text for cause in guide_causes.find_causes(comparison))
 
 
 def test_what_our_rules_suspect_is_never_called_worse_or_better(
@@ -152,10 +152,10 @@ def test_a_wrong_total_is_on_top_and_neither_worse_nor_better() -> None:
     (total,) = [c for c in found.changes if c.metric == "power.total"]
     assert total.verdict is Verdict.SUSPECT
     assert "(rail-total)" in total.reason
-    first = guide_causes.causes(found)[0]
+    first = guide_causes.find_causes(found)[0]
     assert (first.kind, first.rule, first.changes) == (Kind.WRONG, "rail-total", (total,))
     known = compare.compare(guide("10.00", power_of("240.00")), guide("11.00", power_of("250.00")))
-    assert guide_causes.causes(known)[0].kind is Kind.KNOWN
+    assert guide_causes.find_causes(known)[0].kind is Kind.KNOWN
 
 
 def power_of(total: str) -> TableText:
@@ -182,11 +182,11 @@ def test_a_number_that_moved_is_told_however_long_it_is_suspect(old: str, new: s
     found = compare.compare(guide("10.00", power_of(old)), guide("11.00", power_of(new)))
     (total,) = [c for c in found.changes if c.metric == "power.total"]
     assert total.verdict is Verdict.SUSPECT
-    told = guide_causes.causes(found)
+    told = guide_causes.find_causes(found)
     (cause,) = [cause for cause in told if cause.rule == "rail-total"]
     assert (cause.kind, cause.changes) == (kind, (total,))
     assert cause.why.endswith(says)
-    assert "rail" in change_page.markdown(found), "a comment tells it, too"
+    assert "rail" in comparison_page.markdown(found), "a comment tells it, too"
     assert "no sound number" not in cause.why
     assert guide_causes.heading(Kind.SUSPECT, found.names) == "suspect"
 
@@ -239,7 +239,7 @@ def series(*values: float) -> list[MeasuredGuide]:
 
 def judged(*values: float) -> tuple[Verdict, str, str]:
     *before, old, new = series(*values)
-    (change,) = compare.compare(old, new, earlier=compare.of_sheets(before)).changes
+    (change,) = compare.compare(old, new, earlier=compare.earlier_of(before)).changes
     return change.verdict, change.reason, change.returns_to
 
 
@@ -249,7 +249,7 @@ def test_a_change_that_only_returns_to_an_earlier_level_says_so() -> None:
     assert reason.endswith("this only returns to the level of 9.00, 30 us")
     assert judged(10, 20, 30)[2] == ""
     *before, old, new = series(30, 20, 30.5)
-    (cause,) = causes(compare.compare(old, new, earlier=compare.of_sheets(before)), Kind.WORSE)
+    (cause,) = causes(compare.compare(old, new, earlier=compare.earlier_of(before)), Kind.WORSE)
     assert cause.why == "only returns to the level of 9.00"
 
 
@@ -276,10 +276,10 @@ def test_small_steps_of_one_direction_that_add_up_are_a_cause_of_their_own() -> 
     assert reason.endswith("1.45 times 9.00, beyond noise, in steps that are none alone")
     assert "in steps" not in judged(20, 30, 26, 29)[1]
     *before, old, new = series(20, 23, 26, 29)
-    found = compare.compare(old, new, earlier=compare.of_sheets(before))
+    found = compare.compare(old, new, earlier=compare.earlier_of(before))
     (cause,) = causes(found, Kind.WORSE)
     assert cause.why == "the last of small steps since 9.00, none of which is more than noise"
-    assert export.document(found)["rows"][0]["crept_from"] == "9.00"
+    assert export.comparison_document(found)["rows"][0]["crept_from"] == "9.00"
 
 
 def test_another_definition_is_no_history() -> None:
@@ -296,7 +296,7 @@ def test_another_definition_is_no_history() -> None:
     ]
     (total,) = [
         c
-        for c in compare.compare(*sheets[3:], earlier=compare.of_sheets(sheets[:3])).changes
+        for c in compare.compare(*sheets[3:], earlier=compare.earlier_of(sheets[:3])).changes
         if c.metric == "power.total"
     ]
     assert (total.verdict, total.returns_to) == (Verdict.REGRESSION, "")
@@ -401,4 +401,6 @@ def test_two_clocks_that_are_one_explain_nothing() -> None:
 
 
 def test_without_earlier_releases_nothing_is_said_of_them() -> None:
-    assert Earlier().of(("a1-fs", "lmbench.latency", ())) == ()
+    olds, news = (guide(name, *processor(factor, 1400)) for name, factor in (("10.00", 1), ("11.00", 0.5)))
+    assert compare.compare(olds, news, earlier=Earlier()) == compare.compare(olds, news)
+    assert compare.compare(olds, news).looked_at == ""

@@ -17,7 +17,7 @@ from lab.guide.model import CellKind, value_of
 from lab.guide.read import reader
 from lab.guide.rulebook import Severity
 from lab.guide.write import footnotes, page, rst_writer, setup, stored_release
-from lab.guide.write.entries import EntryProvenance, GuideEntry, GuideRelease, Origin
+from lab.guide.write.entries import EntryProvenance, GuideEntry, GuideRelease, Origin, summarise_boards
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
 
 NOW = dt.datetime(2026, 11, 27, tzinfo=dt.UTC)
@@ -50,7 +50,7 @@ def errors(text: str) -> list[str]:
 def test_a_number_that_a_rule_calls_an_error_is_not_printed() -> None:
     numbers = ipsec()
     assert "ipsec-broken" in errors(rst_writer.write(numbers))
-    written = footnotes.annotated(numbers)
+    written = footnotes.annotate(numbers)
     text = rst_writer.write(written)
     assert errors(text) == []
     assert "4.20" not in text
@@ -60,11 +60,11 @@ def test_a_number_that_a_rule_calls_an_error_is_not_printed() -> None:
     assert "4.20" not in html
     assert 'n/a</a><a class="mark" href="#note-1">[1]</a>' in html
     assert "217.00" in html
-    assert page.boards(written)[0].withheld == 3
+    assert summarise_boards(written)[0].withheld == 3
 
 
 def test_with_errors_prints_it_with_its_mark() -> None:
-    text = rst_writer.write(footnotes.annotated(ipsec(), with_errors=True))
+    text = rst_writer.write(footnotes.annotate(ipsec(), with_errors=True))
     assert '"3des","4.20 [1]_"' in text
     assert ".. [1] The tunnel did not carry the traffic (rule ipsec-broken)." in text
 
@@ -80,7 +80,7 @@ def test_the_footnotes_are_numbered_as_a_reader_meets_them() -> None:
         )
         for e in reversed(numbers.entries)
     ]
-    written = footnotes.annotated(evolve(numbers, entries=tuple(noted)), with_errors=True)
+    written = footnotes.annotate(evolve(numbers, entries=tuple(noted)), with_errors=True)
     assert [note.partition(" (")[0] for note in written.notes] == [
         "The tunnel did not carry the traffic",
         "Packets/Sec are thousands",
@@ -102,11 +102,11 @@ def test_a_published_number_is_corrected_and_says_so() -> None:
         origin=origin,
     )
     numbers = GuideRelease("11.01", ("a1_sk",), (entry,))
-    (corrected,) = footnotes.annotated(numbers).entries
+    (corrected,) = footnotes.annotate(numbers).entries
     assert (corrected.text, corrected.marks) == ("1303.54", (1,))
-    (vendor,) = footnotes.annotated(numbers, corrected=False).entries
+    (vendor,) = footnotes.annotate(numbers, corrected=False).entries
     assert (vendor.text, vendor.marks) == (entry.text, (1,))
-    assert footnotes.annotated(numbers, corrected=False).notes == ("Own value 1303.54.",)
+    assert footnotes.annotate(numbers, corrected=False).notes == ("Own value 1303.54.",)
 
 
 @pytest.mark.parametrize("mark", [" [1]_", "[12]", " [1]_ [2]_", " [#3]_"])
@@ -147,7 +147,7 @@ def test_a_boot_names_the_board_its_firmware_and_the_card(store: Store) -> None:
     )
     store.record_attempt(run.id, AttemptRecord(1, 1, {}, "ok", None, None, "", NOW, 1.0, (sample,), details=details))
     store.finish_run(run.id, "completed")
-    numbers = stored_release.release(store, "11.01", ())
+    numbers = stored_release.collect(store, "11.01", ())
     assert numbers.boards == ("am62xx_sk",)
     about = "AM62-SKEVM rev E3 (AM62X SR1.0 HS-FS) with ARM running at 1.4GHz, DDR data rate 1600 MT/S"
     assert numbers.modules == (("AM62x SK", about),)
@@ -173,4 +173,5 @@ def test_a_boot_names_the_board_its_firmware_and_the_card(store: Store) -> None:
 
 def test_versions_of_several_runs_are_all_named() -> None:
     one, other = (setup.MeasuredSetup(software={"TF-A": version, "Linux": "6.12"}) for version in ("v1", "v2"))
-    assert setup.software_of([one, other]) == {"TF-A": "v1 and v2", "Linux": "6.12"}
+    column = setup.BoardColumn("a1", (), (), {1: one, 2: other}, ())
+    assert setup.software_of([column]) == {"TF-A": {"a1": "v1 and v2"}, "Linux": {"a1": "6.12"}}

@@ -10,7 +10,7 @@ import pytest
 from lab.cli import main
 from lab.errors import ConfigurationError
 from lab.guide.model import CellKind
-from lab.guide.read import html, plain_text, reader, rst
+from lab.guide.read import directives, drawn_table, html, plain_text, reader
 
 HEADER = "<tr><th>Benchmarks</th><th>am62xx_sk-fs: perf</th></tr>"
 
@@ -76,7 +76,7 @@ def test_words_that_a_narrow_column_cut_are_whole_again() -> None:
 |         | 1, max  |
 |         | 2)      |
 +---------+---------+"""
-    grid = plain_text.parse(list(enumerate(drawn.split("\n"))), {"udp", "datagram"})
+    grid = drawn_table.parse(list(enumerate(drawn.split("\n"))), {"udp", "datagram"})
     assert grid.header == ("Frame Size(bytes)", "am62xx_lp_sk-fs: UDP Datagram Size(bytes)")
     assert grid.rows[0].cells == ("64", "705595.00 (min 1, max 2)")
 
@@ -167,7 +167,7 @@ def test_branches_that_nobody_chose_are_all_read_and_it_is_said() -> None:
     ],
 )
 def test_a_condition_is_decided_without_running_it(condition: str, expected: bool | None) -> None:
-    assert rst.holds(condition, {"CONFIG_part": "AM62X"}) is expected
+    assert directives.holds(condition, {"CONFIG_part": "AM62X"}) is expected
 
 
 @pytest.mark.parametrize("word", ["read", "check"])

@@ -101,8 +101,8 @@ def test_the_command_says_what_it_took_from_where(
 
 def test_a_release_is_found_by_its_short_name(store: Store, tmp_path: Path) -> None:
     put(store, tmp_path / "g.rst", mini(NAMELESS), "09.02.00", "a1-fs")
-    assert stored_release.sheet(store, "09.02").guide.boards == ()
-    assert len(stored_release.release(store, "9.2", ()).entries) == 1
+    assert stored_release.load_sheet(store, "09.02").guide.boards == ()
+    assert len(stored_release.collect(store, "9.2", ()).entries) == 1
     assert release_key("09.02.01") != release_key("09.02")
 
 
@@ -115,7 +115,7 @@ def test_a_built_guide_survives_import_and_writing(tmp_path: Path, form: str, gu
         path.write_text(FORMS[form](guide.text))
         release = f"1.{len(store.runs())}"
         import_guide(store, path, release, None, NOW)
-        read = reader.parse("g", rst_writer.write(stored_release.release(store, release, ())))
+        read = reader.parse("g", rst_writer.write(stored_release.collect(store, release, ())))
     assert texts(read) == texts(reader.parse("g", generator.rst(guide)))
 
 
@@ -129,7 +129,7 @@ def test_two_kernels_of_one_release_are_two_releases(store: Store, tmp_path: Pat
     (done,) = put(store, tmp_path / "r.rst", mini(faster, title="RT-linux 09.03 Performance Guide"), board="a1-fs")
     assert done.release == "09.03-rt"
     values = {
-        name: [e.value for e in stored_release.release(store, name, ()).entries] for name in ("09.03", "09.03-rt")
+        name: [e.value for e in stored_release.collect(store, name, ()).entries] for name in ("09.03", "09.03-rt")
     }
     assert values == {"09.03": [300.0], "09.03-rt": [400.0]}
     assert release_key("09.03") < release_key("09.03-rt") < release_key("09.03.01")

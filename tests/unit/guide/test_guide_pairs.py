@@ -39,7 +39,7 @@ def test_where_nothing_was_changed_nothing_is_worse_better_or_suspect(pair: tupl
     found = compared(*pair)
     assert [(c.board, c.metric, c.printed, c.reason) for c in found.changes if c.verdict not in QUIET] == []
     assert len(found.changes) == len(pair[0].cells), "each result of one guide has its partner in the other"
-    assert [cause.text for cause in causes.causes(found) if cause.kind is not Kind.KNOWN] == []
+    assert [cause.text for cause in causes.find_causes(found) if cause.kind is not Kind.KNOWN] == []
     assert causes.verdict_line(found) == f"0 worse, 0 better, {len(found.changes)} noise"
 
 
@@ -54,7 +54,7 @@ def test_a_factor_that_was_planted_in_the_processor_s_rows_is_one_cause_that_nam
     boards = old.boards if data.draw(st.booleans()) else old.boards[:1]
     factor = percent / 100 if not faster else 100 / percent
     found = compared(old, generator.slowed_down(new, titles, factor, boards))
-    (cause,) = [each for each in causes.causes(found) if each.kind is not Kind.KNOWN]
+    (cause,) = [each for each in causes.find_causes(found) if each.kind is not Kind.KNOWN]
     assert cause.kind is (Kind.BETTER if faster else Kind.WORSE)
     assert cause.boards == tuple(sorted(boards))
     assert cause.count == sum(board in boards and title in titles for board, title, _, _ in old.cells)
@@ -79,11 +79,11 @@ def test_a_table_that_got_slower_on_all_boards_is_one_cause(
     old, new = pair
     title = data.draw(st.sampled_from([table.title for table in old.text.tables]))
     found = compared(old, generator.slowed_down(new, [title], percent / 100, old.boards))
-    worse = [each for each in causes.causes(found) if each.kind is Kind.WORSE]
+    worse = [each for each in causes.find_causes(found) if each.kind is Kind.WORSE]
     assert len(worse) == 1
     assert worse[0].boards == tuple(sorted(old.boards))
     assert {change.board for change in worse[0].changes} == set(old.boards)
-    others = [each for each in causes.causes(found) if each.kind not in {Kind.WORSE, Kind.KNOWN}]
+    others = [each for each in causes.find_causes(found) if each.kind not in {Kind.WORSE, Kind.KNOWN}]
     assert all("TCP" in each.what and "work was another" in each.why for each in others), (
         "its load belongs to less work"
     )

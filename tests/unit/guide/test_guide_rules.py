@@ -14,15 +14,13 @@ from support.guide_family import TableText, import_guide, mini, table
 
 from lab.guide import measurements
 from lab.guide.check import annotations as guide_annotations
-from lab.guide.check import udp as guide_udp
+from lab.guide.check import udp_tables
 from lab.guide.check.findings import Finding, load_rules, run_rules
 from lab.guide.check.rules.lmbench import ORDER
-from lab.guide.compare import comparison as compare
 from lab.guide.measurements import MeasuredGuide
 from lab.guide.model import Guide
 from lab.guide.read import assemble, reader, rst
-from lab.guide.write import export
-from lab.guide.write import terminal as show
+from lab.guide.write import export, terminal
 from lab.results.store import open_store
 
 
@@ -99,14 +97,14 @@ def test_a_value_from_means_is_as_uncertain_as_it_was_found_to_be(tmp_path: Path
     text = mini(chain(paired([[0.98 * v, v, 1.02 * v] for v in own])), chain(paired([[v] for v in own]), "2mb"))
     (tmp_path / "g.rst").write_text(text)
     one = measurements.of_guide(reader.read(tmp_path / "g.rst"))
-    cells = [cell for cell in export.guide(one)["cells"] if "bw_mem-rd-" in cell["row"]]
+    cells = [cell for cell in export.guide_document(one)["cells"] if "bw_mem-rd-" in cell["row"]]
     assert [(cell["own"], cell["own_uncertainty"]) for cell in cells] == [(1300.0, 325.0), (1300.0, None)]
     assert (
         "16 cells average two operations; their own values are recovered (--json), 8 of them from means, within 25 %"
-        in ("\n".join(show.guide(one)))
+        in ("\n".join(terminal.describe_guide(one)))
     )
     evidence = guide_annotations.annotate(one)
-    known = [compare.evidence(r, evidence, r.board) for r in one.of("lmbench.bw_mem") if r.params["operation"] == "rd"]
+    known = [evidence.evidence(r, r.board) for r in one.of("lmbench.bw_mem") if r.params["operation"] == "rd"]
     assert [(k.low, k.high) for k in known] == [(975.0, 1625.0), (None, None)]
     with open_store(str(tmp_path / "results.db")) as store:
         import_guide(store, tmp_path / "g.rst", None, None, dt.datetime(2026, 1, 2, tzinfo=dt.UTC))
@@ -394,11 +392,11 @@ def test_a_row_of_another_definition_is_told_apart_from_its_table() -> None:
 
 
 def test_the_limits_of_the_wire_are_those_of_ethernet() -> None:
-    assert round(guide_udp.datagram_limit(1024), 2) == 939.45  # 1024 of 1090 bytes
-    assert round(guide_udp.datagram_limit(1472), 1) == 957.1
-    assert round(guide_udp.datagram_limit(1518), 1) == 924.5  # two fragments
-    assert round(guide_udp.frame_limit(1024, guide_udp.Definition.PAYLOAD), 1) == 936.8
-    assert round(guide_udp.frame_limit(1024, guide_udp.Definition.FRAME), 1) == 980.8
+    assert round(udp_tables.datagram_limit(1024), 2) == 939.45  # 1024 of 1090 bytes
+    assert round(udp_tables.datagram_limit(1472), 1) == 957.1
+    assert round(udp_tables.datagram_limit(1518), 1) == 924.5  # two fragments
+    assert round(udp_tables.frame_limit(1024, udp_tables.Definition.PAYLOAD), 1) == 936.8
+    assert round(udp_tables.frame_limit(1024, udp_tables.Definition.FRAME), 1) == 980.8
 
 
 def test_a_frame_size_that_is_a_datagram_is_named() -> None:

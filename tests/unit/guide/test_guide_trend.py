@@ -18,8 +18,7 @@ from lab.guide.compare import trend
 from lab.guide.compare.trend import PublishedPoint, Trend, TrendPoint
 from lab.guide.measurements import MeasuredGuide
 from lab.guide.read import reader
-from lab.guide.write import figures
-from lab.guide.write import terminal as show
+from lab.guide.write import figures, terminal
 
 
 def releases(folder: Path, values: Mapping[str, str]) -> list[MeasuredGuide]:
@@ -44,7 +43,7 @@ def test_points_follow_their_releases_not_the_order_of_the_files(tmp_path: Path)
             "10.00": "lat_sem (us),2.00",
         },
     )
-    (series,) = trend.of_guides(sheets, "lmbench.latency", "a1-fs", {})
+    (series,) = trend.trends_of_guides(sheets, "lmbench.latency", "a1-fs", {})
     assert [(p.release, p.value) for p in series.points] == [
         ("09.02", 1.6),
         ("9.2.1", 1.7),
@@ -52,34 +51,34 @@ def test_points_follow_their_releases_not_the_order_of_the_files(tmp_path: Path)
         ("11.01", 3.0),
     ]
     assert (series.unit, series.better) == ("us", "lower")
-    assert list(show.trend([series]))[-1].strip() == "▁▂▃█"
+    assert list(terminal.draw_trends([series]))[-1].strip() == "▁▂▃█"
 
 
 def test_each_set_of_parameters_is_a_series_and_may_be_chosen(sheets: Mapping[str, MeasuredGuide]) -> None:
     two = [sheets["am62x-11.01.rst"], sheets["am62x-09.02.rst"]]
-    found = trend.of_guides(two, "lmbench.bw_mem", "am62xx_sk-fs", {"size": "1mb"})
+    found = trend.trends_of_guides(two, "lmbench.bw_mem", "am62xx_sk-fs", {"size": "1mb"})
     assert len(found) == 9
-    (rd,) = trend.of_guides(two, "lmbench.bw_mem", "am62xx_sk-fs", {"size": "1mb", "operation": "rd"})
+    (rd,) = trend.trends_of_guides(two, "lmbench.bw_mem", "am62xx_sk-fs", {"size": "1mb", "operation": "rd"})
     assert [(p.release, p.value, p.low) for p in rd.points] == [("09.02.00", 1282.29, None), ("11.01", 1303.54, None)]
 
 
 def test_a_broken_run_is_marked(sheets: Mapping[str, MeasuredGuide]) -> None:
     two = [sheets["am62x-09.02.rst"], sheets["am62x-11.01.rst"]]
-    (aes,) = trend.of_guides(two, "ipsec.throughput", "am62xx_sk-fs", {"algorithm": "aes128"})
+    (aes,) = trend.trends_of_guides(two, "ipsec.throughput", "am62xx_sk-fs", {"algorithm": "aes128"})
     assert [bool(p.note) for p in aes.points] == [False, True]
 
 
 def test_ranges_are_kept(sheets: Mapping[str, MeasuredGuide]) -> None:
-    boot = trend.of_guides([sheets["am62x-11.01.rst"]], "boot.time", "am62xx_sk-fs", {})
+    boot = trend.trends_of_guides([sheets["am62x-11.01.rst"]], "boot.time", "am62xx_sk-fs", {})
     assert [(p.low, p.high) for p in boot[0].points] == [(15.96, 16.42)]
 
 
 def test_what_is_not_there_is_said_with_what_is(sheets: Mapping[str, MeasuredGuide], tmp_path: Path) -> None:
     one = [sheets["am62x-11.01.rst"]]
     with pytest.raises(ConfigurationError, match=r"no guide has the metric 'boot.tyme'; there are: .*boot.time"):
-        trend.of_guides(one, "boot.tyme", "am62xx_sk-fs", {})
+        trend.trends_of_guides(one, "boot.tyme", "am62xx_sk-fs", {})
     with pytest.raises(ConfigurationError, match="of board 'am64'; there are: am62xx_lp_sk-fs, am62xx_sk-fs"):
-        trend.of_guides(one, "boot.time", "am64", {})
+        trend.trends_of_guides(one, "boot.time", "am64", {})
     path = tmp_path / "guide.rst"
     path.write_text(
         guide_family.mini(
@@ -87,12 +86,14 @@ def test_what_is_not_there_is_said_with_what_is(sheets: Mapping[str, MeasuredGui
         )
     )
     with pytest.raises(ConfigurationError, match="neither its title nor its name tells the release"):
-        trend.of_guides([measurements.of_guide(reader.read(path))], "lmbench.latency", "a1-fs", {})
+        trend.trends_of_guides([measurements.of_guide(reader.read(path))], "lmbench.latency", "a1-fs", {})
 
 
 def test_a_trend_is_drawn(sheets: Mapping[str, MeasuredGuide], tmp_path: Path) -> None:
-    found = trend.of_guides([sheets["am62x-09.02.rst"], sheets["am62x-11.01.rst"]], "boot.time", "am62xx_sk-fs", {})
-    write(tmp_path / "boot.svg", figures.trends(found), "--svg")
+    found = trend.trends_of_guides(
+        [sheets["am62x-09.02.rst"], sheets["am62x-11.01.rst"]], "boot.time", "am62xx_sk-fs", {}
+    )
+    write(tmp_path / "boot.svg", figures.draw_trends(found), "--svg")
     drawn = (tmp_path / "boot.svg").read_text()
     assert "<svg" in drawn
     with pytest.raises(ConfigurationError, match=r"cannot be written.*; choose another path for --svg"):
@@ -106,7 +107,7 @@ def many(count: int, values: Sequence[float]) -> list[Trend]:
 
 
 def test_a_change_of_two_percent_is_drawn_as_one() -> None:
-    drawn = figures.trends(many(1, [16.0, 16.32]))
+    drawn = figures.draw_trends(many(1, [16.0, 16.32]))
     ((first, last),) = re.findall(r'points="[\d.]+,([\d.]+) [\d.]+,([\d.]+) "', drawn)
     rise = float(first) - float(last)
     *_, height = map(float, re.findall(r'viewBox="([\d. ]+)"', drawn)[0].split())
@@ -115,7 +116,7 @@ def test_a_change_of_two_percent_is_drawn_as_one() -> None:
 
 @pytest.mark.parametrize("count", [2, 5, 6, 7])
 def test_no_legend_covers_what_is_drawn(count: int) -> None:
-    drawn = figures.trends(many(count, [1.0, 2.0]))
+    drawn = figures.draw_trends(many(count, [1.0, 2.0]))
     assert all(f"medium=m{n}<" in drawn for n in range(count))
     if count <= 5:
         labels = [float(y) for y in re.findall(r'y="([\d.]+)"[^>]*>medium=m', drawn)]
@@ -131,12 +132,12 @@ def test_a_drawing_is_well_formed_whatever_the_names_and_the_numbers_are(count: 
     values = [0.0, 0.0, -3.0, 1e9] * 15
     points = tuple(TrendPoint(f"{n}.00", value, value - 1, value, name) for n, value in enumerate(values, 1))
     root = ET.fromstring(
-        figures.trends([Trend(name, {name: str(n)}, name, name, "lower", points) for n in range(count)])
+        figures.draw_trends([Trend(name, {name: str(n)}, name, name, "lower", points) for n in range(count)])
     )
     assert [element for element in root.iter() if element.tag.endswith("script")] == []
     named = [element.text for element in root.iter() if re.fullmatch(r"\d+\.00", element.text or "")]
     assert 1 < len(named) / count <= 60
-    assert "nan" not in figures.trends(many(count, [0.0, 0.0]))
+    assert "nan" not in figures.draw_trends(many(count, [0.0, 0.0]))
 
 
 def number(release: str, value: float, **known: object) -> PublishedPoint:
@@ -159,18 +160,18 @@ def number(release: str, value: float, **known: object) -> PublishedPoint:
     ],
 )  # fmt: skip
 def test_one_series_has_one_definition(found: list[PublishedPoint], series: list[tuple[str, str]]) -> None:
-    split = trend.series(found, "boot.time")
+    split = trend.build_series(found, "boot.time")
     assert [(one.definition, " ".join(p.release for p in one.points)) for one in split] == series
 
 
 def test_products_are_never_one_series() -> None:
     found = [number("10.00", 1.0), PublishedPoint("a1-fs", "b2", {"medium": "sd"}, TrendPoint("11.00", 2.0))]
-    assert [(one.product, len(one.points)) for one in trend.series(found, "boot.time")] == [("a1", 1), ("b2", 1)]
+    assert [(one.product, len(one.points)) for one in trend.build_series(found, "boot.time")] == [("a1", 1), ("b2", 1)]
 
 
 def test_a_product_stands_for_each_of_its_boards(sheets: Mapping[str, MeasuredGuide]) -> None:
     two = [sheets["am62x-11.01.rst"], sheets["am62ax-09.02.rst"]]
-    found = trend.of_guides(two, "whetstone.rate", "AM62x", {})
+    found = trend.trends_of_guides(two, "whetstone.rate", "AM62x", {})
     assert [(one.board, one.product) for one in found] == [
         ("am62xx_lp_sk-fs", "am62"), ("am62xx_sk-fs", "am62"), ("am62xxsip_sk-fs", "am62")
     ]  # fmt: skip
@@ -179,7 +180,7 @@ def test_a_product_stands_for_each_of_its_boards(sheets: Mapping[str, MeasuredGu
 def test_cards_of_two_releases_are_two_series(sheets: Mapping[str, MeasuredGuide]) -> None:
     two = [sheets["am62x-09.02.rst"], sheets["am62x-11.01.rst"]]
     wanted = {"medium": "sd", "buffer": "1m", "direction": "write"}
-    found = trend.of_guides(two, "storage.fio.throughput", "am62xx_lp_sk-fs", wanted)
+    found = trend.trends_of_guides(two, "storage.fio.throughput", "am62xx_lp_sk-fs", wanted)
     assert {one.definition for one in found} == {
         "SanDisk 8GB MicroSDHC Class 10 Memory Card",
         "SanDisk Max Endurance SD card (SDSQQVR-032G-GN6IA)",
@@ -192,4 +193,4 @@ def test_cards_of_two_releases_are_two_series(sheets: Mapping[str, MeasuredGuide
     [([1.0, 2.0], "▁█"), ([100.0, 102.0], "▄▅"), ([-5.0, 5.0], "▁█"), ([5.0, 5.0], "▄▄"), ([], ""), ([3.0], "▄")],
 )
 def test_bars(values: list[float], bars: str) -> None:
-    assert "".join(show.bars(values)) == bars
+    assert "".join(terminal.draw_bars(values)) == bars

@@ -95,7 +95,7 @@ def shared_keys(one: MeasuredGuide) -> list[object]:
 
 def round_trip(store: Store, path: Path, release: str) -> tuple[MeasuredGuide, MeasuredGuide]:
     import_guide(store, path, release, None, NOW)
-    text = rst_writer.write(stored_release.release(store, release, ()))
+    text = rst_writer.write(stored_release.collect(store, release, ()))
     return measurements.of_guide(reader.read(path)), measurements.of_guide(reader.parse("written", text))
 
 

@@ -19,7 +19,7 @@ from support.judged_store import BOOTS, DAY, Nights
 
 from exporters.results import ResultsReader
 from lab.errors import ConfigurationError
-from lab.guide.write.stored_release import counting
+from lab.guide.stored_runs import accepted_runs
 from lab.host.clock import utc_now
 from lab.judge import run_judge, text
 from lab.judge.baseline import judge_run as compare_run
@@ -548,7 +548,7 @@ def test_boots_of_a_comparison_are_no_night_anywhere(store: Store, kind: str) ->
     store.finish_run(run, "completed")
     with watch(store.url).snapshot() as snapshot:
         assert (release_names(snapshot), last_completed(snapshot, ["11.01"])) == before == ([], [])
-    assert counting(store) == []
+    assert accepted_runs(store) == []
     assert boots(store, ["0042"]) == {}
     view = ResultsReader(watch(store.url)).read()
     assert (view.groups, view.builds, view.last_runs) == ((), (), ())

@@ -144,7 +144,7 @@ def test_results_report_and_guide_have_the_number_of_samples_and_the_uncertainty
     page = report.render(shown, store.artifacts)
     assert re.search(r">3/3</td><td[^>]*>3</td>", page)
     assert ">2/3</td>" in page
-    entries = {entry.params["rate_hz"]: entry for entry in stored_release.release(store, "1", []).entries}
+    entries = {entry.params["rate_hz"]: entry for entry in stored_release.collect(store, "1", []).entries}
     assert re.fullmatch(r"256002(\.00)? \(min 256001(\.00)?, max 256003(\.00)?\)", entries["8000"].text)
     assert entries["8000"].evidence.samples == 3
     assert entries["8000"].evidence.uncertainty == pytest.approx(2.534, abs=1e-3)

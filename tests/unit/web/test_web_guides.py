@@ -28,7 +28,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         for release, seconds in (("10.01", "15.20"), ("11.01", "13.40")):
             path = folder / f"guide-{release}.rst"
             path.write_text(guide(release, seconds), encoding="utf-8")
-            (made,) = guide_importer.prepared([path], None, None, utc_now())
+            (made,) = guide_importer.prepare_all([path], None, None, utc_now())
             assert not isinstance(made, Exception), made
             importer.add(made)
         recorded_run.record(store, virtual=False, cycles=2, release="11.02")

@@ -27,8 +27,8 @@ def clock_average(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterato
         value = reading.cell.value
         if value.low and value.high and value.high >= _APART * value.low:
             yield Remark(
-                f"averages runs at {value.low:g} and {value.high:g} MHz: no run had {value.number:g} MHz, and numbers that follow the "
-                "CPU clock may be an average over both",
+                f"averages runs at {value.low:g} and {value.high:g} MHz: no run had {value.number:g} MHz, and "
+                "numbers that follow the CPU clock may be an average over both",
                 reading,
             )
 
@@ -131,10 +131,10 @@ def clock_ratio(sheet: MeasuredGuide, older: MeasuredGuide | None) -> Iterator[R
     Limits: A change that slows every row by the same percentage looks the same.
     """
     clocks = _clocks(sheet)
-    for readings in group(_judged(sheet), lambda r: (r.board, r.metric)).values():
+    for readings in group(_clocked(sheet), lambda r: (r.board, r.metric)).values():
         board = readings[0].board
         for peers, who, their_clock in _peers(sheet, older, board):
-            remark = _compared(readings, peers, who, clocks.get(board), their_clock)
+            remark = _compare(readings, peers, who, clocks.get(board), their_clock)
             if remark is not None:
                 yield remark
                 break
@@ -146,17 +146,17 @@ def _peers(
     """Yield references: the older guide, then boards of the same product."""
     if older is not None:
         yield (
-            {r.key: r.number for r in _judged(older) if r.board == board and r.number},
+            {r.key: r.number for r in _clocked(older) if r.board == board and r.number},
             "the older guide's",
             _clocks(older).get(board),
         )
     for other in sheet.guide.boards:
         if other != board and boards.product_of(other) == boards.product_of(board):
-            found = {r.key: r.number for r in _judged(sheet) if r.board == other and r.number}
-            yield found, f"{other}'s", _clocks(sheet).get(other)
+            numbers = {r.key: r.number for r in _clocked(sheet) if r.board == other and r.number}
+            yield numbers, f"{other}'s", _clocks(sheet).get(other)
 
 
-def _compared(
+def _compare(
     readings: Sequence[CellReading],
     peers: Mapping[_Key, float],
     who: str,
@@ -168,7 +168,7 @@ def _compared(
         return None
     logs = [math.log(ratio) for _, ratio in pairs]
     middle = statistics.median(logs)
-    if max(abs(one - middle) for one in logs) > _SPREAD:
+    if max(abs(log - middle) for log in logs) > _SPREAD:
         return None
     lower = readings[0].quantity is not None and readings[0].quantity.better == "lower"
     speed = math.exp(-middle if lower else middle)  # this board's clock over the other's
@@ -178,14 +178,15 @@ def _compared(
     if abs(real / (speed * their_clock) - 1) > _EXACT:
         return None
     return Remark(
-        f"all {len(pairs)} rows of {readings[0].metric} are {math.exp(middle):.3f} times {who}, within {_SPREAD:.0%}: that is "
+        f"all {len(pairs)} rows of {readings[0].metric} are {math.exp(middle):.3f} times {who}, within "
+        f"{_SPREAD:.0%}: that is "
         f"{real} of {their_clock:g} MHz, so the CPU ran at {real} MHz, though the clock row says {clock:g}",
         pairs[0][0],
         also=tuple(r for r, _ in pairs[1:]),
     )
 
 
-def _judged(sheet: MeasuredGuide) -> Iterable[CellReading]:
+def _clocked(sheet: MeasuredGuide) -> Iterable[CellReading]:
     return (r for r in sheet.of(*(m for m in sheet.by_metric if m.startswith(_JUDGED))) if r.cell.metric is not None)
 
 

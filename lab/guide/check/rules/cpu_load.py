@@ -33,8 +33,8 @@ def cpu_load_range(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterat
     for readings in tables.values():
         if len(readings) > 2 and all((r.number or 0.0) >= _FULL for r in readings):
             yield Remark(
-                "every CPU load of this table is about 100 %: the test reads column 11 of mpstat as idle, which since sysstat "
-                "10.1.2 is %gnice; right only if the CPU is really full at every block size",
+                "every CPU load of this table is about 100 %: the test reads column 11 of mpstat as idle, which "
+                "since sysstat 10.1.2 is %gnice; right only if the CPU is really full at every block size",
                 readings[0],
                 also=readings[1:],
                 severity=Severity.SUSPECT,
@@ -68,8 +68,10 @@ def load_floor(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[R
         cores = next((n for n in _CORES if 100 / n <= lowest <= 100 / n + _ABOVE), None)
         if cores is not None:
             yield Remark(
-                f"none of {len(readings)} CPU loads of {board or 'this guide'} is below {100 / cores:g} %, the share of one of "
-                f"{cores} cores: one core seems to be busy with something else all the time, and every load has it in it",
+                f"none of {len(readings)} CPU loads of {board or 'this guide'} is below {100 / cores:g} %, the share "
+                "of one of "
+                f"{cores} cores: one core seems to be busy with something else all the time, and every load has it "
+                "in it",
                 readings[0],
                 also=readings[1:],
             )

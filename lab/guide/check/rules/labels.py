@@ -28,8 +28,8 @@ def raw_label(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Re
         raw = [r for r in members if _RAW.search(r.cell.metric or "")]
         if system and raw and not _RAW.search(table.title):
             yield Remark(
-                f"the columns say Raw, but {table.title!r} is measured through {system[0].upper()}: the same test as in the "
-                "tables that name the file system",
+                f"the columns say Raw, but {table.title!r} is measured through {system[0].upper()}: the same test as "
+                "in the tables that name the file system",
                 raw[0],
                 also=tuple(raw[1:]),
             )
@@ -140,8 +140,8 @@ def audio_rate(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[R
             )
         else:
             yield Remark(
-                f"{text}, and no codec runs at that; the row may average several rates, or the stream stood still for a while, "
-                "which the guide does not tell",
+                f"{text}, and no codec runs at that; the row may average several rates, or the stream stood still "
+                "for a while, which the guide does not tell",
                 reading,
                 severity=Severity.NOTE,
             )
@@ -173,8 +173,8 @@ def glmark_size(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[
         same = next((other for other in small if abs(score / other - 1) <= _SAME), None) if all(small) else None
         if same is not None:
             yield Remark(
-                f"scores {score:g} at 1920x1080 and {same:g} in the default window of a quarter of the pixels: it was not run at "
-                "1920x1080",
+                f"scores {score:g} at 1920x1080 and {same:g} in the default window of a quarter of the pixels: it "
+                "was not run at 1920x1080",
                 reading,
             )
 
@@ -196,7 +196,7 @@ def usb_blocks(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[R
         blocks = reading.params.get("blocks", "")
         if blocks.isdecimal() and int(blocks) > _DISK_MB:
             yield Remark(
-                f"{blocks} blocks of 1 MB do not fit the gadget's disk of {_DISK_MB} MB: the number is of a transfer of at most "
-                f"{_DISK_MB} MB",
+                f"{blocks} blocks of 1 MB do not fit the gadget's disk of {_DISK_MB} MB: the number is of a transfer "
+                f"of at most {_DISK_MB} MB",
                 reading,
             )

@@ -33,7 +33,10 @@ def lmbench_false_zero(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> It
 
 def _remark(reading: CellReading, own: float | None) -> Remark:
     value = reading.cell.value
-    why = "the vendor's pattern also matches the lat_mmap line '1.000000 46', whose first digit it reads as the latency 0"
+    why = (
+        "the vendor's pattern also matches the lat_mmap line '1.000000 46', whose first digit it reads as the "
+        "latency 0"
+    )
     if own is not None:
         return Remark(
             f"{why}; the row lat_mem_rd-stride128-sz1000k holds the value, {own:.2f}", reading, corrected=own
@@ -76,9 +79,9 @@ def lmbench_pairing(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Itera
         own = _own_values(chain)
         if own is None and len(ranges) == len(chain) - ("bcopy" in chain) and _shares_samples(chain, ranges):
             for op in ranges:
-                yield _unanchored(chain[op], op, size)
+                yield _suspect_remark(chain[op], op, size)
         for op, (value, is_exact) in (own or {}).items():
-            yield _recovered(chain[op], op, size, value, is_exact)
+            yield _pairing_remark(chain[op], op, size, value, is_exact)
 
 
 def _own_values(chain: Mapping[str, CellReading]) -> dict[str, tuple[float, bool]] | None:
@@ -129,11 +132,14 @@ def _shares_samples(chain: Mapping[str, CellReading], ranges: list[str]) -> bool
     return len(pairs) >= 2 and all(ends[a] & ends[b] for a, b in pairs)
 
 
-def _recovered(reading: CellReading, op: str, size: str, value: float, is_exact: bool) -> Remark:
+def _pairing_remark(reading: CellReading, op: str, size: str, value: float, is_exact: bool) -> Remark:
     following = ORDER[ORDER.index(op) + 1]
     how = "the printed sample that the chain leaves"
     if not is_exact:
-        how = f"twice the average less the neighbour's mean, ± {_MOST_OFF * value:.0f}: ±10 % in 82 of 100 such cells, ±25 % in 99"
+        how = (
+            f"twice the average less the neighbour's mean, ± {_MOST_OFF * value:.0f}: ±10 % in 82 of 100 such cells, "
+            "±25 % in 99"
+        )
     return Remark(
         f"averages bw_mem {op} with {following} of {size}: the vendor's parser runs on into the next operation; "
         f"its own value is {value:.2f} ({how})",
@@ -143,11 +149,11 @@ def _recovered(reading: CellReading, op: str, size: str, value: float, is_exact:
     )
 
 
-def _unanchored(reading: CellReading, op: str, size: str) -> Remark:
+def _suspect_remark(reading: CellReading, op: str, size: str) -> Remark:
     following = ORDER[ORDER.index(op) + 1]
     return Remark(
-        f"likely averages bw_mem {op} with {following} of {size}, as neighbouring rows share a sample; the chain's single end "
-        "(bcopy) is missing, so which of the two samples is its own is not sure",
+        f"likely averages bw_mem {op} with {following} of {size}, as neighbouring rows share a sample; the chain's "
+        "single end (bcopy) is missing, so which of the two samples is its own is not sure",
         reading,
         severity=Severity.SUSPECT,
     )

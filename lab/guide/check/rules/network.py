@@ -25,7 +25,8 @@ def tcp_dead(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Rem
         for reading in readings:
             if reading.metric == "ethernet.tcp.throughput" and (reading.number or 0.0) < _DEAD_MBIT_S:
                 yield Remark(
-                    f"{reading.cell.value.text} Mbit/s over a gigabit port: the connection stood still, this is no result",
+                    f"{reading.cell.value.text} Mbit/s over a gigabit port: the connection stood still, this is no "
+                    "result",
                     reading,
                     also=tuple(r for r in readings if r is not reading),
                 )
@@ -47,8 +48,8 @@ def ingress_cpu_label(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Ite
     ]
     for readings in group(loads, lambda r: r.cell.table).values():
         yield Remark(
-            "LOCAL_CPU_UTIL of an ingress test would be the tester's load; the numbers are the board's, which netperf calls "
-            "REMOTE_CPU_UTIL there",
+            "LOCAL_CPU_UTIL of an ingress test would be the tester's load; the numbers are the board's, which "
+            "netperf calls REMOTE_CPU_UTIL there",
             readings[0],
             also=readings[1:],
         )
@@ -85,14 +86,15 @@ def _row(throughput: CellReading, readings: Sequence[CellReading], best: float) 
         evidence = [f"with {load:.0f} % CPU load" if load is not None else ""]
         evidence.append(f"while another algorithm of this board reaches {best:.0f}" if best > DEAD_MBIT_S else "")
         yield Remark(
-            f"{value.text} Mbit/s {', '.join(e for e in evidence if e)}: the tunnel did not carry the traffic, this is no result",
+            f"{value.text} Mbit/s {', '.join(e for e in evidence if e)}: the tunnel did not carry the traffic, this "
+            "is no result",
             throughput,
             also=also,
         )
     elif value.kind is CellKind.RANGE and value.low is not None and value.high and value.high > _SPREAD * value.low:
         yield Remark(
-            f"averages runs from {value.low:g} to {value.high:g} Mbit/s: some of them had a broken tunnel, and the average "
-            "means nothing",
+            f"averages runs from {value.low:g} to {value.high:g} Mbit/s: some of them had a broken tunnel, and the "
+            "average means nothing",
             throughput,
             also=also,
         )
@@ -119,8 +121,8 @@ def ipsec_kilopackets(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Ite
         high = throughput.number * 1e6 / 8 / (packets.number * 1000)
         if high >= _PACKET_BYTES[0] and low <= _PACKET_BYTES[1]:
             yield Remark(
-                f"is thousands of packets a second, contrary to the header: {throughput.cell.value.text} Mbit/s in packets of "
-                f"{low:.0f} to {high:.0f} bytes",
+                f"is thousands of packets a second, contrary to the header: {throughput.cell.value.text} Mbit/s in "
+                f"packets of {low:.0f} to {high:.0f} bytes",
                 packets,
                 corrected=packets.number * 1000,
             )

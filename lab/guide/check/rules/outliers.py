@@ -6,11 +6,18 @@ import math
 import statistics
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from lab.guide import measurements as guide_sheet
 from lab.guide.boards import product_of
 from lab.guide.catalogue import CellReading
-from lab.guide.check import udp
-from lab.guide.measurements import MeasuredGuide, Neighbours, group
+from lab.guide.check import udp_tables
+from lab.guide.measurements import (
+    Conditions,
+    MeasuredGuide,
+    Neighbours,
+    conditions_of,
+    group,
+    media_of,
+    medium_differs,
+)
 from lab.guide.rulebook import Remark, Severity, rule
 from lab.judge import noise
 
@@ -51,12 +58,12 @@ def outlier_boards(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterat
 
 def _distances(readings: Sequence[CellReading]) -> dict[str, float]:
     """Board -> log of its number over the others' median."""
-    found = {}
+    distances = {}
     for reading in readings:
         others = [r.number for r in readings if r.board != reading.board and r.number]
         if others and reading.number and reading.board:
-            found[reading.board] = math.log(reading.number / statistics.median(others))
-    return found
+            distances[reading.board] = math.log(reading.number / statistics.median(others))
+    return distances
 
 
 def _judge(
@@ -71,7 +78,8 @@ def _judge(
     has_habit = len(usual) >= _ROWS_THAT_SHOW_A_HABIT
     if abs(excess) < math.log(_FAR):
         return
-    if len(here) == 2 and not (has_habit and _is_worse(reading, here[board])):
+    is_higher_better = reading.quantity is not None and reading.quantity.better == "higher"
+    if len(here) == 2 and not (has_habit and (here[board] < 0) == is_higher_better):
         return  # of two boards either may be the odd one, or they differ (NOR and NAND flash); the worse is named
     if len(here) > 2 and abs(here[board]) < max(map(abs, here.values())):
         return  # another board is the odd one
@@ -83,11 +91,6 @@ def _judge(
         reading,
         severity=Severity.SUSPECT if is_alone else Severity.NOTE,
     )
-
-
-def _is_worse(reading: CellReading, distance: float) -> bool:
-    higher_is_better = reading.quantity is not None and reading.quantity.better == "higher"
-    return (distance < 0) == higher_is_better
 
 
 def _times(log: float) -> str:
@@ -122,7 +125,7 @@ def outlier_older(sheet: MeasuredGuide, older: MeasuredGuide | None) -> Iterator
     if older is None:
         return
     before = {(r.board, r.key): r.number for r in older.of(*older.by_metric) if r.number and r.number > 0}
-    known = guide_sheet.of_sheet(older), guide_sheet.of_sheet(sheet)
+    conditions = conditions_of(older), conditions_of(sheet)
     for metric, readings in group(sheet.of(*sheet.by_metric), lambda r: r.metric).items():
         if metric.startswith(_NOT_FOLLOWED) or metric.endswith(_ENDS_NOT_COMPARED):
             continue
@@ -130,7 +133,7 @@ def outlier_older(sheet: MeasuredGuide, older: MeasuredGuide | None) -> Iterator
             (reading, math.log(reading.number / old))
             for reading in readings
             if (old := before.get((reading.board, reading.key))) and reading.number and reading.number > 0
-            if reading.cell.metric is not None and not guide_sheet.medium_differs(reading, *known)
+            if reading.cell.metric is not None and not medium_differs(reading, *conditions)
         ]
         for reading, move in moves:
             usual = statistics.median(m for r, m in moves)
@@ -151,7 +154,8 @@ def outlier_older(sheet: MeasuredGuide, older: MeasuredGuide | None) -> Iterator
                 )
 
 
-# Rates that a search finds, sums of two operations, and numbers that scatter at cache edges; the clock is another rule's.
+# Rates that a search finds, sums of two operations, and numbers that scatter at cache edges; the clock is another
+# rule's.
 _NO_SPIKES = ("ethernet.udp.", "ipsec.", "cpu.", "lmbench.bw_mem", "lmbench.lat_mem_rd", "lmbench.lat_ctx")
 _ENDS_NO_SPIKES = ("cpu_load", ".loss", ".datagram")
 
@@ -170,12 +174,12 @@ def spike(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark
     Limits: The release may have been slower, and the next one corrected it; boards that moved alike make that
     likely.
     """
-    known = guide_sheet.of_sheet(sheet)
+    conditions = conditions_of(sheet)
     for metric in sheet.by_metric:
         if metric.startswith(_NO_SPIKES) or metric.endswith(_ENDS_NO_SPIKES):
             continue
         readings = [r for r in sheet.of(metric) if (r.board, r.key) in sheet.neighbours]
-        moves = [(r, move) for r in readings if (move := _move(r, sheet.neighbours[r.board, r.key], known))]
+        moves = [(r, move) for r in readings if (move := _move(r, sheet.neighbours[r.board, r.key], conditions))]
         for reading, move in moves:
             here = sheet.neighbours[reading.board, reading.key]
             alike = [
@@ -187,10 +191,11 @@ def spike(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark
                 and other * move > 0
             ]
             yield Remark(
-                f"is {math.exp(move):.2f} times both neighbours in time, {here.before.value:g} in {here.before.release} and "
-                f"{here.after.value:g} in {here.after.release}"
+                f"is {math.exp(move):.2f} times both neighbours in time, {here.before.value:g} in "
+                f"{here.before.release} and {here.after.value:g} in {here.after.release}"
                 + (
-                    f", and so is that of {', '.join(alike)}: the release may have done it, and the next one taken it back"
+                    f", and so is that of {', '.join(alike)}: the release may have done it, and the next one taken "
+                    "it back"
                     if alike
                     else "; a fault of this run, or a change that the next release took back: the guides cannot tell"
                 ),
@@ -198,12 +203,12 @@ def spike(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark
             )
 
 
-def _move(reading: CellReading, here: Neighbours, known: guide_sheet.Conditions) -> float:
+def _move(reading: CellReading, here: Neighbours, conditions: Conditions) -> float:
     """Log of the number over its nearer neighbour; 0 without a spike."""
-    stated = frozenset(guide_sheet.media_of(reading, known))
+    stated = frozenset(media_of(reading, conditions))
     numbers = (reading.number, here.before.value, here.after.value)
     if any(number is None or number <= 0 for number in numbers) or any(
-        one.conditions - stated and stated - one.conditions for one in (here.before, here.after)
+        side.conditions - stated and stated - side.conditions for side in (here.before, here.after)
     ):
         return 0.0
     value, before, after = (math.log(number or 1.0) for number in numbers)
@@ -242,20 +247,24 @@ def carried_over(sheet: MeasuredGuide, older: MeasuredGuide | None) -> Iterator[
     tables = group((r for r in sheet.of(*sheet.by_metric) if _tells(r)), lambda r: (r.cell.table, r.board))
     shared = {place: [r for r in readings if _key(r) in before] for place, readings in tables.items()}
     judged = {place: readings for place, readings in shared.items() if len(readings) >= _LEAST_NUMBERS}
-    same = {place: readings for place, readings in judged.items() if _all_same(readings, before)}
+    same = {
+        place: readings
+        for place, readings in judged.items()
+        if all(before[_key(r)] == r.cell.value.text for r in readings)
+    }
     if len(same) == len(judged) >= _LEAST_TABLES:
         first = next(iter(same.values()))[0]
         count = sum(map(len, same.values()))
         yield Remark(
-            f"all {count} numbers of {len(same)} tables that can be compared are the older guide's to the last digit: nothing "
-            "was measured again",
+            f"all {count} numbers of {len(same)} tables that can be compared are the older guide's to the last "
+            "digit: nothing was measured again",
             line=first.table.line,
         )
         return
     for (_, board), readings in same.items():
         yield Remark(
-            f"all {len(readings)} numbers{f' of {board}' if board else ''} in {readings[0].table.name!r} are the older guide's "
-            "to the last digit: carried over, and not measured for this release",
+            f"all {len(readings)} numbers{f' of {board}' if board else ''} in {readings[0].table.name!r} are the "
+            "older guide's to the last digit: carried over, and not measured for this release",
             readings[0],
             also=tuple(readings[1:]),
         )
@@ -263,10 +272,6 @@ def carried_over(sheet: MeasuredGuide, older: MeasuredGuide | None) -> Iterator[
 
 def _key(r: CellReading) -> _Key:
     return (r.board, *r.key)
-
-
-def _all_same(readings: Sequence[CellReading], before: dict[_Key, str]) -> bool:
-    return all(before[_key(r)] == r.cell.value.text for r in readings)
 
 
 def _tells(r: CellReading) -> bool:
@@ -302,13 +307,14 @@ def wide_range(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[R
                 continue
             if high >= _TIMES * low:
                 yield Remark(
-                    f"averages runs from {low:g} to {high:g}, {high / low:.1f} times: some of them did something else, and the "
-                    "average is of neither",
+                    f"averages runs from {low:g} to {high:g}, {high / low:.1f} times: some of them did something "
+                    "else, and the average is of neither",
                     reading,
                 )
 
 
 _ROUNDING = 1.002
+_MB = {"KiB/s": 1024 / 1e6, "MiB/s": 2**20 / 1e6}
 _BUS_MB_S = {  # 10^6 bytes a second
     "sd": (104.0, "UHS-I SDR104: 208 MHz, 4 bits"),
     "emmc": (400.0, "eMMC HS400: 200 MHz, 8 bits, both edges"),
@@ -338,7 +344,8 @@ def physical_limit(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterat
         "storage.fio.throughput", "storage.file.throughput", "uboot.throughput", "ospi.raw.throughput"
     ):
         limit = _BUS_MB_S.get(reading.params.get("medium", "ospi"))
-        if limit and (rate := (reading.number or 0.0) * _in_mb(reading)) > limit[0] * _ROUNDING:
+        rate = (reading.number or 0.0) * _MB.get(reading.quantity.unit if reading.quantity else "", 1.0)
+        if limit and rate > limit[0] * _ROUNDING:
             yield _remark(reading, f"{rate:.1f} MB/s", f"{limit[0]:g} MB/s ({limit[1]})")
     for reading in sheet.of("usb.device.throughput"):
         if (reading.number or 0.0) > _USB_HIGH_SPEED[0] * _ROUNDING:
@@ -347,15 +354,13 @@ def physical_limit(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterat
             )
     for reading in sheet.of("ethernet.tcp.throughput"):
         yield from _ethernet(reading, _TCP_MBIT_S, "both directions of TCP")
-    for rows in udp.tables(sheet).values():
+    for rows in udp_tables.tables(sheet).values():
         for row in rows:
-            by_frames = udp.frame_limit(row.frame, row.definition or udp.Definition.PAYLOAD)
-            limit_mbit_s = max(by_frames, udp.datagram_limit(row.size))  # the column may hold the datagram's size
+            by_frames = udp_tables.frame_limit(row.frame, row.definition or udp_tables.Definition.PAYLOAD)
+            limit_mbit_s = max(
+                by_frames, udp_tables.datagram_limit(row.size)
+            )  # the column may hold the datagram's size
             yield from _ethernet(row.throughput, limit_mbit_s, f"frames of {row.frame} bytes")
-
-
-def _in_mb(reading: CellReading) -> float:
-    return {"KiB/s": 1024 / 1e6, "MiB/s": 2**20 / 1e6}.get(reading.quantity.unit if reading.quantity else "", 1.0)
 
 
 def _ethernet(reading: CellReading, limit: float, what: str) -> Iterator[Remark]:

@@ -62,7 +62,7 @@ def ddr_voltage(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[
         printed = next((text for name, text in reading.cell.params.items() if "voltage" in name.lower()), "")
         if "ddr4" in rail and "lpddr4" not in rail and printed == f"{_LPDDR4_V:.2f}":
             yield Remark(
-                f"rail {rail} is DDR4, whose nominal voltage is {_DDR4_V:.2f} V; {printed} V is LPDDR4's, copied from another "
-                "board; the power is not derived from this column, so it is not affected",
+                f"rail {rail} is DDR4, whose nominal voltage is {_DDR4_V:.2f} V; {printed} V is LPDDR4's, copied "
+                "from another board; the power is not derived from this column, so it is not affected",
                 reading,
             )

@@ -75,7 +75,10 @@ def quantised_dhrystone(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> I
             continue
         seconds = round(runs / rate)
         step = rate / seconds
-        text = f"is {runs / 1e6:.0f} million runs in {seconds} whole seconds: one second more or less is {100 / seconds:.1f} %"
+        text = (
+            f"is {runs / 1e6:.0f} million runs in {seconds} whole seconds: one second more or less is "
+            f"{100 / seconds:.1f} %"
+        )
         yield Remark(text, reading, resolution=step)
         other = per_mhz.get(reading.board)
         if other is not None and other.number:
@@ -121,7 +124,7 @@ def quantised_whetstone(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> I
     for reading in sheet.of("whetstone.rate"):
         value = reading.cell.value
         samples = [v for v in (value.low, value.high) if v] or [v for v in (value.number,) if v]
-        if not samples or not all(_is_tick(v) for v in samples):
+        if not samples or not all(_is_whole_seconds(rate) for rate in samples):
             continue
         seconds = round(_LOOPS / max(samples))
         neighbour = _LOOPS / (seconds - 1) if seconds > 1 else _LOOPS / 2
@@ -132,9 +135,9 @@ def quantised_whetstone(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> I
         )
 
 
-def _is_tick(value: float) -> bool:
-    seconds = round(_LOOPS / value)
-    return 1 <= seconds <= _MOST_SECONDS and abs(_LOOPS / seconds - value) < _PRINTED
+def _is_whole_seconds(rate: float) -> bool:
+    seconds = round(_LOOPS / rate)
+    return 1 <= seconds <= _MOST_SECONDS and abs(_LOOPS / seconds - rate) < _PRINTED
 
 
 _DIGITS = 0.1  # the last printed digit is at least this share of the number
@@ -158,14 +161,16 @@ def printed_resolution(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> It
         if number == 0:
             why = "lmbench subtracts what the loop costs, and less than nothing is printed as zero"
             yield Remark(
-                f"no latency is zero: {why if reading.metric == 'lmbench.lat_ctx' else 'it was lost in the two decimals'}",
+                "no latency is zero: "
+                f"{why if reading.metric == 'lmbench.lat_ctx' else 'it was lost in the two decimals'}",
                 reading,
                 resolution=step,
                 severity=Severity.WARNING,
             )
         elif step / number >= _DIGITS:
             yield Remark(
-                f"is printed with steps of {step:g} {reading.quantity.unit}, which is {100 * step / number:.0f} % of it",
+                f"is printed with steps of {step:g} {reading.quantity.unit}, which is {100 * step / number:.0f} % of "
+                "it",
                 reading,
                 resolution=step,
             )
@@ -200,7 +205,8 @@ def sensor_resolution(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Ite
             if 0 <= count < LEAST_STEPS:
                 step = step_mw(reading) or 0.0
                 yield Remark(
-                    f"would be {count:.1f} steps of a current sensor with the usual shunt ({step:.2f} mW each at this rail's "
+                    f"would be {count:.1f} steps of a current sensor with the usual shunt ({step:.2f} mW each at "
+                    "this rail's "
                     "nominal voltage); whether the sensor averaged, and over which shunt, the guide does not tell",
                     reading,
                     resolution=2 * LEAST_STEPS * step,  # of a difference: each of the two readings may be off

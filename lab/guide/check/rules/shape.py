@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from lab.guide import model
 from lab.guide.catalogue import CellReading
 from lab.guide.measurements import MeasuredGuide, group
-from lab.guide.model import CellKind, Table
+from lab.guide.model import CellKind, Table, group_reasons
 from lab.guide.rulebook import Effect, Remark, Severity, rule
 from lab.judge import noise
 
@@ -59,8 +58,8 @@ def left_packed(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[
         boards = list(dict.fromkeys(r.cell.likely_board for r in readings if r.cell.likely_board))
         likely = f"; the columns that a board leaves empty say {' and '.join(boards)}" if boards else ""
         yield Remark(
-            f"row {readings[0].cell.row!r} has {count} of {len(table.columns)} cells: a board without data was dropped and the "
-            f"rest moved left, so its values are not attributed{likely}",
+            f"row {readings[0].cell.row!r} has {count} of {len(table.columns)} cells: a board without data was "
+            f"dropped and the rest moved left, so its values are not attributed{likely}",
             readings[0],
             also=readings[1:],
         )
@@ -77,22 +76,24 @@ def duplicate_row(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterato
     Limits: The rows may differ in something that the table does not print.
     """
     attributed = (r for r in sheet.readings if r.cell.metric is not None and r.quantity is not None and not r.is_alias)
-    places = group(attributed, lambda r: (r.cell.table, r.cell.column, _same(r)))
+    places = group(  # keys without letter case and blanks
+        attributed,
+        lambda r: (
+            r.cell.table,
+            r.cell.column,
+            tuple((name, " ".join(text.lower().split())) for name, text in r.cell.params.items()),
+        ),
+    )
     for readings in places.values():
         first = readings[0]
         for other in readings[1:]:
             if other.cell.value.text != first.cell.value.text:
                 yield Remark(
-                    f"row {other.cell.row!r} stands in line {first.cell.line} too, with {first.cell.value.text}; which of the "
-                    "two is meant is not known",
+                    f"row {other.cell.row!r} stands in line {first.cell.line} too, with {first.cell.value.text}; "
+                    "which of the two is meant is not known",
                     other,
                     also=(first,),
                 )
-
-
-def _same(reading: CellReading) -> tuple[tuple[str, str], ...]:
-    """Key of a row without letter case and blanks."""
-    return tuple((name, " ".join(text.lower().split())) for name, text in reading.cell.params.items())
 
 
 _LEAST_NUMBERS = 2
@@ -115,8 +116,8 @@ def duplicate_table(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Itera
         other = first.setdefault((table.header, cells), table)
         if other is not table:
             yield Remark(
-                f"table {table.name!r} has the header and the numbers of {other.name!r} in line {other.line}: one of the two was "
-                "copied",
+                f"table {table.name!r} has the header and the numbers of {other.name!r} in line {other.line}: one of "
+                "the two was copied",
                 line=table.line,
             )
     rows = group(
@@ -143,7 +144,7 @@ def mended(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remar
 
     Limits: A row whose quotes do not pair is cut where a quote, a comma and a quote meet.
     """
-    for cause in model.of(sheet.guide.repairs):
+    for cause in group_reasons(sheet.guide.repairs):
         yield Remark(f"mended: {cause.text}", line=cause.lines[0])
 
 
@@ -155,7 +156,7 @@ def not_read(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Rem
 
     Finding: One finding a cause, with its first and last line. The rest of the file is checked.
     """
-    for cause in model.of(sheet.guide.unread):
+    for cause in group_reasons(sheet.guide.unread):
         yield Remark(f"not read: {cause.text}", line=cause.lines[0])
 
 
@@ -199,27 +200,24 @@ def foreign_board(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterato
 
     Limits: A deliberate comparison with another family looks the same.
     """
-    beside = {c.board[:_FAMILY_LETTERS] for t in sheet.guide.tables if _is_mixed(t) for c in t.columns if c.board}
     tables = [frozenset(c.board for c in t.columns if c.board) for t in sheet.guide.tables]
+    families_of_tables = [{board[:_FAMILY_LETTERS] for board in boards} for boards in tables]
+    beside = {
+        family for families in families_of_tables if len(families) > 1 for family in families
+    }  # the guide is of both
     counts = Counter(board for boards in tables for board in boards)
     families = Counter(board[:_FAMILY_LETTERS] for board, count in counts.items() for _ in range(count))
     if len(tables) < _LEAST_TABLES or len(families) < 2:
         return
     for table, boards in zip(sheet.guide.tables, tables, strict=True):
         for board in sorted(boards):
-            if board[:_FAMILY_LETTERS] not in beside and families[board[:_FAMILY_LETTERS]] <= _FEW_TABLES * len(
-                tables
-            ):
+            family = board[:_FAMILY_LETTERS]
+            if family not in beside and families[family] <= _FEW_TABLES * len(tables):
                 yield Remark(
-                    f"table {table.name!r} is of {board}, a board that only this part of the guide knows: likely copied from "
-                    "another guide, unless that board was measured here on purpose",
+                    f"table {table.name!r} is of {board}, a board that only this part of the guide knows: likely "
+                    "copied from another guide, unless that board was measured here on purpose",
                     line=table.line,
                 )
-
-
-def _is_mixed(table: Table) -> bool:
-    """True if boards of several families stand side by side: the guide is of both."""
-    return len({column.board[:_FAMILY_LETTERS] for column in table.columns if column.board}) > 1
 
 
 @rule("identifier", "A name printed as a number", Severity.INFO)
@@ -266,8 +264,8 @@ def all_zero(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Rem
         ):
             continue
         yield Remark(
-            f"all {len(readings)} rows of {first.table.name!r} are zero: the test's output was not understood and no sample "
-            "became 0; nothing was measured",
+            f"all {len(readings)} rows of {first.table.name!r} are zero: the test's output was not understood and no "
+            "sample became 0; nothing was measured",
             first,
             also=readings[1:],
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from lab.guide.check import udp
+from lab.guide.check import udp_tables
 from lab.guide.measurements import MeasuredGuide
 from lab.guide.rulebook import Effect, Remark, Severity, rule
 
@@ -21,27 +21,31 @@ def udp_definition(sheet: MeasuredGuide, older: MeasuredGuide | None) -> Iterato
     `undecided`. With another size in the older guide it is a warning, and comparisons give the packets
     (`definition changed`). A row whose packets fit no size is a note.
     """
-    before = _definitions(older) if older else {}
-    for rows in udp.tables(sheet).values():
+    before = {_series_key(rows[0]): rows[0].definition for rows in udp_tables.tables(older).values()} if older else {}
+    for rows in udp_tables.tables(sheet).values():
         first = rows[0]
         if first.definition is not None:
-            yield _remark(first, before.get(_place(first)), rows)
+            yield _remark(first, before.get(_series_key(first)), rows)
         for row in rows:
             is_average = row.throughput.cell.value.low is not None
             if not row.fits and row.packets is not None and not is_average:
                 yield Remark(
-                    f"{row.throughput.cell.value.text} Mbit/s and {row.packets.cell.value.text} thousand packets a second are "
-                    f"packets of {1000 / 8 * (row.throughput.number or 0) / (row.packets.number or 1):.0f} bytes, neither "
-                    f"{row.frame} nor {row.frame - udp.OVERHEAD_BYTES}; one of the two may be of another run, or both averages "
-                    "over runs, which the guide does not tell",
+                    f"{row.throughput.cell.value.text} Mbit/s and {row.packets.cell.value.text} thousand packets a "
+                    "second are "
+                    f"packets of {1000 / 8 * (row.throughput.number or 0) / (row.packets.number or 1):.0f} bytes, "
+                    "neither "
+                    f"{row.frame} nor {row.frame - udp_tables.OVERHEAD_BYTES}; one of the two may be of another run, "
+                    "or both averages over runs, which the guide does not tell",
                     row.throughput,
                     also=(row.packets,),
                     severity=Severity.NOTE,
                 )
 
 
-def _remark(first: udp.UdpRow, before: udp.Definition | None, rows: tuple[udp.UdpRow, ...]) -> Remark:
-    text = f"UDP throughput of {first.throughput.board or 'this table'} {_counted(rows)}"
+def _remark(
+    first: udp_tables.UdpRow, before: udp_tables.Definition | None, rows: tuple[udp_tables.UdpRow, ...]
+) -> Remark:
+    text = f"UDP throughput of {first.throughput.board or 'this table'} {_definition_text(rows)}"
     also = tuple(row.throughput for row in rows[1:])
     if before is None or before is first.definition:
         return Remark(f"{text}; compare packets per second only", first.throughput, also=also)
@@ -54,39 +58,35 @@ def _remark(first: udp.UdpRow, before: udp.Definition | None, rows: tuple[udp.Ud
 
 
 _BY = {
-    udp.Definition.PAYLOAD: "packets * 8 * the payload of frames of the row's size",
-    udp.Definition.FRAME: "packets * 8 * the row's size",
+    udp_tables.Definition.PAYLOAD: "packets * 8 * the payload of frames of the row's size",
+    udp_tables.Definition.FRAME: "packets * 8 * the row's size",
 }
 
 
-def _counted(rows: tuple[udp.UdpRow, ...]) -> str:
+def _definition_text(rows: tuple[udp_tables.UdpRow, ...]) -> str:
     """Describe the counted bytes.
 
     The first row's definition comes first, then the rows that differ, then the meaning of the packets.
     """
-    common = rows[0].definition or udp.Definition.PAYLOAD
+    common = rows[0].definition or udp_tables.Definition.PAYLOAD
     others = [row for row in rows if row.definition not in {common, None}]
     text = f"counts {_BY[common]}" + "".join(f", but row {row.size} {_BY[row.definition or common]}" for row in others)
-    named = [(row, *udp.meaning(row)) for row in rows if row.definition is udp.Definition.FRAME]
-    decided = [(row, word, why) for row, word, why in named if word is not udp.ColumnMeaning.UNDECIDED]
+    named = [(row, *udp_tables.meaning(row)) for row in rows if row.definition is udp_tables.Definition.FRAME]
+    decided = [(row, word, why) for row, word, why in named if word is not udp_tables.ColumnMeaning.UNDECIDED]
     if not named:
         return text
     if not decided:
-        row, _, why = max(named, key=lambda one: one[0].throughput.number or 0.0)
+        row, _, why = max(named, key=lambda item: item[0].throughput.number or 0.0)
         return f"{text}; whether whole frames or datagrams of that size is undecided (row {row.size}: {why})"
     meant = {
-        udp.ColumnMeaning.FRAME: "whole frames are counted",
-        udp.ColumnMeaning.DATAGRAM: "the datagrams have the size that the column calls the frame's",
+        udp_tables.ColumnMeaning.FRAME: "whole frames are counted",
+        udp_tables.ColumnMeaning.DATAGRAM: "the datagrams have the size that the column calls the frame's",
     }
-    found = "; ".join(f"row {row.size}: {meant[word]}, as {why}" for row, word, why in decided)
-    return f"{text}; {found}" + ("; the other rows allow both" if len(decided) < len(named) else "")
+    meanings = "; ".join(f"row {row.size}: {meant[word]}, as {why}" for row, word, why in decided)
+    return f"{text}; {meanings}" + ("; the other rows allow both" if len(decided) < len(named) else "")
 
 
-def _definitions(sheet: MeasuredGuide) -> dict[tuple[str | None, str, str], udp.Definition | None]:
-    return {_place(rows[0]): rows[0].definition for rows in udp.tables(sheet).values()}
-
-
-def _place(row: udp.UdpRow) -> tuple[str | None, str, str]:
+def _series_key(row: udp_tables.UdpRow) -> tuple[str | None, str, str]:
     params = row.throughput.params
     return row.throughput.board, params.get("direction", ""), params.get("loss", "")
 
@@ -106,7 +106,7 @@ def udp_link_broken(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Itera
 
     Limits: A link whose MTU is below 1518 bytes looks the same.
     """
-    for rows in udp.tables(sheet).values():
+    for rows in udp_tables.tables(sheet).values():
         if rows[0].throughput.params.get("loss") != "possible loss":
             continue
         for row in rows:
@@ -133,15 +133,15 @@ def udp_packets_rounded(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> I
 
     Finding: Below 10 thousand the rate is recovered from the throughput, where both agree.
     """
-    for rows in udp.tables(sheet).values():
+    for rows in udp_tables.tables(sheet).values():
         for row in rows:
             if row.packets is None or row.packets.number is None or row.definition is None or not row.fits:
                 continue
             is_whole = row.packets.number == round(row.packets.number)
             if is_whole and row.packets.number < _FEW_K and row.packets_k > 0:
                 yield Remark(
-                    f"{row.packets.cell.value.text} thousand packets a second is rounded to whole thousands; the throughput "
-                    f"gives {row.packets_k:.2f}",
+                    f"{row.packets.cell.value.text} thousand packets a second is rounded to whole thousands; the "
+                    f"throughput gives {row.packets_k:.2f}",
                     row.packets,
                     corrected=round(row.packets_k, 2),
                     resolution=0.01,
@@ -166,23 +166,23 @@ def udp_search_stuck(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iter
 
     Limits: A board that loses single packets at any rate looks the same.
     """
-    tables = list(udp.tables(sheet).values())
+    tables = list(udp_tables.tables(sheet).values())
     for rows in tables:
         if rows[0].throughput.params.get("loss") == "0 loss":
             other = (
                 t
                 for t in tables
-                if t[0].throughput.params.get("loss") == "possible loss" and _rows_place(t) == _rows_place(rows)
+                if t[0].throughput.params.get("loss") == "possible loss" and _link_key(t) == _link_key(rows)
             )
             yield from _search(rows, [row for table in other for row in table])
 
 
-def _rows_place(rows: Sequence[udp.UdpRow]) -> tuple[str | None, str | None, str | None]:
+def _link_key(rows: Sequence[udp_tables.UdpRow]) -> tuple[str | None, str | None, str | None]:
     first = rows[0].throughput
     return first.board, first.params.get("direction"), first.params.get("port")
 
 
-def _search(rows: Sequence[udp.UdpRow], unlimited: Sequence[udp.UdpRow]) -> Iterator[Remark]:
+def _search(rows: Sequence[udp_tables.UdpRow], unlimited: Sequence[udp_tables.UdpRow]) -> Iterator[Remark]:
     proofs = [(row, "without loss") for row in rows]
     proofs += [
         (row, f"with {row.loss.number:.2f} % loss")
@@ -198,8 +198,8 @@ def _search(rows: Sequence[udp.UdpRow], unlimited: Sequence[udp.UdpRow]) -> Iter
             continue
         if share <= bits:
             why = (
-                f"{row.packets_k:.1f} thousand packets a second, but the board does {larger.packets_k:.0f} with frames of "
-                f"{larger.frame} bytes {how}, which are no easier"
+                f"{row.packets_k:.1f} thousand packets a second, but the board does {larger.packets_k:.0f} with "
+                f"frames of {larger.frame} bytes {how}, which are no easier"
             )
         else:
             why = f"carries {100 * bits:.0f} % of the bits that frames of {smaller.frame} bytes carry {how_smaller}"
@@ -212,7 +212,7 @@ def _search(rows: Sequence[udp.UdpRow], unlimited: Sequence[udp.UdpRow]) -> Iter
         )
 
 
-def _bytes(row: udp.UdpRow) -> float:
+def _bytes(row: udp_tables.UdpRow) -> float:
     return row.packets_k * row.frame
 
 
@@ -229,24 +229,28 @@ def udp_size_label(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterat
 
     Finding: The rows; their throughput stays.
     """
-    for rows in udp.tables(sheet).values():
+    for rows in udp_tables.tables(sheet).values():
         sizes = {row.size for row in rows}
         for row in rows:
             if row.size != row.frame:
                 continue  # the column says that these are datagrams
             if row.size == _LARGEST_DATAGRAM and _LARGEST_FRAME not in sizes:
                 yield Remark(
-                    f"the column says frames, and {_LARGEST_DATAGRAM} is the datagram of a frame of {_LARGEST_FRAME} bytes: the "
-                    "row, at least, names its datagram",
+                    f"the column says frames, and {_LARGEST_DATAGRAM} is the datagram of a frame of {_LARGEST_FRAME} "
+                    "bytes: the row, at least, names its datagram",
                     row.throughput,
                     also=row.readings[1:],
                 )
                 continue
             rate = row.throughput.number or 0.0
-            payload, datagrams = udp.frame_limit(row.frame, udp.Definition.PAYLOAD), udp.datagram_limit(row.size)
-            if row.definition is not udp.Definition.FRAME and payload * _CLOCKS < rate <= datagrams * _CLOCKS:
+            payload, datagrams = (
+                udp_tables.frame_limit(row.frame, udp_tables.Definition.PAYLOAD),
+                udp_tables.datagram_limit(row.size),
+            )
+            if row.definition is not udp_tables.Definition.FRAME and payload * _CLOCKS < rate <= datagrams * _CLOCKS:
                 yield Remark(
-                    f"{rate:.2f} Mbit/s is more payload than a gigabit carries in frames of {row.frame} bytes, {payload:.1f} "
+                    f"{rate:.2f} Mbit/s is more payload than a gigabit carries in frames of {row.frame} bytes, "
+                    f"{payload:.1f} "
                     f"Mbit/s; datagrams of {row.size} bytes carry up to {datagrams:.1f}: the row names its datagram",
                     row.throughput,
                     also=row.readings[1:],

@@ -8,7 +8,7 @@ import pytest
 
 from lab.guide import layout
 from lab.guide.layout import guide_name
-from lab.guide.read import assemble
+from lab.guide.read import raw_table
 from lab.guide.write import stored_release
 from lab.host.clock import utc_now
 from lab.metrics import by_name
@@ -38,7 +38,7 @@ def test_a_number_of_the_vendors_definition_has_its_row(
     place = layout.load().place(name.metric, name.params)
     assert place is not None
     assert (place.row, place.title) == (row, title)
-    assert assemble.unit(place.column) == by_name(name.metric).unit == by_name(metric).unit
+    assert raw_table.unit(place.column) == by_name(name.metric).unit == by_name(metric).unit
 
 
 def test_a_number_is_printed_in_the_unit_in_which_it_was_measured(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_a_number_is_printed_in_the_unit_in_which_it_was_measured(tmp_path: Path
             attempt = AttemptRecord(cycle, 1, WOKEN, "ok", None, None, "", utc_now(), 1.0, samples)
             store.record_attempt(run.id, attempt)
         store.finish_run(run.id, "completed")
-        (entry,) = stored_release.release(store, "11.01", ()).entries
+        (entry,) = stored_release.collect(store, "11.01", ()).entries
     assert (entry.metric, entry.text) == ("power.rail", "7.20 (min 7.10, max 7.30)")
 
 

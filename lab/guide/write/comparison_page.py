@@ -6,17 +6,15 @@ The page needs no network; the Markdown is a comment for CI.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Final
 
 from attrs import evolve, frozen
 
-from lab.guide.catalogue import CellReading
-from lab.guide.compare import causes as guide_causes
-from lab.guide.compare.causes import Cause, Kind
+from lab.guide.catalogue import CellReading, params_text
+from lab.guide.compare.causes import Cause, Kind, find_causes, heading, quiet_changes, verdict_line
 from lab.guide.compare.comparison import Change, Comparison
-from lab.guide.write import terminal as show
 from lab.judge.verdicts import Verdict
 from lab.results.formatting import decimals, fixed
 from lab.terminal import MOST_BYTES, cut, environment
@@ -35,7 +33,10 @@ class ChangeRowView:
     """One number in both guides, as both forms print it.
 
     Attributes:
-        old, new: with ±, in one unit. change: with its interval at 95 %. where: lines of the two files.
+        old: with ±.
+        new: with ±, in the same unit.
+        change: with its interval at 95 %.
+        where: lines of the two files.
     """
 
     name: str
@@ -84,56 +85,56 @@ class GroupView:
     causes: tuple[CauseView, ...]
 
 
-def html(found: Comparison) -> str:
+def html(comparison: Comparison) -> str:
     """The page: verdict, causes, and each number with its reason and evidence."""
-    groups = _groups(found)
+    groups = _groups(comparison)
     return (
         environment("lab.guide.write", "lab.figures")
         .get_template("compare.html.j2")
         .render(
-            found=found,
-            line=guide_causes.verdict_line(found),
+            found=comparison,
+            line=verdict_line(comparison),
             bad=any(group.bad for group in groups),
             groups=groups,
-            quiet=[_row(change) for change in guide_causes.quiet(found)],
-            missing=[_reading(reading) for reading in found.only_old],
-            new=[_reading(reading) for reading in found.only_new],
+            quiet=[_row_view(change) for change in quiet_changes(comparison)],
+            missing=[_describe_reading(reading) for reading in comparison.only_old],
+            new=[_describe_reading(reading) for reading in comparison.only_new],
             program=f"boardlab {version('boardlab')}",
         )
     )
 
 
-def markdown(found: Comparison) -> str:
+def markdown(comparison: Comparison) -> str:
     """Write the comment: verdict, causes, and the first numbers of each.
 
     It is short enough for the limit of a forge's comments.
     """
-    groups = [group for group in _groups(found) if group.causes[0].cause.kind in _IN_A_COMMENT]
-    texts = (_comment(found, groups, *most) for most in _SIZES)
-    return next((text for text in texts if len(text.encode()) <= MOST_BYTES), guide_causes.verdict_line(found))
+    groups = [group for group in _groups(comparison) if group.causes[0].cause.kind in _IN_A_COMMENT]
+    texts = (_comment(comparison, groups, *most) for most in _SIZES)
+    return next((text for text in texts if len(text.encode()) <= MOST_BYTES), verdict_line(comparison))
 
 
-def _comment(found: Comparison, groups: Sequence[GroupView], most_causes: int, most_rows: int) -> str:
+def _comment(comparison: Comparison, groups: Sequence[GroupView], most_causes: int, most_rows: int) -> str:
     left = most_causes
     listed: list[GroupView] = []
     for group in groups:
         listed += [evolve(group, causes=group.causes[:left])] if left else []
         left = max(0, left - len(group.causes))
-    every = [list(each.rows) for group in listed for each in group.causes]
-    shares = _shares([len(rows) for rows in every], most_rows)
-    rows_listed = [row for rows, most in zip(every, shares, strict=True) for row in rows[:most]]
+    rows_by_cause = [list(view.rows) for group in listed for view in group.causes]
+    shares = _shares([len(rows) for rows in rows_by_cause], most_rows)
+    rows_listed = [row for rows, most in zip(rows_by_cause, shares, strict=True) for row in rows[:most]]
     return (
         environment("lab.guide.write", "lab.figures", escapes=False)
         .get_template("compare.md.j2")
         .render(
-            line=guide_causes.verdict_line(found),
-            names=[cut(name, _MOST_NAME) for name in found.names],
-            paths=[cut(path, _MOST_NAME) for path in found.paths],
-            looked_at=cut(found.looked_at, _MOST_NAME),
+            line=verdict_line(comparison),
+            names=[cut(name, _MOST_NAME) for name in comparison.names],
+            paths=[cut(path, _MOST_NAME) for path in comparison.paths],
+            looked_at=cut(comparison.looked_at, _MOST_NAME),
             groups=listed,
             rows=[row.short for row in rows_listed],
-            more_causes=sum(len(group.causes) for group in groups) - len(every),
-            more=sum(map(len, every)) - len(rows_listed),
+            more_causes=sum(len(group.causes) for group in groups) - len(rows_by_cause),
+            more=sum(map(len, rows_by_cause)) - len(rows_listed),
         )
     )
 
@@ -144,28 +145,31 @@ def _shares(sizes: Sequence[int], most_rows: int) -> list[int]:
     return [min(size, most) if place < most_rows else 0 for place, size in enumerate(sizes)]
 
 
-def _groups(found: Comparison) -> list[GroupView]:
+def _groups(comparison: Comparison) -> list[GroupView]:
     groups = []
-    for place, (kind, members) in enumerate(
-        itertools.groupby(guide_causes.causes(found), key=lambda cause: cause.kind)
-    ):
+    by_kind = itertools.groupby(find_causes(comparison), key=lambda cause: cause.kind)
+    for place, (kind, members) in enumerate(by_kind):
         causes = tuple(
-            CauseView(f"cause-{place}-{number}", cause, tuple(map(_row, cause.changes)))
+            CauseView(f"cause-{place}-{number}", cause, tuple(map(_row_view, cause.changes)))
             for number, cause in enumerate(members)
         )
-        title = guide_causes.heading(kind, found.names)
+        title = heading(kind, comparison.names)
         groups.append(GroupView(f"kind-{place}", title[0].upper() + title[1:], kind in _BAD, causes))
     return groups
 
 
-def _row(change: Change) -> ChangeRowView:
-    old, new = change.uncertainties
+def _row_view(change: Change) -> ChangeRowView:
+    old, new = (
+        f"{fixed(value, places)} ± {fixed(uncertainty, places)} {change.unit}".strip()
+        for value, uncertainty in zip((change.old, change.new), change.uncertainties, strict=True)
+        for places in [min(decimals(uncertainty), 3)]
+    )
     return ChangeRowView(
-        name=f"{change.metric} {show.params(change.params)}".strip(),
+        name=f"{change.metric} {params_text(change.params)}".strip(),
         board=change.board or "",
-        old=_with_uncertainty(change.old, old, change.unit),
-        new=_with_uncertainty(change.new, new, change.unit),
-        change=_change(change),
+        old=old,
+        new=new,
+        change=_describe_ratio(change),
         verdict=str(change.verdict),
         reason=change.reason,
         where=f"lines {change.lines[0]}, {change.lines[1]}",
@@ -173,12 +177,7 @@ def _row(change: Change) -> ChangeRowView:
     )
 
 
-def _with_uncertainty(value: float, uncertainty: float, unit: str) -> str:
-    places = min(decimals(uncertainty), 3)
-    return f"{fixed(value, places)} ± {fixed(uncertainty, places)} {unit}".strip()
-
-
-def _change(change: Change) -> str:
+def _describe_ratio(change: Change) -> str:
     if change.ratio is None:
         return ""
     if not _LEAST <= change.ratio <= _MOST:
@@ -192,7 +191,7 @@ def _percent(share: float) -> str:
     return text if text.startswith("-") or not float(text) else f"+{text}"
 
 
-def _reading(reading: CellReading) -> str:
-    params = show.params(reading.params or reading.cell.params)
-    parts: Iterable[str] = (reading.board or "", reading.metric or reading.cell.row, params, reading.cell.value.text)
-    return f"{' '.join(part for part in parts if part)}, line {reading.cell.line}"
+def _describe_reading(reading: CellReading) -> str:
+    params = params_text(reading.params or reading.cell.params)
+    parts = (reading.board or "", reading.metric or reading.cell.row, params, reading.cell.value.text)
+    return f"{' '.join(filter(None, parts))}, line {reading.cell.line}"

@@ -15,7 +15,7 @@ from lab.guide.compare import comparison as compare
 from lab.guide.compare.causes import Cause, Kind
 from lab.guide.compare.comparison import Comparison
 from lab.guide.read import reader
-from lab.guide.write import change_page
+from lab.guide.write import comparison_page
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 HOSTILE = "<script>alert(1)</script>|a*b_c`d`[e](http://example.org)&amp;@team$x$\u202egnp#1"
@@ -80,7 +80,7 @@ def hostile() -> Comparison:
 
 
 def test_the_page_is_well_formed_whole_and_needs_no_network(comparison: Comparison) -> None:
-    text = change_page.html(comparison)
+    text = comparison_page.html(comparison)
     page = Page(text)
     assert page.mistakes == []
     assert page.tags[0] == "html"
@@ -96,12 +96,12 @@ def test_the_page_is_well_formed_whole_and_needs_no_network(comparison: Comparis
         assert any(
             change.board in (None, *row) and f"lines {change.lines[0]}, {change.lines[1]}" in row for row in page.rows
         )
-    for cause in guide_causes.causes(comparison):
+    for cause in guide_causes.find_causes(comparison):
         assert any(cause.what in row and cause.why in row for row in page.rows)
 
 
 def test_the_comment_is_markdown_whose_table_has_all_its_columns(comparison: Comparison) -> None:
-    text = change_page.markdown(comparison)
+    text = comparison_page.markdown(comparison)
     assert text.startswith(f"**{guide_causes.verdict_line(comparison)}**\n")
     assert len(text) < 65536, "what GitHub takes"
     page = rendered(text)
@@ -112,7 +112,7 @@ def test_the_comment_is_markdown_whose_table_has_all_its_columns(comparison: Com
     boot = next(row for row in page.rows if row[0].startswith("boot.time"))
     assert boot[2:4] == ["18.06 ± 0.12 s", "16.24 ± 0.23 s"]
     assert re.fullmatch(r"lines \d+, \d+", boot[6])
-    told = [cause for cause in guide_causes.causes(comparison) if cause.kind is Kind.WRONG]
+    told = [cause for cause in guide_causes.find_causes(comparison) if cause.kind is Kind.WRONG]
     assert all(cause.what in text for cause in told)
 
 
@@ -142,8 +142,8 @@ def test_a_comment_is_as_long_as_a_forge_takes_whatever_the_guides_hold(name: st
     found = compare.compare(*sheets)
     causes = [_cause(found, Kind.WORSE, f"{name} {n}") for n in range(150)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(guide_causes, "causes", lambda _found: causes)
-        text = change_page.markdown(found)
+        patch.setattr(comparison_page, "find_causes", lambda _found: causes)
+        text = comparison_page.markdown(found)
     assert len(text.encode()) < 65536, "what GitHub takes"
     page = rendered(text)
     assert page.mistakes == []
@@ -165,13 +165,13 @@ def test_a_page_of_two_guides_that_did_not_move_says_so(hostile: Comparison) -> 
         )
     )
     found = compare.compare(same, same)
-    assert "did not move" in change_page.html(found)
-    assert "| Number |" not in change_page.markdown(found)
-    assert Page(change_page.html(found)).mistakes == []
+    assert "did not move" in comparison_page.html(found)
+    assert "| Number |" not in comparison_page.markdown(found)
+    assert Page(comparison_page.html(found)).mistakes == []
 
 
 def test_hostile_names_are_only_text_on_the_page(hostile: Comparison) -> None:
-    text = change_page.html(hostile)
+    text = comparison_page.html(hostile)
     page = Page(text)
     assert page.mistakes == []
     assert "script" not in page.tags
@@ -180,7 +180,7 @@ def test_hostile_names_are_only_text_on_the_page(hostile: Comparison) -> None:
 
 
 def test_hostile_names_are_only_text_in_the_comment(hostile: Comparison) -> None:
-    text = change_page.markdown(hostile)
+    text = comparison_page.markdown(hostile)
     page = rendered(text)
     assert page.mistakes == []
     assert not {"script", "a", "em", "code", "img"} & set(page.tags)

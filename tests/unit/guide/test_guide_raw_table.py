@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.guide.model import CellKind, Value, release_of, value_of
-from lab.guide.read import assemble
+from lab.guide.model import CellKind, Value, release_of, row_unit, value_of
+from lab.guide.read import raw_table
 from lab.judge.labels import release_key
 
 
@@ -80,7 +80,7 @@ def test_a_number_is_read_to_its_last_digit(number: object) -> None:
 def test_a_header_splits_at_its_first_colon_and_blank(
     header: str, board: str | None, metric: str, unit: str | None
 ) -> None:
-    column = assemble.columns(["Key", header])[1]
+    column = raw_table.columns(["Key", header])[1]
     assert (column.board, column.metric, column.unit) == (board, metric, unit)
 
 
@@ -99,12 +99,12 @@ def test_a_header_splits_at_its_first_colon_and_blank(
     ],
 )
 def test_the_columns_left_of_the_first_board_are_keys(header: list[str], keys: list[bool]) -> None:
-    assert [column.is_key for column in assemble.columns(header)] == keys
+    assert [column.is_key for column in raw_table.columns(header)] == keys
 
 
 def test_a_board_that_another_table_names_is_known_alone() -> None:
-    assert assemble.columns(["Rail", "beagleplay"], {"beagleplay"})[1].board == "beagleplay"
-    assert assemble.columns(["Rail", "beagleplay"])[1].board is None
+    assert raw_table.columns(["Rail", "beagleplay"], {"beagleplay"})[1].board == "beagleplay"
+    assert raw_table.columns(["Rail", "beagleplay"])[1].board is None
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_board_that_another_table_names_is_known_alone() -> None:
     ],
 )
 def test_a_row_may_name_its_unit(row: str, name: str, unit: str | None) -> None:
-    assert assemble.row_unit(row) == (name, unit)
+    assert row_unit(row) == (name, unit)
 
 
 def test_the_release_is_found_in_titles_and_file_names() -> None:

@@ -10,7 +10,7 @@ import pytest
 from lab.guide import measurements as sheets
 from lab.guide.check import annotations as guide_annotations
 from lab.guide.read import reader
-from lab.guide.write import writer
+from lab.guide.write import vendor_view
 from lab.guide.write.entries import EntryProvenance, GuideEntry, GuideRelease
 
 
@@ -23,9 +23,11 @@ def test_the_published_pairing_of_all_five_guides_comes_out_of_the_corrected_val
         bandwidths = known.sheet.of("lmbench.bw_mem")
         for board in {r.board for r in bandwidths}:
             own = {(r.params["operation"], r.params["size"]): r for r in bandwidths if r.board == board}
-            values = {key: known.number(r) for key, r in own.items()}
+            values = {key: known.value(r) for key, r in own.items()}
             printed = {key: r.cell.value.text for key, r in own.items()}
-            assert writer.paired({key: value for key, value in values.items() if value is not None}) == printed
+            assert (
+                vendor_view.pair_values({key: value for key, value in values.items() if value is not None}) == printed
+            )
             ranges += sum("min" in text for text in printed.values())
     assert ranges == 288
 
@@ -36,7 +38,7 @@ def entry(metric: str, value: float, *, samples: int | None = 1, **params: str) 
 
 def texts(*entries: GuideEntry) -> dict[str, str]:
     """Row or metric -> cell of the vendor's view."""
-    release = writer.vendor_view(GuideRelease("11.01", ("board",), entries))
+    release = vendor_view.convert(GuideRelease("11.01", ("board",), entries))
     return {e.origin.row if e.origin else e.metric: e.text for e in release.entries}
 
 

@@ -11,7 +11,7 @@ from support.guide_family import mini, table
 
 from lab.guide.model import CellKind, Table
 from lab.guide.read import assemble, reader
-from lab.guide.read.assemble import RawRow, RawTable
+from lab.guide.read.raw_table import RawRow, RawTable
 
 GLMARK = "Benchmark,am62xx_lp_sk-fs: Score,am62xx_sk-fs: Score,am62xxsip_sk-fs: Score"
 IPSEC = ",".join(

@@ -52,7 +52,8 @@ class UdpRow:
 
     Attributes:
         frame: bytes with the checksum.
-        definition: of the row where only one fits, else of most rows of this table and board that can tell; None if none can.
+        definition: of the row where only one fits, else of most rows of this table and board that can tell; None if
+            none can.
         fits: False where the row contradicts every definition.
         packets_k: packets in thousands per second, from the throughput, or as printed without a definition.
     """
@@ -77,7 +78,7 @@ class UdpRow:
         return tuple(r for r in (self.throughput, self.packets, self.cpu, self.loss) if r is not None)
 
 
-def counted_bytes(frame: int, definition: Definition) -> int:
+def bytes_per_packet(frame: int, definition: Definition) -> int:
     """Number of bytes of a packet that a definition counts."""
     return frame if definition is Definition.FRAME else frame - OVERHEAD_BYTES
 
@@ -94,7 +95,7 @@ def datagram_limit(size: int) -> float:
 
 def frame_limit(frame: int, definition: Definition) -> float:
     """Mbit/s over a gigabit link in frames of a size."""
-    return _GIGABIT * counted_bytes(frame, definition) / (frame + WIRE_BYTES)
+    return _GIGABIT * bytes_per_packet(frame, definition) / (frame + WIRE_BYTES)
 
 
 def meaning(row: UdpRow) -> tuple[ColumnMeaning, str]:
@@ -107,10 +108,13 @@ def meaning(row: UdpRow) -> tuple[ColumnMeaning, str]:
     if row.definition is Definition.PAYLOAD:
         return (
             ColumnMeaning.PAYLOAD,
-            f"{rate:.2f} Mbit/s are the packets times {counted_bytes(row.frame, Definition.PAYLOAD)} bytes",
+            f"{rate:.2f} Mbit/s are the packets times {bytes_per_packet(row.frame, Definition.PAYLOAD)} bytes",
         )
     datagrams, frames = datagram_limit(size), frame_limit(size, Definition.FRAME)
-    limits = f"datagrams of {size} bytes fill a gigabit at {datagrams:.1f} Mbit/s, whole frames of {size} bytes at {frames:.1f}"
+    limits = (
+        f"datagrams of {size} bytes fill a gigabit at {datagrams:.1f} Mbit/s, "
+        f"whole frames of {size} bytes at {frames:.1f}"
+    )
     if rate > datagrams * _CLOCKS:
         return ColumnMeaning.FRAME, f"{rate:.2f} Mbit/s is more than datagrams could be: {limits}"
     if rate >= datagrams * _FULL:
@@ -127,12 +131,12 @@ def tables(sheet: MeasuredGuide) -> Mapping[tuple[int, str | None], tuple[UdpRow
         sheet.of("ethernet.udp.throughput", "ethernet.udp.packets", "ethernet.udp.loss", "ethernet.udp.cpu_load"),
         lambda r: (r.cell.table, r.board, r.cell.row),
     )
-    found: dict[tuple[int, str | None], list[dict[str, CellReading]]] = {}
+    named_rows: dict[tuple[int, str | None], list[dict[str, CellReading]]] = {}
     for (table, board, _row_name), readings in by_row.items():
         named = {r.metric.removeprefix("ethernet.udp."): r for r in readings}
         if "throughput" in named and _frame(named["throughput"]) > OVERHEAD_BYTES:
-            found.setdefault((table, board), []).append(named)
-    return {place: _rows(named) for place, named in found.items()}
+            named_rows.setdefault((table, board), []).append(named)
+    return {place: _rows(named) for place, named in named_rows.items()}
 
 
 def _rows(named: list[dict[str, CellReading]]) -> tuple[UdpRow, ...]:
@@ -147,7 +151,7 @@ def _row(named: Mapping[str, CellReading], common: Definition | None) -> UdpRow:
     frame = _frame(throughput)
     definition = _only_definition(named) or common
     if definition is not None:
-        packets_k = (throughput.number or 0.0) * 1000 / 8 / counted_bytes(frame, definition)
+        packets_k = (throughput.number or 0.0) * 1000 / 8 / bytes_per_packet(frame, definition)
     else:
         packets_k = (packets.number or 0.0) if packets else 0.0
     fits = packets is None or bool(_definitions(named))
@@ -176,6 +180,6 @@ def _definitions(named: Mapping[str, CellReading]) -> list[Definition]:
     return [
         definition
         for definition in ([Definition.PAYLOAD] if _DATAGRAM in named["throughput"].params else Definition)
-        if abs(throughput * 1000 / 8 / counted_bytes(frame, definition) - packets.number)
-        <= _ROUNDING + _PRINTED * 1000 / 8 / counted_bytes(frame, definition)
+        if abs(throughput * 1000 / 8 / bytes_per_packet(frame, definition) - packets.number)
+        <= _ROUNDING + _PRINTED * 1000 / 8 / bytes_per_packet(frame, definition)
     ]

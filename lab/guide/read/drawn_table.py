@@ -1,0 +1,138 @@
+"""Tables drawn with + - = |.
+
+Sphinx's text builder gives each column an equal share of the line and cuts what is longer. A line of a cell that is
+shorter than its column ends a word, unless it ends in a hyphen; a line that fills it may end anywhere, so there the
+words that the file uses elsewhere decide.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+
+from attrs import frozen
+
+from lab.guide.read.raw_table import RawRow
+
+BORDER = re.compile(r"[^\S\n]*(?=[+|][^\n]*(?:--|==))[+|][-=+|:]*[+|]\s*$")
+_CONTENT = re.compile(r"\s*\|.*\|\s*$")
+_WORD = re.compile(r"[A-Za-z0-9_%/.:-]+")
+_CUT_TAIL = re.compile(r"[A-Za-z0-9_%/.:\\-]+$")
+_CUT_HEAD = re.compile(r"^[A-Za-z0-9_%/.:\\-]+")
+_NUMBER_TAIL = re.compile(r"(?:^|[\s(])-?\d[\d.,]*$")
+_LONGEST_WORD = 200
+
+
+@frozen
+class Grid:
+    """Header and rows of a drawn table.
+
+    Without a line of equal signs the header is empty.
+    """
+
+    header: tuple[str, ...]
+    rows: tuple[RawRow, ...]
+
+
+@frozen
+class _Part:
+    """A line of a cell, and the width that it had."""
+
+    text: str
+    width: int
+
+
+def is_line(text: str) -> bool:
+    """Return whether a line belongs to a drawn table."""
+    return BORDER.match(text) is not None or _CONTENT.match(text) is not None
+
+
+def count_words(text: str) -> Counter[str]:
+    """The words that stand outside drawn tables, which no column has cut."""
+    counts: Counter[str] = Counter()
+    for line in text.split("\n"):
+        if not line.lstrip().startswith(("|", "+")):
+            counts.update(word.strip(".:") for word in _WORD.findall(line))
+    return counts
+
+
+def parse(lines: Sequence[tuple[int, str]], whole_words: Collection[str]) -> Grid:
+    """Read the numbered lines of one table, from border to border.
+
+    Args:
+        whole_words: words of the file that are whole.
+    """
+    header: tuple[str, ...] = ()
+    rows: list[RawRow] = []
+    drawn: list[list[_Part]] = []
+    start = 0
+    for number, line in lines:
+        if BORDER.match(line):
+            if drawn:
+                rows.append(RawRow(start, tuple(_join(cell, whole_words) for cell in drawn)))
+            if "=" in line and rows and not header:
+                header, rows = rows[-1].cells, []
+            drawn = []
+            continue
+        parts = _cells(line)
+        if drawn and len(parts) == len(drawn):
+            for cell, part in zip(drawn, parts, strict=True):
+                cell.append(part)
+        elif not drawn:
+            start, drawn = number, [[part] for part in parts]
+    return Grid(header, tuple(rows))
+
+
+def _cells(line: str) -> list[_Part]:
+    """The parts between the bars; Sphinx puts a blank on both sides."""
+    return [
+        _Part(text[1:].rstrip() if text[:1] == " " else text.rstrip(), len(text) - 2)
+        for text in line.strip()[1:-1].split("|")
+    ]
+
+
+def _join(parts: Iterable[_Part], whole_words: Collection[str]) -> str:
+    pieces: list[str] = []
+    tail = ""  # the end of the text, as far as it can matter
+    last: _Part | None = None
+    for part in parts:
+        if part.text.strip():
+            between = _separator(tail, last, part, whole_words) if last else ""
+            pieces += [between, part.text.strip()]
+            tail = (tail + between + part.text.strip())[-_LONGEST_WORD:]
+            last = part
+    return " ".join("".join(pieces).split())
+
+
+def _separator(text: str, last: _Part, following: _Part, whole_words: Collection[str]) -> str:
+    """A blank, or nothing where a word was cut."""
+    right = following.text.lstrip()
+    if last.text.endswith("-") and not last.text.endswith(" -"):
+        return ""
+    if len(last.text) < last.width or _fits_column(text, right, following):
+        return " "
+    if _NUMBER_TAIL.search(text):
+        return "" if re.match(r"[\d.,)%]", right) else " "
+    if right.startswith("("):
+        return " "
+    left_word, right_word = _CUT_TAIL.search(text), _CUT_HEAD.match(right)
+    if left_word is None or right_word is None:
+        return ""
+    is_whole = _is_known(left_word[0], whole_words) and not _is_known(left_word[0] + right_word[0], whole_words)
+    return " " if is_whole else ""
+
+
+def _fits_column(text: str, right: str, following: _Part) -> bool:
+    """Return whether the joined halves fit the column.
+
+    Such a word moves to the next line and is never cut.
+    """
+    rest = right.split(" ", 1)[0]
+    is_cut_again = rest == right and len(following.text) >= following.width
+    return not is_cut_again and len(text.rsplit(" ", 1)[-1]) + len(rest) <= following.width
+
+
+def _is_known(word: str, whole_words: Collection[str]) -> bool:
+    bare = word.strip(".:-")
+    return bare in whole_words or bare.lower() in whole_words

@@ -1,0 +1,168 @@
+"""Repair of headers, rows and boards' spellings.
+
+Every change is reported. Where two readings fit, nothing is changed: the cells of such rows stay unattributed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from attrs import evolve
+
+from lab.guide.model import CellKind, Repair, value_of
+from lab.guide.read.raw_table import RawRow, RawTable, column_groups, columns
+
+_Step = tuple[RawTable, list[str]]
+_SIZE = re.compile(r"\d+[kKmM]?")  # a frame's, a buffer's
+_SUBSTITUTION = re.compile(r"\|([^|\s](?:[^|]*[^|\s])?)\|")
+
+
+def mend_tables(tables: Iterable[RawTable]) -> tuple[list[RawTable], list[Repair]]:
+    """Repair the tables whose headers do not fit, and list the repairs.
+
+    A header is changed only where one reading fits; each board gets one spelling.
+    """
+    mended: list[RawTable] = []
+    repairs: list[Repair] = []
+    for raw in tables:
+        table = raw
+        for step in (_blank_tails, _split_header, _header_among_rows, _header_width):
+            table, changes = step(table)
+            repairs += [Repair(table.line, f"table {table.title or 'without a title'!r} {what}") for what in changes]
+        mended.append(table)
+    spelled, spellings = _one_spelling(mended)
+    return spelled, [*repairs, *spellings]
+
+
+def substitute(raw: RawTable, values: Mapping[str, str]) -> RawTable:
+    """Replace the known substitutions `|name|` of a table."""
+
+    def replace(text: str) -> str:
+        return _SUBSTITUTION.sub(lambda match: values.get(match[1], match[0]), text)
+
+    return evolve(
+        raw,
+        title=replace(raw.title),
+        chapter=tuple(map(replace, raw.chapter)),
+        header=tuple(map(replace, raw.header)),
+        rows=tuple(evolve(row, cells=tuple(map(replace, row.cells))) for row in raw.rows),
+    )
+
+
+def unpad(raw: RawTable) -> RawTable:
+    """Remove the empty cells that pad short rows on the right.
+
+    A tool that builds pages adds them. They hide that the vendor's tool moved the cells to the left. Where another row
+    has an empty board left of a full one, the table itself marks missing data, and its empty cells stay.
+    """
+    headings = columns(raw.header)
+    groups = column_groups(headings)
+    full = [row for row in raw.rows if len(row.cells) == len(headings)]
+    filled = [[any(row.cells[i].strip() for i in group) for group in groups] for row in full]
+    if len(groups) < 2 or any(is_filled != sorted(is_filled, reverse=True) for is_filled in filled):
+        return raw
+    always = [group for group in groups if not any(row.cells[i].strip() for row in full for i in group)]
+    if always:
+        return raw
+    return evolve(raw, rows=tuple(_short(row, groups) if row in full else row for row in raw.rows))
+
+
+def _short(row: RawRow, groups: Sequence[Sequence[int]]) -> RawRow:
+    empty = list(itertools.takewhile(lambda group: not any(row.cells[i].strip() for i in group), reversed(groups)))
+    return evolve(row, cells=row.cells[: empty[-1][0]]) if empty and len(empty) < len(groups) else row
+
+
+def _blank_tails(raw: RawTable) -> _Step:
+    """Cut empty cells beyond the header, as of rows that end in a comma."""
+    width = len(raw.header)
+    if not width:
+        return raw, []
+    rows = tuple(
+        row if any(map(str.strip, row.cells[width:])) else evolve(row, cells=row.cells[:width]) for row in raw.rows
+    )
+    changed = sum(new != old for new, old in zip(rows, raw.rows, strict=True))
+    return evolve(raw, rows=rows), [f"has {changed} rows with empty cells beyond its header"] * bool(changed)
+
+
+def _split_header(raw: RawTable) -> _Step:
+    """Split header cells where a comma is missing.
+
+    Such a cell names two boards, or holds a quote where two cells met.
+    """
+    if not raw.rows or {len(row.cells) for row in raw.rows} == {len(raw.header)}:
+        return raw, []
+    header: tuple[str, ...] = ()
+    for cell in raw.header:
+        parts = (part.strip() for part in re.split(r'\s*"+\s*(?=[a-z]+\d\S*: )', cell))
+        header += tuple(filter(None, parts)) or (cell,)
+    if header == raw.header or {len(row.cells) for row in raw.rows} != {len(header)}:
+        return raw, []
+    return evolve(raw, header=header), ["has a header in which a comma is missing"]
+
+
+def _header_among_rows(raw: RawTable) -> _Step:
+    """No header, and a first row that names boards, is that header."""
+    if raw.header or len(raw.rows) < 2:
+        return raw, []
+    first = raw.rows[0].cells
+    if any(_is_number(cell) for cell in first[1:]) or not any(column.board for column in columns(first)):
+        return raw, []
+    return evolve(raw, header=first, rows=raw.rows[1:]), ["has its header as its first row"]
+
+
+def _header_width(raw: RawTable) -> _Step:
+    """Fix a header if one cell alone can be surplus or missing."""
+    widths = {len(row.cells) for row in raw.rows}
+    if len(widths) != 1 or not raw.header or len(raw.rows) < 2:
+        return raw, []
+    (width,) = widths
+    header = raw.header
+    first = columns(("", header[0]))[1]
+    if width == len(header) + 1 and first.board is not None:
+        keys = [row.cells[0].strip() for row in raw.rows]
+        are_sizes = all(_SIZE.fullmatch(key) for key in keys) and len(set(keys)) == len(keys)
+        if are_sizes or not any(_is_number(key) for key in keys):
+            return evolve(raw, header=("", *header)), ["has no header above its first column"]
+    while len(header) > width and not header[-1].strip():
+        header = header[:-1]
+    if len(header) == width and header != raw.header:
+        return evolve(raw, header=header), ["has empty cells at the end of its header"]
+    return raw, []
+
+
+def _is_number(text: str) -> bool:
+    return value_of(text).kind in {CellKind.VALUE, CellKind.RANGE, CellKind.APPROXIMATE}
+
+
+def _one_spelling(tables: Sequence[RawTable]) -> tuple[list[RawTable], list[Repair]]:
+    """Give each board its commonest spelling.
+
+    "AM62XX-SK-FS" and "am62xx_sk-fs" are the same board.
+    """
+    spellings: dict[str, Counter[str]] = {}
+    for board in _boards(tables):
+        spellings.setdefault(board.lower().replace("_", "-"), Counter())[board] += 1
+    best_of: dict[str, str] = {}
+    for counts in spellings.values():
+        best = max(counts, key=lambda board: (counts[board], board == board.lower()))
+        best_of |= {other: best for other in counts if other != best}
+    if not best_of:
+        return list(tables), []
+    lines = {other: next(raw.line for raw in tables if other in _boards([raw])) for other in best_of}
+    repairs = [
+        Repair(lines[o], f"board {o!r} is {board!r} in other tables; taken for one") for o, board in best_of.items()
+    ]
+
+    def respell(cell: str) -> str:
+        board = columns(("", cell))[1].board or ""
+        return best_of[board] + cell.strip()[len(board) :] if board in best_of else cell
+
+    return [evolve(raw, header=tuple(map(respell, raw.header))) for raw in tables], repairs
+
+
+def _boards(tables: Iterable[RawTable]) -> Iterator[str]:
+    for raw in tables:
+        yield from (column.board for column in columns(raw.header) if column.board)

@@ -1,0 +1,98 @@
+"""A table as it stands in a file, and the columns that its header declares."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Collection, Sequence
+
+from attrs import frozen
+
+from lab.guide.model import Column
+
+# A board as the vendor's test platform files spell it: am62xx_sk-fs, am654x-evm, j721e-idk-gw, am43xx-gpevm.
+_BOARD = re.compile(r"[a-z]+\d[a-z0-9]*(?:[-_][a-z0-9.]+)+", re.IGNORECASE)
+_PARENTHESES = re.compile(r"\(([^()]*)\)")
+_UNIT = re.compile(
+    r"(?:in\s+)?(?:%|[kmg]?(?:bits?|bytes?|b)(?:\s*/\s*s(?:ec)?)?|[kmg]bps|mb\\s|[munkmg]?(?:s|sec|w|v|a|hz)|seconds?"
+    r"|microsec|nanosec|millisec|fps|kpps|\w+\s*/\s*(?:s|sec)|bytes in hex)",
+    re.IGNORECASE,
+)
+_IN_UNIT = re.compile(r"\bin (seconds|milliseconds|bytes|ms|us|mW)\b")
+_SECOND_KEY = re.compile(r"size|voltage|format|resolution|algorithm|direction|\bmode\b", re.IGNORECASE)
+
+
+@frozen
+class RawRow:
+    """A row of the file: its cells and its first line."""
+
+    line: int
+    cells: tuple[str, ...]
+
+
+@frozen
+class RawTable:
+    """A table as it stands in the file."""
+
+    chapter: tuple[str, ...]
+    title: str
+    title_source: str
+    line: int
+    header: tuple[str, ...]
+    rows: tuple[RawRow, ...]
+
+
+def columns(header: Sequence[str], known_boards: Collection[str] = ()) -> tuple[Column, ...]:
+    """The columns that a header line declares.
+
+    The first column is a key, and so are the columns without a board left of the first board. A table that names no
+    board at all has its first column as key, and what looks like a second one (a size, a nominal voltage).
+
+    Args:
+        known_boards: boards that other tables of the guide name; a header cell that is one of them alone is that board.
+    """
+    split = [_split(text.strip(), known_boards) for text in header]
+    first_board = next((i for i, (board, _) in enumerate(split) if board and i > 0), None)
+    result = []
+    for index, (text, (board, metric)) in enumerate(zip(header, split, strict=True)):
+        if first_board is not None:
+            is_key = index < first_board
+        else:
+            is_key = index == 0 or (index == 1 < len(header) - 1 and _SECOND_KEY.search(metric) is not None)
+        result.append(Column(text.strip(), None if index == 0 else board, metric, unit(metric), is_key))
+    return tuple(result)
+
+
+def is_board(text: str) -> bool:
+    """Return whether a text is spelled like a vendor's board, e.g. "AM62XX-SK"."""
+    return _BOARD.fullmatch(text) is not None
+
+
+def unit(metric: str) -> str | None:
+    """The unit that a header's text names, as printed; None without one."""
+    for group in reversed(list(_PARENTHESES.finditer(metric))):
+        candidate = group[1].strip()
+        if _UNIT.fullmatch(candidate):
+            return candidate.removeprefix("in ")
+    if match := _IN_UNIT.search(metric):
+        return match[1]
+    return "%" if "%" in metric else None
+
+
+def _split(text: str, known_boards: Collection[str]) -> tuple[str | None, str]:
+    board, colon, metric = text.partition(": ")
+    board = board.strip()
+    if colon and board and not re.search(r"[\s|]", board) and metric.strip():
+        return board, metric.strip()
+    board, colon, metric = text.partition(":")
+    if colon and metric.strip() and (is_board(board) or board in known_boards):
+        return board, metric.strip()
+    if text in known_boards or is_board(text):
+        return text, ""
+    return None, text
+
+
+def column_groups(columns: Sequence[Column]) -> list[list[int]]:
+    """Positions of the columns of each board, in order."""
+    indexed = [(i, c) for i, c in enumerate(columns) if not c.is_key]
+    return [[i for i, _ in group] for _, group in itertools.groupby(indexed, key=lambda pair: pair[1].board)]
