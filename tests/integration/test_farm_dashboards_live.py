@@ -6,6 +6,7 @@ of these kinds are recorded through the store as a suite would. The rail sensor 
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import re
 import subprocess
@@ -42,9 +43,9 @@ NOTHING_WRONG = (
 QUERIES = [query for name in dashboards.ALL for query in dashboards.queries(name)]
 
 
-def record(store: Store, release: str, samples: tuple[SampleRecord, ...], kind: str) -> None:
+def record(store: Store, release: str, samples: tuple[SampleRecord, ...], kind: str, board: str = BOARD) -> None:
     """A completed run, whose first attempt failed."""
-    run = store.begin_run(kind, TYPE, BOARD, release, plan={}, provenance={})
+    run = store.begin_run(kind, TYPE, board, release, plan={}, provenance={})
     params = {"medium": "sd"} if kind == "boot" else {}
     before = recorded_run.START - dt.timedelta(seconds=2)
     store.record_attempt(run.id, AttemptRecord(1, 1, params, "silent", "board", True, "", before, 1.0, ()))
@@ -73,18 +74,21 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
         subprocess.Popen(
             [PROGRAMS / "labgrid-coordinator", "-l", coordinator], cwd=folder, stdout=log, stderr=log
         ) as labgrid,
+        contextlib.ExitStack() as stack,
     ):
         try:
             wait_for_listener(coordinator)
+            client = [PROGRAMS / "labgrid-client", "-x", coordinator]
             for words in (
                 ("-p", BOARD, "create"),
                 ("-p", BOARD, "acquire"),
                 ("-p", "another", "create"),
                 ("-p", "another", "add-match", "labhost/x/*"),
-                ("reserve", "board=x"),
             ):
-                command = [PROGRAMS / "labgrid-client", "-x", coordinator, *words]
-                subprocess.run(command, check=True, capture_output=True, timeout=DEADLINE_S)
+                subprocess.run([*client, *words], check=True, capture_output=True, timeout=DEADLINE_S)
+            # One that waits for its place: labgrid forgets a reservation that its owner asks for no more.
+            waiting = subprocess.Popen([*client, "reserve", "--wait", "board=x"], stdout=log, stderr=log)
+            stack.callback(stack.enter_context(waiting).terminate)
             env = str(lab.bench.folder / BOARD / "env.yaml")
             arguments = ("--lg-env", env, "--lab-medium", "sd", "--lab-cycles", "2", "--lab-release", "11.01")
             assert lab.pytest(*arguments).wait(DEADLINE_S) == 0, lab.log
@@ -92,6 +96,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
             with open_store(url) as store:
                 boots = (SampleRecord("boot.time", {"medium": "sd"}, 0.5, 0.001, frozenset({"simulated"})),)
                 record(store, "10.00", boots, "boot")
+                record(store, "10.00", boots, "boot", "another")  # and not with the newest
                 record(store, "10.00", numbers(1.0), "suite")
                 record(store, "11.01", numbers(1.2), "suite")
                 dead = CheckedPart("power", "failed", "pdu_timeout", "lab", "no answer to 'on'")
