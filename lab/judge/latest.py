@@ -178,7 +178,8 @@ class WorseNumber:
         run, release, kind, at: of that run; `at`: its end. against: the older release, or a phrase for earlier runs.
         effect: relative change; None: unknown. is_release: it is compared with another release.
         since: first run of the standing verdict on it; None: no history confirms it.
-        is_confirmed: it was worse before the last run that could show it, of any release, and still is.
+        is_confirmed: it was worse before the last night that could show it, of any release, and still is, and no verdict
+        of a history tells it.
     """
 
     run: int
@@ -294,11 +295,14 @@ class LatestJudge:
         for series, (_, its) in self._known.items():
             numbers.setdefault(series.board, {}).update({each.key: each for each in its})
         for verdict in stands.unmuted:
-            if verdict.outcome == "regression" and (self.only is None or verdict.run.board in self.only):
-                number = _of_history(verdict)
-                its_numbers = numbers.setdefault(verdict.run.board, {})
+            if self.only is not None and verdict.run.board not in self.only:
+                continue
+            number, its_numbers = _of_history(verdict), numbers.setdefault(verdict.run.board, {})
+            if verdict.outcome == "regression":
                 worse = its_numbers.get(number.key, number)
-                its_numbers[number.key] = evolve(worse, since=number.since, is_confirmed=True)
+                its_numbers[number.key] = evolve(worse, since=number.since, is_confirmed=False)
+            elif verdict.worse and number.key in its_numbers:
+                its_numbers[number.key] = evolve(its_numbers[number.key], is_confirmed=False)
         return LabComparison(
             {board: shown for board, its in numbers.items() if (shown := _ordered(board, its.values(), mutes, now))},
             left,
@@ -378,9 +382,7 @@ def worse_of_run(store: Store, run_id: int) -> tuple[WorseNumber, ...]:
         mutes, now = found.read(mutes_of), found.now()
     verdicts = read_verdicts(store, board=head.board, outcomes=["regression"]) if numbers else []
     since = {_of_history(each).key: each.since_run for each in verdicts if each.open}
-    with_history = (evolve(each, since=since[each.key], is_confirmed=True) for each in numbers if each.key in since)
-    rest = (each for each in numbers if each.key not in since)
-    return _ordered(head.board, (*with_history, *rest), mutes, now)
+    return _ordered(head.board, (evolve(each, since=since.get(each.key)) for each in numbers), mutes, now)
 
 
 def worse_numbers(found: StoreSnapshot, series: BoardSeries) -> list[WorseNumber]:
@@ -393,11 +395,18 @@ def worse_numbers(found: StoreSnapshot, series: BoardSeries) -> list[WorseNumber
     numbers = _worse(found, comparisons(runs, variants, decisions))
     confirmed: set[_Key] = set()
     for variant in {BootVariant.of(number.params) for number in numbers.values()}:
-        last = max(head.id for head in runs if variant in variants.get(head.id, ()))
-        before = comparisons([head for head in runs if head.id < last], variants, decisions)
+        first = _night(found, max(head.id for head in runs if variant in variants.get(head.id, ())))
+        before = comparisons([head for head in runs if head.id < first], variants, decisions)
         its = [evolve(each, variants=frozenset({variant})) for each in before if variant in each.variants]
         confirmed |= _worse(found, its).keys()
     return [evolve(number, is_confirmed=key in confirmed) for key, number in numbers.items()]
+
+
+def _night(found: StoreSnapshot, run_id: int) -> int:
+    """The first run of a run's night: what the judge asks for is no night of its own."""
+    while (asked := dict(found.provenances([run_id])).get(run_id, {}).get("confirms")) is not None and asked < run_id:
+        run_id = asked
+    return run_id
 
 
 def _worse(found: StoreSnapshot, tasks: Iterable[LatestComparison]) -> dict[_Key, WorseNumber]:
@@ -441,7 +450,6 @@ def _of_history(verdict: StoredVerdict) -> WorseNumber:
         effect=verdict.effect,
         is_release=False,
         since=verdict.since_run,
-        is_confirmed=True,
     )
 
 

@@ -93,15 +93,16 @@ def run(
     status: str = "completed",
     boots: int = _BOOTS,
     job_id: int | None = None,
+    confirms: int | None = None,
 ) -> int:
     """Record a run of boots from two media; its id.
 
     Args:
         status: empty: it goes on, or was killed. boots: good ones of each medium; the others of the plan are missing or failed.
-        job_id: of the job that measures it.
+        job_id: of the job that measures it. confirms: the run whose judge asked for it.
     """
     plan = {"cycles": _BOOTS, "media": list(_MEDIA)}
-    facts = {"virtual": False, "host": "lab1"}
+    facts = {"virtual": False, "host": "lab1", **({} if confirms is None else {"confirms": confirms})}
     number = store.begin_run("boot", TYPE, board, release, plan=plan, provenance=facts, job_id=job_id).id
     for medium, mean_s in _MEDIA.items():
         for cycle in range(1, boots + 1):

@@ -35,7 +35,8 @@ from lab.jobs.listing import running
 from lab.jobs.queue import JobQueue
 from lab.judge import latest, summary
 from lab.judge.latest import LatestJudge
-from lab.judge.store import mute, review
+from lab.judge.records import NewVerdict, OutcomeName
+from lab.judge.store import mute, review, write_verdicts
 from lab.results import open_store
 from lab.results.listing import LatestEnded
 from lab.web.site import Site
@@ -193,6 +194,32 @@ def test_what_the_wall_calls_worse_is_confirmed_by_the_next_run_of_any_label(lab
         each for group in rules for each in group["rules"] if each.get("alert") == "BoardlabRegressionConfirmed"
     )
     assert "boardlab_board_worse_confirmed" in alert["expr"]
+
+
+def test_a_run_that_the_judge_asks_for_confirms_nothing_on_the_wall(lab: ScriptedLab) -> None:
+    (board,) = WORSE
+    with open_store(lab.db) as store:
+        asked_by = lab.runs[board]
+        for seed in (7, 8):  # the second of them is asked for by the first
+            dice = random.Random(seed)
+            asked_by = scripted_lab.run(store, board, NEW, utc_now(), dice, scripted_lab.WORSE, confirms=asked_by)
+    exported = lab.exported()
+    assert {one["board"] for one, value in exported["boardlab_board_worse_numbers"] if value} == {board}
+    assert not any(value for _, value in exported["boardlab_board_worse_confirmed"]), "it is of the same night"
+
+
+@pytest.mark.parametrize("outcome", ["regression", "environment"])
+def test_a_number_that_a_verdict_tells_is_told_once(lab: ScriptedLab, outcome: OutcomeName) -> None:
+    (board,) = WORSE
+    with open_store(lab.db) as store:
+        scripted_lab.run(store, board, NEW, utc_now(), random.Random(7), scripted_lab.WORSE)
+        run = lab.runs[board]
+        verdict = NewVerdict("boot.time", 1, {"medium": "sd"}, outcome, 1, run, 8, 0.23, 0.22, 0.24)
+        write_verdicts(store, run, [verdict])
+    exported = lab.exported()
+    worse = {one["board"]: value for one, value in exported["boardlab_board_worse_numbers"] if value}
+    confirmed = {one["board"]: value for one, value in exported["boardlab_board_worse_confirmed"] if value}
+    assert (worse, confirmed) == ({board: NUMBERS}, {board: NUMBERS - 1})
 
 
 def test_a_number_that_the_next_run_finds_as_before_is_neither_worse_nor_confirmed(lab: ScriptedLab) -> None:
