@@ -29,7 +29,7 @@ from support.virtual_bench import BenchProcess, running_bench
 from lab import boards
 from lab.host.clock import MonotonicRaw
 from lab.results import open_store
-from lab.run.bootrun import BootRun
+from lab.run.boot import BootRun
 from lab.run.progress import Progress
 from lab.virtual.truth_log import Truth
 

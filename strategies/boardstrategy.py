@@ -22,7 +22,7 @@ from lab.benchmarks.boot import BootWatch, PowerEdge
 from lab.benchmarks.identity import BoardIdentity, check_board, identify
 from lab.benchmarks.lowpower.modes import SuspendPlan, wake_of
 from lab.boards import BoardType
-from lab.console.holders import fairly
+from lab.console.holders import explaining_shared_port
 from lab.console.model import LineTiming
 from lab.control.boot_progress import (
     PlaceHolders,
@@ -185,7 +185,7 @@ class BoardStrategy(Strategy):
         if status is self.status:
             return
         try:
-            with fairly(self.console):
+            with explaining_shared_port(self.console):
                 self._bring(status)
         except BaseException:
             self.status = Status.unknown
@@ -312,7 +312,7 @@ class BoardStrategy(Strategy):
             with rails_at_power_on(self) as risen:
                 edge = self.edge = risen(self.switch_on())
         watch = BootWatch(self.type, self.medium, edge)
-        with fairly(self.console):
+        with explaining_shared_port(self.console):
             follow(self, watch, taken=0)
         self.software = dict(watch.software)
         check_expected(self)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import pytest
 
-from lab.pytest_plugin.measurer import CycleMeasurer
+from lab.pytest_plugin.run_session import CycleRunSession
 
 
 @pytest.mark.chapter(name="Boot-time Measurement")
-def test_boot_time(boot_measurer: CycleMeasurer, boot_medium: str) -> None:
+def test_boot_time(boot_measurer: CycleRunSession, boot_medium: str) -> None:
     """Every planned cycle has its boot time in the store; the time from power on and the stages are there, too."""
     boot_measurer.measure(boot_medium)
     assert boot_measurer.pending(boot_medium) == []

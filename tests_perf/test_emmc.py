@@ -11,11 +11,11 @@ from __future__ import annotations
 import pytest
 
 from lab.benchmarks.section import Section
-from lab.pytest_plugin.sections import SectionMeasurer
+from lab.pytest_plugin.sections import SectionRunSession
 
 
 @pytest.mark.chapter(name="EMMC Driver")
-def test_emmc(section_measurer: SectionMeasurer, section: Section) -> None:
+def test_emmc(section_measurer: SectionRunSession, section: Section) -> None:
     """The throughput of the section's program is in the store, with its CPU load where the program gives one."""
     section_measurer.measure(section)
     assert section_measurer.missing(section) == []

@@ -10,11 +10,11 @@ from __future__ import annotations
 import pytest
 
 from lab.benchmarks.section import Section
-from lab.pytest_plugin.sections import SectionMeasurer
+from lab.pytest_plugin.sections import SectionRunSession
 
 
 @pytest.mark.chapter(name="Ethernet")
-def test_ethernet(section_measurer: SectionMeasurer, section: Section) -> None:
+def test_ethernet(section_measurer: SectionRunSession, section: Section) -> None:
     """Throughput is in the store; of UDP also packets and, where it is allowed, the loss."""
     section_measurer.measure(section)
     assert section_measurer.missing(section) == []

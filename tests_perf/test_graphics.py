@@ -11,11 +11,11 @@ from __future__ import annotations
 import pytest
 
 from lab.benchmarks.section import Section
-from lab.pytest_plugin.sections import SectionMeasurer
+from lab.pytest_plugin.sections import SectionRunSession
 
 
 @pytest.mark.chapter(name="Graphics SGX/RGX Driver")
-def test_graphics(section_measurer: SectionMeasurer, section: Section) -> None:
+def test_graphics(section_measurer: SectionRunSession, section: Section) -> None:
     """The suite's scores and frame rates are in the store."""
     section_measurer.measure(section)
     assert section_measurer.missing(section) == []

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import pytest
 
-from lab.pytest_plugin.measurer import CycleMeasurer
+from lab.pytest_plugin.run_session import CycleRunSession
 
 
 @pytest.mark.chapter(name="Low Power Performance")
-def test_resume_latency(low_power_measurer: CycleMeasurer, sleep_mode: str) -> None:
+def test_resume_latency(low_power_measurer: CycleRunSession, sleep_mode: str) -> None:
     """Every planned cycle has its resume latency in the store, or the power of its state; power and energy where they are measured."""
     low_power_measurer.measure(sleep_mode)
     assert low_power_measurer.pending(sleep_mode) == []

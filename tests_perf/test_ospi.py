@@ -10,11 +10,11 @@ from __future__ import annotations
 import pytest
 
 from lab.benchmarks.section import Section
-from lab.pytest_plugin.sections import SectionMeasurer
+from lab.pytest_plugin.sections import SectionRunSession
 
 
 @pytest.mark.chapter(name="Linux OSPI Flash Driver")
-def test_ospi(section_measurer: SectionMeasurer, section: Section) -> None:
+def test_ospi(section_measurer: SectionRunSession, section: Section) -> None:
     """The read throughput is in the store."""
     section_measurer.measure(section)
     assert section_measurer.missing(section) == []

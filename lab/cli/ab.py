@@ -28,11 +28,11 @@ from lab.provision.release import Release
 from lab.provision.releasefile import find
 from lab.results import Run, Store
 from lab.results.records import AB, LAST_ID
-from lab.run.attempts import collect
-from lab.run.bootrun import BootRun
+from lab.run.boot import BootRun
 from lab.run.options import DEFAULT_RETRIES
-from lab.run.pairedrun import BootPairs, PairedResult, compare, described, temperatures
+from lab.run.pairs import BootPairs, PairedResult, compare, describe, temperatures
 from lab.run.progress import Progress
+from lab.run.provenance import collect
 from lab.terminal import echo, echo_json, log_to
 
 app = typer.Typer(help="Compare two releases on one board by pairs of boots, until it is decided.")
@@ -258,7 +258,7 @@ def _show(
         found = {**asdict(verdict), "outcome": verdict.outcome.value}
         echo_json({"runs": [run.id for run in runs], **found, "failed": dict(result.failed), "warmest_c": warmest})
         return
-    echo(described(verdict))
+    echo(describe(verdict))
     if verdict.outcome is PairedOutcome.DIFFERENT:
         echo("a comparison that stops early estimates rather too much than too little: take the interval")
     for side, (low, high) in warmest.items():

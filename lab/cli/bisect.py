@@ -27,9 +27,9 @@ from lab.provision.releasefile import files_in, load
 from lab.results import Run, Store
 from lab.results.listing import of_kind
 from lab.results.records import BISECT, LAST_ID
-from lab.run.bootrun import BootRun
+from lab.run.boot import BootRun
 from lab.run.options import MAX_CYCLES
-from lab.run.pairedrun import BootPairs, bisect
+from lab.run.pairs import BootPairs, bisect
 from lab.terminal import echo, echo_json, log_to
 
 _PER_CENT: Final = 100.0

@@ -226,7 +226,7 @@ def blamed(error: BoardlabError, device: Path, ours: Collection[int] = (), proc:
 
 
 @contextmanager
-def fairly(console: SharedConsole) -> Iterator[None]:
+def explaining_shared_port(console: SharedConsole) -> Iterator[None]:
     """Attribute failures to another reader of the console, if there is one.
 
     Raises:

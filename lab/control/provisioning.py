@@ -14,7 +14,7 @@ from typing import Final
 
 import pyudev
 
-from lab.console.holders import fairly
+from lab.console.holders import explaining_shared_port
 from lab.drivers.consoleport import ConsoleLine
 from lab.errors import ConfigurationError
 from lab.host import locks, process
@@ -146,7 +146,7 @@ def _powered(board: Board, way: str) -> Iterator[None]:
     board.off()
     board.switch_on(mode)
     try:
-        with fairly(board.console):
+        with explaining_shared_port(board.console):
             yield
     except RecoveryFailedError as error:
         source = board.type.references.get("recovery", "")

@@ -228,7 +228,7 @@ class Declarations:
 
     Attributes:
         path: of the file; None: there is none, and tests declare by their first call.
-        moments: keys of the boot's own moments (`lab.run.ownmoments`), by metric.
+        moments: keys of the boot's own moments (`lab.run.user_moments`), by metric.
     """
 
     path: Path | None = None

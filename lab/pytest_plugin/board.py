@@ -25,12 +25,10 @@ from lab.env import envfile
 from lab.env.power_state import bench_hint
 from lab.errors import BoardlabError, ConfigurationError, LabTransientError
 from lab.farm import lease
-from lab.host.clock import MonotonicRaw
 from lab.jobs.records import AWAY_VARIABLE, JOB_VARIABLE
 from lab.pytest_plugin import health, jobs, labgridboard, provisioning, resume, session_rules
-from lab.pytest_plugin.jobs import before_cycle
 from lab.pytest_plugin.limits import declarations
-from lab.pytest_plugin.measurer import CycleMeasurer, MeasurerKey, session_of
+from lab.pytest_plugin.run_session import CycleRunSession, CycleSessionKey, begin_engine, session_of
 from lab.pytest_plugin.runs import (
     DEFAULT_CYCLES,
     ITEMS_KEY,
@@ -43,19 +41,18 @@ from lab.pytest_plugin.runs import (
     writer,
 )
 from lab.pytest_plugin.session_rules import ending, measures, refuse
-from lab.results import Run, Store, open_store
+from lab.results import Store, open_store
 from lab.results.records import LAST_ID
-from lab.run import diagnosisrun, options
+from lab.run import diagnosis, options
 from lab.run.board import check_complete
-from lab.run.bootrun import BootRun
-from lab.run.diagnosisrun import DiagnosisRun
-from lab.run.measurerun import KIND as MEASURE
+from lab.run.boot import BootRun
+from lab.run.diagnosis import DiagnosisRun
+from lab.run.measure import KIND as MEASURE
 from lab.run.options import MAX_CYCLES
-from lab.run.ownmoments import OPTION, own_moments
-from lab.run.progress import Progress
+from lab.run.user_moments import OPTION, read_user_moments
 from lab.terminal import plain_text
 
-RUN_KEY = MeasurerKey()
+RUN_KEY = CycleSessionKey()
 LIMITS: Final = {"cycles": (1, MAX_CYCLES), "resume": (1, LAST_ID), "confirms": (1, LAST_ID)}
 LONGEST_NUMBER: Final = 24
 LAB_LOOK_S: Final = 5.0  # between two looks for a host that is away
@@ -281,27 +278,29 @@ def check_lab(
 
 @pytest.fixture(scope="session")
 def boot_measurer(
-    request: pytest.FixtureRequest, strategy: Any, record_testsuite_property: Any
-) -> Iterator[CycleMeasurer]:
+    request: pytest.FixtureRequest,
+    strategy: Any,  # noqa: ARG001 - labgrid's drivers outlive the run
+    record_testsuite_property: Any,
+) -> Iterator[CycleRunSession]:
     """The session's boot-time run; the board is switched off at its end."""
-    yield from session_of(request.config, strategy, RUN_KEY, _begin, record_testsuite_property)
+    yield from session_of(request.config, RUN_KEY, _begin, record_testsuite_property)
 
 
 def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pytest.Config) -> None:
     no_paths_given = config.args_source is pytest.Config.ArgsSource.INVOCATION_DIR
     if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and no_paths_given and STRATEGY_KEY in config.stash:
         terminalreporter.write_line(session_rules.where_tests_are(config))
-    measurer = config.stash.get(RUN_KEY, None)
-    if measurer is not None:
-        summarise_run(terminalreporter, config, "boot time", measurer.run.id)
-        if measurer.diagnosis is not None:
+    session = config.stash.get(RUN_KEY, None)
+    if session is not None:
+        summarise_run(terminalreporter, config, "boot time", session.run.id)
+        if session.diagnosis is not None:
             database = session_rules.database_of(config)
             at = f" --db {shlex.quote(database)}" if database else ""
-            terminalreporter.write_line(f"where it goes: lab results where {measurer.run.id}{at}")
+            terminalreporter.write_line(f"where it goes: lab results where {session.run.id}{at}")
 
 
-def _begin(config: pytest.Config, strategy: Any) -> CycleMeasurer:
-    store, clock = config.stash[STORE_KEY], MonotonicRaw()
+def _begin(config: pytest.Config) -> CycleRunSession:
+    store, strategy = config.stash[STORE_KEY], config.stash[STRATEGY_KEY]
     plan = {
         "cycles": config.option.lab_cycles or DEFAULT_CYCLES,
         "media": chosen(config, "boot_measurer", "boot_medium", config.stash[MEDIA_KEY]),
@@ -309,8 +308,7 @@ def _begin(config: pytest.Config, strategy: Any) -> CycleMeasurer:
     if config.option.lab_init:
         plan["init"] = config.option.lab_init
     run = open_run(config, strategy, "boot", plan)
-    progress = Progress(writer(config), clock, total=0)
-    own = own_moments(
+    own = read_user_moments(
         strategy.type,
         config.stash[LABGRID_ENV_KEY].config.get_target_option("main", OPTION, []),
         declarations(config),
@@ -318,42 +316,11 @@ def _begin(config: pytest.Config, strategy: Any) -> CycleMeasurer:
     )
     for _, metric in own.moments:
         store.check_definition(metric)
-    boot_run = BootRun(
-        store,
-        run,
-        strategy,
-        progress,
-        clock,
-        time.sleep,
-        config.option.lab_retries,
-        before_cycle(config, run.id),
-        declarations(config).limits,
-        own,
-    )
-    progress.total = sum(len(boot_run.pending(medium)) for medium in run.plan["media"])
-    return CycleMeasurer(
-        store,
-        run,
-        cycle_run=boot_run,
-        items="media",
-        board=strategy.type.title,
-        diagnosis=_diagnosis(config, strategy, run),
-    )
-
-
-def _diagnosis(config: pytest.Config, strategy: Any, run: Run) -> DiagnosisRun | None:
-    """The diagnostic boots of a run; None: not asked for."""
-    if not config.option.lab_where:
-        return None
-    store, clock = config.stash[STORE_KEY], MonotonicRaw()
-    its = diagnosisrun.begin(store, run)
-    progress = Progress(writer(config), clock, total=0)
-    paused = its if run.status == "completed" else run  # while the board is given away
-    found = DiagnosisRun(
-        store, its, strategy, progress, clock, time.sleep, config.option.lab_retries, before_cycle(config, paused.id)
-    )
-    progress.total = sum(len(found.pending(medium)) for medium in its.plan["media"])
-    return found
+    session = CycleRunSession(begin_engine(BootRun, config, run, own=own))
+    if config.option.lab_where:
+        paused = None if run.status == "completed" else run.id  # a completed run does not go on
+        session.diagnosis = begin_engine(DiagnosisRun, config, diagnosis.begin(store, run), paused=paused)
+    return session
 
 
 def _media(config: pytest.Config, strategy: Any) -> list[str]:

@@ -18,7 +18,7 @@ from lab.results import Store
 from lab.results.formatting import label, limit_checks
 from lab.results.history import item_of
 from lab.results.listing import attempts_of, overview
-from lab.run.measurerun import KIND
+from lab.run.measure import KIND
 from lab.terminal import plain_text
 
 _DECLARED_KEY = pytest.StashKey[Declarations]()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,12 +9,9 @@ import pytest
 
 from lab.benchmarks.lowpower.modes import RTC, UART, SuspendPlan, check_plan, wake_of, woken_by
 from lab.errors import BoardlabError, ConfigurationError
-from lab.host.clock import MonotonicRaw
 from lab.metrics.catalogue import STATES
 from lab.pytest_plugin import resume
-from lab.pytest_plugin.jobs import before_cycle
-from lab.pytest_plugin.limits import declarations
-from lab.pytest_plugin.measurer import CycleMeasurer, MeasurerKey, session_of
+from lab.pytest_plugin.run_session import CycleRunSession, CycleSessionKey, begin_engine, session_of
 from lab.pytest_plugin.runs import (
     DEFAULT_CYCLES,
     MEDIA_KEY,
@@ -24,17 +20,15 @@ from lab.pytest_plugin.runs import (
     chosen,
     open_run,
     summarise_run,
-    writer,
 )
-from lab.run.lowpowerrun import KIND, LowPowerRun
-from lab.run.progress import Progress
+from lab.run.lowpower import KIND, LowPowerRun
 from lab.terminal import plain_text
 
 DEFAULT_WAKE, DEFAULT_SLEEP_S = "uart", 5
 POWER_SLEEP_S = 15  # with rails: their sensors average over more than a second, and some of that make a mean
 
 MODES_KEY = pytest.StashKey[list[str]]()
-RUN_KEY = MeasurerKey()
+RUN_KEY = CycleSessionKey()
 
 
 @pytest.hookimpl(trylast=True)  # the strategy and the store come first
@@ -60,27 +54,24 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def low_power_measurer(
-    request: pytest.FixtureRequest, strategy: Any, record_testsuite_property: Any
-) -> Iterator[CycleMeasurer]:
+    request: pytest.FixtureRequest,
+    strategy: Any,  # noqa: ARG001 - labgrid's drivers outlive the run
+    record_testsuite_property: Any,
+) -> Iterator[CycleRunSession]:
     """The session's low-power run; the board is switched off at its end."""
-    yield from session_of(request.config, strategy, RUN_KEY, _begin, record_testsuite_property)
+    yield from session_of(request.config, RUN_KEY, _begin, record_testsuite_property)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    measurer = config.stash.get(RUN_KEY, None)
-    if measurer is not None:
-        summarise_run(terminalreporter, config, "low power", measurer.run.id)
+    session = config.stash.get(RUN_KEY, None)
+    if session is not None:
+        summarise_run(terminalreporter, config, "low power", session.run.id)
 
 
-def _begin(config: pytest.Config, strategy: Any) -> CycleMeasurer:
-    store, clock = config.stash[STORE_KEY], MonotonicRaw()
+def _begin(config: pytest.Config) -> CycleRunSession:
+    strategy = config.stash[STRATEGY_KEY]
     run = open_run(config, strategy, KIND, _plan(config, strategy))
-    progress = Progress(writer(config), clock, total=0)
-    retries, heeding = config.option.lab_retries, before_cycle(config, run.id)
-    limits = declarations(config).limits
-    low_power_run = LowPowerRun(store, run, strategy, progress, clock, time.sleep, retries, heeding, limits)
-    progress.total = sum(len(low_power_run.pending(mode)) for mode in run.plan["modes"])
-    return CycleMeasurer(store, run, cycle_run=low_power_run, items="modes", board=strategy.type.title)
+    return CycleRunSession(begin_engine(LowPowerRun, config, run))
 
 
 def _plan(config: pytest.Config, strategy: Any) -> dict[str, object]:

@@ -21,18 +21,15 @@ from lab.benchmarks.cycles import CycleAttempt, run_cycles
 from lab.drivers import guarded_calls
 from lab.drivers.guarded_calls import SHELL
 from lab.errors import BoardlabError, BoardTransientError, ConfigurationError, TestStableError
-from lab.host.clock import MonotonicRaw
 from lab.pytest_plugin import judge, limits, provisioning, resume
-from lab.pytest_plugin.jobs import before_cycle
-from lab.pytest_plugin.measurer import Measurer, session_of
-from lab.pytest_plugin.runs import ITEMS_KEY, STORE_KEY, STRATEGY_KEY, open_run, summarise_run, writer
+from lab.pytest_plugin.run_session import RunSession, begin_engine, session_of
+from lab.pytest_plugin.runs import ITEMS_KEY, STORE_KEY, STRATEGY_KEY, open_run, summarise_run
 from lab.pytest_plugin.session_rules import measures
-from lab.run.measurerun import KIND, Measure, MeasureRun, pending
+from lab.run.measure import KIND, TEST, Measure, MeasureRun
 from lab.run.options import MAX_CYCLES
-from lab.run.progress import Progress
 from lab.terminal import plain_text
 
-RUN_KEY = pytest.StashKey["MeasureMeasurer"]()
+RUN_KEY = pytest.StashKey["TestRunSession"]()
 FIXTURE: Final = "measure"
 MARKER: Final = "cycles"
 ENDS: Final = (pytest.exit.Exception, KeyboardInterrupt)  # of the session
@@ -43,27 +40,19 @@ _SKIPPED_KEY = pytest.StashKey[set[str]]()
 _MEDIUM_FIXTURE: Final = "boot_medium"
 
 
-@define(slots=False, kw_only=True)
-class MeasureMeasurer(Measurer):
+@define(slots=False)
+class TestRunSession(RunSession[MeasureRun]):
     """Records what a session's tests measure.
 
     Attributes:
-        current: what the cycle that runs has measured. unknown: the state of the board, since an attempt failed. skipped: tests that skipped themselves.
+        current: what the cycle that runs has measured.
+        unknown: the state of the board, since an attempt failed.
     """
 
-    measure_run: MeasureRun
-    board: str
+    __test__ = False
+
     current: Measure | None = None
     unknown: bool = False
-    skipped: set[str]
-
-    @property
-    def title(self) -> str:
-        return f" ({self.board}), results in {self.store.url}"
-
-    def is_complete(self) -> bool:
-        tests = [test for test in self.run.plan["tests"] if test not in self.skipped]
-        return not any(pending(self.store, self.run.id, test, self.measure_run.cycles(test)) for test in tests)
 
 
 @pytest.fixture(scope="session")
@@ -71,53 +60,47 @@ def measure_measurer(
     request: pytest.FixtureRequest,
     target: Any,  # noqa: ARG001 - labgrid's drivers outlive the run
     record_testsuite_property: Any,
-) -> Iterator[MeasureMeasurer]:
+) -> Iterator[TestRunSession]:
     """The session's run of its own tests; the board is switched off at its end."""
-    strategy = request.config.stash[STRATEGY_KEY]
-    yield from session_of(request.config, strategy, RUN_KEY, _begin, record_testsuite_property)
+    yield from session_of(request.config, RUN_KEY, _begin, record_testsuite_property)
 
 
 @pytest.fixture
-def measure(measure_measurer: MeasureMeasurer, request: pytest.FixtureRequest) -> Measure:
-    """Records a number of this test: `measure("camera.first_frame", 0.412, unit="s", better="lower", resolution=0.001)`."""
-    item, config = request.node, request.config
-    board, start = config.stash[STRATEGY_KEY], _start(item)
-    params = _params(item)
+def measure(measure_measurer: TestRunSession, request: pytest.FixtureRequest) -> Measure:
+    """Records a number of this test, e.g. `measure("camera.first_frame", 0.412, unit="s", better="lower", resolution=0.001)`."""
+    session, item, config = measure_measurer, request.node, request.config
+    board, start, params = config.stash[STRATEGY_KEY], _start(item), _params(item)
     if start == REBOOT:
         if not hasattr(board, "reboot"):
             raise ConfigurationError(f'start="{REBOOT}" needs a BoardStrategy of this boardlab: `lab init` writes it')
-        if measure_measurer.unknown:
+        if session.unknown:
             board.transition(OFF)
         board.transition("linux")  # its power on is not of this cycle
     if start in {REBOOT, FIRST}:
         params[MARK_START] = start
-    found = measure_measurer.current = measure_measurer.measure_run.begin(params)
+    session.current = session.engine.begin(params)
     if start == REBOOT:
         board.reboot()
     elif start == FIRST:
         provisioning.first_boot(config)
     elif start == OFF:
         board.transition(OFF)
-    elif measure_measurer.unknown:
+    elif session.unknown:
         with suppress(ConfigurationError):  # nothing switches it
             board.transition(OFF)
-    measure_measurer.unknown = False
-    return found
+    session.unknown = False
+    return session.current
 
 
-def _begin(config: pytest.Config, strategy: Any) -> MeasureMeasurer:
-    store, clock = config.stash[STORE_KEY], MonotonicRaw()
+def _begin(config: pytest.Config) -> TestRunSession:
     items = [item for item in config.stash[ITEMS_KEY] if measures(item) == KIND and not any(item.iter_markers("skip"))]
     plan: dict[str, object] = {
         "tests": [item.nodeid for item in items],
         "repeats": {item.nodeid: _asked_cycles(item) for item in items},
     }
-    run = open_run(config, strategy, KIND, plan)
-    progress = Progress(writer(config), clock, total=0)
-    found = MeasureRun(store, run, strategy, progress, clock, limits.declarations(config))
-    progress.total = sum(len(pending(store, run.id, test, found.cycles(test))) for test in run.plan["tests"])
-    skipped = config.stash.setdefault(_SKIPPED_KEY, set())
-    return MeasureMeasurer(store, run, measure_run=found, board=strategy.type.title, skipped=skipped)
+    run = open_run(config, config.stash[STRATEGY_KEY], KIND, plan)
+    engine = begin_engine(MeasureRun, config, run, declarations=limits.declarations(config))
+    return TestRunSession(engine, skipped=config.stash.setdefault(_SKIPPED_KEY, set()))
 
 
 # --- Selection ---
@@ -269,8 +252,8 @@ class _Repetition:
     reports: list[pytest.TestReport] = field(factory=list)
 
     @property
-    def _measurer(self) -> MeasureMeasurer | None:
-        return self.item.config.stash.get(RUN_KEY, None)
+    def _session(self) -> TestRunSession | None:
+        return self.item.config.stash.get(RUN_KEY, None)  # the first test's set-up makes it
 
     def run(self, nextitem: pytest.Item | None) -> None:
         """Measure the pending cycles, and report the last try as the test's."""
@@ -283,14 +266,14 @@ class _Repetition:
                 self._record,
                 retries=config.option.lab_retries,
                 sleep=time.sleep,
-                before_cycle=self._before_cycle,
+                before_cycle=lambda: self._session.engine.before_cycle() if self._session else None,
             )
             message = self._verdicts()
         except _SkippedError:
             config.stash.setdefault(_SKIPPED_KEY, set()).add(self.item.nodeid)
         except BoardlabError as error:
-            message = self._failing(error)
-        for report in self._last(message):
+            message = self._fail(error)
+        for report in self._last_reports(message):
             self.item.ihook.pytest_runtest_logreport(report=report)
         if self.item.session.shouldfail or self.item.session.shouldstop:
             nextitem = None
@@ -302,15 +285,14 @@ class _Repetition:
     def pending(self) -> list[int]:
         """The cycles that the run lacks."""
         config, test = self.item.config, self.item.nodeid
-        measurer = self._measurer
-        run_id = measurer.run.id if measurer else config.option.lab_resume
-        planned = _resumed_plan(config) or {}
-        return pending(config.stash[STORE_KEY], run_id, test, planned.get(test) or _asked_cycles(self.item))
-
-    def _before_cycle(self) -> None:
-        measurer = self._measurer
-        if measurer is not None:
-            before_cycle(self.item.config, measurer.run.id)()
+        if self._session is not None:
+            return self._session.engine.pending(test)
+        planned, done = _resumed_plan(config), set[int]()
+        if planned is not None:
+            attempts = config.stash[STORE_KEY].good_attempts(config.option.lab_resume)
+            done = {attempt.cycle for attempt in attempts if attempt.params.get(TEST) == test}
+        cycles = (planned or {}).get(test) or _asked_cycles(self.item)
+        return [cycle for cycle in range(1, cycles + 1) if cycle not in done]
 
     def _try(self, _cycle: int, _number: int) -> Measure:
         """Set the test up, call it, and tear it down.
@@ -318,10 +300,10 @@ class _Repetition:
         Raises:
             BoardlabError: what failed, whatever the test raised.
         """
-        item, measurer = cast("Any", self.item), self._measurer
+        item = cast("Any", self.item)
         self.item.stash[_ERROR_KEY] = None
-        if measurer is not None:
-            measurer.current = None
+        if self._session is not None:
+            self._session.current = None
         if not item._request:  # as pytest's own runtestprotocol does for an item that runs again
             item._initrequest()
         try:
@@ -332,19 +314,14 @@ class _Repetition:
             self.reports.append(call_and_report(self.item, "teardown", log=False, nextitem=item.parent))
         finally:
             item._request, item.funcargs = False, None
-        self._raise()
-        measurer, found = self._measurer, self._current  # the first test's set-up makes the measurer
-        if measurer is None or found is None or not found.samples:
+        self._raise_error()
+        session = self._session
+        if session is None or session.current is None or not session.current.samples:
             raise TestStableError(
                 f"{self.item.nodeid} asks for `{FIXTURE}` and measured nothing: call it, e.g. {FIXTURE}('camera.first_frame', 0.4)"
             )
-        measurer.measure_run.check_test(self.item.nodeid, found)
-        return found
-
-    @property
-    def _current(self) -> Measure | None:
-        """Numbers of the last try; None: it failed before its first."""
-        return self._measurer.current if self._measurer is not None else None
+        session.engine.check_test(self.item.nodeid, session.current)
+        return session.current
 
     def _sync(self) -> None:
         """Have all bytes of the console in its capture, the evidence."""
@@ -355,7 +332,7 @@ class _Repetition:
             except BoardlabError as error:
                 self.item.stash[_ERROR_KEY] = self.item.stash[_ERROR_KEY] or error
 
-    def _raise(self) -> None:
+    def _raise_error(self) -> None:
         if any(report.skipped for report in self.reports):
             raise _SkippedError
         error = self.item.stash[_ERROR_KEY]
@@ -366,42 +343,41 @@ class _Repetition:
             raise TestStableError(failed.longreprtext)
 
     def _record(self, attempt: CycleAttempt[Measure]) -> None:
-        measurer, found = self._measurer, self._current
-        if measurer is not None and found is not None:
-            measurer.unknown |= attempt.error is not None
-            measurer.measure_run.record(self.item.nodeid, attempt, found)
+        session = self._session
+        if session is not None and session.current is not None:
+            session.unknown |= attempt.error is not None
+            session.engine.record(self.item.nodeid, attempt, session.current)
 
-    def _failing(self, error: BoardlabError) -> str:
+    def _fail(self, error: BoardlabError) -> str:
         """The message of a failure; a host that is away ends the session of a `lab run`."""
-        measurer = self._measurer
-        if measurer is None:
+        if self._session is None:
             return str(error)
         try:
-            with measurer.failing():
+            with self._session.failing():
                 raise error
         except pytest.fail.Exception as failed:
             return str(failed)
 
     def _verdicts(self) -> str:
         """Complaints of the limits and the judge; empty: none."""
-        measurer = self._measurer
-        if measurer is None:
+        session = self._session
+        if session is None:
             return ""
         try:
-            wrong = limits.broken(self.item, measurer.store, measurer.run.id)
-            measurer.failed |= bool(wrong)
-            return "\n".join([*wrong, *judge.worse(self.item, measurer.run.id)])
+            broken = limits.broken(self.item, session.store, session.run.id)
+            session.failed |= bool(broken)
+            return "\n".join([*broken, *judge.worse(self.item, session.run.id)])
         except BoardlabError as error:
-            return self._failing(error)
+            return self._fail(error)
 
-    def _last(self, message: str) -> list[pytest.TestReport]:
+    def _last_reports(self, message: str) -> list[pytest.TestReport]:
         """The reports of the last try, of which one has the message."""
-        found = self.reports[:2] + [report for report in self.reports[2:] if not report.passed]
+        reports = self.reports[:2] + [report for report in self.reports[2:] if not report.passed]
         if message:
-            failed = next((report for report in found if report.failed), found[-1])
+            failed = next((report for report in reports if report.failed), reports[-1])
             if failed.passed or isinstance(self.item.stash[_ERROR_KEY], BoardlabError):
                 failed.outcome, failed.longrepr = "failed", message
-        return found
+        return reports
 
 
 def _ours(error: BaseException) -> BoardlabError:
@@ -421,6 +397,6 @@ def _ours(error: BaseException) -> BoardlabError:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    measurer = config.stash.get(RUN_KEY, None)
-    if measurer is not None:
-        summarise_run(terminalreporter, config, "measurements", measurer.run.id)
+    session = config.stash.get(RUN_KEY, None)
+    if session is not None:
+        summarise_run(terminalreporter, config, "measurements", session.run.id)

@@ -21,8 +21,8 @@ from lab.pytest_plugin import resume, session_rules
 from lab.pytest_plugin.session_rules import ending_off
 from lab.results import Run, Store
 from lab.results.formatting import summary_lines
-from lab.run.attempts import collect
 from lab.run.options import BOOT
+from lab.run.provenance import collect
 from lab.terminal import plain, plain_text
 
 DEFAULT_CYCLES = 20  # as the performance guide has it

@@ -6,8 +6,8 @@ They share one run in the store; a refused preflight skips with its remedy.
 from __future__ import annotations
 
 import difflib
-import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
 from typing import Any, Final
 
 import pytest
@@ -18,7 +18,6 @@ from labgrid.pytestplugin.hooks import LABGRID_ENV_KEY
 from lab.benchmarks import lab_site
 from lab.benchmarks.section import Section
 from lab.benchmarks.sections import every, of_chapter, order
-from lab.console.holders import fairly
 from lab.drivers import guarded_calls
 from lab.drivers.consolestamps import ConsoleStamps
 from lab.drivers.guarded_calls import ACTIVATE_LIMIT_S, SHELL, TESTER, UBOOT, DriverRole
@@ -26,19 +25,17 @@ from lab.drivers.prompt import MORE_S
 from lab.errors import BoardlabError, BoardTransientError, ConfigurationError, LabTransientError
 from lab.host.clock import MonotonicRaw
 from lab.pytest_plugin import resume, session_rules
-from lab.pytest_plugin.jobs import before_cycle
-from lab.pytest_plugin.limits import declarations
-from lab.pytest_plugin.measurer import Measurer, session_of
+from lab.pytest_plugin.run_session import RunSession, begin_engine, session_of
 from lab.pytest_plugin.runs import STORE_KEY, STRATEGY_KEY, open_run, writer
 from lab.pytest_plugin.session_rules import measures
 from lab.run import options
-from lab.run.attempts import Losses
 from lab.run.progress import Eta
-from lab.run.sectionrun import KIND, REPEATS, SECTION, SectionRun, durations, facts_before, not_measured
+from lab.run.rows import describe_missing
+from lab.run.sections import KIND, REPEATS, SECTION, RunSetup, SectionRun, durations, facts_before
 from lab.run.session import BoardSession, CommandResult
 from lab.terminal import plain, plain_text
 
-RUN_KEY = pytest.StashKey["SectionMeasurer"]()
+RUN_KEY = pytest.StashKey["SectionRunSession"]()
 _FIXTURE = "section_measurer"
 
 
@@ -82,20 +79,17 @@ def _section_of(item: pytest.Item) -> Section | None:
     return section if isinstance(section, Section) else None  # pytest has a mark of its own where none fits the board
 
 
-@define(slots=False, kw_only=True)
-class SectionMeasurer(Measurer):
+@define(slots=False)
+class SectionRunSession(RunSession[SectionRun]):
     """Measures a section for a test, or skips it.
 
     Attributes:
-        planned: the sections of the session. skipped: those that their preflight refused.
-        is_linux: True: the board is at its Linux prompt.
+        eta: of the sections that are left.
+        planned: the sections of the session.
     """
 
-    section_run: SectionRun
-    eta: Eta
-    planned: list[Section]
-    is_linux: Callable[[], bool]
-    skipped: list[str] = field(factory=list)
+    eta: Eta = field(kw_only=True)
+    planned: list[Section] = field(kw_only=True)
 
     @property
     def title(self) -> str:
@@ -104,131 +98,111 @@ class SectionMeasurer(Measurer):
     def measure(self, section: Section) -> None:
         """Measure a section unless the run has it already."""
         self.eta.done(section.name)  # later messages are about the others
-        if not self.section_run.pending(section.name):
+        if not self.engine.pending(section.name):
             return
         with self.failing():
-            refused = self.section_run.preflight(section).failed
+            refused = self.engine.preflight(section).failed
             if not refused:
-                self.section_run.measure(section)
+                self.engine.measure(section)
         for name, problem in refused.items():
-            self.skipped.append(section.name)
+            self.skipped.add(section.name)
             pytest.skip(plain(f"preflight `{name}`: {problem}"))
 
     def missing(self, section: Section) -> list[str]:
         """Metrics of the section that have no sample."""
-        return self.section_run.missing(section)
-
-    def is_complete(self) -> bool:
-        planned = set(self.run.plan["sections"]) - set(self.skipped)
-        return not any(self.section_run.pending_of(planned).values())
+        return self.engine.missing(section)
 
     def give_back(self) -> None:
         """The governor, where Linux still runs."""
-        if self.planned and self.is_linux():
-            self.section_run.setup.give_back(self.section_run.session(self.planned[0]))
+        if self.planned and self.engine.board.status.name == "linux":
+            self.engine.setup.give_back(self.engine.session(self.planned[0]))
 
 
 @pytest.fixture(scope="session")
 def section_measurer(
-    request: pytest.FixtureRequest, strategy: Any, record_testsuite_property: Any
-) -> Iterator[SectionMeasurer]:
+    request: pytest.FixtureRequest,
+    strategy: Any,  # noqa: ARG001 - labgrid's drivers outlive the run
+    record_testsuite_property: Any,
+) -> Iterator[SectionRunSession]:
     """The session's run of sections; it restores governor and power."""
     planned = [
         section
         for item in request.session.items
         if (section := _section_of(item)) and not any(item.iter_markers("skip"))
     ]
-    yield from session_of(
-        request.config,
-        strategy,
-        RUN_KEY,
-        lambda config, board: _begin(config, board, planned),
-        record_testsuite_property,
-    )
+    yield from session_of(request.config, RUN_KEY, partial(_begin, planned), record_testsuite_property)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    measurer = config.stash.get(RUN_KEY, None)
-    if measurer is None:
+    session = config.stash.get(RUN_KEY, None)
+    if session is None:
         return
-    run = measurer.store.run(measurer.run.id)
+    run, attempts = session.store.run(session.run.id), session.store.attempts(session.run.id)
     terminalreporter.section(f"sections, run {run.id}: {run.status}")
-    measurements = measurer.store.measurements(run.id)
-    sections = {attempt.params[SECTION] for attempt in measurer.store.attempts(run.id) if attempt.ok}
+    measurements = session.store.measurements(run.id)
+    sections = {attempt.params[SECTION] for attempt in attempts if attempt.ok}
     samples = sum(len(measurement.samples) for measurement in measurements)
     terminalreporter.write_line(
         f"{len(sections)} sections, {len(measurements)} numbers of {samples} samples, "
-        f"{len(measurer.skipped)} skipped by preflight"
+        f"{len(session.skipped)} skipped by preflight"
     )
-    for line in not_measured(measurer.store.attempts(run.id)):
+    for line in describe_missing(attempts):
         terminalreporter.write_line(plain(line), red=True)
     terminalreporter.write_line(plain(f"guide: lab guide write --release {run.release} -o FOLDER"))
     if run.status != "completed":
         terminalreporter.write_line(plain(f"go on with: {session_rules.resume_command(config, run.id)}"))
 
 
-def _begin(config: pytest.Config, strategy: Any, chosen: list[Section]) -> SectionMeasurer:
-    store, env, clock = config.stash[STORE_KEY], config.stash[LABGRID_ENV_KEY], MonotonicRaw()
-    names = [section.name for section in chosen]
-    asked = config.option.lab_repeats or _described(env).repeats
-    repeats = {section.name: asked or section.repeats for section in chosen}
-    plan = {"sections": names, "destructive": of_session(config).destructive, REPEATS: repeats}
+def _begin(planned: list[Section], config: pytest.Config) -> SectionRunSession:
+    store, env, strategy = config.stash[STORE_KEY], config.stash[LABGRID_ENV_KEY], config.stash[STRATEGY_KEY]
+    repeats = config.option.lab_repeats or _lab_site(env).repeats
+    plan: dict[str, object] = {
+        "sections": [section.name for section in planned],
+        "destructive": of_session(config).destructive,
+        REPEATS: {section.name: repeats or section.repeats for section in planned},
+    }
     run = open_run(config, strategy, KIND, plan)
-    history = durations(store, strategy.type.name)
-    eta = Eta({})
-    write = writer(config)
-    made: list[SectionRun] = []
-
-    def session(section: Section) -> BoardSession:
-        return _session(env, strategy, clock, section, made[0])
-
-    def line(text: str) -> None:
-        write(f"{text}   ETA {eta}")
-
-    virtual, retries = run.provenance["virtual"] is True, config.option.lab_retries
-    limits = declarations(config).limits
-    made.append(SectionRun(store, run, session, virtual, line, clock, time.sleep, retries, limits=limits))
-    pending = made[0].pending_of(names)
-    for section in chosen:
-        eta.left[section.name] = history.get(section.name, section.duration_s) * len(pending[section.name])
-    made[0].judged = lambda: fairly(strategy.console)
-    made[0].before_cycle = before_cycle(config, run.id)
-    made[0].software = lambda: strategy.software
-    made[0].losses = Losses(strategy.console).flags
-    return SectionMeasurer(
-        store,
+    eta, setup, write = Eta({}), RunSetup(), writer(config)
+    engine = begin_engine(
+        SectionRun,
+        config,
         run,
-        section_run=made[0],
-        eta=eta,
-        planned=chosen,
-        is_linux=lambda: bool(strategy.status.name == "linux"),
+        write=lambda line: write(f"{line}   ETA {eta}"),
+        setup=setup,
+        session=partial(_open_session, env, strategy, setup, cache(partial(facts_before, store, run))),
     )
+    durations_s = durations(store, strategy.type.name)
+    for section in planned:
+        duration_s = durations_s.get(section.name, section.duration_s)
+        eta.left[section.name] = duration_s * len(engine.pending(section.name))
+    return SectionRunSession(engine, eta=eta, planned=planned)
 
 
-def _session(env: Any, strategy: Any, clock: MonotonicRaw, section: Section, run: SectionRun) -> BoardSession:
+def _open_session(
+    env: Any, strategy: Any, setup: RunSetup, facts: Callable[[], Mapping[str, str]], section: Section
+) -> BoardSession:
     """Session at the section's prompt.
 
     A fresh Linux is inspected and its clock fixed.
     """
-    before = strategy.status.name
-    strategy.transition("linux" if section.where == "linux" else "bootloader")
+    is_linux, was_linux = section.where == "linux", strategy.status.name == "linux"
+    strategy.transition("linux" if is_linux else "bootloader")
 
-    def lost() -> None:
+    def lose() -> None:
         strategy.status = type(strategy.status).unknown
 
-    def made() -> BoardSession:
-        linux = section.where == "linux"
-        driver = strategy.shell if linux else strategy.uboot
-        host = LabgridHost(driver, strategy.board, is_shell=linux, lost_hook=lost)
+    def open_session() -> BoardSession:
+        driver = strategy.shell if is_linux else strategy.uboot
+        host = LabgridHost(driver, strategy.board, is_shell=is_linux, lost_hook=lose)
         stamps = ConsoleStamps(strategy.console, strategy.timing)
-        return BoardSession(strategy.type, _described(env), clock, host, _tester(env), stamps)
+        return BoardSession(strategy.type, _lab_site(env), MonotonicRaw(), host, _tester(env), stamps)
 
-    if section.where == "linux" and before != "linux":
-        run.setup.take(made(), facts_before(run.store, run.run))
-    return made()
+    if is_linux and not was_linux:
+        setup.take(open_session(), facts())
+    return open_session()
 
 
-def _described(env: Any) -> lab_site.LabSite:
+def _lab_site(env: Any) -> lab_site.LabSite:
     """The lab around the board, by the environment."""
     where = f"{env.config_file}: targets.main.options.{lab_site.OPTION}"
     return lab_site.of_options(env.config.get_target_option("main", lab_site.OPTION, {}), where)

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-import hashlib
-import os
-import platform
-import socket
-from collections.abc import Iterable, Mapping
-from importlib.metadata import version
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,13 +12,12 @@ from attrs import define, evolve, field, frozen
 
 from lab.benchmarks.boot.records import MomentLike
 from lab.benchmarks.cycles import CycleAttempt
-from lab.boards import BoardType
 from lab.console.lookup import BARE_ADAPTER
 from lab.console.model import Event, Gap
 from lab.console.recording import encode
 from lab.console.serial_line import is_pty
 from lab.console.status import PortInfo
-from lab.errors import BoardlabError, ConfigurationError, LabTransientError
+from lab.errors import BoardlabError, LabTransientError
 from lab.host.clock import NS_PER_S, Clock, utc_now
 from lab.host.clockrelation import ClockRelation
 from lab.host.process import CpuTimes, cpu_times
@@ -56,7 +51,7 @@ class RunConsole(Protocol):
 
 
 @define
-class Losses:
+class ByteLossDetector:
     """Detects lost bytes of a console: driver's counters or gaps.
 
     A number read from the rest may lack a digit, and nothing in it shows that.
@@ -65,7 +60,7 @@ class Losses:
     console: RunConsole
     _overruns: int = field(default=0, init=False)
     _events: list[Event] = field(factory=list, init=False)
-    _seen: int = field(default=0, init=False)  # so many of them
+    _examined: int = field(default=0, init=False)  # number of these events
 
     def flags(self) -> frozenset[Flag]:
         """Flags of the bytes since the last call.
@@ -74,9 +69,9 @@ class Losses:
             LabTransientError: the console server has vanished.
         """
         events, overruns = self.console.capture, self.console.overruns()
-        new = events[self._seen if events is self._events else 0 :]
+        new = events[self._examined if events is self._events else 0 :]
         before = self._overruns if overruns >= self._overruns else 0  # it counts anew from each power-on
-        self._events, self._seen, self._overruns = events, len(events), overruns
+        self._events, self._examined, self._overruns = events, len(events), overruns
         lost = overruns > before or any(isinstance(event, Gap) for event in new)
         return frozenset({Flag.CONSOLE_OVERRUN} if lost else ())
 
@@ -96,6 +91,15 @@ class AttemptResult:
     moments: tuple[MomentRecord, ...] = ()
 
 
+@frozen
+class AttemptStart:
+    """The start of an attempt, by the wall, the run's clock and the processors' times."""
+
+    started_at: dt.datetime
+    t_ns: int
+    cpu: CpuTimes | None
+
+
 @define
 class AttemptRecorder:
     """Stores a run's attempts, each as soon as it has ended.
@@ -108,54 +112,60 @@ class AttemptRecorder:
     run_id: int
     clock: Clock
     limits: Limits = field(factory=dict)
-    _started: tuple[dt.datetime, int] = field(init=False)
-    _cpu: CpuTimes | None = field(init=False)
-
-    def start(self) -> None:
-        """Start an attempt."""
-        self._started = (utc_now(), self.clock.now_ns())
-        self._cpu = cpu_times()
+    _attempts: list[AttemptRecord] | None = field(default=None, init=False)
 
     @property
-    def elapsed_s(self) -> float:
-        """Time since the attempt began."""
-        return (self.clock.now_ns() - self._started[1]) / NS_PER_S
+    def attempts(self) -> list[AttemptRecord]:
+        """The run's attempts, in recorded order: read once, then appended."""
+        if self._attempts is None:
+            self._attempts = [*self.store.attempts(self.run_id)]
+        return self._attempts
 
-    def record(self, attempt: CycleAttempt[Any], evidence: AttemptResult) -> None:
-        """Store the attempt that was started last.
+    def forget(self) -> None:
+        """Have the attempts read again: another session may have added some."""
+        self._attempts = None
+
+    def start(self) -> AttemptStart:
+        """Start an attempt."""
+        return AttemptStart(utc_now(), self.clock.now_ns(), cpu_times())
+
+    def elapsed_s(self, start: AttemptStart) -> float:
+        """Time since an attempt began."""
+        return (self.clock.now_ns() - start.t_ns) / NS_PER_S
+
+    def record(self, start: AttemptStart, attempt: CycleAttempt[Any], evidence: AttemptResult) -> None:
+        """Store an attempt that has ended.
 
         Raises:
             BoardlabError: the store cannot be written.
         """
         error = attempt.error
-        self.store.record_attempt(
-            self.run_id,
-            AttemptRecord(
-                cycle=attempt.cycle,
-                number=attempt.number,
-                params=dict(evidence.params),
-                outcome=OK if error is None else error.failure,
-                fault=None if error is None else error.fault,
-                transient=None if error is None else error.transient,
-                message="" if error is None else str(error),
-                started_at=self._started[0],
-                duration_s=self.elapsed_s,
-                samples=evidence.samples,
-                artifacts=evidence.artifacts,
-                moments=evidence.moments,
-                details={**evidence.details, **self._host_load(), **self._limits(evidence.samples)},
-            ),
+        limited = dict.fromkeys(sample.metric for sample in evidence.samples if self.limits.get(sample.metric))
+        limits = {metric: [limit.document() for limit in self.limits[metric]] for metric in limited}
+        cpu = cpu_times()
+        busy = None if cpu is None or start.cpu is None else cpu.busy_since(start.cpu)
+        record = AttemptRecord(
+            cycle=attempt.cycle,
+            number=attempt.number,
+            params=dict(evidence.params),
+            outcome=OK if error is None else error.failure,
+            fault=None if error is None else error.fault,
+            transient=None if error is None else error.transient,
+            message="" if error is None else str(error),
+            started_at=start.started_at,
+            duration_s=self.elapsed_s(start),
+            samples=evidence.samples,
+            artifacts=evidence.artifacts,
+            moments=evidence.moments,
+            details={
+                **evidence.details,
+                **({} if busy is None else {HOST_BUSY: round(busy, 3)}),
+                **({LIMITS: limits} if limits else {}),
+            },
         )
-
-    def _limits(self, samples: Iterable[SampleRecord]) -> dict[str, object]:
-        names = dict.fromkeys(sample.metric for sample in samples if self.limits.get(sample.metric))
-        found = {name: [limit.document() for limit in self.limits[name]] for name in names}
-        return {LIMITS: found} if found else {}
-
-    def _host_load(self) -> dict[str, object]:
-        now = cpu_times()
-        busy = None if now is None or self._cpu is None else now.busy_since(self._cpu)
-        return {} if busy is None else {HOST_BUSY: round(busy, 3)}
+        attempts = self.attempts  # read before this one is there
+        self.store.record_attempt(self.run_id, record)
+        attempts.append(evolve(record, details=json.loads(json.dumps(record.details))))  # as the store gives them back
 
 
 def moment_record(moment: MomentLike, base: int) -> MomentRecord:
@@ -170,29 +180,19 @@ def sample_record(sample: SampleRecord, base: int) -> SampleRecord:
     return evolve(sample, flags=flags, log_start=max(0, start - base), log_end=end - base)
 
 
-def uncounted(sample: SampleRecord) -> dict[str, object]:
-    """A number that a failed attempt measured, for its details."""
+def uncounted_number(sample: SampleRecord) -> dict[str, object]:
+    """The document of a number that a failed attempt measured."""
     metric = sample.declared or catalogue.find(sample.metric)
     unit = metric.unit if metric else ""
     return {"metric": sample.metric, "value": sample.value, "unit": unit, "params": dict(sample.params)}
 
 
-def recording(store: Store, console: RunConsole) -> tuple[ArtifactRef, ...]:
+def store_recording(store: Store, console: RunConsole) -> tuple[ArtifactRef, ...]:
     """Store the attempt's console log with stamps; () without output."""
     if not console.capture or console.info is None:
         return ()
     log, index = encode(console.info.meta, console.capture)
     return (store.artifacts.put(log, kind=CONSOLE_LOG), store.artifacts.put(index, kind=CONSOLE_INDEX))
-
-
-def stored_metrics(store: Store, run_id: int, **item: str) -> frozenset[str]:
-    """Metrics of an item in a run's good attempts, e.g. `medium="sd"`."""
-    return frozenset(
-        sample.metric
-        for attempt in store.attempts(run_id)
-        if attempt.ok and item.items() <= attempt.params.items()
-        for sample in attempt.samples
-    )
 
 
 def base_of(console: RunConsole) -> int:
@@ -231,72 +231,3 @@ def clocks_document(console: RunConsole) -> dict[str, object]:
         return {"console_clock": relation.document()}
     except LabTransientError as error:
         return {"console_clock": {"host": relation.name, "unrelated": str(error)}}
-
-
-# --- Provenance of a run ---
-
-
-_BLOCK = 1 << 20
-
-
-def collect(
-    *,
-    board_type: BoardType,
-    board: str,
-    release: str,
-    env: Path,
-    images: Mapping[str, Path],
-    clock: Clock,
-    console: str | None = None,
-    simulated: bool = False,
-    confirms: int | None = None,
-    provisioned: Mapping[str, object] | None = None,
-) -> dict[str, object]:
-    """The provenance of a run.
-
-    Args:
-        env: the labgrid environment; its hash identifies it.
-        images: name -> file, as the environment's `images:` has them; each is hashed.
-        console: its device; a board on a pseudo terminal is not real.
-        simulated: it is on another host's pseudo terminal.
-        provisioned: medium -> contents written by boardlab (`lab.provision.labels.document`).
-        confirms: the run that this one confirms (`lab.judge.run_judge`).
-
-    Raises:
-        ConfigurationError: a named image cannot be read.
-    """
-    return {
-        "board_type": board_type.name,
-        "board_title": board_type.title,
-        "board": board,
-        "virtual": board_type.virtual or simulated or (console is not None and is_pty(Path(console))),
-        "release": release,
-        "host": socket.gethostname(),
-        "host_kernel": platform.release(),
-        "host_cpus": os.cpu_count(),
-        "python": platform.python_version(),
-        "boardlab": version("boardlab"),
-        "labgrid": version("labgrid"),
-        "clock": clock.name,
-        "env": env.name,
-        "env_sha256": sha256_of(env),
-        "images_sha256": {name: sha256_of(path) for name, path in images.items()},
-        **({} if confirms is None else {"confirms": confirms}),
-        **({"provisioned": dict(provisioned)} if provisioned else {}),
-    }
-
-
-def sha256_of(path: Path) -> str:
-    """Hex digest of a file's content.
-
-    Raises:
-        ConfigurationError: it cannot be read.
-    """
-    digest = hashlib.sha256()
-    try:
-        with path.open("rb") as file:
-            while block := file.read(_BLOCK):
-                digest.update(block)
-    except OSError as error:
-        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}; mend `images:` in the env") from error
-    return digest.hexdigest()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from attrs import define, field
 
-from lab.errors import BoardlabError
+from lab.benchmarks.cycles import CycleAttempt
 from lab.host.clock import Clock
 from lab.metrics import Sample, Summary, summarise
 
@@ -30,25 +31,28 @@ class Progress:
     def __attrs_post_init__(self) -> None:
         self._start_ns = self.clock.now_ns()
 
-    def good(self, medium: str, cycle: int, cycles: int, sample: Sample, unit: str = "s") -> None:
-        """Report a measured cycle."""
+    def cycle_done(self, item: str, cycles: int, sample: Sample, unit: str = "s") -> None:
+        """Report a measured cycle, by its first number."""
         self.done += 1
-        samples = self._samples.setdefault(medium, [])
+        samples = self._samples.setdefault(item, [])
         samples.append(sample)
         figures = summarise(samples)
         elapsed_s = (self.clock.now_ns() - self._start_ns) / 1e9
         eta_s = elapsed_s / self.done * (self.total - self.done)
         self.write(
-            f"{medium:5} {cycle:3}/{cycles}  {_figures(sample, figures, unit)}"
+            f"{item:5} {sample.cycle:3}/{cycles}  {_figures(sample, figures, unit)}"
             f"   elapsed {_clock(elapsed_s)}  ETA {_clock(eta_s)}"
         )
 
-    def bad(self, medium: str, cycle: int, cycles: int, number: int, error: BoardlabError, *, is_last: bool) -> None:
-        """Report a failed attempt; `is_last`: no further one is allowed."""
-        what_next = "power-cycle and retry" if error.transient and not is_last else "stop"
-        self.write(
-            f"{medium:5} {cycle:3}/{cycles}  attempt {number} FAILED [{error.failure}, {error.fault}]: {error} -> {what_next}"
-        )
+    def attempt_failed(self, item: str, cycles: int, attempt: CycleAttempt[Any]) -> None:
+        """Report a failed attempt."""
+        error = attempt.error
+        if error is not None:
+            what_next = "power-cycle and retry" if error.transient and attempt.again else "stop"
+            self.write(
+                f"{item:5} {attempt.cycle:3}/{cycles}  attempt {attempt.number} FAILED "
+                f"[{error.failure}, {error.fault}]: {error} -> {what_next}"
+            )
 
 
 def _figures(sample: Sample, figures: Summary, unit: str) -> str:

@@ -19,7 +19,7 @@ from lab.console.model import Chunk, Event, LineTiming
 from lab.console.moments import MomentFinder, feed_watch
 from lab.errors import BoardlabError
 from lab.metrics import SampleRecord
-from lab.run.bootrun import compare_clocks
+from lab.run.boot import compare_clocks
 
 POLL_NS = 50_000_000  # as lab.control.boot_progress
 PLACE_EVENTS = 40  # between two places at which a known boot can be taken up

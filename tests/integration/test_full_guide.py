@@ -25,7 +25,7 @@ from lab.guide.write import footnotes, rst_writer, stored_release, vendor_view, 
 from lab.guide.write.entries import GuideRelease
 from lab.metrics import Flag
 from lab.results.formatting import console_log
-from lab.run.bootrun import BootRun
+from lab.run.boot import BootRun
 from lab.run.progress import Progress
 
 PUBLISHED, WRITTEN = "am62xx_sk-fs", "am62xx_sk-sim"

@@ -15,7 +15,7 @@ from lab.errors import BoardTransientError, LabTransientError
 from lab.metrics import Flag
 from lab.rails import AdcRange
 from lab.results import Attempt, Store, open_store
-from lab.run.lowpowerrun import KIND, LowPowerRun
+from lab.run.lowpower import KIND, LowPowerRun
 from lab.run.progress import Progress
 
 BOARD, MODE = "am62xx_lp_sk", "partial_io"
@@ -110,7 +110,7 @@ def test_a_board_that_comes_back_by_itself_is_no_sleeping_board(board: Napper, s
 
 
 def test_somebody_else_who_reads_the_console_is_to_blame_and_not_the_board(board: Napper, store: Store) -> None:
-    """`fairly` of a low-power run: it asks the console who else reads, whatever failed in its cycle."""
+    """`explaining_shared_port` of a low-power run: it asks the console who else reads, whatever failed in its cycle."""
 
     def failing(*_arguments: object) -> None:
         raise BoardTransientError("it did not go to sleep", failure="did_not_suspend")

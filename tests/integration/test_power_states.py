@@ -17,7 +17,7 @@ from lab.errors import BoardlabError
 from lab.metrics import Flag
 from lab.results import Attempt, Store, open_store
 from lab.results.listing import overview
-from lab.run.lowpowerrun import KIND, LowPowerRun
+from lab.run.lowpower import KIND, LowPowerRun
 from lab.run.progress import Progress
 from lab.virtual.rails.levels import BUSY, IDLE, OFF
 

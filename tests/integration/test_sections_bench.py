@@ -17,7 +17,7 @@ from support.virtual_bench import lab_virtual
 
 from lab.metrics import Flag
 from lab.results import Attempt, open_store
-from lab.run.sectionrun import KIND
+from lab.run.sections import KIND
 
 TIME_SCALE = "0.02"
 DEADLINE_S = 120.0

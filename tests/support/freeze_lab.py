@@ -30,7 +30,7 @@ from lab.errors import BoardlabError, LabTransientError
 from lab.host.clock import MonotonicRaw
 from lab.host.runtime import recordings_dir, socket_path
 from lab.results import Attempt, Store, open_store
-from lab.run.bootrun import BootRun
+from lab.run.boot import BootRun
 from lab.run.progress import Progress
 from lab.virtual.state import BenchBoard, BenchState
 from support.frozen_host import PAUSED, PAUSED_AND_SET, SUSPENDED, Shim

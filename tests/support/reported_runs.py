@@ -10,7 +10,7 @@ from lab.benchmarks.sections import ALL
 from lab.cli import main
 from lab.errors import BoardTransientError
 from lab.results import Store, open_store
-from lab.run.lowpowerrun import KIND, LowPowerRun
+from lab.run.lowpower import KIND, LowPowerRun
 from lab.run.progress import Progress
 from support.napping import napper
 from support.recorded_run import FAILURES, MEDIA, START, failed, record

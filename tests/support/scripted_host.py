@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 
 from attrs import define, field
 
 from lab import boards
 from lab.benchmarks.lab_site import LabSite
+from lab.benchmarks.section import Section
+from lab.console.model import Event
+from lab.console.status import PortInfo
 from lab.errors import BoardlabError
+from lab.host.clock import MonotonicRaw
+from lab.results import Run, Store
+from lab.run.progress import Progress
+from lab.run.sections import SectionRun
 from lab.run.session import BoardSession, CommandResult
 
 Answer = str | BoardlabError | tuple[str, int]
@@ -55,6 +63,36 @@ def session(host: ScriptedHost, tester: ScriptedHost | None = None, site: LabSit
     if tester is not None:
         tester.clock = host.clock
     return BoardSession(boards.load("am62xx_sk"), site or LabSite(), host.clock, host, tester)
+
+
+@define
+class SilentConsole:
+    """A console that loses nothing and that nobody else reads."""
+
+    capture: list[Event] = field(factory=list)
+    info: PortInfo | None = None
+
+    def overruns(self) -> int:
+        return 0
+
+    def blamed(self, error: BoardlabError) -> BoardlabError:
+        return error
+
+
+def section_run(
+    store: Store,
+    run: Run,
+    session: Callable[[Section], BoardSession],
+    *,
+    write: Callable[[str], None] = lambda _line: None,
+    retries: int = 0,
+    console: object = None,
+    software: Mapping[str, str] | None = None,
+) -> SectionRun:
+    """A run of sections on a board that only has a console."""
+    board = SimpleNamespace(console=console or SilentConsole(), software=software or {})
+    clock = MonotonicRaw()
+    return SectionRun(store, run, board, Progress(write, clock, 0), clock, lambda _s: None, retries, session=session)
 
 
 def sessions(host: ScriptedHost) -> Callable[[object], BoardSession]:

@@ -14,7 +14,8 @@ from lab.drivers.consolestamps import ConsoleStamps
 from lab.pytest_plugin.sections import LabgridHost
 from lab.results import Store, open_store
 from lab.run.board import Status
-from lab.run.sectionrun import KIND, SectionRun
+from lab.run.progress import Progress
+from lab.run.sections import KIND, SectionRun
 from lab.run.session import BoardSession, CommandResult
 from lab.virtual.sim.network import FolderTftp
 from lab.virtual.sim.tester import Tester
@@ -93,5 +94,6 @@ def section_bench(
         begun = store.begin_run(
             KIND, board_type, "sim-1", lab.board.model.release_name, plan={}, provenance={"virtual": True}
         )
-        run = SectionRun(store, begun, session, True, said.append, clock, strategy.sleep, retries)
+        progress = Progress(said.append, clock, 0)
+        run = SectionRun(store, begun, strategy, progress, clock, strategy.sleep, retries, session=session)
         yield SectionBench(lab, strategy, store, run, said)

@@ -17,7 +17,7 @@ from lab.judge.history import CONSTANTS
 from lab.judge.run_judge import CONFIRMS, judge_run
 from lab.results import Store, open_store
 from lab.results.models import RunRow
-from lab.run.bootrun import BootRun
+from lab.run.boot import BootRun
 from lab.run.progress import Progress
 from lab.virtual.sim.faults import catalogue
 from lab.virtual.sim.model import serial_number

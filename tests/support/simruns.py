@@ -18,7 +18,7 @@ from lab.metrics import Flag
 from lab.metrics.catalogue import BOOT_TIME
 from lab.results import Attempt as Recorded
 from lab.results import Store, open_store
-from lab.run.bootrun import BootRun
+from lab.run.boot import BootRun
 from lab.run.progress import Progress
 from lab.virtual.sim.faults import catalogue
 from lab.virtual.sim.faults.base import Fault

@@ -18,7 +18,6 @@ from typing import Any, Final
 import pytest
 from attrs import define, field, frozen
 
-from lab.benchmarks.cycles import CycleAttempt, run_cycles
 from lab.control.boot_progress import PlaceHolders
 from lab.control.provisioning import check_expected
 from lab.errors import BoardTransientError, ConfigurationError, LabTransientError
@@ -38,7 +37,7 @@ from lab.provision.release import Recovery, Release
 from lab.provision.writer import Writer
 from lab.pytest_plugin import jobs as plugin
 from lab.pytest_plugin import provisioning
-from lab.pytest_plugin.measurer import CycleMeasurer, session_of
+from lab.pytest_plugin.run_session import CycleRunSession, session_of
 from lab.pytest_plugin.runs import (
     ITEMS_KEY,
     JOB_KEY,
@@ -52,9 +51,11 @@ from lab.pytest_plugin.runs import (
 )
 from lab.results import Run, Store
 from lab.run import options
-from lab.run.attempts import AttemptRecorder, AttemptResult
-from lab.run.bootrun import BootRun
+from lab.run.attempts import AttemptResult
+from lab.run.boot import BootRun
 from lab.run.options import JUDGE
+from lab.run.progress import Progress
+from support.scripted_host import SilentConsole
 from support.simulation.database import Results
 from support.simulation.media import BOARD_TYPE, EMMC, Emmc, release_of
 from support.simulation.nights import BOARDS, METRIC, boot_time, provenance
@@ -72,7 +73,7 @@ PATIENCE_S: Final = 400.0  # with a board that fails and is not in quarantine
 TRIES: Final = 6  # of a wish for a board whose releases may be wrong; then a person looks into it
 TESTS: Final = Path(__file__).resolve().parents[3] / "tests_perf"
 PERSON: Final = "lena"
-MEASURER: Final = pytest.StashKey[CycleMeasurer]()
+MEASURER: Final = pytest.StashKey[CycleRunSession]()
 AGAIN_S: Final = (5.0, 20.0, 60.0)  # before a program is begun again
 DONE: Final = {
     "lab run": frozenset({0, 1, runner.WORSE, runner.UNCONFIRMED}),
@@ -118,7 +119,8 @@ class Board:
 
     board: str
     farm: Farm
-    type: Any = field(factory=lambda: SimpleNamespace(name=BOARD_TYPE, media=(EMMC,)))
+    type: Any = field(factory=lambda: SimpleNamespace(name=BOARD_TYPE, title="a board", media=(EMMC,)))
+    console: SilentConsole = field(factory=SilentConsole)
     medium: str = EMMC
     security: str = ""
     recovery: Recovery = field(factory=Recovery)
@@ -171,6 +173,8 @@ class Board:
 class PlayedRun(BootRun):
     """Boardlab's loop of cycles around a played boot."""
 
+    _line: Any = field(default=None, init=False)
+
     def pending(self, medium: str) -> list[int]:
         found, world = super().pending(medium), self.board.farm.world
         lingers_s, world.process.lingers_s = world.process.lingers_s, 0.0
@@ -182,25 +186,17 @@ class PlayedRun(BootRun):
             world.pause()
         return found
 
-    def measure(self, medium: str) -> None:
-        recorder = AttemptRecorder(self.store, self.run.id, self.clock)
+    def try_cycle(self, item: str) -> Any:  # noqa: ARG002 - a board of the farm has one medium
+        return self.board.boot(slower=self.run.release in self.board.farm.slower)
 
-        def one(_cycle: int, _number: int) -> float:
-            recorder.start()
-            value: float = self.board.boot(slower=self.run.release in self.board.farm.slower)
-            return value
+    def evidence(self, item: str, result: Any) -> AttemptResult:
+        samples = () if result is None else (SampleRecord(METRIC, {"medium": item}, result, 0.001),)
+        self._line = self.board.emmc.line
+        return AttemptResult({"medium": item}, (), {}, samples)
 
-        def record(attempt: CycleAttempt[float]) -> None:
-            value = attempt.result
-            samples = () if value is None else (SampleRecord(METRIC, {"medium": medium}, value, 0.001),)
-            line = self.board.emmc.line
-            recorder.record(attempt, AttemptResult({"medium": medium}, (), {}, samples))
-            if value is not None:
-                self.board.farm.watch.label_is_true(self.run, line)
-                self.board.farm.watch.sample_is_stored(value)
-
-        pending = self.pending(medium)
-        run_cycles(pending, one, record, retries=RETRIES, sleep=self.sleep, before_cycle=self.before_cycle)
+    def report(self, item: str, cycle: int, result: Any) -> None:  # noqa: ARG002 - as of the loop
+        self.board.farm.watch.label_is_true(self.run, self._line)
+        self.board.farm.watch.sample_is_stored(result)
 
 
 @define(eq=False)
@@ -423,7 +419,7 @@ class Farm:
         store, board, say = config.stash[STORE_KEY], config.stash[STRATEGY_KEY], self.world.say
         job = config.stash.get(JOB_KEY)
 
-        def begin(_config: Any, _strategy: Any) -> CycleMeasurer:
+        def begin(_config: Any) -> CycleRunSession:
             if resume is not None:
                 check_resumed(store, board, [EMMC], store.run(resume), say)
                 listing.end_pause(store, resume)
@@ -438,10 +434,11 @@ class Farm:
             config.stash[RUNS_KEY] = [run.id]
             clock = SimpleNamespace(name="simulated", now_ns=lambda: int(self.system.monotonic() * 1e9))
             heeds = plugin.before_cycle(config, run.id)
-            made = PlayedRun(store, run, board, None, clock, self.world.sleep, RETRIES, heeds)  # type: ignore[arg-type]
-            return CycleMeasurer(store, run, cycle_run=made, items="media", board="a board")
+            progress = Progress(lambda _line: None, clock, 0)
+            made = PlayedRun(store, run, board, progress, clock, self.world.sleep, RETRIES, heeds)
+            return CycleRunSession(made)
 
-        sessions = session_of(config, board, MEASURER, begin, lambda _name, _value: None)
+        sessions = session_of(config, MEASURER, begin, lambda _name, _value: None)
         code = 1
         try:
             provisioning.provision(config)
@@ -457,7 +454,7 @@ class Farm:
             code = error.returncode or 1
         return int(code)
 
-    def _tested(self, measurer: CycleMeasurer) -> int:
+    def _tested(self, measurer: CycleRunSession) -> int:
         for item in measurer.run.plan["media"]:
             try:
                 measurer.measure(item)

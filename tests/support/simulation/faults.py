@@ -21,10 +21,10 @@ from lab.jobs.records import Silence, seems_dead
 from lab.places.lease import Place
 from lab.provision.history import Provision, ProvisionBook
 from lab.pytest_plugin import runs
-from lab.pytest_plugin.measurer import Measurer
+from lab.pytest_plugin.run_session import RunSession
 from lab.results import Store, rows
 from lab.results.models import RunRow
-from lab.run.bootrun import BootRun
+from lab.run.boot import BootRun
 from support.simulation import watch
 from support.simulation.database import Results
 from support.simulation.places import WITH_EXPORTER
@@ -123,14 +123,14 @@ def _a_late_session_ends_a_completed_run(_results: Results) -> Iterator[None]:
 
 @contextmanager
 def _an_open_run_ends_well(_results: Results) -> Iterator[None]:
-    def finish(measurer: Measurer) -> str:
+    def finish(session: RunSession[Any]) -> str:
         try:
-            return plain(measurer)
+            return plain(session)
         except BoardlabError:
             return "completed"
 
-    plain = Measurer.finish
-    with patch.object(Measurer, "finish", finish):
+    plain = RunSession.finish
+    with patch.object(RunSession, "finish", finish):
         yield
 
 

@@ -18,7 +18,7 @@ from lab.errors import ConfigurationError
 from lab.guide import measurements as sheets
 from lab.guide.read import reader
 from lab.guide.write import rst_writer, stored_release
-from lab.run.bootrun import BootRun
+from lab.run.boot import BootRun
 from lab.run.progress import Progress
 from lab.virtual import kinds
 from lab.virtual.sim import environment

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 from support.console_bench import Adapter
 
-from lab.console.holders import PortHolder, blamed, fairly, holders, shared
+from lab.console.holders import PortHolder, blamed, explaining_shared_port, holders, shared
 from lab.errors import (
     BoardlabError,
     BoardTransientError,
@@ -179,11 +179,11 @@ class Quiet:
 
 def test_what_failed_is_raised_as_it_was_unless_somebody_is_to_blame() -> None:
     hung = BoardTransientError("hung in kernel", failure="hang_kernel")
-    with pytest.raises(BoardTransientError) as caught, fairly(Quiet(None)):
+    with pytest.raises(BoardTransientError) as caught, explaining_shared_port(Quiet(None)):
         raise hung
     assert caught.value is hung
     other = LabTransientError("somebody else", failure="console_shared")
-    with pytest.raises(LabTransientError) as caught_lab, fairly(Quiet(other)):
+    with pytest.raises(LabTransientError) as caught_lab, explaining_shared_port(Quiet(other)):
         raise hung
     assert caught_lab.value is other
     assert other.__cause__ is hung

@@ -12,7 +12,7 @@ from support.simruns import bench, planned
 from lab.errors import BoardTransientError
 from lab.metrics import Flag
 from lab.metrics.catalogue import BOOT_SPL, BOOT_TIME
-from lab.run.bootrun import host_temperatures
+from lab.run.boot import host_temperatures
 from lab.virtual.sim.faults.base import Fault
 from lab.virtual.sim.setup import FALCON, SimSetup
 

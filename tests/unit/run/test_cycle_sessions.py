@@ -15,8 +15,9 @@ from lab.errors import BoardlabError, ConfigurationError, LabStableError, LabTra
 from lab.farm.runner import BUSY
 from lab.jobs.records import JOB_VARIABLE
 from lab.pytest_plugin import board
-from lab.pytest_plugin.measurer import CycleMeasurer, MeasurerKey, session_of
-from lab.results import Store, open_store
+from lab.pytest_plugin.run_session import CycleRunSession, CycleSessionKey, session_of
+from lab.pytest_plugin.runs import STRATEGY_KEY
+from lab.results import Run, Store, open_store
 
 
 class Lines(list[str]):
@@ -52,18 +53,28 @@ class SignalledBoard:
         self.off = True
 
 
+def engine(store: Store, run: Run, pending: list[int]) -> Any:
+    """A run of which these cycles are left."""
+    board = SimpleNamespace(type=SimpleNamespace(title="a board"))
+    recorder = SimpleNamespace(forget=lambda: None)
+    return SimpleNamespace(
+        store=store, run=run, board=board, recorder=recorder, items=["sd"], pending=lambda _item: pending
+    )
+
+
 def begun(store: Store, strategy: Any, said: Lines, properties: dict[str, object]) -> tuple[int, Iterator[Any]]:
     """A run of whose cycles none is left, and its session, which has begun."""
     run = store.begin_run("boot", "t", "b-1", "1", plan={"media": ["sd"]}, provenance={})
-    measured: Any = SimpleNamespace(pending=lambda _item: [])
     plugins = {"terminalreporter": said}
+    stash = pytest.Stash()
+    stash[STRATEGY_KEY] = strategy
     config: Any = SimpleNamespace(
-        stash=pytest.Stash(),
+        stash=stash,
         option=SimpleNamespace(lab_leave_on=False, lab_hold=False),
         pluginmanager=SimpleNamespace(getplugin=plugins.get),
     )
-    measurer = CycleMeasurer(store, run, cycle_run=measured, items="media", board="a board")
-    session = session_of(config, strategy, MeasurerKey(), lambda *_: measurer, properties.__setitem__)
+    made = CycleRunSession(engine(store, run, pending=[]))
+    session = session_of(config, CycleSessionKey(), lambda _config: made, properties.__setitem__)
     next(session)
     return run.id, session
 
@@ -195,8 +206,7 @@ def test_a_run_whose_host_or_results_stay_away_goes_on_later_and_has_not_failed(
     monkeypatch.setenv(JOB_VARIABLE, "j12")
     with open_store(str(tmp_path / "results.db")) as store:
         run = store.begin_run("boot", "t", "b-1", "1", plan={"media": ["sd"]}, provenance={})
-        left: Any = SimpleNamespace(pending=lambda _item: [1])
-        measurer = CycleMeasurer(store, run, cycle_run=left, items="media", board="a board")
+        measurer = CycleRunSession(engine(store, run, pending=[1]))
         with pytest.raises(pytest.exit.Exception) as ended, measurer.failing():
             raise away
         assert ended.value.returncode == BUSY

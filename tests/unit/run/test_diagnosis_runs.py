@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 from support.recorded_run import START
 from support.simruns import SimBench, bench, planned
 
@@ -17,9 +18,9 @@ from lab.errors import ConfigurationError
 from lab.judge.where import BootWhere, difference_lines, explained, where
 from lab.results import AttemptRecord, Run
 from lab.results.records import DIAGNOSIS
-from lab.run import diagnosisrun
+from lab.run import diagnosis
 from lab.run.board import check_complete
-from lab.run.diagnosisrun import Diagnosed, DiagnosisRun
+from lab.run.diagnosis import BootDiagnosis, DiagnosisRun
 from lab.run.progress import Progress
 from lab.virtual.sim.faults import catalogue
 
@@ -29,7 +30,7 @@ CYCLES = 3
 def diagnosed(made: SimBench) -> Run:
     """Measure a run and diagnose it."""
     made.measure()
-    its = diagnosisrun.begin(made.store, made.run.run)
+    its = diagnosis.begin(made.store, made.run.run)
     progress = Progress(lambda _line: None, made.run.clock, CYCLES)
     run = DiagnosisRun(made.store, its, made.strategy, progress, made.run.clock, made.strategy.sleep, 0)
     run.measure("sd")
@@ -75,21 +76,24 @@ def test_diagnostic_boots_are_a_run_of_their_own_with_parts_and_their_cost(tmp_p
 
 def test_a_medium_whose_parts_vary_is_booted_more_often(tmp_path: Path) -> None:
     with bench(tmp_path, cycles=1) as made:
-        its = diagnosisrun.begin(made.store, made.run.run)
-        run = DiagnosisRun(
-            made.store, its, made.strategy, Progress(print, made.run.clock, 3), made.run.clock, made.strategy.sleep, 0
-        )
+        its = diagnosis.begin(made.store, made.run.run)
+
+        def pending() -> list[int]:  # of a session that goes on with the run
+            clock = made.run.clock
+            progress = Progress(print, clock, 3)
+            return DiagnosisRun(made.store, its, made.strategy, progress, clock, made.strategy.sleep, 0).pending("sd")
+
         for cycle, factor in enumerate((1.0, 2.0, 0.5), 1):
-            assert run.pending("sd") == list(range(cycle, 4))
+            assert pending() == list(range(cycle, 4))
             parts = [BootPart(INITCALLS, f"part_{number}", 0.0, 0.01, 0.01 * factor) for number in range(9)]
-            document = Diagnosed(4.0, tuple(parts)).document()
+            document = BootDiagnosis(4.0, tuple(parts)).document()
             made.store.record_attempt(
                 its.id,
                 AttemptRecord(
                     cycle, 1, {"medium": "sd"}, "ok", None, None, "", START, 9.0, details={DIAGNOSIS: document}
                 ),
             )
-        assert run.pending("sd") == [4, 5, 6, 7, 8, 9]
+        assert pending() == [4, 5, 6, 7, 8, 9]
 
 
 def differences(tmp_path: Path, fault: str, seed: int) -> list[PartChange]:
@@ -123,11 +127,11 @@ def test_a_run_is_shown_with_its_parts_and_what_differs(tmp_path: Path, capsys: 
     with bench(tmp_path, [planned("slow_initcall", "5-8", ms=50.0)], cycles=1) as made:
         diagnosed(made)
         first = made.run.run
-        made.run.run = made.store.begin_run(
+        later = made.store.begin_run(
             "boot", first.board_type, first.board, "11.02", plan=first.plan, provenance=first.provenance
         )
-        diagnosed(made)
-        second = made.run.run.id
+        diagnosed(evolve(made, run=evolve(made.run, run=later)))
+        second = later.id
         assert [line.partition(", was")[0] for line in explained(made.store, second, second, {"sd"})] == [
             f"sd: {line.partition(', was')[0]}"
             for line in difference_lines(*(where(made.store, run)[0] for run in (first.id, second)))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from attrs import define, field
-from support.scripted_host import ScriptedHost, session
+from support.scripted_host import ScriptedHost, section_run, sessions
 
 from lab import boards
 from lab.benchmarks.lmbench import bw_pipe
@@ -24,8 +24,8 @@ from lab.errors import BoardlabError
 from lab.host.clock import MonotonicRaw
 from lab.metrics import Flag
 from lab.results import Store, open_store
-from lab.run import lowpowerrun, sectionrun
-from lab.run.attempts import Losses
+from lab.run import lowpower, sections
+from lab.run.attempts import ByteLossDetector
 from lab.run.progress import Progress
 
 AM62 = boards.load("am62xx_sk")
@@ -68,7 +68,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def test_losses_are_told_once_and_of_what_came_since() -> None:
     console = Console(lost=2)
-    losses = Losses(console)
+    losses = ByteLossDetector(console)
     assert [losses.flags(), losses.flags()] == [LOST, NONE]
     console.lost = 3
     assert [losses.flags(), losses.flags()] == [LOST, NONE]
@@ -80,7 +80,7 @@ def test_losses_are_told_once_and_of_what_came_since() -> None:
 
 def test_losses_are_counted_anew_from_a_power_on() -> None:
     console = Console(lost=5, capture=[GAP])
-    losses = Losses(console)
+    losses = ByteLossDetector(console)
     losses.flags()
     console.start_capture()
     assert losses.flags() == NONE
@@ -106,19 +106,9 @@ def test_a_row_of_a_section_is_flagged_where_the_console_lost_bytes_meanwhile(st
             yield Row(row(bench, loses), {"number": str(number)})
 
     section = Section("pipe", "Pipe", "System Benchmarks", ("lmbench.bw_pipe",), rows, "bw_pipe")
-    begun = store.begin_run(sectionrun.KIND, "am62xx_sk", "sk-1", "11.01", plan={}, provenance={})
-    run = sectionrun.SectionRun(
-        store,
-        begun,
-        lambda _section: session(ScriptedHost({"bw_pipe": "Pipe bandwidth: 2384.03 MB/sec"})),
-        False,
-        lambda _line: None,
-        MonotonicRaw(),
-        lambda _s: None,
-        0,
-        losses=Losses(console).flags,
-    )
-    run.measure(section)
+    begun = store.begin_run(sections.KIND, "am62xx_sk", "sk-1", "11.01", plan={}, provenance={})
+    host = ScriptedHost({"bw_pipe": "Pipe bandwidth: 2384.03 MB/sec"})
+    section_run(store, begun, sessions(host), console=console).measure(section)
     flags = {a.params["number"]: a.samples[0].flags for a in store.attempts(begun.id) if "number" in a.params}
     assert flags == {"0": frozenset(), "1": {Flag.CONSOLE_OVERRUN}, "2": frozenset()}
 
@@ -142,9 +132,9 @@ def test_a_suspend_is_flagged_where_the_console_lost_bytes_meanwhile(store: Stor
         select_medium=lambda _medium: None,
     )
     plan = {"cycles": 2, "modes": ["deep_sleep"], "wake": "rtc", "sleep_s": 5, "medium": "sd"}
-    begun = store.begin_run(lowpowerrun.KIND, "am62xx_sk", "sk-1", "11.01", plan=plan, provenance={})
+    begun = store.begin_run(lowpower.KIND, "am62xx_sk", "sk-1", "11.01", plan=plan, provenance={})
     clock = MonotonicRaw()
     progress = Progress(lambda _line: None, clock, 2)
-    lowpowerrun.LowPowerRun(store, begun, board, progress, clock, lambda _s: None, 0).measure("deep_sleep")
+    lowpower.LowPowerRun(store, begun, board, progress, clock, lambda _s: None, 0).measure("deep_sleep")
     flags = [sample.flags for attempt in store.attempts(begun.id) for sample in attempt.samples]
     assert flags == [frozenset(), {Flag.CONSOLE_OVERRUN}]

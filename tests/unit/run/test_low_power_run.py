@@ -19,7 +19,7 @@ from lab.console.model import Moment
 from lab.host.clock import MonotonicRaw
 from lab.metrics import Flag
 from lab.results import open_store
-from lab.run import lowpowerrun
+from lab.run import lowpower
 from lab.run.progress import Progress
 
 S, MS = 1_000_000_000, 1_000_000
@@ -60,9 +60,9 @@ def test_a_resume_whose_host_and_kernel_differ_by_an_unusual_time_is_flagged(tmp
     )
     plan = {"cycles": 8, "modes": ["deep_sleep"], "wake": "uart", "sleep_s": 5, "medium": "sd"}
     with open_store(f"sqlite:///{tmp_path / 'results.db'}") as store:
-        begun = store.begin_run(lowpowerrun.KIND, "am62xx_sk", "sk-1", "11.01", plan=plan, provenance={})
+        begun = store.begin_run(lowpower.KIND, "am62xx_sk", "sk-1", "11.01", plan=plan, provenance={})
         clock = MonotonicRaw()
         progress = Progress(lambda _line: None, clock, 8)
-        lowpowerrun.LowPowerRun(store, begun, board, progress, clock, lambda _s: None, 0).measure("deep_sleep")
+        lowpower.LowPowerRun(store, begun, board, progress, clock, lambda _s: None, 0).measure("deep_sleep")
         flags = [attempt.samples[0].flags for attempt in store.attempts(begun.id)]
     assert flags == [*[frozenset()] * 6, {Flag.CLOCK_DISAGREES}, frozenset()]

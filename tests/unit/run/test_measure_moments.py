@@ -23,8 +23,8 @@ from lab.metrics import Flag
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_TIME
 from lab.metrics.declared import Declarations
 from lab.pytest_plugin.labgridboard import NoConsole
-from lab.run import measurerun
-from lab.run.measurerun import Measure, MeasureRun
+from lab.run import measure as measuring
+from lab.run.measure import Measure, MeasureRun
 from lab.run.progress import Progress
 from lab.run.signals import Answer, Signal
 
@@ -40,7 +40,7 @@ def runs(lab: SimBench) -> MeasureRun:
     plan = {"tests": ["test_own.py::test_ready"], "repeats": {}}
     run = lab.store.begin_run("measure", "am62xx_sk", "sim-1", "1", plan=plan, provenance={})
     clock = SimClock(lab.lab)
-    return MeasureRun(lab.store, run, lab.strategy, Progress(lambda _line: None, clock, 1), clock, Declarations())
+    return MeasureRun(lab.store, run, lab.strategy, Progress(lambda _line: None, clock, 1), clock, lambda _s: None, 0)
 
 
 def network(answers: Callable[[], bool], _address: str, clock: Clock, since_ns: int, _pin: object) -> Signal:
@@ -116,7 +116,7 @@ def test_the_first_answer_of_the_network_is_between_the_last_try_that_failed_and
         lab.lab.run_for(3_000_000)  # a try takes its time
         return bool(lab.lab.now_ns >= edge.acknowledged_ns + opens_s * 1e9)
 
-    monkeypatch.setattr(measurerun, "signal", partial(network, answers))
+    monkeypatch.setattr(measuring, "signal", partial(network, answers))
     measure.answer("app.http", "http://192.168.7.2/")
     (answer,) = measure.samples
     assert abs(answer.value - opens_s) <= answer.uncertainty < 0.05
@@ -128,7 +128,7 @@ def test_a_board_that_answered_before_the_first_try_has_no_sure_number(
     lab: SimBench, measure: Measure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab.strategy.boot()
-    monkeypatch.setattr(measurerun, "signal", partial(network, lambda: True))
+    monkeypatch.setattr(measuring, "signal", partial(network, lambda: True))
     measure.answer("app.http", "tcp://192.168.7.2:80")
     (answer,) = measure.samples
     assert Flag.UNCERTAIN in answer.flags
@@ -139,7 +139,7 @@ def test_a_network_that_does_not_answer_is_the_boards_failure(
     lab: SimBench, measure: Measure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab.strategy.boot()
-    monkeypatch.setattr(measurerun, "signal", partial(network, lambda: False))
+    monkeypatch.setattr(measuring, "signal", partial(network, lambda: False))
     with pytest.raises(BoardTransientError, match=r"tcp://192\.168\.7\.2:80 did not come within 3 s") as caught:
         measure.answer("app.http", "tcp://192.168.7.2:80", timeout_s=3.0)
     assert caught.value.failure == "moment_missing"

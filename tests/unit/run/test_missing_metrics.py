@@ -14,7 +14,7 @@ from lab import boards
 from lab.host.clock import MonotonicRaw
 from lab.metrics.catalogue import RESUMES
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
-from lab.run.lowpowerrun import KIND, LowPowerRun
+from lab.run.lowpower import KIND, LowPowerRun
 from lab.run.progress import Progress
 
 
@@ -34,7 +34,7 @@ def low_power_run(store: Store, *, has_rails: bool, **plan: Any) -> LowPowerRun:
     planned = {"cycles": 1, "modes": ["deep_sleep"], "wake": "uart", "sleep_s": 15, "medium": "sd", **plan}
     run = store.begin_run(KIND, "am62xx_sk", "sk-1", "11.01", plan=planned, provenance={})
     board: Any = SimpleNamespace(
-        rails=object() if has_rails else None, type=boards.load("am62xx_lp_sk"), wired=["can"]
+        rails=object() if has_rails else None, type=boards.load("am62xx_lp_sk"), wired=["can"], console=None
     )
     clock = MonotonicRaw()
     return LowPowerRun(store, run, board, Progress(lambda _line: None, clock, 1), clock, lambda _s: None, 0)

@@ -16,7 +16,7 @@ from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_TIME
 from lab.metrics.declared import Declarations
 from lab.metrics.declared import load as load_metrics
 from lab.results.records import MEASURED
-from lab.run.ownmoments import own_moments
+from lab.run.user_moments import read_user_moments
 
 TYPE = load("am62xx_sk")
 READY = {"name": "app.ready", "pattern": "myapp: ready"}  # behind the login prompt
@@ -25,7 +25,7 @@ WHERE = "envs/b1.yaml: targets.main.options.moments"
 
 
 def with_moments(made: SimBench, *given: Mapping[str, object]) -> None:
-    made.run.own = own_moments(TYPE, list(given), Declarations(), WHERE)
+    made.run.own = read_user_moments(TYPE, list(given), Declarations(), WHERE)
 
 
 def test_the_users_moments_stand_beside_the_guides(tmp_path: Path) -> None:
@@ -76,7 +76,9 @@ def test_a_lab_replaces_an_environments_moment_and_that_a_types(tmp_path: Path) 
     declarations = load_metrics(file)
     board = evolve(TYPE, own_moments=[OwnMoment("app.ready", "type"), OwnMoment("app.old", "old")])
     env = [{"name": "app.ready", "pattern": "env"}, {"name": "app.old", "pattern": "env", "timeout_s": 5}]
-    found = {own.name: (own.pattern, metric) for own, metric in own_moments(board, env, declarations, WHERE).moments}
+    found = {
+        own.name: (own.pattern, metric) for own, metric in read_user_moments(board, env, declarations, WHERE).moments
+    }
     assert {name: pattern for name, (pattern, _) in found.items()} == {
         "app.ready": "lab",
         "app.old": "env",
@@ -113,4 +115,4 @@ def test_a_board_type_names_its_own_moments(tmp_path: Path) -> None:
 )
 def test_a_wrong_moment_is_told_with_its_place_and_remedy(given: object, told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
-        own_moments(TYPE, given, Declarations(), WHERE)
+        read_user_moments(TYPE, given, Declarations(), WHERE)

@@ -18,7 +18,7 @@ from lab.judge.paired import PairedOutcome, PairedPlan
 from lab.metrics import Flag
 from lab.results import AttemptRecord, Run, SampleRecord, Store, open_store
 from lab.results.records import AB
-from lab.run.pairedrun import MOST_FAILED, BootPairs, PairedResult, bisect, compare, described, temperatures
+from lab.run.pairs import MOST_FAILED, BootPairs, PairedResult, bisect, compare, describe, temperatures
 
 
 @define
@@ -34,6 +34,9 @@ class MadeBoots:
     throttles: Callable[[int], bool] = lambda _cycle: False
     tries: int = 0
     software: Callable[[int], dict[str, str]] = lambda _cycle: {}
+
+    def good_attempts(self, *, medium: str) -> Sequence[AttemptRecord]:
+        return [each for each in self.store.attempts(self.run.id) if each.ok and each.params["medium"] == medium]
 
     def measure(self, medium: str, only: Sequence[int] | None = None) -> None:
         for cycle in only or ():
@@ -101,7 +104,7 @@ def test_a_difference_ends_the_comparison_and_equal_builds_take_longer(store: St
     assert found.high is not None
     assert found.low < 0.03 < found.high
     assert len(slower.trace) < len(same.trace) <= 120
-    assert described(found).startswith("different: B is +")
+    assert describe(found).startswith("different: B is +")
 
 
 def test_both_builds_boot_once_a_pair_in_a_random_order(store: Store) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from lab.benchmarks.cycles import CycleAttempt
 from lab.errors import BoardStableError, BoardTransientError
 from lab.host.clock import MonotonicRaw
 from lab.run.progress import Progress
@@ -19,5 +20,6 @@ from lab.run.progress import Progress
 )
 def test_a_retry_is_announced_only_where_there_is_one(error: BoardTransientError, is_last: bool, then: str) -> None:
     said: list[str] = []
-    Progress(said.append, MonotonicRaw(), total=1).bad("sd", 1, 1, 1, error, is_last=is_last)
+    attempt = CycleAttempt(1, 1, None, error, again=not is_last)
+    Progress(said.append, MonotonicRaw(), total=1).attempt_failed("sd", 1, attempt)
     assert said[0].endswith(f"-> {then}")

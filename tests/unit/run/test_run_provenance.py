@@ -10,7 +10,7 @@ import pytest
 from lab import boards
 from lab.errors import ConfigurationError
 from lab.host.clock import MonotonicRaw
-from lab.run.attempts import collect
+from lab.run.provenance import collect
 
 
 def provenance(tmp_path: Path, board_type: str, console: str | None) -> dict[str, object]:

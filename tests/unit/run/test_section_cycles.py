@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 from attrs import define, evolve, field
-from support.scripted_host import ScriptedHost, sessions
+from support.scripted_host import ScriptedHost, section_run, sessions
 
 from lab.benchmarks.output import number, read, rule
 from lab.benchmarks.section import Bench, ParsedReading, Row, Rows, Section, whole
 from lab.benchmarks.sections import ALL
 from lab.errors import BoardlabError, BoardStableError, BoardTransientError, LabTransientError
 from lab.guide.write import stored_release
-from lab.host.clock import MonotonicRaw
 from lab.metrics import Metric, summarise, uncertainty
 from lab.report import page as report
 from lab.results import Attempt, Store, open_store
 from lab.results.formatting import console_log, numbers_and_failures
 from lab.results.listing import attempts_of, overview
-from lab.run.sectionrun import KIND, SectionRun, not_measured
+from lab.run.rows import describe_missing
+from lab.run.sections import KIND, SectionRun
 from lab.run.session import CommandResult
 
 RATES = ("8000", "44100", "96000")
@@ -99,7 +99,7 @@ def begin(store: Store) -> Callable[..., SectionRun]:
         its = (
             store.run(resume) if resume else store.begin_run(KIND, "am62xx_sk", "sk-1", "1", plan=plan, provenance={})
         )
-        return SectionRun(store, its, sessions(host), False, said.append, MonotonicRaw(), lambda _s: None, retries)
+        return section_run(store, its, sessions(host), write=said.append, retries=retries)
 
     said: list[str] = []
     return run
@@ -154,7 +154,7 @@ def test_results_report_and_guide_have_the_number_of_samples_and_the_uncertainty
 def test_a_run_whose_plan_does_not_say_how_often_measures_once(store: Store) -> None:
     begun = store.begin_run(KIND, "am62xx_sk", "sk-1", "1", plan={"sections": ["sound"]}, provenance={})
     host = SoundCard()
-    SectionRun(store, begun, sessions(host), False, print, MonotonicRaw(), lambda _s: None, 0).measure(SOUND)
+    section_run(store, begun, sessions(host)).measure(SOUND)
     assert host.played == [*RATES]
 
 
@@ -191,7 +191,7 @@ def test_a_row_that_the_board_refuses_costs_that_row_and_no_other(
     assert [a.number for a in attempts if a.params.get("rate_hz") == "44100" and a.cycle == 1] == [1, 2, 3]
     assert {m.params["rate_hz"]: len(m.samples) for m in store.measurements(run.run.id)} == {"8000": 3, "96000": 3}
     assert run.pending("sound") == [1, 2, 3], "a cycle that lacks a row is not done"
-    (line,) = not_measured(attempts)
+    (line,) = describe_missing(attempts)
     assert "sound rate_hz=44100 (cycle 1, 2, 3)" in line
     assert host.ran[-1] == "tidy up"
 
@@ -205,7 +205,7 @@ def test_a_row_that_fails_once_is_tried_again_and_then_the_cycle_is_whole(
     (failed,) = [attempt for attempt in attempts if not attempt.ok]
     assert (failed.params, failed.cycle, failed.number) == ({"section": "sound", "rate_hz": "44100"}, 2, 1)
     assert run.pending("sound") == []
-    assert list(not_measured(attempts)) == []
+    assert list(describe_missing(attempts)) == []
     (number,) = [m for m in store.measurements(run.run.id) if m.params["rate_hz"] == "44100"]
     assert [a.number for a in attempts_of(attempts, number) if a.cycle == 2] == [1, 2]
 

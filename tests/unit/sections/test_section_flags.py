@@ -8,16 +8,15 @@ from pathlib import Path
 
 import pytest
 from attrs import define
-from support.scripted_host import ScriptedHost, session
+from support.scripted_host import ScriptedHost, section_run, session
 from support.section_outputs import recorded
 
 from lab.benchmarks import ethernet, realtime
 from lab.benchmarks.lab_site import LabSite
 from lab.benchmarks.section import Section
-from lab.host.clock import MonotonicRaw
 from lab.metrics import Flag
 from lab.results import Store, open_store
-from lab.run.sectionrun import KIND, SectionRun
+from lab.run.sections import KIND
 from lab.run.session import CommandResult
 
 _STREAM = """MIGRATED UDP STREAM TEST from 0.0.0.0 (0.0.0.0) port 0 AF_INET to 192.168.0.1 () port 0 AF_INET : demo
@@ -64,16 +63,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def flags(store: Store, section: Section, host: ScriptedHost, site: LabSite | None = None) -> set[str]:
     """Of all samples of a run of the section."""
     begun = store.begin_run(KIND, "am62xx_sk", "sk-1", "11.01", plan={}, provenance={})
-    SectionRun(
-        store,
-        begun,
-        lambda _section: session(host, ScriptedHost(), site),
-        False,
-        lambda _line: None,
-        MonotonicRaw(),
-        lambda _s: None,
-        0,
-    ).measure(section)
+    section_run(store, begun, lambda _section: session(host, ScriptedHost(), site)).measure(section)
     samples = store.samples(begun.id)
     assert samples
     return {str(flag) for sample in samples for flag in sample.flags}

@@ -18,7 +18,7 @@ from lab.benchmarks.section import Need, named, preflight
 from lab.benchmarks.sections import ALL, of_chapter, order
 from lab.errors import ConfigurationError, TestTransientError
 from lab.metrics import Flag
-from lab.run.sectionrun import RunSetup
+from lab.run.sections import RunSetup
 from lab.run.session import CommandResult
 
 SECTIONS = named(ALL)

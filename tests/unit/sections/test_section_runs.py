@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from attrs import evolve
-from support.scripted_host import Answer, ScriptedHost, sessions
+from support.scripted_host import Answer, ScriptedHost, SilentConsole, section_run, sessions
 
 from lab.benchmarks import needs
 from lab.benchmarks.lmbench import bw_pipe
 from lab.benchmarks.section import Bench, ParsedReading, Section, whole
-from lab.console.holders import fairly
 from lab.errors import BoardlabError, BoardTransientError, ConfigurationError, LabTransientError, TestStableError
-from lab.host.clock import MonotonicRaw
 from lab.metrics import Flag
 from lab.results import Store, open_store
 from lab.results.formatting import console_log
 from lab.run.progress import Eta
-from lab.run.sectionrun import KIND, SectionRun, durations, facts_before
+from lab.run.sections import KIND, SectionRun, durations, facts_before
 from lab.run.session import BoardSession
 
 PIPE = "Pipe bandwidth: 2384.03 MB/sec"
@@ -49,11 +48,10 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def begin(store: Store) -> Callable[..., SectionRun]:
-    def run(host: ScriptedHost, *, retries: int = 0, simulated: bool = False) -> SectionRun:
-        begun = store.begin_run(KIND, "am62xx_sk", "sk-1", "11.01", plan={}, provenance={})
-        return SectionRun(
-            store, begun, sessions(host), simulated, lambda _line: None, MonotonicRaw(), lambda _s: None, retries
-        )
+    def run(host: ScriptedHost, *, simulated: bool = False, **options: Any) -> SectionRun:
+        provenance = {"virtual": simulated}
+        begun = store.begin_run(KIND, "am62xx_sk", "sk-1", "11.01", plan={}, provenance=provenance)
+        return section_run(store, begun, sessions(host), **options)
 
     return run
 
@@ -212,20 +210,18 @@ def test_the_eta_is_what_the_sections_that_are_left_took_the_last_time() -> None
 def test_a_section_keeps_what_the_board_printed_of_its_software(
     store: Store, begin: Callable[..., SectionRun]
 ) -> None:
-    run = begin(ScriptedHost({"bw_pipe": PIPE}))
-    run.software = lambda: {"kernel": "Linux version 6.12.1"}
+    run = begin(ScriptedHost({"bw_pipe": PIPE}), software={"kernel": "Linux version 6.12.1"})
     run.measure(SECTION)
     (attempt,) = store.attempts(run.run.id)
     assert attempt.details["software"] == {"kernel": "Linux version 6.12.1"}
 
 
 def test_a_failure_is_looked_at_again_before_it_is_kept(store: Store, begin: Callable[..., SectionRun]) -> None:
-    class Shared:
+    class Shared(SilentConsole):
         def blamed(self, error: BoardlabError) -> BoardlabError:
             return LabTransientError(f"somebody else reads: {error.failure}", failure="console_shared")
 
-    run = begin(ScriptedHost({"bw_pipe": "Pipe: broken"}))
-    run.judged = lambda: fairly(Shared())
+    run = begin(ScriptedHost({"bw_pipe": "Pipe: broken"}), console=Shared())
     with pytest.raises(LabTransientError):
         run.measure(SECTION)
     (attempt,) = store.attempts(run.run.id)

@@ -28,7 +28,7 @@ from lab.rails import AdcRange, Trace
 from lab.rails.phase import cut
 from lab.results import Attempt, open_store
 from lab.results.listing import overview
-from lab.run.lowpowerrun import KIND, LowPowerRun
+from lab.run.lowpower import KIND, LowPowerRun
 from lab.run.progress import Progress
 from lab.virtual.sim.computer import Computer
 from lab.virtual.sim.faults.base import Fault, FaultOutcome

@@ -8,7 +8,7 @@ import pytest
 from support.simruns import SimBench, bench, planned
 
 from lab.judge.run_judge import judge_run
-from lab.run.lowpowerrun import KIND, LowPowerRun
+from lab.run.lowpower import KIND, LowPowerRun
 from lab.run.progress import Progress
 
 ALL = {"uboot", "kernel", "spl", "silicon", "security", "device_tree", "image_bytes"}

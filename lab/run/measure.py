@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from decimal import Decimal
 from numbers import Real
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from attrs import asdict, define, evolve, field
 
@@ -29,22 +29,20 @@ from lab.metrics import Flag, Sample, SampleRecord
 from lab.metrics.declared import MOMENT_RESOLUTION_S, Declarations
 from lab.metrics.model import LARGEST, sample_of, shown
 from lab.metrics.uncertainty import of_interval
-from lab.results import ArtifactRef, Run, Store
+from lab.results import Run, Store
 from lab.results.records import ATTACHED, MEASURED
 from lab.run.attempts import (
-    AttemptRecorder,
     AttemptResult,
-    Losses,
     base_of,
     check_clocks,
     clocks_document,
     moment_record,
     port_flags,
-    recording,
     sample_record,
-    uncounted,
+    store_recording,
+    uncounted_number,
 )
-from lab.run.progress import Progress
+from lab.run.engine import RunEngine
 from lab.run.signals import Signal, signal
 
 KIND: Final = "measure"
@@ -52,6 +50,7 @@ TEST: Final = "test"  # the parameter of attempts: the test's id
 _POLL_S: Final = 1.0  # between two looks at the console
 _PROBE_S: Final = 0.02  # between two tries of the network
 _LARGEST_FILE: Final = 64 << 20  # bytes of an attached file
+_EVENTS: Final = {"gpio": "edge", "pin": "edge", "can": "frame"}  # of an address's scheme; others: an answer
 
 
 @define
@@ -60,7 +59,10 @@ class Measure:
 
     Attributes:
         params: distinguish the test's numbers from those of its other parameters.
-        silence: from power on to the board's first moment, where `moment` has looked for it. moments: of `moment`. samples: what was measured. refused: what a wrong call measured, with the reason; it is kept in the attempt.
+        silence: from power on to the board's first moment, where `moment` has looked for it.
+        moments: of `moment`.
+        samples: what was measured.
+        refused: what a wrong call measured, with the reason; it is kept in the attempt.
         files: attached ones by name.
     """
 
@@ -106,14 +108,14 @@ class Measure:
             ConfigurationError: the metric is not declared, or otherwise, here or in the results.
             TestStableError: a value is no finite number.
         """
-        given = {
+        declaration = {
             "unit": unit,
             "better": better,
             "resolution": resolution,
             "definition": definition,
             "version": version,
         }
-        self._record(name, value, uncertainty, params, self._window(), frozenset(), given)
+        self._record(name, value, uncertainty, params, self._window(), frozenset(), declaration)
 
     def moment(
         self,
@@ -131,7 +133,8 @@ class Measure:
         It waits for the line unless it has come already; the first one behind `since` counts.
 
         Args:
-            name: of the metric, in seconds. pattern: regular expression within a line, e.g. "application ready".
+            name: of the metric, in seconds.
+            pattern: regular expression within a line, e.g. "application ready".
             since: regular expression of the line to count from; empty: from the power switch's acknowledgement of on.
             definition, version, params: as of a call.
 
@@ -145,7 +148,7 @@ class Measure:
         start = power_on(edge, self._first_byte(end)) if edge is not None else self.moments[-2]
         check_clocks(self._board.console, edge.requested_ns if edge is not None else start.t_ns)
         text = f"the arrival of the last byte of {pattern!r}"
-        self._timed(name, start, end, edge, text, definition, version, params, since)
+        self._record_interval(name, start, end, edge, text, definition, version, params, since)
 
     def answer(
         self,
@@ -177,8 +180,8 @@ class Measure:
     ) -> None:
         """Record the times from power on to several signals of one start.
 
-        It is called as soon as the board is switched on (`strategy.switch_on()`). An answer of the network came between the start of
-        the last try that failed and the end of the first that did not; the kernel stamps edges and frames.
+        It is called as soon as the board is switched on (`strategy.switch_on()`). An answer of the network came between
+        the start of the last try that failed and the end of the first that did not; the kernel stamps edges and frames.
 
         Args:
             addresses: metric, in seconds -> address, `lab.run.signals.FORMS`.
@@ -191,25 +194,25 @@ class Measure:
         if getattr(console, "relation", None) is not None:
             raise ConfigurationError("measure.answer: the console is on another host, whose clock is not this one's")
         deadline_ns = self._clock.now_ns() + round(timeout_s * NS_PER_S)
-        with ExitStack() as held:
+        with ExitStack() as signals:
             waiting: dict[str, Signal] = {}
             for name, address in addresses.items():
                 waiting[name] = signal(address, self._clock, edge.requested_ns, self._pin)
-                held.callback(waiting[name].close)
+                signals.callback(waiting[name].close)
             while waiting:
-                for name, each in list(waiting.items()):
-                    if (came := each.poll()) is not None:
+                for name, expected in list(waiting.items()):
+                    if (answer := expected.poll()) is not None:
                         del waiting[name]
-                        end = Moment(name, came.t_ns, came.uncertainty_ns, base_of(console), addresses[name])
-                        start, text = (
-                            power_on(edge, self._first_byte(end)),
-                            f"the first {_event(addresses[name])} of {addresses[name]}",
-                        )
-                        self._timed(name, start, end, edge, text, definition, version, params)
+                        address = addresses[name]
+                        end = Moment(name, answer.t_ns, answer.uncertainty_ns, base_of(console), address)
+                        start = power_on(edge, self._first_byte(end))
+                        event = _EVENTS.get(address.partition(":")[0], "answer")
+                        text = f"the first {event} of {address}"
+                        self._record_interval(name, start, end, edge, text, definition, version, params)
                 if waiting and self._clock.now_ns() > deadline_ns:
                     raise BoardTransientError(
-                        f"{', '.join(addresses[name] for name in waiting)} did not come within {timeout_s:g} s: is the address right, and "
-                        f"does the board send it? The last its console said was {self._board.tail()!r}",
+                        f"{', '.join(addresses[name] for name in waiting)} did not come within {timeout_s:g} s: is the "
+                        f"address right, and does the board send it? The last its console said was {self._board.tail()!r}",
                         failure="moment_missing",
                     )
                 console.poll(_PROBE_S if waiting else 0)
@@ -241,27 +244,28 @@ class Measure:
                 "measure.moment needs the console's stamps: an environment with a BoardStrategy and a StampedConsoleDriver"
             )
         try:
-            wanted = [MomentPattern(text, text, times=0) for text in (since, pattern) if text]
+            patterns = [MomentPattern(text, text, times=0) for text in (since, pattern) if text]
         except ValueError as error:
             raise ConfigurationError(f"measure.moment: {error}") from error
         deadline_ns = self._clock.now_ns() + round(timeout_s * NS_PER_S)
         while True:
-            found = find_moments(console.capture, wanted, self._board.timing())
-            start = next((each for each in found if each.name == since), None)
+            matches = find_moments(console.capture, patterns, self._board.timing())
+            start = next((match for match in matches if match.name == since), None)
             after = start.position if start is not None else 0
-            end = next((each for each in found if each.name == pattern and each.position > after), None)
+            end = next((match for match in matches if match.name == pattern and match.position > after), None)
             if end is not None and (start is not None or not since):
-                self.moments += [each for each in (start, end) if each is not None]
+                self.moments += [moment for moment in (start, end) if moment is not None]
                 return end
             left_ns = deadline_ns - self._clock.now_ns()
             if not console.poll(max(0.0, min(left_ns / NS_PER_S, _POLL_S))) and left_ns <= 0:
-                lacks = since if since and start is None else pattern
+                missing = since if since and start is None else pattern
                 raise BoardTransientError(
-                    f"no line of the console fits {lacks!r} within {timeout_s:g} s; the last it said was {self._board.tail()!r}",
+                    f"no line of the console fits {missing!r} within {timeout_s:g} s; "
+                    f"the last it said was {self._board.tail()!r}",
                     failure="moment_missing",
                 )
 
-    def _timed(
+    def _record_interval(
         self,
         name: str,
         start: Any,
@@ -283,14 +287,15 @@ class Measure:
         }
         flags = frozenset(flag for flag, holds in doubts.items() if holds)
         about = f"From {f'the line {since!r}' if since else 'power on'} to {text}."
-        given = {
+        is_declared = name in self._declarations.metrics
+        declaration = {
             "unit": "s",
             "better": "lower",
-            "resolution": None if name in self._declarations.metrics else MOMENT_RESOLUTION_S,
-            "definition": definition if definition is not None or name in self._declarations.metrics else about,
+            "resolution": None if is_declared else MOMENT_RESOLUTION_S,
+            "definition": definition if definition is not None or is_declared else about,
             "version": version,
         }
-        self._record(name, value_s, bound_s, params, (start.position, end.position), flags, given)
+        self._record(name, value_s, bound_s, params, (start.position, end.position), flags, declaration)
 
     def _confirmed(self, edge: PowerEdge) -> bool:
         """True if the rails, or the run's other boots, confirm when the power came."""
@@ -322,16 +327,16 @@ class Measure:
         params: Mapping[str, str] | None,
         window: tuple[int | None, int | None],
         flags: frozenset[Flag],
-        given: Mapping[str, Any],
+        declaration: Mapping[str, Any],
     ) -> None:
         """Record numbers; what a wrong call measured is kept with the attempt."""
         several = isinstance(value, Iterable) and not isinstance(value, (str, bytes))
         values: list[object] = [] if several else [value]
         try:
-            for each in value if isinstance(value, Iterable) and several else ():
-                values.append(each)
+            for item in value if isinstance(value, Iterable) and several else ():
+                values.append(item)
             all_params = self._params(params)
-            metric = self._declarations.metric(name, **given)
+            metric = self._declarations.metric(name, **declaration)
             self._store.check_definition(metric)
             for number in _values(name, values):
                 self.samples.append(sample_of(metric, all_params, number, uncertainty, flags, window, declared=True))
@@ -340,28 +345,34 @@ class Measure:
                 {
                     "metric": str(name),
                     "value": shown(values if several else value),
-                    "unit": given["unit"],
-                    "params": _shown(self.params, params),
+                    "unit": declaration["unit"],
+                    "params": _params_as_texts(self.params, params),
                     "why": str(error),
                 }
             )
             raise
 
-    def _params(self, given: Mapping[str, str] | None) -> dict[str, str]:
+    def _params(self, params: Mapping[str, str] | None) -> dict[str, str]:
         """The parameters of a number: the test's, and those of the call.
 
         Raises:
             ConfigurationError: one is no text, or contradicts the test's.
         """
-        if not isinstance(given or {}, Mapping):
+        own = params or {}
+        if not isinstance(own, Mapping):
             raise ConfigurationError(
-                f"measure: params {shown(given)}: give names and texts, e.g. params={{'camera': 'left'}}"
+                f"measure: params {shown(params)}: give names and texts, e.g. params={{'camera': 'left'}}"
             )
-        own = _texts(given or {})
-        wrong = [name for name, text in own.items() if self.params.get(name, text) != text]
+        wrong = [key for key, text in own.items() if not (isinstance(key, str) and isinstance(text, str) and key)]
         if wrong:
             raise ConfigurationError(
-                f"measure: params {', '.join(wrong)}: the test has a parameter of that name, with another value; give yours another name"
+                f"measure: params {wrong!r}: names and values are texts, e.g. params={{'camera': 'left'}}"
+            )
+        contradicted = [name for name, text in own.items() if self.params.get(name, text) != text]
+        if contradicted:
+            raise ConfigurationError(
+                f"measure: params {', '.join(contradicted)}: the test has a parameter of that name, with another value; "
+                "give yours another name"
             )
         return {**self.params, **own}
 
@@ -369,7 +380,8 @@ class Measure:
         """Keep a file with the cycle, as evidence of its numbers.
 
         Args:
-            file: a path, or the contents. name: default: the path's last part.
+            file: a path, or the contents.
+            name: default: the path's last part.
 
         Raises:
             ConfigurationError: it cannot be read, is too large, or has no name.
@@ -384,7 +396,8 @@ class Measure:
                 raise ConfigurationError(f"measure.attach: {file} cannot be read: {error.strerror}") from error
         if not name or len(data) > _LARGEST_FILE:
             raise ConfigurationError(
-                f"measure.attach: {name or 'contents without a name'}, {len(data)} bytes: give a name, and at most {_LARGEST_FILE} bytes"
+                f"measure.attach: {name or 'contents without a name'}, {len(data)} bytes: give a name, and at most "
+                f"{_LARGEST_FILE} bytes"
             )
         self.files[name] = data
 
@@ -398,94 +411,71 @@ class Measure:
         return start, self._window_start
 
 
-def _event(address: str) -> str:
-    return {"gpio": "edge", "pin": "edge", "can": "frame"}.get(address.partition(":")[0], "answer")
-
-
 def _edge_of(board: Any) -> PowerEdge | None:
     """The board's last power on; None: none in this session, or its strategy is an older boardlab's."""
     edge: PowerEdge | None = getattr(board, "edge", None)
     return edge
 
 
-def _values(name: str, given: Sequence[Any]) -> list[float]:
+def _values(name: str, values: Sequence[Any]) -> list[float]:
     """The numbers of a call.
 
     Raises:
         TestStableError: one is no finite number, or there is none.
     """
-    found: list[float] = []
-    for each in given:
-        is_number = isinstance(each, (Real, Decimal)) and not isinstance(each, bool)
+    numbers: list[float] = []
+    for value in values:
+        is_number = isinstance(value, (Real, Decimal)) and not isinstance(value, bool)
         try:
-            number = float(each) if is_number else math.nan
+            number = float(value) if is_number else math.nan
         except OverflowError:
             number = math.inf
-        if abs(number) <= LARGEST:
-            found.append(number)
-        else:
+        if not abs(number) <= LARGEST:
             raise TestStableError(
-                f"measure({name!r}): expected a finite number, or a list of them; got {shown(each, 40)}; the largest is {LARGEST:g}"
+                f"measure({name!r}): expected a finite number, or a list of them; got {shown(value, 40)}; the largest is "
+                f"{LARGEST:g}"
             )
-    if not found:
+        numbers.append(number)
+    if not numbers:
         raise TestStableError(f"measure({name!r}): the list is empty; measure at least one number")
-    return found
+    return numbers
 
 
-def _texts(params: Mapping[Any, Any]) -> dict[str, str]:
-    wrong = [key for key, text in params.items() if not (isinstance(key, str) and isinstance(text, str) and key)]
-    if wrong:
-        raise ConfigurationError(
-            f"measure: params {wrong!r}: names and values are texts, e.g. params={{'camera': 'left'}}"
-        )
-    return dict(params)
-
-
-def _shown(test: Mapping[str, str], given: object) -> dict[str, str]:
-    """The parameters of a wrong call, as texts."""
-    own = given if isinstance(given, Mapping) else {} if given is None else {"params": shown(given)}
+def _params_as_texts(test: Mapping[str, str], params: object) -> dict[str, str]:
+    """The parameters of a wrong call."""
+    own = params if isinstance(params, Mapping) else {} if params is None else {"params": shown(params)}
     return {str(key): str(text) for key, text in {**test, **own}.items()}
 
 
 @define
-class MeasureRun:
-    """Records the cycles of a session's tests.
+class MeasureRun(RunEngine):
+    """Records the cycles of a session's tests; pytest tries them.
 
-    Attributes:
-        run: from the store; `run.plan` has the `tests`, and the cycles of each (`repeats`).
-        board: a board of `lab.run.board`, or one of labgrid's own drivers (`lab.pytest_plugin.labgridboard`).
+    `run.plan` has the `tests`, and the cycles of each (`repeats`).
     """
 
-    store: Store
-    run: Run
-    board: Any
-    progress: Progress
-    clock: Clock
-    declarations: Declarations
-    _recorder: AttemptRecorder = field(init=False)
-    _losses: Losses = field(init=False)
-    _tests: dict[tuple[str, frozenset[tuple[str, str]]], str] = field(init=False, factory=dict)  # of each number
+    ITEMS: ClassVar[str] = "tests"
+    ITEM: ClassVar[str] = TEST
+
+    declarations: Declarations = field(factory=Declarations)
+    _test_of: dict[tuple[str, frozenset[tuple[str, str]]], str] = field(init=False, factory=dict)  # by number
 
     def __attrs_post_init__(self) -> None:
-        for attempt in self.store.attempts(self.run.id):
+        super().__attrs_post_init__()
+        for attempt in self.attempts:
             for sample in attempt.samples:
-                self._tests[sample.metric, frozenset(sample.params.items())] = attempt.params[TEST]
-        self._recorder = AttemptRecorder(self.store, self.run.id, self.clock, self.declarations.limits)
-        self._losses = Losses(self.board.console)
+                self._test_of[sample.metric, frozenset(sample.params.items())] = attempt.params[TEST]
 
-    def cycles(self, test: str) -> int:
-        """The planned cycles of a test."""
-        return int(self.run.plan["repeats"].get(test, 1))
+    def cycles(self, item: str) -> int:
+        return int(self.run.plan["repeats"].get(item, 1))
 
     def begin(self, params: Mapping[str, str]) -> Measure:
         """Begin an attempt at a cycle."""
-        self._recorder.start()
-        self.board.console.capture = []
-        self._losses.flags()  # earlier losses are not of this cycle
-        good = (each for each in self.store.attempts(self.run.id) if each.ok)
-        known = silences(each.details.get("power_on") for each in good)
+        self.start_attempt()
+        self.losses.flags()  # earlier losses are not of this cycle
+        others = silences(attempt.details.get("power_on") for attempt in self.good_attempts())
         return Measure(
-            self.run, self.store, self.declarations, self.board, self.clock, params, known, _edge_of(self.board)
+            self.run, self.store, self.declarations, self.board, self.clock, params, others, _edge_of(self.board)
         )
 
     def check_test(self, test: str, measure: Measure) -> None:
@@ -495,7 +485,7 @@ class MeasureRun:
             ConfigurationError: the message names both tests.
         """
         for sample in measure.samples:
-            other = self._tests.setdefault((sample.metric, frozenset(sample.params.items())), test)
+            other = self._test_of.setdefault((sample.metric, frozenset(sample.params.items())), test)
             if other != test:
                 raise ConfigurationError(
                     f"{other} and {test} measure {sample.metric} with the same parameters, {dict(sample.params)}: their "
@@ -508,57 +498,41 @@ class MeasureRun:
         Raises:
             BoardlabError: the store cannot be written.
         """
-        name, cycles = test.rpartition("::")[2], self.cycles(test)
-        self._recorder.record(attempt, self._evidence(test, measure, ok=attempt.error is None))
+        title, cycles = test.rpartition("::")[2], self.cycles(test)
+        self.recorder.record(self.attempt_start, attempt, self._evidence(test, measure, ok=attempt.error is None))
         if attempt.error is not None:
-            is_last = not attempt.again
-            self.progress.bad(name, attempt.cycle, cycles, attempt.number, attempt.error, is_last=is_last)
+            self.progress.attempt_failed(title, cycles, attempt)
         elif measure.samples:
             first = measure.samples[0]
-            metric = first.declared
-            sample = Sample(first.value, first.uncertainty, attempt.cycle)
-            self.progress.good(name, attempt.cycle, cycles, sample, metric.unit if metric else "")
+            unit = first.declared.unit if first.declared else ""
+            self.progress.cycle_done(title, cycles, Sample(first.value, first.uncertainty, attempt.cycle), unit)
 
     def _evidence(self, test: str, measure: Measure, *, ok: bool) -> AttemptResult:
         console = self.board.console
-        flags = self._flags()
-        samples = tuple(_in_log(sample, base_of(console), flags) for sample in measure.samples)
-        measured: Sequence[Mapping[str, object]] = [] if ok else [uncounted(sample) for sample in samples]
+        base = base_of(console)
+        virtual = frozenset({Flag.SIMULATED}) if self.run.provenance.get("virtual") is True else frozenset()
+        flags = port_flags(console.info) | virtual | self.losses.flags()
+        samples = tuple(_place_in_log(sample, base, flags) for sample in measure.samples)
+        uncounted = [*([] if ok else map(uncounted_number, samples)), *measure.refused]
+        files = [self.store.artifacts.put(data, kind=f"{ATTACHED}{name}") for name, data in measure.files.items()]
         return AttemptResult(
             params={TEST: test},
-            artifacts=(*recording(self.store, console), *self._files(measure)),
+            artifacts=(*store_recording(self.store, console), *files),
             details={
-                "port": asdict(console.info.meta) if console.info else None,
+                **self.port_details(),
                 "software": dict(self.board.software),
                 **clocks_document(console),
                 **({"power_on": asdict(measure.silence)} if measure.silence else {}),
-                **({MEASURED: [*measured, *measure.refused]} if measured or measure.refused else {}),
+                **({MEASURED: uncounted} if uncounted else {}),
             },
             samples=samples if ok else (),
-            moments=tuple(
-                moment_record(each, base_of(console)) for each in measure.moments if each.position >= base_of(console)
-            ),
+            moments=tuple(moment_record(moment, base) for moment in measure.moments if moment.position >= base),
         )
 
-    def _files(self, measure: Measure) -> list[ArtifactRef]:
-        return [self.store.artifacts.put(data, kind=f"{ATTACHED}{name}") for name, data in measure.files.items()]
 
-    def _flags(self) -> frozenset[Flag]:
-        virtual = frozenset({Flag.SIMULATED}) if self.run.provenance.get("virtual") is True else frozenset()
-        return port_flags(self.board.console.info) | virtual | self._losses.flags()
-
-
-def _in_log(sample: SampleRecord, base: int, flags: frozenset[Flag]) -> SampleRecord:
+def _place_in_log(sample: SampleRecord, base: int, flags: frozenset[Flag]) -> SampleRecord:
     """The sample with its flags, and its window in the log; a part of the stream that the log lacks is no window."""
     flagged = evolve(sample, flags=sample.flags | flags)
     if sample.log_end is None or sample.log_end < base:
         return evolve(flagged, log_start=None, log_end=None)
     return sample_record(flagged, base)
-
-
-def pending(store: Store, run_id: int | None, test: str, cycles: int) -> list[int]:
-    """The cycles of a test without a good attempt; `run_id` None: the run has not begun."""
-    done = set()
-    if run_id is not None:
-        done = {each.cycle for each in store.good_attempts(run_id) if each.params.get(TEST) == test}
-    return [cycle for cycle in range(1, cycles + 1) if cycle not in done]

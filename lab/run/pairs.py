@@ -1,7 +1,7 @@
 """A comparison of two builds on one board: pairs of boots, until it is decided.
 
-Each build has a run of its own, of the kind `ab` or `bisect`; the cycles of a pair have the same number in both. The judge's history does not see
-them: boots that change the build in between are no night of either.
+Each build has a run of its own, of the kind `ab` or `bisect`; the cycles of a pair have the same number in both. The
+judge's history does not see them: boots that change the build in between are no night of either.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lab.judge.builds import board_software
 from lab.judge.paired import PairedOutcome, PairedPlan, PairedVerdict, judged, order
 from lab.metrics import Flag
 from lab.metrics.catalogue import HEADLINE_NAMES
-from lab.results import Run, Store, StoredSample
+from lab.results import AttemptRecord, Run, SampleRecord, Store
 from lab.results.listing import STAGE
 
 MOST_FAILED: Final = 5  # halves of pairs in a row that may fail
@@ -31,17 +31,20 @@ _LONGEST: Final = 80  # characters of each
 
 
 class Boots(Protocol):
-    """The boots of one build (`lab.run.bootrun.BootRun`).
+    """The boots of one build (`lab.run.boot.BootRun`).
 
     Attributes:
-        run: of the kind `ab`.
+        run: of the kind `ab` or `bisect`.
     """
 
-    store: Store
     run: Run
 
-    def measure(self, medium: str, only: Sequence[int] | None = None) -> None:
-        """Measure these cycles."""
+    def good_attempts(self, *, medium: str) -> Sequence[AttemptRecord]:
+        """The good boots from a medium."""
+        ...
+
+    def measure(self, item: str, only: Sequence[int] | None = None) -> None:
+        """Measure these cycles of a medium."""
         ...
 
 
@@ -49,7 +52,8 @@ class HalfFailedError(Exception):
     """A boot of a pair failed.
 
     Args:
-        side: whose boot. error: of it.
+        side: the build that did not boot.
+        error: of its boot.
     """
 
     def __init__(self, side: str, error: BoardlabError) -> None:
@@ -62,9 +66,13 @@ class BootPairs:
     """Boots pairs of builds; stored boots are not repeated.
 
     Attributes:
-        sides: build -> its boots. seed: of the order of each pair.
-        switch: brings a build onto the board. alternates: a switch is dear, so every other pair is the other way round.
-        cool: lets a board cool down that throttled. metric: of boots; empty: the boot time. stage: of `boot.stage`.
+        sides: build -> its boots.
+        seed: of the order of each pair.
+        switch: brings a build onto the board.
+        alternates: a switch is dear, so every other pair is the other way round.
+        cool: lets a board cool down that throttled.
+        metric: of boots; empty: the boot time.
+        stage: of `boot.stage`.
         differ: the builds must differ in what their boots name; False: they must not; None: they may.
     """
 
@@ -98,13 +106,14 @@ class BootPairs:
         before, after = self._sample(reference, pair), self._sample(build, pair)
         if before is None or after is None or not (before.value > 0 and after.value > 0):
             raise ConfigurationError(
-                f"pair {pair} has no {self.metric or 'boot time'} {self.stage} of {self.medium}: {self._there()}"
+                f"pair {pair} has no {self.metric or 'boot time'} {self.stage} of {self.medium}: {self._list_numbers()}"
             )
         if Flag.THROTTLED in before.flags | after.flags:
             self._too_warm += is_new
             if self._too_warm >= MOST_FAILED:
                 raise ConfigurationError(
-                    f"the board throttled in {self._too_warm} pairs in a row: give it a fan or a cooler place, then go on with --resume"
+                    f"the board throttled in {self._too_warm} pairs in a row: give it a fan or a cooler place, then go on "
+                    "with --resume"
                 )
             if is_new:
                 self.cool()
@@ -154,16 +163,17 @@ class BootPairs:
 
         A line of the firmware that differs between boots of one build was damaged on its way.
         """
-        boots, found = self.sides[side], dict[str, list[str]]()
-        for details in (attempt.details for attempt in boots.store.attempts(boots.run.id) if attempt.ok):
-            console = {
-                name: text for name, text in dict(details.get("software") or {}).items() if name not in HARDWARE
-            }
-            board = {f"the board's {name}": text for name, text in board_software(details).items() if name != _SEEDED}
+        texts_by_name: dict[str, list[str]] = {}
+        for attempt in self.sides[side].good_attempts(medium=self.medium):
+            lines = dict(attempt.details.get("software") or {})
+            console = {name: text for name, text in lines.items() if name not in HARDWARE}
+            facts = board_software(attempt.details)
+            board = {f"the board's {name}": text for name, text in facts.items() if name != _SEEDED}
             for name, text in (console | board).items():
-                if str(text) not in found.setdefault(name, []):
-                    found[name].append(str(text))
-        return {name: texts for name, texts in found.items() if len(texts) == 1 or name not in FIRMWARE}
+                texts = texts_by_name.setdefault(name, [])
+                if str(text) not in texts:
+                    texts.append(str(text))
+        return {name: texts for name, texts in texts_by_name.items() if len(texts) == 1 or name not in FIRMWARE}
 
     def _called(self, side: str) -> str:
         """The build, e.g. `A (setenv bootpart 1:2)`."""
@@ -175,29 +185,29 @@ class BootPairs:
         turned = (coin[0] == "b") != (self.alternates and pair % 2 == 0)
         return (build, reference) if turned else (reference, build)
 
-    def _sample(self, side: str, cycle: int) -> StoredSample | None:
-        boots = self.sides[side]
+    def _sample(self, side: str, cycle: int) -> SampleRecord | None:
         names = {self.metric} if self.metric else HEADLINE_NAMES
-        for sample in boots.store.samples(boots.run.id):
-            its = sample.metric in names and sample.params.get(STAGE, "") == self.stage
-            if its and sample.cycle == cycle and sample.params["medium"] == self.medium:
-                return sample
+        for attempt in self.sides[side].good_attempts(medium=self.medium):
+            for sample in attempt.samples if attempt.cycle == cycle else ():
+                if sample.metric in names and sample.params.get(STAGE, "") == self.stage:
+                    return sample
         return None
 
-    def _there(self) -> str:
+    def _list_numbers(self) -> str:
         """The numbers of the boots, for a message."""
-        found = {
+        names = {
             f"{sample.metric}:{sample.params[STAGE]}" if STAGE in sample.params else sample.metric
             for boots in self.sides.values()
-            for sample in boots.store.samples(boots.run.id)
+            for attempt in boots.good_attempts(medium=self.medium)
+            for sample in attempt.samples
         }
-        return f"there are {', '.join(sorted(found))}" if found else "there are none"
+        return f"there are {', '.join(sorted(names))}" if names else "there are none"
 
 
 def temperatures(store: Store, run: Run) -> tuple[float, float] | None:
     """Lowest and highest of the warmest thermal zone over a run's boots, in °C; None: the board has none."""
-    zones = (each.details.get("cross_check", {}).get("temperatures_c", {}) for each in store.attempts(run.id))
-    warmest = [max(found.values()) for found in zones if found]
+    boots = [each.details.get("cross_check", {}).get("temperatures_c", {}) for each in store.attempts(run.id)]
+    warmest = [max(zones.values()) for zones in boots if zones]
     return (min(warmest), max(warmest)) if warmest else None
 
 
@@ -242,7 +252,7 @@ def compare(pairs: BootPairs, plan: PairedPlan, say: Callable[[str], None]) -> P
         if not is_looked_at:
             continue
         verdict = judged(differences, plan)
-        say(described(verdict))
+        say(describe(verdict))
         if verdict.outcome is not PairedOutcome.UNDECIDED or len(differences) >= plan.pairs:
             return PairedResult(verdict, failed)
     raise AssertionError
@@ -261,9 +271,9 @@ def bisect(pairs: BootPairs, builds: Sequence[str], effect: float, say: Callable
     """
     answers: list[tuple[Compared, Answer]] = []
     pair = failed = 0
-    while isinstance(asked := following(len(builds), answers, effect), Compared):
+    while isinstance(question := following(len(builds), answers, effect), Compared):
         pair += 1
-        reference, build = builds[asked.reference], builds[asked.build]
+        reference, build = builds[question.reference], builds[question.build]
         try:
             difference = pairs.difference(pair, reference, build)
         except HalfFailedError as half:
@@ -273,23 +283,23 @@ def bisect(pairs: BootPairs, builds: Sequence[str], effect: float, say: Callable
                 raise half.error from None
             if half.side == build and failed >= _SKIPPED_AFTER:
                 say(f"{build} does not boot: skipped")
-                answers.append((asked, None))
+                answers.append((question, None))
                 failed = 0
             continue
         if difference is None:
             say(f"pair {pair} does not count: the board throttled")
             continue
         failed = 0
-        answers.append((asked, difference))
+        answers.append((question, difference))
         say(f"pair {pair}: {build} is {100 * math.expm1(difference):+.2f} % against {reference}")
-    return asked
+    return question
 
 
 def _quoted(text: str) -> str:
     return repr(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")
 
 
-def described(verdict: PairedVerdict) -> str:
+def describe(verdict: PairedVerdict) -> str:
     """A verdict in a line, e.g. `different: B is +1.2 % (+0.6 % to +1.9 %) after 20 pairs`."""
     words = {
         PairedOutcome.DIFFERENT: "different",

@@ -1,0 +1,351 @@
+"""A boot-time run: media × cycles on one board, resumable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from attrs import asdict, define, evolve, field, frozen
+
+from lab.benchmarks.boot import BootWatch
+from lab.benchmarks.boot.crosscheck import CrossCheck, contradictions, doubts
+from lab.benchmarks.boot.poweron import CONFIRMED, PowerOnSilence, doubt, silences
+from lab.benchmarks.identity import BoardIdentity, check_board, from_document
+from lab.benchmarks.versions import VERSION_LINES
+from lab.boards import NORMAL
+from lab.console.model import Event, LineTiming, Moment
+from lab.console.moments import missing_ns
+from lab.console.printk import PrintkFit, clock_step, fit_printk
+from lab.errors import BoardlabError, BoardTransientError, LabTransientError
+from lab.metrics import Flag, Sample, SampleRecord
+from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_STAGE, HEADLINE_NAMES
+from lab.results import AttemptRecord, Run
+from lab.results.records import MEASURED, GoodAttempt
+from lab.run.attempts import (
+    AttemptResult,
+    base_of,
+    check_clocks,
+    clocks_document,
+    moment_record,
+    port_flags,
+    sample_record,
+    store_recording,
+    uncounted_number,
+)
+from lab.run.board import cross_check
+from lab.run.engine import CycleRun
+from lab.run.user_moments import UserMomentResult, UserMoments
+
+_HWMON: Final = Path("/sys/class/hwmon")
+KNOWN_RUNS = 20  # of the board, which are searched for what it said of itself
+
+
+@frozen
+class GoodBoot:
+    """One good boot.
+
+    Attributes:
+        checked: the document of its cross-check; empty: the board was not asked.
+        silence: None: the boot has no moment.
+        own: the user's moments.
+    """
+
+    watch: BootWatch
+    samples: list[SampleRecord]
+    clocks: Clocks
+    identity: BoardIdentity | None
+    checked: Mapping[str, Any]
+    silence: PowerOnSilence | None
+    own: tuple[Moment, ...] = ()
+
+    def details(self) -> dict[str, object]:
+        """Its part of the attempt's details."""
+        fit, log = self.clocks.fit, self.watch.log
+        details: dict[str, object] = {
+            "medium_seen": self.watch.seen,
+            "software": self.watch.software,
+            "flow": self.watch.flow,
+            "printk_fit": None if fit is None else asdict(fit),
+            "clock_step_ns": self.clocks.step_ns,
+            "clock_missing_ns": self.clocks.missing_ns,
+        }
+        if self.silence is not None:
+            details["power_on"] = asdict(self.silence)
+        if self.checked:
+            details["cross_check"] = self.checked
+        if temperatures := host_temperatures():
+            details["host_temperatures_c"] = temperatures
+        if self.identity is not None:
+            details["identity"] = self.identity.document()
+        if log.counts:
+            details["kernel_errors"] = {"counts": log.counts, "lines": log.lines}
+        return details
+
+
+@frozen
+class Clocks:
+    """The agreement of a boot's kernel times and stamps.
+
+    Attributes:
+        fit: None: too few lines.
+        step_ns: largest step between them that no waiting line explains; 0: none.
+        missing_ns: minimum time missing in the stamps, since bytes came sooner than the line can send them.
+    """
+
+    fit: PrintkFit | None
+    step_ns: int
+    missing_ns: int
+
+    @property
+    def flags(self) -> frozenset[Flag]:
+        """`clock_disagrees` if they disagree."""
+        drifts = self.fit is not None and self.fit.drifts
+        return frozenset({Flag.CLOCK_DISAGREES} if drifts or self.step_ns or self.missing_ns else ())
+
+
+def compare_clocks(events: Sequence[Event], timing: LineTiming) -> Clocks:
+    """Compare them over the recording of a boot."""
+    return Clocks(fit_printk(events, timing), clock_step(events, timing), missing_ns(events, timing))
+
+
+@define
+class BootRun(CycleRun[GoodBoot]):
+    """Measures a run's media; `run.plan` has `cycles` and `media`, and perhaps the kernel's `init`.
+
+    Attributes:
+        own: the user's moments.
+        at_uboot: a command for U-Boot in each boot, e.g. that chooses a slot; empty: U-Boot is not stopped.
+    """
+
+    ITEMS: ClassVar[str] = "media"
+    ITEM: ClassVar[str] = "medium"
+
+    own: UserMoments = field(factory=UserMoments)
+    at_uboot: str = ""
+    _uncounted: list[dict[str, object]] = field(
+        factory=list, init=False
+    )  # of an attempt that failed behind its prompt
+    _logs_in: bool = field(default=True, init=False)  # False: a login failed; each try costs its time limit
+    _identified: set[str] = field(factory=set, init=False)  # media from which the board was asked who it is
+    _silences_before: dict[str, list[PowerOnSilence]] = field(factory=dict, init=False)  # by medium
+    _board_flags: frozenset[Flag] = field(default=frozenset(), init=False)
+
+    def missing(self, medium: str) -> list[str]:
+        """The metrics of every good boot that this medium lacks."""
+        measured = self.measured_metrics(medium)
+        others = [BOOT_STAGE] if self.run.plan.get("init") else [BOOT_POWER_ON, BOOT_STAGE]
+        headline = [] if HEADLINE_NAMES & measured else [" or ".join(sorted(HEADLINE_NAMES))]
+        return headline + sorted({metric.name for metric in others} - measured)
+
+    def try_cycle(self, item: str) -> GoodBoot:
+        self._uncounted = []
+        console = self.board.console
+        watch = self._boot()
+        self._check_software(watch.software)
+        events = console.capture[: watch.events]  # the answer at the prompt and the login are no part of the boot
+        clocks = compare_clocks(events, self.board.timing())
+        overrun = frozenset({Flag.CONSOLE_OVERRUN} if console.overruns() else ())
+        try:
+            own = UserMomentResult() if watch.init else self.own.wait(self.board, watch, self.clock)
+            identity = self._identify(watch, item)  # a login delays what the board still starts
+            facts = self._cross_check(watch, item)
+        finally:
+            whole, console.capture = console.capture, events
+        check_clocks(console, watch.power.requested_ns)
+        checked = facts.flags if facts else frozenset({Flag.NOT_CROSS_CHECKED})
+        if facts and facts.facts.software.get("uboot") and watch.lacks("uboot"):
+            checked |= {Flag.FLOW_UNVERIFIED}
+        flags = clocks.flags | overrun | port_flags(console.info) | self._board_flags | checked
+        silence = None if watch.init else self._check_power_on(watch, item)
+        started_once = facts is not None and facts.started_once(watch.moments, watch.went_on_ns)
+        samples = watch.finish(flags, started_once=started_once)
+        self._check_flow(watch.flow)
+        try:
+            agreed, unsure = self._compare(watch, facts, item)
+        except BoardlabError:
+            console.capture = whole  # the board's answer is the evidence
+            raise
+        samples = [evolve(sample, flags=sample.flags | unsure) for sample in samples]
+        if own:
+            console.capture = whole  # what is behind the prompt is the evidence
+        if own.error is not None:  # the boot's numbers are kept with the attempt
+            self._uncounted = [uncounted_number(each) for each in samples if each.metric != BOOT_STAGE.name]
+            raise own.error
+        samples += self.own.samples(own.moments, watch, samples[0].params, samples[0].flags)
+        return GoodBoot(watch, samples, clocks, identity, agreed, silence, tuple(own.moments.values()))
+
+    def report(self, item: str, cycle: int, result: GoodBoot) -> None:
+        headline = next(sample for sample in result.samples if sample.metric in HEADLINE_NAMES)
+        self.progress.cycle_done(item, self.cycles(item), Sample(headline.value, headline.uncertainty, cycle))
+
+    def evidence(self, item: str, result: GoodBoot | None) -> AttemptResult:
+        console = self.board.console
+        base = base_of(console)
+        moments = (*result.watch.moments, *result.own) if result else ()
+        return AttemptResult(
+            params={"medium": item},
+            artifacts=store_recording(self.store, console),
+            details={
+                **self.port_details(),
+                **(result.details() if result else {}),
+                **clocks_document(console),
+                **({MEASURED: self._uncounted} if self._uncounted else {}),
+            },
+            samples=tuple(sample_record(sample, base) for sample in result.samples) if result else (),
+            moments=tuple(moment_record(moment, base) for moment in moments),
+        )
+
+    def _boot(self) -> BootWatch:
+        """Boot the board, by its slot's command if there is one."""
+        init = str(self.run.plan.get("init", ""))
+        if not self.at_uboot:
+            return self.board.boot(init)  # type: ignore[no-any-return]
+        return self.board.boot(init, at_uboot=lambda prompt: prompt.run_check(self.at_uboot))  # type: ignore[no-any-return]
+
+    def _identify(self, watch: BootWatch, medium: str) -> BoardIdentity | None:
+        """Identify the board and its root device at a medium's first boot."""
+        if medium in self._identified or watch.init:
+            return None
+        answer = None
+        try:
+            answer = self.board.identify()
+        except BoardTransientError as error:  # the boot is over, and is not to blame
+            self._logs_in = False
+            self.progress.write(f"{medium}: the board is not identified: {error}")
+        identity = answer or BoardIdentity()
+        if identity.root:
+            watch.root_is_on(identity.root)
+        virtual = self.board.type.virtual or Flag.SIMULATED in port_flags(self.board.console.info)
+        names = frozenset() if self.board.identity or virtual else self._names_before()
+        check_board(identity, self.board.board, names, "its run before")
+        expected = not virtual or self.board.identity
+        self._board_flags = frozenset({Flag.BOARD_UNVERIFIED} if expected and not identity.names else ())
+        self._identified.add(medium)
+        return answer
+
+    def _names_before(self) -> frozenset[str]:
+        """The board's names in its latest runs with an identity."""
+        for run in [self.run, *self._runs_before()]:
+            for attempt in self.store.good_attempts(run.id):
+                if names := from_document(attempt.details.get("identity")).names:
+                    return names
+        return frozenset()
+
+    def _cross_check(self, watch: BootWatch, medium: str) -> CrossCheck | None:
+        """Ask the board what it knows of its boot; None: it was not asked, or does not say.
+
+        The boot is over and measured: a failure here is a flag of the number, and loses no cycle. An answer that refutes
+        the boot, or that the run's next ones are compared with, is asked for twice: a damaged one counts for nothing.
+        """
+        if watch.init or not self._logs_in:
+            return None
+        others = self._other_answers(medium)
+        try:
+            answer = cross_check(self.board)
+            if answer is None or (others and not _is_refuted(watch, answer, others)):
+                return answer
+            again = cross_check(self.board)
+            if again is not None and again.confirms(answer):
+                return answer
+            self.progress.write("the board's two answers about its boot differ: one was damaged")
+            return again if again is not None and others and not _is_refuted(watch, again, others) else None
+        except BoardlabError as error:
+            self._logs_in = error.failure != "login_failed"
+            self.progress.write(f"the board is not asked about its boot: {error}")
+            return None
+
+    def _other_answers(self, medium: str) -> list[Mapping[str, Any]]:
+        """Documents of the cross-checks of the run's good boots from this medium."""
+        details = [attempt.details for attempt in self.good_attempts(medium=medium)]
+        return [each["cross_check"] for each in details if each.get("cross_check")]
+
+    def _check_power_on(self, watch: BootWatch, medium: str) -> PowerOnSilence | None:
+        """Compare the boot's silence after power on with other boots'; None: it has no moment."""
+        if not watch.moments:
+            return None
+        if medium not in self._silences_before:
+            earlier = (_silences(self.store.good_attempts(run.id), medium) for run in self._runs_before())
+            self._silences_before[medium] = next((each for each in earlier if len(each) >= CONFIRMED), [])
+        silence = PowerOnSilence.of(watch.power, watch.moments[0])
+        in_run = _silences(self.good_attempts(), medium)
+        reason = doubt(watch.power, silence, in_run, self._silences_before[medium])
+        watch.power = evolve(watch.power, on_verified=not reason)
+        if reason and (watch.power.rose_ns is not None or len(in_run) >= CONFIRMED):
+            self.progress.write(
+                f"{medium}: when the power came is not verified: {reason}. Look at the outlet, its relay, and whether "
+                "anything else feeds the board"
+            )
+        return silence
+
+    def _runs_before(self) -> list[Run]:
+        """The board's latest runs but this one."""
+        ours = (self.run.board_type, self.run.board)
+        runs = [run for run in self.store.runs() if (run.board_type, run.board) == ours and run.id != self.run.id]
+        return runs[:KNOWN_RUNS]
+
+    def _compare(
+        self, watch: BootWatch, check: CrossCheck | None, medium: str
+    ) -> tuple[Mapping[str, Any], frozenset[Flag]]:
+        """The document of an agreeing cross-check, and its doubts.
+
+        Raises:
+            BoardlabError: the board contradicts the moments.
+        """
+        if check is None or watch.prompt is None:
+            return {}, frozenset()
+        others = self._other_answers(medium)
+        for error in contradictions(check, watch.start, watch.prompt, others):
+            raise error
+        return check.document(watch.start, watch.prompt), doubts(check, watch.start, watch.prompt, others)
+
+    def _check_flow(self, flow: str) -> None:
+        """Require the flow of the run's first boot."""
+        for attempt in self.good_attempts():
+            first = attempt.details.get("flow", NORMAL)
+            if first != flow:
+                raise LabTransientError(
+                    f"another boot flow than in cycle {attempt.cycle} of this run: {flow!r} now, {first!r} then. A run is "
+                    "of one flow: put the old bootloader and kernel command line back, or measure the new one in a run "
+                    "of its own",
+                    failure="software_changed",
+                )
+
+    def _check_software(self, software: Mapping[str, str]) -> None:
+        """Require the software of the run's first boot."""
+        unchecked = {name: software[name] for name in VERSION_LINES if name in software}
+        for attempt in self.good_attempts():
+            before = attempt.details.get("software")
+            if not isinstance(before, dict):
+                continue
+            for name in sorted(before.keys() & unchecked.keys()):
+                version = unchecked.pop(name)
+                if before[name] != version:
+                    raise LabTransientError(
+                        f"another {name} than in cycle {attempt.cycle} of this run: {version!r} now, {before[name]!r} "
+                        "then. A run is of one software: put the old one back, or measure the new one in a run of its own",
+                        failure="software_changed",
+                    )
+            if not unchecked:
+                return
+
+
+def _is_refuted(watch: BootWatch, answer: CrossCheck, others: Sequence[Mapping[str, Any]]) -> bool:
+    with suppress(BoardlabError):
+        watch.finish(started_once=True)  # which finds the start of its kernel
+    return watch.prompt is not None and any(contradictions(answer, watch.start, watch.prompt, others))
+
+
+def _silences(attempts: Iterable[AttemptRecord | GoodAttempt], medium: str) -> list[PowerOnSilence]:
+    return silences(each.details.get("power_on") for each in attempts if each.params.get("medium") == medium)
+
+
+def host_temperatures(root: Path = _HWMON) -> dict[str, float]:
+    """Sensors of the host's hwmon -> temperature in °C (Documentation/hwmon/sysfs-interface.rst)."""
+    found = {}
+    for file in sorted(root.glob("hwmon*/temp*_input")):
+        with suppress(OSError, ValueError):
+            name = (file.parent / "name").read_text(encoding="utf-8").strip()
+            found[f"{file.parent.name} {name} {file.name.removesuffix('_input')}"] = int(file.read_text()) / 1000
+    return found

@@ -1,0 +1,213 @@
+"""Diagnostic boots of a run: where its boot time goes.
+
+They boot with the kernel's `initcall_debug` and are asked at both prompts, so they are other boots than the measured
+ones: a run of its own kind, without samples. Their cost is the difference of their boot time to that of the measured
+boots.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+from attrs import define, field, frozen
+
+from lab.benchmarks.diagnosis import kernel, reports
+from lab.benchmarks.diagnosis.parts import BootPart, boots_needed, documents, from_documents, summed
+from lab.errors import BoardlabError, ConfigurationError
+from lab.judge.where import OF, latest
+from lab.metrics import Sample
+from lab.metrics.catalogue import HEADLINE_NAMES
+from lab.results import Run, Store
+from lab.results.records import ATTACHED, DIAGNOSIS
+from lab.run.attempts import AttemptResult, base_of, moment_record, store_recording
+from lab.run.board import cross_check
+from lab.run.engine import CycleRun
+from lab.run.options import DIAGNOSTIC_BOOTS
+
+_FINISHED_S: Final = 60  # so long systemd may go on after the prompt
+_PLOT_FILE: Final = "plot.svg"
+_STARTING: Final = ("initializing", "starting")
+
+
+@frozen
+class BootDiagnosis:
+    """A diagnostic boot.
+
+    Attributes:
+        boot_s: its boot time.
+        problems: what could not be read, one sentence each.
+        files: name -> text that was read.
+        getty_s: from the start of the prompt's program to the prompt; None: unknown.
+        init_s: start of init, in the kernel's time.
+        systemd_s: systemd's first line, in the kernel's time.
+        chain: units that systemd's default target waited for.
+    """
+
+    boot_s: float
+    parts: tuple[BootPart, ...]
+    problems: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(factory=dict)
+    getty_s: float | None = None
+    init_s: float | None = None
+    systemd_s: float | None = None
+    chain: tuple[str, ...] = ()
+    watch: Any = None
+
+    def document(self) -> dict[str, object]:
+        """The record for the attempt's details."""
+        times_s = {"getty_s": self.getty_s, "init_s": self.init_s, "systemd_s": self.systemd_s}
+        return {
+            "boot_s": self.boot_s,
+            "parts": documents(self.parts),
+            "problems": list(self.problems),
+            "chain": list(self.chain),
+            **{name: round(value, 6) for name, value in times_s.items() if value is not None},
+        }
+
+
+@define
+class DiagnosisRun(CycleRun[BootDiagnosis]):
+    """Boots a run's media for diagnosis; `run.plan` has `cycles` and `media`."""
+
+    ITEMS: ClassVar[str] = "media"
+    ITEM: ClassVar[str] = "medium"
+
+    def cycles(self, item: str) -> int:
+        """The diagnostic boots of a medium: more than planned where the parts of the first ones vary."""
+        planned = int(self.run.plan["cycles"])
+        first = sorted(self.good_attempts(medium=item), key=lambda attempt: attempt.cycle)[:planned]
+        if len(first) < planned:
+            return planned
+        return max(
+            planned, boots_needed([from_documents(each.details[DIAGNOSIS]["parts"]) for each in first], planned)
+        )
+
+    def title(self, item: str) -> str:
+        return f"{item}, diagnosis"
+
+    def measure(self, item: str, only: Sequence[int] | None = None) -> None:
+        """Boot the pending cycles of one medium, and those that its first boots show to be needed."""
+        cycles = self.cycles(item)
+        super().measure(item, only)
+        if self.cycles(item) > cycles:
+            self.progress.total += self.cycles(item) - cycles
+            super().measure(item)
+
+    def finish(self) -> None:
+        """Close the run in the store."""
+        left = any(self.pending(medium) for medium in self.items)
+        self.store.finish_run(self.run.id, "interrupted" if left else "completed")
+
+    def report(self, item: str, cycle: int, result: BootDiagnosis) -> None:
+        planned = int(self.run.plan["cycles"])
+        cycles = planned if cycle <= planned else self.cycles(item)
+        self.progress.cycle_done(self.title(item), cycles, Sample(result.boot_s, 0.0, cycle))
+
+    def try_cycle(self, item: str) -> BootDiagnosis:  # noqa: ARG002 - the board boots from it by now
+        report: list[str] = []
+
+        def ask_uboot(prompt: Any) -> None:
+            report.extend(prompt.run(reports.BOOTSTAGE_COMMAND)[0])
+
+        watch = self.board.boot(arguments=kernel.ARGUMENTS, at_uboot=ask_uboot)
+        headline = next(s for s in watch.finish(started_once=True) if s.metric in HEADLINE_NAMES)
+        check = cross_check(self.board)
+        if check is None:
+            raise ConfigurationError(
+                "a diagnosis asks the board at its shell, and the env has no ShellDriver: add one"
+            )
+        document = check.document(watch.start, watch.prompt) if watch.prompt is not None else {}
+        files: dict[str, str] = {"dmesg.txt": self._answer("dmesg")}
+        kernel_lines = files["dmesg.txt"].splitlines()
+        parts, problems = [*reports.uboot_parts(report)], list[str]()
+        if not parts:
+            problems.append("U-Boot has no bootstage: its stages are those of the console alone")
+        try:
+            parts += kernel.kernel_parts(kernel_lines)
+        except BoardlabError as error:
+            problems.append(str(error))
+        chain: tuple[str, ...] = ()
+        if check.facts.init == "systemd":
+            units = self._ask_systemd(files, problems)
+            parts, chain = [*parts, *units.parts], units.chain
+        else:
+            problems.append(f"init is {check.facts.init or 'unknown'}, not systemd: user space keeps no times")
+        init_s, systemd_s = kernel.user_space_start(kernel_lines)
+        return BootDiagnosis(
+            boot_s=headline.value,
+            parts=tuple(summed(parts)),
+            problems=tuple(problems),
+            files=files,
+            getty_s=document.get("getty"),
+            init_s=init_s,
+            systemd_s=systemd_s,
+            chain=chain,
+            watch=watch,
+        )
+
+    def _ask_systemd(self, files: dict[str, str], problems: list[str]) -> reports.SystemdTimes:
+        """Ask for the times of systemd's units; its answers become files."""
+        for _ in range(_FINISHED_S):
+            if self._answer("systemctl is-system-running").strip() not in _STARTING:
+                break
+            self.sleep(1.0)
+        else:
+            problems.append(f"systemd had not finished its start {_FINISHED_S} s after the prompt")
+        commands = dict(reports.SYSTEMD_COMMANDS)
+        if any(attempt.artifact(f"{ATTACHED}{_PLOT_FILE}") for attempt in self.attempts):
+            del commands[reports.PLOT]  # it is long, and one of a run is enough
+        answers = {name: self._answer(command) for name, command in commands.items()}
+        if plot := answers.pop(reports.PLOT, ""):
+            files[_PLOT_FILE] = plot
+        files["systemd-analyze.txt"] = "".join(f"# {name}\n{text}\n" for name, text in answers.items())
+        times = reports.user_space(*(text.splitlines() for text in answers.values()))
+        if not times.parts:
+            problems.append("systemd-analyze says nothing of its units")
+        return times
+
+    def _answer(self, command: str) -> str:
+        """The output of a command at the shell; packed for the line where the board can do that."""
+        packed = self._ask(f"{command} 2>/dev/null | gzip -c 2>/dev/null | base64 2>/dev/null")
+        try:
+            text = gzip.decompress(base64.b64decode("".join(packed), validate=True)).decode("utf-8", "replace")
+        except (binascii.Error, ValueError, EOFError, OSError, zlib.error):
+            text = ""
+        return text or "\n".join(self._ask(f"{command} 2>/dev/null"))
+
+    def _ask(self, command: str) -> list[str]:
+        answer = self.board.asked([command])
+        return [line.strip("\r\n") for line in answer[1][0]] if answer else []
+
+    def evidence(self, item: str, result: BootDiagnosis | None) -> AttemptResult:
+        params, recordings = {"medium": item}, store_recording(self.store, self.board.console)
+        if result is None:
+            return AttemptResult(params, recordings, {})
+        texts = {name: text for name, text in result.files.items() if text}
+        files = [self.store.artifacts.put(text.encode(), kind=f"{ATTACHED}{name}") for name, text in texts.items()]
+        base = base_of(self.board.console)
+        return AttemptResult(
+            params=params,
+            artifacts=(*recordings, *files),
+            details={DIAGNOSIS: result.document(), "software": dict(result.watch.software)},
+            moments=tuple(moment_record(moment, base) for moment in result.watch.moments),
+        )
+
+
+def begin(store: Store, measured: Run) -> Run:
+    """Begin the diagnosis of a run, or go on with one that did not end."""
+    earlier = latest(store, measured.id)
+    if earlier is not None and earlier.status != "completed":
+        return store.reopen_run(earlier.id)
+    return store.begin_run(
+        DIAGNOSIS,
+        measured.board_type,
+        measured.board,
+        measured.release,
+        plan={"cycles": DIAGNOSTIC_BOOTS, "media": measured.plan["media"]},
+        provenance={**measured.provenance, OF: measured.id},
+    )

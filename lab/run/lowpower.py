@@ -1,0 +1,283 @@
+"""A low-power run: modes × cycles on one board, resumable."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar
+
+from attrs import asdict, define, evolve, field, frozen
+
+from lab.benchmarks.boot import BootWatch
+from lab.benchmarks.boot.crosscheck import contradictions, doubts
+from lab.benchmarks.lowpower.modes import SuspendPlan, mode_of, wake_of
+from lab.benchmarks.lowpower.power import Off, SteadyPower
+from lab.benchmarks.lowpower.result import SuspendResult
+from lab.benchmarks.lowpower.samples import MEAN_SLEEP_S, expected, of_boot, of_rails, of_state, of_suspend, params
+from lab.errors import BoardlabError, BoardTransientError, LabStableError
+from lab.metrics import Flag, Sample, SampleRecord
+from lab.metrics.catalogue import RESUMES, STATES
+from lab.results import ArtifactRef, MomentRecord
+from lab.results.records import POWER_TRACE
+from lab.run.attempts import (
+    AttemptResult,
+    base_of,
+    check_clocks,
+    clocks_document,
+    moment_record,
+    port_flags,
+    sample_record,
+    store_recording,
+)
+from lab.run.board import Status, cross_check
+from lab.run.engine import CycleRun
+
+KIND = "low_power"
+KNOWN = 3  # suspends of the run, from which on their median says something
+APART_MS = 500.0  # of a firmware and a shell from their usual time; some 100 ms are a board's own
+
+
+@frozen
+class LowPowerCycle:
+    """A good cycle: a suspend, a boot out of a mode, or a power state.
+
+    Attributes:
+        suspended: None: it was no suspend.
+        checked: the board's own facts of a boot.
+        steady: None: it was no power state.
+    """
+
+    samples: list[SampleRecord]
+    suspended: SuspendResult | None = None
+    moments: tuple[MomentRecord, ...] = ()
+    checked: Mapping[str, Any] = field(factory=dict)
+    steady: SteadyPower | None = None
+
+
+@define
+class LowPowerRun(CycleRun[LowPowerCycle]):
+    """Measures a run's modes and power states.
+
+    `run.plan` has `cycles`, `modes` (and power states), `wake`, `sleep_s` and `medium`; `energy` if each cycle measures
+    it, and `shuffle` if all modes' cycles have one random order.
+    """
+
+    ITEMS: ClassVar[str] = "modes"
+    ITEM: ClassVar[str] = "mode"
+
+    _trace: Path = field(init=False)
+
+    def suspend_plan(self, mode: str) -> SuspendPlan:
+        """One suspend of this run."""
+        wake = wake_of(self.board.type, mode, str(self.run.plan["wake"]), self.board.wired)
+        return SuspendPlan(mode, wake, int(self.run.plan["sleep_s"]), bool(self.run.plan.get("energy")))
+
+    def missing(self, mode: str) -> list[str]:
+        """The metrics of every good cycle that this mode lacks.
+
+        A missing power has its reason.
+        """
+        rail = RESUMES[mode].rail.name
+        if mode in STATES:
+            return sorted({rail, RESUMES[mode].total.name} - self.measured_metrics(mode))
+        planned = {metric.name for metric in expected(self.suspend_plan(mode), has_rails=self.board.rails is not None)}
+        absent = planned - self.measured_metrics(mode)
+        if rail not in absent:
+            return sorted(absent)
+        suspends = [attempt.details.get("suspend") or {} for attempt in self.good_attempts(mode=mode)]
+        reason = next((suspend["no_power"] for suspend in reversed(suspends) if suspend.get("no_power")), "")
+        return sorted(absent - {rail} | {f"{rail}: {reason}" if reason else rail})
+
+    def measure(self, mode: str, only: Sequence[int] | None = None) -> None:
+        """Measure the pending cycles of one mode, or with `shuffle` those of all modes.
+
+        Raises:
+            BoardlabError: a cycle could not be measured within its retries; the others are in the store. With `shuffle` a
+                board's transient failure is raised at the end.
+        """
+        with TemporaryDirectory(prefix="boardlab-trace-") as folder:
+            self._trace = Path(folder) / "power.trace"
+            if only is not None or not self.run.plan.get("shuffle"):
+                super().measure(mode, only)
+                return
+            order = [(name, cycle) for name in self.items for cycle in self.pending(name)]
+            Random(self.run.id).shuffle(order)  # noqa: S311 - an order, no secret
+            failure: BoardTransientError | None = None
+            for name, cycle in order:
+                try:
+                    super().measure(name, [cycle])
+                except BoardTransientError as error:
+                    failure = error
+            if failure is not None:
+                raise failure
+
+    def prepare(self, item: str) -> None:  # noqa: ARG002 - all modes boot from one medium
+        self.board.select_medium(str(self.run.plan["medium"]))
+        self.board.low_power.release = self.run.release
+
+    def try_cycle(self, item: str) -> LowPowerCycle:
+        self.losses.flags()  # earlier losses are not of this cycle
+        self._trace.unlink(missing_ok=True)
+        if item in STATES:
+            return self._steady(item)
+        plan = self.suspend_plan(item)
+        return self._boot(plan) if mode_of(self.board.type, plan).boots else self._suspend(plan)
+
+    def report(self, item: str, cycle: int, result: LowPowerCycle) -> None:
+        cycles = self.cycles(item)
+        if result.steady is not None:
+            total, temperatures_c = result.steady.power.total, result.steady.temperatures_c
+            power_mw = Sample((total.mean_w or 0.0) * 1e3, (total.uncertainty_w or 0.0) * 1e3, cycle)
+            self.progress.cycle_done(item, cycles, power_mw, "mW")
+            if temperatures_c:
+                zone = max(temperatures_c, key=temperatures_c.__getitem__)
+                self.progress.write(f"{item:5} {temperatures_c[zone]:.1f} °C ({zone})")
+            return
+        first = result.samples[0]
+        self.progress.cycle_done(item, cycles, Sample(first.value / 1e3, first.uncertainty / 1e3, cycle))
+        suspend = result.suspended
+        if suspend is None:
+            return
+        no_power = suspend.no_power if suspend.plan.sleep_s >= MEAN_SLEEP_S else ""
+        remarks = {
+            "mode unverified": suspend.unverified,
+            "not cross-checked": suspend.unchecked,
+            "the kernel": suspend.errors[0] if suspend.errors else "",
+            "no power": no_power,
+        }
+        for title, remark in remarks.items():
+            if remark:
+                self.progress.write(f"{item:5} {title}: {remark}")
+
+    def _steady(self, state: str) -> LowPowerCycle:
+        steady: SteadyPower = self.board.low_power.steady(state, int(self.run.plan["sleep_s"]), self._trace)
+        console = self.board.console
+        samples = of_state(steady, self._flags(), base_of(console) + len(console.captured()))
+        if steady.power.total.mean_w is None:
+            dead = ", ".join(rail.rail for rail in steady.power.rails if rail.measured and rail.mean_w is None)
+            raise LabStableError(
+                f"no good sample of {dead} in the state {state}: the sensors do not answer, as those that the board feeds "
+                "do not while it is off. `--lab-mode` names the states to measure",
+                failure="power_sensor",
+            )
+        return LowPowerCycle(samples, steady=steady)
+
+    def _suspend(self, plan: SuspendPlan) -> LowPowerCycle:
+        suspend: SuspendResult = self.board.low_power.cycle(plan, self._trace)
+        console = self.board.console
+        check_clocks(console, (suspend.edge or suspend.first_byte or suspend.answer).t_ns)
+        flags = self._flags() | self._clock_flags(suspend)
+        base, edge, first = base_of(console), suspend.edge, suspend.first_byte
+        samples = of_suspend(suspend, flags, console.captured(), base)
+        moments = [moment_record(moment, base) for moment in (first, suspend.answer) if moment]
+        if edge is not None and first is not None:
+            position = first.position - 1 - base
+            moments.insert(0, MomentRecord("wake_edge", edge.t_ns, edge.uncertainty_ns, position, edge.source))
+        return LowPowerCycle(samples, suspend, tuple(moments))
+
+    def _boot(self, plan: SuspendPlan) -> LowPowerCycle:
+        self.board.low_power.enter(plan)
+        end = len(self.board.console.captured())
+        off: Off | None = self.board.low_power.rails_off(plan, self._trace)
+        watch: BootWatch = self.board.low_power.cold_boot()
+        check_clocks(self.board.console, watch.power.requested_ns)
+        base = base_of(self.board.console)
+        start = self.board.console.captured().rfind(b"\n", 0, max(0, end - 2)) + 1  # the kernel's last line
+        moments = tuple(moment_record(moment, base) for moment in watch.moments)
+        flags = self._flags()
+        rails = of_rails(off, plan, flags, (base + start, base + end))
+        boot = of_boot(watch, plan, flags)
+        checked, doubt_flags = self._cross_check(watch, plan)
+        samples = [evolve(sample, flags=sample.flags | doubt_flags) for sample in boot]
+        return LowPowerCycle([*samples, *rails], None, moments, checked)
+
+    def _cross_check(self, watch: BootWatch, plan: SuspendPlan) -> tuple[Mapping[str, Any], frozenset[Flag]]:
+        """The board's own facts of its boot, and their doubts.
+
+        Raises:
+            BoardlabError: they contradict the moments.
+        """
+        check = None
+        try:
+            check = cross_check(self.board)
+            if check is not None:
+                self.board.low_power.check_kept()
+        except BoardlabError as error:  # the boot is over, and is not to blame
+            if isinstance(error, BoardTransientError) and error.failure in {"rtc_lost", "wrong_sleep_mode"}:
+                raise
+            check = None
+            self.progress.write(f"the board is not asked about its boot: {error}")
+        self.board.status = Status.unknown  # each cycle begins with a power cycle
+        if check is None or watch.prompt is None:
+            return {}, frozenset({Flag.NOT_CROSS_CHECKED})
+        attempts = self.good_attempts(**params(plan))
+        others = [each.details["cross_check"] for each in attempts if each.details.get("cross_check")]
+        for contradiction in contradictions(check, watch.start, watch.prompt, others):
+            raise contradiction
+        return check.document(watch.start, watch.prompt), check.flags | doubts(
+            check, watch.start, watch.prompt, others
+        )
+
+    def _clock_flags(self, suspend: SuspendResult) -> frozenset[Flag]:
+        """`clock_disagrees` if host and kernel differ by another time than in the run's other suspends."""
+        details = [attempt.details.get("suspend") or {} for attempt in self.good_attempts(**params(suspend.plan))]
+        usual = [each["outside_kernel_ms"] for each in details if each.get("outside_kernel_ms") is not None]
+        if suspend.outside_kernel_ms is None or len(usual) < KNOWN:
+            return frozenset()
+        value, unsure = suspend.outside_kernel_ms
+        apart = abs(value - statistics.median(usual)) - unsure > APART_MS
+        return frozenset({Flag.CLOCK_DISAGREES} if apart else ())
+
+    def _flags(self) -> frozenset[Flag]:
+        virtual = frozenset({Flag.SIMULATED}) if self.board.type.virtual else frozenset()
+        return port_flags(self.board.console.info) | virtual | self.losses.flags()
+
+    def evidence(self, item: str, result: LowPowerCycle | None) -> AttemptResult:
+        console = self.board.console
+        base, trace = base_of(console), list[ArtifactRef]()
+        if self._trace.exists():  # the rails' sampler has run
+            trace = [self.store.artifacts.put(self._trace.read_bytes(), kind=POWER_TRACE)]
+        details = {**self.port_details(), "software": dict(self.board.software), **clocks_document(console)}
+        details["suspend"] = _suspend_details(result.suspended) if result and result.suspended else None
+        if result and result.checked:
+            details["cross_check"] = result.checked
+        if result and result.steady:
+            details["state"] = _state_details(result.steady)
+        return AttemptResult(
+            params={"mode": item} if item in STATES else params(self.suspend_plan(item)),
+            artifacts=(*store_recording(self.store, console), *trace),
+            details=details,
+            samples=tuple(sample_record(sample, base) for sample in result.samples) if result else (),
+            moments=result.moments if result else (),
+        )
+
+
+def _suspend_details(suspend: SuspendResult) -> dict[str, object]:
+    return {
+        "kernel": asdict(suspend.log),
+        "found": asdict(suspend.found),
+        "asleep_s": suspend.asleep_s,
+        "evidence": [asdict(line) for line in suspend.evidence],
+        "unverified": suspend.unverified,
+        "unchecked": suspend.unchecked,
+        "errors": list(suspend.errors),
+        "lost_lines": suspend.lost_lines,
+        "outside_kernel_ms": suspend.outside_kernel_ms and suspend.outside_kernel_ms[0],
+        "no_power": suspend.no_power,
+        "temperatures_c": suspend.temperatures_c,
+        "mcu_uart": suspend.mcu_text,
+        "energy_span_ns": None if suspend.energy is None else [suspend.energy.start_ns, suspend.energy.end_ns],
+    }
+
+
+def _state_details(steady: SteadyPower) -> dict[str, object]:
+    return {
+        "span_ns": [steady.power.start_ns, steady.power.end_ns],
+        "program": steady.program,
+        "busy": list(steady.busy),
+        "temperatures_c": dict(steady.temperatures_c),
+        "throttled": list(steady.throttled),
+    }
