@@ -206,12 +206,12 @@ def test_a_run_whose_host_or_results_stay_away_goes_on_later_and_has_not_failed(
     monkeypatch.setenv(JOB_VARIABLE, "j12")
     with open_store(str(tmp_path / "results.db")) as store:
         run = store.begin_run("boot", "t", "b-1", "1", plan={"media": ["sd"]}, provenance={})
-        measurer = CycleRunSession(engine(store, run, pending=[1]))
-        with pytest.raises(pytest.exit.Exception) as ended, measurer.failing():
+        session = CycleRunSession(engine(store, run, pending=[1]))
+        with pytest.raises(pytest.exit.Exception) as ended, session.failing():
             raise away
         assert ended.value.returncode == BUSY
-        assert measurer.finish() == "interrupted"
+        assert session.finish() == "interrupted"
         monkeypatch.delenv(JOB_VARIABLE)
-        with pytest.raises(pytest.fail.Exception), measurer.failing():
+        with pytest.raises(pytest.fail.Exception), session.failing():
             raise away
-        assert measurer.finish() == "failed"
+        assert session.finish() == "failed"
