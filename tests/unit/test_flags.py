@@ -32,7 +32,7 @@ SHOWN_BY = {
     Flag.PROMPT_REPEATED: "prompt_in_issue",
     Flag.FLOW_UNVERIFIED: "unit/benchmarks/test_boot_flows.py::test_an_sbl_that_says_nothing_is_one_as_well_and_flagged",
     Flag.PROMPT_UNVERIFIED: "unit/benchmarks/test_boot_prompt.py::test_silence_without_an_answer_is_flagged",
-    Flag.NOT_CROSS_CHECKED: "unit/run/test_cross_checked_runs.py::test_a_board_that_does_not_answer_loses_no_cycle",
+    Flag.NOT_CROSS_CHECKED: "unit/run/test_boot_run_cross_checks.py::test_a_board_that_does_not_answer_loses_no_cycle",
     Flag.KERNEL_ERRORS: "mmc_errors",
     Flag.UNCERTAIN: "unit/benchmarks/test_boot_prompt.py::"
     "test_a_board_that_is_heard_before_the_switch_has_answered_got_its_power_before_that",

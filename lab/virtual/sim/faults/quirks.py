@@ -26,7 +26,7 @@ class QuietKernel(Fault):
     """
 
     name: ClassVar[str] = "quiet_kernel"
-    # A number of its own flow where the whole run has it (tests/unit/run/test_flow_runs.py).
+    # A number of its own flow where the whole run has it (tests/unit/run/test_boot_run_flows.py).
     outcome: ClassVar[FaultOutcome] = FaultOutcome(("software_changed",), "lab", cycle=2)
 
     def setup(self, setup: SimSetup) -> SimSetup:
