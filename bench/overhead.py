@@ -1,34 +1,42 @@
 """Overhead of measuring a boot, beside labgrid's own way.
 
     uv run python bench/overhead.py [--cycles 20]
+    uv run python bench/overhead.py --attempts 20 200 600
 
 Both boot the same virtual board from SD through pdudaemon. The board's own time of a cycle is, by the bench's truth
 log, from the power switch's order (QEMU starts, as supplies would ramp up) until the last byte of the prompt left its
 UART, and the discharge time of its type before that.
 labgrid's way (UBootStrategy with SerialDriver, UBootDriver, ShellDriver, PDUDaemonDriver) stops autoboot and logs in;
 boardlab's way verifies off and the medium, waits for the login prompt, judges, and commits samples and recordings.
+
+`--attempts` measures the judgement alone: the CPU of a cycle of a simulated board, without the board's, in a run that has
+so many good boots already, and in one of the fewest. Aim: with 600 at most 1.5 times that with 20.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+from attrs import evolve, fields
 from common import LAB, parser, print_table
 from labgrid import Target
 from labgrid.driver import PDUDaemonDriver, SerialDriver, ShellDriver, UBootDriver
 from labgrid.environment import Environment
 from labgrid.resource import PDUDaemonPort, RawSerialPort
 from labgrid.strategy import UBootStrategy
+from support import simruns
 from support.virtual_bench import BenchProcess, running_bench
 
 from lab import boards
 from lab.host.clock import MonotonicRaw
-from lab.results import open_store
+from lab.results import AttemptRecord, open_store
 from lab.run.boot import BootRun
 from lab.run.progress import Progress
 from lab.virtual.truth_log import Truth
@@ -36,6 +44,7 @@ from lab.virtual.truth_log import Truth
 TYPE = boards.load("qemu-virt")
 LOGIN = rb"qemu-virt login: "
 SHELL = rb"root@qemu-virt:[^ ]*# "
+FURTHER = 7  # cycles, of which the first reads the run
 HEADER = ("", "cycles", "wall s", "board s", "dwell s", "overhead", "with dwell")
 
 
@@ -118,11 +127,54 @@ def our_way(bench: BenchProcess, cycles: int) -> list[str]:
     return result
 
 
+def judgement_s(attempts: int) -> tuple[float, float]:
+    """CPU seconds of a cycle in a run with so many good boots: of a session's first, and of the others."""
+    with tempfile.TemporaryDirectory() as folder, simruns.bench(Path(folder), cycles=attempts + FURTHER) as made:
+        board_s = [0.0]
+
+        def without(method: Callable[..., object]) -> Callable[..., object]:
+            def call(*args: Any, **options: Any) -> object:
+                start_s = time.process_time()
+                try:
+                    return method(*args, **options)
+                finally:
+                    board_s[0] += time.process_time() - start_s
+
+            return call
+
+        made.run.measure("sd", [1])
+        (first,) = made.store.attempts(made.run.run.id)
+        stored = {field.name: getattr(first, field.name) for field in fields(AttemptRecord)}
+        for cycle in range(2, attempts + 1):
+            check = {**first.details["cross_check"], "boot_id": f"{cycle:08x}-0000-4000-8000-000000000000"}
+            changed = {"cycle": cycle, "started_at": first.started_at + dt.timedelta(seconds=cycle)}
+            details = {**first.details, "cross_check": check}
+            made.store.record_attempt(made.run.run.id, AttemptRecord(**{**stored, **changed, "details": details}))
+        for name in ("boot", "identify", "asked"):  # the simulated board takes its time in these
+            setattr(made.strategy, name, without(getattr(made.strategy, name)))
+        resumed = evolve(made.run)
+        spent_s = []
+        for cycles in ([attempts + 1], [*range(attempts + 2, attempts + FURTHER + 1)]):
+            start_s, board_s[0] = time.process_time(), 0.0
+            resumed.measure("sd", cycles)
+            spent_s.append((time.process_time() - start_s - board_s[0]) / len(cycles))
+        return spent_s[0], spent_s[1]
+
+
 def main() -> None:
     """The program."""
     options = parser(__doc__)
     options.add_argument("--cycles", type=int, default=20)
-    cycles = options.parse_args().cycles
+    options.add_argument("--attempts", type=int, nargs="+", metavar="N")
+    given = options.parse_args()
+    cycles = given.cycles
+    if given.attempts:
+        costs = {attempts: judgement_s(attempts) for attempts in given.attempts}
+        fewest_s = costs[min(costs)][1]
+        table = [(n, first_s, later_s, later_s / fewest_s) for n, (first_s, later_s) in costs.items()]
+        header = ("attempts before", "CPU of a session's first, s", "of a later one, s", "to the fewest")
+        print_table(header, [[str(n), *(f"{value:.3f}" for value in values)] for n, *values in table])
+        return
     with tempfile.TemporaryDirectory() as folder:
         os.environ["BOARDLAB_RUNTIME"] = str(Path(folder) / "runtime")
         with running_bench(Path(folder) / "bench") as bench:
