@@ -200,9 +200,9 @@ class BootRun(CycleRun[GoodBoot]):
     def _boot(self) -> BootWatch:
         """Boot the board, by its slot's command if there is one."""
         init = str(self.run.plan.get("init", ""))
-        if not self.at_uboot:
-            return self.board.boot(init)  # type: ignore[no-any-return]
-        return self.board.boot(init, at_uboot=lambda prompt: prompt.run_check(self.at_uboot))  # type: ignore[no-any-return]
+        command = {"at_uboot": lambda prompt: prompt.run_check(self.at_uboot)} if self.at_uboot else {}
+        watch: BootWatch = self.board.boot(init, **command)
+        return watch
 
     def _identify(self, watch: BootWatch, medium: str) -> BoardIdentity | None:
         """Identify the board and its root device at a medium's first boot."""
@@ -306,8 +306,8 @@ class BootRun(CycleRun[GoodBoot]):
             first = attempt.details.get("flow", NORMAL)
             if first != flow:
                 raise LabTransientError(
-                    f"another boot flow than in cycle {attempt.cycle} of this run: {flow!r} now, {first!r} then. A run is "
-                    "of one flow: put the old bootloader and kernel command line back, or measure the new one in a run "
+                    f"another boot flow than in cycle {attempt.cycle} of this run: {flow!r} now, {first!r} then. A run "
+                    "is of one flow: put the old bootloader and kernel command line back, or measure the new one in a run "
                     "of its own",
                     failure="software_changed",
                 )
@@ -324,7 +324,8 @@ class BootRun(CycleRun[GoodBoot]):
                 if before[name] != version:
                     raise LabTransientError(
                         f"another {name} than in cycle {attempt.cycle} of this run: {version!r} now, {before[name]!r} "
-                        "then. A run is of one software: put the old one back, or measure the new one in a run of its own",
+                        "then. A run is of one software: put the old one back, or measure the new one in a run of its "
+                        "own",
                         failure="software_changed",
                     )
             if not unchecked:
