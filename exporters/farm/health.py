@@ -12,9 +12,9 @@ from prometheus_client import Metric
 
 from exporters.farm.build import gauge
 from lab.health import DEFAULT_RULE, QuarantineRule, State
+from lab.health.reservations import QUARANTINE, standing
 from lab.health.store import healths
 from lab.jobs.records import LEASE_S
-from lab.jobs.reservations import QUARANTINE, standing
 from lab.results.snapshot import JobHead, PastJob, SnapshotReader
 
 LONGEST: Final = 160  # characters of a reason, which is a label

@@ -28,11 +28,11 @@ from lab.farm.inventory import Addition
 from lab.farm.qualification import BOOTS, Qualification
 from lab.farm.runner import BROKEN, BUSY, INTERRUPTED, Runner, RunnerPaths
 from lab.farm.services import HostFile
+from lab.health.reservations import QUALIFYING, ReservationBook
 from lab.health.store import HealthBook
 from lab.host import process
 from lab.jobs.listing import latest_run
 from lab.jobs.records import BY_QUALIFY, HEALTH, Order
-from lab.jobs.reservations import QUALIFYING, ReservationBook
 from lab.places.lease import with_port
 from lab.results import open_store
 from lab.results.audit import Act, Audit

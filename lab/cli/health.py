@@ -25,11 +25,11 @@ from lab.farm.lease import BusyBoardError, held, opened
 from lab.farm.runner import BUSY
 from lab.farm.services import HostFile
 from lab.health import DEFAULT_RULE, Check, CheckedPart, Health, QuarantineRule
+from lab.health.reservations import IGNORE
 from lab.health.state import counts
 from lab.health.store import HealthBook
 from lab.host.clock import utc_now
 from lab.jobs.records import BY_HEALTH, Order
-from lab.jobs.reservations import IGNORE
 from lab.results import Store, listing, open_store
 from lab.terminal import Marked, bad, doubtful, echo, echo_json, log_to, table
 

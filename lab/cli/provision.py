@@ -23,9 +23,9 @@ from lab.errors import BoardlabError, ConfigurationError
 from lab.farm.labgrid_place import PlaceWait, acquired, place_of
 from lab.farm.lease import BusyBoardError, held, opened, queue
 from lab.farm.runner import BUSY
+from lab.health.reservations import IGNORE
 from lab.host import process
 from lab.jobs.records import BY_PROVISION, Job, Order
-from lab.jobs.reservations import IGNORE
 from lab.provision.history import Provision, ProvisionBook
 from lab.provision.provisioning import ProgressPrinter, Provisioner, Put, described
 from lab.provision.releasefile import find

@@ -13,9 +13,9 @@ from lab.benchmarks.cycles import AWAY_S
 from lab.cli.options import FarmFile, HostDatabase, Json
 from lab.errors import ConfigurationError
 from lab.farm import lease, reservations, services, status
+from lab.health.reservations import IGNORE, LONGEST_H, Hold, Kind, ReservationBook
 from lab.host import process
 from lab.jobs.queue import PERSONS
-from lab.jobs.reservations import IGNORE, LONGEST_H, Hold, Kind, ReservationBook
 from lab.results import open_store
 from lab.results.audit import Act, Audit
 from lab.results.store import Store

@@ -29,11 +29,11 @@ from lab.farm.labgrid_place import place_of
 from lab.farm.queue import HostCapacity
 from lab.farm.runner import BROKEN, BUSY, Runner, RunnerPaths, report_again
 from lab.farm.services import HostFile
+from lab.health.reservations import IGNORE
 from lab.health.store import HealthBook
 from lab.jobs import listing
 from lab.jobs.queue import PERSONS, TIMERS, JobQueue
 from lab.jobs.records import BOARDS, Job, Order, call, number
-from lab.jobs.reservations import IGNORE
 from lab.provision.releasefile import find
 from lab.results import Store
 from lab.results.records import LAST_ID

@@ -10,8 +10,8 @@ from typing import Final, Literal, get_args
 from attrs import field, frozen
 
 from lab.health import Health
+from lab.health.reservations import QUALIFYING, QUARANTINE, Hold
 from lab.jobs.records import call
-from lab.jobs.reservations import QUALIFYING, QUARANTINE, Hold
 from lab.judge.latest import WorseNumber, described
 from lab.results.listing import FailedAttempt, ListedRun
 

@@ -18,10 +18,10 @@ from lab.errors import ConfigurationError, joined
 from lab.farm import job_request
 from lab.farm import validators as farm_validators
 from lab.health import DEFAULT_RULE, QuarantineRule
+from lab.health.reservations import LONGEST_H
 from lab.host.locks import LONGEST_GAP_S
 from lab.host.tcp import is_loopback
 from lab.jobs.records import HEALTH
-from lab.jobs.reservations import LONGEST_H
 from lab.judge.known_failures import KnownFailure
 from lab.judge.text import RUN
 from lab.provision.releasefile import NEWEST, folder_of

@@ -13,7 +13,7 @@ from attrs import field, frozen
 
 from lab.boards import BoardType
 from lab.health import Check
-from lab.jobs.reservations import QUALIFYING, ReservationBook
+from lab.health.reservations import QUALIFYING, ReservationBook
 from lab.judge import noise
 from lab.metrics import Measurement
 from lab.metrics.catalogue import HEADLINE_NAMES

@@ -9,7 +9,7 @@ from typing import Final
 from lab.errors import ConfigurationError
 from lab.farm.board_state import BoardNow
 from lab.farm.config import TokenLimits
-from lab.jobs.reservations import Hold, Kind, ReservationBook
+from lab.health.reservations import Hold, Kind, ReservationBook
 from lab.results.audit import Act
 from lab.results.store import Store
 

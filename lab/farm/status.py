@@ -24,6 +24,7 @@ from lab.farm.board_state import STATES, BoardNow, JobNow, StateName, counted
 from lab.farm.labgrid_place import held_by_others
 from lab.farm.services import HostFile, Service
 from lab.health import DEFAULT_RULE, QuarantineRule
+from lab.health.reservations import QUARANTINE, Hold, ReservationBook
 from lab.health.store import HealthBook
 from lab.host import process
 from lab.host.clock import utc_now
@@ -31,7 +32,6 @@ from lab.host.runtime import runtime_dir
 from lab.jobs import listing as jobs_listing
 from lab.jobs.listing import JobView
 from lab.jobs.records import call, seems_dead
-from lab.jobs.reservations import QUARANTINE, Hold, ReservationBook
 from lab.judge.latest import LabComparison, LatestJudge
 from lab.judge.text import plain_document
 from lab.results import listing, retention

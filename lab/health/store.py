@@ -13,10 +13,9 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from lab.health import DEFAULT_RULE, Check, Health, HealthEvent, QuarantineRule, derive, due, quarantine
+from lab.health.reservations import QUARANTINE, Hold, standing
 from lab.health.state import DEVICE_FAULTS, CheckedPart, Outcome, shared
-from lab.jobs.records import BY_HEALTH, BY_PROVISION, BY_QUALIFY, BY_WEB, HEALTH
-from lab.jobs.reservations import QUARANTINE, Hold, standing
-from lab.results.models import AttemptRow, HealthCheckRow, JobRow, ReservationRow, RunRow
+from lab.results.models import AttemptRow, HealthCheckRow, ReservationRow, RunRow
 from lab.results.records import OK
 from lab.results.rows import columns_of, json_of, record_of
 from lab.results.store import Store
@@ -211,19 +210,6 @@ def holds_of(session: Session, board: str, now: dt.datetime, rule: QuarantineRul
             )
         )
     return standing(session, board, now)
-
-
-def allowed(job: JobRow) -> bool:
-    """True if a job may have a quarantined board.
-
-    The job checks it first, writes a release, which may repair it, or is a person at its power switch.
-    """
-    return job.program in {BY_HEALTH, BY_PROVISION, BY_WEB} or bool(job.options.get(HEALTH))
-
-
-def qualifies(job: JobRow) -> bool:
-    """True if a job may have a board that has not qualified: it qualifies, checks or writes it."""
-    return job.program in {BY_QUALIFY, BY_HEALTH, BY_PROVISION, BY_WEB}
 
 
 def lift(session: Session, board: str, now: dt.datetime, by: str) -> None:

@@ -12,11 +12,11 @@ from attrs import evolve, frozen
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from lab.health.reservations import IGNORE, QUARANTINE
 from lab.host import process
 from lab.host.clock import utc_now
 from lab.jobs.queue import JobQueue, find
 from lab.jobs.records import BY_LAB_RUN, BY_WEB, Job, job_of, seems_dead
-from lab.jobs.reservations import IGNORE, QUARANTINE
 from lab.results import database, listing
 from lab.results.listing import ListedRun, Overview, RunFilter
 from lab.results.models import AttemptRow, JobRow, RunRow

@@ -21,10 +21,16 @@ from sqlalchemy.orm import Session
 
 from lab.errors import BoardlabError, ConfigurationError, LabStableError
 from lab.health import DEFAULT_RULE, QuarantineRule
-from lab.health.store import allowed, holds_of, qualifies
+from lab.health.reservations import OWN, Hold, standing
+from lab.health.store import holds_of
 from lab.jobs.records import (
     BOARDS,
+    BY_HEALTH,
     BY_LAB_RUN,
+    BY_PROVISION,
+    BY_QUALIFY,
+    BY_WEB,
+    HEALTH,
     HEARTBEAT_S,
     LEASE_S,
     HasDied,
@@ -36,7 +42,6 @@ from lab.jobs.records import (
     ended_as,
     job_of,
 )
-from lab.jobs.reservations import OWN, Hold, standing
 from lab.results.models import AttemptRow, JobRow, RunRow
 from lab.results.records import Run
 from lab.results.rows import columns_of, json_of, run
@@ -226,7 +231,7 @@ class JobQueue:
                     and not (row.yields_to and row.priority >= PERSONS)  # it waits for what somebody has, see wait_on
                 ):  # a job that waits for another person's reservation does not delay others
                     return None
-            if self._refused(holds, checks=allowed(mine), qualifies=qualifies(mine)):
+            if self._refused(holds, checks=may_have_quarantined(mine), qualifies=may_have_unqualified(mine)):
                 return None
             session.flush()  # a dead holder's board is released before we take it
             if mine.started_at is None:  # runs that others had while it waited are none of its own
@@ -443,6 +448,19 @@ class JobQueue:
                 failure="lease_lost",
             )
         return row
+
+
+def may_have_quarantined(job: JobRow) -> bool:
+    """True if a job may have a quarantined board.
+
+    The job checks it first, writes a release, which may repair it, or is a person at its power switch.
+    """
+    return job.program in {BY_HEALTH, BY_PROVISION, BY_WEB} or bool(job.options.get(HEALTH))
+
+
+def may_have_unqualified(job: JobRow) -> bool:
+    """True if a job may have a board that has not qualified: it qualifies, checks or writes it."""
+    return job.program in {BY_QUALIFY, BY_HEALTH, BY_PROVISION, BY_WEB}
 
 
 def _takes(row: JobRow, board: str) -> bool:

@@ -18,10 +18,10 @@ from attrs import define, field, frozen
 from exporters.farm.coordinator import Coordinator
 from exporters.farm.places import MissingResource
 from lab.errors import BoardlabError, ConfigurationError
+from lab.health.reservations import Hold
 from lab.jobs import listing
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import LEASE_S, Job, call
-from lab.jobs.reservations import Hold
 from lab.places.lease import JobHolder, holds_of_people, in_use, is_reserved, reserving_user, store_name
 from lab.results.store import Store
 

@@ -23,9 +23,9 @@ from labgrid.remote.generated.labgrid_coordinator_pb2_grpc import CoordinatorStu
 from exporters.farm.coordinator import Coordinator
 from exporters.farm.places import MissingResource
 from lab.errors import ConfigurationError, LabTransientError
+from lab.health.reservations import OWN, Hold, ReservationBook
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import Job
-from lab.jobs.reservations import OWN, Hold, ReservationBook
 from lab.results.location import tag_of
 from lab.results.store import Store
 

@@ -15,11 +15,11 @@ import pytest
 
 from lab.errors import BoardlabError, ConfigurationError
 from lab.farm import lease, reservations, runner
+from lab.health.reservations import LONGEST_REASON, ReservationBook
 from lab.host import process
 from lab.jobs import listing, queue
 from lab.jobs.queue import GAVE_WAY, Holder, wanted
 from lab.jobs.records import BY_PYTEST, JOB_VARIABLE, JobState, Order, number
-from lab.jobs.reservations import LONGEST_REASON, ReservationBook
 from lab.pytest_plugin.runs import ITEMS_KEY, JOB_KEY, RUNS_KEY, STORE_KEY, STRATEGY_KEY
 from lab.pytest_plugin.session_rules import measures
 from lab.results.audit import Act, Audit

@@ -15,11 +15,11 @@ from fastapi.responses import JSONResponse, RedirectResponse, Response
 from lab.errors import ConfigurationError
 from lab.farm import reservations, services
 from lab.farm.config import TokenLimits
+from lab.health.reservations import IGNORE, LONGEST_REASON, ReservationBook
 from lab.host import process
 from lab.jobs import listing
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import BY_WEB, number
-from lab.jobs.reservations import IGNORE, LONGEST_REASON, ReservationBook
 from lab.results.audit import LONGEST_COMMENT, Audit
 from lab.results.store import Store
 from lab.run.options import LOW_POWER, MAX_CYCLES, SECTIONS

@@ -20,7 +20,7 @@ from starlette.concurrency import run_in_threadpool
 from lab.console.client import ConsoleClient
 from lab.console.lookup import attached
 from lab.errors import BoardlabError, ConfigurationError
-from lab.jobs.reservations import ReservationBook
+from lab.health.reservations import ReservationBook
 from lab.web.actions import Board, back
 from lab.web.audit_log import AuditLog
 from lab.web.audit_log import field as audit_log_field

@@ -14,8 +14,8 @@ from fastapi import APIRouter, Path, Request
 from fastapi.responses import RedirectResponse, Response
 
 from lab.errors import ConfigurationError
+from lab.health.reservations import LONGEST_REASON
 from lab.host.clock import utc_now
-from lab.jobs.reservations import LONGEST_REASON
 from lab.judge import text
 from lab.judge.records import CALLED, UNSURE, Decision, StoredVerdict
 from lab.judge.store import mute, read_verdicts, review

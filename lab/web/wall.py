@@ -15,7 +15,7 @@ from lab.console.terminal import LiveText
 from lab.errors import BoardlabError
 from lab.farm.board_state import PROBLEMS, BoardNow, StateName
 from lab.farm.status import LabNow, ago
-from lab.jobs.reservations import Hold
+from lab.health.reservations import Hold
 from lab.results import listing
 from lab.results.averages import Average
 from lab.results.formatting import label, number

@@ -25,10 +25,10 @@ from lab.farm import buildbot, config, lease
 from lab.farm.doctor import software
 from lab.farm.doctor.software import APART_S
 from lab.farm.queue import JobWaiter
+from lab.health.reservations import ReservationBook
 from lab.host.clock import utc_now
 from lab.jobs.queue import JobQueue, Order
 from lab.jobs.records import LEASE_S
-from lab.jobs.reservations import ReservationBook
 from lab.results import open_store
 from lab.results.snapshot import watch
 from lab.results.store import RETRY_PAUSES_S

@@ -12,10 +12,10 @@ import pytest
 from support.measuring_lab import ROOT, Lab, running_lab
 
 from lab.health import DEFAULT_RULE
+from lab.health.reservations import ReservationBook
 from lab.health.state import APART
 from lab.health.store import HealthBook
 from lab.host.clock import utc_now
-from lab.jobs.reservations import ReservationBook
 from lab.results import open_store
 from lab.results.records import AttemptRecord
 

@@ -26,10 +26,10 @@ from lab.errors import LabTransientError
 from lab.farm import status
 from lab.farm.config import load
 from lab.farm.labgrid_place import acquired, boards_by_place, measures_at, person_holding
+from lab.health.reservations import ReservationBook
 from lab.host import process
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import Job, Order
-from lab.jobs.reservations import ReservationBook
 from lab.places.janitor import Janitor
 from lab.places.lease import job_user, reserving_user, store_name
 from lab.results import Store, open_store

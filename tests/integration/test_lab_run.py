@@ -17,10 +17,10 @@ import pytest
 from support.measuring_lab import ROOT, Lab, measuring_pytest, running_lab
 
 from lab.cli import main
+from lab.health.reservations import ReservationBook
 from lab.host import process
 from lab.host.clock import utc_now
 from lab.jobs import listing
-from lab.jobs.reservations import ReservationBook
 from lab.results import Store, open_store
 from lab.results.snapshot import JobHead, watch
 

@@ -22,13 +22,13 @@ from exporters.server import ExporterBuild, Exposition, ResultsSource, Staleness
 from lab.console.recording import RecordingMeta
 from lab.console.status import PortInfo, PortStatus, ServerStatus
 from lab.health import Check, CheckedPart
+from lab.health.reservations import QUARANTINE
 from lab.health.store import KEEPER, HealthBook
 from lab.host import process
 from lab.host import runtime as host_runtime
 from lab.host.clock import MonotonicRaw, utc_now
 from lab.host.runtime import OutletStatus, RailStatus
 from lab.jobs.queue import JobQueue, Order
-from lab.jobs.reservations import QUARANTINE
 from lab.judge.records import NewVerdict
 from lab.judge.store import mute, write_verdicts
 from lab.judge.text import EvidenceLinks

@@ -11,10 +11,10 @@ import pytest
 
 from lab.farm import status
 from lab.farm.board_state import StateName
+from lab.health.reservations import ReservationBook
 from lab.host import process
 from lab.host.clock import utc_now
 from lab.jobs.queue import JobQueue, Order
-from lab.jobs.reservations import ReservationBook
 from lab.results import AttemptRecord, SampleRecord, Store
 from lab.results.models import RunRow
 from lab.web.site import Site

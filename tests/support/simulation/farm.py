@@ -25,11 +25,11 @@ from lab.farm import lease, runner
 from lab.farm.labgrid_place import PlaceWait, acquired
 from lab.farm.runner import Runner, RunnerPaths
 from lab.health import Check, CheckedPart
+from lab.health.reservations import ReservationBook
 from lab.health.store import HealthBook
 from lab.jobs import listing
 from lab.jobs.queue import PERSONS, TIMERS
 from lab.jobs.records import BY_HEALTH, BY_PROVISION, JOB_VARIABLE, Order, number
-from lab.jobs.reservations import ReservationBook
 from lab.metrics import SampleRecord
 from lab.provision.history import ProvisionBook
 from lab.provision.provisioning import Provisioner

@@ -12,11 +12,11 @@ import pytest
 
 from lab.cli import main
 from lab.errors import ConfigurationError
+from lab.health.reservations import ReservationBook
 from lab.host import process
 from lab.host.process import PERSON_VARIABLE
 from lab.jobs.queue import PERSONS, TIMERS, JobQueue
 from lab.jobs.records import Order
-from lab.jobs.reservations import ReservationBook
 from lab.results import Store, open_store
 from lab.results.audit import Audit
 

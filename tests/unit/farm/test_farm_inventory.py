@@ -12,7 +12,7 @@ from lab.cli import main
 from lab.env import envfile
 from lab.errors import ConfigurationError
 from lab.farm import config, inventory
-from lab.jobs.reservations import QUALIFYING, ReservationBook
+from lab.health.reservations import QUALIFYING, ReservationBook
 from lab.results import open_store
 from lab.results.audit import Audit
 

@@ -15,11 +15,11 @@ from attrs import define, evolve, field
 from exporters.farm.places import MissingResource
 from lab.errors import LabTransientError
 from lab.farm.labgrid_place import acquired, measures_at
+from lab.health.reservations import QUARANTINE, ReservationBook
 from lab.health.store import KEEPER
 from lab.host import process
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import Job, Order
-from lab.jobs.reservations import QUARANTINE, ReservationBook
 from lab.places.janitor import GRACE_S, Janitor
 from lab.places.lease import job_user, reserving_user, store_name
 from lab.results import Store, open_store

@@ -16,10 +16,10 @@ from lab.farm import qualification
 from lab.farm.board_state import BoardNow
 from lab.farm.qualification import Qualification
 from lab.health import Check, CheckedPart
+from lab.health.reservations import ReservationBook
 from lab.host.clock import utc_now
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import BY_LAB_RUN, BY_QUALIFY, Order
-from lab.jobs.reservations import ReservationBook
 from lab.pytest_plugin.jobs import hold_failed
 from lab.results import AttemptRecord, Store, open_store
 from lab.results.audit import Audit

@@ -14,11 +14,11 @@ from lab.errors import ConfigurationError, LabStableError
 from lab.farm import judge, queue, runner
 from lab.farm import runner as runners
 from lab.farm.runner import BROKEN, BUSY, INTERRUPTED, UNCONFIRMED, WORSE, Runner, RunnerPaths, report_again
+from lab.health.reservations import ReservationBook
 from lab.host import locks, process
 from lab.host.clock import utc_now
 from lab.jobs.queue import GAVE_WAY, PERSONS, TIMERS, JobQueue, has_failed, note_tests
 from lab.jobs.records import AWAY_VARIABLE, BOARDS, Job, Order
-from lab.jobs.reservations import ReservationBook
 from lab.judge.records import NewVerdict
 from lab.judge.store import write_verdicts
 from lab.results import Store, open_store

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from lab import boards
+from lab.health.reservations import IGNORE, ReservationBook
 from lab.host.clock import utc_now
 from lab.host.process import PERSON_VARIABLE
 from lab.jobs import listing
 from lab.jobs.queue import JobQueue, has_failed
 from lab.jobs.records import BY_PYTEST, JOB_VARIABLE, LEASE_S, Order
-from lab.jobs.reservations import IGNORE, ReservationBook
 from lab.pytest_plugin import jobs, runs, sections
 from lab.pytest_plugin.jobs import HOLDER_KEY, Holder
 from lab.pytest_plugin.runs import ITEMS_KEY, JOB_KEY, STORE_KEY, STRATEGY_KEY

@@ -9,12 +9,12 @@ from sqlalchemy import event
 
 from lab.health import Check, CheckedPart, QuarantineRule
 from lab.health import store as health_book
+from lab.health.reservations import ReservationBook, standing
 from lab.health.state import APART, PARTS
 from lab.health.store import KEEPER, HealthBook, healths
 from lab.jobs import listing
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import BY_HEALTH, BY_PROVISION, BY_WEB, HEALTH, Order
-from lab.jobs.reservations import ReservationBook, standing
 from lab.results import Store
 from lab.results.records import AttemptRecord
 

@@ -9,9 +9,9 @@ from support.jobbook import ORDER, Steady, Wall, started, watched
 
 from exporters.farm.health import Jobs
 from lab.errors import LabStableError
+from lab.health.reservations import ReservationBook
 from lab.jobs.queue import JobQueue, Order
 from lab.jobs.records import BY_WEB, HEARTBEAT_S, LEASE_S, Silence
-from lab.jobs.reservations import ReservationBook
 from lab.results import Store
 from lab.results.snapshot import watch
 

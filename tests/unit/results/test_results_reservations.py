@@ -14,10 +14,10 @@ from support.jobbook import Wall
 from support.older_schema import raw
 
 from lab.errors import BoardlabError, ConfigurationError
+from lab.health.reservations import IGNORE, ReservationBook
 from lab.jobs import listing
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import Order
-from lab.jobs.reservations import IGNORE, ReservationBook
 from lab.results import Store
 from lab.results.audit import Audit, as_csv, document
 

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.jobbook import ORDER, START, Wall, started
 
+from lab.health.reservations import ReservationBook
 from lab.jobs import listing
 from lab.jobs.queue import PERSONS, POINT_S, TIMERS, JobQueue, ask, give_way, turn, wanted
 from lab.jobs.records import Job
-from lab.jobs.reservations import ReservationBook
 from lab.results import Store
 
 

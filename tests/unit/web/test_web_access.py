@@ -20,12 +20,12 @@ from support.web_serving import serving
 
 from lab.cli import web as web_command
 from lab.errors import ConfigurationError, LabStableError
+from lab.health.reservations import ReservationBook
 from lab.host import process
 from lab.http.access import MOST, MOST_WIDE, WINDOW_S, LoginAttempts, Tls, WebConfig
 from lab.jobs import listing
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import Order
-from lab.jobs.reservations import ReservationBook
 from lab.results.audit import DONE, Audit
 from lab.results.models import Base
 from lab.web import audit_log, job_control

@@ -22,12 +22,12 @@ from support.web_serving import serving
 from lab.farm import lease
 from lab.farm.board_state import BoardNow
 from lab.health import QuarantineRule
+from lab.health.reservations import IGNORE, ReservationBook
 from lab.host import process
 from lab.host.clock import utc_now
 from lab.jobs import listing
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import Order
-from lab.jobs.reservations import IGNORE, ReservationBook
 from lab.judge.records import UNSURE, NewVerdict
 from lab.judge.store import mutes, read_verdicts, reviews, write_verdicts
 from lab.results import open_store
