@@ -145,7 +145,7 @@ def _of_host(
     if optional.pdudaemon:
         live["pdudaemon"] = PduDaemonProbe(optional.pdudaemon).read
     if optional.coordinator:
-        from exporters.farm.coordinator import Coordinator  # noqa: PLC0415 - gRPC takes memory that most hosts save
+        from lab.places.coordinator import Coordinator  # noqa: PLC0415 - gRPC takes memory that most hosts save
 
         live["coordinator"] = PlaceCollector(Coordinator(optional.coordinator).state).read
     if optional.usb:

@@ -16,7 +16,6 @@ from typing import Annotated, Final
 import typer
 from attrs import asdict
 
-from exporters.farm.coordinator import Coordinator
 from lab import package_data
 from lab.cli import farm_boards
 from lab.cli.doctor import MARKS
@@ -30,16 +29,18 @@ from lab.farm.config import Farm, VirtualBoards, load
 from lab.farm.doctor import DoctorFinding, examine, examined_host
 from lab.farm.doctor import services as doctor_services
 from lab.farm.doctor.services import outdated
-from lab.farm.labgrid_place import boards_by_place, measures_at
 from lab.farm.loaded_config import record_loaded, restart_process
 from lab.farm.local import LocalFarm, Supervised
+from lab.farm.status import boards_by_place
 from lab.host import process
 from lab.host.runtime import runtime_dir
 from lab.jobs.queue import JobQueue
+from lab.places.coordinator import Coordinator
 from lab.places.exporter import LOOPBACK, ExporterOptions, run
 from lab.places.janitor import GRACE_S, LOOK_S, Janitor
 from lab.places.janitor import patient as janitor_patient
-from lab.places.lease import with_port
+from lab.places.job_place import measures_at
+from lab.places.records import with_port
 from lab.provision.writers import sd_mux
 from lab.results import open_store
 from lab.results.location import data_home

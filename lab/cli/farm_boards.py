@@ -17,7 +17,6 @@ from typing import Annotated, Any, Final
 import typer
 from attrs import asdict, evolve
 
-from exporters.farm.coordinator import Coordinator
 from lab import boards, package_data
 from lab.cli.options import FarmFile, HostDatabase, Json, Wait
 from lab.env import envfile
@@ -33,7 +32,8 @@ from lab.health.store import HealthBook
 from lab.host import process
 from lab.jobs.listing import latest_run
 from lab.jobs.records import BY_QUALIFY, HEALTH, Order
-from lab.places.lease import with_port
+from lab.places.coordinator import Coordinator
+from lab.places.records import with_port
 from lab.results import open_store
 from lab.results.audit import Act, Audit
 from lab.results.location import DATABASE_VARIABLE, locate

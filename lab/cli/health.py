@@ -20,7 +20,6 @@ from lab.env.checkup import CheckUp, host_of, part_of
 from lab.env.power_state import parts
 from lab.errors import BoardlabError, ConfigurationError
 from lab.farm import lease, services, status
-from lab.farm.labgrid_place import PlaceWait, acquired, place_of
 from lab.farm.lease import BusyBoardError, held, opened
 from lab.farm.runner import BUSY
 from lab.farm.services import HostFile
@@ -30,6 +29,7 @@ from lab.health.state import counts
 from lab.health.store import HealthBook
 from lab.host.clock import utc_now
 from lab.jobs.records import BY_HEALTH, Order
+from lab.places.job_place import PlaceWait, acquired
 from lab.results import Store, listing, open_store
 from lab.terminal import Marked, bad, doubtful, echo, echo_json, log_to, table
 
@@ -107,7 +107,7 @@ def _checked(store: Store, rule: QuarantineRule, path: Path, wait_s: float, *, i
     try:
         with held(book, order, wait_s, _say) as job, ExitStack() as stack:
             # Where the board of a place is plugged in is known when its exporter has told it.
-            host = "" if place_of(path) else socket.gethostname()
+            host = "" if envfile.place_of(path) else socket.gethostname()
             made = Check(name, board_type, host, utc_now(), (), env=path.name, person=job.person, job_id=job.id)
             stack.enter_context(_noted(HealthBook(store, rule), made))
             os.environ.update(stack.enter_context(acquired(book, job, place_wait)))

@@ -20,12 +20,12 @@ from lab.control.provisioning import recover_by
 from lab.env import envfile
 from lab.env.power_state import parts
 from lab.errors import BoardlabError, ConfigurationError
-from lab.farm.labgrid_place import PlaceWait, acquired, place_of
 from lab.farm.lease import BusyBoardError, held, opened, queue
 from lab.farm.runner import BUSY
 from lab.health.reservations import IGNORE
 from lab.host import process
 from lab.jobs.records import BY_PROVISION, Job, Order
+from lab.places.job_place import PlaceWait, acquired
 from lab.provision.history import Provision, ProvisionBook
 from lab.provision.provisioning import ProgressPrinter, Provisioner, Put, described
 from lab.provision.releasefile import find
@@ -90,7 +90,9 @@ def provision(
         )
     asked = list(dict.fromkeys(asked))
     path = envfile.find(env, Path.cwd())
-    made = None if place_of(path) else strategy_of(env)  # labgrid gives a place's parts to nobody but its holder
+    made = (
+        None if envfile.place_of(path) else strategy_of(env)
+    )  # labgrid gives a place's parts to nobody but its holder
     board_type, board = (made.type.name, made.board) if made else envfile.board_of(path)
     writes = release and not dry_run and not verify_only
     with opened(db, wait, _say) if writes else open_store(db, patience_s=AWAY_S) as store:

@@ -25,7 +25,6 @@ from lab.cli.options import Database, Json
 from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError
 from lab.farm import job_request, lease, reference_board, runner, services, status
-from lab.farm.labgrid_place import place_of
 from lab.farm.queue import HostCapacity
 from lab.farm.runner import BROKEN, BUSY, Runner, RunnerPaths, report_again
 from lab.farm.services import HostFile
@@ -283,7 +282,7 @@ def _boards_of_type(host: HostFile, board_type: str) -> Iterator[tuple[str, Path
     for board, env in ({each.board: each.env for each in status.described(host.folder)} | named).items():
         try:
             path = envfile.find(env, host.folder)
-            if envfile.board_of(path)[0] == board_type and (board not in away or place_of(path)):
+            if envfile.board_of(path)[0] == board_type and (board not in away or envfile.place_of(path)):
                 yield board, path
         except ConfigurationError as error:
             logging.getLogger(__name__).warning("%s: %s", board, error)

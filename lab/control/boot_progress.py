@@ -335,7 +335,7 @@ class PlaceHolders:
                 self._check(manager.url, manager.session.get_place(resource.name).name)
 
     def _check(self, address: str, name: str) -> None:
-        from exporters.farm.coordinator import Coordinator  # noqa: PLC0415 - gRPC takes a while to import
+        from lab.places.coordinator import Coordinator  # noqa: PLC0415 - gRPC takes a while to import
 
         try:
             now = Coordinator(address).holder(name)

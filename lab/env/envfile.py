@@ -35,6 +35,7 @@ OPTIONS = frozenset({"coordinator_address", "release"})  # of labgrid and of boa
 BOARD_OPTIONS = ("board", "board_type")  # of a target without a BoardStrategy
 LAB_LINE = re.compile(r"# LAB\b")  # the mark of a value that each lab sets
 _RESERVED = re.compile(r"\b(192\.0\.2|198\.51\.100|203\.0\.113)\.\d{1,3}\b")  # RFC 5737
+RESERVATION = "+"  # place of LG_TOKEN's reservation, of labgrid's RemotePlace
 OWN_ARGUMENTS = frozenset({"cls", "name", "bindings", "priorities"})
 _TYPO = 0.85  # similarity of a key to a known one; above it the key is no project's own
 
@@ -312,6 +313,15 @@ def _entries(path: Path, place: str, data: object, known: Mapping[str, Any]) -> 
 
 def _keys_of(cls: type) -> set[str]:
     return {attribute.name for attribute in attr.fields(cls) if attribute.init} - {"target", "state"}
+
+
+def place_of(path: Path) -> str:
+    """Name of the labgrid place in an environment; empty: it has none.
+
+    Raises:
+        ConfigurationError: the file cannot be understood.
+    """
+    return str(arguments_of(path, "RemotePlace", "resources").get("name", ""))
 
 
 def coordinator_of(path: Path) -> str:

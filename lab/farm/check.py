@@ -22,11 +22,11 @@ from lab.errors import BoardlabError
 from lab.farm import job_request, notify, validators
 from lab.farm.config import HERE, BoardEntry, Farm
 from lab.farm.doctor import DoctorFinding, software
-from lab.farm.labgrid_place import RESERVATION, place_of
 from lab.host.process import user_name
+from lab.places.records import may_be_one, with_port
 
 if TYPE_CHECKING:
-    from exporters.farm.coordinator import Coordinator
+    from lab.places.coordinator import Coordinator
 
 
 _FILES: Final = re.compile(
@@ -145,8 +145,7 @@ def wiring_problems(farm: Farm) -> list[str]:
     """Check the boards' places at the coordinator."""
     if not farm.coordinator:
         return []
-    from exporters.farm.coordinator import Coordinator  # noqa: PLC0415 - gRPC takes a while to import
-    from lab.places.lease import with_port  # noqa: PLC0415
+    from lab.places.coordinator import Coordinator  # noqa: PLC0415 - gRPC takes a while to import
 
     coordinator = Coordinator(with_port(farm.coordinator))
     try:
@@ -163,10 +162,10 @@ def _named(farm: Farm) -> Iterator[_Named]:
     for board, env in farm.environments.items():
         try:
             path = envfile.find(env, Path(farm.directory))
-            place, its = place_of(path), envfile.coordinator_of(path)
+            place, its = envfile.place_of(path), envfile.coordinator_of(path)
         except BoardlabError:  # `lab farm check` reports a wrong environment itself
             continue
-        if place not in {"", RESERVATION}:
+        if place not in {"", envfile.RESERVATION}:
             yield _Named(board, env, place, its)
 
 
@@ -176,8 +175,6 @@ def _wrong(named: _Named, coordinator: Coordinator, known: list[str]) -> Iterato
     Raises:
         LabTransientError: the coordinator does not answer.
     """
-    from lab.places.lease import may_be_one, with_port  # noqa: PLC0415 - gRPC takes a while to import
-
     where = f"boards: {named.board}: {named.env}"
     if named.coordinator and not may_be_one(with_port(named.coordinator), coordinator.address):
         yield (

@@ -11,12 +11,13 @@ from typing import Final
 from lab.benchmarks.cycles import AWAY_S
 from lab.errors import BoardlabError
 from lab.farm import reference_board
-from lab.farm.labgrid_place import PLACE_BUSY, person_holding
 from lab.health import QuarantineRule
 from lab.host import process
 from lab.jobs import listing
 from lab.jobs.queue import PERSONS, Holder, JobQueue, wait_on
 from lab.jobs.records import BY_LAB_RUN, Job, JobState, Order
+from lab.places.job_place import person_at_place
+from lab.places.place import PLACE_BUSY
 from lab.results import open_store
 from lab.results.store import Store
 
@@ -144,7 +145,7 @@ def _started(queue: JobQueue, job: Job, wait_s: float, say: Callable[[str], None
     """
     deadline, reported, previous = queue.monotonic_s + wait_s, "", ""
     while True:
-        keeps = person_holding(queue, job)
+        keeps = person_at_place(queue, job)
         if keeps or previous:
             wait_on(queue, job.id, keeps)  # the place's holder gets the board before us
         previous = keeps
@@ -161,7 +162,7 @@ def _started(queue: JobQueue, job: Job, wait_s: float, say: Callable[[str], None
 
 
 def _obstacle(queue: JobQueue, job: Job) -> str:
-    return person_holding(queue, job) or listing.obstacle(queue, job.board)
+    return person_at_place(queue, job) or listing.obstacle(queue, job.board)
 
 
 @contextmanager

@@ -32,6 +32,7 @@ from lab.host.clock import utc_now
 from lab.host.runtime import socket_path
 from lab.jobs import listing
 from lab.jobs.records import BY_WEB
+from lab.places.records import with_port
 from lab.results.store import open_store
 from lab.virtual import ports
 from lab.virtual.ports import LOOPBACK
@@ -175,8 +176,6 @@ def programs(farm: Farm, local: LocalFarm) -> list[Program]:
         host = buildbot.hosts(farm)[0]
         if farm.hosts:
             words += ("--name", host, "--hostname", host)
-        from lab.places.lease import with_port  # noqa: PLC0415 - gRPC takes a while to import
-
         found.append(Program("rails", (lab, "rails", "serve", *runtime)))
         found.append(Program("export", words, needs=with_port(farm.coordinator)))
     if farm.coordinator:

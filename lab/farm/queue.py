@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import json
 import logging
-import os
 import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,15 +13,14 @@ from typing import Final
 from attrs import define, field, frozen
 
 from lab.console.client import ConsoleClient
-from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError
 from lab.farm.config import Limits
-from lab.farm.labgrid_place import DEFAULT_COORDINATOR, RESERVATION, person_holding, place_of
 from lab.host import locks
 from lab.host.runtime import runtime_dir, socket_path
 from lab.jobs.listing import Measuring, measuring, obstacle
 from lab.jobs.queue import PERSONS, JobQueue, wait_on
 from lab.jobs.records import Job
+from lab.places.job_place import other_user
 
 # --- Capacity of this host for one more measuring board, by farm.yaml and by the lateness of its stamps ---
 # The host records a number of boards as too many if its stamps were too late for a minute without a change of boards. For a day its capacity is
@@ -207,7 +205,7 @@ class JobWaiter:
         persons = job.priority >= PERSONS
         try:
             # Before the turn: a coordinator that is slow to answer keeps no other job waiting.
-            found, self._unread = person_holding(self.book, job) if persons else claimant(self.book, job), False
+            found, self._unread = other_user(self.book, job), False
         except ConfigurationError as error:  # a file that is being saved is whole at a later look
             self._obstacle, self._unread = str(error), True
             wait_on(self.book, job.id)
@@ -224,19 +222,3 @@ class JobWaiter:
                     return self.book.start(job.id)
         wait_on(self.book, job.id)
         return None
-
-
-def claimant(book: JobQueue, job: Job) -> str:
-    """Claimant of the job's labgrid place; empty: none known."""
-    path = Path(job.env)
-    name = place_of(path) if path.is_file() else ""
-    if not name or name == RESERVATION:
-        return ""
-    from lab.places.lease import WantedPlace, job_user, stock_user, store_name, with_port  # noqa: PLC0415 - gRPC takes a while to import
-
-    address = envfile.coordinator_of(path) or os.environ.get("LG_COORDINATOR", DEFAULT_COORDINATOR)
-    ours = {str(job_user(job.person, job.called, store_name(book.store))), str(stock_user(job.person))}
-    try:
-        return WantedPlace(name, with_port(address)).by(ours)
-    except BoardlabError:
-        return ""

@@ -22,8 +22,7 @@ from attrs import define, evolve, field, frozen
 from lab.benchmarks.cycles import AWAY_S
 from lab.errors import BoardlabError
 from lab.farm import job_request, reference_board
-from lab.farm.labgrid_place import PLACE_BUSY, PlaceWait, acquired, lost_place, person_holding
-from lab.farm.queue import HostCapacity, JobWaiter, claimant
+from lab.farm.queue import HostCapacity, JobWaiter
 from lab.health.state import RELEASES
 from lab.host import locks
 from lab.host.process import ENDING, go_on, handling
@@ -31,6 +30,8 @@ from lab.jobs import listing
 from lab.jobs.listing import latest_run
 from lab.jobs.queue import GAVE_WAY, PERSONS, JobQueue, ask, confirmation, confirms, give_way, has_failed, lab_faults
 from lab.jobs.records import AWAY_VARIABLE, BY_QUALIFY, HEARTBEAT_S, JOB_VARIABLE, Job, JobState
+from lab.places.job_place import PlaceWait, acquired, lost_place, other_user, person_at_place
+from lab.places.place import PLACE_BUSY
 from lab.results import Store
 from lab.results.location import ARTIFACTS_VARIABLE, DATABASE_VARIABLE
 from lab.run.options import CONFIRMS, DIAGNOSTIC_BOOTS, JUDGE, WHERE, pytest_words
@@ -120,7 +121,7 @@ class Runner:
                         busy
                         and not self._stopping
                         and self.book.monotonic_s < deadline
-                        and person_holding(self.book, started)
+                        and person_at_place(self.book, started)
                     ):
                         job = give_way(self.book, job.id)
                         continue
@@ -322,7 +323,7 @@ class Runner:
         try:
             if self.capacity is not None:
                 self.capacity.record()
-            who = claimant(self.book, job)
+            who = other_user(self.book, job)
             if who != self._claimant:
                 ask(self.book, job.id, who)
                 self._claimant = who

@@ -14,14 +14,13 @@ from typing import Any, Final, TypeAlias
 
 from attrs import asdict, evolve, frozen
 
-from exporters.farm.places import MissingResource
 from lab import package_data
 from lab.console.status import PortStatus, ServerStatus
 from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError, LabTransientError
 from lab.farm import services
 from lab.farm.board_state import STATES, BoardNow, JobNow, StateName, counted
-from lab.farm.labgrid_place import held_by_others
+from lab.farm.config import Farm
 from lab.farm.services import HostFile, Service
 from lab.health import DEFAULT_RULE, QuarantineRule
 from lab.health.reservations import QUARANTINE, Hold, ReservationBook
@@ -34,6 +33,7 @@ from lab.jobs.listing import JobView
 from lab.jobs.records import call, seems_dead
 from lab.judge.latest import LabComparison, LatestJudge
 from lab.judge.text import plain_document
+from lab.places.records import MissingResource, is_a_program, with_port
 from lab.results import listing, retention
 from lab.results.formatting import end as end_of
 from lab.results.listing import LatestEnded, ListedRun
@@ -44,6 +44,7 @@ from lab.terminal import Marked, bad, doubtful, table
 FAILURES_OF: Final = dt.timedelta(hours=24)
 OpenStore: TypeAlias = Callable[[str | None], AbstractContextManager[Store]]
 _READ: Final = functools.partial(open_store, create=False)
+GLANCE_S: Final = 1.0  # wait for a coordinator
 _ONE_LOOK_S: Final = 10.0  # for the comparisons of a look that no other one follows
 SEEN_LATELY: Final = dt.timedelta(days=30)  # a board without an environment is listed if it was measured since
 
@@ -158,6 +159,48 @@ def _boards_of(
         boards[board] = evolve(its, place=holder) if away is None else evolve(its, away=its.away or away.described)
     ordered = tuple(boards[board] for board in sorted(boards))
     return LabNow(now, socket.gethostname(), name, trouble, ordered, ())
+
+
+def boards_by_place(farm: Farm) -> dict[str, str]:
+    """Boards of labgrid places, from farm.yaml's environments on this host."""
+    found = {}
+    for board, env in farm.environments.items():
+        try:
+            path = envfile.find(env, Path(farm.directory))
+            state = path.stat()
+            name = _place_in(path, (state.st_mtime_ns, state.st_size, state.st_ino))
+        except (BoardlabError, OSError):
+            continue
+        if name:
+            found[name] = board
+    return found
+
+
+def held_by_others(farm: Farm) -> dict[str, str]:
+    """Holder of each board's place, if neither a job nor a reservation.
+
+    It is a person or the janitor, as "host/user"; empty if the coordinator does not answer.
+    """
+    boards = boards_by_place(farm) if farm.coordinator else {}
+    if not boards:
+        return {}
+    from lab.places.coordinator import Coordinator  # noqa: PLC0415 - gRPC takes a while to import
+
+    try:
+        holders = Coordinator(with_port(farm.coordinator)).holders(GLANCE_S)
+    except BoardlabError:  # `lab status` says so of the coordinator itself
+        return {}
+    return {
+        board: holders[place]
+        for place, board in boards.items()
+        if (holder := holders.get(place)) and (MissingResource.of(holder) is not None or not is_a_program(holder))
+    }
+
+
+@functools.lru_cache(maxsize=4096)
+def _place_in(env: Path, _state: tuple[int, ...]) -> str:
+    """Place of one environment, cached by the file's state."""
+    return envfile.place_of(env)
 
 
 def described(folder: Path) -> Iterator[BoardNow]:

@@ -16,6 +16,7 @@ from lab.errors import ConfigurationError, LabStableError
 from lab.farm import buildbot, reference_board
 from lab.farm.config import DOCUMENTS, Buildbot, Farm
 from lab.host.tcp import is_loopback
+from lab.places.records import with_port
 from lab.run.options import words
 
 COORDINATOR: Final = "labgrid-coordinator"  # labgrid's program, installed beside `lab`
@@ -45,8 +46,6 @@ def units(farm: Farm, path: str, host: str = "") -> dict[str, str]:
             for kind in ("service", "timer"):
                 found[f"boardlab-backup.{kind}"] = _text(f"boardlab-backup.{kind}", farm=farm, path=path)
     if farm.coordinator_at == (host or hosts[0]):
-        from lab.places.lease import with_port  # noqa: PLC0415 - gRPC takes a while to import
-
         found["boardlab-coordinator.service"] = _text(
             "boardlab-coordinator.service",
             farm=farm,

@@ -36,7 +36,7 @@ from lab.host.clock import time_line
 from lab.host.devices import belongs_to
 from lab.host.runtime import socket_path
 from lab.host.tcp import is_loopback
-from lab.places.lease import PORT
+from lab.places.records import PORT
 from lab.rails.server import rails_socket
 
 LOOPBACK: Final = "127.0.0.1"

@@ -1,9 +1,9 @@
 """Janitor of places: dead holders, reserved boards, unusable places.
 
 labgrid's acquisitions never expire, and its coordinator does not know whether their holder still lives. The holder's
-name identifies our own jobs (`lab.places.lease`): the results know whether that job has ended. Other acquisitions
+name identifies our own jobs (`lab.places.records`): the results know whether that job has ended. Other acquisitions
 stay. labgrid gives a reservation a place without its exporter, too: such a place is held until it can be used
-(`exporters.farm.places`).
+(`lab.places.records`).
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Final, Literal
 
 from attrs import define, field, frozen
 
-from exporters.farm.coordinator import Coordinator
-from exporters.farm.places import MissingResource
 from lab.errors import BoardlabError, ConfigurationError
 from lab.health.reservations import Hold
 from lab.jobs import listing
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import LEASE_S, Job, call
-from lab.places.lease import JobHolder, holds_of_people, in_use, is_reserved, reserving_user, store_name
+from lab.places.coordinator import Coordinator
+from lab.places.place import holds_of_people, in_use, is_reserved
+from lab.places.records import JobHolder, MissingResource, reserving_user, store_name
 from lab.results.store import Store
 
 LOOK_S: Final = 5.0

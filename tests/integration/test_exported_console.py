@@ -15,11 +15,11 @@ from support.coordinator import client, running_coordinator
 from support.exported import EXPORTER, make_place, running_exporter, serial_port, shown, tcp_port
 from support.prometheus_server import until
 
-from exporters.farm.coordinator import Coordinator
-from exporters.farm.places import MissingResource
 from lab.console.lookup import PREFIX
 from lab.host.runtime import socket_path
-from lab.places.lease import Place, job_user, stock_user
+from lab.places.coordinator import Coordinator
+from lab.places.place import Place
+from lab.places.records import MissingResource, job_user, stock_user
 
 DEADLINE_S = 60
 

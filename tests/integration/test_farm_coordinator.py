@@ -13,10 +13,10 @@ from support.coordinator import client, running, running_coordinator
 from support.prometheus_server import until
 from support.virtual_bench import wait_for_listener
 
-from exporters.farm.coordinator import Coordinator
 from exporters.farm.host import RealUdev, Usb, UsbDevice
 from exporters.farm.places import PlaceCollector
 from lab.errors import ConfigurationError, LabTransientError
+from lab.places.coordinator import Coordinator
 from lab.virtual.ports import free_port
 
 

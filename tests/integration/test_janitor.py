@@ -20,18 +20,19 @@ from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
 from labgrid.remote.generated.labgrid_coordinator_pb2_grpc import CoordinatorStub
 from support.coordinator import ALICE, DEADLINE_S, PROGRAMS, client, running_coordinator
 
-from exporters.farm.coordinator import Coordinator
 from lab import package_data
 from lab.errors import LabTransientError
 from lab.farm import status
 from lab.farm.config import load
-from lab.farm.labgrid_place import acquired, boards_by_place, measures_at, person_holding
+from lab.farm.status import boards_by_place
 from lab.health.reservations import ReservationBook
 from lab.host import process
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import Job, Order
+from lab.places.coordinator import Coordinator
 from lab.places.janitor import Janitor
-from lab.places.lease import job_user, reserving_user, store_name
+from lab.places.job_place import acquired, measures_at, person_at_place
+from lab.places.records import job_user, reserving_user, store_name
 from lab.results import Store, open_store
 from lab.web import wall
 
@@ -61,7 +62,7 @@ boards:
 MEASURES = """
 import sys, time
 from pathlib import Path
-from lab.farm.labgrid_place import acquired
+from lab.places.job_place import acquired
 from lab.host import process
 from lab.results import open_store
 from lab.jobs.records import Order
@@ -297,7 +298,7 @@ def test_a_reservation_for_whose_place_a_job_waits_does_not_expire(lab: Lab, mon
                 assert caught.value.failure == failure
                 assert stands(lab.address).timeout > before
                 before = stands(lab.address).timeout
-                assert bool(person_holding(lab.book(), job)) == (failure == "place_busy")
+                assert bool(person_at_place(lab.book(), job)) == (failure == "place_busy")
                 assert stands(lab.address).timeout > before, "also before it has its board"
             if state == "allocated":
                 client(lab.address, "cancel-reservation", os.environ["LG_TOKEN"])

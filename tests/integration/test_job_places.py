@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 from support.coordinator import DEADLINE_S, client, running_coordinator
 
-from exporters.farm.coordinator import Coordinator
 from lab import package_data
 from lab.errors import ConfigurationError, LabTransientError
-from lab.places.lease import Place, PlaceUser, job_user, stock_user
+from lab.places.coordinator import Coordinator
+from lab.places.place import Place
+from lab.places.records import PlaceUser, job_user, stock_user
 
 ENV = """
 targets:
@@ -34,7 +35,8 @@ imports: [lab.drivers, STRATEGY]
 """.replace("STRATEGY", str(package_data.strategy_file()))
 HOLDS = """
 import sys, time
-from lab.places.lease import Place, job_user, stock_user
+from lab.places.place import Place
+from lab.places.records import job_user, stock_user
 with Place("b1", sys.argv[1]).held(job_user("lena", "j12", "/a/results.db"), stock_user("lena"), lambda _: False):
     print("held", flush=True)
     time.sleep(600)

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 from support.coordinator import DEADLINE_S, PROGRAMS, client, running_coordinator
 
-from exporters.farm.coordinator import Coordinator
 from lab.farm import runner as farm_runner
-from lab.farm.queue import claimant
 from lab.farm.runner import Runner, RunnerPaths
 from lab.host import process
 from lab.jobs import listing
-from lab.jobs.queue import PERSONS, TIMERS, JobQueue
+from lab.jobs.queue import TIMERS, JobQueue
 from lab.jobs.records import Order
+from lab.places.coordinator import Coordinator
+from lab.places.job_place import other_user
 from lab.results import Store, open_store
 
 ENV = """
@@ -98,7 +98,7 @@ def test_a_reservation_in_labgrid_gets_the_place_of_a_scheduled_job_and_gives_it
             until(lambda: Coordinator(address).poll(token)[0] == "allocated")
             Coordinator(address).acquire("b1", "desk-1/lena")
             seen.append(Coordinator(address).holder("b1"))
-            seen.append(claimant(book, job))
+            seen.append(other_user(book, job))
             seen.append(book.holder_of("b1"))
             labgrid(address, "cancel-reservation", token)
             Coordinator(address).release("b1", "desk-1/lena")
@@ -114,13 +114,13 @@ def test_a_reservation_in_labgrid_gets_the_place_of_a_scheduled_job_and_gives_it
     assert Coordinator(address).holder("b1") == ""
 
 
-def test_a_reservation_of_another_place_and_a_persons_job_change_nothing(tmp_path: Path, address: str) -> None:
+def test_a_reservation_of_another_place_changes_nothing(tmp_path: Path, address: str) -> None:
     env = tmp_path / "b1.yaml"
     env.write_text(ENV.format(address=address))
     with open_store(str(tmp_path / "results.db")) as store:
-        job = queue(store, PERSONS).enqueue(Order("am62xx_sk", "b1", ("boot",), str(env), "", 1))
+        job = queue(store, TIMERS).enqueue(Order("am62xx_sk", "b1", ("boot",), str(env), "", 1))
         token = labgrid(address, "reserve", "--shell", "board=am64x").strip().rpartition("=")[2]
-        assert claimant(queue(store, TIMERS), job) == ""
+        assert other_user(queue(store, TIMERS), job) == ""
         labgrid(address, "cancel-reservation", token)
         labgrid(address, "reserve", "name=b1")
-        assert claimant(queue(store, TIMERS), job) == "desk-1/lena has reserved labgrid's place b1"
+        assert other_user(queue(store, TIMERS), job) == "desk-1/lena has reserved labgrid's place b1"

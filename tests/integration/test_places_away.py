@@ -14,10 +14,10 @@ from support.coordinator import DEADLINE_S, PROGRAMS, client, running_coordinato
 from support.exported import running_exporter
 from support.prometheus_server import until
 
-from exporters.farm.coordinator import Coordinator
 from exporters.farm.places import PlaceCollector
 from lab.cli.main import main
 from lab.farm import status
+from lab.places.coordinator import Coordinator
 from lab.web import wall
 
 FARM = """

@@ -15,7 +15,7 @@ from support.placedboard import BOARD, running_place
 from support.provisioned_lab import ProvisionedLab
 from support.simprovision import NEW, OLD
 
-from exporters.farm.coordinator import Coordinator
+from lab.places.coordinator import Coordinator
 from lab.results import open_store
 
 ENDS_S = 240  # of a busy host

@@ -18,7 +18,7 @@ from exporters.farm import host
 from exporters.farm.boards import families
 from exporters.farm.health import Jobs
 from exporters.farm.host import Disks, Outlets, RailsCollector, Usb, UsbDevice
-from exporters.farm.places import CoordinatorState, PlaceCollector, PlaceRow
+from exporters.farm.places import PlaceCollector
 from exporters.farm.schedules import ScheduledRun, Schedules
 from exporters.metrics import StandingFailures, StandingVerdicts
 from exporters.poller import FreshMetrics, Poller, SourceHealth
@@ -36,6 +36,7 @@ from lab.judge.records import NewVerdict
 from lab.judge.store import write_verdicts
 from lab.judge.text import EvidenceLinks
 from lab.metrics import by_name
+from lab.places.records import CoordinatorState, PlaceRow
 from lab.results import open_store
 from lab.results.listing import LatestEnded
 from lab.results.snapshot import watch

@@ -13,7 +13,7 @@ from exporters.farm import host
 from exporters.farm.boards import ExportedBoard, families
 from exporters.farm.health import Healths, Jobs
 from exporters.farm.host import Disks, Outlets, RailsCollector, Sizes, Usb, UsbDevice
-from exporters.farm.places import CoordinatorState, PlaceCollector, PlaceRow
+from exporters.farm.places import PlaceCollector
 from exporters.farm.schedules import Backups, ScheduledRun, Schedules
 from exporters.metrics import StandingFailures, StandingVerdicts
 from exporters.poller import FreshMetrics, Poller, SourceHealth
@@ -32,6 +32,7 @@ from lab.jobs.queue import JobQueue, Order
 from lab.judge.records import NewVerdict
 from lab.judge.store import mute, write_verdicts
 from lab.judge.text import EvidenceLinks
+from lab.places.records import CoordinatorState, PlaceRow
 from lab.results import AttemptRecord, SampleRecord, Store, backup, open_store
 from lab.results.audit import Audit
 from lab.results.models import ReservationRow

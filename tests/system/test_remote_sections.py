@@ -12,7 +12,7 @@ import yaml
 from support.measuring_lab import ROOT, running_lab
 from support.placedboard import BOARD, running_place
 
-from exporters.farm.coordinator import Coordinator
+from lab.places.coordinator import Coordinator
 from lab.results import open_store
 
 pytestmark = pytest.mark.soak

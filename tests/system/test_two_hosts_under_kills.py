@@ -22,13 +22,12 @@ from support.chaosruns import Deck, Leases, look, progress
 from support.hostfarm import COORDINATOR, RUNNER, HostFarm
 from support.hostnet import left, problem
 
-from exporters.farm.coordinator import Coordinator
-from exporters.farm.places import MissingResource
 from lab.errors import LabTransientError
 from lab.farm import config
 from lab.host import process
 from lab.jobs.listing import job as job_of
-from lab.places.lease import JobHolder
+from lab.places.coordinator import Coordinator
+from lab.places.records import JobHolder, MissingResource
 from lab.results import Store, open_store
 
 pytestmark = pytest.mark.soak

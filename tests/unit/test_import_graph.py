@@ -23,12 +23,12 @@ FLOORS = (
     ("lab.console", "lab.results", "lab.benchmarks", "lab.virtual", "lab.http"),
     ("lab.health", "lab.judge", "lab.figures"),
     ("lab.jobs",),  # its queue asks health whether a board is kept out
-    ("lab.rails", "lab.run", "lab.guide", "lab.report", "exporters"),
+    ("lab.rails", "lab.run", "lab.guide", "lab.report"),
     ("lab.provision",),
     ("lab.drivers",),
     ("lab.env",),
     ("lab.places",),
-    ("lab.control", "lab.farm"),
+    ("lab.control", "lab.farm", "exporters"),
     ("strategies", "lab.web"),
     ("lab.pytest_plugin", "lab.cli"),
 )
@@ -37,7 +37,6 @@ STAIRS = {"lab.guide": ("read", "check", "compare", "write")}
 FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS, start=1) for room in rooms}
 
 LABGRID_ROOMS = {"lab.drivers", "lab.env", "lab.places", "lab.control", "strategies", "lab.pytest_plugin"}
-LABGRID_MODULES_ELSEWHERE = {"exporters.farm.coordinator"}  # a client of the coordinator's own protocol
 LAZY = {"lab.cli", "lab.cli.main"}  # what every start of `lab` loads
 LABGRID_MODULES = {"labgrid", "pexpect"}
 _BROUGHT = "labgrid brings the strategy to the plugin, which never imports strategies"
@@ -116,7 +115,7 @@ def offences(root: Path) -> list[str]:
 
 def offence(module: str, home: str, target: str) -> str | None:
     """Why a module of the room `home` may not import `target`; None when it may."""
-    knows = home in LABGRID_ROOMS or module in LABGRID_MODULES_ELSEWHERE
+    knows = home in LABGRID_ROOMS
     if target.partition(".")[0] in LABGRID_MODULES and not knows:
         return f"only {', '.join(sorted(LABGRID_ROOMS))} may know labgrid"
     there = room(target)

@@ -38,6 +38,7 @@ from lab.host.clock import utc_now
 from lab.host.process import user_name
 from lab.host.runtime import prepare, runtime_dir
 from lab.host.ssh import SshLink
+from lab.places.records import with_port
 
 AREA: Final = "services"
 SYSTEMD_S: Final = 10.0
@@ -205,8 +206,7 @@ def exporter_name(farm: Farm, host: str) -> str:
 
 def _exported(farm: Farm, host: HostFile) -> DoctorFinding:
     """Check that the coordinator lists this host's exports."""
-    from exporters.farm.coordinator import Coordinator  # noqa: PLC0415 - gRPC takes a while to import
-    from lab.places.lease import with_port  # noqa: PLC0415
+    from lab.places.coordinator import Coordinator  # noqa: PLC0415 - gRPC takes a while to import
 
     name = exporter_name(farm, host.name)
     try:

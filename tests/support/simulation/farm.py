@@ -22,7 +22,6 @@ from lab.control.boot_progress import PlaceHolders
 from lab.control.provisioning import check_expected
 from lab.errors import BoardTransientError, ConfigurationError, LabTransientError
 from lab.farm import lease, runner
-from lab.farm.labgrid_place import PlaceWait, acquired
 from lab.farm.runner import Runner, RunnerPaths
 from lab.health import Check, CheckedPart
 from lab.health.reservations import ReservationBook
@@ -31,6 +30,7 @@ from lab.jobs import listing
 from lab.jobs.queue import PERSONS, TIMERS
 from lab.jobs.records import BY_HEALTH, BY_PROVISION, JOB_VARIABLE, Order, number
 from lab.metrics import SampleRecord
+from lab.places.job_place import PlaceWait, acquired
 from lab.provision.history import ProvisionBook
 from lab.provision.provisioning import Provisioner
 from lab.provision.release import Recovery, Release

@@ -18,7 +18,7 @@ from lab.host.clock import utc_now
 from lab.jobs import queue
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import Silence, seems_dead
-from lab.places.lease import Place
+from lab.places.place import Place
 from lab.provision.history import Provision, ProvisionBook
 from lab.pytest_plugin import runs
 from lab.pytest_plugin.run_session import RunSession

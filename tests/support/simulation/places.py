@@ -9,12 +9,11 @@ from typing import Any, Final
 from attrs import define, field
 from labgrid.resource.remote import RemotePlace
 
-from exporters.farm.places import MissingResource
 from lab.errors import ConfigurationError, LabTransientError
 from lab.farm import lease
-from lab.farm.labgrid_place import measures_at
 from lab.places.janitor import Janitor, patient
-from lab.places.lease import JobHolder
+from lab.places.job_place import measures_at
+from lab.places.records import JobHolder, MissingResource
 from support.simulation.database import Results
 from support.simulation.world import Host, Process, ViolationError, World
 
@@ -82,7 +81,7 @@ class Places:
 
 @define(eq=False)
 class PlayedCoordinator:
-    """As exporters.farm.coordinator.Coordinator, of a simulated process."""
+    """As lab.places.coordinator.Coordinator, of a simulated process."""
 
     places: Places
 
@@ -103,6 +102,9 @@ class PlayedCoordinator:
 
     def reserver(self, _name: str) -> str:
         return ""
+
+    def reserving_users(self, _name: str) -> list[str]:
+        return []
 
     def unmatched(self, _name: str) -> tuple[str, ...]:
         self._reach()

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from attrs import define, evolve, field
 
+from lab.env.envfile import RESERVATION
 from lab.farm import lease
 from lab.health import QuarantineRule
 from lab.jobs.queue import JobQueue
@@ -206,7 +207,7 @@ def _names(system: System) -> dict[str, Any]:
         return PlayedCoordinator(system.places)
 
     environments = SimpleNamespace(
-        arguments_of=lambda path, *_: {"name": path.stem}, coordinator_of=lambda _path: ADDRESS
+        place_of=lambda path: path.stem, RESERVATION=RESERVATION, coordinator_of=lambda _path: ADDRESS
     )
     signals = SimpleNamespace(
         SIGTERM=signal.SIGTERM,
@@ -237,15 +238,12 @@ def _names(system: System) -> dict[str, Any]:
         "lab.pytest_plugin.provisioning.writer": lambda _config: world.say,
         "lab.farm.lease.queue": queue,
         "lab.farm.lease.reference_board": SimpleNamespace(rule=lambda: RULE),
-        "lab.places.lease.socket": SimpleNamespace(
+        "lab.places.records.socket": SimpleNamespace(
             gethostname=lambda: world.process.host.name,
             getaddrinfo=lambda _host, _port: [(0, 0, 0, "", ("192.0.2.1", 0))],
         ),
-        "lab.places.lease.Coordinator": coordinator,
-        "exporters.farm.coordinator.Coordinator": coordinator,
-        "lab.places.lease.WantedPlace": lambda _name, _address: SimpleNamespace(by=lambda _ours: ""),
-        "lab.farm.queue.envfile": environments,
-        "lab.farm.labgrid_place.envfile": environments,
+        "lab.places.coordinator.Coordinator": coordinator,
+        "lab.places.job_place.envfile": environments,
         "lab.farm.runner.reference_board": SimpleNamespace(config=lambda: None, unsound=lambda *_: ""),
         "lab.judge.run_judge.folder": lambda: system.results.folder / "judge",
         "lab.run.attempts.cpu_times": lambda: None,
@@ -261,7 +259,7 @@ def _names(system: System) -> dict[str, Any]:
         "lab.farm.lease.QUEUE_POLL_S": POLL_S,
         "lab.farm.queue.POLL_S": POLL_S,
         "lab.farm.queue.LOOK_S": POLL_S,
-        "lab.farm.labgrid_place.POLL_S": POLL_S,
+        "lab.places.job_place.POLL_S": POLL_S,
         "lab.jobs.queue.LOOK_S": POLL_S,
     }
 

@@ -11,10 +11,11 @@ import pytest
 from lab import package_data
 from lab.cli.main import main
 from lab.errors import BoardlabError, LabStableError, LabTransientError
-from lab.farm import labgrid_place, lease
+from lab.farm import lease
 from lab.farm.runner import BUSY
 from lab.health.store import HealthBook
-from lab.places.lease import stock_user
+from lab.places import job_place
+from lab.places.records import stock_user
 from lab.results import open_store
 
 FAILED = 1
@@ -49,11 +50,11 @@ class Coordinator:
 def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     (tmp_path / "b1.yaml").write_text(ENV)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(labgrid_place, "POLL_S", 0.0)
+    monkeypatch.setattr(job_place, "POLL_S", 0.0)
     monkeypatch.setattr(lease, "QUEUE_POLL_S", 0.01)
 
     def checked(coordinator: Coordinator, wait: str) -> int:
-        monkeypatch.setattr("lab.places.lease.Coordinator", lambda _address: coordinator)
+        monkeypatch.setattr("lab.places.coordinator.Coordinator", lambda _address: coordinator)
         words = ("health", "b1", "--check", "--env", str(tmp_path / "b1.yaml"), "--wait", wait)
         return main([*words, "--db", str(tmp_path / "results.db")])
 

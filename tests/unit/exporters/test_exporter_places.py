@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from labgrid.resource.remote import RemotePlace
 
-from exporters.farm.coordinator import Coordinator
 from lab.control.boot_progress import PlaceHolders
 from lab.errors import LabStableError, LabTransientError
+from lab.places.coordinator import Coordinator
 
 
 class Place(RemotePlace):

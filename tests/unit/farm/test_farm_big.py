@@ -12,9 +12,9 @@ from pathlib import Path
 import big_farm
 from labgrid.remote.config import ResourceConfig
 
+from lab.env import envfile
 from lab.farm import buildbot, check
 from lab.farm.config import load
-from lab.farm.labgrid_place import place_of
 from lab.farm.systemd import units
 from lab.places import exporter
 
@@ -54,7 +54,7 @@ def test_each_board_is_a_place_that_its_host_exports(tmp_path: Path) -> None:
     )
     assert made == [(board.name, board.host, board.name) for board in farm.boards]
     for board in farm.boards:
-        place = place_of(tmp_path / "envs" / board.env)
+        place = envfile.place_of(tmp_path / "envs" / board.env)
         assert exported[board.host][place].keys() == {"console", "power"}, "or a run waits for what nobody exports"
     sockets = [json.dumps(group["console"]["match"]) for groups in exported.values() for group in groups.values()]
     assert max(Counter(sockets).values()) == len(HOSTS), "a socket of a host is one board's"

@@ -10,8 +10,6 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from exporters.farm.coordinator import Coordinator
-from exporters.farm.places import CoordinatorState
 from lab.errors import ConfigurationError
 from lab.farm import services
 from lab.farm.doctor import checks
@@ -20,6 +18,8 @@ from lab.farm.doctor.software import DoctorFinding
 from lab.farm.local import ProgramState, Supervised
 from lab.farm.services import HostFile, Service
 from lab.host.process import user_name
+from lab.places.coordinator import Coordinator
+from lab.places.records import CoordinatorState
 from lab.rails.server import rails_socket
 
 FARM = """\

@@ -9,9 +9,9 @@ import pytest
 from lab.cli.main import main
 from lab.errors import BoardlabError, LabStableError, LabTransientError
 from lab.farm import lease
-from lab.farm.labgrid_place import PLACE_BUSY
 from lab.farm.runner import BROKEN
 from lab.jobs.records import BY_PROVISION, Order
+from lab.places.place import PLACE_BUSY
 from lab.results import open_store
 
 ORDER = Order("am62xx_sk", "sk-1", ("provision",), "", "11.01", None)

@@ -12,16 +12,15 @@ from typing import Any
 import pytest
 from attrs import define, evolve, field
 
-from exporters.farm.places import MissingResource
 from lab.errors import LabTransientError
-from lab.farm.labgrid_place import acquired, measures_at
 from lab.health.reservations import QUARANTINE, ReservationBook
 from lab.health.store import KEEPER
 from lab.host import process
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import Job, Order
 from lab.places.janitor import GRACE_S, Janitor
-from lab.places.lease import job_user, reserving_user, store_name
+from lab.places.job_place import acquired, measures_at
+from lab.places.records import MissingResource, job_user, reserving_user, store_name
 from lab.results import Store, open_store
 from lab.results.models import ReservationRow
 
@@ -76,7 +75,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture
 def played(monkeypatch: pytest.MonkeyPatch) -> Played:
     played = Played()
-    monkeypatch.setattr("lab.places.lease.Coordinator", lambda _address: played)
+    monkeypatch.setattr("lab.places.coordinator.Coordinator", lambda _address: played)
     return played
 
 

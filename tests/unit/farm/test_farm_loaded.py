@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from exporters.farm.coordinator import Coordinator
 from lab.cli import farm
 from lab.cli import farm as commands
 from lab.console.status import ServerStatus
@@ -19,6 +18,7 @@ from lab.farm.doctor import services as doctor_services
 from lab.farm.doctor.software import DoctorFinding
 from lab.farm.loaded_config import record_loaded
 from lab.farm.systemd import units
+from lab.places.coordinator import Coordinator
 
 FARM = "runtime: run\nschedules: [{name: night, env: e.yaml, board: b, release: '11.02'}]\n"
 NEWER = FARM.replace("11.02", "11.03")

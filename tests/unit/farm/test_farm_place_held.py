@@ -12,7 +12,7 @@ from attrs import define, evolve, field
 
 from lab.cli import provision
 from lab.errors import ConfigurationError, LabTransientError
-from lab.farm import labgrid_place, lease
+from lab.farm import lease
 from lab.farm import queue as farm_queue
 from lab.farm.lease import BusyBoardError, held
 from lab.farm.queue import JobWaiter
@@ -20,7 +20,8 @@ from lab.farm.runner import BUSY, INTERRUPTED, Runner, RunnerPaths
 from lab.host import process
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import Job, Order, Silence
-from lab.places.lease import job_user, stock_user, store_name
+from lab.places import job_place
+from lab.places.records import job_user, stock_user, store_name
 from lab.results import Store, open_store
 
 ENV = "targets: {main: {resources: [{RemotePlace: {name: p1}}]}}\n"
@@ -73,9 +74,9 @@ class Played:
 @pytest.fixture
 def played(monkeypatch: pytest.MonkeyPatch) -> Played:
     played = Played()
-    monkeypatch.setattr("lab.places.lease.Coordinator", lambda _address: played)
+    monkeypatch.setattr("lab.places.coordinator.Coordinator", lambda _address: played)
     monkeypatch.setattr(farm_queue, "POLL_S", 0.0)
-    monkeypatch.setattr(labgrid_place, "POLL_S", 0.0)
+    monkeypatch.setattr(job_place, "POLL_S", 0.0)
     monkeypatch.setattr(lease, "QUEUE_POLL_S", 0.0)
     return played
 
@@ -180,7 +181,7 @@ def test_an_exporter_that_is_started_again_is_waited_for(
 def test_one_that_stays_away_ends_the_job_which_can_be_resumed(
     tmp_path: Path, store: Store, played: Played, monkeypatch: pytest.MonkeyPatch, wait_s: float, limit_s: float
 ) -> None:
-    monkeypatch.setattr(labgrid_place, "AWAY_S", limit_s)
+    monkeypatch.setattr(job_place, "AWAY_S", limit_s)
     played.away = 1000
     book = queue(store, "ann")
     job = enqueued(book, tmp_path)
@@ -249,8 +250,8 @@ def test_an_exporter_that_goes_after_a_long_wait_is_waited_for_as_long_as_at_its
     job = enqueued(book, tmp_path)
 
     def look() -> None:
-        clock[0] += labgrid_place.AWAY_S / 3
-        if clock[0] > 2 * labgrid_place.AWAY_S and played.acquired:
+        clock[0] += job_place.AWAY_S / 3
+        if clock[0] > 2 * job_place.AWAY_S and played.acquired:
             played.acquired, played.away = "", 2
 
     played.taken = look
@@ -282,7 +283,7 @@ def test_a_check_waits_for_a_persons_place_without_the_board(tmp_path: Path, sto
         assert book.holder_of("b1") is None
         played.acquired = ""
 
-    with held(book, order(tmp_path), 600, say) as job, labgrid_place.acquired(book, job):
+    with held(book, order(tmp_path), 600, say) as job, job_place.acquired(book, job):
         assert book.holder_of("b1") is not None
     assert f"waits: labgrid's place p1 is held by {LENA}" in said[0]
 

@@ -98,7 +98,7 @@ def test_an_environment_that_is_being_saved_ends_no_measurement(
         looked.touch()
         raise ConfigurationError("one.yaml: it ends early")
 
-    monkeypatch.setattr(runners, "claimant", half_saved)
+    monkeypatch.setattr(runners, "other_user", half_saved)
     monkeypatch.setattr(
         runner, "command", lambda *_args: ["sh", "-c", f"while [ ! -e {looked} ]; do sleep 0.05; done; sleep 0.2"]
     )
@@ -235,8 +235,8 @@ def test_who_wants_the_board_a_second_time_is_asked_for_a_second_time(
 ) -> None:
     asked: list[str] = []
     times = tmp_path / "times"
-    monkeypatch.setattr(queue, "claimant", lambda *_args: "")
-    monkeypatch.setattr(runners, "claimant", lambda *_args: "lena has reserved it")
+    monkeypatch.setattr(queue, "other_user", lambda *_args: "")
+    monkeypatch.setattr(runners, "other_user", lambda *_args: "lena has reserved it")
 
     def ask(_book: JobQueue, _job: int, who: str) -> None:
         asked.append(who)
@@ -266,7 +266,7 @@ def test_a_coordinator_that_is_slow_to_answer_keeps_no_other_job_waiting(
     def held(who: str) -> None:
         pytest.fail(f"{who} has the turn while it asks")
 
-    monkeypatch.setattr(queue, "claimant", slow)
+    monkeypatch.setattr(queue, "other_user", slow)
     book = timers(store)
     assert queue.JobWaiter(book, print, lambda: False).wait(book.enqueue(order(tmp_path)), 0) is not None
 

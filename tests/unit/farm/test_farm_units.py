@@ -12,7 +12,6 @@ import attrs
 import pytest
 from typer.testing import CliRunner
 
-from exporters.farm.coordinator import Coordinator
 from lab.cli import farm as commands
 from lab.errors import ConfigurationError
 from lab.farm.config import (
@@ -35,6 +34,7 @@ from lab.farm.config import (
 )
 from lab.farm.runner import WORSE
 from lab.farm.systemd import COORDINATOR, always_running, units, write
+from lab.places.coordinator import Coordinator
 from lab.results.records import Retention
 from lab.run import options
 

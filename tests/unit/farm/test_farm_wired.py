@@ -9,9 +9,9 @@ from support import coordinator
 from support.prometheus_server import until
 from typer.testing import CliRunner
 
-from exporters.farm.coordinator import Coordinator
 from lab.cli import farm as commands
 from lab.farm import check, config
+from lab.places.coordinator import Coordinator
 from lab.virtual.ports import free_port
 
 ENV = """\

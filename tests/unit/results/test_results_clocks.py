@@ -10,12 +10,12 @@ from attrs import define, field
 from support.atlength import either
 from support.jobbook import ORDER, START, Steady, Wall, started
 
-from exporters.farm.places import MissingResource
 from lab.errors import ConfigurationError
 from lab.jobs import listing
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import HEARTBEAT_S, LEASE_S, Order, Silence
 from lab.places.janitor import Janitor
+from lab.places.records import MissingResource
 from lab.results import Store
 
 APART_S = 600.0

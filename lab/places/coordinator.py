@@ -18,13 +18,14 @@ from attrs import evolve, frozen
 from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
 from labgrid.remote.generated.labgrid_coordinator_pb2_grpc import CoordinatorStub
 
-from exporters.farm.places import CoordinatorState, MissingResource, PlaceRow
 from lab.errors import ConfigurationError, LabTransientError
+from lab.places.records import CoordinatorState, MissingResource, PlaceRow
 
 TIMEOUT_S: Final = 5.0
 RELEASE_S: Final = 30.0  # an exporter is told of each resource, and has ten seconds for it
 LISTENER: Final = "boardlab exporter"
 _STATES: Final = ("waiting", "allocated", "acquired", "expired", "invalid")  # labgrid.remote.common.ReservationState
+_GRANTED: Final = frozenset({"allocated", "acquired"})
 _REFUSALS: Final = (
     grpc.StatusCode.INVALID_ARGUMENT,
     grpc.StatusCode.FAILED_PRECONDITION,
@@ -139,12 +140,33 @@ class Coordinator:
         """
         with self._stub() as stub:
             found = stub.GetReservations(messages.GetReservationsRequest(), timeout=TIMEOUT_S).reservations
-        granted = [each for each in found if _STATES[each.state] in {"allocated", "acquired"}]
+        granted = [each for each in found if _STATES[each.state] in _GRANTED]
         return {
             str(place): f"{each.owner} (reservation {each.token})"
             for each in granted
             for place in each.allocations.values()
         }
+
+    def reserving_users(self, name: str) -> list[str]:
+        """Owners of reservations that have a place or may get it, as "host/user".
+
+        They are in labgrid's order, which gives a place to the first waiting one that fits.
+
+        Raises:
+            LabTransientError: it does not answer.
+        """
+        with self._stub() as stub:
+            places = stub.GetPlaces(messages.GetPlacesRequest(), timeout=TIMEOUT_S).places
+            reservations = stub.GetReservations(messages.GetReservationsRequest(), timeout=TIMEOUT_S).reservations
+        tags = next(({**place.tags, "name": name} for place in places if place.name == name), None)
+        if tags is None:
+            return []
+        return [
+            str(reservation.owner)
+            for reservation in sorted(reservations, key=lambda reservation: (-reservation.prio, reservation.created))
+            if (_STATES[reservation.state] in _GRANTED and name in reservation.allocations.values())
+            or (_STATES[reservation.state] == "waiting" and reservation.filters["main"].filter.items() <= tags.items())
+        ]
 
     def unmatched(self, name: str) -> tuple[str, ...]:
         """Missing resources of a place as "exporter/group/class".

@@ -6,130 +6,26 @@ finds the place held can ask the store whether that job still lives. Numbers are
 
 from __future__ import annotations
 
-import ipaddress
 import logging
-import os
-import re
-import socket
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Final
 
-import grpc
 from attrs import frozen
-from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
-from labgrid.remote.generated.labgrid_coordinator_pb2_grpc import CoordinatorStub
 
-from exporters.farm.coordinator import Coordinator
-from exporters.farm.places import MissingResource
 from lab.errors import ConfigurationError, LabTransientError
 from lab.health.reservations import OWN, Hold, ReservationBook
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import Job
-from lab.results.location import tag_of
-from lab.results.store import Store
+from lab.places.records import JobHolder, MissingResource, PlaceUser, is_a_program, reserving_user, store_name
 
-BUSY: Final = "place_busy"
-PORT: Final = 20408  # labgrid's
-_OF_A_JOB: Final = re.compile(r"(.+)-([0-9a-f]{8})-j(\d+)")
+if TYPE_CHECKING:
+    from lab.places.coordinator import Coordinator
+
+PLACE_BUSY: Final = "place_busy"
 _NOT_RESERVED_FOR: Final = "was not reserved for"  # labgrid's words
 _NOT_OBEYED: Final = "Failed to acquire resources"  # the same
 _log = logging.getLogger(__name__)
-
-
-@frozen
-class PlaceUser:
-    """User of a place, as labgrid names it."""
-
-    host: str
-    name: str
-
-    def __str__(self) -> str:
-        """As labgrid shows it."""
-        return f"{self.host}/{self.name}"
-
-    @property
-    def environ(self) -> dict[str, str]:
-        """Environment of labgrid's programs and pytest for this user."""
-        return {"LG_HOSTNAME": self.host, "LG_USERNAME": self.name}
-
-
-def job_user(person: str, called: str, store: str) -> PlaceUser:
-    """User of a person's job here; `store` names its results store."""
-    return PlaceUser(socket.gethostname(), f"{person}-{tag_of(store)}-{called}".replace("/", "-"))
-
-
-def reserving_user(person: str, store: str) -> PlaceUser:
-    """User of a place that a person reserved in `lab web`.
-
-    It is no program of his, on no host.
-    """
-    return PlaceUser(f"reserved-{tag_of(store)}", person.replace("/", "-"))
-
-
-def store_name(store: Store) -> str:
-    """Name of a store among those of this host."""
-    return store.location.identity
-
-
-def stock_user(person: str, environ: Mapping[str, str] = os.environ) -> PlaceUser:
-    """User of a person here for labgrid's own programs."""
-    return PlaceUser(environ.get("LG_HOSTNAME", socket.gethostname()), environ.get("LG_USERNAME", person))
-
-
-def with_port(address: str) -> str:
-    """A coordinator's address with labgrid's port where it has none."""
-    return address if re.search(r":\d+$", address) else f"{address}:{PORT}"
-
-
-def may_be_one(one: str, other: str) -> bool:
-    """Return whether two coordinators' addresses may be the same.
-
-    Unresolved names may be, and loopback: ssh forwards it there.
-    """
-    (host, _, port), (another, _, its_port) = one.rpartition(":"), other.rpartition(":")
-    addresses, others = _addresses(host), _addresses(another)
-    if not addresses or not others:
-        return True
-    return port == its_port and not addresses.isdisjoint(others)
-
-
-def _addresses(host: str) -> set[str]:
-    try:
-        found = {str(info[4][0]) for info in socket.getaddrinfo(host.strip("[]"), None)}
-    except (OSError, UnicodeError):  # the latter: no name of a host at all, e.g. with two dots in a row
-        return set()
-    return set() if any(ipaddress.ip_address(each.partition("%")[0]).is_loopback for each in found) else found
-
-
-@frozen
-class JobHolder:
-    """A job as the name under which it acquires says it.
-
-    Attributes:
-        tag: of its store, see `lab.results.location.tag_of`. job: its number.
-    """
-
-    host: str
-    person: str
-    tag: str
-    job: int
-
-    @classmethod
-    def of(cls, holder: str) -> Self | None:
-        """Parse a place's holder; None: it is no job of boardlab's."""
-        host, _, name = holder.partition("/")
-        found = _OF_A_JOB.fullmatch(name)
-        return None if found is None else cls(host, found[1], found[2], int(found[3]))
-
-
-def is_a_program(holder: str) -> bool:
-    """Return whether a place's holder is boardlab, not a person.
-
-    It is a job, the janitor, or a reservation made in `lab web`.
-    """
-    reserved = re.match(r"reserved-[0-9a-f]{8}/", holder) is not None
-    return reserved or JobHolder.of(holder) is not None or MissingResource.of(holder) is not None
 
 
 @frozen
@@ -161,7 +57,7 @@ class Place:
                 (`exporter_gone`), or the coordinator does not answer.
             ConfigurationError: labgrid refuses, e.g. since there is no such place.
         """
-        at = Coordinator(self.coordinator)
+        at = self.client()
         self._check_exporters(at)
         holder = at.holder(self.name)
         for known in (person, also):
@@ -196,12 +92,40 @@ class Place:
         Raises:
             LabTransientError: the coordinator does not answer.
         """
-        at = Coordinator(self.coordinator)
+        at = self.client()
         holder = at.holder(self.name)
         if holder:
             return "" if holder in ours or is_a_program(holder) else str(self._busy(holder))
         owner = at.reserver(self.name)
         return str(self._reserved(owner)) if owner and owner.partition(" (")[0] not in ours else ""
+
+    def other_user(self, own_users: Collection[str]) -> str:
+        """Other user of the place and his action; empty: none.
+
+        For example "pc1/lena has reserved labgrid's place b1": also a reservation that may get it counts.
+
+        Args:
+            own_users: of labgrid, as "host/user".
+
+        Raises:
+            LabTransientError: the coordinator does not answer.
+        """
+        coordinator = self.client()
+        # Acquiring waits for another job's place, or takes over a dead one's.
+        for action, users in (
+            ("acquired", [coordinator.holder(self.name)]),
+            ("reserved", coordinator.reserving_users(self.name)),
+        ):
+            for user in users:
+                if user and user not in own_users and not is_a_program(user):
+                    return f"{user} has {action} labgrid's place {self.name}"
+        return ""
+
+    def client(self) -> Coordinator:
+        """Client of its coordinator."""
+        from lab.places.coordinator import Coordinator  # noqa: PLC0415 - gRPC takes a while to import
+
+        return Coordinator(self.coordinator)
 
     @staticmethod
     def _is_left(holder: str, user: PlaceUser, has_left: Callable[[int], bool]) -> bool:
@@ -262,13 +186,13 @@ class Place:
         return LabTransientError(
             f"labgrid's place {self.name} is reserved for {owner or 'somebody else'}: wait until that ends (labgrid-client reservations; "
             "labgrid-client cancel-reservation, by them)",
-            failure=BUSY,
+            failure=PLACE_BUSY,
         )
 
     def _busy(self, holder: str) -> LabTransientError:
         return LabTransientError(
             f"labgrid's place {self.name} is held by {holder}: wait until it is released (labgrid-client -p {self.name} release, by them)",
-            failure=BUSY,
+            failure=PLACE_BUSY,
         )
 
 
@@ -301,61 +225,3 @@ def in_use(holder: str, holds: Iterable[Hold], jobs: Iterable[Job], book: JobQue
     """
     people = {hold.person for hold in holds} | {job.person for job in jobs}
     return holder in {str(reserving_user(person, store_name(book.store))) for person in people}
-
-
-# --- Claims to a place ---
-
-
-_LIMIT_S: Final = 5.0
-_WAITING, _ALLOCATED, _ACQUIRED = 0, 1, 2  # labgrid.remote.common.ReservationState
-
-
-@frozen
-class WantedPlace:
-    """A place and its coordinator, at host:port."""
-
-    name: str
-    coordinator: str
-
-    def by(self, ours: Collection[str]) -> str:
-        """Other user of the place and his action; empty: none.
-
-        For example "pc1/lena has reserved labgrid's place b1".
-
-        Args:
-            ours: own users of labgrid, as "host/user".
-
-        Raises:
-            LabTransientError: the coordinator does not answer.
-        """
-        try:
-            with grpc.insecure_channel(self.coordinator) as channel:
-                stub = CoordinatorStub(channel)
-                places = stub.GetPlaces(messages.GetPlacesRequest(), timeout=_LIMIT_S).places
-                reservations = stub.GetReservations(messages.GetReservationsRequest(), timeout=_LIMIT_S).reservations
-        except grpc.RpcError as error:
-            raise LabTransientError(
-                f"labgrid's coordinator at {self.coordinator} does not answer", failure="coordinator_unreachable"
-            ) from error
-        place = next((each for each in places if each.name == self.name), None)
-        if place is None:
-            return ""
-        # Acquiring waits for another job's place, or takes over a dead one's.
-        if place.acquired and place.acquired not in ours and not is_a_program(place.acquired):
-            return f"{place.acquired} has acquired labgrid's place {self.name}"
-        tags = {**place.tags, "name": self.name}
-        for each in sorted(reservations, key=lambda each: (-each.prio, each.created)):
-            if each.owner not in ours and not is_a_program(each.owner) and _is_for(each, self.name, tags):
-                return f"{each.owner} has reserved labgrid's place {self.name}"
-        return ""
-
-
-def _is_for(reservation: Any, name: str, tags: Mapping[str, str]) -> bool:
-    """Return whether a reservation has the place or may get it.
-
-    labgrid gives a place to the first waiting one that fits.
-    """
-    if reservation.state in {_ALLOCATED, _ACQUIRED}:
-        return name in reservation.allocations.values()
-    fits: bool = reservation.filters["main"].filter.items() <= tags.items()
-    return reservation.state == _WAITING and fits
