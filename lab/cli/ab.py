@@ -17,9 +17,9 @@ from lab.cli.options import BoardEnv, BootMedium, Database, Effect, Json, Wait
 from lab.cli.provision import BootsReserved, hold, strategy_of, switch_off
 from lab.env import envfile
 from lab.errors import ConfigurationError
-from lab.farm.lease import opened
 from lab.host import process
 from lab.host.clock import MonotonicRaw
+from lab.jobs.lease import open_results
 from lab.jobs.records import BY_AB, Order
 from lab.judge.paired import EFFECT, JITTER, PairedOutcome, PairedPlan
 from lab.provision.history import ProvisionBook
@@ -90,7 +90,7 @@ def ab(
     files = [find(text, strategy.type.name, Path.cwd()) for text in given]
     _require_two(files, strategy.medium)
     plan = PairedPlan.of(effect / _PER_CENT, jitter / _PER_CENT)
-    with opened(db, wait, say) as store:
+    with open_results(db, wait, say) as store:
         order = Order(strategy.type.name, strategy.board, (AB,), str(path), "", None, {})
         with hold(store, order, wait, ignore, BY_AB) as job:
             runs = _runs(store, strategy, path, files, plan, slots or ("", ""), resume)

@@ -16,7 +16,7 @@ from lab.cli.options import BoardEnv, BootMedium, Database, Effect, Json, Wait
 from lab.cli.provision import BootsReserved, hold, strategy_of, switch_off
 from lab.env import envfile
 from lab.errors import ConfigurationError
-from lab.farm.lease import opened
+from lab.jobs.lease import open_results
 from lab.jobs.records import BY_BISECT, Order
 from lab.judge.bisection import Bisected
 from lab.judge.paired import EFFECT
@@ -78,7 +78,7 @@ def bisect_command(
     if medium:
         strategy.select_medium(medium)
     builds = releases_between(good, bad, strategy.type.name)
-    with opened(db, wait, say) as store:
+    with open_results(db, wait, say) as store:
         order = Order(strategy.type.name, strategy.board, (BISECT,), str(path), "", None, {})
         with hold(store, order, wait, ignore, BY_BISECT) as job:
             first = _first(store, strategy, path, [each.name for each in builds], metric, resume)

@@ -21,15 +21,17 @@ from lab import boards, package_data
 from lab.cli.options import FarmFile, HostDatabase, Json, Wait
 from lab.env import envfile
 from lab.errors import ConfigurationError
-from lab.farm import inventory, lease, qualification, services, status
+from lab.farm import inventory, qualification, services, status
 from lab.farm.config import Farm, load
 from lab.farm.inventory import Addition
+from lab.farm.job_queue import open_queue
 from lab.farm.qualification import BOOTS, Qualification
 from lab.farm.runner import BROKEN, BUSY, INTERRUPTED, Runner, RunnerPaths
 from lab.farm.services import HostFile
 from lab.health.reservations import QUALIFYING, ReservationBook
 from lab.health.store import HealthBook
 from lab.host import process
+from lab.jobs.lease import open_results
 from lab.jobs.listing import latest_run
 from lab.jobs.records import BY_QUALIFY, HEALTH, Order
 from lab.places.coordinator import Coordinator
@@ -202,7 +204,7 @@ def qualify(
         shared += [*(["--db", db] if db else []), *(["--farm", str(farm)] if farm else [])]
         raise typer.Exit(_side_by_side(wanted, shared, host, as_json=as_json))
     say = partial(echo, err=as_json)
-    with lease.opened(database, wait, say) as store:
+    with open_results(database, wait, say) as store:
         found, code = _qualified(store, host, database, wanted[0], release, boots, wait, as_json=as_json)
     if as_json:
         echo_json([_document(found)] if found is not None else [])
@@ -228,7 +230,7 @@ def _qualified(
     board_type, its = envfile.board_of(path)
     if its != name:
         raise ConfigurationError(f"{path} is of board {its!r}, not {name!r}")
-    book = lease.queue(store, BY_QUALIFY)
+    book = open_queue(store, BY_QUALIFY)
     order = Order(board_type, name, (BOOT,), str(path), release, boots, {HEALTH: True})
     unfinished = book.unfinished(order)
     job = book.take_up(unfinished.id) if unfinished is not None else book.enqueue(order)

@@ -19,8 +19,8 @@ from lab.env import envfile
 from lab.env.checkup import CheckUp, host_of, part_of
 from lab.env.power_state import parts
 from lab.errors import BoardlabError, ConfigurationError
-from lab.farm import lease, services, status
-from lab.farm.lease import BusyBoardError, held, opened
+from lab.farm import services, status
+from lab.farm.job_queue import open_queue
 from lab.farm.runner import BUSY
 from lab.farm.services import HostFile
 from lab.health import DEFAULT_RULE, Check, CheckedPart, Health, QuarantineRule
@@ -28,8 +28,10 @@ from lab.health.reservations import IGNORE
 from lab.health.state import counts
 from lab.health.store import HealthBook
 from lab.host.clock import utc_now
+from lab.jobs.lease import hold_board, open_results
 from lab.jobs.records import BY_HEALTH, Order
-from lab.places.job_place import PlaceWait, acquired
+from lab.jobs.waiting import BusyBoardError
+from lab.places.job_place import PlaceWait, acquired, other_user
 from lab.results import Store, listing, open_store
 from lab.terminal import Marked, bad, doubtful, echo, echo_json, log_to, table
 
@@ -85,7 +87,7 @@ def health(
         return
     log_to(sys.stderr)
     path = _environment(board, env, host)
-    with opened(database, wait, _say) as store:
+    with open_results(database, wait, _say) as store:
         found = _checked(store, rule, path, wait, ignore=ignore)
         state = HealthBook(store, rule).of(found.board)
     if as_json:
@@ -100,17 +102,17 @@ def health(
 def _checked(store: Store, rule: QuarantineRule, path: Path, wait_s: float, *, ignore: bool) -> Check:
     """Hold the board, check it, and store the findings."""
     board_type, name = envfile.board_of(path)
-    book = lease.queue(store, BY_HEALTH, ignores=ignore, rule=rule)
+    queue = open_queue(store, BY_HEALTH, ignores=ignore, rule=rule)
     order = Order(board_type, name, ("health",), str(path), "", None)
-    # Of a job that was cancelled, `held` ends this process.
-    place_wait = PlaceWait(book.monotonic_s + wait_s, _say, lambda: False)
+    # Of a job that was cancelled, `hold_board` ends this process.
+    place_wait = PlaceWait(queue.monotonic_s + wait_s, _say, lambda: False)
     try:
-        with held(book, order, wait_s, _say) as job, ExitStack() as stack:
+        with hold_board(queue, order, wait_s, _say, other_user) as job, ExitStack() as stack:
             # Where the board of a place is plugged in is known when its exporter has told it.
             host = "" if envfile.place_of(path) else socket.gethostname()
             made = Check(name, board_type, host, utc_now(), (), env=path.name, person=job.person, job_id=job.id)
             stack.enter_context(_noted(HealthBook(store, rule), made))
-            os.environ.update(stack.enter_context(acquired(book, job, place_wait)))
+            os.environ.update(stack.enter_context(acquired(queue, job, place_wait)))
             began = time.monotonic()
             board: Any = parts(str(path), "ConsoleProtocol", "console", "console")[1]
             found = CheckUp(board, _say).run()

@@ -20,12 +20,14 @@ from lab.control.provisioning import recover_by
 from lab.env import envfile
 from lab.env.power_state import parts
 from lab.errors import BoardlabError, ConfigurationError
-from lab.farm.lease import BusyBoardError, held, opened, queue
+from lab.farm.job_queue import open_queue
 from lab.farm.runner import BUSY
 from lab.health.reservations import IGNORE
 from lab.host import process
+from lab.jobs.lease import hold_board, open_results
 from lab.jobs.records import BY_PROVISION, Job, Order
-from lab.places.job_place import PlaceWait, acquired
+from lab.jobs.waiting import BusyBoardError
+from lab.places.job_place import PlaceWait, acquired, other_user
 from lab.provision.history import Provision, ProvisionBook
 from lab.provision.provisioning import ProgressPrinter, Provisioner, Put, described
 from lab.provision.releasefile import find
@@ -95,7 +97,7 @@ def provision(
     )  # labgrid gives a place's parts to nobody but its holder
     board_type, board = (made.type.name, made.board) if made else envfile.board_of(path)
     writes = release and not dry_run and not verify_only
-    with opened(db, wait, _say) if writes else open_store(db, patience_s=AWAY_S) as store:
+    with open_results(db, wait, _say) if writes else open_store(db, patience_s=AWAY_S) as store:
         book = ProvisionBook(store)
         if forget or not release:
             _known(book, board, asked, forget=forget, as_json=as_json)
@@ -139,10 +141,13 @@ def strategy_of(env: str) -> Any:
 @contextmanager
 def hold(store: Store, order: Order, wait_s: float, ignore: bool, program: str = BY_PROVISION) -> Iterator[Job]:
     """Hold the board and its labgrid place as a visible job."""
-    book = queue(store, program, ignores=ignore)
-    place_wait = PlaceWait(book.monotonic_s + wait_s, _say, lambda: False)  # `held` gives signs of life
+    queue = open_queue(store, program, ignores=ignore)
+    place_wait = PlaceWait(queue.monotonic_s + wait_s, _say, lambda: False)  # `hold_board` gives signs of life
     try:
-        with held(book, order, wait_s, _say) as job, acquired(book, job, place_wait) as as_user:
+        with (
+            hold_board(queue, order, wait_s, _say, other_user) as job,
+            acquired(queue, job, place_wait) as as_user,
+        ):
             os.environ.update(as_user)
             yield job
     except BusyBoardError as error:

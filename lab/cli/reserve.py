@@ -12,7 +12,8 @@ import typer
 from lab.benchmarks.cycles import AWAY_S
 from lab.cli.options import FarmFile, HostDatabase, Json
 from lab.errors import ConfigurationError
-from lab.farm import lease, reservations, services, status
+from lab.farm import reservations, services, status
+from lab.farm.job_queue import open_queue
 from lab.health.reservations import IGNORE, LONGEST_H, Hold, Kind, ReservationBook
 from lab.host import process
 from lab.jobs.queue import PERSONS
@@ -111,7 +112,7 @@ def document(hold: Hold) -> dict[str, Any]:
 
 def _next(store: Store, hold: Hold, *, placed: bool) -> Iterator[str]:
     """Present user of the board, and the next steps."""
-    job = lease.queue(store).holder_of(hold.board)
+    job = open_queue(store).holder_of(hold.board)
     if job is not None:
         ends = "goes on to its end" if job.priority >= PERSONS else "gives way after its present cycle"
         yield f"job {job.called} of {job.who} measures on it, and {ends}: lab jobs show {job.called}"

@@ -24,13 +24,15 @@ from lab.cli.jobs import document
 from lab.cli.options import Database, Json
 from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError
-from lab.farm import job_request, lease, reference_board, runner, services, status
-from lab.farm.queue import HostCapacity
+from lab.farm import job_request, reference_board, runner, services, status
+from lab.farm.capacity import HostCapacity
+from lab.farm.job_queue import open_queue
 from lab.farm.runner import BROKEN, BUSY, Runner, RunnerPaths, report_again
 from lab.farm.services import HostFile
 from lab.health.reservations import IGNORE
 from lab.health.store import HealthBook
 from lab.jobs import listing
+from lab.jobs.lease import open_results
 from lab.jobs.queue import PERSONS, TIMERS, JobQueue
 from lab.jobs.records import BOARDS, Job, Order, call, number
 from lab.provision.releasefile import find
@@ -183,8 +185,8 @@ def run(
         )
     host = services.host_file()
     limits = host.farm.limits if host.farm is not None else None
-    with _unmeasured(), lease.opened(db, wait, say) as store:
-        book = lease.queue(store, ignores=ignore, priority=TIMERS if scheduled else PERSONS, request=request)
+    with _unmeasured(), open_results(db, wait, say) as store:
+        book = open_queue(store, ignores=ignore, priority=TIMERS if scheduled else PERSONS, request=request)
         ended = listing.answered(store, request) if go_on and request else None
         if ended is not None:
             job = ended

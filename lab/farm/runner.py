@@ -22,7 +22,7 @@ from attrs import define, evolve, field, frozen
 from lab.benchmarks.cycles import AWAY_S
 from lab.errors import BoardlabError
 from lab.farm import job_request, reference_board
-from lab.farm.queue import HostCapacity, JobWaiter
+from lab.farm.capacity import HostCapacity
 from lab.health.state import RELEASES
 from lab.host import locks
 from lab.host.process import ENDING, go_on, handling
@@ -30,8 +30,8 @@ from lab.jobs import listing
 from lab.jobs.listing import latest_run
 from lab.jobs.queue import GAVE_WAY, PERSONS, JobQueue, ask, confirmation, confirms, give_way, has_failed, lab_faults
 from lab.jobs.records import AWAY_VARIABLE, BY_QUALIFY, HEARTBEAT_S, JOB_VARIABLE, Job, JobState
+from lab.jobs.waiting import PLACE_BUSY, BusyBoardError, JobWaiter
 from lab.places.job_place import PlaceWait, acquired, lost_place, other_user, person_at_place
-from lab.places.place import PLACE_BUSY
 from lab.results import Store
 from lab.results.location import ARTIFACTS_VARIABLE, DATABASE_VARIABLE
 from lab.run.options import CONFIRMS, DIAGNOSTIC_BOOTS, JUDGE, WHERE, pytest_words
@@ -103,8 +103,19 @@ class Runner:
             code = GAVE_WAY
             while code == GAVE_WAY:
                 deadline = self._deadline = self.book.monotonic_s + wait_s
-                waiter = JobWaiter(self.book, self.say, lambda: self._stopping, self.capacity, self.choice)
-                started = waiter.wait(job, wait_s)
+                waiter = JobWaiter(
+                    self.book,
+                    self.say,
+                    other_user,
+                    is_over=lambda: self._stopping,
+                    why_full=self.capacity.why_wait if self.capacity is not None else lambda: "",
+                    choice=self.choice,
+                )
+                try:
+                    started = waiter.wait(job, wait_s)
+                except BusyBoardError as error:
+                    started = None
+                    self.say(str(error))
                 if started is None:
                     self.book.finish(job.id, "interrupted" if self._stopping or job.yields_to else "refused")
                     return INTERRUPTED if self._stopping or self._cancelled(job) else BUSY
@@ -332,13 +343,7 @@ class Runner:
 
     def _beat(self, job: Job) -> bool:
         """Send a sign of life; return whether the job must end."""
-        try:
-            return self.book.beat(job.id) or self._stopping
-        except BoardlabError as error:
-            if error.failure == "lease_lost":
-                raise
-            _log.warning("no sign of life could be given: %s", error)  # pytest has no more patience, either
-            return self._stopping
+        return self.book.try_beat(job.id) or self._stopping
 
     def _unfinished(self, job: Job) -> int | None:
         return self.book.unfinished_run(job, job_request.kind(job.suites[job.done]))

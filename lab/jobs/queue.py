@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-import os
-import signal
-import threading
 import time
 from collections.abc import Callable, Collection
 from typing import Final
 
-from attrs import Factory, define, field, frozen
+from attrs import Factory, field, frozen
 from sqlalchemy import ColumnElement, and_, func, or_, select
 from sqlalchemy.orm import Session
 
@@ -31,7 +28,6 @@ from lab.jobs.records import (
     BY_QUALIFY,
     BY_WEB,
     HEALTH,
-    HEARTBEAT_S,
     LEASE_S,
     HasDied,
     Job,
@@ -283,6 +279,20 @@ class JobQueue:
 
         return self.store._write(renew)
 
+    def try_beat(self, job_id: int) -> bool:
+        """Renew the lease, or log why not; return True if the job is cancelled.
+
+        Raises:
+            LabStableError: as `beat`.
+        """
+        try:
+            return self.beat(job_id)
+        except BoardlabError as error:
+            if error.failure == "lease_lost":
+                raise
+            _log.warning("no sign of life could be given: %s", error)  # the store has no more patience, either
+            return False
+
     def cancel(self, job_id: int, by: str, *, own: bool = False) -> Job:
         """Cancel a job: end a dead one, mark a live one.
 
@@ -358,16 +368,6 @@ class JobQueue:
             return row.state == "running" and not dead
 
         return self.store._look_up(read)
-
-    def start_now(self, job_id: int) -> Job | None:
-        """`start` without waiting, except for a job that seems dead.
-
-        Raises:
-            LabStableError: as `start`.
-        """
-        while (job := self.start(job_id)) is None and self.watches(job_id):
-            self.pause(LOOK_S)
-        return job
 
     def watches(self, job_id: int) -> bool:
         """True while a job in the way seems dead.
@@ -655,47 +655,3 @@ def _wanted(session: Session, row: JobRow, now: dt.datetime) -> str:
         return ""
     holds = [hold for hold in standing(session, row.board, now) if hold.kind not in OWN]  # which nobody waits for
     return f"{row.board} is {', '.join(hold.described for hold in holds)}" if holds else row.yields_to
-
-
-# --- Heartbeats of a job ---
-
-
-@define(eq=False)
-class Holder:
-    """Sends heartbeats for this process's job.
-
-    After a lost board it ends the process with SIGTERM; `lost` has the reason.
-    """
-
-    book: JobQueue
-    job_id: int
-    heartbeat_s: float = HEARTBEAT_S
-    lost: str = field(default="", init=False)
-    _done: threading.Event = field(init=False)
-    _thread: threading.Thread = field(init=False)
-
-    def start(self) -> None:
-        """Begin."""
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="boardlab job", daemon=True)
-        self._thread.start()
-
-    def finish(self, state: JobState) -> None:
-        """Release the board."""
-        self._done.set()
-        self._thread.join()
-        self.book.finish(self.job_id, state)
-
-    def _beat(self) -> None:
-        while not self._done.wait(self.heartbeat_s):
-            try:
-                if not self.book.beat(self.job_id):
-                    continue
-                self.lost = "the job was cancelled"
-            except BoardlabError as error:
-                if error.failure != "lease_lost":
-                    _log.warning("no sign of life could be given: %s", error)
-                    continue
-                self.lost = str(error)
-            os.kill(os.getpid(), signal.SIGTERM)  # ends the session as Ctrl-C does: board off, run resumable
-            return

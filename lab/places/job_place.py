@@ -17,7 +17,8 @@ from lab.errors import BoardlabError, ConfigurationError, LabTransientError
 from lab.jobs import listing
 from lab.jobs.queue import PERSONS, JobQueue
 from lab.jobs.records import Job
-from lab.places.place import PLACE_BUSY, Place, holds_of_people, in_use, is_reserved
+from lab.jobs.waiting import PLACE_BUSY
+from lab.places.place import Place, holds_of_people, in_use, is_reserved
 from lab.places.records import job_user, may_be_one, reserving_user, stock_user, store_name, with_port
 from lab.results.store import Store
 

@@ -17,12 +17,12 @@ from lab.errors import ConfigurationError, LabTransientError
 from lab.health.reservations import OWN, Hold, ReservationBook
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import Job
+from lab.jobs.waiting import PLACE_BUSY
 from lab.places.records import JobHolder, MissingResource, PlaceUser, is_a_program, reserving_user, store_name
 
 if TYPE_CHECKING:
     from lab.places.coordinator import Coordinator
 
-PLACE_BUSY: Final = "place_busy"
 _NOT_RESERVED_FOR: Final = "was not reserved for"  # labgrid's words
 _NOT_OBEYED: Final = "Failed to acquire resources"  # the same
 _log = logging.getLogger(__name__)

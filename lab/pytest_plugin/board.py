@@ -24,7 +24,7 @@ from lab.drivers.guarded_calls import ACTIVATE_LIMIT_S, within
 from lab.env import envfile
 from lab.env.power_state import bench_hint
 from lab.errors import BoardlabError, ConfigurationError, LabTransientError
-from lab.farm import lease
+from lab.jobs.lease import open_results
 from lab.jobs.records import AWAY_VARIABLE, JOB_VARIABLE
 from lab.pytest_plugin import health, jobs, labgridboard, provisioning, resume, session_rules
 from lab.pytest_plugin.limits import declarations
@@ -151,7 +151,7 @@ def _open_results(config: pytest.Config) -> Store:
         return open_store(config.option.lab_db)
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     say = (lambda _line: None) if reporter is None else reporter.write_line
-    return lease.opened(config.option.lab_db, AWAY_S if JOB_VARIABLE in os.environ else 0.0, say)
+    return open_results(config.option.lab_db, AWAY_S if JOB_VARIABLE in os.environ else 0.0, say)
 
 
 def _blamed(error: Exception, path: str) -> BoardlabError:

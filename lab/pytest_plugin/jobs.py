@@ -14,12 +14,14 @@ from typing import Any
 import pytest
 
 from lab.errors import BoardlabError, ConfigurationError
-from lab.farm import lease, reservations, runner
+from lab.farm import job_queue, reservations, runner
 from lab.health.reservations import LONGEST_REASON, ReservationBook
 from lab.host import process
 from lab.jobs import listing, queue
-from lab.jobs.queue import GAVE_WAY, Holder, wanted
+from lab.jobs.lease import Holder
+from lab.jobs.queue import GAVE_WAY, wanted
 from lab.jobs.records import BY_PYTEST, JOB_VARIABLE, JobState, Order, number
+from lab.jobs.waiting import BusyBoardError, JobWaiter
 from lab.pytest_plugin.runs import ITEMS_KEY, JOB_KEY, RUNS_KEY, STORE_KEY, STRATEGY_KEY
 from lab.pytest_plugin.session_rules import measures
 from lab.results.audit import Act, Audit
@@ -44,9 +46,9 @@ def take_board(config: pytest.Config) -> None:
     if (ours := _of_lab_run(config)) is not None:
         config.stash[JOB_KEY] = ours
         return
-    book = lease.queue(store, BY_PYTEST, ignores=config.option.lab_ignore_reservation)
+    board_queue = job_queue.open_queue(store, BY_PYTEST, ignores=config.option.lab_ignore_reservation)
     given = {option.name: getattr(config.option, option.dest) for option in options.TABLE if option.default is None}
-    job = book.enqueue(
+    job = board_queue.enqueue(
         Order(
             strategy.type.name,
             strategy.board,
@@ -57,16 +59,19 @@ def take_board(config: pytest.Config) -> None:
             options.read(given),
         )
     )
-    if book.start_now(job.id) is None:
-        holder = book.holder_of(job.board)
-        why = listing.obstacle(book, job.board)
-        book.finish(job.id, "refused")
+    try:
+        started = JobWaiter(board_queue, _log.info).wait(job, 0.0)
+    except BusyBoardError as error:
+        holder = board_queue.holder_of(job.board)
+        board_queue.finish(job.id, "refused")
         end = f"; `lab jobs cancel {holder.called}` ends it" if holder else ""
-        raise pytest.UsageError(
-            plain_text(f"{why}. Wait for it with `lab run --wait SECONDS`, or try again then{end}")
-        )
+        text = f"{error.why}. Wait for it with `lab run --wait SECONDS`, or try again then{end}"
+        raise pytest.UsageError(plain_text(text)) from error
+    if started is None:
+        board_queue.finish(job.id, "interrupted")
+        raise pytest.UsageError(f"job {job.called} was cancelled")
     config.stash[JOB_KEY] = job.id
-    config.stash[HOLDER_KEY] = Holder(book, job.id)
+    config.stash[HOLDER_KEY] = Holder(board_queue, job.id)
     config.stash[HOLDER_KEY].start()
 
 

@@ -25,14 +25,16 @@ from fastapi.responses import PlainTextResponse, Response
 
 from lab.console.terminal import LiveText
 from lab.errors import ConfigurationError, LabTransientError
-from lab.farm import lease, reference_board
+from lab.farm import reference_board
 from lab.farm.board_state import BoardNow
+from lab.farm.job_queue import open_queue
 from lab.host.clock import utc_now
 from lab.host.process import PERSON_VARIABLE
 from lab.host.runtime import prepare, runtime_dir
 from lab.jobs import listing
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import BY_WEB, JobState, Order
+from lab.jobs.waiting import BusyBoardError, JobWaiter
 from lab.results.location import DATABASE_VARIABLE, locate
 from lab.results.store import Store
 from lab.web.site import Site
@@ -185,13 +187,17 @@ def power_cycle(site: Site, store: Store, person: str, board: BoardNow) -> None:
     """
     if board.console and not _types_here(site, board.board):
         raise ConfigurationError(f"its console is held by {board.console}: that ends first")
-    queue = lease.queue(store, BY_WEB, person=person, ignores=True, rule=reference_board.rule(site.farm))
+    queue = open_queue(store, BY_WEB, person=person, ignores=True, rule=reference_board.rule(site.farm))
     order = Order(board.board_type, board.board, ("power_cycle",), environment(board), "", None)
     job = queue.enqueue(order)
-    if queue.start_now(job.id) is None:
-        why = listing.obstacle(queue, board.board)
+    try:
+        started = JobWaiter(queue, lambda _line: None).wait(job, 0.0)
+    except BusyBoardError as error:
         queue.finish(job.id, "refused")
-        raise ConfigurationError(why)
+        raise ConfigurationError(error.why) from error
+    if started is None:
+        queue.finish(job.id, "interrupted")
+        raise ConfigurationError(f"job {job.called} was cancelled by {queue.job(job.id).cancelled_by}")
     state: JobState = "failed"
     try:
         state, why = _power(site, person, queue, job.id, order.env)

@@ -21,14 +21,15 @@ from exporters.server import ResultsSource
 from lab.benchmarks.cycles import AWAY_S
 from lab.cli import jobs as jobs_cli
 from lab.errors import LabTransientError
-from lab.farm import buildbot, config, lease
+from lab.farm import buildbot, config
 from lab.farm.doctor import software
 from lab.farm.doctor.software import APART_S
-from lab.farm.queue import JobWaiter
 from lab.health.reservations import ReservationBook
 from lab.host.clock import utc_now
+from lab.jobs import lease
 from lab.jobs.queue import JobQueue, Order
 from lab.jobs.records import LEASE_S
+from lab.jobs.waiting import BusyBoardError, JobWaiter, has_no_place
 from lab.results import open_store
 from lab.results.snapshot import watch
 from lab.results.store import RETRY_PAUSES_S
@@ -90,21 +91,20 @@ def test_the_exporter_reads_a_server_that_comes_and_goes(server: Cluster) -> Non
 
 def waits_as_lab_run(book: JobQueue, order: Order) -> None:
     waiting = book.enqueue(order)
-    job = JobWaiter(book, print, lambda: False).wait(waiting, 60)
+    job = JobWaiter(book, print).wait(waiting, 60)
     assert job is not None
     assert (job.id, job.queued_at) == (waiting.id, waiting.queued_at), "its turn and its age"
 
 
 def waits_as_the_others(book: JobQueue, order: Order) -> None:
-    with lease.held(book, order, 60, print) as job:
+    with lease.hold_board(book, order, 60, print, has_no_place) as job:
         assert job.state == "running"
 
 
 def waits_as_pytest(book: JobQueue, order: Order) -> None:
     """Its predecessor is of another host, and seems dead."""
     waiting = book.enqueue(order)
-    while book.start_now(waiting.id) is None:
-        book.pause(0.0)
+    assert JobWaiter(book, print).wait(waiting, 0.0) is not None
 
 
 def gives_a_sign_of_life(book: JobQueue, order: Order) -> None:
@@ -165,7 +165,8 @@ def test_a_host_whose_clock_is_off_writes_and_reads_by_the_clock_of_the_server(
             assert abs((utc_now() - before).total_seconds() - ahead_s) < APART_S
             other = JobQueue(store, "lab-2/boot/1/1", lambda _: None)
             waiting = other.enqueue(order)
-            assert other.start_now(waiting.id) is None, "the job here gave a sign of life just now"
+            with pytest.raises(BusyBoardError):  # the job here gave a sign of life just now
+                JobWaiter(other, print).wait(waiting, 0.0)
             assert jobs_cli.state_of(job, store.now()) == "running"
             (stuck,) = [family for family in Jobs(watch(server.url)).read() if "heartbeat_age" in family.name]
             assert all(sample.value < LEASE_S for sample in stuck.samples if sample.labels["board"] == order.board)

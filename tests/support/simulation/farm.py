@@ -21,16 +21,17 @@ from attrs import define, field, frozen
 from lab.control.boot_progress import PlaceHolders
 from lab.control.provisioning import check_expected
 from lab.errors import BoardTransientError, ConfigurationError, LabTransientError
-from lab.farm import lease, runner
+from lab.farm import job_queue, runner
 from lab.farm.runner import Runner, RunnerPaths
 from lab.health import Check, CheckedPart
 from lab.health.reservations import ReservationBook
 from lab.health.store import HealthBook
-from lab.jobs import listing
+from lab.jobs import lease, listing
 from lab.jobs.queue import PERSONS, TIMERS
 from lab.jobs.records import BY_HEALTH, BY_PROVISION, JOB_VARIABLE, Order, number
+from lab.jobs.waiting import BusyBoardError
 from lab.metrics import SampleRecord
-from lab.places.job_place import PlaceWait, acquired
+from lab.places.job_place import PlaceWait, acquired, other_user
 from lab.provision.history import ProvisionBook
 from lab.provision.provisioning import Provisioner
 from lab.provision.release import Recovery, Release
@@ -285,7 +286,7 @@ class Farm:
     def lab_run(self, wish: Wish) -> int:
         """`lab run --continue --request LABEL`."""
         store = self.results.store()
-        book = lease.queue(store, person=PERSON, priority=wish.priority, rule=RULE, request=wish.label)
+        book = job_queue.open_queue(store, person=PERSON, priority=wish.priority, rule=RULE, request=wish.label)
         ended = listing.answered(store, wish.label)
         if ended is not None:
             return runner.report_again(store, ended, self.world.say)
@@ -338,10 +339,13 @@ class Farm:
     def provision(self, wish: Wish) -> int:
         """`lab provision`; without a release it holds the board for a while."""
         store = self.results.store()
-        book = lease.queue(store, BY_PROVISION, person=PERSON, rule=RULE)
+        book = job_queue.open_queue(store, BY_PROVISION, person=PERSON, rule=RULE)
         place_wait = PlaceWait(self.system.monotonic() + wish.wait_s, self.world.say, lambda: False)
         try:
-            with lease.held(book, wish.order, wish.wait_s, self.world.say) as job, acquired(book, job, place_wait):
+            with (
+                lease.hold_board(book, wish.order, wish.wait_s, self.world.say, other_user) as job,
+                acquired(book, job, place_wait),
+            ):
                 board = self.boards[wish.board]
                 if wish.release is not None:
                     record, say = ProvisionBook(store), self.world.say
@@ -349,7 +353,7 @@ class Farm:
                     board.transition("provisioned")
                 for _ in range(3 * (wish.release is None)):
                     board.boot()
-        except lease.BusyBoardError as error:
+        except BusyBoardError as error:
             self.world.say(str(error))
             return runner.BUSY
         return 0
@@ -357,14 +361,14 @@ class Farm:
     def check(self, board: Board) -> int:
         """`lab health BOARD --check`, of a person who mends the board."""
         store = self.results.store()
-        book = lease.queue(store, BY_HEALTH, person=PERSON, rule=RULE)
+        book = job_queue.open_queue(store, BY_HEALTH, person=PERSON, rule=RULE)
         order = Order(BOARD_TYPE, board.board, ("health",), "", "", None)
         try:
-            with lease.held(book, order, WAIT_S, self.world.say) as job:
+            with lease.hold_board(book, order, WAIT_S, self.world.say, other_user) as job:
                 board.is_stuck = False
                 parts = tuple(CheckedPart(name, "ok", "", "", "", "") for name in ("power", "console"))
                 HealthBook(store).record(Check(board.board, BOARD_TYPE, "lab", store.now(), parts, job_id=job.id))
-        except lease.BusyBoardError as error:
+        except BusyBoardError as error:
             self.world.say(str(error))
             return runner.BUSY
         return 0
@@ -379,7 +383,7 @@ class Farm:
 
     def cancel(self, job_id: int) -> int:
         """`lab jobs cancel`."""
-        book = lease.queue(self.results.store(), person="max", rule=RULE)
+        book = job_queue.open_queue(self.results.store(), person="max", rule=RULE)
         try:
             book.cancel(job_id, "max")
         except ConfigurationError as error:

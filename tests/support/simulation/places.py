@@ -10,7 +10,7 @@ from attrs import define, field
 from labgrid.resource.remote import RemotePlace
 
 from lab.errors import ConfigurationError, LabTransientError
-from lab.farm import lease
+from lab.farm import job_queue
 from lab.places.janitor import Janitor, patient
 from lab.places.job_place import measures_at
 from lab.places.records import JobHolder, MissingResource
@@ -199,7 +199,7 @@ def tidy(places: Places, results: Results, now_s: Callable[[], float], is_over: 
     janitor = Janitor(
         PlayedCoordinator(places),  # type: ignore[arg-type]
         store,
-        lease.queue(store),
+        job_queue.open_queue(store),
         lambda: boards,
         lambda job, board, place: measures_at(job, board, place, ADDRESS),
         now_s=now_s,

@@ -17,7 +17,7 @@ from typing import Any, Final
 from attrs import define, evolve, field
 
 from lab.env.envfile import RESERVATION
-from lab.farm import lease
+from lab.farm import job_queue
 from lab.health import QuarantineRule
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import Silence
@@ -197,7 +197,7 @@ def _names(system: System) -> dict[str, Any]:
         world.process.handlers[number] = handler
 
     environ = SimpleNamespace(environ=Environ(world))
-    plain = lease.queue
+    plain = job_queue.open_queue
 
     def queue(*given: Any, **options: Any) -> JobQueue:
         return evolve(plain(*given, **options), silence=Silence(system.monotonic), pause=world.sleep)
@@ -231,13 +231,13 @@ def _names(system: System) -> dict[str, Any]:
         "lab.farm.runner.handling": system.handling,
         "lab.farm.runner.go_on": system.go_on,
         "lab.pytest_plugin.run_session.handling": system.handling,
-        "lab.farm.queue.locks": SimpleNamespace(turn=system.turn),
-        "lab.farm.lease.signal": signals,
+        "lab.jobs.waiting.locks": SimpleNamespace(turn=system.turn),
+        "lab.jobs.lease.signal": signals,
         "lab.pytest_plugin.run_session.signal": signals,
         "lab.pytest_plugin.run_session.writer": lambda _config: world.say,
         "lab.pytest_plugin.provisioning.writer": lambda _config: world.say,
-        "lab.farm.lease.queue": queue,
-        "lab.farm.lease.reference_board": SimpleNamespace(rule=lambda: RULE),
+        "lab.farm.job_queue.open_queue": queue,
+        "lab.farm.job_queue.reference_board": SimpleNamespace(rule=lambda: RULE),
         "lab.places.records.socket": SimpleNamespace(
             gethostname=lambda: world.process.host.name,
             getaddrinfo=lambda _host, _port: [(0, 0, 0, "", ("192.0.2.1", 0))],
@@ -252,13 +252,13 @@ def _names(system: System) -> dict[str, Any]:
             DEVNULL=subprocess.DEVNULL,
             TimeoutExpired=subprocess.TimeoutExpired,
         ),
-        "lab.jobs.queue.threading": SimpleNamespace(
+        "lab.jobs.lease.threading": SimpleNamespace(
             Thread=lambda target, **options: Thread(world, target, **options), Event=lambda: Event(world)
         ),
-        "lab.jobs.queue.os": SimpleNamespace(getpid=lambda: world.process.pid, kill=system.send),
-        "lab.farm.lease.QUEUE_POLL_S": POLL_S,
-        "lab.farm.queue.POLL_S": POLL_S,
-        "lab.farm.queue.LOOK_S": POLL_S,
+        "lab.jobs.lease.os": SimpleNamespace(getpid=lambda: world.process.pid, kill=system.send),
+        "lab.jobs.waiting.POLL_S": POLL_S,
+        "lab.jobs.waiting.LOOK_S": POLL_S,
+        "lab.jobs.lease.POLL_S": POLL_S,
         "lab.places.job_place.POLL_S": POLL_S,
         "lab.jobs.queue.LOOK_S": POLL_S,
     }

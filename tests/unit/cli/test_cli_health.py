@@ -11,9 +11,9 @@ import pytest
 from lab import package_data
 from lab.cli.main import main
 from lab.errors import BoardlabError, LabStableError, LabTransientError
-from lab.farm import lease
 from lab.farm.runner import BUSY
 from lab.health.store import HealthBook
+from lab.jobs import waiting
 from lab.places import job_place
 from lab.places.records import stock_user
 from lab.results import open_store
@@ -51,7 +51,7 @@ def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]
     (tmp_path / "b1.yaml").write_text(ENV)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(job_place, "POLL_S", 0.0)
-    monkeypatch.setattr(lease, "QUEUE_POLL_S", 0.01)
+    monkeypatch.setattr(waiting, "POLL_S", 0.01)
 
     def checked(coordinator: Coordinator, wait: str) -> int:
         monkeypatch.setattr("lab.places.coordinator.Coordinator", lambda _address: coordinator)

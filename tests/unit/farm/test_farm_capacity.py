@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from lab.errors import ConfigurationError
+from lab.farm.capacity import LEARNED, HostCapacity
 from lab.farm.config import Limits, load
-from lab.farm.queue import LEARNED, HostCapacity
 from lab.farm.runner import BUSY, Runner, RunnerPaths
 from lab.farm.systemd import units
 from lab.jobs.queue import TIMERS, JobQueue

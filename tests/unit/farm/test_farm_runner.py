@@ -11,14 +11,13 @@ from attrs import define, evolve, field
 from support.recorded_run import Failed, failed, record
 
 from lab.errors import ConfigurationError, LabStableError
-from lab.farm import judge, queue, runner
+from lab.farm import judge, runner
 from lab.farm import runner as runners
 from lab.farm.runner import BROKEN, BUSY, INTERRUPTED, UNCONFIRMED, WORSE, Runner, RunnerPaths, report_again
-from lab.health.reservations import ReservationBook
-from lab.host import locks, process
+from lab.host import process
 from lab.host.clock import utc_now
-from lab.jobs.queue import GAVE_WAY, PERSONS, TIMERS, JobQueue, has_failed, note_tests
-from lab.jobs.records import AWAY_VARIABLE, BOARDS, Job, Order
+from lab.jobs.queue import GAVE_WAY, TIMERS, JobQueue, has_failed, note_tests
+from lab.jobs.records import AWAY_VARIABLE, Job, Order
 from lab.judge.records import NewVerdict
 from lab.judge.store import write_verdicts
 from lab.results import Store, open_store
@@ -94,7 +93,9 @@ def test_an_environment_that_is_being_saved_ends_no_measurement(
 ) -> None:
     looked = tmp_path / "looked"
 
-    def half_saved(_book: JobQueue, _job: object) -> str:
+    def half_saved(_queue: JobQueue, job: Job) -> str:
+        if job.state == "queued":
+            return ""
         looked.touch()
         raise ConfigurationError("one.yaml: it ends early")
 
@@ -106,83 +107,6 @@ def test_an_environment_that_is_being_saved_ends_no_measurement(
     job = book.enqueue(order(tmp_path))
     assert quick(book, tmp_path, []).run(job, 0) == 0
     assert book.job(job.id).state == "completed"
-
-
-@pytest.mark.parametrize("priority", [PERSONS, TIMERS])
-def test_an_environment_that_is_being_saved_keeps_its_job_waiting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store, priority: int
-) -> None:
-    """And where it stays so, the job ends as one that waited for too long."""
-    env = tmp_path / "one.yaml"
-    env.write_text("targets: {main: {resources: [")
-    book = JobQueue(store, process.identity(), process.has_died, person="lena", priority=priority)
-    said: list[str] = []
-    job = book.enqueue(order(tmp_path))
-    assert queue.JobWaiter(book, said.append, lambda: False).wait(job, 0) is None
-    assert "one.yaml" in said[0]
-
-    def saved(_self: object, _job: object) -> None:
-        env.write_text("targets: {main: {resources: []}}")
-
-    monkeypatch.setattr(queue.JobWaiter, "_rest", saved)
-    taken = queue.JobWaiter(book, said.append, lambda: False).wait(job, 3600)
-    assert taken is not None
-    assert (taken.state, taken.yields_to) == ("running", "")
-
-
-# --- Jobs that take any board of a type ---
-
-
-def any_of(folder: Path, *boards: str) -> Order:
-    return evolve(order(folder), board=boards[0], options={BOARDS: list(boards)})
-
-
-def choosing(book: JobQueue, folder: Path, said: list[str], *boards: str) -> queue.JobWaiter:
-    choice = {board: folder / f"{board}.yaml" for board in boards}
-    return queue.JobWaiter(book, said.append, lambda: False, choice=choice)
-
-
-def test_jobs_of_a_type_spread_over_its_boards_and_the_last_one_waits(tmp_path: Path, store: Store) -> None:
-    book, said, boards = timers(store), list[str](), ("one", "two")
-    taken = [
-        choosing(book, tmp_path, said, *boards).wait(book.enqueue(any_of(tmp_path, *boards)), 0) for _ in range(3)
-    ]
-    assert [job and (job.board, Path(job.env).stem) for job in taken] == [("one", "one"), ("two", "two"), None]
-    assert "none of one, two is free" in said[0]
-
-
-def test_the_board_of_a_dead_process_is_free_for_a_job_of_its_type(tmp_path: Path, store: Store) -> None:
-    killed = JobQueue(store, "here/boot/1", lambda _holder: False)
-    assert killed.start(killed.enqueue(order(tmp_path)).id) is not None
-    book = evolve(timers(store), has_died=lambda holder: holder == killed.holder)
-    taken = choosing(book, tmp_path, [], "one").wait(book.enqueue(any_of(tmp_path, "one")), 0)
-    assert taken is not None
-    assert killed.job(1).state == "interrupted"
-
-
-def test_a_job_of_a_type_waits_no_longer_than_a_younger_one_for_one_of_its_boards(
-    tmp_path: Path, store: Store
-) -> None:
-    """It waits on another board meanwhile, and comes first on each of its own."""
-    book = timers(store)
-    measuring = [book.enqueue(evolve(order(tmp_path), board=board)) for board in ("one", "two")]
-    for job in measuring:
-        assert book.start(job.id) is not None
-    older = book.enqueue(any_of(tmp_path, "one", "two"))
-    younger = book.enqueue(evolve(order(tmp_path), board="two"))
-    book.finish(measuring[1].id, "completed")
-    assert book.start(younger.id) is None
-    taken = choosing(book, tmp_path, [], "one", "two").wait(older, 0)
-    assert taken is not None
-    assert taken.board == "two"
-
-
-def test_a_reserved_board_is_none_of_a_types_free_boards(tmp_path: Path, store: Store) -> None:
-    ReservationBook(store).reserve("one", "lena", "a new PMIC", 1.0)
-    book = timers(store)
-    taken = choosing(book, tmp_path, [], "one", "two").wait(book.enqueue(any_of(tmp_path, "one", "two")), 0)
-    assert taken is not None
-    assert taken.board == "two"
 
 
 @pytest.mark.parametrize("heeds", [True, False])
@@ -235,8 +159,9 @@ def test_who_wants_the_board_a_second_time_is_asked_for_a_second_time(
 ) -> None:
     asked: list[str] = []
     times = tmp_path / "times"
-    monkeypatch.setattr(queue, "other_user", lambda *_args: "")
-    monkeypatch.setattr(runners, "other_user", lambda *_args: "lena has reserved it")
+    monkeypatch.setattr(
+        runners, "other_user", lambda _queue, job: "lena has reserved it" if job.state == "running" else ""
+    )
 
     def ask(_book: JobQueue, _job: int, who: str) -> None:
         asked.append(who)
@@ -254,21 +179,6 @@ def test_who_wants_the_board_a_second_time_is_asked_for_a_second_time(
     book = timers(store)
     assert quick(book, tmp_path, []).run(book.enqueue(order(tmp_path)), 0) == 0
     assert asked == ["lena has reserved it"] * 2
-
-
-def test_a_coordinator_that_is_slow_to_answer_keeps_no_other_job_waiting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store
-) -> None:
-    def slow(*_args: object) -> str:
-        with locks.turn("start", "j2", held):  # which another job takes meanwhile
-            return ""
-
-    def held(who: str) -> None:
-        pytest.fail(f"{who} has the turn while it asks")
-
-    monkeypatch.setattr(queue, "other_user", slow)
-    book = timers(store)
-    assert queue.JobWaiter(book, print, lambda: False).wait(book.enqueue(order(tmp_path)), 0) is not None
 
 
 @pytest.mark.parametrize(("status", "begun"), [("completed", 0), ("interrupted", 1)])

@@ -11,7 +11,6 @@ from labgrid.exceptions import InvalidConfigError, NoResourceFoundError
 
 from lab.benchmarks.cycles import AWAY_S
 from lab.errors import BoardlabError, ConfigurationError, LabStableError, LabTransientError
-from lab.farm import lease
 from lab.farm.runner import BROKEN, BUSY
 from lab.jobs.records import JOB_VARIABLE
 from lab.pytest_plugin import board
@@ -61,8 +60,10 @@ def test_a_session_that_measures_is_patient_with_its_results_and_that_of_a_lab_r
     patience_s: float,
 ) -> None:
     monkeypatch.setenv(JOB_VARIABLE, job) if job else monkeypatch.delenv(JOB_VARIABLE, raising=False)
-    plain, waited = lease.opened, list[float]()
-    monkeypatch.setattr(lease, "opened", lambda url, wait_s, say: waited.append(wait_s) or plain(url, wait_s, say))
+    plain, waited = board.open_results, list[float]()
+    monkeypatch.setattr(
+        board, "open_results", lambda url, wait_s, say: waited.append(wait_s) or plain(url, wait_s, say)
+    )
     option = SimpleNamespace(collectonly=collects, lab_db=str(tmp_path / "results.db"))
     config: Any = SimpleNamespace(option=option, pluginmanager=SimpleNamespace(get_plugin=lambda _name: None))
     with board._open_results(config) as store:

@@ -14,6 +14,7 @@ from lab.errors import ConfigurationError
 from lab.jobs import listing
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import HEARTBEAT_S, LEASE_S, Order, Silence
+from lab.jobs.waiting import BusyBoardError, JobWaiter
 from lab.places.janitor import Janitor
 from lab.places.records import MissingResource
 from lab.results import Store
@@ -73,7 +74,8 @@ def test_a_job_that_beats_after_the_clock_jumped_is_left_alone_by_a_command_that
     wall.later(APART_S)
     other = silent_queue(store, wall, steady)
     steady.at[5.0] = lambda: one.beat(job.id)
-    assert other.start_now(other.enqueue(ORDER).id) is None
+    with pytest.raises(BusyBoardError):
+        JobWaiter(other, print).wait(other.enqueue(ORDER), 0.0)
     assert steady.now_s < HEARTBEAT_S
     wall.later(APART_S)
     later = silent_queue(store, wall, Steady({5.0: lambda: one.beat(job.id)}))
@@ -90,7 +92,8 @@ def test_a_clock_that_stays_off_keeps_no_command_watching(store: Store, wall: Wa
     steady = Steady(dict.fromkeys((5.0, 15.0, 25.0), lambda: one.beat(job.id)))
     other = silent_queue(store, Wall(wall() + dt.timedelta(seconds=APART_S)), steady)
     wall.later(1)
-    assert other.start_now(other.enqueue(ORDER).id) is None
+    with pytest.raises(BusyBoardError):
+        JobWaiter(other, print).wait(other.enqueue(ORDER), 0.0)
     assert steady.now_s < HEARTBEAT_S
 
 

@@ -22,8 +22,8 @@ from support.older_schema import NEWER, OLDER, newer_program, raw
 from lab import package_data
 from lab.cli import main
 from lab.errors import BoardlabError, ConfigurationError, LabStableError, NoResultsError
-from lab.farm import lease
 from lab.farm.doctor import software
+from lab.jobs import lease
 from lab.results import Store, database, open_store, schema
 from lab.results.location import locate
 from lab.results.schema import NEWEST, _config
@@ -134,13 +134,13 @@ def test_the_site_and_the_exporter_migrate_nothing_and_say_what_to_do(older: str
 
 def test_lab_run_migrates_with_a_line_that_names_both_schemas(older: str) -> None:
     said = list[str]()
-    with lease.opened(older, 0.0, said.append) as store:
+    with lease.open_results(older, 0.0, said.append) as store:
         assert runs(store) == 1
     (line,) = said
     assert OLDER in line
     assert NEWER in line
     assert state(older)[0] == NEWER
-    with lease.opened(older, 0.0, said.append):
+    with lease.open_results(older, 0.0, said.append):
         assert len(said) == 1, "once"
 
 

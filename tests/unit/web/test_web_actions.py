@@ -19,7 +19,7 @@ from support import web_people
 from support.web_people import BOARD, PASSWORDS, Browser, GuardedSite, logged_in
 from support.web_serving import serving
 
-from lab.farm import lease
+from lab.farm import job_queue
 from lab.farm.board_state import BoardNow
 from lab.health import QuarantineRule
 from lab.health.reservations import IGNORE, ReservationBook
@@ -283,7 +283,7 @@ def test_a_power_switch_keeps_to_the_rule_of_the_sites_farm(
     guarded: GuardedSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rules: list[QuarantineRule] = []
-    monkeypatch.setattr(lease, "JobQueue", lambda *_, rule, **__: rules.append(rule) or pytest.fail("enough"))
+    monkeypatch.setattr(job_queue, "JobQueue", lambda *_, rule, **__: rules.append(rule) or pytest.fail("enough"))
     (guarded.folder / "farm.yaml").write_text("health: {faults: 7}\n")
     site = Site(guarded.database, farm=guarded.folder / "farm.yaml", folder=guarded.folder)
     with guarded.store() as store, pytest.raises(pytest.fail.Exception, match="enough"):

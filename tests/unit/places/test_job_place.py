@@ -12,14 +12,13 @@ from attrs import define, evolve, field
 
 from lab.cli import provision
 from lab.errors import ConfigurationError, LabTransientError
-from lab.farm import lease
-from lab.farm import queue as farm_queue
-from lab.farm.lease import BusyBoardError, held
-from lab.farm.queue import JobWaiter
 from lab.farm.runner import BUSY, INTERRUPTED, Runner, RunnerPaths
 from lab.host import process
+from lab.jobs import waiting
+from lab.jobs.lease import hold_board
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import Job, Order, Silence
+from lab.jobs.waiting import BusyBoardError, JobWaiter
 from lab.places import job_place
 from lab.places.records import job_user, stock_user, store_name
 from lab.results import Store, open_store
@@ -75,9 +74,8 @@ class Played:
 def played(monkeypatch: pytest.MonkeyPatch) -> Played:
     played = Played()
     monkeypatch.setattr("lab.places.coordinator.Coordinator", lambda _address: played)
-    monkeypatch.setattr(farm_queue, "POLL_S", 0.0)
+    monkeypatch.setattr(waiting, "POLL_S", 0.0)
     monkeypatch.setattr(job_place, "POLL_S", 0.0)
-    monkeypatch.setattr(lease, "QUEUE_POLL_S", 0.0)
     return played
 
 
@@ -118,14 +116,14 @@ def test_who_has_the_place_by_hand_gets_the_board_before_the_job_that_waits_for_
 
     def look() -> bool:
         if lenas.job(own.id).state == "queued" and anns.job(job.id).yields_to:
-            started = JobWaiter(lenas, said.append, lambda: False).wait(own, 0)
+            started = JobWaiter(lenas, said.append, job_place.other_user).wait(own, 0)
             assert started is not None, said
         elif lenas.holder_of("b1") is not None:
             lenas.finish(own.id, "completed")
             played.acquired = played.reserved = ""
         return False
 
-    started = JobWaiter(anns, said.append, look).wait(job, 600)
+    started = JobWaiter(anns, said.append, job_place.other_user, look).wait(job, 600)
     assert started is not None
     assert started.yields_to == ""
     assert lenas.job(own.id).state == "completed"
@@ -283,7 +281,7 @@ def test_a_check_waits_for_a_persons_place_without_the_board(tmp_path: Path, sto
         assert book.holder_of("b1") is None
         played.acquired = ""
 
-    with held(book, order(tmp_path), 600, say) as job, job_place.acquired(book, job):
+    with hold_board(book, order(tmp_path), 600, say, job_place.other_user) as job, job_place.acquired(book, job):
         assert book.holder_of("b1") is not None
     assert f"waits: labgrid's place p1 is held by {LENA}" in said[0]
 
@@ -293,7 +291,7 @@ def test_a_check_that_waited_long_enough_says_whose_place_it_is(tmp_path: Path, 
     book = queue(store, "ann")
     with (
         pytest.raises(BusyBoardError, match=f"held by {LENA}.*Wait for it with --wait SECONDS"),
-        held(book, order(tmp_path), 0, lambda _: None),
+        hold_board(book, order(tmp_path), 0, lambda _: None, job_place.other_user),
     ):
         pytest.fail("it has the board")
 
@@ -305,28 +303,29 @@ def test_who_has_the_place_by_hand_gets_the_board_before_a_check_that_waits_for_
     anns, lenas = queue(store, "ann"), queue(store, "lena")
 
     def say(_line: str) -> None:
-        started = JobWaiter(lenas, said.append, lambda: False).wait(enqueued(lenas, tmp_path), 0)
+        started = JobWaiter(lenas, said.append, job_place.other_user).wait(enqueued(lenas, tmp_path), 0)
         assert started is not None, said
         lenas.finish(started.id, "completed")
         played.acquired = ""
 
-    with held(anns, order(tmp_path), 600, say) as job:
+    with hold_board(anns, order(tmp_path), 600, say, job_place.other_user) as job:
         assert job.yields_to == ""
 
 
 def test_a_check_that_waits_for_a_persons_place_gives_signs_of_life(
-    tmp_path: Path, store: Store, played: Played, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, store: Store, played: Played
 ) -> None:
     """Another host takes it for dead else."""
-    played.acquired, seen = LENA, list[object]()
+    played.acquired, heartbeats = LENA, set[object]()
     book = queue(store, "ann")
 
-    def pause(_seconds: float) -> None:
-        seen.append(book.job(1).heartbeat_at)
-        played.acquired = LENA if len(seen) < 3 else ""
+    def look(queue: JobQueue, job: Job) -> str:
+        heartbeats.add(book.job(job.id).heartbeat_at)
+        played.acquired = LENA if len(heartbeats) < 3 else ""
+        return job_place.other_user(queue, job)
 
-    with held(evolve(book, pause=pause), order(tmp_path), 600, lambda _: None):
-        assert len(set(seen)) == 3
+    with hold_board(book, order(tmp_path), 600, lambda _: None, look):
+        assert len(heartbeats) == 3
 
 
 @pytest.mark.usefixtures("heeded_sigterm")
@@ -345,7 +344,7 @@ def test_who_cancels_a_check_that_waits_is_said_and_it_is_not_begun_again(
             if here:
                 os.kill(os.getpid(), signal.SIGTERM)
 
-    with pytest.raises(KeyboardInterrupt), held(book, order(tmp_path), 600, say):
+    with pytest.raises(KeyboardInterrupt), hold_board(book, order(tmp_path), 600, say, job_place.other_user):
         pytest.fail("it has the board")
     assert said[1:] == ["job j1 was cancelled by lena"]
     assert book.job(1).state == "cancelled"

@@ -8,10 +8,11 @@ import pytest
 
 from lab.cli.main import main
 from lab.errors import BoardlabError, LabStableError, LabTransientError
-from lab.farm import lease
+from lab.farm.job_queue import open_queue
 from lab.farm.runner import BROKEN
+from lab.jobs import lease
 from lab.jobs.records import BY_PROVISION, Order
-from lab.places.place import PLACE_BUSY
+from lab.jobs.waiting import PLACE_BUSY, has_no_place
 from lab.results import open_store
 
 ORDER = Order("am62xx_sk", "sk-1", ("provision",), "", "11.01", None)
@@ -28,8 +29,11 @@ def test_a_place_that_is_anothers_is_a_busy_board(
     tmp_path: Path, failure: str, raised: type[BoardlabError], state: str
 ) -> None:
     with open_store(str(tmp_path / "results.db")) as store:
-        book = lease.queue(store, BY_PROVISION)
-        with pytest.raises(raised, match="somebody"), lease.held(book, ORDER, 0, lambda _: None) as job:
+        book = open_queue(store, BY_PROVISION)
+        with (
+            pytest.raises(raised, match="somebody"),
+            lease.hold_board(book, ORDER, 0, lambda _: None, has_no_place) as job,
+        ):
             raise LabTransientError("somebody has it", failure=failure)
         assert book.job(job.id).state == state
 
@@ -48,14 +52,14 @@ def test_results_that_do_not_answer_are_waited_for_as_long_as_was_said(
         return url
 
     monkeypatch.setattr(lease, "open_store", opened)
-    assert lease.opened("results", 60, said.append, waited.append) == "results"
+    assert lease.open_results("results", 60, said.append, waited.append) == "results"
     assert (said, len(waited)) == (["waits: the server does not answer"], 2)
     faults.append(AWAY)
     with pytest.raises(LabTransientError):
-        lease.opened("results", 0, said.append, waited.append)
+        lease.open_results("results", 0, said.append, waited.append)
     faults.append(LabStableError("damaged"))
     with pytest.raises(LabStableError):
-        lease.opened("results", 60, said.append, waited.append)
+        lease.open_results("results", 60, said.append, waited.append)
     assert len(waited) == 2
 
 
@@ -69,6 +73,6 @@ def test_a_command_with_wait_outlasts_a_restart_of_the_results(
         raise faults.pop()
 
     monkeypatch.setattr(lease, "open_store", opened)
-    monkeypatch.setattr(lease, "QUEUE_POLL_S", 0.0)
+    monkeypatch.setattr(lease, "POLL_S", 0.0)
     assert main([*words, "--db", "postgresql://x@127.0.0.1:9/lab", "--wait", "60"]) == BROKEN
     assert not faults

@@ -1,0 +1,134 @@
+"""Waiting of a job for its board, its labgrid place and the host's capacity: one loop for all programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from attrs import define, field
+
+from lab.errors import ConfigurationError
+from lab.host import locks
+from lab.jobs.listing import obstacle
+from lab.jobs.queue import PERSONS, JobQueue, wait_on
+from lab.jobs.records import Job
+
+POLL_S: Final = 2.0  # with a sign of life each time
+LOOK_S: Final = 0.5  # of a free board: a look costs a thousandth of that
+PLACE_BUSY: Final = "place_busy"  # failure: another user has the board's labgrid place
+PlaceGate: TypeAlias = Callable[
+    [JobQueue, Job], str
+]  # other user of a job's place, see lab.places.job_place.other_user
+
+
+class BusyBoardError(Exception):
+    """Another job, a reservation or the user of its place has the board.
+
+    Attributes:
+        why: names it.
+    """
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"{why}. Wait for it with --wait SECONDS")
+        self.why = why
+
+
+def has_no_place(_queue: JobQueue, _job: Job) -> str:
+    """The gate of a program that labgrid has let into the place, or that needs none."""
+    return ""
+
+
+@define
+class JobWaiter:
+    """Waits for the boards of a process's jobs.
+
+    Attributes:
+        say: tells a person a line.
+        other_user: of a job's place.
+        is_over: whether the process is to end.
+        why_full: reason why this host takes no further board; empty: none.
+        choice: board -> environment, of a job that takes any of these boards.
+    """
+
+    queue: JobQueue
+    say: Callable[[str], None]
+    other_user: PlaceGate = has_no_place
+    is_over: Callable[[], bool] = lambda: False
+    why_full: Callable[[], str] = lambda: ""
+    choice: Mapping[str, Path] = field(factory=dict)
+    _obstacle: str = field(default="", init=False)  # reason to wait beside its board
+    _unread: bool = field(default=False, init=False)  # the reason is an unreadable environment
+
+    def wait(self, job: Job, wait_s: float) -> Job | None:
+        """Wait for the job's board; None: the process is to end, or somebody cancelled the job.
+
+        A job in its way that seems dead is watched to the end, however short `wait_s` is.
+
+        Raises:
+            BusyBoardError: its time is up.
+        """
+        deadline = self.queue.monotonic_s + wait_s
+        announced = False
+        while (started := self._started_of_choice(job) if self._chooses(job) else self._started(job)) is None:
+            if self.is_over() or self.queue.job(job.id).cancelled_by:
+                return None
+            if job.yields_to and not self._unread and (self._obstacle or self.queue.refusing(job.board)):
+                deadline = self.queue.monotonic_s + wait_s  # the claimant's time does not count
+            if self.queue.monotonic_s >= deadline and (self._obstacle or not self.queue.watches(job.id)):
+                raise BusyBoardError(self._why(job))
+            if not announced:
+                self.say(f"job {job.called} waits: {self._why(job)}")
+                announced = True
+            self._rest(job)
+        return started
+
+    def _chooses(self, job: Job) -> bool:
+        return bool(self.choice) and job.started_at is None
+
+    def _started_of_choice(self, job: Job) -> Job | None:
+        """Start the job on the first willing board of its choice."""
+        for board in self.queue.free(self.choice):
+            started = self._started(self.queue.move(job.id, board, str(self.choice[board])))
+            if started is not None:
+                return started
+        wait_on(self.queue, job.id)
+        return None
+
+    def _why(self, job: Job) -> str:
+        if self._chooses(job):
+            boards = ", ".join(sorted(self.choice))
+            return f"none of {boards} is free; {obstacle(self.queue, self.queue.job(job.id).board)}"
+        return self._obstacle or obstacle(self.queue, job.board)
+
+    def _rest(self, job: Job) -> None:
+        """Sleep until the next look is due, or the board is free."""
+        due = self.queue.monotonic_s + POLL_S
+        choice = self.choice if self._chooses(job) else (job.board,)
+        free = set(self.queue.free(choice))
+        while self.queue.monotonic_s < due and not self.is_over():
+            self.queue.pause(LOOK_S)
+            if set(self.queue.free(choice)) - free:
+                return
+
+    def _started(self, job: Job) -> Job | None:
+        """Start the job if its board, place and host are free."""
+        previous = self._obstacle
+        try:
+            # Before the turn: a coordinator that is slow to answer keeps no other job waiting.
+            self._obstacle, self._unread = self.other_user(self.queue, job), False
+        except ConfigurationError as error:  # a file that is being saved is whole at a later look
+            self._obstacle, self._unread = str(error), True
+            wait_on(self.queue, job.id)
+            return None
+        if job.priority >= PERSONS:
+            if self._obstacle or previous:
+                wait_on(self.queue, job.id, self._obstacle)  # the place's user gets the board before us
+            return None if self._obstacle else self.queue.start(job.id)
+        if not self._obstacle:
+            with locks.turn("start", job.called, lambda _holder: None):
+                self._obstacle = self.why_full()
+                if not self._obstacle:
+                    return self.queue.start(job.id)
+        wait_on(self.queue, job.id)
+        return None

@@ -1,0 +1,137 @@
+"""One loop waits for a board, for each program: for its job's turn, an environment that can be read, a board of its type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from attrs import evolve
+
+from lab.health.reservations import ReservationBook
+from lab.host import locks, process
+from lab.jobs.lease import hold_board
+from lab.jobs.queue import PERSONS, TIMERS, JobQueue
+from lab.jobs.records import BOARDS, Order
+from lab.jobs.waiting import BusyBoardError, JobWaiter
+from lab.places.job_place import other_user
+from lab.results import Store, open_store
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    monkeypatch.setenv("BOARDLAB_RUNTIME", str(tmp_path / "run"))
+    with open_store(str(tmp_path / "results.db")) as store:
+        yield store
+
+
+def timers(store: Store) -> JobQueue:
+    return JobQueue(store, process.identity(), process.has_died, person="timer", priority=TIMERS)
+
+
+def order(folder: Path) -> Order:
+    return Order("am62xx_sk", "one", ("boot",), str(folder / "one.yaml"), "", 1, {})
+
+
+@pytest.mark.parametrize("priority", [PERSONS, TIMERS])
+def test_an_environment_that_is_being_saved_keeps_its_job_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store, priority: int
+) -> None:
+    """And where it stays so, the job ends as one that waited for too long."""
+    env = tmp_path / "one.yaml"
+    env.write_text("targets: {main: {resources: [")
+    book = JobQueue(store, process.identity(), process.has_died, person="lena", priority=priority)
+    said: list[str] = []
+    job = book.enqueue(order(tmp_path))
+    with pytest.raises(BusyBoardError, match=r"one\.yaml"):
+        JobWaiter(book, said.append, other_user).wait(job, 0)
+
+    def saved(_self: object, _job: object) -> None:
+        env.write_text("targets: {main: {resources: []}}")
+
+    monkeypatch.setattr(JobWaiter, "_rest", saved)
+    taken = JobWaiter(book, said.append, other_user).wait(job, 3600)
+    assert taken is not None
+    assert (taken.state, taken.yields_to) == ("running", "")
+
+
+def test_an_environment_that_is_being_saved_keeps_a_command_waiting(tmp_path: Path, store: Store) -> None:
+    """As it keeps `lab run`: provision, health, ab and qualify hold their board so."""
+    env = tmp_path / "one.yaml"
+    env.write_text("targets: {main: {resources: [")
+    lines: list[str] = []
+
+    def say(line: str) -> None:
+        lines.append(line)
+        env.write_text("targets: {main: {resources: []}}")
+
+    queue = JobQueue(store, process.identity(), process.has_died, person="lena")
+    with hold_board(queue, order(tmp_path), 3600, say, other_user) as job:
+        assert job.state == "running"
+    assert f"job {job.called} waits: {env}" in lines[0]
+
+
+def test_a_coordinator_that_is_slow_to_answer_keeps_no_other_job_waiting(tmp_path: Path, store: Store) -> None:
+    def slow(*_args: object) -> str:
+        with locks.turn("start", "j2", held):  # which another job takes meanwhile
+            return ""
+
+    def held(who: str) -> None:
+        pytest.fail(f"{who} has the turn while it asks")
+
+    book = timers(store)
+    assert JobWaiter(book, print, slow).wait(book.enqueue(order(tmp_path)), 0) is not None
+
+
+# --- Jobs that take any board of a type ---
+
+
+def any_of(folder: Path, *boards: str) -> Order:
+    return evolve(order(folder), board=boards[0], options={BOARDS: list(boards)})
+
+
+def choosing(book: JobQueue, folder: Path, said: list[str], *boards: str) -> JobWaiter:
+    choice = {board: folder / f"{board}.yaml" for board in boards}
+    return JobWaiter(book, said.append, other_user, choice=choice)
+
+
+def test_jobs_of_a_type_spread_over_its_boards_and_the_last_one_waits(tmp_path: Path, store: Store) -> None:
+    book, boards = timers(store), ("one", "two")
+    taken = [choosing(book, tmp_path, [], *boards).wait(book.enqueue(any_of(tmp_path, *boards)), 0) for _ in range(2)]
+    assert [job and (job.board, Path(job.env).stem) for job in taken] == [("one", "one"), ("two", "two")]
+    with pytest.raises(BusyBoardError, match="none of one, two is free"):
+        choosing(book, tmp_path, [], *boards).wait(book.enqueue(any_of(tmp_path, *boards)), 0)
+
+
+def test_the_board_of_a_dead_process_is_free_for_a_job_of_its_type(tmp_path: Path, store: Store) -> None:
+    killed = JobQueue(store, "here/boot/1", lambda _holder: False)
+    assert killed.start(killed.enqueue(order(tmp_path)).id) is not None
+    book = evolve(timers(store), has_died=lambda holder: holder == killed.holder)
+    taken = choosing(book, tmp_path, [], "one").wait(book.enqueue(any_of(tmp_path, "one")), 0)
+    assert taken is not None
+    assert killed.job(1).state == "interrupted"
+
+
+def test_a_job_of_a_type_waits_no_longer_than_a_younger_one_for_one_of_its_boards(
+    tmp_path: Path, store: Store
+) -> None:
+    """It waits on another board meanwhile, and comes first on each of its own."""
+    book = timers(store)
+    measuring = [book.enqueue(evolve(order(tmp_path), board=board)) for board in ("one", "two")]
+    for job in measuring:
+        assert book.start(job.id) is not None
+    older = book.enqueue(any_of(tmp_path, "one", "two"))
+    younger = book.enqueue(evolve(order(tmp_path), board="two"))
+    book.finish(measuring[1].id, "completed")
+    assert book.start(younger.id) is None
+    taken = choosing(book, tmp_path, [], "one", "two").wait(older, 0)
+    assert taken is not None
+    assert taken.board == "two"
+
+
+def test_a_reserved_board_is_none_of_a_types_free_boards(tmp_path: Path, store: Store) -> None:
+    ReservationBook(store).reserve("one", "lena", "a new PMIC", 1.0)
+    book = timers(store)
+    taken = choosing(book, tmp_path, [], "one", "two").wait(book.enqueue(any_of(tmp_path, "one", "two")), 0)
+    assert taken is not None
+    assert taken.board == "two"
