@@ -148,7 +148,7 @@ class MediaSwitch:
 
     strategy: Any
     files: Mapping[str, Release]
-    book: ProvisionBook
+    log: ProvisionBook
     job_id: int
 
     def switch(self, side: str) -> None:
@@ -160,11 +160,11 @@ class MediaSwitch:
         if not self.files:
             return
         release, board, medium = self.files[side], self.strategy.board, self.strategy.medium
-        there = self.book.current(board).get(medium)
+        there = self.log.current(board).get(medium)
         if there is not None and there.is_on_it and there.release == release.name:
             return
         putting = Provisioner(
-            release, [medium], ProgressPrinter(say), say, self.book, job_id=self.job_id, person=process.person()
+            release, [medium], ProgressPrinter(say), say, self.log, job_id=self.job_id, person=process.person()
         )
         self.strategy.putting = putting
         self.strategy.off()

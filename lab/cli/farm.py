@@ -347,22 +347,22 @@ def janitor(
     address = with_port(farm.coordinator)
     coordinator = Coordinator(address)
     with open_store(farm.database) as store:
-        book = JobQueue(store, process.identity(), process.has_died)
+        queue = JobQueue(store, process.identity(), process.has_died)
         grace_s = 0.0 if dry_run or once else GRACE_S  # who looks once has not seen since when an exporter is away
         boards, at = partial(boards_by_place, farm), partial(measures_at, coordinator=address)
-        looker = Janitor(coordinator, store, book, boards, at, grace_s)
+        looker = Janitor(coordinator, store, queue, boards, at, grace_s)
         if dry_run or once:
-            book.settle()
-            deeds = looker.due() if dry_run else list(looker.tidy())
-            for deed in deeds:
-                echo(f"{'would be: ' if dry_run else ''}{deed.described}")
-            if not deeds:
+            queue.settle()
+            actions = looker.due() if dry_run else list(looker.tidy())
+            for action in actions:
+                echo(f"{'would be: ' if dry_run else ''}{action.described}")
+            if not actions:
                 echo("No place is left behind.")
             return
         loaded, reported = record_loaded("janitor", file, farm, runtime_dir()), ""
         while True:
-            for deed in janitor_patient(looker):
-                echo(deed.described)
+            for action in janitor_patient(looker):
+                echo(action.described)
             time.sleep(LOOK_S)
             try:
                 if loaded.is_older():

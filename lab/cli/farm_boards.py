@@ -150,9 +150,9 @@ def _places(found: Addition, farm: Farm) -> list[str]:
 
 def _held(store: Store, found: Addition) -> list[str]:
     """Keep new boards until they have qualified; return them."""
-    book, person, made = ReservationBook(store), process.person(), []
+    reservations, person, made = ReservationBook(store), process.person(), []
     for row in found.rows:
-        if book.qualify(row["name"], person, "new: `lab farm qualify` measures it first"):
+        if reservations.qualify(row["name"], person, "new: `lab farm qualify` measures it first"):
             Audit(store).note(
                 ADDED, person=process.actor(), address=socket.gethostname(), board=row["name"], about=row["type"]
             )
@@ -230,17 +230,17 @@ def _qualified(
     board_type, its = envfile.board_of(path)
     if its != name:
         raise ConfigurationError(f"{path} is of board {its!r}, not {name!r}")
-    book = open_queue(store, BY_QUALIFY)
+    queue = open_queue(store, BY_QUALIFY)
     order = Order(board_type, name, (BOOT,), str(path), release, boots, {HEALTH: True})
-    unfinished = book.unfinished(order)
-    job = book.take_up(unfinished.id) if unfinished is not None else book.enqueue(order)
+    unfinished = queue.unfinished(order)
+    job = queue.take_up(unfinished.id) if unfinished is not None else queue.enqueue(order)
     say(f"job {job.called}: {name} qualifies by {boots} boots of each medium, results in {store.url}")
     place = RunnerPaths(host.folder, package_data.tests(host.folder), database)
-    code = Runner(book, place, say, output=sys.stderr if as_json else None).run(job, wait_s)
+    code = Runner(queue, place, say, output=sys.stderr if as_json else None).run(job, wait_s)
     if code in {BUSY, INTERRUPTED}:
         return None, code
     check = next(iter(HealthBook(store).checks(name, 1)), None)
-    run = latest_run(store, evolve(book.job(job.id), after_run=0), BOOT)  # its only suite is behind it
+    run = latest_run(store, evolve(queue.job(job.id), after_run=0), BOOT)  # its only suite is behind it
     found = qualification.judged(store, boards.load(board_type), name, run, check, boots)
     qualification.finish(store, found, process.person(), process.actor(), socket.gethostname())
     return found, 0 if found.passed else BROKEN if code == BROKEN else NOT_QUALIFIED

@@ -125,14 +125,14 @@ def _checked(store: Store, rule: QuarantineRule, path: Path, wait_s: float, *, i
 
 
 @contextmanager
-def _noted(book: HealthBook, made: Check) -> Iterator[None]:
+def _noted(log: HealthBook, made: Check) -> Iterator[None]:
     """Record a lab failure that prevents the check."""
     try:
         yield
     except BoardlabError as error:
         if counts(error.fault, error.failure):
             part = CheckedPart(part_of(error.failure), "failed", error.failure, error.fault, str(error))
-            book.record(evolve(made, at=utc_now(), parts=(part,)))
+            log.record(evolve(made, at=utc_now(), parts=(part,)))
         raise
 
 
@@ -166,11 +166,11 @@ def _described(host: HostFile) -> dict[str, str]:
     return {each.board: each.env for each in status.described(host.folder)} | named
 
 
-def _show(book: HealthBook, board: str, host: HostFile, *, as_json: bool) -> None:
+def _show(log: HealthBook, board: str, host: HostFile, *, as_json: bool) -> None:
     if board:
-        state, checks = book.of(board), book.checks(board, SHOWN)
+        state, checks = log.of(board), log.checks(board, SHOWN)
         nothing_known = state.state == "suspect" and not state.known and not checks
-        if nothing_known and board not in {*listing.known(book.store, "board"), *_described(host)}:
+        if nothing_known and board not in {*listing.known(log.store, "board"), *_described(host)}:
             raise ConfigurationError(f"no board {board!r:.200}; `lab health` shows the boards that there are")
         if as_json:
             echo_json({**_health_document(state), "checks": [check_document(each) for each in checks]})
@@ -179,7 +179,7 @@ def _show(book: HealthBook, board: str, host: HostFile, *, as_json: bool) -> Non
         rows = [_row(check) for check in checks]
         echo("", *(table(["check", "when (UTC)", "host", "", "found"], rows, "<<<<<") if rows else ["never checked"]))
         return
-    found = book.all()
+    found = log.all()
     known = {board: Health(board, "suspect", ("never checked",), known=False) for board in _described(host)}
     states = [state for _, state in sorted({**known, **found}.items())]
     if as_json:

@@ -68,8 +68,8 @@ def cancel(name: Name, *, as_json: Json = False, db: Database = None) -> None:
     Its board is switched off first, and its measurements stay.
     """
     with open_store(db, create=False) as store:
-        book = JobQueue(store, process.identity(), process.has_died)
-        job = book.cancel(number(name), process.person())
+        queue = JobQueue(store, process.identity(), process.has_died)
+        job = queue.cancel(number(name), process.person())
         here = job.program != BY_WEB  # whose process is the whole site, for everybody
         signalled = job.state != "cancelled" and here and process.ask_to_end(job.holder)
         now = store.now()

@@ -98,13 +98,13 @@ def provision(
     board_type, board = (made.type.name, made.board) if made else envfile.board_of(path)
     writes = release and not dry_run and not verify_only
     with open_results(db, wait, _say) if writes else open_store(db, patience_s=AWAY_S) as store:
-        book = ProvisionBook(store)
+        log = ProvisionBook(store)
         if forget or not release:
-            _known(book, board, asked, forget=forget, as_json=as_json)
+            _known(log, board, asked, forget=forget, as_json=as_json)
             return
         found = find(release, board_type, Path.cwd())
         media = asked or list(found.media)
-        putting = Provisioner(found, media, ProgressPrinter(_say), _say, book, person=process.person())
+        putting = Provisioner(found, media, ProgressPrinter(_say), _say, log, person=process.person())
         options = {"medium": media, PROVISION: str(found.path)}
         order = Order(board_type, board, ("provision",), str(path), found.name, None, options)
         with hold(store, order, wait, ignore) as job:
@@ -162,11 +162,11 @@ def switch_off(strategy: Any) -> None:
         _say(f"{strategy.board} could not be switched off: {error}")
 
 
-def _known(book: ProvisionBook, board: str, media: list[str], *, forget: bool, as_json: bool) -> None:
-    there = book.current(board)
+def _known(log: ProvisionBook, board: str, media: list[str], *, forget: bool, as_json: bool) -> None:
+    there = log.current(board)
     if forget:
         for medium in media or list(there):
-            _say(f"{medium}: forgotten" if book.forget(board, medium) else f"{medium}: nothing was known of it")
+            _say(f"{medium}: forgotten" if log.forget(board, medium) else f"{medium}: nothing was known of it")
         return
     if as_json:
         echo_json([_provision_document(each) for each in there.values()])

@@ -68,15 +68,15 @@ def reserve(
     kind: Kind = "maintenance" if maintenance else "reserved"
     person, host = process.person(), socket.gethostname()
     with open_store(database, patience_s=AWAY_S) as store:
-        book = Audit(store)
+        audit = Audit(store)
         if end:
             action = reservations.MAINTAINED if maintenance else reservations.RELEASE
-            with book.acting(Act(), action, person=process.actor(), address=host, board=board) as act:
+            with audit.acting(Act(), action, person=process.actor(), address=host, board=board) as act:
                 hold = reservations.end(store, act, board, kind, person)
             lines = [f"{board} is free again; it was {hold.described}"]
         else:
             action = reservations.MAINTAIN if maintenance else reservations.RESERVE
-            with book.acting(Act(), action, person=process.actor(), address=host, board=board) as act:
+            with audit.acting(Act(), action, person=process.actor(), address=host, board=board) as act:
                 known = reservations.board_of(status.look(db, farm).boards, board, "`lab status`")
                 if maintenance:
                     hold = reservations.maintain(store, act, known, person, reason)

@@ -186,7 +186,7 @@ def run(
     host = services.host_file()
     limits = host.farm.limits if host.farm is not None else None
     with _unmeasured(), open_results(db, wait, say) as store:
-        book = open_queue(store, ignores=ignore, priority=TIMERS if scheduled else PERSONS, request=request)
+        queue = open_queue(store, ignores=ignore, priority=TIMERS if scheduled else PERSONS, request=request)
         ended = listing.answered(store, request) if go_on and request else None
         if ended is not None:
             job = ended
@@ -194,9 +194,9 @@ def run(
             code = report_again(store, job, say)
         else:
             if resume is not None:
-                job = _named(store, book, resume)
+                job = _named(store, queue, resume)
                 _same_order(job, suite, release, cycles, options)
-                job = book.take_up(job.id)
+                job = queue.take_up(job.id)
             else:
                 if confirms is not None:
                     suite, options = suite or store.run(confirms).kind, {**options, CONFIRMS: confirms, JUDGE: True}
@@ -205,16 +205,16 @@ def run(
                     order = _order(place, wanted, env, release, cycles, options)
                 else:
                     order = _any_order(place, host, store, wanted, board_type, release, cycles, options)
-                unfinished = book.unfinished(order) if go_on else None
-                job = book.take_up(unfinished.id) if unfinished is not None else book.enqueue(order)
+                unfinished = queue.unfinished(order) if go_on else None
+                job = queue.take_up(unfinished.id) if unfinished is not None else queue.enqueue(order)
             choice = _choice(host, job)
             on = f"any of {', '.join(sorted(choice))}" if choice else job.board
             say(f"job {job.called}: {','.join(job.suites)} on {on}, results in {store.url}")
-            capacity = HostCapacity(book, limits) if scheduled and limits is not None else None
+            capacity = HostCapacity(queue, limits) if scheduled and limits is not None else None
             gap_s = limits.power_on_gap if limits is not None else 0.0
             try:
                 measuring = Runner(
-                    book,
+                    queue,
                     place,
                     say,
                     capacity=capacity,
@@ -227,7 +227,7 @@ def run(
                 runner.start_upload(store)
         if as_json:
             now = store.now()
-            echo_json(document(listing.view(store, book.job(job.id), now), now) | {"exit_code": code})
+            echo_json(document(listing.view(store, queue.job(job.id), now), now) | {"exit_code": code})
     raise typer.Exit(code)
 
 
@@ -308,7 +308,7 @@ def _unmeasured() -> Iterator[None]:
         raise typer.Exit(BROKEN) from error
 
 
-def _named(store: Store, book: JobQueue, text: str) -> Job:
+def _named(store: Store, queue: JobQueue, text: str) -> Job:
     """Find the job of `--resume`; an ambiguous number is refused.
 
     Raises:
@@ -316,7 +316,7 @@ def _named(store: Store, book: JobQueue, text: str) -> Job:
     """
     job_id = number(text)
     if not text.strip().isdecimal() or not listing.has_run(store, job_id):
-        return book.job(job_id)
+        return queue.job(job_id)
     of = listing.job_of_run(store, job_id)
     if of is not None and of.id == job_id:
         return of

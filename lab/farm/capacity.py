@@ -53,7 +53,7 @@ class HostCapacity:
         late: current lateness of stamps in ms. folder: of the record of too many boards.
     """
 
-    book: JobQueue
+    queue: JobQueue
     limits: Limits
     late: Callable[[], float | None] = stamps_p99_ms
     folder: Path = field(factory=runtime_dir)
@@ -86,7 +86,7 @@ class HostCapacity:
         late_ms = self.late() if self.limits.late_ms else None
         if late_ms is None or late_ms <= self.limits.late_ms:
             return
-        now, seen, known = self.book.now(), self._measuring(), self._known()
+        now, seen, known = self.queue.now(), self._measuring(), self._known()
         settled = seen.changed_at is None or now - seen.changed_at > _SETTLED
         if seen.boards < 2 or not settled or (known is not None and known[0] < seen.boards):
             return
@@ -99,14 +99,14 @@ class HostCapacity:
             _log.warning("%s: %s", error.filename, error.strerror)
 
     def _measuring(self) -> Measuring:
-        return measuring(self.book, self.host)
+        return measuring(self.queue, self.host)
 
     def _known(self) -> tuple[int, float, dt.datetime] | None:
         """Last day's record: number of boards, lateness in ms, time."""
         try:
             found = json.loads((self.folder / LEARNED).read_text(encoding="utf-8"))
             known = int(found["boards"]), float(found["p99_ms"]), dt.datetime.fromisoformat(found["at"])
-            return known if self.book.now() - known[2] < _DAY else None
+            return known if self.queue.now() - known[2] < _DAY else None
         except (OSError, ValueError, TypeError, KeyError):
             return None
 

@@ -85,18 +85,18 @@ def judged(
 
 def finish(store: Store, found: Qualification, person: str, actor: str, address: str) -> None:
     """Let a board serve, or note in its hold why not; both are in the audit log."""
-    book = ReservationBook(store)
+    reservations = ReservationBook(store)
     about = f"run {found.run}" if found.run is not None else ""
     if found.passed:
         with Audit(store).acting(Act(about=about), ACTION, person=actor, address=address, board=found.board):
-            if any(hold.kind == QUALIFYING for hold in book.standing(found.board)):
-                book.end(found.board, QUALIFYING, person)
+            if any(hold.kind == QUALIFYING for hold in reservations.standing(found.board)):
+                reservations.end(found.board, QUALIFYING, person)
         return
     why = "; ".join(found.reasons)
     Audit(store).note(
         ACTION, person=actor, address=address, board=found.board, about=about, outcome=f"it did not qualify: {why}"
     )
-    book.reason(found.board, QUALIFYING, f"it did not qualify: {why}")
+    reservations.reason(found.board, QUALIFYING, f"it did not qualify: {why}")
 
 
 def _check_problems(check: Check | None, notes: list[str]) -> Iterator[str]:

@@ -75,7 +75,7 @@ class Runner:
         output: where pytest writes; None: this process's standard output.
     """
 
-    book: JobQueue
+    queue: JobQueue
     place: RunnerPaths
     say: Callable[[str], None]
     heartbeat_s: float = HEARTBEAT_S
@@ -83,7 +83,7 @@ class Runner:
     power_on_gap_s: float = 0.0
     choice: Mapping[str, Path] = field(factory=dict)
     output: TextIO | None = None
-    _deadline: float = field(default=0.0, init=False)  # of the wait, by book.monotonic_s
+    _deadline: float = field(default=0.0, init=False)  # of the wait, by queue.monotonic_s
     _stopping: bool = field(default=False, init=False)
     _asked: bool = field(default=False, init=False)
     _worse: bool = field(default=False, init=False)
@@ -102,9 +102,9 @@ class Runner:
         with handling(dict.fromkeys(ENDING, lambda _number, _frame: self._stop())):  # pytest switches the board off
             code = GAVE_WAY
             while code == GAVE_WAY:
-                deadline = self._deadline = self.book.monotonic_s + wait_s
+                deadline = self._deadline = self.queue.monotonic_s + wait_s
                 waiter = JobWaiter(
-                    self.book,
+                    self.queue,
                     self.say,
                     other_user,
                     is_over=lambda: self._stopping,
@@ -117,37 +117,37 @@ class Runner:
                     started = None
                     self.say(str(error))
                 if started is None:
-                    self.book.finish(job.id, "interrupted" if self._stopping or job.yields_to else "refused")
+                    self.queue.finish(job.id, "interrupted" if self._stopping or job.yields_to else "refused")
                     return INTERRUPTED if self._stopping or self._cancelled(job) else BUSY
                 try:
                     with ExitStack() as stack:
                         place_wait = PlaceWait(deadline, self.say, partial(self._beat, started))
-                        self._as_user = stack.enter_context(acquired(self.book, started, place_wait))
+                        self._as_user = stack.enter_context(acquired(self.queue, started, place_wait))
                         code = self._measure(started)
                         if code == _FAILED:
-                            print_lab_faults(self.book.store, started, self.say)
+                            print_lab_faults(self.queue.store, started, self.say)
                 except BoardlabError as error:
                     busy = error.failure == PLACE_BUSY
                     if (
                         busy
                         and not self._stopping
-                        and self.book.monotonic_s < deadline
-                        and person_at_place(self.book, started)
+                        and self.queue.monotonic_s < deadline
+                        and person_at_place(self.queue, started)
                     ):
-                        job = give_way(self.book, job.id)
+                        job = give_way(self.queue, job.id)
                         continue
                     refused = busy and not (self._stopping or job.yields_to)
-                    self.book.finish(job.id, "refused" if refused else "interrupted")
+                    self.queue.finish(job.id, "refused" if refused else "interrupted")
                     ended = self._stopping or self._cancelled(job)
                     if not (busy or ended):
                         raise
                     self.say(str(error) if wait_s or ended else f"{error}. Wait for it with --wait SECONDS")
                     return INTERRUPTED if ended else BUSY
                 if code == GAVE_WAY:
-                    job, self._claimant = give_way(self.book, job.id), ""
+                    job, self._claimant = give_way(self.queue, job.id), ""
                     self.say(f"job {job.called} gives way: {job.yields_to}")
-            self.book.finish(job.id, _STATES.get(code, "failed"))
-            taken = self.book.job(job.id).state == "interrupted"  # e.g. by others while this host stood still
+            self.queue.finish(job.id, _STATES.get(code, "failed"))
+            taken = self.queue.job(job.id).state == "interrupted"  # e.g. by others while this host stood still
             code = INTERRUPTED if taken and code != BUSY else code
         if code != _OK and not self._cancelled(job):
             again = f"lab farm qualify {job.board}" if job.program == BY_QUALIFY else f"lab run --resume {job.called}"
@@ -156,13 +156,13 @@ class Runner:
 
     def _cancelled(self, job: Job) -> bool:
         """Return whether somebody cancelled the job, and report it."""
-        now = self.book.job(job.id)
+        now = self.queue.job(job.id)
         if now.state == "cancelled":
             self.say(f"job {job.called} was cancelled by {now.cancelled_by}; what it measured is kept")
         return now.state == "cancelled"
 
     def _measure(self, job: Job) -> int:
-        worst = _FAILED if has_failed(self.book.store, job.id) else _OK  # before it was resumed
+        worst = _FAILED if has_failed(self.queue.store, job.id) else _OK  # before it was resumed
         self.say(f"job {job.called} has {job.board}: {', '.join(job.suites[job.done :])}")
         if (code := self._report_earlier(job)) in _ENDS:
             return code
@@ -171,20 +171,20 @@ class Runner:
             if code in {*_ENDS, _USAGE}:
                 return USAGE if code == _USAGE else code
             if code != _OK and (run := self._unfinished(job)) is not None:  # so that the job goes on with this suite
-                if lost_place(self.book.store, run):
+                if lost_place(self.queue.store, run):
                     return BUSY
-                if CONFIRMS in job.options or not confirms(self.book.store, run):
+                if CONFIRMS in job.options or not confirms(self.queue.store, run):
                     return max(worst, code)
                 code = _OK  # the order is complete, and the judge has the run confirmed
             worst = max(worst, code)
             if job.options.get(JUDGE) and (judged := self._judge(job)) in _ENDS:
                 return judged
-            job = self.book.next_suite(job.id)
+            job = self.queue.next_suite(job.id)
         if job.options.get(JUDGE):
-            from lab.farm import judge  # noqa: PLC0415 - as in _judge
+            from lab.farm import rerun  # noqa: PLC0415 - as in _judge
 
-            self._worse = self._worse or judge.alarms_again(self.book.store, job, self.say)
-            self._unconfirmed = judge.unconfirmed_runs(self.book.store, job)
+            self._worse = self._worse or rerun.alarms_again(self.queue.store, job, self.say)
+            self._unconfirmed = rerun.unconfirmed_runs(self.queue.store, job)
         return worst
 
     def _report_earlier(self, job: Job) -> int:
@@ -194,9 +194,9 @@ class Runner:
         """
         if self._reported or not (job.done and job.options.get(JUDGE)):
             return _OK
-        from lab.farm import judge  # noqa: PLC0415 - as in _judge
+        from lab.farm import rerun  # noqa: PLC0415 - as in _judge
 
-        store, numbers = self.book.store, dict[str, list[int]]()
+        store, numbers = self.queue.store, dict[str, list[int]]()
         for number, suite in enumerate(job.suites[: job.done]):
             numbers.setdefault(job_request.kind(suite), []).append(number)
         for run in listing.view(store, job, store.now()).runs:
@@ -204,19 +204,19 @@ class Runner:
                 continue
             its = numbers.get(run.kind, [])  # each suite has one run of its kind, in this order
             number = its.pop(0) if its else job.done
-            if number < job.done and judge.unconfirmed(store, run.id):
+            if number < job.done and rerun.unconfirmed(store, run.id):
                 code = self._judge(evolve(job, done=number), run.id)
                 if code in _ENDS:
                     return code
             else:
-                self._worse |= not judge.report(store, run.id, self.say)
+                self._worse |= not rerun.report(store, run.id, self.say)
         self._reported = True
         return _OK
 
     def _is_measured(self, job: Job) -> bool:
         """Return whether the current suite's run is complete."""
         run_id = None if self._unfinished(job) is not None else self._latest(job)
-        return run_id is not None and self.book.store.run(run_id).status == "completed"
+        return run_id is not None and self.queue.store.run(run_id).status == "completed"
 
     def _judge(self, job: Job, run_id: int | None = None) -> int:
         """Judge a suite's run and remeasure on request; return the exit code.
@@ -224,9 +224,9 @@ class Runner:
         Args:
             run_id: None: the suite's last.
         """
-        from lab.farm import judge  # noqa: PLC0415 - numpy, which a job that is not judged has no use for
+        from lab.farm import rerun  # noqa: PLC0415 - numpy, which a job that is not judged has no use for
 
-        suite, store, code = job.suites[job.done], self.book.store, _OK
+        suite, store, code = job.suites[job.done], self.queue.store, _OK
         run_id = self._latest(job) if run_id is None else run_id
         if why := reference_board.unsound(store, reference_board.config()):
             self.say(why)
@@ -239,17 +239,17 @@ class Runner:
             code, confirming = self._confirm(job, suite, asked)
             return confirming
 
-        worse = not judge.judge_with_reruns(store, run_id, again, self.say)
+        worse = not rerun.judge_with_reruns(store, run_id, again, self.say)
         self._worse |= worse
         confirms_another = CONFIRMS in job.options  # the verdict is the other's
         ended = code in {*_ENDS, _USAGE}
-        if worse and not (ended or confirms_another) and judge.asks_diagnosis(store, run_id):
+        if worse and not (ended or confirms_another) and rerun.asks_diagnosis(store, run_id):
             self.say(
                 f"run {run_id}: its boot time is worse for sure; {DIAGNOSTIC_BOOTS} further boots of each medium show where"
             )
             code = self._pytest(job, suite, run_id, (f"--lab-{WHERE}",))
             if code == _OK:
-                judge.report_parts(store, run_id, self.say)
+                rerun.report_parts(store, run_id, self.say)
         return code
 
     def _confirm(self, job: Job, suite: str, run_id: int) -> tuple[int, int | None]:
@@ -258,7 +258,7 @@ class Runner:
         Returns:
             the exit code, and the run that confirms it; None: it is not complete.
         """
-        store = self.book.store
+        store = self.queue.store
         for pause_s in (*CONFIRM_PAUSES_S, None):
             before = confirmation(store, job.id, run_id)
             resumed = before.id if before is not None and before.status != "completed" else None
@@ -267,20 +267,20 @@ class Runner:
             attempts = store.attempts(run.id) if run is not None else []
             if code != _FAILED or pause_s is None or (attempts and not attempts[-1].transient):
                 break
-            self.book.pause(pause_s)
+            self.queue.pause(pause_s)
         is_complete = run is not None and run.status == "completed" and run != before
         return code, run.id if run is not None and is_complete else None
 
     def _latest(self, job: Job) -> int | None:
         """Last run of the job's current suite."""
-        return latest_run(self.book.store, job, job_request.kind(job.suites[job.done]))
+        return latest_run(self.queue.store, job, job_request.kind(job.suites[job.done]))
 
     def _pytest(self, job: Job, suite: str, resumed: int | None, more: Sequence[str] = ()) -> int:
         if self._stopping:
             return INTERRUPTED
         if resumed is not None:
             self.say(f"going on with run {resumed}")
-        away_s = min(max(self._deadline - self.book.monotonic_s, 0.0), AWAY_S)
+        away_s = min(max(self._deadline - self.queue.monotonic_s, 0.0), AWAY_S)
         process = subprocess.Popen(
             [*command(job, self.place.tests, suite, resumed), *more],
             cwd=self.place.folder,
@@ -323,8 +323,8 @@ class Runner:
                 if go_on(process.pid):
                     self.say(f"pytest (process {process.pid}) was stopped by a signal, with the board; it goes on")
             if self._stopping:
-                asked_at = self.book.monotonic_s if asked_at is None else asked_at
-                if self.book.monotonic_s - asked_at > STOP_S:
+                asked_at = self.queue.monotonic_s if asked_at is None else asked_at
+                if self.queue.monotonic_s - asked_at > STOP_S:
                     process.kill()
 
     def _update_claimant(self, job: Job) -> None:
@@ -334,24 +334,24 @@ class Runner:
         try:
             if self.capacity is not None:
                 self.capacity.record()
-            who = other_user(self.book, job)
+            who = other_user(self.queue, job)
             if who != self._claimant:
-                ask(self.book, job.id, who)
+                ask(self.queue, job.id, who)
                 self._claimant = who
         except BoardlabError as error:  # an env that is being saved, a store that is away: the next look may see more
             _log.warning("job %s: the claimant of its board is unknown: %s", job.called, error)
 
     def _beat(self, job: Job) -> bool:
         """Send a sign of life; return whether the job must end."""
-        return self.book.try_beat(job.id) or self._stopping
+        return self.queue.try_beat(job.id) or self._stopping
 
     def _unfinished(self, job: Job) -> int | None:
-        return self.book.unfinished_run(job, job_request.kind(job.suites[job.done]))
+        return self.queue.unfinished_run(job, job_request.kind(job.suites[job.done]))
 
     def _stop(self) -> None:
         """Ask pytest to end, once; a second signal would interrupt its clean-up."""
         self._stopping = True
-        self.book.store.hurry()
+        self.queue.store.hurry()
         if self._child is not None and not self._asked:
             self._asked = True
             self._child.send_signal(signal.SIGINT)
@@ -420,15 +420,15 @@ def report_again(store: Store, job: Job, say: Callable[[str], None]) -> int:
     Raises:
         BoardlabError: the store cannot be used.
     """
-    from lab.farm import judge  # noqa: PLC0415 - numpy, which few jobs have a use for
+    from lab.farm import rerun  # noqa: PLC0415 - numpy, which few jobs have a use for
 
     code = _REPEATED_CODES.get(job.state, 1)
     if job.state == "failed":
         print_lab_faults(store, job, say)
     if not job.options.get(JUDGE):
         return code
-    worse = not judge.report_again(store, job, say)
-    return _with_verdict(code, judge.unconfirmed_runs(store, job), say, worse=worse)
+    worse = not rerun.report_again(store, job, say)
+    return _with_verdict(code, rerun.unconfirmed_runs(store, job), say, worse=worse)
 
 
 NOT_CONFIRMED = "not confirmed: "  # as farm/buildbot/boardlab.py reads it

@@ -125,40 +125,40 @@ def described(found: JobView) -> str:
     return f"job {job.called} ({','.join(job.suites)}) {of} {job.who}{since}{ends}"
 
 
-def busy(book: JobQueue, holder: Job) -> str:
+def busy(queue: JobQueue, holder: Job) -> str:
     """The board's holder, for a refusal."""
-    return described(view(book.store, holder, book.now()))
+    return described(view(queue.store, holder, queue.now()))
 
 
-def obstacle(book: JobQueue, board: str) -> str:
+def obstacle(queue: JobQueue, board: str) -> str:
     """The reason why a job does not get its board.
 
     Its holder, its reservation, or a job that waits longer.
     """
-    holder = book.holder_of(board)
+    holder = queue.holder_of(board)
     if holder is not None:
-        return f"{board} is busy: {busy(book, holder)}"
-    holds = book.refusing(board)
+        return f"{board} is busy: {busy(queue, holder)}"
+    holds = queue.refusing(board)
     if holds:
-        own = all(hold.person == book.person and hold.kind != QUARANTINE for hold in holds)
+        own = all(hold.person == queue.person and hold.kind != QUARANTINE for hold in holds)
         return f"{board} is {', and '.join(hold.described for hold in holds)}" + (
             f"; it is yours: add {IGNORE} (pytest: --lab{IGNORE[1:]})" * own
         )
     return f"{board} is busy: an earlier job waits for it"
 
 
-def running(book: JobQueue) -> list[Job]:
+def running(queue: JobQueue) -> list[Job]:
     """The running jobs, without those whose holder has died."""
-    with book.store._read() as session:
+    with queue.store._read() as session:
         rows = session.scalars(select(JobRow).where(JobRow.state == "running").order_by(JobRow.id))
-        return [job_of(row) for row in rows if not book._dead(row)]
+        return [job_of(row) for row in rows if not queue._dead(row)]
 
 
-def unended(book: JobQueue, person: str) -> int:
+def unended(queue: JobQueue, person: str) -> int:
     """Count of a person's jobs that wait or measure, without those whose holder has died."""
     its = select(JobRow).where(JobRow.person == person, JobRow.state.in_(("queued", "running")))
-    with book.store._read() as session:
-        return sum(not book._dead(row) for row in session.scalars(its))
+    with queue.store._read() as session:
+        return sum(not queue._dead(row) for row in session.scalars(its))
 
 
 @frozen
@@ -172,14 +172,14 @@ class Measuring:
     changed_at: dt.datetime | None
 
 
-def measuring(book: JobQueue, host: str) -> Measuring:
+def measuring(queue: JobQueue, host: str) -> Measuring:
     """The current measurements of a host, without the site's and dead jobs."""
     its = (JobRow.holder.startswith(f"{host}/", autoescape=True), JobRow.program != BY_WEB)
     ends = select(func.max(JobRow.started_at), func.max(JobRow.finished_at)).where(*its)
-    with book.store._read() as session:
+    with queue.store._read() as session:
         holders = session.scalars(select(JobRow.holder).where(*its, JobRow.state == "running")).all()
         changes = [at for at in session.execute(ends).one() if at is not None]
-    return Measuring(sum(book.has_died(holder) is not True for holder in holders), max(changes, default=None))
+    return Measuring(sum(queue.has_died(holder) is not True for holder in holders), max(changes, default=None))
 
 
 def moment(at: dt.datetime) -> str:

@@ -602,7 +602,7 @@ def wanted(store: Store, job_id: int, now: dt.datetime | None = None) -> str:
     return store._look_up(lambda session: _wanted(session, find(session, job_id), now or store.now()))
 
 
-def ask(book: JobQueue, job_id: int, who: str) -> None:
+def ask(queue: JobQueue, job_id: int, who: str) -> None:
     """Note the claimant of a timer job's board; empty: none any more.
 
     E.g. "lena reserved labgrid's place b1". A person's job is left alone.
@@ -610,13 +610,13 @@ def ask(book: JobQueue, job_id: int, who: str) -> None:
 
     def note(session: Session) -> None:
         row = find(session, job_id)
-        if row.holder == book.holder and row.state == "running" and row.priority < PERSONS:
+        if row.holder == queue.holder and row.state == "running" and row.priority < PERSONS:
             row.yields_to = who
 
-    book.store._write(note)
+    queue.store._write(note)
 
 
-def wait_on(book: JobQueue, job_id: int, who: str | None = None) -> None:
+def wait_on(queue: JobQueue, job_id: int, who: str | None = None) -> None:
     """Renew a job that waits for something else than its board.
 
     Args:
@@ -627,14 +627,14 @@ def wait_on(book: JobQueue, job_id: int, who: str | None = None) -> None:
     """
 
     def renew(session: Session) -> None:
-        row = book._own(session, job_id, "queued")
-        row.heartbeat_at = book.now()
+        row = queue._own(session, job_id, "queued")
+        row.heartbeat_at = queue.now()
         row.yields_to = row.yields_to if who is None else who
 
-    book.store._write(renew)
+    queue.store._write(renew)
 
 
-def give_way(book: JobQueue, job_id: int) -> Job:
+def give_way(queue: JobQueue, job_id: int) -> Job:
     """Release the board and wait for it again, keeping the job's age.
 
     Raises:
@@ -642,12 +642,12 @@ def give_way(book: JobQueue, job_id: int) -> Job:
     """
 
     def requeue(session: Session) -> Job:
-        row = book._own(session, job_id, "running")
-        row.yields_to = _wanted(session, row, book.now()) or row.yields_to
-        row.state, row.heartbeat_at = "queued", book.now()
+        row = queue._own(session, job_id, "running")
+        row.yields_to = _wanted(session, row, queue.now()) or row.yields_to
+        row.state, row.heartbeat_at = "queued", queue.now()
         return job_of(row)
 
-    return book.store._write(requeue)
+    return queue.store._write(requeue)
 
 
 def _wanted(session: Session, row: JobRow, now: dt.datetime) -> str:

@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 @frozen
-class Deed:
+class PlaceAction:
     """An action on a place.
 
     Attributes:
@@ -63,7 +63,7 @@ class Janitor:
 
     coordinator: Coordinator
     store: Store
-    book: JobQueue
+    queue: JobQueue
     boards: Callable[[], Mapping[str, str]]
     measures_at: Callable[[Job, str, str], bool]
     grace_s: float = GRACE_S
@@ -71,18 +71,18 @@ class Janitor:
     _refused: dict[str, str] = field(factory=dict, init=False)
     _since_s: dict[str, float] = field(factory=dict, init=False)  # place -> when it was first seen to be of no use
 
-    def due(self) -> list[Deed]:
+    def due(self) -> list[PlaceAction]:
         """Due actions; none is taken.
 
         Raises:
             LabTransientError: the coordinator or the store does not answer.
         """
-        found: list[Deed] = []
+        actions: list[PlaceAction] = []
         boards, holders = self.boards(), self.coordinator.holders()
         lacking = self.coordinator.lacking()
         useless = self._useless(lacking)
         reservers = self.coordinator.reservers() if useless else {}
-        holds = holds_of_people(self.book)
+        holds = holds_of_people(self.queue)
         for place, holder in sorted(holders.items()):
             board = boards.get(place, "")
             its = [hold for hold in holds if hold.board == board]
@@ -91,16 +91,16 @@ class Janitor:
             else:
                 why = self._left(place, holder, board, its)
             if why:
-                found.append(Deed("release", place, holder, why))
+                actions.append(PlaceAction("release", place, holder, why))
             if holder and not why:
                 continue
             if place in useless:
-                found.append(_hold(place, useless[place], reservers.get(place, "")))
+                actions.append(_hold(place, useless[place], reservers.get(place, "")))
             elif its:
                 hold = its[0]
                 wanted = str(reserving_user(hold.person, store_name(self.store)))
-                found.append(Deed("acquire", place, wanted, f"{hold.board} is {hold.described}"))
-        return found
+                actions.append(PlaceAction("acquire", place, wanted, f"{hold.board} is {hold.described}"))
+        return actions
 
     def _useless(self, lacking: Mapping[str, MissingResource]) -> dict[str, MissingResource]:
         """Places that are unusable for the grace and can be held.
@@ -115,7 +115,7 @@ class Janitor:
             if not away.shared_with and now_s - self._since_s[place] >= self.grace_s
         }
 
-    def tidy(self) -> Iterator[Deed]:
+    def tidy(self) -> Iterator[PlaceAction]:
         """Take the due actions; a refusal of labgrid is logged once.
 
         Each action must still be due at its turn.
@@ -123,22 +123,22 @@ class Janitor:
         Raises:
             LabTransientError: as `due`.
         """
-        for deed in self.due():
-            if deed not in self.due():  # each takes a while; a job that was resumed meanwhile has its old name
+        for action in self.due():
+            if action not in self.due():  # each takes a while; a job that was resumed meanwhile has its old name
                 continue
             try:
-                if deed.verb == "leave":
-                    self._warn(deed.place, deed.described)
+                if action.verb == "leave":
+                    self._warn(action.place, action.described)
                     continue
-                if deed.verb == "release":
-                    self.coordinator.release(deed.place, deed.holder)
+                if action.verb == "release":
+                    self.coordinator.release(action.place, action.holder)
                 else:
-                    self.coordinator.acquire(deed.place, deed.holder)
+                    self.coordinator.acquire(action.place, action.holder)
             except ConfigurationError as error:
-                self._warn(deed.place, f"place {deed.place}: {error}")
+                self._warn(action.place, f"place {action.place}: {error}")
             else:
-                self._refused.pop(deed.place, None)
-                yield deed
+                self._refused.pop(action.place, None)
+                yield action
 
     def _warn(self, place: str, warning: str) -> None:
         """Once, not at each look."""
@@ -149,15 +149,15 @@ class Janitor:
     def _left(self, place: str, holder: str, board: str, holds: list[Hold]) -> str:
         """Reason why a holder lost it; empty: none or unknown."""
         tag = self.store.location.tag
-        if is_reserved(holder, self.book):
-            jobs = [job for job in listing.running(self.book) if self.measures_at(job, board, place)]
-            return "" if not board or in_use(holder, holds, jobs, self.book) else "the reservation has ended"
+        if is_reserved(holder, self.queue):
+            jobs = [job for job in listing.running(self.queue) if self.measures_at(job, board, place)]
+            return "" if not board or in_use(holder, holds, jobs, self.queue) else "the reservation has ended"
         job = JobHolder.of(holder)
         if job is None or job.tag != tag:
             return ""
         try:
-            known = self.book.job(job.job)
-            measures = self.book.has_board(job.job)
+            known = self.queue.job(job.job)
+            measures = self.queue.has_board(job.job)
         except ConfigurationError:  # of another store at the same path, before this one
             return ""
         if known.person.replace("/", "-") != job.person or known.host != job.host:
@@ -169,21 +169,21 @@ class Janitor:
     def _state(self, job: Job) -> str:
         if job.ended:
             return f"is {job.state}, and did not give it back"
-        if self.book.has_died(job.holder):
+        if self.queue.has_died(job.holder):
             return "is dead: its process is gone"
         if job.state == "queued":  # the job was resumed, and takes its place anew when it has its board
             return "waits for its board"
         return f"is dead: no sign of life for {LEASE_S:g} s"
 
 
-def _hold(place: str, away: MissingResource, owner: str) -> Deed:
+def _hold(place: str, away: MissingResource, owner: str) -> PlaceAction:
     """Action that holds an unusable place.
 
     Its reserving user (`owner`) keeps it, as only they can release it.
     """
     if not owner:
-        return Deed("acquire", place, away.holder, away.described)
-    return Deed("leave", place, owner, f"{away.described}, or cancel the reservation and reserve anew")
+        return PlaceAction("acquire", place, away.holder, away.described)
+    return PlaceAction("leave", place, owner, f"{away.described}, or cancel the reservation and reserve anew")
 
 
 def _release_reason(away: MissingResource | None) -> str:
@@ -193,7 +193,7 @@ def _release_reason(away: MissingResource | None) -> str:
     return f"place {away.shared_with} can be used, and has resources of this one" if away.shared_with else ""
 
 
-def patient(janitor: Janitor) -> Iterator[Deed]:
+def patient(janitor: Janitor) -> Iterator[PlaceAction]:
     """Tidy; a silent coordinator or store is only logged."""
     try:
         yield from janitor.tidy()

@@ -199,23 +199,23 @@ class Place:
 # --- Places of reservations ---
 
 
-def holds_of_people(book: JobQueue, board: str | None = None) -> list[Hold]:
+def holds_of_people(queue: JobQueue, board: str | None = None) -> list[Hold]:
     """Standing reservations and maintenance, without boardlab's own holds.
 
     Those keep no check and no qualification from the place.
     """
-    return [hold for hold in ReservationBook(book.store).standing(board) if hold.kind not in OWN]
+    return [hold for hold in ReservationBook(queue.store).standing(board) if hold.kind not in OWN]
 
 
-def is_reserved(holder: str, book: JobQueue) -> bool:
+def is_reserved(holder: str, queue: JobQueue) -> bool:
     """Return whether a holder is a reservation of this store.
 
     It may have ended.
     """
-    return holder.startswith(f"{reserving_user('', store_name(book.store)).host}/")
+    return holder.startswith(f"{reserving_user('', store_name(queue.store)).host}/")
 
 
-def in_use(holder: str, holds: Iterable[Hold], jobs: Iterable[Job], book: JobQueue) -> bool:
+def in_use(holder: str, holds: Iterable[Hold], jobs: Iterable[Job], queue: JobQueue) -> bool:
     """Return whether the person holds or measures on the board.
 
     A measurement goes on when the reservation ends.
@@ -224,4 +224,4 @@ def in_use(holder: str, holds: Iterable[Hold], jobs: Iterable[Job], book: JobQue
         holder: see `is_reserved`. holds: of the board, see `holds_of_people`. jobs: that measure there.
     """
     people = {hold.person for hold in holds} | {job.person for job in jobs}
-    return holder in {str(reserving_user(person, store_name(book.store))) for person in people}
+    return holder in {str(reserving_user(person, store_name(queue.store))) for person in people}

@@ -50,7 +50,7 @@ class Provisioner:
 
     Attributes:
         media: in the order of writing.
-        book: where it is recorded; None: nowhere. job_id, person: who does it.
+        log: where it is recorded; None: nowhere. job_id, person: who does it.
         report: takes the progress. say: takes lines for a person.
         turn: is held while a plan is written, read back and switched to.
     """
@@ -59,7 +59,7 @@ class Provisioner:
     media: Sequence[str]
     report: Report
     say: Callable[[str], None]
-    book: ProvisionBook | None = None
+    log: ProvisionBook | None = None
     job_id: int | None = None
     person: str = ""
     turn: Callable[[Plan], AbstractContextManager[None]] = at_once
@@ -96,7 +96,7 @@ class Provisioner:
         security, plans = board.security or "none", []
         for medium in self.media:
             target = WriteTarget(board.board, board.type.name, medium, security=security)
-            tries = self.book.tries(board.board, medium) if self.book is not None else []
+            tries = self.log.tries(board.board, medium) if self.log is not None else []
             plans.append(writers[medium].plan(self.release.media[medium], _tried(target, tries)))
         return plans
 
@@ -120,12 +120,12 @@ class Provisioner:
                 self._write(plan, writers[plan.target.medium], begun, untried)
             for number, each in enumerate(self.done):
                 medium = each.plan.target.medium
-                with _Recorded(self.book, begun[medium]):
+                with _Recorded(self.log, begun[medium]):
                     software = compared(board, medium, self.release.name, self.release.identity, self.say)
                 if each.plan in untried:
                     untried.remove(each.plan)
-                if self.book is not None:
-                    self.book.booted(begun[medium], software)
+                if self.log is not None:
+                    self.log.booted(begun[medium], software)
                 self.done[number] = Put(each.plan, each.verified, software)
         except BoardlabError as error:
             if not untried:
@@ -167,26 +167,26 @@ class Provisioner:
         medium = plan.target.medium
         self.say(f"{medium}: {described(plan)}")
         begun[medium] = self._begin(plan)
-        with _Recorded(self.book, begun[medium]), self.turn(plan):
+        with _Recorded(self.log, begun[medium]), self.turn(plan):
             writer.write(plan, self.report)
             verified = writer.verify(plan)
             note = writer.switch(plan)
         if plan.spare.kept:
             untried.append(plan)
-        if self.book is not None:
-            self.book.written(begun[medium], verified.digest, verified.method, verified.bytes)
+        if self.log is not None:
+            self.log.written(begun[medium], verified.digest, verified.method, verified.bytes)
         self.say(f"{medium}: read back and the same ({verified.bytes} bytes){'; ' if note else ''}{note}")
         self.done.append(Put(plan, verified))
 
     def _failed(self, provision_id: int, error: BoardlabError) -> None:
-        if self.book is not None:
-            self.book.failed(provision_id, _message(error))
+        if self.log is not None:
+            self.log.failed(provision_id, _message(error))
 
     def _begin(self, plan: Plan) -> int:
-        if self.book is None:
+        if self.log is None:
             return 0
         target = plan.target
-        return self.book.begin(
+        return self.log.begin(
             NewProvision(
                 target.board_type,
                 target.board,
@@ -227,7 +227,7 @@ def compared(
     return {name: answers[name] for name in ("uboot", "kernel") if answers.get(name)}
 
 
-def first_boot(board: Board, written: Provision, book: ProvisionBook, say: Callable[[str], None]) -> None:
+def first_boot(board: Board, written: Provision, log: ProvisionBook, say: Callable[[str], None]) -> None:
     """Boot a medium that was written but never booted, and compare.
 
     An earlier try was killed before the boot, or failed at another medium. The medium counts as booted afterwards.
@@ -248,9 +248,9 @@ def first_boot(board: Board, written: Provision, book: ProvisionBook, say: Calla
     try:
         software = compared(board, medium, written.release, expected, say)
     except ReleaseMismatchError as error:
-        book.refused(written.id, _message(error))
+        log.refused(written.id, _message(error))
         raise
-    book.booted(written.id, software)
+    log.booted(written.id, software)
 
 
 def _tried(target: WriteTarget, tries: Sequence[Provision]) -> WriteTarget:
@@ -270,16 +270,16 @@ def _tried(target: WriteTarget, tries: Sequence[Provision]) -> WriteTarget:
 class _Recorded:
     """Records a failure in its context, also an interruption by a person."""
 
-    book: ProvisionBook | None
+    log: ProvisionBook | None
     provision_id: int
 
     def __enter__(self) -> None:
         """Nothing."""
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _trace: object) -> None:
-        if error is None or self.book is None:
+        if error is None or self.log is None:
             return
-        note = self.book.refused if isinstance(error, ReleaseMismatchError) else self.book.failed
+        note = self.log.refused if isinstance(error, ReleaseMismatchError) else self.log.failed
         note(self.provision_id, _message(error))
 
 

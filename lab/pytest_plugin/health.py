@@ -36,13 +36,13 @@ def check_first(config: pytest.Config) -> None:
     strategy, say = config.stash[STRATEGY_KEY], writer(config)
     if isinstance(strategy, LabgridBoard):
         raise ConfigurationError("--lab-health: a check switches and boots the board by a BoardStrategy; leave it out")
-    book = HealthBook(config.stash[STORE_KEY], reference_board.rule())
-    why = book.due(strategy.board)
+    log = HealthBook(config.stash[STORE_KEY], reference_board.rule())
+    why = log.due(strategy.board)
     if not why:
         return
     say(f"checking {strategy.board} first: {why}")
     began = time.monotonic()
-    check = book.record(_check(config, CheckUp(strategy, say).run(), time.monotonic() - began))
+    check = log.record(_check(config, CheckUp(strategy, say).run(), time.monotonic() - began))
     part = check.fault_in(PROVISION_NEEDS) if config.option.lab_provision else check.fault
     if part is not None:
         raise LabStableError(

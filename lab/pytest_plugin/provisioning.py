@@ -89,8 +89,8 @@ def first_boot(config: pytest.Config) -> None:
 def _provisioner(config: pytest.Config, release: Release, media: Sequence[str]) -> Provisioner:
     write, job = writer(config), config.stash.get(JOB_KEY, None)
     write(f"provisioning {config.stash[STRATEGY_KEY].board} with {release.name}: {', '.join(media)}")
-    book = ProvisionBook(config.stash[STORE_KEY])
-    return Provisioner(release, media, ProgressPrinter(write), write, book, job, process.person())
+    log = ProvisionBook(config.stash[STORE_KEY])
+    return Provisioner(release, media, ProgressPrinter(write), write, log, job, process.person())
 
 
 def _media(config: pytest.Config, strategy: Any) -> list[str]:

@@ -191,8 +191,8 @@ def _known(store: Store, strategy: Any, media: Sequence[str], write: Callable[[s
 
     A medium of these that was written and never booted is booted and compared first.
     """
-    book = ProvisionBook(store)
-    known = book.current(strategy.board)
+    log = ProvisionBook(store)
+    known = log.current(strategy.board)
     untried = [
         known[medium] for medium in dict.fromkeys(media) if medium in known and known[medium].state == "written"
     ]
@@ -201,10 +201,10 @@ def _known(store: Store, strategy: Any, media: Sequence[str], write: Callable[[s
     selected = strategy.medium
     with ending_off(strategy):
         for each in untried:
-            first_boot(strategy, each, book, write)
+            first_boot(strategy, each, log, write)
         strategy.transition("off")
     strategy.select_medium(selected)
-    return book.current(strategy.board)
+    return log.current(strategy.board)
 
 
 def _expect(strategy: Any, media: Sequence[str], known: dict[str, Provision]) -> None:

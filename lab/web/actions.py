@@ -83,10 +83,10 @@ def router(audit: AuditLog) -> APIRouter:
         with audit.recording(request, "cancel", board) as action:
             job_id = number(field(request, "job"))
             action.about = f"j{job_id}"
-            book = JobQueue(action.store, process.identity(), process.has_died)
-            if book.job(job_id).board != board:
+            queue = JobQueue(action.store, process.identity(), process.has_died)
+            if queue.job(job_id).board != board:
                 raise ConfigurationError(f"job j{job_id} is of another board")
-            job = book.cancel(job_id, action.person.name, own=action.person.scope is not None)
+            job = queue.cancel(job_id, action.person.name, own=action.person.scope is not None)
             # The holder of a power switch is the site itself, which sees by its job that it shall end.
             if job.state != "cancelled" and job.program != BY_WEB:
                 process.ask_to_end(job.holder)

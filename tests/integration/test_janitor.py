@@ -159,14 +159,14 @@ def test_a_job_that_ended_without_giving_its_place_back_is_cleared_up_after(lab:
     job = lab.job()
     holder = str(job_user(job.person, job.called, store_name(lab.store)))
     lab.coordinator.acquire("b1", holder)
-    (deed,) = lab.janitor().tidy()  # of a run that was killed; the job takes it anew when it has its board
-    assert deed.described == f"place b1: released from {holder}: job j1 waits for its board"
+    (action,) = lab.janitor().tidy()  # of a run that was killed; the job takes it anew when it has its board
+    assert action.described == f"place b1: released from {holder}: job j1 waits for its board"
     assert lab.book().start(job.id) is not None
     lab.coordinator.acquire("b1", holder)
     assert lab.janitor().due() == [], "it has its board"
     lab.book().finish(job.id, "failed")
-    (deed,) = lab.janitor().tidy()
-    assert deed.described == f"place b1: released from {holder}: job j1 is failed, and did not give it back"
+    (action,) = lab.janitor().tidy()
+    assert action.described == f"place b1: released from {holder}: job j1 is failed, and did not give it back"
     assert lab.coordinator.holder("b1") == ""
 
 
@@ -175,9 +175,9 @@ def test_a_board_that_is_reserved_in_the_browser_is_its_persons_place_until_that
     ReservationBook(lab.store).reserve("b1", "lena", "a new PMIC", 1)
     assert list(lab.janitor().tidy()) == [], "a person's acquisition is not taken away"
     lab.coordinator.release("b1", "desk-3/bob")
-    (deed,) = lab.janitor().tidy()
+    (action,) = lab.janitor().tidy()
     lenas = reserving_user("lena", store_name(lab.store))
-    assert (deed.verb, deed.place, deed.holder) == ("acquire", "b1", str(lenas))
+    assert (action.verb, action.place, action.holder) == ("acquire", "b1", str(lenas))
     assert lab.coordinator.holder("b1") == str(lenas)
     with pytest.raises(LabTransientError, match="held by reserved-"), acquired(lab.book("bob"), lab.job()):
         pass
@@ -189,8 +189,8 @@ def test_a_board_that_is_reserved_in_the_browser_is_its_persons_place_until_that
     with acquired(lab.book(), job):  # a job that waited for its end does not wait for the janitor
         assert lab.coordinator.holder("b1") == str(job_user(job.person, job.called, store_name(lab.store)))
     lab.coordinator.acquire("b1", str(lenas))
-    (deed,) = lab.janitor().tidy()
-    assert (deed.verb, deed.why) == ("release", "the reservation has ended")
+    (action,) = lab.janitor().tidy()
+    assert (action.verb, action.why) == ("release", "the reservation has ended")
     assert lab.coordinator.holder("b1") == ""
 
 
@@ -222,10 +222,10 @@ def test_two_sites_with_a_coordinator_each_share_the_results(lab: Lab, tmp_path:
         there.coordinator.acquire("b1", places[1])  # of a run that was killed
         there.book().finish(away.id, "failed")
         assert list(lab.janitor().tidy()) == []
-        assert [deed.holder for deed in there.janitor().tidy()] == [places[1]]
+        assert [action.holder for action in there.janitor().tidy()] == [places[1]]
         ReservationBook(lab.store).reserve("c1", "lena", "a new PMIC", 1)
         assert list(lab.janitor().tidy()) == []
-        assert [deed.verb for deed in there.janitor().tidy()] == ["acquire"]
+        assert [action.verb for action in there.janitor().tidy()] == ["acquire"]
         assert (lab.coordinator.holder("b1"), there.coordinator.holder("b1") != "") == ("", True)
         found = status.look(lab.store.url, lab.folder / "farm.yaml", lab.folder / "run", lab.folder)
         assert {tile.board for tile in wall.tiles(found) if tile.state == "held"} == {"b1", "c1"}

@@ -80,9 +80,9 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
 def test_a_reservation_gets_the_living_place_and_waits_for_the_dead_one_until_its_exporter_is_back(
     lab: Lab, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    deed = f"place dead: acquired for {KEPT}: exporter of lab-2 is away; start boardlab-export there"
-    assert lab.janitor(capsys, "--dry-run") == [f"would be: {deed}"]
-    assert lab.janitor(capsys, "--once") == [deed]
+    action = f"place dead: acquired for {KEPT}: exporter of lab-2 is away; start boardlab-export there"
+    assert lab.janitor(capsys, "--dry-run") == [f"would be: {action}"]
+    assert lab.janitor(capsys, "--once") == [action]
     assert lab.coordinator.holders() == {"live": "", "dead": KEPT}
     assert lab.coordinator.poll(lab.reserve("--wait")) == ("allocated", ("live",))
     later = lab.reserve()

@@ -65,9 +65,9 @@ def test_a_store_that_is_away_costs_nothing_that_was_measured_and_tells_no_secre
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
     one = ArtifactStore(tmp_path / "one", URL)
     ref = one.put(LOG, kind="k")
-    for deed in (lambda: artifacts.upload(one), lambda: ArtifactStore(tmp_path / "two", URL).read(ref.sha256)):
+    for action in (lambda: artifacts.upload(one), lambda: ArtifactStore(tmp_path / "two", URL).read(ref.sha256)):
         with pytest.raises(LabStableError) as caught:
-            deed()
+            action()
         assert URL in str(caught.value)
         assert SECRET not in str(caught.value)
     assert (one.marked(), one.read(ref.sha256)) == ([ref.sha256], LOG)

@@ -12,7 +12,7 @@ from attrs import frozen
 from sqlalchemy.orm import Session
 
 from lab.errors import BoardlabError
-from lab.farm import judge
+from lab.farm import rerun
 from lab.farm.runner import Runner
 from lab.host.clock import utc_now
 from lab.jobs import queue
@@ -142,15 +142,15 @@ def _a_host_that_starts_gives_its_place(_results: Results) -> Iterator[None]:
 
 @contextmanager
 def _a_verdict_is_lost(_results: Results) -> Iterator[None]:
-    again = patch.object(judge, "report_again", lambda *_given, **_options: True)
-    with again, patch.object(judge, "alarms_again", lambda *_given: False):
+    again = patch.object(rerun, "report_again", lambda *_given, **_options: True)
+    with again, patch.object(rerun, "alarms_again", lambda *_given: False):
         yield
 
 
 @contextmanager
 def _an_open_question_ends_well(_results: Results) -> Iterator[None]:
     never = patch.object(Runner, "_confirm", lambda *_given: (1, None))  # else it takes a relay that sticks
-    with never, patch.object(judge, "unconfirmed_runs", lambda *_given: ()):
+    with never, patch.object(rerun, "unconfirmed_runs", lambda *_given: ()):
         yield
 
 

@@ -205,7 +205,7 @@ def tidy(places: Places, results: Results, now_s: Callable[[], float], is_over: 
         now_s=now_s,
     )
     while not (is_over() and not any(places.holders.values())):
-        for deed in patient(janitor):
-            world.say(deed.described)
+        for action in patient(janitor):
+            world.say(action.described)
         world.sleep(LOOK_S)
     return 0

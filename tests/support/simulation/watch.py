@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from attrs import define, field
 
-from lab.farm.judge import MOST_RERUNS
+from lab.farm.rerun import MOST_RERUNS
 from lab.farm.runner import UNCONFIRMED, WORSE
 from lab.jobs.records import BY_HEALTH, BY_PROVISION, HEARTBEAT_S, LEASE_S
 from lab.judge.records import UNSURE

@@ -113,13 +113,13 @@ def test_a_scheduled_run_that_has_no_room_says_why_and_takes_no_board(
     lab.measures("a")
     capacity = lab.capacity(max_boards=1)
     said: list[str] = []
-    runner = Runner(capacity.book, RunnerPaths(tmp_path, tmp_path, None), said.append, capacity=capacity)
-    job = capacity.book.enqueue(Order("am62xx_sk", "b", ("boot",), str(tmp_path / "env.yaml"), "", 1))
+    runner = Runner(capacity.queue, RunnerPaths(tmp_path, tmp_path, None), said.append, capacity=capacity)
+    job = capacity.queue.enqueue(Order("am62xx_sk", "b", ("boot",), str(tmp_path / "env.yaml"), "", 1))
     assert runner.run(job, 0.0) == BUSY
     assert said == [
         "host lab1 measures 1 board, and farm.yaml allows 1 (limits: max_boards). Wait for it with --wait SECONDS"
     ]
-    assert capacity.book.job(job.id).state == "refused"
+    assert capacity.queue.job(job.id).state == "refused"
 
 
 def test_limits_are_keys_of_farm_yaml(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from attrs import evolve
 
 from lab.cli.exporter import optional_sources
-from lab.farm import judge
+from lab.farm import rerun
 from lab.farm.config import HealthConfig, load
 from lab.farm.reference_board import NIGHT, config, unsound
 from lab.farm.runner import Runner, RunnerPaths
@@ -91,7 +91,7 @@ def test_lab_run_says_so_and_does_not_ask_the_judge(tmp_path: Path, monkeypatch:
         "health: {reference: ref, faults: 4}\nschedules: [{name: n, env: e.yaml, board: ref}]\n"
     )
     asked: list[int] = []
-    monkeypatch.setattr(judge, "judge_with_reruns", lambda _store, run_id, *_: asked.append(run_id) or True)
+    monkeypatch.setattr(rerun, "judge_with_reruns", lambda _store, run_id, *_: asked.append(run_id) or True)
     said: list[str] = []
     with open_store(f"sqlite:///{tmp_path / 'results.db'}") as store:
         book = JobQueue(store, "lab-1/boot/1/1", lambda _who: None)
@@ -113,8 +113,8 @@ def test_lab_run_finds_where_the_time_went_where_the_judge_asks(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     asks, sessions, said = [True, False], list[tuple[object, ...]](), list[str]()
-    monkeypatch.setattr(judge, "judge_with_reruns", lambda *_: False)
-    monkeypatch.setattr(judge, "asks_diagnosis", lambda *_: asks.pop(0))
+    monkeypatch.setattr(rerun, "judge_with_reruns", lambda *_: False)
+    monkeypatch.setattr(rerun, "asks_diagnosis", lambda *_: asks.pop(0))
     monkeypatch.setattr(
         Runner, "_pytest", lambda _runner, _job, _suite, resumed, more: sessions.append((more, resumed)) or 0
     )

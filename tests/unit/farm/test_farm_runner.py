@@ -11,7 +11,7 @@ from attrs import define, evolve, field
 from support.recorded_run import Failed, failed, record
 
 from lab.errors import ConfigurationError, LabStableError
-from lab.farm import judge, runner
+from lab.farm import rerun, runner
 from lab.farm import runner as runners
 from lab.farm.runner import BROKEN, BUSY, INTERRUPTED, UNCONFIRMED, WORSE, Runner, RunnerPaths, report_again
 from lab.host import process
@@ -356,7 +356,7 @@ def test_what_a_killed_process_left_unconfirmed_is_measured_again_and_an_open_qu
     confirming = Confirming(store, job, list(ends))
     monkeypatch.setattr(Runner, "_is_measured", lambda *_args: True)
     monkeypatch.setattr(Runner, "_pytest", confirming)
-    monkeypatch.setattr(judge, "judge_with_reruns", lambda *given: given[1] != run or ask_once(*given))
+    monkeypatch.setattr(rerun, "judge_with_reruns", lambda *given: given[1] != run or ask_once(*given))
     said: list[str] = []
     assert quick(book, tmp_path, said).run(book.take_up(job.id), 0) == code
     resumed = [word if word == "None" else str(later.id + 1) for word in words]

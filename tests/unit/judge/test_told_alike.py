@@ -18,7 +18,7 @@ from support.web_serving import serving
 from exporters.metrics import StandingFailures, StandingVerdicts
 from lab.cli import main
 from lab.cli.exporter import exported
-from lab.farm.judge import report
+from lab.farm.rerun import report
 from lab.farm.status import look
 from lab.judge.store import read_verdicts
 from lab.judge.text import EvidenceLinks

@@ -116,7 +116,7 @@ def test_a_reservation_that_ends_in_a_run_keeps_the_place_until_the_run_ends(
         with pytest.raises(Exception, match="held by reserved-"), acquired(queue(store, "bob"), beside):
             pass
     book.finish(job.id, "completed")
-    assert [deed.why for deed in janitor(played, store).tidy()] == ["the reservation has ended"]
+    assert [action.why for action in janitor(played, store).tidy()] == ["the reservation has ended"]
     assert played.places["p1"] == ""
 
 
@@ -139,7 +139,7 @@ def test_a_job_is_at_the_place_that_its_environment_names(
     played.places["p1"] = reserved_for(store, "lena")
     running(queue(store), tmp_path, board)
     (tmp_path / "p1.yaml").write_text(env)
-    assert [deed.verb for deed in janitor(played, store).due()] == ["release"] * released
+    assert [action.verb for action in janitor(played, store).due()] == ["release"] * released
 
 
 def test_the_persons_own_job_takes_over_from_the_reservation_that_ended(
@@ -168,7 +168,7 @@ def test_the_place_of_an_unknown_board_stays_until_its_board_is_known(store: Sto
     looker = janitor(played, store, boards)
     assert looker.due() == []
     boards["p1"] = "b1"
-    assert [deed.place for deed in looker.due()] == ["p1"]
+    assert [action.place for action in looker.due()] == ["p1"]
 
 
 def test_a_quarantine_is_nobodys_reservation(tmp_path: Path, store: Store, played: Played) -> None:
@@ -185,7 +185,7 @@ def test_a_quarantine_is_nobodys_reservation(tmp_path: Path, store: Store, playe
     store._write(lambda session: session.add(row))
     assert janitor(played, store).due() == [], "`lab health --check` needs the place"
     played.places["p1"] = reserved_for(store, KEEPER)
-    assert [deed.verb for deed in janitor(played, store).due()] == ["release"]
+    assert [action.verb for action in janitor(played, store).due()] == ["release"]
 
 
 def test_a_job_that_was_resumed_while_another_place_is_released_keeps_its_own(
@@ -197,7 +197,7 @@ def test_a_job_that_was_resumed_while_another_place_is_released_keeps_its_own(
         played.places[place] = str(job_user("lena", job.called, store_name(store)))
         book.finish(job.id, "interrupted")
     played.released = lambda name: book.start(book.take_up(jobs[1].id).id) if name == "p1" else None
-    assert [deed.place for deed in janitor(played, store).tidy()] == ["p1"]
+    assert [action.place for action in janitor(played, store).tidy()] == ["p1"]
     assert played.places["p2"]
     assert janitor(played, store).due() == []
 
@@ -211,7 +211,7 @@ def test_the_place_of_a_job_that_waits_for_its_board_again_is_released(
     book.finish(job.id, "interrupted")
     running(queue(store, "bob"), tmp_path)  # which waits for that place
     book.take_up(job.id)
-    assert [deed.why for deed in janitor(played, store).due()] == [f"job {job.called} waits for its board"]
+    assert [action.why for action in janitor(played, store).due()] == [f"job {job.called} waits for its board"]
 
 
 @pytest.mark.parametrize("path", [None, Path("/a/results.db")])
@@ -223,7 +223,7 @@ def test_the_place_of_a_job_that_somebody_else_resumed_is_released_where_no_othe
     where = SimpleNamespace(path=path, tag=store.location.tag, identity=store.location.identity)
     looker = evolve(janitor(played, store), store=SimpleNamespace(location=where))
     said = [f"job {job.called} went on as that of bob on {job.host}"]
-    assert [deed.why for deed in looker.due()] == said * (path is None)
+    assert [action.why for action in looker.due()] == said * (path is None)
 
 
 def test_a_place_without_its_exporter_is_kept_from_everybody_after_a_while_until_it_is_whole(
@@ -240,16 +240,16 @@ def test_a_place_without_its_exporter_is_kept_from_everybody_after_a_while_until
     played.away = {name: MissingResource("exporter", "lab-2") for name in played.places}
     assert list(looker.tidy()) == []
     clock[0] += GRACE_S
-    (deed,) = looker.tidy()
-    assert deed.described == (
+    (action,) = looker.tidy()
+    assert action.described == (
         "place p1: acquired for exporter-away/lab-2: exporter of lab-2 is away; start boardlab-export there"
     )
     assert played.places == {"p1": "exporter-away/lab-2", "p2": "desk-3/bob"}
     played.away = {"p1": MissingResource("port", "lab-2")}
     assert list(looker.tidy()) == [], "its exporter is back, and its port is not"
     played.away = {}
-    (deed,) = looker.tidy()
-    assert deed.described == "place p1: released from exporter-away/lab-2: all that it has is there again"
+    (action,) = looker.tidy()
+    assert action.described == "place p1: released from exporter-away/lab-2: all that it has is there again"
     assert played.places["p1"] == ""
 
 
@@ -258,8 +258,8 @@ def test_a_place_of_no_use_that_labgrid_has_given_to_somebody_is_left_to_them_an
 ) -> None:
     looker = evolve(janitor(played, store), grace_s=0.0)
     played.away, played.reserved = {"p1": MissingResource("exporter", "")}, {"p1": "desk-1/lena (reservation 7F3K)"}
-    (deed,) = looker.due()
-    assert deed.verb == "leave"
+    (action,) = looker.due()
+    assert action.verb == "leave"
     for _ in range(2):
         assert list(looker.tidy()) == []
     said = (
@@ -268,7 +268,7 @@ def test_a_place_of_no_use_that_labgrid_has_given_to_somebody_is_left_to_them_an
     )
     assert caplog.messages == [said]
     played.reserved = {}
-    assert [deed.holder for deed in looker.tidy()] == ["exporter-away/some-host"]
+    assert [action.holder for action in looker.tidy()] == ["exporter-away/some-host"]
 
 
 def test_a_place_of_no_use_is_kept_from_nobody_where_that_takes_resources_from_a_place_that_can_be_used(
@@ -278,8 +278,8 @@ def test_a_place_of_no_use_is_kept_from_nobody_where_that_takes_resources_from_a
     played.away = {"p1": MissingResource("exporter", "lab-2", shared_with="p2")}
     assert list(looker.tidy()) == []
     played.places["p1"] = "exporter-away/lab-2"  # before there was such a place
-    (deed,) = looker.tidy()
-    assert deed.described == (
+    (action,) = looker.tidy()
+    assert action.described == (
         "place p1: released from exporter-away/lab-2: place p2 can be used, and has resources of this one"
     )
 
@@ -302,7 +302,7 @@ def test_a_board_that_is_reserved_in_the_browser_is_its_persons_when_its_exporte
     list(looker.tidy())
     assert played.places["p1"] == "exporter-away/lab-2"
     played.away = {}
-    assert [deed.verb for deed in looker.tidy()] == ["release", "acquire"]
+    assert [action.verb for action in looker.tidy()] == ["release", "acquire"]
     assert played.places["p1"] == reserved_for(store, "lena")
 
 

@@ -237,9 +237,9 @@ def test_runs_on_hosts_with_other_clocks_lose_no_board_and_no_place_under_kills(
             died_at[victim.user] = farm.seconds
             living.remove(victim)
             left, kills, next_kill = left + 1, kills - 1, farm.seconds + chance.randrange(5, 60)
-        for deed in janitor.tidy():
-            assert deed.verb == "release"
-            assert deed.holder in died_at, f"{deed.described}, which measures"
+        for action in janitor.tidy():
+            assert action.verb == "release"
+            assert action.holder in died_at, f"{action.described}, which measures"
         assert all(
             farm.seconds - died_at[who] <= LEASE_S + 2 * HEARTBEAT_S
             for who in farm.places.held.values()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.judged_store import Nights
 
-from lab.farm.judge import MOST_RERUNS, asks_diagnosis, judge_with_reruns, report, report_parts
+from lab.farm.rerun import MOST_RERUNS, asks_diagnosis, judge_with_reruns, report, report_parts
 from lab.judge.store import mute, read_verdicts
 from lab.judge.where import OF
 from lab.results import open_store
