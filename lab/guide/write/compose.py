@@ -145,7 +145,8 @@ def _describe_samples(entries: Sequence[GuideEntry]) -> str:
         if entry.evidence.uncertainty is not None and entry.value
     ]
     share = statistics.median(shares) if shares else 0.0
-    error = f", ± {share:{'.2g' if share < 100 else '.0f'}} %" if shares else ""
+    digits = ".2g" if share < 100 else ".0f"
+    error = f", ± {format(share, digits)} %" if shares else ""
     days = sorted({entry.evidence.began for entry in entries})
     when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     runs = sorted({entry.evidence.run_id for entry in entries})

@@ -54,7 +54,7 @@ def test_a_search_finds_the_runs_of_its_builds_again(store: Store, tmp_path: Pat
 
     first = begin("one", seed=1)
     second, _another = begin("two", of=first.id), begin("two", of=first.id + 50)
-    strategy = SimpleNamespace(type=None, board="sk-1")
+    strategy = SimpleNamespace(type=None, board="sk-1", console=None)
     boots = BuildBoots(store, strategy, tmp_path, first)
     assert [boots[name].run.id for name in ("one", "two")] == [first.id, second.id]
     boots.finish("interrupted")
