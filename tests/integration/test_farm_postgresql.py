@@ -101,12 +101,6 @@ def waits_as_the_others(book: JobQueue, order: Order) -> None:
         assert job.state == "running"
 
 
-def waits_as_pytest(book: JobQueue, order: Order) -> None:
-    """Its predecessor is of another host, and seems dead."""
-    waiting = book.enqueue(order)
-    assert JobWaiter(book, print).wait(waiting, 0.0) is not None
-
-
 def gives_a_sign_of_life(book: JobQueue, order: Order) -> None:
     job = book.enqueue(evolve(order, board="another"))
     assert book.start(job.id) is not None
@@ -119,7 +113,7 @@ def reserves(book: JobQueue, order: Order) -> None:
     assert ReservationBook(book.store).reserve(order.board, "lena", "a new PMIC", 1.0).person == "lena"
 
 
-LOOPS = [waits_as_lab_run, waits_as_the_others, waits_as_pytest, gives_a_sign_of_life, reserves]
+LOOPS = [waits_as_lab_run, waits_as_the_others, gives_a_sign_of_life, reserves]
 
 
 @pytest.mark.parametrize("loop", LOOPS)
