@@ -200,7 +200,7 @@ def matched(line: bytes, heard: bytes) -> int | None:
 
 
 def last_line(text: bytes) -> bytes:
-    """What a terminal shows of the last line, without blanks at its end."""
+    """Return the last line as a terminal shows it, without blanks at its end."""
     cells = bytearray()
     for byte in _ESCAPES.sub(b"", _LINES.split(text)[-1]):
         if byte == ord("\b"):
