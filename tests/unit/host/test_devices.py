@@ -1,4 +1,4 @@
-"""What is the same device after a reset, whatever it is called then, and what is another one."""
+"""Devices after a reset: the same one under another name, and another one under its name."""
 
 from __future__ import annotations
 
