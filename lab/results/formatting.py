@@ -242,7 +242,7 @@ def rate_document(kind: str, params: Mapping[str, str], rate: FailureRate) -> di
     low, high = rate.interval_percent
     return {
         "metric": RATES[kind].name,
-        "params": dict(params),
+        "params": dict(sorted(params.items())),
         "failed": rate.failed,
         "tried": rate.tried,
         "value": rate.percent,
