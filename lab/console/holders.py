@@ -1,4 +1,4 @@
-"""Other processes that hold a port, from /proc.
+"""Other processes that hold a port.
 
 Each byte of a tty goes to only one of its readers. /proc shows the open files of the user's own processes; those of other
 users are hidden from all but root, so such a process is found only if its command line names the port.
@@ -16,20 +16,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
+import psutil
 from attrs import frozen
 
 from lab.errors import BoardError, BoardlabError, LabTransientError, TestTransientError
-from lab.host.process import user_name
+from lab.host.process import PROC, user_name
 from lab.host.runtime import runtime_dir, server_pid
 
-PROC = Path("/proc")
 AGAIN_S = 0.02  # until the second look
-_MASTER = "/dev/ptmx"  # of a pty; the kernel gives it the same name in every mount of devpts
 _SERVER: Final = "lab.console.server"  # the module, in the command line of a server that a client started
-_MASTERS = (_MASTER, "/dev/pts/ptmx")
+_MASTERS = ("/dev/ptmx", "/dev/pts/ptmx")  # of a pty; the kernel gives it the same name in every mount of devpts
 _PTYS = range(
     136, 144
-)  # major numbers of Unix98 slaves, of which each mount of devpts has its own (admin-guide/devices.txt)
+)  # major numbers of Unix98 slaves (admin-guide/devices.txt), of which each mount of devpts has its own
+# Faults of the lab that are read from what the console says.
+_READ_FROM_THE_CONSOLE: Final = frozenset({"garbled", "wrong_medium", "mixed_boot"})
 
 
 @frozen
@@ -69,7 +70,7 @@ class PortHolder:
         )
 
 
-def holders(device: Path, ours: Collection[int] = (), proc: Path = PROC) -> list[PortHolder]:
+def holders(device: Path, ours: Collection[int] = ()) -> list[PortHolder]:
     """List the other processes that have the device open.
 
     Not listed: this process, those of `ours` and their children, and the holder of a pty's other end, which
@@ -78,34 +79,26 @@ def holders(device: Path, ours: Collection[int] = (), proc: Path = PROC) -> list
     Args:
         ours: process ids of console servers.
     """
-    target = device.resolve()
-    names = {os.fspath(device), os.fspath(target), *([target.name] if target.name.startswith("tty") else [])}
-    found = _found(list(proc.iterdir()), target, names, ours)
-    if not found:
-        return []
-    # A process that is about to become another program has its parent's files for some microseconds: look again.
-    time.sleep(AGAIN_S)
-    found = _found([proc / str(holder.pid) for holder in found], target, names, ours)
+    found = list(_find_holders(psutil.pids(), device, ours))
+    if found:
+        # A process that is about to become another program has its parent's files for some microseconds: look again.
+        time.sleep(AGAIN_S)
+        found = list(_find_holders([holder.pid for holder in found], device, ours))
     return sorted(found, key=lambda holder: holder.pid)
 
 
-def _found(entries: Iterable[Path], target: Path, names: set[str], ours: Collection[int]) -> list[PortHolder]:
-    found = []
-    for entry in entries:
-        if not entry.name.isdigit() or int(entry.name) in {os.getpid(), *ours}:
-            continue
-        try:
-            holder = _holder(entry, target, names)
-            if holder is not None and not (ours and _parent(entry) in ours):
-                found.append(holder)
-        except OSError:  # it ended meanwhile
-            continue
-    return found
+def _find_holders(pids: Iterable[int], device: Path, ours: Collection[int]) -> Iterator[PortHolder]:
+    for pid in pids:
+        if pid not in {os.getpid(), *ours}:
+            with contextlib.suppress(OSError, psutil.Error):  # it ended meanwhile
+                holder = _holder(pid, device)
+                if holder is not None and not (ours and psutil.Process(pid).ppid() in ours):
+                    yield holder
 
 
-def shared(device: Path, ours: Collection[int] = (), proc: Path = PROC) -> LabTransientError | None:
+def shared(device: Path, ours: Collection[int] = ()) -> LabTransientError | None:
     """Return the error that another process reads this port, or None."""
-    readers = [holder for holder in holders(device, ours, proc) if holder.reads]
+    readers = [holder for holder in holders(device, ours) if holder.reads]
     if not readers:
         return None
     who, hints = ", ".join(map(str, readers)), "; ".join(holder.hint for holder in readers)
@@ -115,20 +108,23 @@ def shared(device: Path, ours: Collection[int] = (), proc: Path = PROC) -> LabTr
     )
 
 
-def _holder(entry: Path, target: Path, names: set[str]) -> PortHolder | None:
+def _holder(pid: int, device: Path) -> PortHolder | None:
+    target = device.resolve()
     try:
-        descriptors = list(_descriptors(entry))
+        descriptors = list(_descriptors(pid))
     except PermissionError:
-        argv = (entry / "cmdline").read_text("utf-8", "replace").split("\0")
-        return _described(entry, reads=True, guessed=True) if not names.isdisjoint(argv) else None
+        names = {os.fspath(device), os.fspath(target), *([target.name] if target.name.startswith("tty") else [])}
+        process = psutil.Process(pid)
+        return None if names.isdisjoint(process.cmdline()) else _describe(process, reads=True, guessed=True)
     held = [fd for fd, name in descriptors if name == os.fspath(target) and _is_it(fd, target)]
     if not held or any(name in _MASTERS and _is_other_end(fd, target) for fd, name in descriptors):
         return None
-    return _described(entry, reads=any(_reads(fd) for fd in held))
+    return _describe(psutil.Process(pid), reads=any(_reads(fd) for fd in held))
 
 
-def _descriptors(entry: Path) -> Iterator[tuple[Path, str]]:
-    for fd in (entry / "fd").iterdir():
+def _descriptors(pid: int) -> Iterator[tuple[Path, str]]:
+    """The open files of a process, by hand: psutil's open_files() has regular files only."""
+    for fd in (PROC / str(pid) / "fd").iterdir():
         with contextlib.suppress(FileNotFoundError):  # closed meanwhile
             yield fd, os.fspath(fd.readlink())
 
@@ -145,28 +141,24 @@ def _is_it(descriptor: Path, target: Path) -> bool:
 
 
 def _identity(path: Path) -> tuple[int, int]:
-    found = path.stat()  # follows a descriptor of another mount namespace, too (proc_pid_fd(5))
-    return found.st_rdev, found.st_dev if os.major(found.st_rdev) in _PTYS else 0
+    status = path.stat()  # follows a descriptor of another mount namespace, too (proc_pid_fd(5))
+    return status.st_rdev, status.st_dev if os.major(status.st_rdev) in _PTYS else 0
 
 
-def _described(entry: Path, *, reads: bool, guessed: bool = False) -> PortHolder:
-    user = user_name(entry.stat().st_uid)
-    program = (entry / "comm").read_text("utf-8", "replace").strip()
-    return PortHolder(int(entry.name), program, user, reads, guessed, _runtime(entry))
+def _describe(process: psutil.Process, *, reads: bool, guessed: bool = False) -> PortHolder:
+    user = user_name(process.uids().effective)
+    return PortHolder(process.pid, process.name(), user, reads, guessed, _runtime(process))
 
 
-def _runtime(entry: Path) -> Path | None:
+def _runtime(process: psutil.Process) -> Path | None:
     """The runtime folder of a console server, as its command line or its environment has it."""
     try:
-        argv = (entry / "cmdline").read_text("utf-8", "replace").split("\0")
+        argv = process.cmdline()
         if _SERVER not in argv and ["console", "serve"] not in (argv[1:3], argv[2:4]):  # behind an interpreter
             return None
-        given = [value for name, value in itertools.pairwise(argv) if name == "--runtime"]
-        if given:
-            return Path(given[-1])
-        environ = (entry / "environ").read_text("utf-8", "replace").split("\0")
-        return runtime_dir(dict(line.split("=", 1) for line in environ if "=" in line))
-    except OSError:  # another user's, or it ended meanwhile
+        folders = [value for name, value in itertools.pairwise(argv) if name == "--runtime"]
+        return Path(folders[-1]) if folders else runtime_dir(process.environ())
+    except psutil.Error:  # another user's, or it ended meanwhile
         return None
 
 
@@ -185,24 +177,7 @@ def _fdinfo(descriptor: Path, key: str) -> str | None:
         text = (descriptor.parent.parent / "fdinfo" / descriptor.name).read_text("ascii", "replace")
     except OSError:
         return None
-    return next(
-        (value.strip() for name, _, value in (line.partition(":") for line in text.splitlines()) if name == key), None
-    )
-
-
-def _parent(entry: Path) -> int:
-    """Return the parent's pid: the fourth field of proc_pid_stat(5).
-
-    The second field is a name in brackets, which may hold anything.
-    """
-    return int((entry / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()[1])
-
-
-# --- Failures caused by another reader ---
-
-
-# Faults of the lab that are read from what the console says.
-_READ_FROM_THE_CONSOLE: Final = frozenset({"garbled", "wrong_medium", "mixed_boot"})
+    return dict(line.split(":", 1) for line in text.splitlines() if ":" in line).get(key, "").strip() or None
 
 
 class SharedConsole(Protocol):
@@ -213,13 +188,13 @@ class SharedConsole(Protocol):
         ...
 
 
-def blamed(error: BoardlabError, device: Path, ours: Collection[int] = (), proc: Path = PROC) -> BoardlabError:
+def blamed(error: BoardlabError, device: Path, ours: Collection[int] = ()) -> BoardlabError:
     """Turn `error` into `console_shared` if another process reads the port.
 
     Only an error that missing bytes can cause is turned.
     """
     heard = isinstance(error, BoardError | TestTransientError) or error.failure in _READ_FROM_THE_CONSOLE
-    found = shared(device, ours, proc) if heard else None
+    found = shared(device, ours) if heard else None
     if found is None:
         return error
     return LabTransientError(f"{found}. Failure meanwhile: [{error.failure}] {error}", failure=found.failure)

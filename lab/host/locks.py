@@ -1,6 +1,7 @@
 """Locks among this user's programs: locked files in the runtime folder.
 
-The kernel gives a lock back when its program ends, however that ends.
+The kernel gives a lock back when its program ends, however that ends, and queues those that wait. filelock would look
+again and again instead, names no holder, and cannot lock a tty that is open.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ GAP_VARIABLE: Final = "BOARDLAB_POWER_ON_GAP"  # seconds; of farm.yaml's limits
 LONGEST_GAP_S: Final = 60.0
 _FOLDER: Final = "turns"
 _LOOK_S: Final = 1.0
+_RETRY_S: Final = 0.05
 _STOPPED_S: Final = 10.0  # beyond a gap, on a host under load
 
 
@@ -34,9 +36,7 @@ def turn(what: str, who: str, say: Callable[[str], None], waiting: Callable[[], 
         say: gets the holder's name. waiting: called each second meanwhile, may end the wait by an error; None: not called.
     """
     with _opened(what) as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not taken(file, 0):
             say(file.read().strip() or "another program")
             _wait(file, waiting)
         _rewrite(file, who)
@@ -50,13 +50,26 @@ def _wait(file: IO[str], waiting: Callable[[], None] | None) -> None:
     """Wait for the file's lock."""
     while waiting is not None:
         waiting()
+        if taken(file, _LOOK_S):
+            return
+    fcntl.flock(file, fcntl.LOCK_EX)
+
+
+def taken(file: int | IO[str], limit_s: float) -> bool:
+    """Take a file's lock (flock(2)) within a limit; False: it is held.
+
+    The lock ends with the file descriptor.
+    """
+    deadline = time.monotonic() + limit_s
+    while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            time.sleep(_LOOK_S)
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_RETRY_S)
         else:
-            return
-    fcntl.flock(file, fcntl.LOCK_EX)
+            return True
 
 
 def keep_gap(
@@ -129,26 +142,3 @@ def _rewrite(file: IO[str], text: str) -> None:
     file.truncate()
     file.write(text)
     file.flush()
-
-
-# --- File locks with a limit ---
-
-
-_RETRY_S: Final = 0.05
-
-
-def taken(file: int | IO[str], limit_s: float) -> bool:
-    """Take a file's lock (flock(2)) within a limit; False: it is held.
-
-    The lock ends with the file descriptor.
-    """
-    deadline = time.monotonic() + limit_s
-    while True:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(_RETRY_S)
-        else:
-            return True

@@ -8,12 +8,13 @@ import pwd
 import resource
 import signal
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
+import psutil
 from attrs import frozen
 
 PROC: Final = Path("/proc")
@@ -21,10 +22,9 @@ PERSON_VARIABLE: Final = "BOARDLAB_PERSON"  # set by `lab web` for its programs
 _MANY_FILES: Final = 1 << 16
 _M_ARENA_MAX: Final = -8  # of malloc.h
 _START: Final = 19  # of starttime among the fields after the command's name, proc(5)
-_STOPPED: Final = "T"  # of the state, the first of these fields; "t" is a debugger's
 _PARTS: Final = 4  # of an identity
-
-
+_NOBODY_LOGGED_IN: Final = 0xFFFFFFFF  # of a process that no login started, proc_pid_loginuid(5)
+_PROGRAM_CHARACTERS: Final = 60
 ENDING: Final = (signal.SIGTERM, signal.SIGINT)  # of `systemctl stop` and of Ctrl-C
 
 
@@ -49,7 +49,7 @@ def person() -> str:
 
     The one that `lab web` names, else the user's name or number.
     """
-    return os.environ.get(PERSON_VARIABLE) or own_user()
+    return os.environ.get(PERSON_VARIABLE) or user_name(os.getuid())
 
 
 def actor() -> str:
@@ -57,16 +57,16 @@ def actor() -> str:
 
     The variable is anybody's to set, so it proves nothing: `lena (BOARDLAB_PERSON of root)`.
     """
-    asked, user = os.environ.get(PERSON_VARIABLE), own_user()
+    asked, user = os.environ.get(PERSON_VARIABLE), user_name(os.getuid())
     return user if asked in {None, "", user} else f"{asked} ({PERSON_VARIABLE} of {user})"
 
 
-def own_user() -> str:
-    """Name or number of this process's user."""
+def user_name(uid: int) -> str:
+    """A user's name, else the number."""
     try:
-        return pwd.getpwuid(os.getuid()).pw_name
+        return pwd.getpwuid(uid).pw_name
     except KeyError:
-        return str(os.getuid())
+        return str(uid)
 
 
 def open_many_files() -> int:
@@ -102,11 +102,12 @@ def ask_to_end(who: str, proc: Path = PROC) -> bool:
     return True
 
 
-def go_on(pid: int, proc: Path = PROC) -> bool:
+def go_on(pid: int) -> bool:
     """Continue a child stopped by SIGSTOP; False: it was not stopped."""
-    if (_fields(pid, proc) or [""])[0] != _STOPPED:
+    child = psutil.Process(pid)
+    if child.status() != psutil.STATUS_STOPPED:
         return False
-    os.kill(pid, signal.SIGCONT)
+    child.resume()
     return True
 
 
@@ -130,7 +131,7 @@ def _boot(proc: Path) -> str:
 
 def _lives(pid: int) -> bool:
     """True if a process has that id, any user's."""
-    try:
+    try:  # by hand: psutil.pid_exists() takes a process that /proc hides for dead
         os.kill(pid, 0)
     except PermissionError:
         return True
@@ -144,70 +145,51 @@ def _start(pid: int, proc: Path) -> str | None:
 
     Empty: it has ended, and its parent has not waited for it yet. None: invisible.
     """
-    fields = _fields(pid, proc)
-    if fields is None:
+    # By hand: psutil's create_time() moves with the wall clock (its issue 711), and others compare this later.
+    try:
+        fields = (proc / str(pid) / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
         return None
     return "" if fields[0] == "Z" else fields[_START]
 
 
-def _fields(pid: int, proc: Path) -> list[str] | None:
-    """The fields of proc_pid_stat(5) behind the command; None: invisible."""
-    try:
-        return (proc / str(pid) / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return None
-
-
-# --- The person behind a process ---
-
-
-_NOBODY_LOGGED_IN: Final = 0xFFFFFFFF  # of a process that no login started, proc_pid_loginuid(5)
-_PROGRAM_CHARACTERS: Final = 60
-
-
-def person_of(pid: int, proc: Path = PROC) -> str:
+def person_of(pid: int) -> str:
     """The login user of a process, else its owner; empty: gone."""
     try:
-        uid = (proc / str(pid)).stat().st_uid
-    except OSError:
+        uid = psutil.Process(pid).uids().effective
+        login = int((PROC / str(pid) / "loginuid").read_text("ascii"))  # psutil has it not
+    except psutil.Error:
         return ""
-    try:
-        login = int((proc / str(pid) / "loginuid").read_text("ascii"))
     except (OSError, ValueError):  # a kernel without audit
         login = _NOBODY_LOGGED_IN
     return user_name(uid if login == _NOBODY_LOGGED_IN else login)
 
 
-def user_name(uid: int) -> str:
-    """A user's name, else the number."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
-
-
-def program(pid: int, proc: Path = PROC) -> str:
+def program(pid: int) -> str:
     """The command of a process, e.g. `lab console attach`; empty: gone."""
     try:
-        argv = (proc / str(pid) / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")[:-1]
-        if not argv:
-            return (proc / str(pid) / "comm").read_text("utf-8", "replace").strip()
-    except OSError:
+        process = psutil.Process(pid)
+        return shorten(process.cmdline() or [process.name()])
+    except psutil.Error:
         return ""
+
+
+def shorten(argv: Sequence[str]) -> str:
+    """The program of a command line, with its subcommands."""
     if Path(argv[0]).name.startswith("python"):
         argv = _script(argv[1:]) or argv[:1]
     plain = [word for word in argv[1:3] if word.isalpha()]
     return " ".join([Path(argv[0]).name, *plain])[:_PROGRAM_CHARACTERS]
 
 
-def described(pid: int, proc: Path = PROC) -> str:
+def described(pid: int) -> str:
     """A process for messages: `ada (lab console attach, pid 4711)`."""
-    who, what = person_of(pid, proc), program(pid, proc)
+    who, what = person_of(pid), program(pid)
     inside = ", ".join(part for part in (what, f"pid {pid}") if part)
     return f"{who} ({inside})" if who else f"pid {pid}"
 
 
-def _script(arguments: list[str]) -> list[str]:
+def _script(arguments: Sequence[str]) -> Sequence[str]:
     """The script of a Python command line: a file, or `-m MODULE`."""
     for at, word in enumerate(arguments):
         if word == "-m":
@@ -219,34 +201,26 @@ def _script(arguments: list[str]) -> list[str]:
     return []
 
 
-# --- Processor load (proc_stat(5)) ---
-
-
-STAT = Path("/proc/stat")
-
-
 @frozen
 class CpuTimes:
-    """Times of all processors since boot, in kernel ticks.
+    """Times of all processors since boot, in seconds.
 
     Attributes:
-        total: of every kind; idle: of those in which nothing ran (idle and iowait).
+        total_s: of every kind.
+        idle_s: of those in which nothing ran (idle and iowait).
     """
 
-    total: int
-    idle: int
+    total_s: float
+    idle_s: float
 
     def busy_since(self, earlier: CpuTimes) -> float | None:
         """The busy share since then, 0 to 1; None: no tick passed."""
-        total = self.total - earlier.total
-        return None if total <= 0 else min(1.0, max(0.0, 1 - (self.idle - earlier.idle) / total))
+        total_s = self.total_s - earlier.total_s
+        return None if total_s <= 0 else min(1.0, max(0.0, 1 - (self.idle_s - earlier.idle_s) / total_s))
 
 
-def cpu_times(stat: Path = STAT) -> CpuTimes | None:
-    """The current times; None: the kernel does not tell."""
-    try:
-        columns = stat.read_text("ascii").splitlines()[0].split()
-        times = [int(word) for word in columns[1:9]]  # guest time, which follows, is counted in user time
-    except (OSError, ValueError, IndexError):
-        return None
-    return CpuTimes(sum(times), sum(times[3:5])) if len(times) == 8 else None
+def cpu_times() -> CpuTimes:
+    """The current times."""
+    times = psutil.cpu_times()
+    guests_s = times.guest + times.guest_nice  # counted in user and nice, too
+    return CpuTimes(sum(times) - guests_s, times.idle + times.iowait)

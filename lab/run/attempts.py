@@ -97,7 +97,7 @@ class AttemptStart:
 
     started_at: dt.datetime
     t_ns: int
-    cpu: CpuTimes | None
+    cpu: CpuTimes
 
 
 @define
@@ -142,8 +142,7 @@ class AttemptRecorder:
         error = attempt.error
         limited = dict.fromkeys(sample.metric for sample in evidence.samples if self.limits.get(sample.metric))
         limits = {metric: [limit.document() for limit in self.limits[metric]] for metric in limited}
-        cpu = cpu_times()
-        busy = None if cpu is None or start.cpu is None else cpu.busy_since(start.cpu)
+        busy = cpu_times().busy_since(start.cpu)
         record = AttemptRecord(
             cycle=attempt.cycle,
             number=attempt.number,

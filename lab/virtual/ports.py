@@ -19,11 +19,11 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final
 
+import psutil
 from attrs import frozen
 
 from lab.errors import ConfigurationError
 
-_LISTEN = "0A"  # include/net/tcp_states.h
 _FIRST = 10_000
 _TRIES = 100
 _RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
@@ -71,28 +71,12 @@ def require_free(port: int, option: str) -> None:
 
 def owner(port: int) -> str:
     """Listener on `port` for a message: process and command."""
-    inodes = set(_listening_inodes(port))
-    for folder in Path("/proc").iterdir():
-        if not folder.name.isdigit():
-            continue
-        with contextlib.suppress(OSError):  # another user's, or gone by now
-            for descriptor in (folder / "fd").iterdir():
-                target = str(descriptor.readlink())
-                if target.startswith("socket:[") and target[8:-1] in inodes:
-                    command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-                    return f"process {folder.name} ({command[:80]})"
+    for connection in psutil.net_connections("tcp"):
+        if connection.status == psutil.CONN_LISTEN and connection.laddr[1:] == (port,) and connection.pid is not None:
+            with contextlib.suppress(psutil.Error):  # gone by now
+                command = " ".join(psutil.Process(connection.pid).cmdline())
+                return f"process {connection.pid} ({command[:80]})"
     return "another user's process"
-
-
-def _listening_inodes(port: int) -> list[str]:
-    inodes = []
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        with contextlib.suppress(OSError):
-            for line in Path(table).read_text().splitlines()[1:]:
-                columns = line.split()
-                if columns[3] == _LISTEN and int(columns[1].rpartition(":")[2], 16) == port:
-                    inodes.append(columns[9])
-    return inodes
 
 
 # --- Access to the bench's ports ---

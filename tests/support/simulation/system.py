@@ -19,6 +19,7 @@ from attrs import define, evolve, field
 from lab.env.envfile import RESERVATION
 from lab.farm import job_queue
 from lab.health import QuarantineRule
+from lab.host.process import CpuTimes
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import Silence
 from support.simulation.database import Results
@@ -246,7 +247,7 @@ def _names(system: System) -> dict[str, Any]:
         "lab.places.job_place.envfile": environments,
         "lab.farm.runner.reference_board": SimpleNamespace(config=lambda: None, unsound=lambda *_: ""),
         "lab.judge.run_judge.folder": lambda: system.results.folder / "judge",
-        "lab.run.attempts.cpu_times": lambda: None,
+        "lab.run.attempts.cpu_times": lambda: CpuTimes(0.0, 0.0),
         "lab.farm.runner.subprocess": SimpleNamespace(
             Popen=lambda words, **options: Child(system, words, **options),
             DEVNULL=subprocess.DEVNULL,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import pytest
 from support.console_bench import Adapter
 
@@ -39,8 +40,10 @@ Process = Callable[..., Path]
 
 
 @pytest.fixture
-def process(tmp_path: Path) -> Process:
+def process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Process:
     """Writes a process into a folder like /proc: its open files, with what is known of each."""
+    monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path / "proc"))
+    monkeypatch.setattr("lab.console.holders.PROC", tmp_path / "proc")
 
     def add(pid: int, files: Mapping[str, str], *, comm: str = "minicom", parent: int = 1) -> Path:
         entry = tmp_path / "proc" / str(pid)
@@ -49,8 +52,9 @@ def process(tmp_path: Path) -> Process:
         for number, (target, info) in enumerate(files.items(), start=3):
             (entry / "fd" / str(number)).symlink_to(target)
             (entry / "fdinfo" / str(number)).write_text(f"pos:\t0\n{info}\n")
-        (entry / "comm").write_text(f"{comm}\n")
-        (entry / "stat").write_text(f"{pid} (a) b (c) S {parent} 1 1 0")
+        (entry / "stat").write_text(f"{pid} ({comm}) S {parent} 1 1 0 {'0 ' * 45}")
+        (entry / "status").write_text(f"Uid:\t{os.getuid()}\t{os.getuid()}\t0\t0\n")
+        (entry / "cmdline").touch()
         return entry
 
     return add
@@ -65,9 +69,9 @@ def test_who_holds_a_port_is_found_with_its_user_and_whether_it_reads(
     process(18, {"/dev/null": f"flags:\t{READ_WRITE}"})
     (tmp_path / "proc" / "self").mkdir()
     (tmp_path / "proc" / "19").mkdir()
-    found = holders(adapter.link, proc=tmp_path / "proc")
+    found = holders(adapter.link)
     assert found == [PortHolder(16, "echo", USER, reads=False), PortHolder(17, "minicom", USER)]
-    error = shared(adapter.link, proc=tmp_path / "proc")
+    error = shared(adapter.link)
     assert error is not None
     assert (error.failure, error.fault, error.transient) == ("console_shared", "lab", True)
     assert f"takes bytes away: pid 17 (minicom, user {USER}). End it (`kill 17`;" in str(error)
@@ -81,10 +85,10 @@ def test_the_server_its_children_and_who_plays_the_board_are_no_strangers(
     process(20, {os.fspath(device): read_write})
     process(21, {os.fspath(device): read_write}, parent=20)
     process(22, {os.fspath(device): read_write, "/dev/ptmx": f"{read_write}\ntty-index:\t{device.name}"})
-    assert holders(adapter.link, {20}, tmp_path / "proc") == []
+    assert holders(adapter.link, {20}) == []
     process(23, {os.fspath(device): read_write, "/dev/ptmx": f"{read_write}\ntty-index:\t{device.name}1"})
-    assert [holder.pid for holder in holders(adapter.link, {20}, tmp_path / "proc")] == [23]
-    assert [holder.pid for holder in holders(adapter.link, (), tmp_path / "proc")] == [20, 21, 23]
+    assert [holder.pid for holder in holders(adapter.link, {20})] == [23]
+    assert [holder.pid for holder in holders(adapter.link, ())] == [20, 21, 23]
 
 
 def test_a_process_that_has_its_parents_files_for_a_moment_is_no_stranger(
@@ -97,7 +101,7 @@ def test_a_process_that_has_its_parents_files_for_a_moment_is_no_stranger(
             descriptor.unlink()
 
     monkeypatch.setattr("lab.console.holders.time.sleep", exec_now)
-    assert holders(adapter.link, proc=tmp_path / "proc") == []
+    assert holders(adapter.link) == []
 
 
 def test_a_terminal_of_a_container_is_another_one_of_the_same_name(
@@ -105,7 +109,7 @@ def test_a_terminal_of_a_container_is_another_one_of_the_same_name(
 ) -> None:
     """Each container has a devpts of its own, with a /dev/pts/0."""
     descriptor = process(28, {os.fspath(adapter.link.resolve()): f"flags:\t{READ_WRITE}"}) / "fd" / "3"
-    assert [holder.pid for holder in holders(adapter.link, proc=tmp_path / "proc")] == [28]
+    assert [holder.pid for holder in holders(adapter.link)] == [28]
     stat = os.stat
 
     def theirs(path: Path, **more: bool) -> os.stat_result | SimpleNamespace:
@@ -115,7 +119,7 @@ def test_a_terminal_of_a_container_is_another_one_of_the_same_name(
         return SimpleNamespace(st_rdev=found.st_rdev, st_dev=found.st_dev + 1, st_mode=found.st_mode)
 
     monkeypatch.setattr("lab.console.holders.os.stat", theirs)
-    assert holders(adapter.link, proc=tmp_path / "proc") == []
+    assert holders(adapter.link) == []
 
 
 def test_a_process_whose_files_are_hidden_is_known_by_its_command_line(
@@ -124,7 +128,7 @@ def test_a_process_whose_files_are_hidden_is_known_by_its_command_line(
     for pid, line in ((24, f"picocom\0-b\0115200\0{adapter.link}\0"), (25, "picocom\0/dev/ttyUSB7\0")):
         (process(pid, {}, comm="picocom") / "cmdline").write_text(line)
     monkeypatch.setattr("lab.console.holders._descriptors", hidden)
-    (found,) = holders(adapter.link, proc=tmp_path / "proc")
+    (found,) = holders(adapter.link)
     assert str(found) == f"pid 24 (picocom, user {USER}, by its command line)"
 
 
@@ -136,11 +140,11 @@ def test_a_getty_names_the_port_without_its_folder(
     entry = process(26, {}, comm="agetty")
     (entry / "cmdline").write_text("/sbin/agetty\0--keep-baud\0ttyUSB0\0vt220\0")
     monkeypatch.setattr("lab.console.holders._descriptors", hidden)
-    assert [holder.program for holder in holders(port, proc=tmp_path / "proc")] == ["agetty"]
+    assert [holder.program for holder in holders(port)] == ["agetty"]
 
 
-def hidden(entry: Path) -> Iterator[tuple[Path, str]]:
-    raise PermissionError(entry)
+def hidden(pid: int) -> Iterator[tuple[Path, str]]:
+    raise PermissionError(pid)
 
 
 HOLD = "import os, sys; os.open(sys.argv[1], os.O_RDWR | os.O_NOCTTY); print('held', flush=True); input()"
