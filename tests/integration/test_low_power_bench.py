@@ -161,7 +161,9 @@ def test_partial_io_is_measured_by_its_cold_boot(sim: Lab) -> None:
     board = "am62xx_lp_sk-1"
     done = session(sim, "--lab-mode", "partial_io", "--lab-cycles", "1", board=board)
     assert done.wait(DEADLINE_S) == pytest.ExitCode.OK, sim.log
-    (attempt,) = attempts(sim)
+    tried = attempts(sim)
+    assert {attempt.outcome for attempt in tried} <= {"ok", "stamps_uncertain"}, "a starved host's own fault"
+    (attempt,) = [attempt for attempt in tried if attempt.ok]
     sample, rails = attempt.samples
     wanted = {"mode": "partial_io", "wake": "can"}
     assert (sample.metric, sample.params) == ("lpm.partial_io.resume_wake_to_prompt", wanted)

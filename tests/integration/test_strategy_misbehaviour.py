@@ -106,6 +106,9 @@ def test_every_misbehaviour_has_its_class(
 def test_a_stuck_relay_is_the_labs_stable_fault(sut: BoardStrategy, board: ScriptedBoard) -> None:
     sut.boot()
     board.stuck_relay = True
+    sut.type = evolve(
+        sut.type, timeouts=evolve(sut.type.timeouts, off_silence_s=5.0)
+    )  # a starved host's board echoes late
     error = failure(sut)
     assert (error.failure, type(error)) == ("power_off_ineffective", LabStableError)
     assert board.commands.count("off") == 3  # the first boot's, and two tries
