@@ -270,10 +270,11 @@ def boot_to_uboot(strategy: BoardStrategy) -> None:
     while True:
         try:
             strategy.transition("bootloader")
-            return
         except BoardTransientError as error:
             if error.failure != "autoboot_missed":
                 raise
+        else:
+            return
 
 
 def test_labgrids_own_drivers_reach_u_boot_and_the_shell(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
