@@ -9,10 +9,10 @@ import typer
 from attrs import asdict
 
 from lab.cli.options import FarmFile, HostDatabase, Json, Runtime
-from lab.farm.doctor import DoctorFinding, examine, examined_host
+from lab.farm.checks.finding import Finding
+from lab.farm.checks.registry import DOCTOR, examine, examined_host
 from lab.terminal import bad, doubtful, echo, echo_json, table
 
-NOT_WELL: Final = 1
 MARKS: Final[Mapping[str, Callable[[str], str]]] = {"ok": str, "doubtful": doubtful, "bad": bad}
 _ORDER: Final = ("bad", "doubtful", "ok")
 app = typer.Typer(help="Find what is wrong with this lab host, and how to mend it.")
@@ -38,16 +38,20 @@ def doctor(
     Looks at ports, clocks, disks, services, versions, results and environments. Nothing is changed. Exits with 1 when
     something is bad.
     """
-    found = list(examine(examined_host(db, farm, runtime, host)))
+    show(list(examine(examined_host(db, farm, runtime, host), DOCTOR)), as_json=as_json)
+
+
+def show(found: list[Finding], *more: str, as_json: bool) -> None:
+    """Print findings; exit with 1 when one is bad."""
     if as_json:
         echo_json([asdict(each) for each in found])
     else:
-        echo(*lines(found))
+        echo(*lines(found), *more)
     if any(each.level == "bad" for each in found):
-        raise typer.Exit(NOT_WELL)
+        raise typer.Exit(1)
 
 
-def lines(found: list[DoctorFinding]) -> list[str]:
+def lines(found: list[Finding]) -> list[str]:
     """Table of all findings, the worst first; then the remedies."""
     ordered = sorted(found, key=lambda each: _ORDER.index(each.level))
     rows = [[MARKS[each.level](each.level), each.area, each.subject, each.said] for each in ordered]

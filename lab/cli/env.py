@@ -11,6 +11,7 @@ import typer
 from lab.cli.options import BoardEnv, Json
 from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError
+from lab.farm.checks.registry import ENV, Examined, examine
 from lab.terminal import echo, echo_json, table
 
 app = typer.Typer(help="labgrid environments: list them, check them.", no_args_is_help=True)
@@ -25,21 +26,16 @@ def check(
 
     These are misspelt keys, wrong types and wiring, values of the template, missing devices.
     """
-    from lab.env import power_state  # noqa: PLC0415 - it loads labgrid
-
     path = envfile.find(env, Path.cwd())
-    found, remarks = power_state.run_problems(path), []
-    if not any(envfile.problems(path)):
-        remarks = list(envfile.remarks(path))
-        if not envfile.names(path, "BoardStrategy"):  # no run of boardlab's refuses it
-            remarks += envfile.refusals(path)
+    found = list(examine(Examined(env=path), ENV))
+    problems = [str(each) for each in found if each.level == "bad"]
+    remarks = [str(each) for each in found if each.level == "doubtful"]
     if as_json:
-        echo_json({"file": str(path), "problems": found, "remarks": remarks})
+        echo_json({"file": str(path), "problems": problems, "remarks": remarks})
     else:
-        for line in [*found, *(f"remark: {remark}" for remark in remarks)]:
-            echo(line)
-        echo(f"{path}: {len(found)} problem{'s' * (len(found) != 1)}" if found else f"{path}: nothing wrong")
-    if found:
+        count = f"{len(problems)} problem{'s' * (len(problems) != 1)}" if problems else "nothing wrong"
+        echo(*problems, *(f"remark: {remark}" for remark in remarks), f"{path}: {count}")
+    if problems:
         raise typer.Exit(2)
 
 

@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from socket import getfqdn, gethostname
@@ -22,13 +22,13 @@ from lab.cli.doctor import MARKS
 from lab.cli.options import Json, OutputFolder, Runtime
 from lab.errors import ConfigurationError
 from lab.farm import buildbot, config, discover, local, notify, release_watch, services, systemd
-from lab.farm import check as farm_check
 from lab.farm import status as farm_status
 from lab.farm import systemd as unit_files
+from lab.farm.checks import hosts
+from lab.farm.checks.files import BEWARE
+from lab.farm.checks.finding import Finding
+from lab.farm.checks.registry import DOCTOR, FARM, HERE, examine, examined_farm, examined_host
 from lab.farm.config import Farm, VirtualBoards, load
-from lab.farm.doctor import DoctorFinding, examine, examined_host
-from lab.farm.doctor import services as doctor_services
-from lab.farm.doctor.services import outdated
 from lab.farm.loaded_config import record_loaded, restart_process
 from lab.farm.local import LocalFarm, Supervised
 from lab.farm.status import boards_by_place
@@ -69,84 +69,41 @@ def check(
 
     Environments and suites that it names are checked, too, and its hosts through ssh.
     """
-    farm = load(file)
-    names = farm_check.names(farm)
-    asked = [] if here or not farm.hosts else doctor_services.examine(farm, file, partial(_doctor, file))
-    found = [
-        *farm_check.problems(farm),
-        *names.public,
-        *farm_check.wiring_problems(farm),
-        *farm_check.alerting_problems(farm),
-    ]
-    own = [] if asked else list(_own(farm, file))  # else `lab doctor` looks, on each host
-    if not asked:
-        name = services.host_file(file).name if doctor_services.is_here(farm) else ""
-        found += farm_check.environment_problems(farm, name)
-    found += [_line(each) for each in own if each.level == "bad"]
-    warnings = [*names.unknown, *(_line(each) for each in own if each.level == "doubtful")]
-    if not farm.alertmanager:
-        warnings.append("no alerts are sent: farm.yaml names no `alertmanager`, see docs/farm/alerts.md")
-    bad = any(each.finding.level == "bad" for each in asked)
+    lab = examined_farm(file)
+    by_host = {} if here or not lab.farm.hosts else hosts.examine(lab.farm, file, partial(_doctor, file))
+    found = list(examine(lab, FARM) if by_host else examine(lab, FARM, HERE))
+    problems = [str(each) for each in found if each.level == "bad"]
+    warnings = [str(each) for each in found if each.level == "doubtful"]
+    is_bad = bool(problems) or any(each.level == "bad" for its in by_host.values() for each in its)
     if as_json:
-        listed = [{"host": each.host, **asdict(each.finding)} for each in asked]
-        echo_json({"problems": found, "warnings": [*warnings, *farm_check.warnings(farm)], "hosts": listed})
+        listed = [{"host": host, **asdict(each)} for host, its in by_host.items() for each in its]
+        echo_json({"problems": problems, "warnings": warnings, "hosts": listed})
     else:
-        for problem in found:
-            echo(f"{file}: {problem}")
-        if asked:
-            echo(*lines(doctor_services.names(farm), asked), "")
-        if not (found or bad):
-            echo(f"{file}: nothing wrong; {len(farm.schedules)} schedules")
-        echo(*(f"warning: {warning}" for warning in warnings), *farm_check.warnings(farm))
-    if found or bad:
+        well = [] if is_bad else [f"{file}: nothing wrong; {len(lab.farm.schedules)} schedules"]
+        warned = (text if text.startswith(BEWARE) else f"warning: {text}" for text in warnings)
+        table_of_hosts = [*lines(by_host), ""] if by_host else []
+        echo(*(f"{file}: {problem}" for problem in problems), *table_of_hosts, *well, *warned)
+    if is_bad:
         raise typer.Exit(2)
 
 
-def _own(farm: Farm, file: Path) -> Iterator[DoctorFinding]:
-    """Problems of the results, the services' files and the running programs."""
-    yield from farm_check.results(farm, file)
-    if doctor_services.is_here(farm):
-        yield from (each for each in doctor_services.ssh_file_findings(farm) if each.level == "bad")
-        host = services.host_file(file)
-        yield from outdated(host, services.runtime_of(host), file)
+def _doctor(file: Path, host: str) -> list[Finding]:
+    return list(examine(examined_host(None, file, None, host), DOCTOR))
 
 
-def _line(finding: DoctorFinding) -> str:
-    return f"{finding.subject}: {finding.said}; {finding.hint}"
-
-
-def _doctor(file: Path, host: str) -> list[DoctorFinding]:
-    return list(examine(examined_host(None, file, None, host)))
-
-
-def lines(names: Sequence[str], found: Sequence[doctor_services.Found]) -> list[str]:
+def lines(by_host: Mapping[str, Sequence[Finding]]) -> list[str]:
     """Table of findings that are not well, then their remedies.
 
     A host where all is well has one row.
     """
-    ill = sorted((each for each in found if each.finding.level != "ok"), key=lambda each: each.finding.level)
-    rows = [
-        [
-            each.host,
-            MARKS[each.finding.level](each.finding.level),
-            each.finding.area,
-            each.finding.subject,
-            each.finding.said,
-        ]
-        for each in ill
-    ]
-    for name in names:
-        its = [each for each in found if each.host == name]
-        if all(each.finding.level == "ok" for each in its):
-            rows.append([name, "ok", "", "", f"{len(its)} checks, nothing wrong"])
-    listing = table(["host", "", "area", "what", "found"], rows, "<<<<<")
-    hints = [
-        line
-        for each in ill
-        if each.finding.hint
-        for line in (f"  {each.host}: {each.finding.subject}:", f"    {each.finding.hint}")
-    ]
-    return [*listing, *(["", "to mend:", *hints] if hints else [])]
+    ill = [(host, each) for host, its in by_host.items() for each in its if each.level != "ok"]
+    ill.sort(key=lambda row: row[1].level)
+    rows = [[host, MARKS[each.level](each.level), each.area, each.subject, each.said] for host, each in ill]
+    for host, its in by_host.items():
+        if all(each.level == "ok" for each in its):
+            rows.append([host, "ok", "", "", f"{len(its)} checks, nothing wrong"])
+    hints = [line for host, each in ill if each.hint for line in (f"  {host}: {each.subject}:", f"    {each.hint}")]
+    return [*table(["host", "", "area", "what", "found"], rows, "<<<<<"), *(["", "to mend:", *hints] if hints else [])]
 
 
 @app.command()

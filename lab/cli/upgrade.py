@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import typer
-from attrs import asdict
+from attrs import evolve
 
-from lab.cli.doctor import NOT_WELL, lines
+from lab.cli.doctor import show
 from lab.cli.options import FarmFile, HostDatabase, Json, Runtime
-from lab.farm import services
-from lab.farm.doctor import services as doctor_services
-from lab.farm.doctor import software
-from lab.terminal import echo, echo_json
+from lab.farm.checks.registry import UPGRADE, examine, examined_host
 
 app = typer.Typer(help="Before an upgrade: what it will change.", no_args_is_help=True)
 
@@ -28,18 +25,6 @@ def check(*, as_json: Json = False, db: HostDatabase = None, farm: FarmFile = No
     schema, environments, copies of the strategy and tests_perf, farm.yaml, units and running programs. Nothing is
     changed. Exits with 1 when something is bad.
     """
-    host = services.host_file(farm)
-    folder = services.runtime_of(host) if runtime is None else runtime
-    found = [*software.upgrade(services.database(db, host.farm), host.folder), *software.environments(host.folder)]
-    found += doctor_services.versions(services.console_server(folder)[1], host)
-    found += doctor_services.outdated(host, folder)
-    if host.farm is not None and host.installed and not host.supervised:
-        found += doctor_services.written(host.farm, host)
-    if as_json:
-        echo_json([asdict(each) for each in found])
-    else:
-        echo(*lines(found))
-        if host.farm is not None and len(host.farm.hosts) > 1:
-            echo("", f"other hosts: lab farm check {host.file}")
-    if any(each.level == "bad" for each in found):
-        raise typer.Exit(NOT_WELL)
+    lab = evolve(examined_host(db, farm, runtime), serves=True)
+    hint = ["", f"other hosts: lab farm check {lab.host.file}"] if len(lab.farm.hosts) > 1 else []
+    show(list(examine(lab, UPGRADE)), *hint, as_json=as_json)

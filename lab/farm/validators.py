@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any, Final
 
@@ -17,27 +18,45 @@ from lab.redaction import redacted
 from lab.results.location import check
 from lab.run import options
 
-_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
+_OPTIONS: Final = "options"  # a record with this field has the options of `lab run` as keys of its own
 UNGUARDED: Final = (
     "it has no authentication, and every host that reaches it may use every board: expected an address of loopback or of a private network, e.g. "
     'WireGuard\'s (docs/farm/several-hosts.md, "Between hosts")'
 )
 _NOT_QUOTED: Final = "%\"'\\$;"  # characters that a quoted path of a unit file must not have
-_SITE: Final = re.compile(
-    r"https?://[\w.\[\]:-]+(/[\w.~%+-]+)*", re.ASCII
-)  # stands in YAML and JSON, and a page's path follows
 
 
-def name(_instance: object, attribute: Any, value: str) -> None:
-    """Require small letters, digits and -, for a unit's name."""
-    if not _NAME.fullmatch(value):
-        raise ValueError(f"{attribute.name}: {value!r}: small letters, digits and -, as it becomes a unit's name")
+def _matching(pattern: str, expected: str) -> Callable[[object, Any, str], None]:
+    """A validator of text by a pattern."""
+
+    def validate(_instance: object, attribute: Any, value: str) -> None:
+        if not re.fullmatch(pattern, value):
+            raise ValueError(f"{attribute.name}: {redacted(value)!r}: {expected}")
+
+    return validate
 
 
-def time(_instance: object, attribute: Any, value: str) -> None:
-    """Require a time of day."""
-    if not re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", value):
-        raise ValueError(f"{attribute.name}: {value!r}: expected a time of day in quotes, e.g. '02:00'")
+def _accepted_by(read: Callable[[str], object]) -> Callable[[object, Any, str], None]:
+    """A validator of text that another module reads."""
+
+    def validate(_instance: object, attribute: Any, value: str) -> None:
+        try:
+            read(value)
+        except ConfigurationError as error:
+            raise ValueError(f"{attribute.name}: {error}") from None
+
+    return validate
+
+
+name = _matching(r"[a-z0-9][a-z0-9-]{0,60}", "small letters, digits and -, as it becomes a unit's name")
+time = _matching(r"([01]\d|2[0-3]):[0-5]\d", "expected a time of day in quotes, e.g. '02:00'")
+word = _matching(r"[^\s%\"'\\$;]*", "no blanks, quotes, $, ; and %, as it stands in a unit file")
+site = _matching(  # it stands in YAML and JSON, and a page's path follows
+    r"(?a:https?://[\w.\[\]:-]+(/[\w.~%+-]+)*)",
+    "expected http(s), a host and perhaps a path, without / at the end, e.g. https://docs.lab.example/boardlab",
+)
+shared = _accepted_by(lambda value: check(value) if value else None)  # a place of artifacts
+reports = _accepted_by(EvidenceLinks)  # the address of a report, with {run}
 
 
 def quotable(_instance: object, attribute: Any, value: str) -> None:
@@ -69,14 +88,6 @@ def program(instance: object, attribute: Any, value: str) -> None:
         path(instance, attribute, value)
     else:
         word(instance, attribute, value)
-
-
-def word(_instance: object, attribute: Any, value: str) -> None:
-    """Require one word of a unit file."""
-    if any(c.isspace() or c in "%\"'\\$;" for c in value):
-        raise ValueError(
-            f"{attribute.name}: {redacted(value)!r}: no blanks, quotes, $, ; and %, as it stands in a unit file"
-        )
 
 
 def loopback(_instance: object, attribute: Any, value: str) -> None:
@@ -115,38 +126,6 @@ def public(_instance: object, attribute: Any, value: str) -> None:
             f"{attribute.name}: {redacted(value)!r}: no password here, since every user can read a unit's environment; "
             "put it into a file of the service user: add ?passfile=/var/lib/boardlab/pgpass (libpq's ~/.pgpass)"
         )
-
-
-def shared(_instance: object, attribute: Any, value: str) -> None:
-    """Require a place for shared artifacts."""
-    try:
-        if value:
-            check(value)
-    except ConfigurationError as error:
-        raise ValueError(f"{attribute.name}: {error}") from None
-
-
-def reports(_instance: object, attribute: Any, value: str) -> None:
-    """Require the address of a report, with {run}."""
-    try:
-        EvidenceLinks(value)
-    except ConfigurationError as error:
-        raise ValueError(f"{attribute.name}: {error}") from None
-
-
-def site(_instance: object, attribute: Any, value: str) -> None:
-    """Require the address of a site, without a trailing slash."""
-    if not _SITE.fullmatch(value):
-        raise ValueError(
-            f"{attribute.name}: {redacted(value)!r}: expected http(s), a host and perhaps a path, without / at the end, "
-            "e.g. https://docs.lab.example/boardlab"
-        )
-
-
-# --- Messages on the keys of farm.yaml ---
-
-
-_OPTIONS = "options"  # a record with this field has the options of `lab run` as keys of its own
 
 
 def reason(error: BaseException, kind: type | None) -> str:

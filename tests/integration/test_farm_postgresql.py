@@ -22,8 +22,8 @@ from lab.benchmarks.cycles import AWAY_S
 from lab.cli import jobs as jobs_cli
 from lab.errors import LabTransientError
 from lab.farm import buildbot, config
-from lab.farm.doctor import software
-from lab.farm.doctor.software import APART_S
+from lab.farm.checks import results
+from lab.farm.checks.machine import APART_S
 from lab.health.reservations import ReservationBook
 from lab.host.clock import utc_now
 from lab.jobs import lease
@@ -166,11 +166,11 @@ def test_a_host_whose_clock_is_off_writes_and_reads_by_the_clock_of_the_server(
             assert all(sample.value < LEASE_S for sample in stuck.samples if sample.labels["board"] == order.board)
             hold = ReservationBook(store).reserve(order.board, "lena", "a new PMIC", 1.0)
             run = store.begin_run("boot", "am62xx_sk", order.board, "", plan={}, provenance={}, job_id=waiting.id)
-            (found,) = software.server_clock(store)
+            (found,) = results.server_clock(store)
             assert found.said == f"is 600 s {'ahead of' if ahead_s > 0 else 'behind'} that of the database's server"
         after = store.now()
         assert all(before <= at <= after for at in (waiting.queued_at, hold.at, run.started_at))
-        assert list(software.server_clock(store)) == []
+        assert list(results.server_clock(store)) == []
 
 
 def test_buildbots_master_of_a_large_lab_keeps_its_state_on_the_server(server: Cluster, tmp_path: Path) -> None:

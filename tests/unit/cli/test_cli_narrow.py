@@ -15,7 +15,7 @@ from lab.cli import doctor, main
 from lab.console import terminal
 from lab.console.recording import RecordingMeta
 from lab.console.status import PortInfo, PortStatus, ServerStatus
-from lab.farm.doctor import DoctorFinding
+from lab.farm.checks.finding import Finding
 from lab.host import process
 from lab.jobs.queue import JobQueue, Order
 from lab.rails.display import answer_lines, watch_lines
@@ -107,7 +107,7 @@ def test_the_rails_fit(narrow: Path) -> None:
 
 
 def test_what_a_doctor_finds_fits(narrow: Path) -> None:
-    found = [DoctorFinding(LONG, LONG, level, LONG) for level in ("ok", "doubtful", "bad")]
+    found = [Finding(LONG, LONG, level, LONG) for level in ("ok", "doubtful", "bad")]
     assert widest(doctor.lines(found)) <= COLUMNS
 
 

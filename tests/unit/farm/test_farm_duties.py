@@ -12,9 +12,9 @@ import pytest
 
 from lab.errors import ConfigurationError
 from lab.farm import services
-from lab.farm.doctor import checks
-from lab.farm.doctor import services as doctor_services
-from lab.farm.doctor.software import DoctorFinding
+from lab.farm.checks import services as service_checks
+from lab.farm.checks.finding import Finding
+from lab.farm.checks.registry import DOCTOR, Examined, examine, examined_host
 from lab.farm.local import ProgramState, Supervised
 from lab.farm.services import HostFile, Service
 from lab.host.process import user_name
@@ -55,20 +55,20 @@ def coordinator(monkeypatch: pytest.MonkeyPatch, **exporters: int) -> None:
     monkeypatch.setattr(Coordinator, "state", lambda _self: CoordinatorState((), {}, known))
 
 
-def found(host: HostFile, runtime: Path) -> dict[str, DoctorFinding]:
-    return {each.subject: each for each in doctor_services.check(host, runtime)}
+def found(host: HostFile, runtime: Path) -> dict[str, Finding]:
+    return {each.subject: each for each in service_checks.running(host, runtime)}
 
 
 def test_a_console_server_that_exports_boards_has_to_run(tmp_path: Path) -> None:
     installed = host_of(tmp_path, "lab-1")
-    bad = doctor_services.console(ABSENT, installed)
-    assert (bad.state, bad.said) == (
+    (bad,) = service_checks.console(ABSENT, installed)
+    assert (bad.level, bad.said) == (
         "bad",
         "does not run as boardlab, so nothing of what /etc/boardlab/exports.yaml lists is exported",
     )
     assert "systemctl start boardlab-console" in bad.hint
-    assert doctor_services.console(ABSENT, HostFile(installed.farm, installed=False)) == ABSENT
-    assert doctor_services.console(ABSENT, host_of(tmp_path, "", "user: me\n")) == ABSENT
+    for host in (HostFile(installed.farm, installed=False), host_of(tmp_path, "", "user: me\n")):
+        assert list(service_checks.console(ABSENT, host)) == [Finding("services", ABSENT.name, "ok", ABSENT.said)]
 
 
 def test_who_does_not_see_the_services_sockets_is_told_to_look_as_their_user_and_not_to_start_them(
@@ -82,8 +82,8 @@ def test_who_does_not_see_the_services_sockets_is_told_to_look_as_their_user_and
     assert found(host, own)["rails"].level == "bad", "nobody's folder is there, so they do not run"
     (tmp_path / "boardlab").mkdir()
     monkeypatch.setattr(os, "getuid", lambda: 1)
-    lab = checks.ExaminedHost(str(tmp_path / "results.db"), host, own, tmp_path, tmp_path, tmp_path)
-    whole = {each.subject: each for each in checks.examine(lab)}
+    lab = Examined(str(tmp_path / "results.db"), host, own, tmp_path, tmp_path, tmp_path)
+    whole = {each.subject: each for each in examine(lab, DOCTOR)}
     assert not {"rails", "console server"} & whole.keys()
     unseen = whole["console server, rails"]
     assert (unseen.level, unseen.hint) == (
@@ -154,7 +154,7 @@ def test_what_lab_farm_up_keeps_is_asked_of_its_supervisor(tmp_path: Path, monke
     coordinator(monkeypatch, lab_1=1)
     path = tmp_path / "farm.yaml"
     path.write_text(FARM)
-    who = checks.examined_host("results.db", path, None, "lab-1")
+    who = examined_host("results.db", path, None, "lab-1")
     assert (who.host.supervised, who.host.name) == (True, "lab-1")
     kept = found(who.host, who.runtime)
     assert (kept["janitor"].level, kept["janitor"].said) == ("bad", "backoff  exited too quickly")
@@ -170,7 +170,7 @@ def test_a_coordinator_that_is_away_is_mended_where_it_runs(tmp_path: Path) -> N
 
 
 def test_a_draft_has_nothing_run(tmp_path: Path) -> None:
-    assert list(doctor_services.check(HostFile(host_of(tmp_path, "lab-1").farm, installed=False), tmp_path)) == []
+    assert list(service_checks.running(HostFile(host_of(tmp_path, "lab-1").farm, installed=False), tmp_path)) == []
 
 
 def test_which_host_it_is_follows_from_its_name_and_a_stranger_is_refused(

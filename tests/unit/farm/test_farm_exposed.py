@@ -11,7 +11,7 @@ from attrs import evolve
 from typer.testing import CliRunner
 
 from lab.cli import farm as commands
-from lab.farm import check
+from lab.farm.checks import files
 from lab.farm.config import Farm, PduDaemonConfig
 
 FARM = Farm(coordinator="lab1.example.org:20408")
@@ -22,11 +22,11 @@ FARM = Farm(coordinator="lab1.example.org:20408")
     [(["10.0.0.1"], False), (["127.0.1.1", "::1"], False), (["10.0.0.1", "8.8.8.8"], True), (["2606:4700::1"], True)],
 )
 def test_a_name_is_as_good_as_all_that_it_stands_for(found: list[str], public: bool) -> None:
-    names = check.names(FARM, lambda _machine: found)
-    assert (bool(names.public), names.unknown) == (public, ())
+    findings = list(files.names(FARM, lambda _machine: found))
+    assert [each.level for each in findings] == ["bad"] * public
     if public:
         assert (
-            f"'lab1.example.org:20408': lab1.example.org is {found[-1]}: it has no authentication" in names.public[0]
+            f"'lab1.example.org:20408': lab1.example.org is {found[-1]}: it has no authentication" in findings[0].said
         )
 
 
@@ -34,12 +34,12 @@ def test_a_name_that_nobody_knows_is_said() -> None:
     def unknown(_machine: str) -> list[str]:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    names = check.names(evolve(FARM, pdudaemon=PduDaemonConfig(address="pdu:16421")), unknown)
-    assert names.public == ()
-    assert [name.partition(": it is")[0].partition(" (")[2].partition(")")[0] for name in names.unknown] == [
+    findings = list(files.names(evolve(FARM, pdudaemon=PduDaemonConfig(address="pdu:16421")), unknown))
+    assert {each.level for each in findings} == {"doubtful"}
+    assert [str(name).partition(": it is")[0].partition(" (")[2].partition(")")[0] for name in findings] == [
         "Name or service not known"
     ] * 2
-    assert names.unknown[1].startswith("pdudaemon: address: 'pdu:16421': pdu is no name that this host knows")
+    assert str(findings[1]).startswith("pdudaemon: address: 'pdu:16421': pdu is no name that this host knows")
 
 
 def test_a_resolver_that_does_not_answer_is_not_waited_for() -> None:
@@ -50,16 +50,16 @@ def test_a_resolver_that_does_not_answer_is_not_waited_for() -> None:
         return ["10.0.0.1"]
 
     try:
-        (said,) = check.names(FARM, slow, 0.0).unknown
+        (finding,) = files.names(FARM, slow, 0.0)
     finally:
         let_go.set()
-    assert "no answer within 0 s" in said
+    assert "no answer within 0 s" in finding.said
 
 
 @pytest.mark.parametrize("address", ["[::1]:20408", "10.0.0.1:20408", "10.0.0.1", ""])
 def test_an_address_is_asked_of_nobody(address: str) -> None:
     asked: list[str] = []
-    check.names(evolve(FARM, coordinator=address), lambda machine: asked.append(machine) or ["8.8.8.8"])  # type: ignore[func-returns-value]
+    list(files.names(evolve(FARM, coordinator=address), lambda machine: asked.append(machine) or ["8.8.8.8"]))  # type: ignore[func-returns-value]
     assert asked == []
 
 
@@ -71,7 +71,7 @@ def test_check_refuses_a_public_name_and_says_an_unknown_one(tmp_path: Path, mon
     def resolve(machine: str) -> list[str]:
         return known.get(machine, ["10.0.0.1"])
 
-    monkeypatch.setattr(check, "_addresses", resolve)
+    monkeypatch.setattr(files, "_addresses", resolve)
     done = CliRunner().invoke(commands.app, ["check", str(path)])
     assert (done.exit_code, "lab1.example.org is 8.8.8.8: it has no authentication" in done.output) == (2, True)
     known.clear()

@@ -17,12 +17,13 @@ from attrs import asdict
 
 from lab.cli import main
 from lab.errors import LabTransientError
-from lab.farm.doctor import DoctorFinding
+from lab.farm.checks.finding import Finding
+from lab.farm.checks.registry import DOCTOR
 from lab.host.ssh import SshLink
 
-WELL = DoctorFinding("versions", "boardlab", "ok", "2.0, Python 3.11, in /srv")
-PORT = DoctorFinding("ports", "/dev/ttyUSB0", "bad", "another program reads it", "kill 12")
-NO_MAIL = DoctorFinding("services", "alertmanager", "bad", "127.0.0.1:9093: refused", "systemctl start it")
+WELL = Finding("versions", "boardlab", "ok", "2.0, Python 3.11, in /srv")
+PORT = Finding("ports", "/dev/ttyUSB0", "bad", "another program reads it", "kill 12")
+NO_MAIL = Finding("services", "alertmanager", "bad", "127.0.0.1:9093: refused", "systemctl start it")
 
 
 class Hosts:
@@ -110,7 +111,7 @@ def test_each_host_is_asked_and_each_finding_names_host_and_mend(
         (subprocess.CompletedProcess([], 0, "Welcome!\n[]", ""), "`lab doctor` ended with 0 there: Welcome!"),
         (subprocess.CompletedProcess([], 0, '[{"area": 1}]', ""), '`lab doctor` ended with 0 there: [{"area": 1}]'),
         (subprocess.TimeoutExpired([], 300.0), "`lab doctor` did not end within 300 s there"),
-        ([DoctorFinding("versions", "boardlab", "ok", "1.9, Python 3.11")], "boardlab 1.9, and lab-1 has 2.0"),
+        ([Finding("versions", "boardlab", "ok", "1.9, Python 3.11")], "boardlab 1.9, and lab-1 has 2.0"),
     ],
 )
 def test_what_keeps_a_host_from_an_answer_is_a_finding(
@@ -127,7 +128,9 @@ def test_this_host_needs_no_ssh_and_a_file_alone_no_host(
     farm: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     farm.write_text(f"hosts: [{{name: {socket.gethostname()}}}]\n")
-    monkeypatch.setattr("lab.cli.farm.examine", lambda _patient: iter([WELL]))
+    monkeypatch.setattr(
+        "lab.cli.farm.examine", lambda _lab, command, *_more: iter([WELL] if command == DOCTOR else [])
+    )
     hosts = Hosts()
     assert checked(farm, hosts, monkeypatch) == 0
     assert "1 checks, nothing wrong" in capsys.readouterr().out

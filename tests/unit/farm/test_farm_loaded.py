@@ -14,8 +14,9 @@ from lab.cli import farm as commands
 from lab.console.status import ServerStatus
 from lab.errors import ConfigurationError
 from lab.farm import buildbot, config, services
-from lab.farm.doctor import services as doctor_services
-from lab.farm.doctor.software import DoctorFinding
+from lab.farm.checks import services as service_checks
+from lab.farm.checks.finding import Finding
+from lab.farm.checks.registry import DOCTOR, examine, examined_host
 from lab.farm.loaded_config import record_loaded
 from lab.farm.systemd import units
 from lab.places.coordinator import Coordinator
@@ -34,8 +35,8 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def outdated(file: Path) -> list[DoctorFinding]:
-    return list(doctor_services.outdated(services.host_file(file), file.parent / "run"))
+def outdated(file: Path) -> list[Finding]:
+    return list(service_checks.outdated(services.host_file(file), file.parent / "run"))
 
 
 def test_a_program_sees_that_farm_yaml_says_something_else(file: Path) -> None:
@@ -63,7 +64,7 @@ def test_a_program_that_runs_with_an_older_file_is_named_by_check_and_doctor(fil
     assert (found.subject, found.level) == (program, "bad")
     assert str(file) in found.said
     assert f"systemctl restart boardlab-{program}" in found.hint
-    assert found in doctor_services.check(services.host_file(file), file.parent / "run")
+    assert found in examine(examined_host(None, file, file.parent / "run"), DOCTOR)
     done = CliRunner().invoke(commands.app, ["check", str(file)])
     assert done.exit_code == 2
     assert f"{file}: {program}: {found.said}; {found.hint}" in done.output.splitlines()
@@ -94,25 +95,25 @@ def test_a_program_of_before_an_upgrade_is_named(file: Path) -> None:
 
 @pytest.mark.parametrize(("its", "called"), [("0.0.7", "boardlab 0.0.7"), ("", "an older boardlab")])
 def test_a_console_server_of_before_an_upgrade_is_named(file: Path, its: str, called: str) -> None:
-    def found(version: str) -> list[DoctorFinding]:
+    def found(version: str) -> list[Finding]:
         status = ServerStatus(1, "2026-03-02T02:00:00+00:00", "", "", [], version=version)
-        return list(doctor_services.versions(status, services.host_file(file)))
+        return list(service_checks.console_version(status, services.host_file(file)))
 
     (old,) = found(its)
     assert (old.subject, old.level) == ("console server", "doubtful")
     assert f"goes on with {called} since 2026-03-02T02:00:00+00:00" in old.said
     assert "systemctl restart boardlab-console" in old.hint
     assert found(version("boardlab")) == []
-    assert list(doctor_services.versions(None, services.host_file(file))) == []
+    assert list(service_checks.console_version(None, services.host_file(file))) == []
 
 
 def test_units_that_say_what_farm_yaml_said_before_are_named(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = file.parent / "units"
     folder.mkdir()
-    monkeypatch.setattr(doctor_services, "UNITS", folder)
+    monkeypatch.setattr(service_checks, "UNITS", folder)
 
-    def found() -> DoctorFinding | None:
-        findings = doctor_services.check(services.host_file(file), file.parent / "run")
+    def found() -> Finding | None:
+        findings = service_checks.written(services.host_file(file))
         return next((each for each in findings if each.subject == "units"), None)
 
     assert found() is None, "none are installed"
@@ -133,12 +134,12 @@ def test_units_that_say_what_farm_yaml_said_before_are_named(file: Path, monkeyp
 
 
 def test_a_buildbot_that_has_what_farm_yaml_said_before_is_named(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor_services, "STATE", file.parent)
+    monkeypatch.setattr(service_checks, "STATE", file.parent)
     queue = "buildbot: {program: /b}\nboards: [{name: b, env: e.yaml}]\n"
     file.write_text(queue + FARM)
 
-    def old() -> list[DoctorFinding]:
-        findings = doctor_services.check(services.host_file(file), file.parent / "run")
+    def old() -> list[Finding]:
+        findings = service_checks.queued(services.host_file(file))
         return [each for each in findings if each.subject == "buildbot" and "said before" in each.said]
 
     assert old() == [], "it is not here"

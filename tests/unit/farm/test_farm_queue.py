@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 
 from lab.cli import farm as commands
 from lab.errors import ConfigurationError
-from lab.farm import buildbot, check
+from lab.farm import buildbot
+from lab.farm.checks import files
 from lab.farm.config import Farm, load
 from lab.farm.systemd import units
 
@@ -227,6 +228,6 @@ def test_check_compares_boards_with_their_environments(path: Path, tmp_path: Pat
         "targets: {main: {drivers: [{BoardStrategy: {board: uno, board_type: am62xx_sk}}]}}\n"
     )
     path.write_text(TEXT.replace("/srv/lab\n", f"{tmp_path}\n", 1))
-    problems = check.problems(load(path))
+    problems = [str(finding) for finding in files.boards(load(path))]
     assert f"boards: one: {envs / 'one.yaml'} is of board 'uno'" in problems
     assert any(problem.startswith("boards: two: ") and "two.yaml" in problem for problem in problems)

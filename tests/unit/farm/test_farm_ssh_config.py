@@ -11,9 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from lab.cli import farm as commands
+from lab.farm.checks.finding import Finding
+from lab.farm.checks.hosts import ssh_environ
+from lab.farm.checks.services import ssh_file
 from lab.farm.config import BoardEntry, Buildbot, Farm, load
-from lab.farm.doctor import services
-from lab.farm.doctor.software import DoctorFinding
 from lab.farm.systemd import units
 from lab.host.process import user_name
 
@@ -50,14 +51,14 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def found(user: str, config: Path) -> DoctorFinding:
-    (only,) = services.ssh_file_findings(Farm(user=user, ssh_config=str(config)))
+def found(user: str, config: Path) -> Finding:
+    (only,) = ssh_file(Farm(user=user, ssh_config=str(config)))
     return only
 
 
 def test_a_file_that_the_services_alone_can_read_is_well(config: Path) -> None:
     assert found(ME, config).level == "ok"
-    assert list(services.ssh_file_findings(Farm())) == []
+    assert list(ssh_file(Farm())) == []
 
 
 def test_one_that_is_missing_or_that_they_cannot_read_is_bad(config: Path) -> None:
@@ -75,7 +76,7 @@ def test_one_that_the_services_read_by_its_group_is_well(config: Path, monkeypat
     users = {"boardlab": SimpleNamespace(pw_gid=group), "guest": SimpleNamespace(pw_gid=group + 1)}
     monkeypatch.setattr("pwd.getpwnam", lambda name: users[name])
     monkeypatch.setattr(os, "getgrouplist", lambda _name, group: [group])
-    monkeypatch.setattr(services, "user_name", lambda _uid: "root")
+    monkeypatch.setattr("lab.farm.checks.services.user_name", lambda _uid: "root")
     assert [found(user, config).level for user in ("boardlab", "guest")] == ["ok", "bad"]
     config.chmod(0o600)
     assert found("boardlab", config).level == "bad"
@@ -93,6 +94,10 @@ def test_check_says_it_on_a_host_of_the_farm_and_not_on_a_desk(config: Path, tmp
     path.write_text(f"directory: {tmp_path}\nssh_config: {config}\n")
     done = CliRunner().invoke(commands.app, ["check", str(path)])
     assert (done.exit_code, f"{config}: No such file" in done.output) == (2, True)
+    config.touch(0o644)
+    config.parent.chmod(0o755)
+    done = CliRunner().invoke(commands.app, ["check", str(path)])
+    assert (done.exit_code, f"warning: {config.parent}: others than {ME} may enter" in done.output) == (0, True)
     path.write_text(f"directory: {tmp_path}\nssh_config: {config}\nhosts: [{{name: lab-7}}]\n")
     assert CliRunner().invoke(commands.app, ["check", str(path), "--here"]).exit_code == 0
 
@@ -100,8 +105,8 @@ def test_check_says_it_on_a_host_of_the_farm_and_not_on_a_desk(config: Path, tmp
 def test_hosts_are_asked_by_it_where_this_user_may_read_it(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BOARDLAB_SSH_CONFIG", raising=False)
     farm = Farm(ssh_config=str(config))
-    assert services.ssh_environ(farm)["BOARDLAB_SSH_CONFIG"] == str(config)
+    assert ssh_environ(farm)["BOARDLAB_SSH_CONFIG"] == str(config)
     monkeypatch.setattr(os, "access", lambda *_: False)
-    assert "BOARDLAB_SSH_CONFIG" not in services.ssh_environ(farm)
+    assert "BOARDLAB_SSH_CONFIG" not in ssh_environ(farm)
     monkeypatch.setenv("BOARDLAB_SSH_CONFIG", "/own")
-    assert services.ssh_environ(farm)["BOARDLAB_SSH_CONFIG"] == "/own"
+    assert ssh_environ(farm)["BOARDLAB_SSH_CONFIG"] == "/own"

@@ -10,7 +10,8 @@ from support.prometheus_server import until
 from typer.testing import CliRunner
 
 from lab.cli import farm as commands
-from lab.farm import check, config
+from lab.farm import config
+from lab.farm.checks import files
 from lab.places.coordinator import Coordinator
 from lab.virtual.ports import free_port
 
@@ -43,7 +44,7 @@ def test_a_place_that_is_not_there_and_one_that_nobody_exports_are_found(tmp_pat
         words = ("-c", address, "-n", "labhost", "--hostname", "127.0.0.1", str(resources))
         with coordinator.running("labgrid-exporter", *words, folder=tmp_path):
             until(lambda: Coordinator(address).unmatched("sk-1") == (), "the exporter is seen")
-            found = check.wiring_problems(config.load(path))
+            found = [str(each) for each in files.places(config.load(path))]
             done = CliRunner().invoke(commands.app, ["check", str(path)])
     two, three = found
     assert two.startswith(
@@ -95,12 +96,12 @@ def test_an_environment_with_another_coordinator_is_a_mistake(tmp_path: Path, mo
     monkeypatch.setattr(Coordinator, "holders", lambda _self, _timeout_s: {"sk-1": ""})
     path = farm(tmp_path, "10.0.0.7:20408", one="sk-1")
     path.write_text(path.read_text().replace("10.0.0.7", "10.0.0.1"))
-    (said,) = check.wiring_problems(config.load(path))
-    assert "its coordinator is 10.0.0.7:20408, and farm.yaml's 10.0.0.1:20408" in said
+    (finding,) = files.places(config.load(path))
+    assert "its coordinator is 10.0.0.7:20408, and farm.yaml's 10.0.0.1:20408" in finding.said
 
 
 def test_a_farm_without_coordinator_asks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Coordinator, "holders", lambda *_: pytest.fail("it was asked"))
     path = tmp_path / "farm.yaml"
     path.write_text("user: me\n")
-    assert check.wiring_problems(config.load(path)) == []
+    assert list(files.places(config.load(path))) == []

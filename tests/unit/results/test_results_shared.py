@@ -21,7 +21,7 @@ from support.recorded_run import record
 from lab.cli import main
 from lab.errors import ConfigurationError, LabStableError
 from lab.farm import runner
-from lab.farm.doctor import software
+from lab.farm.checks import results as result_checks
 from lab.redaction import redacted
 from lab.results import artifacts, location, open_store, retention
 from lab.results.artifacts import ArtifactStore
@@ -140,7 +140,7 @@ def test_after_a_job_a_process_brings_what_it_measured(
     with open_store() as store:
         assert runner.start_upload(store) is None
         ref = store.artifacts.put(LOG, kind="k")
-        (waits,) = [each for each in software.results(None) if each.subject == "artifacts"]
+        (waits,) = [each for each in result_checks.results(None) if each.subject == "artifacts"]
         assert waits.said == f"1 are not yet in {farm.one.shared}"
         child = runner.start_upload(store)
         assert child is not None

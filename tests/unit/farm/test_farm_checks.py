@@ -19,8 +19,10 @@ from lab import package_data
 from lab.cli import doctor as command
 from lab.cli import main
 from lab.console.holders import PortHolder
-from lab.farm import check, config, services
-from lab.farm.doctor import DoctorFinding, ExaminedHost, checks, software
+from lab.farm import config, services
+from lab.farm.checks import files, machine, results
+from lab.farm.checks.finding import Finding
+from lab.farm.checks.registry import DOCTOR, Examined, examine
 from lab.host import process
 from lab.host.clock import utc_now
 from lab.jobs.queue import JobQueue, Order
@@ -41,8 +43,8 @@ def adapter(root: Path, name: str, latency_ms: str | None = "1") -> Path:
     return device
 
 
-def of_ports(root: Path, *open_devices: Path) -> list[DoctorFinding]:
-    return list(software.check({str(path) for path in open_devices}, (), root / "dev", root / "sys"))
+def of_ports(root: Path, *open_devices: Path) -> list[Finding]:
+    return list(machine.ports({str(path) for path in open_devices}, (), root / "dev", root / "sys"))
 
 
 def test_a_good_adapter_is_well(tmp_path: Path) -> None:
@@ -79,7 +81,7 @@ def test_a_port_that_this_user_may_not_open_names_the_group(tmp_path: Path, monk
 def test_a_stranger_at_a_port_is_bad(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     adapter(tmp_path, "ttyUSB0")
     stranger = PortHolder(4711, "ModemManager", "root")
-    monkeypatch.setattr(software, "holders", lambda *_: [stranger, PortHolder(1, "writer", "root", reads=False)])
+    monkeypatch.setattr(machine, "holders", lambda *_: [stranger, PortHolder(1, "writer", "root", reads=False)])
     (found,) = of_ports(tmp_path)
     assert (found.level, "ModemManager" in found.said, "kill 4711" in found.hint) == ("bad", True, True)
 
@@ -105,13 +107,13 @@ def clocksource(root: Path, name: str) -> Path:
     ],
 )
 def test_clocks(tmp_path: Path, state: int, source: str, levels: list[str]) -> None:
-    found = list(software.clocks(clocksource(tmp_path, source), lambda: state))
+    found = list(machine.clocks(clocksource(tmp_path, source), lambda: state))
     assert [each.level for each in found] == levels
     assert all(each.hint for each in found if each.level != "ok")
 
 
 def test_the_kernels_clock_can_be_asked() -> None:
-    assert software.clock_state() in range(-1, 6)
+    assert machine.clock_state() in range(-1, 6)
 
 
 @pytest.mark.parametrize(
@@ -122,28 +124,28 @@ def test_the_priority_of_the_console_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int, uid: int, level: str
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: uid)
-    (found,) = software.timing(tmp_path / "absent", lambda _which: (limit, limit))
+    (found,) = machine.timing(tmp_path / "absent", lambda _which: (limit, limit))
     assert (found.level, bool(found.hint)) == (level, level != "ok")
 
 
 def test_processors_that_may_not_be_kept_awake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "cpu_dma_latency").touch()
     monkeypatch.setattr(os, "access", lambda *_: False)
-    found = list(software.timing(tmp_path / "cpu_dma_latency", lambda _which: (99, 99)))
+    found = list(machine.timing(tmp_path / "cpu_dma_latency", lambda _which: (99, 99)))
     assert [each.level for each in found] == ["ok", "doubtful"]
 
 
 @pytest.mark.parametrize(("free_gib", "level"), [(0.5, "bad"), (5, "doubtful"), (50, "ok")])
 def test_disks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_gib: float, level: str) -> None:
-    usage = SimpleNamespace(total=100 * software.GIB, free=free_gib * software.GIB)
-    monkeypatch.setattr(software.shutil, "disk_usage", lambda _path: usage)
-    (found,) = software.disks({"artifacts": tmp_path / "not" / "yet"})
+    usage = SimpleNamespace(total=100 * machine.GIB, free=free_gib * machine.GIB)
+    monkeypatch.setattr(machine.shutil, "disk_usage", lambda _path: usage)
+    (found,) = machine.disks({"artifacts": tmp_path / "not" / "yet"})
     assert (found.level, bool(found.hint)) == (level, level != "ok")
 
 
 def test_a_folder_that_may_not_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda *_: False)
-    (found,) = software.disks({"results": tmp_path})
+    (found,) = machine.disks({"results": tmp_path})
     assert (found.level, "may not write" in found.said) == ("bad", True)
 
 
@@ -158,33 +160,33 @@ def version_of(**others: str | None) -> object:
 
 
 def test_versions_that_fit() -> None:
-    assert {each.level for each in software.versions(version_of()) if each.subject not in {"pdudaemon", "Linux"}} == {
+    assert {each.level for each in machine.versions(version_of()) if each.subject not in {"pdudaemon", "Linux"}} == {
         "ok"
     }
 
 
 @pytest.mark.parametrize("labgrid", ["25.0", None])
 def test_another_labgrid_is_bad(labgrid: str | None) -> None:
-    (found,) = (each for each in software.versions(version_of(labgrid=labgrid)) if each.subject == "labgrid")
+    (found,) = (each for each in machine.versions(version_of(labgrid=labgrid)) if each.subject == "labgrid")
     assert (found.level, "pip install labgrid==" in found.hint) == ("bad", True)
 
 
 def test_pyserial_beside_labgrids_own_is_bad() -> None:
-    (found,) = (each for each in software.versions(version_of(pyserial="3.5")) if each.subject == "pyserial")
+    (found,) = (each for each in machine.versions(version_of(pyserial="3.5")) if each.subject == "pyserial")
     assert (found.level, "uninstall" in found.hint) == ("bad", True)
 
 
 def test_a_program_that_lab_run_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(software.shutil, "which", lambda _name: None)
-    (found,) = (each for each in software.versions() if each.subject == "setpriv")
+    monkeypatch.setattr(machine.shutil, "which", lambda _name: None)
+    (found,) = (each for each in machine.versions() if each.subject == "setpriv")
     assert (found.level, found.hint) == ("bad", "sudo apt install util-linux")
 
 
 def test_results_that_are_not_there_yet_are_no_fault_and_a_damaged_file_is(tmp_path: Path) -> None:
-    (none,) = software.results(str(tmp_path / "results.db"))
+    (none,) = results.results(str(tmp_path / "results.db"))
     assert none.level == "ok"
     (tmp_path / "damaged.db").write_bytes(b"no database" * 1000)
-    (damaged,) = software.results(str(tmp_path / "damaged.db"))
+    (damaged,) = results.results(str(tmp_path / "damaged.db"))
     assert (damaged.level, bool(damaged.hint)) == ("bad", True)
 
 
@@ -195,7 +197,7 @@ def test_a_job_whose_process_is_gone_is_named(tmp_path: Path) -> None:
         who = process.identity().rsplit("/", 2)[0] + f"/{ended.pid}/1"
         jobs = JobQueue(store, who, process.has_died)
         jobs.start(jobs.enqueue(Order("am62xx_sk", "am62x-1", ("boot",), "e", "1", None)).id)
-    store_found, job = software.results(str(tmp_path / "results.db"))
+    store_found, job = results.results(str(tmp_path / "results.db"))
     assert (store_found.level, job.level, job.subject) == ("ok", "doubtful", "job 1")
     assert "lab run --resume 1" in job.hint
 
@@ -205,23 +207,23 @@ def test_a_power_switch_of_the_browser_that_gives_no_sign_of_life_is_named(tmp_p
         then = utc_now() - dt.timedelta(seconds=2 * LEASE_S)
         site = JobQueue(store, process.identity(), process.has_died, program=BY_WEB, now=lambda: then)
         site.start(site.enqueue(Order("am62xx_sk", "am62x-1", ("power_cycle",), "e", "", None)).id)
-        _, job = software.results(str(tmp_path / "results.db"))
+        _, job = results.results(str(tmp_path / "results.db"))
         assert (job.level, job.subject) == ("doubtful", "job 1")
         assert "holds am62x-1 for a power switch of `lab web`" in job.said
         assert "--resume" not in job.hint
         JobQueue(store, process.identity(), process.has_died, program=BY_WEB).beat(1)
-    assert len(list(software.results(str(tmp_path / "results.db")))) == 1
+    assert len(list(results.results(str(tmp_path / "results.db")))) == 1
 
 
 def test_a_wrong_environment_is_bad_and_the_good_ones_are_counted(tmp_path: Path) -> None:
     (tmp_path / "envs").mkdir()
     (tmp_path / "envs" / "wrong.yaml").write_text("targets:\n  main:\n    resuorces: {}\n")
     (tmp_path / "envs" / "empty.yaml").write_text("targets:\n  main: {resources: {}}\n")
-    wrong, good = software.environments(tmp_path)
+    wrong, good = files.environments(tmp_path)
     hint = f"lab env check --env {tmp_path}/envs/wrong.yaml"
     assert (wrong.level, wrong.subject, wrong.hint) == ("bad", "wrong.yaml", hint)
     assert good.said == "1 of 2 have nothing wrong"
-    (none,) = software.environments(tmp_path / "elsewhere")
+    (none,) = files.environments(tmp_path / "elsewhere")
     assert (none.level, "lab init" in none.hint) == ("doubtful", True)
 
 
@@ -233,7 +235,7 @@ def test_an_environment_of_the_farm_is_bad_where_a_run_would_refuse_it_and_a_tem
     capsys.readouterr()
     shutil.copy(package_data.folder(package_data.ENVS) / "am64b.yaml", tmp_path / "envs")
     farm = config.load(tmp_path / "farm.yaml")
-    named, template = software.environments(tmp_path, farm, config.HERE)
+    named, template = files.environments(tmp_path, files.paths_of(farm, config.HERE))
     assert (named.level, named.subject, "more" in named.said) == ("bad", "am62x.yaml", True)
     assert (template.level, "am64b.yaml" in template.said) == ("doubtful", True)
     assert main(["env", "check", "--env", "am62x.yaml", "--json"]) == 2
@@ -250,22 +252,22 @@ def test_a_board_of_another_host_lacks_nothing_here(tmp_path: Path) -> None:
     boards = f"boards: [{{name: am62xx_sk-1, env: {env}, host: lab-2}}]"
     (tmp_path / "farm.yaml").write_text(f"directory: {tmp_path}\n{hosts}\n{boards}\n")
     farm = config.load(tmp_path / "farm.yaml")
-    assert list(check.environment_problems(farm, "lab-1")) == []
-    (found,) = check.environment_problems(farm, "lab-2")
-    assert "lab virtual up" in found
+    assert list(files.farm_environments(farm, "lab-1")) == []
+    (found,) = files.farm_environments(farm, "lab-2")
+    assert "lab virtual up" in str(found)
 
 
 def test_a_runtime_folder_that_is_open_to_others_is_bad(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run").chmod(0o755)
-    (found,) = checks._runtime(tmp_path / "run")
+    (found,) = machine.runtime(tmp_path / "run")
     assert (found.level, "chmod 700" in found.hint) == ("bad", True)
-    assert list(checks._runtime(tmp_path / "absent")) == []
+    assert list(machine.runtime(tmp_path / "absent")) == []
 
 
 def test_every_area_is_examined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(services, "FARM_FILES", ())
-    who = ExaminedHost(
+    who = Examined(
         str(tmp_path / "results.db"),
         services.HostFile(None, installed=False),
         tmp_path / "run",
@@ -273,21 +275,21 @@ def test_every_area_is_examined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         tmp_path / "dev",
         tmp_path / "sys",
     )
-    areas = {each.area for each in checks.examine(who)}
+    areas = {each.area for each in examine(who, DOCTOR)}
     assert {"ports", "timing", "disks", "services", "versions", "results", "environments"} <= areas
     assert list(tmp_path.iterdir()) == [], "nothing is made"
 
 
-WELL = DoctorFinding("clocks", "clock source", "ok", "tsc")
-DOUBTFUL = DoctorFinding("clocks", "wall clock", "doubtful", "is not synchronised", "sudo timedatectl set-ntp true")
-BAD = DoctorFinding("ports", "/dev/ttyUSB0", "bad", "you may not open it", "sudo usermod -aG dialout ada")
+WELL = Finding("clocks", "clock source", "ok", "tsc")
+DOUBTFUL = Finding("clocks", "wall clock", "doubtful", "is not synchronised", "sudo timedatectl set-ntp true")
+BAD = Finding("ports", "/dev/ttyUSB0", "bad", "you may not open it", "sudo usermod -aG dialout ada")
 
 
 @pytest.mark.parametrize(("found", "code"), [([WELL], 0), ([WELL, DOUBTFUL], 0), ([WELL, BAD], 1)])
 def test_the_exit_status_is_1_when_something_is_bad(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], found: list[DoctorFinding], code: int
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], found: list[Finding], code: int
 ) -> None:
-    monkeypatch.setattr(command, "examine", lambda _who: found)
+    monkeypatch.setattr(command, "examine", lambda _who, _command: found)
     assert main(["doctor", "--json"]) == code
     listed = json.loads(capsys.readouterr().out)
     assert [(each["subject"], each["level"], each["hint"]) for each in listed] == [

@@ -1,0 +1,1 @@
+"""Checks of a lab's hosts, results, services and files."""

@@ -1,0 +1,181 @@
+"""All checks, each registered once: what it looks at, and the commands that it belongs to.
+
+A check yields findings and changes nothing. `lab doctor`, `lab farm check`, `lab env check` and `lab upgrade check` are
+selections, in this order.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from attrs import evolve, field, frozen
+
+from lab.console.status import ServerStatus
+from lab.errors import BoardlabError
+from lab.farm import services
+from lab.farm.checks import files, hosts, machine, results
+from lab.farm.checks import services as service_checks
+from lab.farm.checks.finding import Finding
+from lab.farm.config import Farm
+from lab.farm.services import SUPERVISORD, HostFile, Service
+from lab.host.runtime import recordings_dir, runtime_dir
+from lab.results.location import locate
+
+DOCTOR: Final = "lab doctor"
+ENV: Final = "lab env check"
+FARM: Final = "lab farm check"
+HERE: Final = "lab farm check --here"  # its part that `lab doctor` does where farm.yaml names hosts
+UPGRADE: Final = "lab upgrade check"
+
+
+@frozen
+class Examined:
+    """Object of an examination.
+
+    Attributes:
+        db: as `--db`; None: the default.
+        host: its farm.yaml.
+        runtime: the console server's folder.
+        folder: of the lab, with `envs/`.
+        dev: where devices are.
+        sys: where sysfs is.
+        serves: the services of its farm.yaml are this host's.
+        file: the farm.yaml that is checked, as a person named it; None: what runs with any is.
+        env: the environment that is checked.
+    """
+
+    db: str | None = None
+    host: HostFile = field(factory=lambda: HostFile(None, installed=False))
+    runtime: Path = field(factory=runtime_dir)
+    folder: Path = field(factory=Path.cwd)
+    dev: Path = Path("/dev")
+    sys: Path = Path("/sys")
+    serves: bool = False
+    file: Path | None = None
+    env: Path | None = None
+
+    @property
+    def farm(self) -> Farm:
+        """The farm.yaml, else one that names nothing."""
+        return self.host.farm or Farm()
+
+    @cached_property
+    def console(self) -> tuple[Service, ServerStatus | None]:
+        """The console server, which is asked once."""
+        return services.console_server(self.runtime)
+
+    @property
+    def sockets_user(self) -> str:
+        """The user who alone sees how the services do; empty: this one sees it."""
+        return service_checks.sockets_user(self.host, self.runtime)
+
+    def ports(self) -> Iterator[Finding]:
+        """Check the serial ports, with what the console server has open."""
+        status = self.console[1]
+        devices = {os.path.realpath(port.info.meta.device) for port in status.ports} if status else set()
+        return machine.ports(devices, (status.pid,) if status else (), self.dev, self.sys)
+
+    def folders(self) -> dict[str, Path]:
+        """The folders that grow, by their content."""
+        recordings = {"recordings": recordings_dir(self.runtime)}
+        try:
+            location = locate(self.db)
+        except BoardlabError:  # the check of the results says why
+            return recordings
+        store = {} if location.path is None else {"results": location.path.parent}
+        return {**store, "artifacts": location.artifacts, **recordings}
+
+
+@frozen
+class Check:
+    """A check.
+
+    Attributes:
+        find: yields its findings.
+        commands: those that it belongs to.
+    """
+
+    find: Callable[[Examined], Iterable[Finding]]
+    commands: tuple[str, ...]
+
+
+CHECKS: Final = (
+    Check(lambda lab: files.environment(lab.env) if lab.env else (), (ENV,)),
+    Check(lambda lab: files.boards(lab.farm), (FARM,)),
+    Check(lambda lab: files.schedules(lab.farm), (FARM,)),
+    Check(lambda lab: files.names(lab.farm), (FARM,)),
+    Check(lambda lab: files.places(lab.farm), (FARM,)),
+    Check(lambda lab: files.receivers(lab.farm), (FARM,)),
+    Check(lambda lab: files.farm_environments(lab.farm, lab.host.name if lab.serves else ""), (HERE,)),
+    Check(lambda lab: results.farm_results(lab.farm, lab.file or Path()), (HERE,)),
+    Check(lambda lab: results.schema_change(lab.db), (UPGRADE,)),
+    Check(lambda lab: machine.copies(lab.folder), (UPGRADE,)),
+    Check(lambda lab: files.environments(lab.folder), (UPGRADE,)),
+    Check(lambda lab: lab.ports(), (DOCTOR,)),
+    Check(lambda lab: machine.clocks(lab.sys), (DOCTOR,)),
+    Check(lambda _lab: machine.timing(), (DOCTOR,)),
+    Check(lambda lab: machine.runtime(lab.runtime), (DOCTOR,)),
+    Check(lambda lab: machine.disks(lab.folders()), (DOCTOR,)),
+    Check(lambda lab: service_checks.console(lab.console[0], lab.host, lab.sockets_user), (DOCTOR,)),
+    Check(
+        lambda lab: () if lab.sockets_user else service_checks.console_version(lab.console[1], lab.host),
+        (DOCTOR, UPGRADE),
+    ),
+    Check(lambda lab: service_checks.listening(lab.host), (DOCTOR,)),
+    Check(lambda lab: service_checks.running(lab.host, lab.runtime), (DOCTOR,)),
+    Check(
+        lambda lab: service_checks.outdated(lab.host, lab.runtime, lab.file) if lab.serves else (),
+        (DOCTOR, HERE, UPGRADE),
+    ),
+    Check(lambda lab: service_checks.queued(lab.host), (DOCTOR,)),
+    Check(lambda lab: service_checks.written(lab.host), (DOCTOR, UPGRADE)),
+    Check(lambda lab: service_checks.ssh_file(lab.farm) if lab.serves else (), (DOCTOR, HERE)),
+    Check(lambda _lab: machine.versions(), (DOCTOR,)),
+    Check(lambda lab: results.results(lab.db), (DOCTOR,)),
+    Check(
+        lambda lab: results.backed_up(lab.db) if lab.farm.backup and lab.host.name == lab.farm.first_host else (),
+        (DOCTOR,),
+    ),
+    Check(lambda lab: files.environments(lab.folder, files.paths_of(lab.farm, lab.host.name)), (DOCTOR,)),
+    Check(lambda lab: files.alerts(lab.farm), (FARM,)),
+    Check(lambda lab: files.unauthenticated(lab.farm), (FARM,)),
+)
+
+
+def examine(examined: Examined, *commands: str) -> Iterator[Finding]:
+    """Yield the findings of the checks of these commands."""
+    for check in CHECKS:
+        if not set(commands).isdisjoint(check.commands):
+            yield from check.find(examined)
+
+
+def examined_host(db: str | None, farm: Path | None, runtime: Path | None, name: str = "") -> Examined:
+    """This host.
+
+    Args:
+        name: which of the hosts of its farm.yaml it is, as for `services.host_file`.
+
+    Raises:
+        ConfigurationError: its farm.yaml is wrong, or has no such host.
+    """
+    host = services.host_file(farm, name)
+    folder = runtime or services.runtime_of(host)
+    if host.installed and (folder / SUPERVISORD.name).exists():
+        host = evolve(host, supervised=True)
+    return Examined(services.database(db, host.farm), host, folder, host.folder, serves=host.installed)
+
+
+def examined_farm(file: Path) -> Examined:
+    """A farm.yaml, and what of it is on this host.
+
+    Raises:
+        ConfigurationError: it is wrong.
+    """
+    host = services.host_file(file)
+    return Examined(
+        host=host, runtime=services.runtime_of(host), serves=hosts.is_here(Examined(host=host).farm), file=file
+    )
