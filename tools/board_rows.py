@@ -20,7 +20,7 @@ from lab.guide import measurements as sheets
 from lab.guide.catalogue import CellReading
 from lab.guide.layout import guide_name
 from lab.guide.read import reader
-from lab.metrics.catalogue import KERNEL_MODES, STATES
+from lab.metrics.catalogue import STATES
 from lab.virtual.rails.levels import env_lines
 from lab.virtual.sim.model import simulated
 
@@ -105,7 +105,7 @@ def _elsewhere(board_type: str) -> Iterator[MetricKey]:
         yield key("boot.time", {"medium": medium})
         if board.init:
             yield key("boot.time", {"medium": medium, "init": "/bin/sh"})
-    for mode in (mode for mode in KERNEL_MODES if mode in board.sleep):
+    for mode in (mode for mode in board.sleep if not SLEEP_MODES[mode].boots):
         numbers: list[tuple[str, dict[str, str]]] = [("power_total", {}), ("resume_kernel", {})]
         numbers += [("power_rail", {"rail": rail.name}) for rail in board.rails]
         for what, params in numbers:

@@ -6,7 +6,6 @@ One TOML file per type in `types/` or in a folder of the lab's own, read by `loa
 from lab.boards.hardware import (
     FEATURES,
     POWER_OFF,
-    SLEEP_MODES,
     WAKE_SOURCES,
     Benchmarks,
     Blocker,
@@ -21,6 +20,7 @@ from lab.boards.markers import NORMAL, QUIET, Flow, MediumEvidence, MomentPatter
 from lab.boards.model import BoardType, Medium, Prompts, Timeouts, Uart
 from lab.boards.registry import Pattern, assumptions, load, load_file, names, patterns, shipped
 from lab.boards.release import Published, PublishedRange, SdkRelease, TransferRates
+from lab.sleep_modes import SLEEP_MODES
 
 __all__ = [
     "FEATURES",

@@ -10,6 +10,7 @@ from attrs import Factory, field, frozen, validators
 
 from lab.boards.markers import check_regex
 from lab.boards.release import names_fields
+from lab.sleep_modes import SLEEP_MODES
 
 RAIL_OFF_V: Final = 0.1  # below it a rail is off, where the board type does not say otherwise (low_power.near_0_v)
 
@@ -125,10 +126,6 @@ class Benchmarks:
 # --- Sleep and wake-up ---
 
 
-SLEEP_MODES: Final = (
-    *("deep_sleep", "mcu_only", "standby", "s2idle", "partial_io"),
-    *("io_ddr", "rtc_io_ddr", "rtc_only"),
-)
 WAKE_SOURCES: Final = ("rtc", "uart", "mcu", "wkup", "gpio", "can", "button")
 POWER_OFF: Final = "poweroff"  # in place of a value for /sys/power/state
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import Factory, evolve, field, fields, frozen, validators
 
-from lab.boards.hardware import FEATURES, SLEEP_MODES, Benchmarks, Identity, Link, LowPowerModes, Rail
+from lab.boards.hardware import FEATURES, Benchmarks, Identity, Link, LowPowerModes, Rail
 from lab.boards.markers import (
     NORMAL,
     Flow,
@@ -17,6 +17,7 @@ from lab.boards.markers import (
     way_of,
 )
 from lab.boards.release import SdkRelease
+from lab.sleep_modes import SLEEP_MODES
 
 # Keys with a reference in the table `references`: facts about the board, and patterns.
 FACTS = ("features", *(f"benchmarks.{each.name}" for each in fields(Benchmarks)))
@@ -133,7 +134,7 @@ class BoardType:
         rails, links: of the board.
         features: further ones for benchmarks, of lab.boards.hardware.FEATURES.
         benchmarks: settings of its published numbers.
-        sleep: the low-power modes that it supports, of lab.boards.hardware.SLEEP_MODES. low_power: sleep and wake-up.
+        sleep: the low-power modes that it supports, of lab.sleep_modes. low_power: sleep and wake-up.
         releases: by name, e.g. "11.01", oldest first.
         own_moments: further lines that each boot is timed to, e.g. of its application.
         assumed: places of values without a public source, e.g. "media.emmc.boot_mode", beside those that say so themselves.

@@ -13,18 +13,20 @@ from typing import Any, Final
 from attrs import evolve, field, frozen
 
 from lab import boards
+from lab.sleep_modes import SLEEP_MODES
 
 # Second key columns that tell rows apart, and the parameter that each holds.
 SECOND_KEYS = {"Buffer Size (in bytes)": "buffer", "Format": "format"}
 
+# A mode -> how the readers of guides call it, e.g. "deepsleep".
+_MODES: Final = {name: mode.printed.lower().replace(" ", "") for name, mode in SLEEP_MODES.items() if mode.printed}
 # How a guide spells a parameter that boardlab has another word for.
 _PRINTED = {
     "medium": {"sd": "MMCSD"},
-    "mode": {"deepsleep": "Deep Sleep", "mcuonly": "MCU Only", "standby": "Standby"},
+    "mode": {_MODES[name]: SLEEP_MODES[name].printed for name in _MODES},
 }
 
 _LOW_POWER: Final = re.compile(r"lpm\.(\w+)\.(resume_kernel|power_rail|power_total)")
-_MODES: Final = {"deep_sleep": "deepsleep", "mcu_only": "mcuonly", "standby": "standby", "partial_io": "partiali/o"}
 _VOLTAGE: Final = "Rail voltage(V)"
 
 

@@ -13,15 +13,11 @@ from attrs import frozen
 from lab.errors import TestStableError
 from lab.metrics.model import Metric
 from lab.metrics.rates import RATES
+from lab.sleep_modes import SLEEP_MODES, LowPowerMode
 
 # --- Low-power metrics ---
 
 
-KERNEL_MODES: Final = (
-    *("deep_sleep", "mcu_only", "standby", "s2idle"),
-    *("io_ddr", "rtc_io_ddr"),
-)  # Linux suspends and resumes; else it boots
-MODES: Final = (*KERNEL_MODES, "partial_io", "rtc_only")
 STATES: Final = {  # of a board that does not sleep -> when its power is measured
     "off": "while the board is switched off and its console is silent, from 1.5 s after that",
     "idle": "while Linux waits at its prompt, its processors busy for at most 10 %",
@@ -62,7 +58,7 @@ class Resume:
         )
 
 
-def _resume(mode: str) -> Resume:
+def _resume(mode: str, of_mode: LowPowerMode) -> Resume:
     kernel = Metric(
         name=f"lpm.{mode}.resume_kernel",
         unit="ms",
@@ -89,7 +85,6 @@ def _resume(mode: str) -> Resume:
         resolution=1e-1,
         source="boardlab, docs/low-power.md",
     )
-    suspends = mode in KERNEL_MODES
     powers = _powers(mode, "while the board sleeps, from 1.5 s after its console fell silent to the wake-up")
     energy = Metric(
         name=f"lpm.{mode}.energy",
@@ -109,7 +104,7 @@ def _resume(mode: str) -> Resume:
         resolution=1e-3,
         source='Performance guide, "Partial I/O Data": all voltage rails were measured to be near 0V',
     )
-    if not suspends:
+    if of_mode.boots:
         return Resume(None, None, prompt, *powers, None, rail_voltage)
     return Resume(kernel, first_byte, prompt, *powers, energy, efficiency=_efficiency(mode, "while the board sleeps"))
 
@@ -142,9 +137,9 @@ def _state(state: str, when: str) -> Resume:
     return Resume(None, None, None, *powers, None, efficiency=efficiency)
 
 
-RESUMES: Final[Mapping[str, Resume]] = {mode: _resume(mode) for mode in MODES} | {
-    state: _state(state, when) for state, when in STATES.items()
-}
+RESUMES: Final[Mapping[str, Resume]] = {
+    name: _resume(name, mode) for name, mode in sorted(SLEEP_MODES.items(), key=lambda named: named[1].boots)
+} | {state: _state(state, when) for state, when in STATES.items()}
 
 
 # --- All metrics ---

@@ -17,7 +17,7 @@ PACKAGES = ("lab", "strategies", "exporters")
 
 # A room imports only from lower floors, and from itself.
 FLOORS = (
-    ("lab", "lab.errors", "lab.failures", "lab.redaction", "lab.package_data", "lab.terminal"),
+    ("lab", "lab.errors", "lab.failures", "lab.redaction", "lab.package_data", "lab.sleep_modes", "lab.terminal"),
     ("lab.extensions", "lab.host", "lab.tomlfile"),
     ("lab.boards", "lab.metrics", "lab.yamlfile"),
     ("lab.console", "lab.results", "lab.benchmarks", "lab.virtual", "lab.http"),

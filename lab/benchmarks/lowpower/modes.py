@@ -13,7 +13,7 @@ from attrs import field, frozen, validators
 from lab.boards import BoardType, SdkRelease, SleepMode
 from lab.errors import ConfigurationError
 
-DEEP_SLEEP, MCU_ONLY, PARTIAL_IO = "deep_sleep", "mcu_only", "partial_io"
+MCU_ONLY = "mcu_only"
 RTC, UART, MCU, CAN = "rtc", "uart", "mcu", "can"
 _QOS = "/sys/devices/system/cpu/cpu0/power/pm_qos_resume_latency_us"
 
@@ -36,7 +36,7 @@ class SuspendPlan:
     """One suspend.
 
     Attributes:
-        mode: of lab.boards.SLEEP_MODES. wake: its wake-up source, of lab.boards.WAKE_SOURCES.
+        mode: of lab.sleep_modes. wake: its wake-up source, of lab.boards.WAKE_SOURCES.
         sleep_s: length of the sleep; whole seconds with the RTC.
         energy: measure that of the whole suspend and resume: the rails are then sampled as fast as for an
             active board, and their mean power while asleep is less exact.

@@ -17,6 +17,7 @@ import cattrs
 from attrs import define, field, frozen
 
 from lab.boards import BoardType
+from lab.sleep_modes import SLEEP_MODES
 from lab.virtual.sim.timing import dice
 
 OFF, ROM, BOOT, IDLE, BUSY = "off", "rom", "boot", "idle", "busy"
@@ -105,8 +106,8 @@ def levels(board: BoardType, release: str) -> Mapping[str, Mapping[str, float]]:
     idle = {rail: loads.idle.get(rail, _OTHER_W) for rail in rails}
     found = {state: {rail: watts * factor for rail, watts in idle.items()} for state, factor in loads.factor.items()}
     published = board.releases[release].published.sleep_mw if release in board.releases else {}
-    for mode, usual in loads.sleep.items():
-        milliwatts = published.get(mode, {})
+    for mode in (name for name, mode in SLEEP_MODES.items() if not mode.boots):
+        usual, milliwatts = loads.sleep.get(mode, {}), published.get(mode, {})
         known = board.low_power.modes.get(mode)
         on = [rail for rail in rails if known is None or not known.rails_on or rail in known.rails_on]
         found[mode] = {

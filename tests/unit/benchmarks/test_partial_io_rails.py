@@ -9,7 +9,7 @@ from attrs import evolve
 from support.railbench import RailBench
 
 from lab import boards
-from lab.benchmarks.lowpower.modes import CAN, PARTIAL_IO, SuspendPlan
+from lab.benchmarks.lowpower.modes import CAN, SuspendPlan
 from lab.benchmarks.lowpower.power import Off, off
 from lab.benchmarks.lowpower.samples import of_rails
 from lab.boards import BoardType
@@ -20,6 +20,7 @@ from lab.rails.phase import cut
 from lab.virtual.sim.faults.power import SensorNack
 
 LP = boards.load("am62xx_lp_sk")
+PARTIAL_IO = "partial_io"
 PLAN = SuspendPlan(PARTIAL_IO, CAN, 1)
 
 

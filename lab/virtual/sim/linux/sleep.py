@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lab.sleep_modes import SLEEP_MODES
 from lab.virtual.sim.linux.kernel import Kernel
 from lab.virtual.sim.program import NS_PER_MS, NS_PER_S, Hear, PowerDownError, Program, Typed
 from lab.virtual.sim.timing import Normal
@@ -21,8 +22,6 @@ WKUP = "wkup"  # the UART of that name: a key on it, by whatever sends one
 PINS = (CAN_PIN, GPIO_PIN, BUTTON, WKUP)
 RTC, MAIN_IO, MCU_IO, WKUP_UART, MCU_IPC = 0x50, 0x80, 0x81, 0x10, 0x90  # wake-up sources of TISCI_MSG_LPM_WAKE_REASON
 _FIRMWARE = Normal(62.0, 3.0)  # ms from the wake-up event until the kernel goes on; assumed, nobody publishes it
-# In the size of the guides' figures of other releases; of the modes that keep the memory only: assumed.
-_DEFAULT_RESUME_MS = {DEEP_SLEEP: 137.0, MCU_ONLY: 94.0, IO_DDR: 310.0, RTC_IO_DDR: 240.0}
 _LOADER_MS = 420.0  # of the loaders that a mode runs again; assumed
 _SPREAD = Normal(1.0, 0.01)  # assumed
 
@@ -71,12 +70,8 @@ class Sleeper:
 
     def selected(self, variant: str) -> str:
         """The mode that the firmware will choose: the deepest that nothing forbids."""
-        for name in (IO_DDR, RTC_IO_DDR):
-            if (
-                name in self.board.sleep
-                and self.board.low_power.modes[name].variant == variant
-                and self._allowed(name)
-            ):
+        for name in self.board.sleep:
+            if self.board.low_power.modes[name].variant == variant and self._allowed(name):
                 return name
         settings, how = self.kernel.settings, self.computer.model.release.low_power
         latency = settings.get("qos", "0")
@@ -88,7 +83,7 @@ class Sleeper:
         return MCU_ONLY if wanted and MCU_ONLY in self.board.sleep else DEEP_SLEEP
 
     def _allowed(self, name: str) -> bool:
-        """Return whether wake-up sources allow a mode that keeps memory alone."""
+        """Return whether the settings that select a mode are made."""
         settings, uart = self.kernel.settings, f"{self.computer.model.family.uart_base}.serial/power/wakeup"
         wanted = self.board.low_power.modes[name].settings
         return bool(wanted) and all(
@@ -134,7 +129,7 @@ class Sleeper:
         yield from self._firmware_text(mode, woken_by)
         kernel.hold_clock_for(computer.now_ns - asleep_ns)
         published = computer.model.release.published.resume_ms
-        work_ms = published.get(mode, _DEFAULT_RESUME_MS[mode]) * _SPREAD.draw(kernel.dice)
+        work_ms = published.get(mode, SLEEP_MODES[mode].resume_ms) * _SPREAD.draw(kernel.dice)
         computer.enter("resume", round(work_ms * computer.time_scale * NS_PER_MS))
         yield from self._up(mode, woken_by, work_ms, deep=deep)
         kernel.suspend_stats["success"] += 1
