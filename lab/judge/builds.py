@@ -8,23 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from attrs import asdict, frozen
 
-from lab.benchmarks.identity import from_document
-from lab.benchmarks.versions import FIRMWARE, HARDWARE
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_STAGE, HEADLINE_NAMES
 from lab.results.averages import Average
-from lab.results.history import Item, RunNumbers
 from lab.results.records import PUBLISHED
 from lab.results.series import run_head, runs_before
 from lab.results.snapshot import RunHead, StoreSnapshot
 
 RUNS_BACK: Final = 200  # of a board type that are searched for the same label or build
-_SHORT: Final = 12  # digits of a digest that a person compares
-_OF_MEDIA: Final = frozenset({"content", *FIRMWARE})  # causes that each medium has of its own
+DIGEST_DIGITS: Final = 12  # digits of a digest that a person compares
 _TITLES: Final = {
     "uboot": "U-Boot",
     "kernel": "the kernel",
@@ -81,7 +77,7 @@ def build_of(provenance: Mapping[str, Any], details: Sequence[Mapping[str, Any]]
     images = ""
     if isinstance(hashes, Mapping) and hashes:
         text = "\n".join(f"{name} {digest}" for name, digest in sorted(hashes.items()))
-        images = f"sha256 {hashlib.sha256(text.encode()).hexdigest()[:_SHORT]}"
+        images = f"sha256 {hashlib.sha256(text.encode()).hexdigest()[:DIGEST_DIGITS]}"
     software = next((s for each in details if isinstance(s := each.get("software"), Mapping) and s), {})
     checked = next((each for each in details if board_software(each)), {})
     board = board_software(checked)
@@ -91,7 +87,7 @@ def build_of(provenance: Mapping[str, Any], details: Sequence[Mapping[str, Any]]
         images,
         _user_space(board),
         str(board.get("root_options") or ""),
-        _medium(checked),
+        medium_of(checked),
     )
 
 
@@ -108,7 +104,7 @@ def _user_space(software: Mapping[str, Any]) -> str:
     A device tree may have a seed that is new at each boot, so its digest is no part.
     """
     words = [word for word in str(software.get("command_line") or "").split() if not _NOT_SOFTWARE.match(word)]
-    modules = str(software.get("modules") or "")[:_SHORT]
+    modules = str(software.get("modules") or "")[:DIGEST_DIGITS]
     parts = (software.get("os_release"), modules and f"modules {modules}", " ".join(words))
     return "; ".join(str(part) for part in parts if part)
 
@@ -171,104 +167,10 @@ def _another_label(head: RunHead, own: Build, latest: Iterable[RunHead], found: 
     return [f"nothing known of the builds differs from those with another label: {named}"]
 
 
-def causes(numbers: RunNumbers) -> dict[str, str]:
-    """The known causes (`lab.judge.history.CAUSES`) of a run.
-
-    The image is the hashes of its files, the content that of the provisioned media; without an image, the software is the version lines of U-Boot and the kernel. User
-    space is what the board says of it. The serial number of its device tree identifies a board, else its MAC addresses.
-    """
-    return causes_of(numbers.run.release, numbers.run.provenance, numbers.details)
-
-
-def contents(known: Mapping[str, str], cause: str = "content") -> dict[str, str]:
-    """Medium -> what was provisioned there, or another cause of it, by a run's causes."""
-    parts = (part.partition(" ") for part in known.get(cause, "").split("; ") if part)
-    return {medium: digest for medium, _, digest in parts}
-
-
-def causes_at(known: Mapping[str, str], item: Item) -> Mapping[str, str]:
-    """A run's causes for a number of one medium: only what is on that counts."""
-    medium = dict(item).get("medium")
-    if medium is None:
-        return known
-    of_media = {name: contents(known, name).get(medium, "") for name in known if name in _OF_MEDIA}
-    return {name: value for name, value in (dict(known) | of_media).items() if value}
-
-
-def causes_of(release: str, provenance: Mapping[str, Any], details: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """The causes from release, provenance and good attempts' details."""
-    return {cause: value for cause, value in _known(release, provenance, details) if value}
-
-
-def differences(snapshot: StoreSnapshot, run: int, before: int) -> dict[str, tuple[str, str]]:
-    """Known differences of two runs: cause -> (before, now).
-
-    Each run's last good attempt counts.
-    """
-    provenances = dict(snapshot.provenances([run, before]))
-    details = dict(snapshot.last_details([run, before]))
-    heads = {each: run_head(snapshot, each) for each in (run, before)}
-    now, was = (
-        causes_of(head.release, provenances.get(each, {}), [details[each]] if each in details else []) if head else {}
-        for each, head in heads.items()
-    )
-    return {cause: (was[cause], value) for cause, value in now.items() if was.get(cause, value) != value}
-
-
-def _known(
-    release: str, provenance: Mapping[str, Any], details: Sequence[Mapping[str, Any]]
-) -> Iterator[tuple[str, str]]:
-    build = build_of(provenance, details)
-    yield "image", build.images
-    yield "software", "" if build.images else "; ".join(line for line in (build.kernel, build.uboot) if line)
-    yield "content", _content(provenance)
-    for name in FIRMWARE:
-        yield name, _at_media(name, details)
-    yield "user_space", build.user_space
-    yield "release", release
-    for name in HARDWARE:
-        yield name, next((text for each in details if (text := _named(each, name))), "")
-    identities = [from_document(each.get("identity")) for each in details]
-    yield "board", next((each.serial or " ".join(each.macs) for each in identities if each.names), "")
-    yield "card", ", ".join(sorted({f"{name} {value}" for name, value in _setup(details) if name.startswith("card")}))
-    ports = [each.get("port") for each in details]
-    yield "adapter", next((str(port.get("adapter") or "") for port in ports if isinstance(port, Mapping)), "")
-    yield "host", str(provenance.get("host") or "")
-    yield "tester", str(provenance.get("tester") or "")
-
-
-def _named(details: Mapping[str, Any], name: str) -> str:
-    software = details.get("software")
-    return str(software.get(name) or "") if isinstance(software, Mapping) else ""
-
-
-def _at_media(name: str, details: Sequence[Mapping[str, Any]]) -> str:
-    """Each medium with a version that its boot named; the version alone where the medium is not known."""
-    found: dict[str, str] = {}
-    for each in details:
-        if text := _named(each, name):
-            found.setdefault(_medium(each), text)
-    return "; ".join(f"{medium} {text}".strip() for medium, text in sorted(found.items()))
-
-
-def _medium(details: Mapping[str, Any]) -> str:
+def medium_of(details: Mapping[str, Any]) -> str:
+    """The medium that an attempt booted from; empty: unknown."""
     seen = details.get("medium_seen")
     return str(next(iter(seen.values()), "")) if isinstance(seen, Mapping) else ""
-
-
-def _content(provenance: Mapping[str, Any]) -> str:
-    """Each medium with the digest of what was provisioned on it."""
-    media = provenance.get("provisioned")
-    found = media.items() if isinstance(media, Mapping) else ()
-    digests = ((medium, str(each.get("content") or "")) for medium, each in sorted(found) if isinstance(each, Mapping))
-    return "; ".join(f"{medium} {digest[:_SHORT]}" for medium, digest in digests if digest)
-
-
-def _setup(details: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    for each in details:
-        found = each.get("setup")
-        if isinstance(found, Mapping):
-            yield from ((str(name), str(value)) for name, value in found.items())
 
 
 FLOW: Final = (

@@ -19,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lab.errors import ConfigurationError
-from lab.judge.history import CAUSES, HistoryRun, Outcome, Series, StepVerdict, judge
+from lab.judge.causes import CAUSES
+from lab.judge.history import HistoryRun, Outcome, Series, StepVerdict, judge
 
 AT_ONCE: Final = 250  # series: enough that numpy's calls cost little, few enough to stay in 200 MB
 _BETTER: Final = {"lower": False, "higher": True}

@@ -24,8 +24,8 @@ from attrs import define, field, frozen
 from lab.errors import BoardlabError, ConfigurationError
 from lab.host.runtime import check_owner
 from lab.judge.baseline import earlier, rate_changes, window
-from lab.judge.builds import causes, causes_at, contents
-from lab.judge.history import CAUSES, CONSTANTS, HistoryRun, Outcome, outcome
+from lab.judge.causes import CAUSES, causes, causes_at, changes, contents
+from lab.judge.history import CONSTANTS, HistoryRun, Outcome, outcome
 from lab.judge.history.table import Provenance, night
 from lab.judge.history.walk import Walk
 from lab.judge.labels import line_of
@@ -150,20 +150,15 @@ class Cohort:
         )
 
     def _causes(self, since: int | None, crept: bool, item: Item) -> Mapping[str, tuple[str, str]]:
+        """The causes that differ between a change's run and the last ones before."""
         if since is None:
             return {}
         if crept:
             return {DRIFT: (f"run {self.runs[since]}", f"run {self.runs[-1]}")}
-        return dict(self._differences(since, item))
-
-    def _differences(self, since: int, item: Item) -> Iterator[tuple[str, tuple[str, str]]]:
-        """Causes that differ between a change's run and the last one before."""
-        seen = [causes_at(known, item) for known in self.known[: since + 1]]
-        for cause in CAUSES:
-            now = seen[since].get(cause)
-            before = next((known[cause] for known in reversed(seen[:since]) if cause in known), None)
-            if now is not None and before is not None and now != before:
-                yield cause, (before, now)
+        before: dict[str, str] = {}  # of each cause the last that is known
+        for known in self.known[:since]:
+            before.update(causes_at(known, item))
+        return dict(changes(before, causes_at(self.known[since], item)))
 
 
 def _tried(run: RunNumbers, number: MeasuredNumber, item: Item) -> bool:
@@ -278,7 +273,6 @@ def path_of(store: Store, run: Run, where: Path, *, simulated: bool) -> Path:
 
 CONFIRMS: Final = "confirms"  # key of a run's provenance: the run that it was asked for as confirmation of
 NIGHT: Final = dt.timedelta(hours=12)  # a run of the same image so soon after one that asked confirms it
-_SETUP: Final = frozenset({"board", "card", "adapter", "host", "tester"})
 _AT_ONCE: Final = 40  # runs read together
 
 Night = tuple[RunNumbers, ...]  # a run, and those that confirm it
@@ -500,7 +494,7 @@ def _same_software(one: RunNumbers, other: RunNumbers) -> bool:
 def _same_setup(one: RunNumbers, other: RunNumbers) -> bool:
     """True if no other board, card, adapter, host or tester is known."""
     first, second = causes(one), causes(other)
-    return all(first[cause] == second[cause] for cause in first.keys() & second.keys() & _SETUP)
+    return not any(CAUSES[name].kind == "setup" for name, _ in changes(first, second))
 
 
 def _parts(ids: Sequence[int]) -> Iterator[Sequence[int]]:

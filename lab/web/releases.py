@@ -22,7 +22,7 @@ from markupsafe import Markup
 from lab.errors import ConfigurationError
 from lab.host.clock import utc_now
 from lab.judge.baseline import COMPLETED, document, judge_run, judged_averages, missing_document, release_before_run
-from lab.judge.builds import differences
+from lab.judge.causes import differences
 from lab.judge.labels import release_before, same_release
 from lab.judge.records import UNSURE
 from lab.judge.store import read_verdicts

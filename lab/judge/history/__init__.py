@@ -10,12 +10,13 @@ from typing import Final
 import numpy as np
 from attrs import evolve, frozen
 
-from lab.judge.history.model import CAUSES, CONSTANTS, Constants, HistoryRun, Outcome, Series, StepVerdict
+from lab.judge.causes import changes
+from lab.judge.history.model import CONSTANTS, Constants, HistoryRun, Outcome, Series, StepVerdict
 from lab.judge.history.table import nights
 from lab.judge.history.walk import Said, Walk
 from lab.judge.labels import Lines
 
-__all__ = ["CAUSES", "CONSTANTS", "Constants", "HistoryRun", "Outcome", "Series", "StepVerdict", "judge", "outcome"]
+__all__ = ["CONSTANTS", "Constants", "HistoryRun", "Outcome", "Series", "StepVerdict", "judge", "outcome"]
 
 _MOST: Final = 700.0  # exp of more is no float
 
@@ -81,9 +82,10 @@ def verdict(series: Series, t: int, result: Said, row: int, has: bool) -> StepVe
     if found.since is None:
         return found
     n = sum(len(run.samples) for run in series.runs[found.since : t + 1])
-    if found.crept:
+    if found.crept or found.since == 0:
         return evolve(found, n=n)
-    return evolve(found, n=n, differs=dict(_differences(series, found.since)))
+    before, after = series.runs[found.since - 1 : found.since + 1]
+    return evolve(found, n=n, differs=dict(changes(before.provenance, after.provenance)))
 
 
 def outcome(name: str, t: int, result: Said, row: int, has: bool, *, higher_is_better: bool) -> StepVerdict:
@@ -125,13 +127,3 @@ def outcome(name: str, t: int, result: Said, row: int, has: bool, *, higher_is_b
 def _relative(difference: float) -> float:
     """Convert a difference of logarithms to a finite relative change."""
     return math.expm1(min(difference, _MOST))
-
-
-def _differences(series: Series, since: int) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Known differences between a run and the one before."""
-    if since < 1:
-        return
-    before, after = series.runs[since - 1].provenance, series.runs[since].provenance
-    for cause in CAUSES:
-        if cause in before and cause in after and before[cause] != after[cause]:
-            yield cause, (before[cause], after[cause])

@@ -10,16 +10,6 @@ import numpy as np
 import numpy.typing as npt
 from attrs import field, frozen
 
-from lab.benchmarks.versions import FIRMWARE, HARDWARE
-
-# The parts of a run's provenance that the judge uses. The hashes of an image and of a provisioned medium's content show that two runs
-# had the same; the version lines of the kernel and U-Boot (software), the firmware's versions, what the board says of its user space, and
-# the release's label can only show that they had not.
-CAUSES = (
-    *("image", "content", "software", *FIRMWARE, "user_space", "release"),
-    *("board", *HARDWARE, "card", "adapter", "host", "tester"),
-)
-
 
 class Outcome(enum.StrEnum):
     """The outcome of judging one run of a series."""
@@ -39,7 +29,7 @@ class HistoryRun:
 
     Attributes:
         samples: in the metric's unit, shape (n,); what is not finite and above 0 does not count.
-        provenance: the causes (CAUSES) as far as they are known.
+        provenance: the causes (lab.judge.causes) as far as they are known.
         reruns: samples of further runs of the same night and image, in order; None: unavailable.
     """
 

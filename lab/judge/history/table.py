@@ -8,17 +8,13 @@ from typing import Final
 import numpy as np
 from attrs import frozen
 
-from lab.benchmarks.versions import FIRMWARE
+from lab.judge.causes import CAUSES
 from lab.judge.history.model import Bools, Constants, Floats, HistoryRun, Ints, Series
 
-_NAMES: Final = frozenset(
-    {"image", "content", "software", "user_space", *FIRMWARE}
-)  # causes by which two runs of one label can be told apart
-_NAMED: Final = frozenset({"user_space", *FIRMWARE}) - {
-    "image_bytes"
-}  # another one is another build, whatever an image's hash says
-_DIGESTS: Final = frozenset({"image", "content"})  # equal ones prove that two runs had the same
-_SOFTWARE: Final = _NAMES | {"release"}  # causes of which each change is a new image
+_NAMES: Final = {name for name, cause in CAUSES.items() if cause.kind == "software"}
+_NAMED: Final = {name for name, cause in CAUSES.items() if cause.outranks_digests}
+_DIGESTS: Final = {name for name, cause in CAUSES.items() if cause.proves_same}
+_SOFTWARE: Final = _NAMES | {name for name, cause in CAUSES.items() if cause.kind == "label"}
 
 
 @frozen(eq=False)

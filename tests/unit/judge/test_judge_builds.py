@@ -11,7 +11,8 @@ from test_judge_baseline import START
 
 from exporters.results import ResultsReader
 from lab.cli import main
-from lab.judge.builds import Build, build_of, causes_at, causes_of, remarks
+from lab.judge.builds import Build, build_of, remarks
+from lab.judge.causes import causes_of
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
 from lab.results.snapshot import watch
 
@@ -149,32 +150,6 @@ def test_results_show_and_the_report_say_it(store: Store, tmp_path: Path, capsys
 def test_a_build_is_known_by_any_part(part: str) -> None:
     assert Build(**{part: "x"}).is_known
     assert not Build().is_known
-
-
-def test_what_a_run_was_made_with_is_known_by_cause() -> None:
-    identity = {"serial": "", "macs": ["aa:bb", "cc:dd"]}
-    details = [{}, {"identity": identity, "setup": {"card": "SanDisk", "fan": "on"}, "port": {"adapter": "FTDI"}}]
-    provenance = {"host": "lab1", "tester": "pc1", "images_sha256": {}}
-    assert causes_of("11.01", provenance, [*details, {"software": OLD}]) == {
-        "release": "11.01",
-        "host": "lab1",
-        "tester": "pc1",
-        "adapter": "FTDI",
-        "board": "aa:bb cc:dd",
-        "card": "card SanDisk",
-        "software": f"{OLD['kernel']}; {OLD['uboot']}",
-    }
-
-
-def test_firmware_is_a_cause_of_its_medium_alone() -> None:
-    details = [
-        {"software": {"tf_a": "v2.10", "silicon": "AM62X SR1.0"}, "medium_seen": {"spl": "sd"}},
-        {"software": {"tf_a": "v2.12", "silicon": "AM62X SR1.0"}, "medium_seen": {"spl": "emmc"}},
-    ]
-    known = causes_of("", {}, details)
-    assert known == {"tf_a": "emmc v2.12; sd v2.10", "silicon": "AM62X SR1.0"}
-    assert causes_at(known, (("medium", "sd"),)) == {"tf_a": "v2.10", "silicon": "AM62X SR1.0"}
-    assert causes_at(known, (("medium", "ospi"),)) == {"silicon": "AM62X SR1.0"}
 
 
 # --- What the board itself says ---
