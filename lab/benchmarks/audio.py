@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-import re
 from functools import partial
 
 from lab.benchmarks import needs
-from lab.benchmarks.output import number, read, rule
-from lab.benchmarks.section import Bench, ParsedReading, Row, Rows, Section, has_feature
+from lab.benchmarks.output import OutputFormat, PrintedNumber
+from lab.benchmarks.section import Bench, Row, Rows, Section, has_feature
 
 RATES_HZ = (8000, 11025, 16000, 22050, 24000, 32000, 44100, 48000, 88200, 96000)
-_SAID = {"capture": "Read", "playback": "[Ww]rite"}
+_TRACE = r"^\|TRACE LOG\|"
 
 
-def parse(output: bytes, direction: str, rate_hz: str) -> list[ParsedReading]:
-    """Parse a run of the vendor's alsa_perf_tests at this rate."""
-    params = {"rate_hz": rate_hz, "direction": direction}
-    start = rf"^\|TRACE LOG\|{_SAID[direction]}: "
+def _parser(verb: str) -> OutputFormat:
+    """Of a run of the vendor's alsa_perf_tests at one rate."""
+    start = rf"{_TRACE}{verb}: "
+    return OutputFormat(
+        "alsa_perf_tests {direction} {rate_hz}",
+        {
+            start + r"No\. of bits/Sec *\| *(\d+)\|$": PrintedNumber("audio.throughput"),
+            start + r"percentage cpu load *\| *(\d+(?:\.\d+)?)%\|$": PrintedNumber("audio.cpu_load", by_digits=False),
+        },
+        other=rf"^\|TEST (?:START|END|RESULT)\||{_TRACE}",
+        expected=2,
+    )
 
-    def load(match: re.Match[str]) -> list[ParsedReading]:
-        return [ParsedReading("audio.cpu_load", float(match[1]), params)]
 
-    rules = [
-        rule(start + r"No\. of bits/Sec *\| *(\d+)\|$", number("audio.throughput", params)),
-        rule(start + r"percentage cpu load *\| *(\d+(?:\.\d+)?)%\|$", load),
-        rule(r"^\|TEST (?:START|END|RESULT)\||^\|TRACE LOG\|"),
-    ]
-    return read(output, f"alsa_perf_tests {direction} {rate_hz}", rules, expected=2)
+PARSERS = {"capture": _parser("Read"), "playback": _parser("[Ww]rite")}
 
 
 def _rows(bench: Bench) -> Rows:
@@ -35,17 +35,14 @@ def _rows(bench: Bench) -> Rows:
         for rate in RATES_HZ:
             command = f"run_alsa_perf.sh {option} 0 -rate {rate} -periodsize {period} -performance"
             params = {"rate_hz": str(rate), "direction": direction}
-            yield Row(
-                partial(bench.read, partial(parse, direction=direction, rate_hz=str(rate)), command, timeout_s=400),
-                params,
-            )
+            yield Row(partial(bench.read, partial(PARSERS[direction], **params), command, timeout_s=400), params)
 
 
 SECTION = Section(
     name="alsa",
     title="Audio capture and playback",
     chapter="ALSA SoC Audio Driver",
-    metrics=("audio.throughput", "audio.cpu_load"),
+    metrics=PARSERS["capture"].metrics,
     rows=_rows,
     needs=(
         needs.tool("run_alsa_perf.sh", "ltp-ddt"),

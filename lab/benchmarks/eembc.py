@@ -2,47 +2,35 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import partial
 
 from lab.benchmarks import needs
-from lab.benchmarks.output import read, rule
+from lab.benchmarks.output import OutputFormat, PrintedNumber
 from lab.benchmarks.section import Bench, Need, ParsedReading, Section, whole
 
-WORKLOADS = 9  # of CoreMark-Pro
-MULTIBENCH_WORKLOADS = 28
 TWO_CORES = "twocore"
-_RATE = r"^(?:-- *)?([\w\\.-]+):workloads/sec=\s*(\d+(?:\.\d+)?)$"
-_KNOWN = r"^-+ *(?:Info|Workload|Done|[\w\\.-]+:)|^(?:WORKLOAD|MARK) RESULTS|^\w+ Name|^-+ "
+_RATE = r"^(?:-- *)?(?P<workload>[\w\\.-]+):workloads/sec=\s*(?P<value>\d+(?:\.\d+)?)$"
+_OTHER = r"^-+ *(?:Info|Workload|Done|[\w\\.-]+:)|^(?:WORKLOAD|MARK) RESULTS|^\w+ Name|^-+ "
+COREMARK_PRO = OutputFormat(  # nine workloads and the mark; no official score
+    "CoreMark-Pro",
+    {
+        _RATE: PrintedNumber("coremark_pro.rate", by_digits=False),
+        r"^CoreMark-PRO\s+(\d+\.\d+)(?:\s|$)": PrintedNumber("coremark_pro.score", by_digits=False),
+    },
+    other=_OTHER,
+    expected=9 + 1,
+)
+MULTIBENCH = OutputFormat(  # 28 workloads; the raw names of some hold a backslash
+    "MultiBench",
+    {_RATE: PrintedNumber("multibench.rate", by_digits=False, spelling=lambda name: name.replace("\\", "").lower())},
+    other=_OTHER,
+    expected=28,
+)
 
 
 def _params(contexts: int) -> dict[str, str]:
     return {"contexts": TWO_CORES} if contexts == 2 else {}
-
-
-def coremark_pro(output: bytes, contexts: int = 1) -> list[ParsedReading]:
-    """The workloads' rates and the mark; no official score."""
-    params = _params(contexts)
-
-    def row(match: re.Match[str]) -> list[ParsedReading]:
-        return [ParsedReading("coremark_pro.rate", float(match[2]), {"workload": match[1].lower(), **params})]
-
-    def mark(match: re.Match[str]) -> list[ParsedReading]:
-        return [ParsedReading("coremark_pro.score", float(match[1]), params)]
-
-    rules = [rule(_RATE, row), rule(r"^CoreMark-PRO\s+(\d+\.\d+)(?:\s|$)", mark), rule(_KNOWN)]
-    return read(output, "CoreMark-Pro", rules, expected=WORKLOADS + 1)
-
-
-def multibench(output: bytes) -> list[ParsedReading]:
-    """The workloads' rates; the raw names of some hold a backslash."""
-
-    def row(match: re.Match[str]) -> list[ParsedReading]:
-        name = match[1].replace("\\", "").lower()
-        return [ParsedReading("multibench.rate", float(match[2]), {"workload": name})]
-
-    return read(output, "MultiBench", [rule(_RATE, row), rule(_KNOWN)], expected=MULTIBENCH_WORKLOADS)
 
 
 def _suite(folder: str) -> Need:
@@ -58,14 +46,14 @@ def _coremark(contexts: int) -> Section:
 
     def measure(bench: Bench) -> Iterator[ParsedReading]:
         yield from bench.read(
-            partial(coremark_pro, contexts=contexts), command.format(bench.site.eembc), timeout_s=3600
+            partial(COREMARK_PRO, **_params(contexts)), command.format(bench.site.eembc), timeout_s=3600
         )
 
     return Section(
         name="coremark-pro" if contexts == 1 else "coremark-pro-two-core",
         title="CoreMark-Pro" if contexts == 1 else "CoreMark-Pro, two cores",
         chapter="System Benchmarks",
-        metrics=("coremark_pro.rate", "coremark_pro.score"),
+        metrics=COREMARK_PRO.metrics,
         rows=whole(measure),
         needs=(needs.tool("make"), _suite("coremark-pro")),
         command=command.format("EEMBC"),
@@ -77,7 +65,7 @@ def _coremark(contexts: int) -> Section:
 
 def _multibench(bench: Bench) -> Iterator[ParsedReading]:
     command = f"make -s -C {bench.site.eembc}/multibench TARGET=linux64 run-all"
-    yield from bench.read(multibench, command, timeout_s=7200)
+    yield from bench.read(MULTIBENCH, command, timeout_s=7200)
 
 
 SECTIONS = (
@@ -87,7 +75,7 @@ SECTIONS = (
         name="multibench",
         title="MultiBench",
         chapter="System Benchmarks",
-        metrics=("multibench.rate",),
+        metrics=MULTIBENCH.metrics,
         rows=whole(_multibench),
         needs=(needs.tool("make"), _suite("multibench")),
         command="make -C EEMBC/multibench TARGET=linux64 run-all",

@@ -6,7 +6,7 @@ import re
 from functools import partial
 
 from lab.benchmarks import needs
-from lab.benchmarks.output import missing, number, read, refused, rule
+from lab.benchmarks.output import PrintedNumber, missing, read, refused, rule
 from lab.benchmarks.section import (
     Bench,
     HarmlessStatus,
@@ -51,7 +51,7 @@ def glmark2(output: bytes, test: str) -> list[ParsedReading]:
         return []
 
     rules = [
-        rule(r"glmark2 Score: (\d+) *$", number("glmark2.score", {"test": test})),
+        rule(r"glmark2 Score: (\d+) *$", PrintedNumber("glmark2.score", {"test": test})),
         rule(r"^\[[\w-]+\] .*", scene),
         rule(r"^=+$|^ *glmark2 \d|^ *(?:GL_|OpenGL|Surface)"),
     ]
@@ -66,15 +66,15 @@ def glmark2(output: bytes, test: str) -> list[ParsedReading]:
 def gfxbench(output: bytes, test: str) -> list[ParsedReading]:
     """Frames and frames a second from the JSON that the test prints."""
     rules = [
-        rule(r'"fps": *(\d+(?:\.\d+)?) *,', number("gfxbench.rate", {"test": test})),
-        rule(r'"score": *(\d+(?:\.\d+)?) *,', number("gfxbench.score", {"test": test})),
+        rule(r'"fps": *(\d+(?:\.\d+)?) *,', PrintedNumber("gfxbench.rate", {"test": test})),
+        rule(r'"score": *(\d+(?:\.\d+)?) *,', PrintedNumber("gfxbench.score", {"test": test})),
         rule(r'^\[INFO ?\]|^ *[{}\]]|^ *"'),
     ]
     return read(output, "GFXBench", rules, expected=2)
 
 
 def glbenchmark_tests(output: bytes) -> dict[str, str]:
-    """Number -> name of every test that GLBenchmark2 lists."""
+    """PrintedNumber -> name of every test that GLBenchmark2 lists."""
     text = output.decode("utf-8", "replace")
     found = dict(re.findall(r"Log:.*?(\d{7})\s*\|\s*(GLB\w+)", text))
     if not found:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from lab.benchmarks import needs
-from lab.benchmarks.output import missing, number, read, rule
+from lab.benchmarks.output import PrintedNumber, missing, read, rule
 from lab.benchmarks.section import Bench, ParsedReading, Row, Rows, Section
 
 FILE = "/run/lmbench.test1"  # on the board: in memory, and nobody but root makes files there
@@ -35,19 +35,21 @@ _SYSCALLS = {"syscall": "null", "open/close": "open"}
 
 def bandwidth(output: bytes, metric: str, **params: str) -> list[ParsedReading]:
     """bw_mem, bw_file_rd, bw_mmap_rd: size in MB, MB/s."""
-    return read(output, metric, [rule(rf"^{_FLOAT} {_FLOAT}$", number(metric, params, group=2))])
+    return read(output, metric, [rule(rf"^{_FLOAT} (?P<value>{_FLOAT})$", PrintedNumber(metric, params))])
 
 
 def bw_unix(output: bytes) -> list[ParsedReading]:
     """bw_unix."""
     return read(
-        output, "bw_unix", [rule(rf"^AF_UNIX sock stream bandwidth: {_FLOAT} MB/sec", number("lmbench.bw_unix"))]
+        output,
+        "bw_unix",
+        [rule(rf"^AF_UNIX sock stream bandwidth: {_FLOAT} MB/sec", PrintedNumber("lmbench.bw_unix"))],
     )
 
 
 def bw_pipe(output: bytes) -> list[ParsedReading]:
     """bw_pipe."""
-    return read(output, "bw_pipe", [rule(rf"^Pipe bandwidth: {_FLOAT} MB/sec", number("lmbench.bw_pipe"))])
+    return read(output, "bw_pipe", [rule(rf"^Pipe bandwidth: {_FLOAT} MB/sec", PrintedNumber("lmbench.bw_pipe"))])
 
 
 def lat_fs(output: bytes) -> list[ParsedReading]:
@@ -104,7 +106,7 @@ def lat_ops(output: bytes) -> list[ParsedReading]:
 
 def latency(output: bytes, *, pattern: str, metric: str, **params: str) -> list[ParsedReading]:
     """Parse a sentence with one number of microseconds."""
-    rules = [rule(rf"^{pattern}: {_FLOAT} microseconds$", number(metric, params))]
+    rules = [rule(rf"^{pattern}: {_FLOAT} microseconds$", PrintedNumber(metric, params))]
     return read(output, pattern, rules)
 
 

@@ -6,7 +6,7 @@ import re
 from functools import partial
 
 from lab.benchmarks import needs
-from lab.benchmarks.output import LineRule, lines, missing, number, read, rule
+from lab.benchmarks.output import LineRule, PrintedNumber, lines, missing, read, rule
 from lab.benchmarks.section import Bench, ParsedReading, Row, Rows, Section
 
 ALGORITHMS = (
@@ -39,7 +39,7 @@ def parse(output: bytes, algorithm: str) -> list[ParsedReading]:
         rule(r"^You have chosen to measure elapsed time|^Doing |^version:|^built on:|^options:|^compiler:|^CPUINFO:"),
         rule(r"^The 'numbers' are in 1000s of bytes|^type "),
         rule(r"^\S+((?: +\d+\.\d\dk){2,}) *$", row),
-        rule(r"^\tPercent of CPU this job got: (\d+)%$", number("openssl.cpu_load", {"algorithm": algorithm})),
+        rule(r"^\tPercent of CPU this job got: (\d+)%$", PrintedNumber("openssl.cpu_load", {"algorithm": algorithm})),
         rule(r"^\t[A-Z][^:]+: "),
     ]
     return read(output, f"openssl speed -evp {algorithm}", rules, expected=len(BLOCKS) + 1)

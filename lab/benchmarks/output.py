@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from lab.benchmarks.section import ParsedReading
 from lab.errors import TestTransientError
@@ -69,18 +69,6 @@ def lines(output: bytes) -> list[OutputLine]:
     return found
 
 
-def number(
-    metric: str, params: Mapping[str, str] | None = None, *, group: int = 1, factor: float = 1.0
-) -> Callable[[re.Match[str]], list[ParsedReading]]:
-    """For a rule: a group's number, precise to its last digit."""
-
-    def reading(match: re.Match[str]) -> list[ParsedReading]:
-        step = printed_step(match[group]) * factor
-        return [ParsedReading(metric, float(match[group]) * factor, dict(params or {}), quantum=step)]
-
-    return reading
-
-
 def printed_step(text: str) -> float:
     """One of the last digit of a number as it was printed."""
     return 10.0 ** -len(text.partition(".")[2])
@@ -92,6 +80,38 @@ def cut_time(value: float, seconds: float, step_s: float) -> float:
     Such a time is wrong by up to a step, and not by half of one.
     """
     return 2 * value * step_s / seconds
+
+
+@frozen
+class PrintedNumber:
+    """For a rule: the number of a line.
+
+    The pattern's group `value`, or its first, is the number; a group `seconds` is the time that it took; each other
+    named group is a parameter.
+
+    Attributes:
+        params: beside those that the line has.
+        by_digits: it is precise to its last digit; else to the metric's resolution.
+        work: done in a time that was cut to whole seconds, in the metric's unit times a second; 0: no such time.
+        spelling: a parameter as printed -> as the metric has it.
+    """
+
+    metric: str
+    params: Mapping[str, str] = field(factory=dict)
+    by_digits: bool = True
+    work: float = 0.0
+    spelling: Callable[[str], str] = str.lower
+
+    def __call__(self, match: re.Match[str]) -> list[ParsedReading]:
+        groups = match.groupdict()
+        text, seconds = groups.pop("value", match[1]), float(groups.pop("seconds", 0.0))
+        value, quantum = float(text), printed_step(text) if self.by_digits else 0.0
+        if self.work:
+            if not value:
+                return []
+            quantum = cut_time(value, self.work / value, 1)
+        params = {name: self.spelling(printed) for name, printed in groups.items()}
+        return [ParsedReading(self.metric, value, {**params, **self.params}, quantum=quantum, seconds=seconds)]
 
 
 def ignore(_match: re.Match[str]) -> list[ParsedReading]:
@@ -137,6 +157,40 @@ def read(output: bytes, program: str, rules: Sequence[LineRule], *, expected: in
     return list(found.values())
 
 
+@frozen
+class OutputFormat:
+    """A parser as data, of a program with one number in a line.
+
+    Attributes:
+        program: for messages, with parameters in braces.
+        numbers: pattern of a line -> the number in it.
+        other: pattern of the known lines without a number; empty: there are none.
+        expected: the fewest numbers of a complete output.
+    """
+
+    program: str
+    numbers: Mapping[str, PrintedNumber]
+    other: str = ""
+    expected: int = 1
+
+    def __call__(self, output: bytes, /, **params: str) -> list[ParsedReading]:
+        """The numbers, with these parameters beside those of their lines.
+
+        Raises:
+            TestTransientError: as of `read`.
+        """
+        rules = [
+            *(rule(pattern, evolve(number, params=params)) for pattern, number in self.numbers.items()),
+            *([rule(self.other)] if self.other else []),
+        ]
+        return read(output, self.program.format_map(params), rules, expected=self.expected)
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics of its numbers."""
+        return tuple(number.metric for number in self.numbers.values())
+
+
 def refused(program: str, why: str) -> TestTransientError:
     """The error of an output with invalid numbers."""
     return TestTransientError(f"{program}: {why}. Look at the kept output", failure=FAILURE)
@@ -178,7 +232,7 @@ def garbage(data: bytes) -> float:
 
 
 def unreadable(line: bytes) -> int:
-    """Number of a line's bytes that are neither printable nor UTF-8."""
+    """PrintedNumber of a line's bytes that are neither printable nor UTF-8."""
     text = line.decode("utf-8", errors="ignore").encode()  # what is left out is no character
     return len(line) - len(text.translate(None, _NO_TEXT))
 

@@ -2,39 +2,33 @@
 
 from __future__ import annotations
 
-import re
 from functools import partial
 
-from attrs import evolve
-
 from lab.benchmarks import needs
-from lab.benchmarks.output import number, read, rule
-from lab.benchmarks.section import Bench, ParsedReading, Row, Rows, Section, Validity, has_link
+from lab.benchmarks.output import OutputFormat, PrintedNumber
+from lab.benchmarks.section import Bench, Row, Rows, Section, Validity, has_link
 
 WINDOWS_KIB = (8, 16, 32, 64, 128, 256)
 SECONDS = 60
 INTERFACE = "enp1s0"
 
 
-def parse(output: bytes, window: str) -> list[ParsedReading]:
-    """iperf 2 with `-f m`; a line of the whole interval."""
-
-    def rate(match: re.Match[str]) -> list[ParsedReading]:
-        (reading,) = number("pcie.ethernet.throughput", {"window": window}, group=2)(match)
-        return [evolve(reading, seconds=float(match[1]))]
-
-    rules = [
-        rule(r"^\[ *\d+\] +0\.0+-(\d+\.\d+) sec .*?(\d+(?:\.\d+)?) Mbits/sec$", rate),
-        rule(r"^-+$|^Client connecting|^TCP window|^\[|^WARNING"),
-    ]
-    return read(output, "iperf", rules)
+IPERF = OutputFormat(  # of iperf 2 with `-f m`: a line of the whole interval
+    "iperf",
+    {
+        r"^\[ *\d+\] +0\.0+-(?P<seconds>\d+\.\d+) sec .*?(?P<value>\d+(?:\.\d+)?) Mbits/sec$": PrintedNumber(
+            "pcie.ethernet.throughput"
+        )
+    },
+    other=r"^-+$|^Client connecting|^TCP window|^\[|^WARNING",
+)
 
 
 def _rows(bench: Bench) -> Rows:
     bench.tester("iperf -s -D", check=False)
     for window in WINDOWS_KIB:
         command = f"iperf -c {bench.site.tester} -m -f m -t {SECONDS} -w {window}K"
-        parser = partial(parse, window=str(window))
+        parser = partial(IPERF, window=str(window))
         one = partial(bench.read, parser, command, timeout_s=SECONDS + 60, validity=Validity(SECONDS))
         yield Row(one, {"window": str(window)})
 
@@ -43,7 +37,7 @@ SECTION = Section(
     name="pcie-ethernet",
     title="Ethernet over PCIe",
     chapter="PCIe Driver",
-    metrics=("pcie.ethernet.throughput",),
+    metrics=IPERF.metrics,
     rows=_rows,
     needs=(
         needs.path(

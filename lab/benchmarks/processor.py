@@ -9,13 +9,13 @@ import re
 from collections.abc import Iterator
 
 from lab.benchmarks import needs
-from lab.benchmarks.output import cut_time, number, read, refused, rule
+from lab.benchmarks.output import OutputFormat, PrintedNumber, read, refused, rule
 from lab.benchmarks.section import ALWAYS, Bench, HarmlessStatus, ParsedReading, Parser, Section, Validity, whole
 
 _FLOAT = r"(\d+(?:\.\d+)?)"
 DHRYSTONE_RUNS = 200e6  # of the vendor's build
 WHETSTONE_MIP = 10_000  # million Whetstone instructions that its build works off
-NBENCH = {
+NBENCH_TESTS = {
     "NUMERIC SORT": "numeric_sort",
     "STRING SORT": "string_sort",
     "FP EMULATION": "fp_emulation",
@@ -33,56 +33,34 @@ _NO_STATUS = Validity(
 )
 
 
-def dhrystone(output: bytes) -> list[ParsedReading]:
-    """Clock, DMIPS/MHz and Dhrystones a second."""
-
-    def rate(match: re.Match[str]) -> list[ParsedReading]:
-        value = float(match[1])
-        if not value:
-            return []
-        return [ParsedReading("dhrystone.rate", value, quantum=cut_time(value, DHRYSTONE_RUNS / value, 1))]
-
-    rules = [
-        rule(rf"CPU clock\s*=\s*{_FLOAT} MHz", number("cpu.clock")),
-        rule(rf"Dhrystone DMIPS/MHz\s*=\s*{_FLOAT}$", number("dhrystone.per_mhz")),
-        rule(rf"Dhrystones per Second:\s*{_FLOAT} *$", rate),
-    ]
-    return read(output, "runDhrystone", rules, expected=3)
-
-
-def whetstone(output: bytes) -> list[ParsedReading]:
-    """Double-precision Whetstone."""
-
-    def rate(match: re.Match[str]) -> list[ParsedReading]:
-        value = float(match[1])
-        if not value:
-            return []
-        return [ParsedReading("whetstone.rate", value, quantum=cut_time(value, WHETSTONE_MIP / value, 1))]
-
-    return read(output, "runWhetstone", [rule(rf"Double Precision Whetstones:? {_FLOAT} MIPS", rate)])
-
-
-def linpack(output: bytes) -> list[ParsedReading]:
-    """Unrolled single precision."""
-    return read(output, "runLinpack", [rule(r"Unrolled\s+Single\s+Precision\s+(\d+) Kflops", number("linpack.rate"))])
-
-
-def nbench(output: bytes) -> list[ParsedReading]:
-    """Iterations per second of nine tests; the guides omit BITFIELD."""
-
-    def row(match: re.Match[str]) -> list[ParsedReading]:
-        return [ParsedReading("nbench.rate", float(match[2]), {"test": NBENCH[match[1]]})]
-
-    names = "|".join(NBENCH)
-    rules = [rule(rf"^({names}) *: *{_FLOAT} +:", row), rule(r"^BITFIELD|^BYTEmark|^TEST +:|^-+:|^ +:")]
-    return read(output, "nbench", rules, expected=len(NBENCH))
+DHRYSTONE = OutputFormat(
+    "runDhrystone",
+    {
+        rf"CPU clock\s*=\s*{_FLOAT} MHz": PrintedNumber("cpu.clock"),
+        rf"Dhrystone DMIPS/MHz\s*=\s*{_FLOAT}$": PrintedNumber("dhrystone.per_mhz"),
+        rf"Dhrystones per Second:\s*{_FLOAT} *$": PrintedNumber("dhrystone.rate", work=DHRYSTONE_RUNS),
+    },
+    expected=3,
+)
+WHETSTONE = OutputFormat(
+    "runWhetstone",
+    {rf"Double Precision Whetstones:? {_FLOAT} MIPS": PrintedNumber("whetstone.rate", work=WHETSTONE_MIP)},
+)
+LINPACK = OutputFormat("runLinpack", {r"Unrolled\s+Single\s+Precision\s+(\d+) Kflops": PrintedNumber("linpack.rate")})
+NBENCH = OutputFormat(  # the guides omit BITFIELD
+    "nbench",
+    {
+        rf"^(?P<test>{'|'.join(NBENCH_TESTS)}) *: *(?P<value>{_FLOAT}) +:": PrintedNumber(
+            "nbench.rate", by_digits=False, spelling=NBENCH_TESTS.__getitem__
+        )
+    },
+    other=r"^BITFIELD|^BYTEmark|^TEST +:|^-+:|^ +:",
+    expected=len(NBENCH_TESTS),
+)
 
 
 def stream(output: bytes) -> list[ParsedReading]:
     """Best rates, 10^6 bytes a second."""
-
-    def row(match: re.Match[str]) -> list[ParsedReading]:
-        return [ParsedReading("stream.bandwidth", float(match[2]), {"kernel": match[1].lower()})]
 
     def invalid(match: re.Match[str]) -> list[ParsedReading]:
         raise refused(
@@ -90,7 +68,10 @@ def stream(output: bytes) -> list[ParsedReading]:
         )
 
     rules = [
-        rule(rf"^(Copy|Scale|Add|Triad): +{_FLOAT}(?: +{_FLOAT}){{3}}$", row),
+        rule(
+            rf"^(?P<kernel>Copy|Scale|Add|Triad): +(?P<value>{_FLOAT})(?: +{_FLOAT}){{3}}$",
+            PrintedNumber("stream.bandwidth", by_digits=False),
+        ),
         rule(r"^Failed Validation.*", invalid),
         rule(r"^-+$|^STREAM|^Function"),
     ]
@@ -122,17 +103,9 @@ def _section(
 
 
 SECTIONS = (
-    _section(
-        "dhrystone",
-        "Dhrystone",
-        "runDhrystone",
-        dhrystone,
-        ("cpu.clock", "dhrystone.per_mhz", "dhrystone.rate"),
-        30,
-        _NO_STATUS,
-    ),
-    _section("whetstone", "Whetstone", "runWhetstone", whetstone, ("whetstone.rate",), 3),
-    _section("linpack", "Linpack", "runLinpack", linpack, ("linpack.rate",), 20, _NO_STATUS),
-    _section("nbench", "NBench", "runNBench.sh", nbench, ("nbench.rate",), 120),
+    _section("dhrystone", "Dhrystone", "runDhrystone", DHRYSTONE, DHRYSTONE.metrics, 30, _NO_STATUS),
+    _section("whetstone", "Whetstone", "runWhetstone", WHETSTONE, WHETSTONE.metrics, 3),
+    _section("linpack", "Linpack", "runLinpack", LINPACK, LINPACK.metrics, 20, _NO_STATUS),
+    _section("nbench", "NBench", "runNBench.sh", NBENCH, NBENCH.metrics, 120),
     _section("stream", "STREAM", "stream_c", stream, ("stream.bandwidth",), 5),
 )

@@ -9,7 +9,7 @@ from functools import partial
 from attrs import evolve
 
 from lab.benchmarks import needs
-from lab.benchmarks.output import number, read, rule
+from lab.benchmarks.output import OutputFormat, PrintedNumber, read, rule
 from lab.benchmarks.section import Bench, ParsedReading, Parser, Row, Rows, Section, Validity
 
 CHAPTER = "System Benchmarks"
@@ -21,13 +21,13 @@ _TALK = r"^sysbench |^[A-Z][\w /-]+(?::.*|!|\.\.\.)?$|^ +[\w /()%.-]+:? .*$"
 
 def sysbench_cpu(output: bytes) -> list[ParsedReading]:
     """`sysbench cpu run`."""
-    return _sysbench_read(output, r"^ +events per second: +(\d+\.\d+)$", number("sysbench.events"))
+    return _sysbench_read(output, r"^ +events per second: +(\d+\.\d+)$", PrintedNumber("sysbench.events"))
 
 
 def sysbench_memory(output: bytes, operation: str) -> list[ParsedReading]:
     """`sysbench memory run`."""
     pattern = r"^\d+\.\d+ MiB transferred \((\d+\.\d+) MiB/sec\)$"
-    return _sysbench_read(output, pattern, number("sysbench.memory", {"operation": operation}))
+    return _sysbench_read(output, pattern, PrintedNumber("sysbench.memory", {"operation": operation}))
 
 
 def _sysbench_read(
@@ -44,20 +44,14 @@ def _sysbench_read(
     return [evolve(reading, seconds=max(took, default=0.0)) for reading in read(output, "sysbench", rules)]
 
 
-def stress_ng(output: bytes) -> list[ParsedReading]:
-    """The table of `stress-ng --metrics-brief`: bogo operations a second of real time."""
-
-    def row(match: re.Match[str]) -> list[ParsedReading]:
-        return [ParsedReading("stress_ng.rate", float(match[3]), {"stressor": match[1]}, seconds=float(match[2]))]
-
-    rules = [
-        rule(
-            r"^stress-ng: (?:info|metrc): +\[\d+\] ([a-z][\w-]*) +\d+ +(\d+\.\d+)(?: +\d+\.\d+){2} +(\d+\.\d+) +\d+\.\d+",
-            row,
-        ),
-        rule(r"^stress-ng: (?:info|metrc|debug|warn): "),
-    ]
-    return read(output, "stress-ng", rules)
+STRESS_NG = OutputFormat(  # the table of `--metrics-brief`: bogo operations a second of real time
+    "stress-ng",
+    {
+        r"^stress-ng: (?:info|metrc): +\[\d+\] (?P<stressor>[a-z][\w-]*) +\d+ +(?P<seconds>\d+\.\d+)(?: +\d+\.\d+){2} +"
+        r"(?P<value>\d+\.\d+) +\d+\.\d+": PrintedNumber("stress_ng.rate", by_digits=False)
+    },
+    other=r"^stress-ng: (?:info|metrc|debug|warn): ",
+)
 
 
 def _read(bench: Bench, parser: Parser, command: str) -> Iterator[ParsedReading]:
@@ -80,7 +74,7 @@ def _sysbench(bench: Bench) -> Rows:
 def _stress_ng(bench: Bench) -> Rows:
     for stressor in STRESSORS:
         command = f"stress-ng --{stressor} 1 --timeout {{seconds}}s --metrics-brief 2>&1"
-        yield Row(partial(_read, bench, stress_ng, command), {"stressor": stressor})
+        yield Row(partial(_read, bench, STRESS_NG, command), {"stressor": stressor})
 
 
 SECTIONS = (
@@ -98,7 +92,7 @@ SECTIONS = (
         name="stress-ng",
         title="stress-ng",
         chapter=CHAPTER,
-        metrics=("stress_ng.rate",),
+        metrics=STRESS_NG.metrics,
         rows=_stress_ng,
         needs=(needs.tool("stress-ng"),),
         command="stress-ng --cpu 1 --metrics-brief",

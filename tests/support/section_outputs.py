@@ -94,12 +94,12 @@ def real() -> list[Output]:
         "fio-3.33-slow-read.txt": partial(storage.fio, params=file),
         "cyclictest-2.4.txt": realtime.parse,
         "iperf3-3.12-bidir.txt": partial(iperf3.tcp, params={"port": "cpsw"}),
-        "iperf-2.1.8.txt": partial(pcie.parse, window="8"),
+        "iperf-2.1.8.txt": partial(pcie.IPERF, window="8"),
         "dd-time-p.txt": storage.ospi,
         "iperf3-3.12-udp.txt": partial(iperf3.udp, frame=128, params={"direction": "egress"}),
         "sysbench-1.0.20-cpu.txt": sysbench.sysbench_cpu,
         "sysbench-1.0.20-memory.txt": partial(sysbench.sysbench_memory, operation="read"),
-        "stress-ng-0.15.06.txt": sysbench.stress_ng,
+        "stress-ng-0.15.06.txt": sysbench.STRESS_NG,
         "dd-coreutils-9.1-file.txt": partial(filecopy.parse, params=file),
         "dd-fast.txt": partial(usbdevice.parse, direction="read"),
     }
@@ -113,14 +113,14 @@ def played() -> tuple[Output, ...]:
     return tuple(
         Output(name, text.encode(), parser)
         for name, text, parser in (
-            ("dhrystone", _DHRYSTONE, processor.dhrystone),
-            ("whetstone", "C Converted Double Precision Whetstones: 5000.0 MIPS\n", processor.whetstone),
-            ("linpack", "Unrolled   Single  Precision  575242 Kflops ; 100 Reps \n", processor.linpack),
-            ("nbench", _NBENCH, processor.nbench),
+            ("dhrystone", _DHRYSTONE, processor.DHRYSTONE),
+            ("whetstone", "C Converted Double Precision Whetstones: 5000.0 MIPS\n", processor.WHETSTONE),
+            ("linpack", "Unrolled   Single  Precision  575242 Kflops ; 100 Reps \n", processor.LINPACK),
+            ("nbench", _NBENCH, processor.NBENCH),
             ("stream", _STREAM, processor.stream),
-            ("coremark-pro", _coremark(), eembc.coremark_pro),
-            ("multibench", _multibench(), eembc.multibench),
-            ("alsa", _ALSA, partial(audio.parse, direction="capture", rate_hz="48000")),
+            ("coremark-pro", _coremark(), eembc.COREMARK_PRO),
+            ("multibench", _multibench(), eembc.MULTIBENCH),
+            ("alsa", _ALSA, partial(audio.PARSERS["capture"], direction="capture", rate_hz="48000")),
             (
                 "glmark2",
                 f"{'=' * 55}\n{'glmark2 Score: 217 ':>53}\n",
@@ -154,7 +154,7 @@ Dhrystone DMIPS/MHz = 2.9
 _NBENCH = "TEST                : Iterations/sec.  : Old Index   : New Index\n" + "".join(
     f"{name:<20}:{value:>17}  :{1.0:12.2f}  :{1.0:11.2f}\n"
     for name, value in zip(
-        [*processor.NBENCH, "BITFIELD"],
+        [*processor.NBENCH_TESTS, "BITFIELD"],
         (629.58, 163.94, 215.64, 22832, 14.49, 3444.7, 1184.2, 8.66, 530.04, 1e8),
         strict=True,
     )

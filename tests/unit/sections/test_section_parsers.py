@@ -179,9 +179,9 @@ def test_the_load_comes_from_mpstats_columns_by_their_names_not_by_their_places(
 
 
 def test_a_time_of_whole_seconds_or_milliseconds_was_cut_so_it_is_sure_to_one_of_them_and_not_to_half() -> None:
-    (rate,) = [r for r in processor.dhrystone(played("dhrystone")) if r.metric == "dhrystone.rate"]
+    (rate,) = [r for r in processor.DHRYSTONE(played("dhrystone")) if r.metric == "dhrystone.rate"]
     assert rate.quantum / rate.value == pytest.approx(2 / 28)
-    (whetstone,) = processor.whetstone(played("whetstone"))
+    (whetstone,) = processor.WHETSTONE(played("whetstone"))
     assert whetstone.quantum / whetstone.value == pytest.approx(2 / 2)
     (mmc,) = uboot.parse(played("u-boot mmc"), 0x2000000, "emmc", "read")
     assert mmc.value == pytest.approx(171560.21, abs=0.005)
@@ -237,7 +237,7 @@ def test_a_netperf_that_ignores_its_rate_is_an_error() -> None:
 def test_iperf3_and_iperf_are_read_at_the_receiver_and_over_the_whole_time() -> None:
     found = iperf3.tcp(recorded("iperf3-3.12-bidir.txt"), {"port": "cpsw"})
     assert {r.params["direction"]: r.value for r in found} == {"egress": 10101, "ingress": 7495}
-    (window,) = pcie.parse(recorded("iperf-2.1.8.txt"), "8")
+    (window,) = pcie.IPERF(recorded("iperf-2.1.8.txt"), window="8")
     assert window.value == 22.4
 
 
@@ -272,7 +272,7 @@ def test_dd_says_bytes_over_seconds_of_a_whole_file_and_nothing_of_a_part_of_one
 def test_sysbench_and_stress_ng_say_operations_a_second_of_real_time() -> None:
     assert sysbench.sysbench_cpu(recorded("sysbench-1.0.20-cpu.txt"))[0].value == 740.23
     assert sysbench.sysbench_memory(recorded("sysbench-1.0.20-memory.txt"), "read")[0].value == 6367.27
-    (rate,) = sysbench.stress_ng(recorded("stress-ng-0.15.06.txt"))
+    (rate,) = sysbench.STRESS_NG(recorded("stress-ng-0.15.06.txt"))
     assert (rate.value, rate.params) == (42.71, {"stressor": "cpu"})
 
 
@@ -301,10 +301,13 @@ def test_graphics_read_scores_and_the_mean_of_the_frame_rates_of_one_run() -> No
 
 
 def test_audio_says_bits_and_load_of_the_direction() -> None:
-    found = audio.parse(played("alsa"), "capture", "48000")
+    found = audio.PARSERS["capture"](played("alsa"), rate_hz="48000", direction="capture")
     assert (value(found, "audio.throughput"), value(found, "audio.cpu_load")) == (1535997, 0.11)
     playback = played("alsa").replace(b"Read:", b"write:")
-    assert value(audio.parse(playback, "playback", "48000"), "audio.throughput") == 1535997
+    assert (
+        value(audio.PARSERS["playback"](playback, rate_hz="48000", direction="playback"), "audio.throughput")
+        == 1535997
+    )
 
 
 def test_sections_have_names_of_their_own_and_declare_metrics_that_exist() -> None:
@@ -314,3 +317,23 @@ def test_sections_have_names_of_their_own_and_declare_metrics_that_exist() -> No
 def played(name: str) -> bytes:
     (found,) = [output.text for output in section_outputs.played() if output.name == name]
     return found
+
+
+def test_a_program_with_a_number_in_a_line_is_read_by_a_table_of_patterns() -> None:
+    table = output.OutputFormat(
+        "mark {size}",
+        {
+            r"^score (\d+\.\d)$": output.PrintedNumber("linpack.rate"),
+            r"^(?P<kernel>\w+) took (?P<seconds>\d+) s: (?P<value>\d+)$": output.PrintedNumber(
+                "stream.bandwidth", by_digits=False
+            ),
+        },
+        other=r"^mark \d",
+        expected=2,
+    )
+    score, copy = table(b"mark 1.0\nscore 7.5\nCopy took 3 s: 42\n", size="4k")
+    assert (score.value, score.params, score.quantum, score.seconds) == (7.5, {"size": "4k"}, 0.1, 0.0)
+    assert (copy.value, copy.params, copy.quantum, copy.seconds) == (42.0, {"kernel": "copy", "size": "4k"}, 0.0, 3.0)
+    assert table.metrics == ("linpack.rate", "stream.bandwidth")
+    with pytest.raises(TestTransientError, match=r"mark 8k: expected 2 numbers, found 1; .*'oops'"):
+        table(b"mark 1.0\nscore 7.5\noops\n", size="8k")

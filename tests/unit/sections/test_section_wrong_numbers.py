@@ -143,9 +143,9 @@ def test_stream_whose_arrays_are_wrong_measured_something_else() -> None:
 @pytest.mark.parametrize("value", ["0.0", "0"])
 def test_a_rate_of_nothing_a_second_is_none(value: str) -> None:
     said = f"CPU clock = 1400 MHz\nDhrystone DMIPS/MHz = 0.0\nDhrystones per Second: {value}\n".encode()
-    refused(lambda: processor.dhrystone(said), "expected 3 numbers, found 2")
+    refused(lambda: processor.DHRYSTONE(said), "expected 3 numbers, found 2")
     whetstones = f"C Converted Double Precision Whetstones: {value} MIPS\n".encode()
-    refused(lambda: processor.whetstone(whetstones), "expected 1 numbers, found 0")
+    refused(lambda: processor.WHETSTONE(whetstones), "expected 1 numbers, found 0")
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_a_score_whose_digits_were_torn_apart_is_no_smaller_score() -> None:
     with_caller = b"glmark2 Score: 21<6>[   12.345678][  T123] eth0: link becomes ready\r\n7\r\n"
     assert graphics.glmark2(with_caller, "glmark2-drm")[0].value == 217
     marked = b"CoreMark-PRO 1234.5[eth0] up\n6\n"
-    refused(lambda: eembc.coremark_pro(marked), "found 0")
+    refused(lambda: eembc.COREMARK_PRO(marked), "found 0")
 
 
 # --- cyclictest -----------------------------------------------------------------------------------------------------------
@@ -269,7 +269,7 @@ def test_a_rate_is_as_sure_as_the_last_digit_that_was_printed() -> None:
     assert [(rate.value, rate.quantum) for rate in said] == [(1534, 1), (1530, pytest.approx(10))]
     bidir = iperf3.tcp(recorded("iperf3-3.12-bidir.txt"), {})
     assert {r.quantum for r in bidir} == {1}
-    (window,) = pcie.parse(recorded("iperf-2.1.8.txt"), "8")
+    (window,) = pcie.IPERF(recorded("iperf-2.1.8.txt"), window="8")
     assert (window.value, window.quantum) == (22.4, pytest.approx(0.1))
     packets = next(r for r in iperf3.udp(recorded("iperf3-3.12-udp.txt"), 128, {}) if r.metric.endswith("packets"))
     assert packets.quantum == pytest.approx(packets.value * 0.01 / 4.01), "its time is printed to 10 ms"
