@@ -6,7 +6,8 @@ The answer's text decides, never its exit status alone.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final, Protocol, TypeAlias
 
 from attrs import frozen
@@ -69,6 +70,16 @@ def carry_out(prompt: CommandPrompt, command: Command) -> list[str]:
     lines = [*out, *err]
     command.judge(lines, status)
     return lines
+
+
+@contextmanager
+def ending_on_error(end: Callable[[], None]) -> Iterator[None]:
+    """End a writer whose work fails, so that it leaves the board's prompt."""
+    try:
+        yield
+    except BaseException:
+        end()
+        raise
 
 
 def fits(value: int, most: int) -> int:

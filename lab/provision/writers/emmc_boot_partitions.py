@@ -21,6 +21,7 @@ from lab.provision.image import Hosts
 from lab.provision.release import Content, ExtCsd
 from lab.provision.writer import Plan, Report, Step, Verified, Writer, WriteTarget
 from lab.provision.writers import linuxemmc, planning, ubootemmc
+from lab.provision.writers.command import ending_on_error
 from lab.provision.writers.linux import LinuxWriter
 from lab.provision.writers.uboot import UBootWriter
 from lab.provision.writers.ubootmedia import BLOCK_BYTES, HARDWARE
@@ -76,15 +77,12 @@ class SpareBootWriter:
         """Plan for the spare boot partition; `now` covers the active one."""
         if not boot_partition(content):
             return self.writer.plan(content, target)
-        try:
+        with ending_on_error(self.end):
             found = self.boots()
             active = _NAMES.get(found.partconf[1], "")
             untried = next((each for each in target.untried if each.boots == active and self._is_there(each)), None)
             boots = active if untried else "boot1" if active == "boot0" else "boot0"
             made = self.writer.plan(moved(content, boots), target)
-        except BaseException:
-            self.end()
-            raise
         other = "boot1" if boots == "boot0" else "boot0"
         note = f"the boot parts go to {boots}, and {other} keeps what it has"
         if untried:

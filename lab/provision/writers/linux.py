@@ -23,9 +23,8 @@ from lab.provision.release import Content, Image
 from lab.provision.writer import Meter, Plan, Report, Step, Verified, WriteTarget
 from lab.provision.writers import bmaptool, planning
 from lab.provision.writers import linuxanswers as answers
-from lab.provision.writers import linuxanswers as pipes
 from lab.provision.writers import linuxemmc as emmc
-from lab.provision.writers.command import CommandPrompt, carry_out
+from lab.provision.writers.command import CommandPrompt, carry_out, ending_on_error
 from lab.provision.writers.linuxmedia import LinuxBlocks, LinuxMedium, Surface, parse
 from lab.provision.writers.planning import WritePiece, ahead
 
@@ -104,7 +103,7 @@ class OverHttp:
         The bytes are on the device after `answers.flush`.
         """
         with self.server.offered_file(f"run-{offset:x}", path) as url:
-            carry_out(prompt, pipes.stream(url, device, offset, count))
+            carry_out(prompt, answers.stream(url, device, offset, count))
 
     @contextmanager
     def image(self, image: Image, hosts: Hosts | None) -> Iterator[tuple[str, str]]:
@@ -179,22 +178,19 @@ class LinuxWriter:
                 )
             emmc.check_extcsd(content.extcsd)
         self._medium.check(content, planned, self.hosts)
-        try:
+        with ending_on_error(self.end):
             prompt = self.begin()
             surface = self._medium.look(prompt)
             surface.check(prompt, content, planned, self.hosts)
             planning.check_fits(content, planned, surface.size_bytes, self.hosts)
             self._most(prompt, surface, planned)
             self._carry(prompt, "probe", _PROBE, "a probe")
-        except BaseException:
-            self.end()
-            raise
         total = sum(step.bytes for step in planned)
         target = evolve(target, device=self.device, size_bytes=surface.size_bytes)
         return Plan(self.name, target, content, planned, estimate_s=total / _USUAL_RATE)
 
     def write(self, plan: Plan, report: Report) -> None:
-        try:
+        with ending_on_error(self.end):
             prompt = self.begin()
             surface = self._medium.look(prompt)
             meter = Meter(plan.total_bytes, report, self.now_ns, bmaptool.STALL_S)
@@ -207,16 +203,13 @@ class LinuxWriter:
                 self._carry(prompt, f"{piece.step}-{piece.offset:x}", piece.data, step.name)
                 surface.write(prompt, piece.place, offset, len(piece.data))
                 meter.add(len(piece.data))
-        except BaseException:
-            self.end()
-            raise
 
     def verify(self, plan: Plan) -> Verified:
         """Read back the written bytes past the board's page cache.
 
         Bytes that a later part overwrote are left out.
         """
-        try:
+        with ending_on_error(self.end):
             prompt, compared = self.begin(), planning.ComparedPiece()
             surface = self._medium.look(prompt)
             carry_out(prompt, answers.forget_cache())
@@ -226,9 +219,6 @@ class LinuxWriter:
                 what = f"{plan.steps[piece.step].name}: read back at {offset:#x}"
                 surface.compare(prompt, piece.place, offset, len(piece.data), digest, what)
                 compared.add(piece.data)
-        except BaseException:
-            self.end()
-            raise
         if not plan.content.extcsd.given:
             self.end()
         return Verified(compared.digest, compared.count)

@@ -16,7 +16,6 @@ from lab.provision.errors import ExtCsdNotSetError, ImageTooLargeError, MediaVer
 from lab.provision.release import Content, ExtCsd
 from lab.provision.writer import Step
 from lab.provision.writers import linuxanswers as answers
-from lab.provision.writers import linuxanswers as pipes
 from lab.provision.writers.command import Command, CommandPrompt, Judge, carry_out, quoted
 
 DEVICE: Final = re.compile(r"/dev/mmcblk\d+")
@@ -80,7 +79,7 @@ def holds(prompt: CommandPrompt, device: str, hardware: str, area: Area) -> bool
     """
     name = partition(_checked(device), hardware)
     try:
-        carry_out(prompt, pipes.compare(name, area.offset, area.count, area.sha256, name))
+        carry_out(prompt, answers.compare(name, area.offset, area.count, area.sha256, name))
     except MediaVerifyFailedError:
         return False
     return True

@@ -16,10 +16,8 @@ from lab.provision.image import Hosts
 from lab.provision.release import Content, PartPlace
 from lab.provision.writer import Step
 from lab.provision.writers import linuxanswers as answers
-from lab.provision.writers import linuxanswers as pipes
 from lab.provision.writers import linuxemmc as emmc
 from lab.provision.writers import linuxubi as flash
-from lab.provision.writers import linuxubi as ubi
 from lab.provision.writers import planning
 from lab.provision.writers.command import CommandPrompt, carry_out
 
@@ -132,7 +130,7 @@ class _BlockSurface:
     def compare(
         self, prompt: CommandPrompt, place: PartPlace | None, offset: int, count: int, sha256: str, what: str, /
     ) -> None:
-        carry_out(prompt, pipes.compare(self._of(place), offset, count, sha256, what))
+        carry_out(prompt, answers.compare(self._of(place), offset, count, sha256, what))
 
     def _of(self, place: PartPlace | None) -> str:
         return emmc.partition(self.device, place.hardware if place else "user")
@@ -208,14 +206,14 @@ class _FlashSurface:
             if step.place and step.place.volume:
                 wanted.setdefault(step.place.mtd, {})[step.place.volume] = step.bytes
         for name, volumes in wanted.items():
-            ubi.check(prompt, self.partitions[name], volumes)
+            flash.check(prompt, self.partitions[name], volumes)
 
     def write(self, prompt: CommandPrompt, place: PartPlace | None, offset: int, count: int) -> None:
         on = self._on(place)
         if place and place.volume:
-            carry_out(prompt, ubi.update(ubi.volume(prompt, on, place.volume), count))
+            carry_out(prompt, flash.update(flash.volume(prompt, on, place.volume), count))
         elif place and place.mtd:
-            carry_out(prompt, ubi.detach(on))
+            carry_out(prompt, flash.detach(on))
             carry_out(prompt, flash.copy(on.device, count))
         else:
             carry_out(prompt, flash.erase(on, offset, count))
@@ -226,10 +224,10 @@ class _FlashSurface:
     ) -> None:
         on = self._on(place)
         if place and place.volume:
-            device = ubi.volume(prompt, on, place.volume, only_there=True)
-            carry_out(prompt, pipes.compare_start(device, count, sha256, what))
+            device = flash.volume(prompt, on, place.volume, only_there=True)
+            carry_out(prompt, answers.compare_start(device, count, sha256, what))
         else:
-            carry_out(prompt, pipes.compare(on.device, offset, count, sha256, what))
+            carry_out(prompt, answers.compare(on.device, offset, count, sha256, what))
 
     def _on(self, place: PartPlace | None) -> flash.Partition:
         name = place.mtd if place else ""

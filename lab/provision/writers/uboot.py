@@ -21,7 +21,7 @@ from lab.provision.release import Content, PartPlace
 from lab.provision.writer import CRC32, FULL, Meter, Plan, Report, Step, Verified, WriteTarget
 from lab.provision.writers import planning, ubootemmc
 from lab.provision.writers import ubootanswers as answers
-from lab.provision.writers.command import Command, CommandPrompt, carry_out
+from lab.provision.writers.command import Command, CommandPrompt, carry_out, ending_on_error
 from lab.provision.writers.ubootmedia import BLOCK_BYTES, Cfi, Mtd, SpiFlash, UbiVolume, UBootBlocks, UBootMedium
 from lab.provision.writers.ubootsession import Session
 
@@ -149,18 +149,16 @@ class UBootWriter:
             )
         self._places.check(content, planned, self.hosts)
         try:
-            session = Session.begin(self.begin())
-            lines = self._places.look(session)
-            planned = self._places.resolved(session, planned)
-            size = self._places.fit(session, content, planned, self.hosts, lines)
-            session.most(self.medium.align)
-            self.loader.prepare(session.prompt)
-            session.spoil(_PROBE, session.address)
-            self.loader.load(session.prompt, session.address, _PROBE, "probe")
-            session.compare(_PROBE, "a probe: what was loaded", quick=True)
-        except BaseException:
-            self.end()
-            raise
+            with ending_on_error(self.end):
+                session = Session.begin(self.begin())
+                lines = self._places.look(session)
+                planned = self._places.resolved(session, planned)
+                size = self._places.fit(session, content, planned, self.hosts, lines)
+                session.most(self.medium.align)
+                self.loader.prepare(session.prompt)
+                session.spoil(_PROBE, session.address)
+                self.loader.load(session.prompt, session.address, _PROBE, "probe")
+                session.compare(_PROBE, "a probe: what was loaded", quick=True)
         finally:
             self.loader.rest()
         total = sum(step.bytes for step in planned)
@@ -169,7 +167,7 @@ class UBootWriter:
         return Plan(self.name, target, content, planned, estimate_s=total / self.loader.rate, notes=notes)
 
     def write(self, plan: Plan, report: Report) -> None:
-        try:
+        with ending_on_error(self.end):
             session = Session.begin(self.begin())
             self.loader.prepare(session.prompt)
             meter = Meter(plan.total_bytes, report, self.now_ns)
@@ -186,16 +184,13 @@ class UBootWriter:
                 meter.add(len(piece.data))
             if chosen:
                 session.run(chosen.finish())
-        except BaseException:
-            self.end()
-            raise
 
     def verify(self, plan: Plan) -> Verified:
         """Have the board read back and digest the written bytes.
 
         Bytes that a later part overwrote are left out.
         """
-        try:
+        with ending_on_error(self.end):
             session = Session.begin(self.begin())
             compared, chosen = planning.ComparedPiece(), None
             pieces = planning.pieces(plan.steps, session.most(self.medium.align), self.hosts)
@@ -212,9 +207,6 @@ class UBootWriter:
                 compared.add(piece.data)
             if chosen:
                 session.run(chosen.finish())
-        except BaseException:
-            self.end()
-            raise
         if not plan.content.extcsd.given:
             self.end()
         return Verified(compared.digest, compared.count, FULL if session.has_hash else CRC32)

@@ -22,7 +22,6 @@ from lab.provision.errors import (
 from lab.provision.release import Content, Image, Part, PartPlace
 from lab.provision.writer import WriteTarget
 from lab.provision.writers import linuxanswers as answers
-from lab.provision.writers import linuxanswers as pipes
 from lab.provision.writers.command import carry_out
 from lab.provision.writers.linux import FolderServer, LinuxWriter, OverHttp
 
@@ -253,10 +252,10 @@ def test_a_server_that_is_gone_is_told_from_a_medium_that_fails(tmp_path: Path) 
     """The pipe as the board's shell runs it."""
     board = PlayedLinux(tmp_path)
     with pytest.raises(TftpTimeoutError, match="could not load it"):
-        carry_out(board, pipes.stream(str(tmp_path / "gone"), DEVICE, 0, 4096))
+        carry_out(board, answers.stream(str(tmp_path / "gone"), DEVICE, 0, 4096))
     (tmp_path / "short").write_bytes(bytes(1000))
     with pytest.raises(TftpTimeoutError, match="not all of 4096 bytes came"):
-        carry_out(board, pipes.stream(str(tmp_path / "short"), DEVICE, 512, 4096))
+        carry_out(board, answers.stream(str(tmp_path / "short"), DEVICE, 512, 4096))
     assert board.card.read_bytes()[512:2000] == bytes(1000) + b"\xa5" * 488
 
 
@@ -275,7 +274,7 @@ def test_a_medium_that_cannot_be_read_is_told_from_one_that_has_something_else(t
     """Both ends of the pipe, as a shell without `pipefail` runs it."""
     card, data = tmp_path / "card", os.urandom(3 << 20)
     card.write_bytes(data)
-    command = pipes.compare(
+    command = answers.compare(
         DEVICE, 1 << 20, (1 << 20) + 5, hashlib.sha256(data[1 << 20 : (2 << 20) + 5]).hexdigest(), "it"
     )
 
@@ -305,8 +304,8 @@ def test_a_medium_that_cannot_be_read_is_told_from_one_that_has_something_else(t
 )
 def test_what_a_read_says_beside_another_digest_is_its_class(lines: list[str], kind: type[BoardlabError]) -> None:
     with pytest.raises(kind):
-        pipes.compare(DEVICE, 0, 4096, "a" * 64, "it").judge([*lines, f"{'b' * 64}  -"], 0)
-    pipes.compare(DEVICE, 0, 4096, "b" * 64, "it").judge([*lines, f"{'b' * 64}  -"], 0)
+        answers.compare(DEVICE, 0, 4096, "a" * 64, "it").judge([*lines, f"{'b' * 64}  -"], 0)
+    answers.compare(DEVICE, 0, 4096, "b" * 64, "it").judge([*lines, f"{'b' * 64}  -"], 0)
 
 
 @pytest.mark.parametrize(
