@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
@@ -54,14 +54,19 @@ def structure(
     try:
         return converter.structure(data, kind)
     except cattrs.BaseValidationError as error:
-        reasons = cattrs.transform_error(error, path=path.name, format_exception=_reason)
+        reasons = cattrs.transform_error(error, path=path.name, format_exception=reason)
         raise ConfigurationError(f"{path}: {joined(reasons)}") from error
 
 
-def _reason(error: BaseException, kind: type | None) -> str:
+def reason(error: BaseException, kind: type | None, keys_of: Mapping[str, Collection[str]] | None = None) -> str:
+    """Message of a cattrs error, without its place.
+
+    Args:
+        keys_of: a record's field -> the keys that a file has instead.
+    """
     match error:
         case cattrs.ForbiddenExtraKeysError():
-            return "; ".join(_unknown(key, error.cl) for key in sorted(error.extra_fields))
+            return "; ".join(_unknown(key, error.cl, keys_of or {}) for key in sorted(error.extra_fields, key=repr))
         case KeyError():
             return "this key is missing; add it"
         case ValueError() if str(error):
@@ -69,8 +74,10 @@ def _reason(error: BaseException, kind: type | None) -> str:
     return format_exception(error, kind)
 
 
-def _unknown(key: str, record: type[AttrsInstance]) -> str:
-    known = [each.name for each in fields(record)]
+def _unknown(key: object, record: type[AttrsInstance], keys_of: Mapping[str, Collection[str]]) -> str:
+    if not isinstance(key, str):
+        return f"expected text as a key, got {key!r:.60}; put it in quotes, or delete it"
+    known = [name for each in fields(record) for name in keys_of.get(each.name, [each.name])]
     near = get_close_matches(key, known, 1)
     return f"no key {key!r} here; " + (f"is {near[0]!r} meant?" if near else f"there are: {', '.join(known)}")
 

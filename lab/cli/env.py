@@ -27,9 +27,9 @@ def check(
     These are misspelt keys, wrong types and wiring, values of the template, missing devices.
     """
     path = envfile.find(env, Path.cwd())
-    found = list(examine(Examined(env=path), ENV))
-    problems = [str(each) for each in found if each.level == "bad"]
-    remarks = [str(each) for each in found if each.level == "doubtful"]
+    findings = list(examine(Examined(env=path), ENV))
+    problems = [str(each) for each in findings if each.level == "bad"]
+    remarks = [str(each) for each in findings if each.level == "doubtful"]
     if as_json:
         echo_json({"file": str(path), "problems": problems, "remarks": remarks})
     else:

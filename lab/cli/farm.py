@@ -71,13 +71,13 @@ def check(
     """
     lab = examined_farm(file)
     by_host = {} if here or not lab.farm.hosts else hosts.examine(lab.farm, file, partial(_doctor, file))
-    found = list(examine(lab, FARM) if by_host else examine(lab, FARM, HERE))
-    problems = [str(each) for each in found if each.level == "bad"]
-    warnings = [str(each) for each in found if each.level == "doubtful"]
-    is_bad = bool(problems) or any(each.level == "bad" for its in by_host.values() for each in its)
+    findings = list(examine(lab, FARM) if by_host else examine(lab, FARM, HERE))
+    problems = [str(each) for each in findings if each.level == "bad"]
+    warnings = [str(each) for each in findings if each.level == "doubtful"]
+    is_bad = bool(problems) or any(each.level == "bad" for listed in by_host.values() for each in listed)
     if as_json:
-        listed = [{"host": host, **asdict(each)} for host, its in by_host.items() for each in its]
-        echo_json({"problems": problems, "warnings": warnings, "hosts": listed})
+        rows = [{"host": host, **asdict(each)} for host, listed in by_host.items() for each in listed]
+        echo_json({"problems": problems, "warnings": warnings, "hosts": rows})
     else:
         well = [] if is_bad else [f"{file}: nothing wrong; {len(lab.farm.schedules)} schedules"]
         warned = (text if text.startswith(BEWARE) else f"warning: {text}" for text in warnings)
@@ -96,12 +96,12 @@ def lines(by_host: Mapping[str, Sequence[Finding]]) -> list[str]:
 
     A host where all is well has one row.
     """
-    ill = [(host, each) for host, its in by_host.items() for each in its if each.level != "ok"]
+    ill = [(host, each) for host, listed in by_host.items() for each in listed if each.level != "ok"]
     ill.sort(key=lambda row: row[1].level)
     rows = [[host, MARKS[each.level](each.level), each.area, each.subject, each.said] for host, each in ill]
-    for host, its in by_host.items():
-        if all(each.level == "ok" for each in its):
-            rows.append([host, "ok", "", "", f"{len(its)} checks, nothing wrong"])
+    for host, listed in by_host.items():
+        if all(each.level == "ok" for each in listed):
+            rows.append([host, "ok", "", "", f"{len(listed)} checks, nothing wrong"])
     hints = [line for host, each in ill if each.hint for line in (f"  {host}: {each.subject}:", f"    {each.hint}")]
     return [*table(["host", "", "area", "what", "found"], rows, "<<<<<"), *(["", "to mend:", *hints] if hints else [])]
 

@@ -6,6 +6,7 @@ import datetime as dt
 import os
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +29,7 @@ from lab.provision.releasefile import NEWEST, folder_of
 from lab.results.location import DATABASE_VARIABLE, SHARED_VARIABLE
 from lab.results.records import Retention
 from lab.run import options
+from lab.tomlfile import reason
 
 # --- Programs of a host and its devices: exporter, site, pdudaemon, simulated boards, USB devices ---
 
@@ -527,7 +529,9 @@ def load(path: Path) -> Farm:
     try:
         return _anchored(converter.structure(data, Farm), path.absolute().parent)
     except cattrs.BaseValidationError as error:
-        reasons = cattrs.transform_error(error, path=path.name, format_exception=farm_validators.reason)
+        reasons = cattrs.transform_error(
+            error, path=path.name, format_exception=partial(reason, keys_of={"options": options.NAMES})
+        )
         raise ConfigurationError(f"{path}: {joined(reasons)}") from error
     except ValueError as error:  # of a path that cannot stand in a unit file since the folder's cannot
         raise ConfigurationError(f"{path}: {error}") from error

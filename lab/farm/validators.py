@@ -5,20 +5,13 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable
-from difflib import get_close_matches
 from typing import Any, Final
-
-import cattrs
-from attrs import AttrsInstance, fields
-from cattrs.v import format_exception
 
 from lab.errors import ConfigurationError
 from lab.judge.text import EvidenceLinks
 from lab.redaction import redacted
 from lab.results.location import check
-from lab.run import options
 
-_OPTIONS: Final = "options"  # a record with this field has the options of `lab run` as keys of its own
 UNGUARDED: Final = (
     "it has no authentication, and every host that reaches it may use every board: expected an address of loopback or of a private network, e.g. "
     'WireGuard\'s (docs/farm/several-hosts.md, "Between hosts")'
@@ -126,24 +119,3 @@ def public(_instance: object, attribute: Any, value: str) -> None:
             f"{attribute.name}: {redacted(value)!r}: no password here, since every user can read a unit's environment; "
             "put it into a file of the service user: add ?passfile=/var/lib/boardlab/pgpass (libpq's ~/.pgpass)"
         )
-
-
-def reason(error: BaseException, kind: type | None) -> str:
-    """Message of a cattrs error, without its place."""
-    if isinstance(error, cattrs.ForbiddenExtraKeysError):
-        return "; ".join(_unknown(key, error.cl) for key in sorted(error.extra_fields, key=repr))
-    if isinstance(error, KeyError):
-        return "this key is missing; add it"
-    if isinstance(error, ValueError) and str(error):
-        return str(error.args[0])  # attrs gives its own three more
-    return format_exception(error, kind)
-
-
-def _unknown(key: object, record: type[AttrsInstance]) -> str:
-    if not isinstance(key, str):
-        return f"expected text as a key, got {key!r:.60}; put it in quotes, or delete it"
-    known = [each.name for each in fields(record)]
-    if _OPTIONS in known:
-        known = [*(name for name in known if name != _OPTIONS), *options.NAMES]
-    near = get_close_matches(key, known, 1)
-    return f"no key {key!r} here; " + (f"is {near[0]!r} meant?" if near else f"there are: {', '.join(known)}")

@@ -108,7 +108,7 @@ def _is_hidden(path: Path) -> bool:
     return not os.access(path, os.R_OK)
 
 
-def backed_up(db: str | None) -> Iterator[Finding]:
+def last_backup(db: str | None) -> Iterator[Finding]:
     """Check the age of the last backup; without results there is nothing to back up."""
     hint = "systemctl start boardlab-backup; journalctl -u boardlab-backup says what is in the way"
     try:

@@ -90,12 +90,12 @@ def console_version(status: ServerStatus | None, host: HostFile) -> Iterator[Fin
         yield Finding(AREA, CONSOLE_SERVER, "doubtful", text, f"when nothing measures: {again}")
 
 
-def listening(host: HostFile) -> Iterator[Finding]:
+def listeners(host: HostFile) -> Iterator[Finding]:
     """Check the services with a port."""
     yield from map(_of_service, services.listening(host))
 
 
-def running(host: HostFile, runtime: Path) -> Iterator[Finding]:
+def programs(host: HostFile, runtime: Path) -> Iterator[Finding]:
     """Check the other services of an installed farm.yaml."""
     farm = host.farm
     if farm is None or not host.installed:
@@ -172,7 +172,7 @@ def _of_program(name: str, text: str, host: HostFile, *, runs: bool) -> Finding:
     return Finding(AREA, name, "ok", text) if runs else Finding(AREA, name, "bad", text, hint(name, host))
 
 
-def outdated(host: HostFile, runtime: Path, file: Path | None = None) -> Iterator[Finding]:
+def program_versions(host: HostFile, runtime: Path, file: Path | None = None) -> Iterator[Finding]:
     """Find programs with an older farm.yaml or another boardlab.
 
     Args:
@@ -209,7 +209,7 @@ def _restart(program: str, host: HostFile) -> str:
     return "`lab farm down`, then `lab farm up`" if host.supervised else f"systemctl restart boardlab-{program}"
 
 
-def queued(host: HostFile) -> Iterator[Finding]:
+def buildbot_file(host: HostFile) -> Iterator[Finding]:
     """Compare Buildbot's `farm.json` with an installed farm.yaml.
 
     It yields nothing if this user cannot read the folder.
@@ -231,7 +231,7 @@ def queued(host: HostFile) -> Iterator[Finding]:
             yield Finding(AREA, "buildbot", "bad", f"{path} has what farm.yaml said before", again)
 
 
-def written(host: HostFile) -> Iterator[Finding]:
+def unit_files(host: HostFile) -> Iterator[Finding]:
     """Compare the installed units, if there are any, with farm.yaml."""
     farm, unit = host.farm, None
     if farm is None or not host.installed or host.supervised:

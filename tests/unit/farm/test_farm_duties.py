@@ -56,7 +56,7 @@ def coordinator(monkeypatch: pytest.MonkeyPatch, **exporters: int) -> None:
 
 
 def found(host: HostFile, runtime: Path) -> dict[str, Finding]:
-    return {each.subject: each for each in service_checks.running(host, runtime)}
+    return {each.subject: each for each in service_checks.programs(host, runtime)}
 
 
 def test_a_console_server_that_exports_boards_has_to_run(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_a_coordinator_that_is_away_is_mended_where_it_runs(tmp_path: Path) -> N
 
 
 def test_a_draft_has_nothing_run(tmp_path: Path) -> None:
-    assert list(service_checks.running(HostFile(host_of(tmp_path, "lab-1").farm, installed=False), tmp_path)) == []
+    assert list(service_checks.programs(HostFile(host_of(tmp_path, "lab-1").farm, installed=False), tmp_path)) == []
 
 
 def test_which_host_it_is_follows_from_its_name_and_a_stranger_is_refused(

@@ -36,7 +36,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def outdated(file: Path) -> list[Finding]:
-    return list(service_checks.outdated(services.host_file(file), file.parent / "run"))
+    return list(service_checks.program_versions(services.host_file(file), file.parent / "run"))
 
 
 def test_a_program_sees_that_farm_yaml_says_something_else(file: Path) -> None:
@@ -113,7 +113,7 @@ def test_units_that_say_what_farm_yaml_said_before_are_named(file: Path, monkeyp
     monkeypatch.setattr(service_checks, "UNITS", folder)
 
     def found() -> Finding | None:
-        findings = service_checks.written(services.host_file(file))
+        findings = service_checks.unit_files(services.host_file(file))
         return next((each for each in findings if each.subject == "units"), None)
 
     assert found() is None, "none are installed"
@@ -139,7 +139,7 @@ def test_a_buildbot_that_has_what_farm_yaml_said_before_is_named(file: Path, mon
     file.write_text(queue + FARM)
 
     def old() -> list[Finding]:
-        findings = service_checks.queued(services.host_file(file))
+        findings = service_checks.buildbot_file(services.host_file(file))
         return [each for each in findings if each.subject == "buildbot" and "said before" in each.said]
 
     assert old() == [], "it is not here"

@@ -23,7 +23,7 @@ from support.recorded_run import record
 from exporters.farm.schedules import Backups
 from lab.cli import main
 from lab.errors import BoardlabError, ConfigurationError, LabStableError, LabTransientError
-from lab.farm.checks.results import backed_up
+from lab.farm.checks.results import last_backup
 from lab.host.clock import utc_now
 from lab.results import Store, backup, database, open_store, transfer
 from lab.results.artifacts import ArtifactStore
@@ -334,7 +334,7 @@ def test_the_exporter_and_the_doctor_know_the_last_complete_backup(lab: Store, t
 
     def told() -> tuple[list[float], str]:
         _, last = collector.read()
-        (finding,) = backed_up(db)
+        (finding,) = last_backup(db)
         return [sample.value for sample in last.samples], finding.level
 
     assert told() == ([], "bad")
