@@ -9,7 +9,7 @@ import typer
 from attrs import asdict
 
 from lab.cli.options import FarmFile, HostDatabase, Json, Runtime
-from lab.farm.checks.finding import Finding
+from lab.farm.checks import Finding
 from lab.farm.checks.registry import DOCTOR, examine, examined_host
 from lab.terminal import bad, doubtful, echo, echo_json, table
 

@@ -24,9 +24,8 @@ from lab.errors import ConfigurationError
 from lab.farm import buildbot, config, discover, local, notify, release_watch, services, systemd
 from lab.farm import status as farm_status
 from lab.farm import systemd as unit_files
-from lab.farm.checks import hosts
+from lab.farm.checks import Finding, hosts
 from lab.farm.checks.files import BEWARE
-from lab.farm.checks.finding import Finding
 from lab.farm.checks.registry import DOCTOR, FARM, HERE, examine, examined_farm, examined_host
 from lab.farm.config import Farm, VirtualBoards, load
 from lab.farm.loaded_config import record_loaded, restart_process

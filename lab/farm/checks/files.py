@@ -17,7 +17,7 @@ from lab import package_data
 from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError
 from lab.farm import job_request, notify, validators
-from lab.farm.checks.finding import Finding
+from lab.farm.checks import Finding
 from lab.farm.config import HERE, Farm
 from lab.places.records import may_be_one, with_port
 

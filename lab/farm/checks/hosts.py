@@ -18,7 +18,7 @@ from attrs import frozen
 
 from lab import yamlfile
 from lab.errors import BoardlabError
-from lab.farm.checks.finding import Finding
+from lab.farm.checks import Finding
 from lab.farm.checks.machine import APART_S, CLOCKS, SAME_SERVERS, VERSIONS
 from lab.farm.config import HERE, SSH_VARIABLE, Farm
 from lab.host.clock import utc_now

@@ -18,7 +18,7 @@ from typing import Final
 from lab import package_data
 from lab.console.holders import holders
 from lab.errors import BoardlabError
-from lab.farm.checks.finding import Finding
+from lab.farm.checks import Finding
 from lab.host.process import user_name
 from lab.host.runtime import check_owner
 from lab.host.scheduling import DEVICE, PRIORITY

@@ -17,9 +17,8 @@ from attrs import evolve, field, frozen
 from lab.console.status import ServerStatus
 from lab.errors import BoardlabError
 from lab.farm import services
-from lab.farm.checks import files, hosts, machine, results
+from lab.farm.checks import Finding, files, hosts, machine, results
 from lab.farm.checks import services as service_checks
-from lab.farm.checks.finding import Finding
 from lab.farm.config import Farm
 from lab.farm.services import SUPERVISORD, HostFile, Service
 from lab.host.runtime import recordings_dir, runtime_dir

@@ -11,7 +11,7 @@ from typing import Final
 from sqlalchemy import select
 
 from lab.errors import BoardlabError, NoResultsError
-from lab.farm.checks.finding import Finding
+from lab.farm.checks import Finding
 from lab.farm.checks.machine import APART_S, CLOCKS, SAME_SERVERS, UPGRADE
 from lab.farm.config import Farm
 from lab.host import process

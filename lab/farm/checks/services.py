@@ -18,7 +18,7 @@ from typing import Final
 from lab.console.status import ServerStatus
 from lab.errors import BoardlabError
 from lab.farm import buildbot, services
-from lab.farm.checks.finding import Finding
+from lab.farm.checks import Finding
 from lab.farm.config import HERE, Farm
 from lab.farm.loaded_config import digest, notes
 from lab.farm.local import Supervised

@@ -15,7 +15,7 @@ from lab.cli import doctor, main
 from lab.console import terminal
 from lab.console.recording import RecordingMeta
 from lab.console.status import PortInfo, PortStatus, ServerStatus
-from lab.farm.checks.finding import Finding
+from lab.farm.checks import Finding
 from lab.host import process
 from lab.jobs.queue import JobQueue, Order
 from lab.rails.display import answer_lines, watch_lines

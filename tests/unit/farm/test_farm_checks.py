@@ -20,8 +20,7 @@ from lab.cli import doctor as command
 from lab.cli import main
 from lab.console.holders import PortHolder
 from lab.farm import config, services
-from lab.farm.checks import files, machine, results
-from lab.farm.checks.finding import Finding
+from lab.farm.checks import Finding, files, machine, results
 from lab.farm.checks.registry import DOCTOR, Examined, examine
 from lab.host import process
 from lab.host.clock import utc_now

@@ -12,8 +12,8 @@ import pytest
 
 from lab.errors import ConfigurationError
 from lab.farm import services
+from lab.farm.checks import Finding
 from lab.farm.checks import services as service_checks
-from lab.farm.checks.finding import Finding
 from lab.farm.checks.registry import DOCTOR, Examined, examine, examined_host
 from lab.farm.local import ProgramState, Supervised
 from lab.farm.services import HostFile, Service

@@ -17,7 +17,7 @@ from attrs import asdict
 
 from lab.cli import main
 from lab.errors import LabTransientError
-from lab.farm.checks.finding import Finding
+from lab.farm.checks import Finding
 from lab.farm.checks.registry import DOCTOR
 from lab.host.ssh import SshLink
 

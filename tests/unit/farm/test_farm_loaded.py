@@ -14,8 +14,8 @@ from lab.cli import farm as commands
 from lab.console.status import ServerStatus
 from lab.errors import ConfigurationError
 from lab.farm import buildbot, config, services
+from lab.farm.checks import Finding
 from lab.farm.checks import services as service_checks
-from lab.farm.checks.finding import Finding
 from lab.farm.checks.registry import DOCTOR, examine, examined_host
 from lab.farm.loaded_config import record_loaded
 from lab.farm.systemd import units

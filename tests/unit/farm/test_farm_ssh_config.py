@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lab.cli import farm as commands
-from lab.farm.checks.finding import Finding
+from lab.farm.checks import Finding
 from lab.farm.checks.hosts import ssh_environ
 from lab.farm.checks.services import ssh_file
 from lab.farm.config import BoardEntry, Buildbot, Farm, load
