@@ -12,7 +12,7 @@ import pytest
 from attrs import define, evolve, field
 from support.scripted_host import ScriptedHost, section_run, sessions
 
-from lab.benchmarks.output import number, read, rule
+from lab.benchmarks.output import PrintedNumber, read, rule
 from lab.benchmarks.section import Bench, ParsedReading, Row, Rows, Section, whole
 from lab.benchmarks.sections import ALL
 from lab.errors import BoardlabError, BoardStableError, BoardTransientError, LabTransientError
@@ -30,7 +30,7 @@ RATES = ("8000", "44100", "96000")
 
 
 def _read(output: bytes, rate: str) -> list[ParsedReading]:
-    return read(output, "play", [rule(r"^(\d+) bits$", number("audio.throughput", {"rate_hz": rate}))])
+    return read(output, "play", [rule(r"^(\d+) bits$", PrintedNumber("audio.throughput", {"rate_hz": rate}))])
 
 
 def _rows(bench: Bench) -> Rows:
@@ -341,7 +341,7 @@ LOUDNESS = Metric("example.loudness", "dB", "higher", "Level of the sound.", 0.5
 
 
 def _loud(output: bytes) -> list[ParsedReading]:
-    return read(output, "listen", [rule(r"^([\d.]+) dB$", number(LOUDNESS.name))])
+    return read(output, "listen", [rule(r"^([\d.]+) dB$", PrintedNumber(LOUDNESS.name))])
 
 
 LOUD = Section(
