@@ -42,11 +42,12 @@ def cpu_s(work: Callable[[], object]) -> float:
 
 def rows(store: Store) -> int:
     """Rows of attempts and all that belongs to them."""
-    with store._read() as session:
-        return sum(
+    return store.read(
+        lambda session: sum(
             session.scalar(select(func.count()).select_from(model)) or 0
             for model in (AttemptRow, SampleRow, MomentRow, AttemptArtifactRow, ArtifactRow)
         )
+    )
 
 
 def database_bytes(folder: Path) -> int:

@@ -29,8 +29,9 @@ from lab.judge.text import EvidenceLinks, VerdictChange, changes, failing_lines,
 from lab.metrics.declared import LimitOutcome
 from lab.results.formatting import label
 from lab.results.records import DIAGNOSIS
-from lab.results.snapshot import SharedStore, SnapshotReader
+from lab.results.snapshot import SnapshotReader
 from lab.results.standing_failures import Explained, Failing, FailureReader
+from lab.results.store import SharedStore
 
 _BOARD: Final = ("board", "board_type", "release")
 _PART: Final = 2000  # samples

@@ -15,8 +15,8 @@ from lab.judge.known_failures import KnownFailure, recognised
 from lab.judge.latest import BootVariant, LatestComparison, Reference, comparisons
 from lab.judge.verdicts import Verdict
 from lab.metrics.catalogue import BOOT_STAGE
-from lab.results.averages import Average
 from lab.results.snapshot import RunHead, StoreSnapshot
+from lab.results.sums import Average
 
 
 @frozen

@@ -112,9 +112,9 @@ def _jobs(line: Mapping[str, Any]) -> Iterable[Offer]:
     from lab.results.models import JobRow  # noqa: PLC0415
     from lab.results.store import open_store  # noqa: PLC0415
 
-    with open_store(line.get("db"), create=False) as store, store._read() as session:
-        rows = session.scalars(select(JobRow).order_by(JobRow.id.desc()).limit(_MOST_RUNS))
-        return [(call(row.id), f"{row.suites} on {row.board}, {row.state}") for row in rows]
+    wanted = select(JobRow.id, JobRow.suites, JobRow.board, JobRow.state).order_by(JobRow.id.desc()).limit(_MOST_RUNS)
+    with open_store(line.get("db"), create=False) as store:
+        return [(call(row.id), f"{row.suites} on {row.board}, {row.state}") for row in store.rows(wanted)]
 
 
 def _statuses(_line: Mapping[str, Any]) -> Iterable[Offer]:

@@ -37,7 +37,8 @@ from lab.judge.latest import LatestJudge, WorseNumber
 from lab.judge.text import EvidenceLinks
 from lab.results.listing import LatestEnded
 from lab.results.location import locate
-from lab.results.snapshot import SharedStore, watch
+from lab.results.snapshot import watch
+from lab.results.store import SharedStore
 from lab.terminal import echo, log_to
 
 DEFAULT_LISTEN: Final = "127.0.0.1:9870"

@@ -106,8 +106,8 @@ def look(
     sizes = None
     if ended is None and not found.trouble:
         where = services.database(db, host.farm)
-        with contextlib.suppress(BoardlabError), opened(where) as store, store._read() as session:
-            sizes = retention.sizes(session, store.location)
+        with contextlib.suppress(BoardlabError), opened(where) as store:
+            sizes = store.read(lambda session: retention.sizes(session, store.location))
     return evolve(found, services=(server, *services.listening(host)), sizes=sizes)
 
 

@@ -147,7 +147,7 @@ class ReservationBook:
             )
             return True
 
-        return self.store._write(insert)
+        return self.store.write(insert)
 
     def reason(self, board: str, kind: Kind, reason: str) -> None:
         """Give a standing hold another reason."""
@@ -157,7 +157,7 @@ class ReservationBook:
                 if row.kind == kind:
                     row.reason = reason[:LONGEST_REASON]
 
-        self.store._write(change)
+        self.store.write(change)
 
     def end(self, board: str, kind: Kind, by: str, *, own: bool = False) -> Hold:
         """End and return a board's hold, else this person's next reservation.
@@ -184,17 +184,17 @@ class ReservationBook:
             row.ended_at, row.ended_by = self.now(), by
             return _hold_of(row)
 
-        return self.store._write(close)
+        return self.store.write(close)
 
     def standing(self, board: str | None = None) -> list[Hold]:
         """The standing reservations of one board or all."""
-        with self.store._read() as session:
-            return standing(session, board, self.now())
+        return self.store.read(lambda session: standing(session, board, self.now()))
 
     def coming(self, board: str | None = None) -> list[Hold]:
         """Reservations of one board or all that begin later, the earliest first."""
-        with self.store._read() as session:
-            return [_hold_of(row, later=True) for row in session.scalars(_coming(board, self.now()))]
+        return self.store.read(
+            lambda session: [_hold_of(row, later=True) for row in session.scalars(_coming(board, self.now()))]
+        )
 
     def _hold(
         self,
@@ -247,7 +247,7 @@ class ReservationBook:
             return _hold_of(new, later=at > now)
 
         try:
-            return self.store._write(insert)
+            return self.store.write(insert)
         except TestStableError as error:  # the index that lets one stand
             raise LabTransientError(
                 f"somebody else took {board} at this instant; look whose it is", failure="results"

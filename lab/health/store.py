@@ -46,17 +46,17 @@ class HealthBook:
                 holds_of(session, check.board, self.now(), self.rule)
             return evolve(check, id=row.id)
 
-        return self.store._write(insert)
+        return self.store.write(insert)
 
     def checks(self, board: str, limit: int) -> list[Check]:
         """The latest checks of a board, the newest first."""
         wanted = select(HealthCheckRow).where(HealthCheckRow.board == board).order_by(HealthCheckRow.id.desc())
-        with self.store._read() as session:
-            return [check_of(row) for row in session.scalars(wanted.limit(limit))]
+        return self.store.read(lambda session: [check_of(row) for row in session.scalars(wanted.limit(limit))])
 
     def due(self, board: str) -> str:
         """The reason for a check before the next run; empty: none."""
-        with self.store._read() as session:
+
+        def read(session: Session) -> str:
             now = self.now()
             last = max(_latest(session, board), key=lambda check: check.at, default=None)
             is_quarantined = any(hold.kind == QUARANTINE for hold in standing(session, board, now))
@@ -64,12 +64,17 @@ class HealthBook:
                 last, events(session, board, now - self.rule.window), self.rule, now, quarantined=is_quarantined
             )
 
+        return self.store.read(read)
+
     def of(self, board: str) -> Health:
         """The health of a board now."""
-        with self.store._read() as session:
+
+        def read(session: Session) -> Health:
             now = self.now()
             known = events(session, board, now - self.rule.window)
             return _of(board, known, _latest(session, board), standing(session, board, now), self.rule, now)
+
+        return self.store.read(read)
 
     def all(self, measured: Mapping[str, bool] | None = None) -> dict[str, Health]:
         """Health by board, of all checked, measured or quarantined boards.
@@ -77,11 +82,13 @@ class HealthBook:
         Args:
             measured: boards measured within the rule's window -> True with a known good attempt; None: unknown.
         """
-        with self.store._read() as session:
+
+        def read(session: Session) -> dict[str, Health]:
             now = self.now()
-            if measured is None:
-                measured = dict.fromkeys(_measured(session, now - self.rule.window), False)
-            return healths(session, self.rule, now, measured)
+            lately = _measured(session, now - self.rule.window) if measured is None else ()
+            return healths(session, self.rule, now, measured or dict.fromkeys(lately, False))
+
+        return self.store.read(read)
 
 
 def healths(

@@ -60,11 +60,14 @@ class JobView:
 
 def jobs(store: Store, limit: int, now: dt.datetime) -> list[JobView]:
     """The latest jobs, newest first, and all that have not ended."""
-    with store._read() as session:
+
+    def read(session: Session) -> list[JobView]:
         latest = session.scalars(select(JobRow).order_by(JobRow.id.desc()).limit(limit))
         active = session.scalars(select(JobRow).where(JobRow.state.in_(("queued", "running"))))
         rows = {row.id: row for row in (*latest, *active)}
         return [_view(session, job_of(rows[job_id]), now) for job_id in sorted(rows, reverse=True)]
+
+    return store.read(read)
 
 
 def job(store: Store, job_id: int) -> Job:
@@ -73,26 +76,29 @@ def job(store: Store, job_id: int) -> Job:
     Raises:
         ConfigurationError: no such job.
     """
-    return store._look_up(lambda session: job_of(find(session, job_id)))
+    return store.read(lambda session: job_of(find(session, job_id)))
 
 
 def view(store: Store, seen: Job, now: dt.datetime) -> JobView:
     """A job with its runs."""
-    return store._look_up(lambda session: _view(session, seen, now))
+    return store.read(lambda session: _view(session, seen, now))
 
 
 def answered(store: Store, request: str) -> Job | None:
     """The ended job of a queue's request; None: none, or resumable."""
     its = (JobRow.request == request, JobRow.state.in_(("completed", "failed", "cancelled")))
-    with store._read() as session:
+
+    def read(session: Session) -> Job | None:
         row = session.scalars(select(JobRow).where(*its).order_by(JobRow.id.desc()).limit(1)).one_or_none()
         return None if row is None else job_of(row)
+
+    return store.read(read)
 
 
 def latest_run(store: Store, job: Job, kind: str) -> int | None:
     """The last run of that kind in the job's current suite."""
     its = (RunRow.job_id == job.id, RunRow.id > job.after_run, RunRow.kind == kind)
-    return store._look_up(lambda session: session.scalar(select(func.max(RunRow.id)).where(*its)))
+    return store.read(lambda session: session.scalar(select(func.max(RunRow.id)).where(*its)))
 
 
 def job_of_run(store: Store, run_id: int) -> Job | None:
@@ -101,16 +107,18 @@ def job_of_run(store: Store, run_id: int) -> Job | None:
     Raises:
         BoardlabError: the store cannot be read.
     """
-    with store._read() as session:
+
+    def read(session: Session) -> Job | None:
         run = session.get(RunRow, run_id)
         row = None if run is None or run.job_id is None else session.get(JobRow, run.job_id)
         return None if row is None else job_of(row)
 
+    return store.read(read)
+
 
 def has_run(store: Store, run_id: int) -> bool:
     """True if the run exists."""
-    with store._read() as session:
-        return session.get(RunRow, run_id) is not None
+    return store.read(lambda session: session.get(RunRow, run_id) is not None)
 
 
 def described(found: JobView) -> str:
@@ -149,16 +157,18 @@ def obstacle(queue: JobQueue, board: str) -> str:
 
 def running(queue: JobQueue) -> list[Job]:
     """The running jobs, without those whose holder has died."""
-    with queue.store._read() as session:
+
+    def read(session: Session) -> list[Job]:
         rows = session.scalars(select(JobRow).where(JobRow.state == "running").order_by(JobRow.id))
         return [job_of(row) for row in rows if not queue._dead(row)]
+
+    return queue.store.read(read)
 
 
 def unended(queue: JobQueue, person: str) -> int:
     """Count of a person's jobs that wait or measure, without those whose holder has died."""
     its = select(JobRow).where(JobRow.person == person, JobRow.state.in_(("queued", "running")))
-    with queue.store._read() as session:
-        return sum(not queue._dead(row) for row in session.scalars(its))
+    return queue.store.read(lambda session: sum(not queue._dead(row) for row in session.scalars(its)))
 
 
 @frozen
@@ -176,10 +186,13 @@ def measuring(queue: JobQueue, host: str) -> Measuring:
     """The current measurements of a host, without the site's and dead jobs."""
     its = (JobRow.holder.startswith(f"{host}/", autoescape=True), JobRow.program != BY_WEB)
     ends = select(func.max(JobRow.started_at), func.max(JobRow.finished_at)).where(*its)
-    with queue.store._read() as session:
+
+    def read(session: Session) -> Measuring:
         holders = session.scalars(select(JobRow.holder).where(*its, JobRow.state == "running")).all()
         changes = [at for at in session.execute(ends).one() if at is not None]
-    return Measuring(sum(queue.has_died(holder) is not True for holder in holders), max(changes, default=None))
+        return Measuring(sum(queue.has_died(holder) is not True for holder in holders), max(changes, default=None))
+
+    return queue.store.read(read)
 
 
 def moment(at: dt.datetime) -> str:
@@ -292,7 +305,8 @@ def killed_runs(store: Store) -> frozenset[int]:
     Raises:
         BoardlabError: the store cannot be read.
     """
-    with store._read() as session:
+
+    def read(session: Session) -> frozenset[int]:
         runs = session.scalars(select(RunRow).where(GOES_ON)).all()
         if not runs:
             return frozenset()
@@ -300,6 +314,8 @@ def killed_runs(store: Store) -> frozenset[int]:
         active = session.scalars(select(JobRow).where(JobRow.state == "running", JobRow.board.in_(boards)))
         holders = {row.board: job_of(row) for row in active if not seems_dead(row, now, process.has_died)}
         return frozenset(run.id for run in runs if not _measures(holders.get(run.board), run))
+
+    return store.read(read)
 
 
 def _measures(job: Job | None, run: RunRow) -> bool:
@@ -375,4 +391,4 @@ def _change(store: Store, run_id: int, change: Callable[[RunRow, list[Pause]], l
         row = session.get_one(RunRow, run_id)
         row.provenance = {**row.provenance, KEY: change(row, list(row.provenance.get(KEY, [])))}
 
-    store._write(write)
+    store.write(write)

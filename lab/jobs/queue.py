@@ -128,7 +128,7 @@ class JobQueue:
             session.flush()
             return job_of(row)
 
-        return self.store._write(insert)
+        return self.store.write(insert)
 
     def job(self, job_id: int) -> Job:
         """One job.
@@ -136,7 +136,7 @@ class JobQueue:
         Raises:
             ConfigurationError: no such job.
         """
-        return self.store._look_up(lambda session: job_of(find(session, job_id)))
+        return self.store.read(lambda session: job_of(find(session, job_id)))
 
     def take_up(self, job_id: int) -> Job:
         """Requeue an interrupted, failed or dead job; see `settle`.
@@ -166,7 +166,7 @@ class JobQueue:
             return job_of(row)
 
         self.settle(JobRow.id == job_id)
-        return self.store._write(requeue)
+        return self.store.write(requeue)
 
     def unfinished(self, order: Order) -> Job | None:
         """The latest interrupted or dead job with this order, to resume.
@@ -192,7 +192,7 @@ class JobQueue:
                 begun = begun or (job_of(row) if resumable else None)
             return begun
 
-        return self.store._look_up(latest)
+        return self.store.read(latest)
 
     def start(self, job_id: int) -> Job | None:
         """Take the board for a waiting job; None while that is impossible.
@@ -236,7 +236,7 @@ class JobQueue:
             mine.started_at = now
             return job_of(mine)
 
-        return self.store._write(take)
+        return self.store.write(take)
 
     def free(self, boards: Collection[str]) -> list[str]:
         """Those of the boards that this person's job could have now, the longest unused first."""
@@ -249,7 +249,7 @@ class JobQueue:
             kept.update(row.board for row in session.scalars(running) if not self._dead(row))
             return sorted(set(boards) - kept, key=lambda board: (board in used, used.get(board), board))
 
-        return self.store._look_up(read)
+        return self.store.read(read)
 
     def move(self, job_id: int, board: str, env: str) -> Job:
         """Let a waiting job wait for another board; it keeps its age.
@@ -263,7 +263,7 @@ class JobQueue:
             row.board, row.env, row.heartbeat_at = board, env, self.now()
             return job_of(row)
 
-        return self.store._write(change)
+        return self.store.write(change)
 
     def beat(self, job_id: int) -> bool:
         """Renew the lease; return True if the job is cancelled.
@@ -277,7 +277,7 @@ class JobQueue:
             row.heartbeat_at = self.now()
             return bool(row.cancelled_by)
 
-        return self.store._write(renew)
+        return self.store.write(renew)
 
     def try_beat(self, job_id: int) -> bool:
         """Renew the lease, or log why not; return True if the job is cancelled.
@@ -323,9 +323,9 @@ class JobQueue:
                 row.state, row.finished_at = "cancelled", self.now()
             return job_of(row)
 
-        self.store._write(mark)
+        self.store.write(mark)
         self.settle(JobRow.id == job_id)
-        return self.store._write(end)
+        return self.store.write(end)
 
     def next_suite(self, job_id: int) -> Job:
         """Note a finished suite; the next one's runs begin after it."""
@@ -336,7 +336,7 @@ class JobQueue:
             row.after_run, row.heartbeat_at = last_run(session, row.board), self.now()
             return job_of(row)
 
-        return self.store._write(note)
+        return self.store.write(note)
 
     def finish(self, job_id: int, state: JobState) -> None:
         """End the job and release its board.
@@ -353,7 +353,7 @@ class JobQueue:
                 row.state, row.finished_at = ended_as(row, "interrupted" if went_on else state), self.now()
                 holds_of(session, row.board, self.now(), self.rule)
 
-        self.store._write(end)
+        self.store.write(end)
 
     def has_board(self, job_id: int) -> bool:
         """True if a job has its board, and its holder has not died.
@@ -367,7 +367,7 @@ class JobQueue:
             dead = self._dead(row)  # of a waiting job, too: its silence counts from the first look at it
             return row.state == "running" and not dead
 
-        return self.store._look_up(read)
+        return self.store.read(read)
 
     def watches(self, job_id: int) -> bool:
         """True while a job in the way seems dead.
@@ -399,7 +399,7 @@ class JobQueue:
                 job_of(row) for row in session.scalars(wanted) if self.silence.is_in_doubt(row, now, self.has_died)
             ]
 
-        return self.store._look_up(read)
+        return self.store.read(read)
 
     def holder_of(self, board: str) -> Job | None:
         """The running job of a board."""
@@ -409,11 +409,11 @@ class JobQueue:
             row = session.scalars(wanted).one_or_none()
             return None if row is None else job_of(row)
 
-        return self.store._look_up(read)
+        return self.store.read(read)
 
     def refusing(self, board: str) -> list[Hold]:
         """The reservations that keep this person's job from a board now."""
-        return self.store._look_up(lambda session: self._refused(standing(session, board, self.now())))
+        return self.store.read(lambda session: self._refused(standing(session, board, self.now())))
 
     def unfinished_run(self, job: Job, kind: str) -> int | None:
         """The uncompleted run of that kind in the job's current suite.
@@ -430,7 +430,7 @@ class JobQueue:
         )
         if job.release:
             wanted = wanted.where(RunRow.release == job.release)
-        return self.store._look_up(lambda session: session.scalars(wanted.order_by(RunRow.id).limit(1)).one_or_none())
+        return self.store.read(lambda session: session.scalars(wanted.order_by(RunRow.id).limit(1)).one_or_none())
 
     def _refused(self, holds: list[Hold], *, checks: bool = False, qualifies: bool = False) -> list[Hold]:
         given = {"ignored": self.ignores, "checks": checks, "qualifies": qualifies}
@@ -503,7 +503,7 @@ def note_tests(store: Store, run_ids: Collection[int], *, failed: bool) -> None:
             if bool(row.provenance.get(FAILED_TESTS)) != failed:
                 row.provenance = {**row.provenance, FAILED_TESTS: failed}
 
-    store._write(write)
+    store.write(write)
 
 
 def has_failed(store: Store, job_id: int) -> bool:
@@ -512,10 +512,9 @@ def has_failed(store: Store, job_id: int) -> bool:
     Raises:
         BoardlabError: the store cannot be read.
     """
-    with store._read() as session:
-        its = (RunRow.job_id == job_id, RunRow.status == "completed")
-        found = session.scalars(select(RunRow.provenance).where(*its)).all()
-    return any(provenance.get(FAILED_TESTS) and not provenance.get("confirms") for provenance in found)
+    completed = select(RunRow.provenance).where(RunRow.job_id == job_id, RunRow.status == "completed")
+    provenances = store.read(lambda session: session.scalars(completed).all())
+    return any(provenance.get(FAILED_TESTS) and not provenance.get("confirms") for provenance in provenances)
 
 
 def lab_faults(store: Store, job_id: int) -> tuple[str, ...]:
@@ -524,15 +523,18 @@ def lab_faults(store: Store, job_id: int) -> tuple[str, ...]:
     Raises:
         BoardlabError: the store cannot be read.
     """
-    with store._read() as session:
+
+    def read(session: Session) -> dict[object, tuple[str, str | None]]:
         its = select(RunRow.id, RunRow.provenance).where(RunRow.job_id == job_id)
         runs = [run for run, provenance in session.execute(its) if "confirms" not in provenance]
         columns = (AttemptRow.run_id, AttemptRow.cycle, AttemptRow.params, AttemptRow.outcome, AttemptRow.fault)
-        attempts = session.execute(select(*columns).where(AttemptRow.run_id.in_(runs)).order_by(AttemptRow.id)).all()
-    last = {
-        (run, cycle, tuple(sorted(params.items()))): (outcome, fault)
-        for run, cycle, params, outcome, fault in attempts
-    }
+        attempts = session.execute(select(*columns).where(AttemptRow.run_id.in_(runs)).order_by(AttemptRow.id))
+        return {
+            (run, cycle, tuple(sorted(params.items()))): (outcome, fault)
+            for run, cycle, params, outcome, fault in attempts
+        }
+
+    last = store.read(read)
     failed = [each for each in last.values() if each[0] != "ok"]
     if any(fault != "lab" for _outcome, fault in failed):
         return ()
@@ -560,7 +562,7 @@ def confirmation(store: Store, job_id: int, run_id: int) -> Run | None:
         found = (row for row in session.scalars(its) if row.provenance.get("confirms") == run_id)
         return next(map(run, found), None)
 
-    return store._look_up(read)
+    return store.read(read)
 
 
 def last_run(session: Session, board: str) -> int:
@@ -599,7 +601,7 @@ def wanted(store: Store, job_id: int, now: dt.datetime | None = None) -> str:
     Raises:
         BoardlabError: the store cannot be read.
     """
-    return store._look_up(lambda session: _wanted(session, find(session, job_id), now or store.now()))
+    return store.read(lambda session: _wanted(session, find(session, job_id), now or store.now()))
 
 
 def ask(queue: JobQueue, job_id: int, who: str) -> None:
@@ -613,7 +615,7 @@ def ask(queue: JobQueue, job_id: int, who: str) -> None:
         if row.holder == queue.holder and row.state == "running" and row.priority < PERSONS:
             row.yields_to = who
 
-    queue.store._write(note)
+    queue.store.write(note)
 
 
 def wait_on(queue: JobQueue, job_id: int, who: str | None = None) -> None:
@@ -631,7 +633,7 @@ def wait_on(queue: JobQueue, job_id: int, who: str | None = None) -> None:
         row.heartbeat_at = queue.now()
         row.yields_to = row.yields_to if who is None else who
 
-    queue.store._write(renew)
+    queue.store.write(renew)
 
 
 def give_way(queue: JobQueue, job_id: int) -> Job:
@@ -647,7 +649,7 @@ def give_way(queue: JobQueue, job_id: int) -> Job:
         row.state, row.heartbeat_at = "queued", queue.now()
         return job_of(row)
 
-    return queue.store._write(requeue)
+    return queue.store.write(requeue)
 
 
 def _wanted(session: Session, row: JobRow, now: dt.datetime) -> str:

@@ -25,10 +25,10 @@ from lab.judge.number import Number, PublishedNumbers, of_average
 from lab.judge.verdicts import Judgement, Verdict
 from lab.metrics.catalogue import STATES
 from lab.metrics.rates import RATES, FailureRate, RateChange
-from lab.results.averages import Average
 from lab.results.records import PUBLISHED
 from lab.results.series import BoardSeries, run_head, runs_at
 from lab.results.snapshot import RunHead, StoreSnapshot
+from lab.results.sums import Average
 
 ACCEPTED: Final = "accepted"
 REJECTED: Final = "rejected"

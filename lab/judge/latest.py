@@ -27,14 +27,13 @@ from lab.judge.records import Mute, StoredVerdict
 from lab.judge.store import mutes_of, read_verdicts, standing
 from lab.judge.verdicts import Verdict
 from lab.metrics.catalogue import BOOT_STAGE
-from lab.results.averages import Average
 from lab.results.history import Item, item_of
 from lab.results.records import APART
 from lab.results.revision import RunsRevision, runs_revision
 from lab.results.series import BoardSeries, PlaceState, run_head, runs_at, states
-from lab.results.snapshot import RunHead, StoreSnapshot, snapshot
+from lab.results.snapshot import RunHead, StoreSnapshot
 from lab.results.store import Store, open_store
-from lab.results.sums import VARIANT
+from lab.results.sums import VARIANT, Average
 
 _log = logging.getLogger(__name__)
 MEDIUM, INIT = VARIANT
@@ -278,7 +277,7 @@ class LatestJudge:
             LabError: the results cannot be read.
         """
         revision = runs_revision(store)
-        with snapshot(store) as found:
+        with store.snapshot() as found:
             if revision != self._revision:
                 every = states(found)
                 self._states = {
@@ -364,7 +363,7 @@ def begin_judging() -> None:
 
 def _worse_of(url: str, wanted: Sequence[BoardSeries]) -> list[tuple[WorseNumber, ...]]:
     """The worse numbers of some series, in the process that judges."""
-    with open_store(url, create=False) as store, snapshot(store) as found:
+    with open_store(url, create=False) as store, store.snapshot() as found:
         return [tuple(worse_numbers(found, series)) for series in wanted]
 
 
@@ -374,7 +373,7 @@ def worse_of_run(store: Store, run_id: int) -> tuple[WorseNumber, ...]:
     Raises:
         LabError: the results cannot be read.
     """
-    with snapshot(store) as found:
+    with store.snapshot() as found:
         head = run_head(found, run_id)
         if head is None:
             return ()

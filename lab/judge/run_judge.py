@@ -36,7 +36,6 @@ from lab.metrics.rates import RATES, RateChange
 from lab.results import Run, Store
 from lab.results.history import HistoryRunHead, Item, MeasuredNumber, RunNumbers, item_of, read_numbers, run_heads
 from lab.results.series import BoardSeries, run_head, runs_at
-from lab.results.snapshot import snapshot
 
 _MOST_LINES: Final = 4  # of builds that are remembered beside the current one
 
@@ -351,7 +350,7 @@ def _judged_rates(store: Store, night: Sequence[int], kind: str) -> tuple[Judged
     The attempts of a night count together, beside those of the runs since the last accepted one. A board that always failed has "no
     samples" of its numbers instead.
     """
-    with snapshot(store) as found:
+    with store.snapshot() as found:
         head = run_head(found, night[0])
         if kind not in RATES or head is None:
             return ()

@@ -73,7 +73,7 @@ def write_verdicts(
                 rows.insert_definitions(session, rates)
             session.execute(insert(VerdictRow), new)  # hundreds of a guide; as objects they take three times as long
 
-    store._write(write)
+    store.write(write)
 
 
 def _rows(session: Session, run_id: int) -> dict[tuple[str, int, Item], VerdictRow]:
@@ -165,9 +165,12 @@ def read_verdicts(
     if outcomes is not None:
         wanted = wanted.where(VerdictRow.outcome.in_(tuple(outcomes)))
     at = at or utc_now()
-    with store._read() as session:
+
+    def read(session: Session) -> list[StoredVerdict]:
         rows = session.scalars(wanted.options(joinedload(VerdictRow.run), joinedload(VerdictRow.definition))).all()
         return list(_verdicts(session, rows, at))
+
+    return store.read(read)
 
 
 def review(store: Store, run_id: int, decision: Decision, by: str, reason: str) -> Review:
@@ -184,13 +187,12 @@ def review(store: Store, run_id: int, decision: Decision, by: str, reason: str) 
         session.flush()
         return _review(row)
 
-    return store._write(write)
+    return store.write(write)
 
 
 def reviews(store: Store) -> dict[int, Review]:
     """The newest decision of each decided run, by run id."""
-    with store._read() as session:
-        return newest_reviews(session)
+    return store.read(newest_reviews)
 
 
 def mute(
@@ -218,13 +220,12 @@ def mute(
         session.flush()
         return _mute(row)
 
-    return store._write(write)
+    return store.write(write)
 
 
 def mutes(store: Store) -> list[Mute]:
     """All mutes, also those that have ended, the oldest first."""
-    with store._read() as session:
-        return mutes_of(session)
+    return store.read(mutes_of)
 
 
 def verdicts_of(session: Session, ids: Sequence[int], at: dt.datetime) -> list[StoredVerdict]:

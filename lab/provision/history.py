@@ -107,7 +107,7 @@ class ProvisionBook:
             session.flush()
             return row.id
 
-        return self.store._write(insert)
+        return self.store.write(insert)
 
     def written(self, provision_id: int, digest: str, method: str, count: int) -> None:
         """It was read back, and is what was to be written."""
@@ -153,7 +153,7 @@ class ProvisionBook:
             for each in {row, *session.scalars(select(ProvisionRow).where(*same, *there))}:
                 each.state, each.message, each.at = "failed", message, self.now()
 
-        self.store._write(change)
+        self.store.write(change)
 
     def forget(self, board: str, medium: str) -> bool:
         """Forget a medium's release, since a person wrote it by hand.
@@ -174,8 +174,9 @@ class ProvisionBook:
         """Medium -> the latest write to it, unless that was forgotten."""
         last = select(func.max(ProvisionRow.id)).where(ProvisionRow.board == board).group_by(ProvisionRow.medium)
         wanted = select(ProvisionRow).where(ProvisionRow.id.in_(last), ProvisionRow.state != "forgotten")
-        with self.store._read() as session:
-            return {row.medium: _record(row) for row in session.scalars(wanted.order_by(ProvisionRow.medium))}
+        return self.store.read(
+            lambda session: {row.medium: _record(row) for row in session.scalars(wanted.order_by(ProvisionRow.medium))}
+        )
 
     def tries(self, board: str, medium: str) -> list[Provision]:
         """Writes that also went to a boot partition, the newest first.
@@ -186,15 +187,17 @@ class ProvisionBook:
         forgotten = select(func.max(ProvisionRow.id)).where(*mine, ProvisionRow.state == "forgotten")
         since = ProvisionRow.id > func.coalesce(forgotten.scalar_subquery(), 0)
         wanted = select(ProvisionRow).where(*mine, ProvisionRow.boots != "", since).order_by(ProvisionRow.id.desc())
-        with self.store._read() as session:
-            return [_record(row) for row in session.scalars(wanted)]
+        return self.store.read(lambda session: [_record(row) for row in session.scalars(wanted)])
 
     def latest(self) -> list[Provision]:
         """The latest write to each medium of each board."""
         last = select(func.max(ProvisionRow.id)).group_by(ProvisionRow.board, ProvisionRow.medium)
         wanted = select(ProvisionRow).where(ProvisionRow.id.in_(last), ProvisionRow.state != "forgotten")
-        with self.store._read() as session:
-            return [_record(row) for row in session.scalars(wanted.order_by(ProvisionRow.board, ProvisionRow.medium))]
+        return self.store.read(
+            lambda session: [
+                _record(row) for row in session.scalars(wanted.order_by(ProvisionRow.board, ProvisionRow.medium))
+            ]
+        )
 
     def _change(self, provision_id: int, note: Callable[[ProvisionRow], None]) -> None:
         def change(session: Session) -> None:
@@ -202,7 +205,7 @@ class ProvisionBook:
             note(row)
             row.at = self.now()
 
-        self.store._write(change)
+        self.store.write(change)
 
 
 def _record(row: ProvisionRow) -> Provision:

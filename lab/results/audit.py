@@ -82,7 +82,7 @@ class Audit:
         def insert(session: Session) -> None:
             session.add(AuditRow(at=self.now(), **cut))
 
-        self.store._write(insert)
+        self.store.write(insert)
 
     @contextmanager
     def acting(self, act: Acting, action: str, *, person: str, address: str = "", board: str = "") -> Iterator[Acting]:
@@ -112,9 +112,12 @@ class Audit:
         wanted = select(AuditRow).where(*(column == value for column, value in conditions if value))
         if before is not None:
             wanted = wanted.where(AuditRow.id < before)
-        with self.store._read() as session:
+
+        def read(session: Session) -> list[Entry]:
             found = session.scalars(wanted.order_by(AuditRow.id.desc()).limit(limit))
             return [Entry(r.id, r.at, r.person, r.address, r.action, r.board, r.about, r.outcome) for r in found]
+
+        return self.store.read(read)
 
     def comment(self, board: str, person: str, text: str) -> Comment:
         """Store a person's comment on a board.
@@ -132,13 +135,12 @@ class Audit:
             session.flush()
             return _comment(row)
 
-        return self.store._write(insert)
+        return self.store.write(insert)
 
     def comments(self, board: str, limit: int = 50) -> list[Comment]:
         """The latest comments on a board, the newest first."""
         wanted = select(CommentRow).where(CommentRow.board == board).order_by(CommentRow.id.desc()).limit(limit)
-        with self.store._read() as session:
-            return [_comment(row) for row in session.scalars(wanted)]
+        return self.store.read(lambda session: [_comment(row) for row in session.scalars(wanted)])
 
 
 def last_done(session: Session, action: str) -> dt.datetime | None:

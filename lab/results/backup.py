@@ -39,7 +39,7 @@ from lab.host.clock import utc_now
 from lab.results import database, location, schema, transfer
 from lab.results.artifacts import ArtifactStore
 from lab.results.location import PRIVATE_FILE, Location
-from lab.results.store import BUSY_TIMEOUT_S, Store, guarded
+from lab.results.store import BUSY_TIMEOUT_S, Store
 
 MANIFEST: Final = "manifest.json"
 DATABASE: Final = "results.db"
@@ -169,7 +169,7 @@ def _copy_database(store: Store, path: Path) -> str:
         its SHA-256.
     """
     path.touch(mode=PRIVATE_FILE)
-    with guarded(store.location), database.reader(store._engine).connect() as source:
+    with database.guarded(store.location), database.reader(store._engine).connect() as source:
         if store.location.path is not None:
             origin: Any = source.connection.driver_connection
             with (
@@ -192,7 +192,7 @@ def _copy_rows_to_file(source: Connection, path: Path) -> None:
     where = location.locate(str(path))
     engine = database.create(where, BUSY_TIMEOUT_S)
     try:
-        with guarded(where):
+        with database.guarded(where):
             schema.make_ready(engine, where, create=True, migrate=None)
             with engine.begin() as target:
                 transfer.copy(source, target)
@@ -413,7 +413,7 @@ def _place(file: Path, path: Path, wanted: str) -> None:
 def _restore_to_server(file: Path, target: Location) -> None:
     engine = database.create(target, BUSY_TIMEOUT_S)
     try:
-        with guarded(target):
+        with database.guarded(target):
             schema.make_ready(engine, target, create=True, migrate=None)
             with _file_engine(file) as source_engine, source_engine.connect() as source, engine.begin() as server:
                 filled = transfer.filled(server)

@@ -20,6 +20,7 @@ from urllib.parse import quote
 from sqlalchemy import URL, Connection, DateTime, Engine, NullPool, create_engine, event, func, select, text
 from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
@@ -293,6 +294,19 @@ def damaged(error: Exception, location: Location) -> BoardlabError:
         hint = _DAMAGED.format(path=location.path)
     reason = location.without_secrets(printable(f"{type(error).__name__}: {error}"))
     return LabStableError(f"results in {location.name}: {reason[:_SAID_CHARACTERS]}: {hint}", failure="results")
+
+
+@contextmanager
+def guarded(location: Location) -> Iterator[None]:
+    """Convert a database's errors and undecodable values to ours."""
+    try:
+        yield
+    except PoolTimeoutError as error:
+        raise busy(location) from error
+    except DBAPIError as error:
+        raise explain(error, location) from error
+    except UNREADABLE as error:
+        raise damaged(error, location) from error
 
 
 @contextmanager

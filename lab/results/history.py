@@ -86,34 +86,42 @@ def run_heads(store: Store, like: Run) -> list[HistoryRunHead]:
     confirming = select(RunRow.id, RunRow.provenance).where(
         *its, cast(RunRow.provenance, String).contains('"confirms"')
     )
-    with store._read() as session:
-        confirmed = {run: provenance.get("confirms") for run, provenance in session.execute(confirming)}
+    with store.snapshot() as snapshot:
+        confirmed = {run: provenance.get("confirms") for run, provenance in snapshot.rows(confirming)}
         nights: dict[int, int] = {}
         heads = [
-            HistoryRunHead(*row, nights.setdefault(row.id, nights.get(confirmed.get(row.id, row.id), row.id)))
-            for row in session.execute(wanted.order_by(RunRow.id))
+            HistoryRunHead(
+                row.id,
+                row.status,
+                row.finished_at,
+                nights.setdefault(row.id, nights.get(confirmed.get(row.id, row.id), row.id)),
+            )
+            for row in snapshot.rows(wanted.order_by(RunRow.id))
         ]
     return sorted(heads, key=lambda head: (head.night, head.id))
 
 
 def read_numbers(store: Store, run_ids: Sequence[int]) -> list[RunNumbers]:
     """The numbers of these runs, in this order; missing runs are skipped."""
-    with store._read() as session:
+
+    def read(session: Session) -> list[RunNumbers]:
         runs = {row.id: rows.run(row) for row in session.scalars(select(RunRow).where(RunRow.id.in_(run_ids)))}
         cycles, items = _attempts(session, run_ids)
         details = _details(session, run_ids)
         numbers, flagged = _numbers(session, run_ids, items)
-    return [
-        RunNumbers(
-            run,
-            numbers.get(run_id, {}),
-            {item: sum(not good for good in done.values()) for item, done in cycles.get(run_id, {}).items()},
-            details.get(run_id, ()),
-            run.provenance.get("virtual") is True or run_id in flagged,
-        )
-        for run_id in run_ids
-        if (run := runs.get(run_id)) is not None
-    ]
+        return [
+            RunNumbers(
+                run,
+                numbers.get(run_id, {}),
+                {item: sum(not good for good in done.values()) for item, done in cycles.get(run_id, {}).items()},
+                details.get(run_id, ()),
+                run.provenance.get("virtual") is True or run_id in flagged,
+            )
+            for run_id in run_ids
+            if (run := runs.get(run_id)) is not None
+        ]
+
+    return store.read(read)
 
 
 def item_of(params: Mapping[str, str]) -> Item:

@@ -14,13 +14,11 @@ from sqlalchemy.orm import InstrumentedAttribute, Session, aliased, joinedload
 
 from lab.errors import ConfigurationError
 from lab.metrics import Flag, Measurement, Metric, Sample, SampleRecord, Summary, summarise
-from lab.metrics.catalogue import BOOT_SPL, BOOT_STAGE, BOOT_TIME, STATES
+from lab.metrics.catalogue import BOOT_STAGE, STATES
 from lab.metrics.rates import RATES, FailureRate
-from lab.results import averages
 from lab.results import rows as results_rows
-from lab.results.averages import Average
-from lab.results.models import AttemptRow, DefinitionRow, MeasurementRow, RunRow, SampleRow
-from lab.results.records import APART, KILLED, OK, Attempt, Run
+from lab.results.models import AttemptRow, MeasurementRow, RunRow, SampleRow
+from lab.results.records import KILLED, OK, Attempt, Run
 from lab.results.revision import GOES_ON, RunsRevision, runs_revision
 from lab.results.store import Store
 
@@ -120,9 +118,12 @@ class ListedRun:
 
 def listed(store: Store, wanted: RunFilter = RunFilter(), limit: int | None = None) -> list[ListedRun]:
     """Return the matching runs, newest first, at most `limit`."""
-    with store._read() as session:
+
+    def read(session: Session) -> list[ListedRun]:
         query = select(RunRow).where(*wanted.wanted()).order_by(*wanted.order()).limit(limit)
         return _described(session, [results_rows.run(row) for row in session.scalars(query)])
+
+    return store.read(read)
 
 
 def latest(store: Store, *, running: bool, known: Mapping[int, ListedRun] = {}) -> list[ListedRun]:
@@ -132,13 +133,16 @@ def latest(store: Store, *, running: bool, known: Mapping[int, ListedRun] = {}) 
         known: earlier results; an unchanged ended run is not read again.
     """
     state = GOES_ON if running else RunRow.status != _RUNNING
-    with store._read() as session:
+
+    def read(session: Session) -> list[ListedRun]:
         ids = select(func.max(RunRow.id)).where(state).group_by(RunRow.board)
         query = select(RunRow).where(RunRow.id.in_(ids)).order_by(RunRow.board)
         runs = [results_rows.run(row) for row in session.scalars(query)]
         same = {run.id: known[run.id] for run in runs if not running and run.id in known and known[run.id].run == run}
         new = {each.run.id: each for each in _described(session, [run for run in runs if run.id not in same])}
         return [same[run.id] if run.id in same else new[run.id] for run in runs]
+
+    return store.read(read)
 
 
 @define
@@ -172,8 +176,7 @@ def failures(store: Store, since: dt.datetime) -> dict[tuple[str, str], int]:
         .group_by(RunRow.board, AttemptRow.outcome)
         .order_by(RunRow.board, func.max(AttemptRow.id).desc())
     )
-    with store._read() as session:
-        return {(board, outcome): count for board, outcome, count in session.execute(query)}
+    return store.read(lambda session: {(board, outcome): count for board, outcome, count in session.execute(query)})
 
 
 @frozen
@@ -189,9 +192,12 @@ def last_failures(store: Store, run_ids: Collection[int]) -> dict[int, FailedAtt
     """The last failed attempt of each of these runs, by run."""
     last = select(func.max(AttemptRow.id)).where(AttemptRow.run_id.in_(run_ids), AttemptRow.outcome != OK)
     columns = (AttemptRow.run_id, AttemptRow.outcome, AttemptRow.fault, AttemptRow.message)
-    with store._read() as session:
+
+    def read(session: Session) -> dict[int, FailedAttempt]:
         rows = session.execute(select(*columns).where(AttemptRow.id.in_(last.group_by(AttemptRow.run_id))))
         return {run: FailedAttempt(outcome, fault or "", message or "") for run, outcome, fault, message in rows}
+
+    return store.read(read)
 
 
 def still_assumed(store: Store, board_type: str, assumed: Sequence[str]) -> list[str]:
@@ -212,28 +218,26 @@ def still_assumed(store: Store, board_type: str, assumed: Sequence[str]) -> list
         .distinct()
     )
     confirmed: set[str] = set()
-    with store._read() as session:
-        for kind, params, flags, metric in session.execute(query):
-            if Flag.SIMULATED in flags:
-                continue
-            if kind == "boot" and Flag.MEDIUM_UNVERIFIED not in flags:
-                confirmed |= {f"media.{params.get('medium', '')}", "moments", "prompts"}
-            if kind == "low_power" and Flag.MODE_UNVERIFIED not in flags:
-                mode = f"low_power.modes.{params.get('mode', '')}"
-                shown = metric.endswith((".power_rail", ".rail_voltage"))
-                confirmed |= {
-                    place
-                    for place in assumed
-                    if place.startswith(f"{mode}.") and (shown or not place.endswith((".rails_on", ".jumper")))
-                }
+    for kind, params, flags, metric in store.rows(query):
+        if Flag.SIMULATED in flags:
+            continue
+        if kind == "boot" and Flag.MEDIUM_UNVERIFIED not in flags:
+            confirmed |= {f"media.{params.get('medium', '')}", "moments", "prompts"}
+        if kind == "low_power" and Flag.MODE_UNVERIFIED not in flags:
+            mode = f"low_power.modes.{params.get('mode', '')}"
+            shown = metric.endswith((".power_rail", ".rail_voltage"))
+            confirmed |= {
+                place
+                for place in assumed
+                if place.startswith(f"{mode}.") and (shown or not place.endswith((".rails_on", ".jumper")))
+            }
     return [place for place in assumed if not any(f"{place}.".startswith(f"{sure}.") for sure in confirmed)]
 
 
 def known(store: Store, column: str) -> list[str]:
     """The values that runs have: of `board`, `board_type`, `release` or `kind`."""
     wanted: InstrumentedAttribute[str] = getattr(RunRow, column)
-    with store._read() as session:
-        return sorted(session.scalars(select(wanted).distinct()))
+    return store.read(lambda session: sorted(session.scalars(select(wanted).distinct())))
 
 
 def instant(text: str, now: dt.datetime) -> dt.datetime:
@@ -275,9 +279,12 @@ def _described(session: Session, runs: Sequence[Run]) -> list[ListedRun]:
 
 def of_kind(store: Store, kind: str) -> list[Run]:
     """All runs of a kind, the newest first."""
-    with store._read() as session:
+
+    def read(session: Session) -> list[Run]:
         found = session.scalars(select(RunRow).where(RunRow.kind == kind).order_by(RunRow.id.desc()))
         return [results_rows.run(row) for row in found]
+
+    return store.read(read)
 
 
 def _averaged(session: Session, run_ids: Collection[int]) -> dict[int, list[Measurement]]:
@@ -299,56 +306,6 @@ def _averaged(session: Session, run_ids: Collection[int]) -> dict[int, list[Meas
 def _samples(session: Session, measurement_ids: Select[Any]) -> dict[int, list[Sample]]:
     wanted = results_rows.READINGS.where(SampleRow.measurement_id.in_(measurement_ids))
     return results_rows.by_measurement(session.execute(wanted.order_by(AttemptRow.cycle, SampleRow.id)))
-
-
-# --- Boards' last boot times ---
-
-
-RUNS: Final = 12
-_LOOKED_AT: Final = 60  # a board's newest ended runs, among which those with a boot are looked for
-_METRICS: Final = (BOOT_TIME.name, BOOT_SPL.name)  # a board has one or the other
-
-
-def boots(store: Store, boards: Collection[str]) -> dict[str, list[Average]]:
-    """Each board's average boot times over its last `RUNS` ended runs.
-
-    In seconds, the oldest first.
-
-    All of a board have the definition and parameters of the newest one's first; a board without a boot time is left out.
-    """
-    newest = func.row_number().over(partition_by=RunRow.board, order_by=RunRow.id.desc())
-    ended = (RunRow.board.in_(boards), RunRow.status != "running", RunRow.kind.not_in(APART))
-    ranked = select(RunRow.id, RunRow.board, newest.label("place")).where(*ended).subquery()
-    has = select(MeasurementRow.id).where(MeasurementRow.run_id == ranked.c.id, MeasurementRow.metric.in_(_METRICS))
-    wanted = select(ranked.c.id, ranked.c.board).where(ranked.c.place <= _LOOKED_AT, has.exists())
-    with store._read() as session:
-        by_board: dict[str, list[int]] = {}
-        for run_id, board in session.execute(wanted.order_by(ranked.c.id.desc())):
-            by_board.setdefault(board, []).append(run_id)
-        board_of = {run_id: board for board, ids in by_board.items() for run_id in ids[:RUNS]}
-        definitions = {
-            (row.metric, row.version): results_rows.metric(row)
-            for row in session.scalars(select(DefinitionRow).where(DefinitionRow.metric.in_(_METRICS)))
-        }
-        numbers = list(
-            averages.averages(
-                lambda wanted: session.execute(wanted).all(),
-                list(board_of),
-                definitions,
-                MeasurementRow.metric.in_(_METRICS),
-            )
-        )
-    found: dict[str, list[Average]] = {}
-    for average in numbers:
-        found.setdefault(board_of[average.run_id], []).append(average)
-    return {board: _alike(numbers) for board, numbers in found.items()}
-
-
-def _alike(numbers: list[Average]) -> list[Average]:
-    """The averages comparable with the newest run's first."""
-    last = max(number.run_id for number in numbers)
-    key = next(number.key for number in numbers if number.run_id == last)
-    return sorted((number for number in numbers if number.key == key), key=lambda number: number.run_id)
 
 
 # --- Overview of a run ---

@@ -215,7 +215,7 @@ def delete_run(store: Store, run_id: int, person: str, reason: str) -> Removed:
             _delete(session, [run_id], removed)
             return names
 
-        store._write(work)
+        store.write(work)
         _remove_files(store)
     Audit(store).note("delete", person=person, board=run.board, about=f"run {run_id}: {reason}")
     return removed
@@ -299,14 +299,13 @@ def _prune_runs(store: Store, where: ColumnElement[bool], removed: Removed, paus
             _leave(store.artifacts, session, still)
             _delete(session, still, removed)
 
-        store._write(work)
+        store.write(work)
         _remove_files(store)
 
 
 def _batches(store: Store, where: ColumnElement[bool], pause: Callable[[float], None]) -> Iterator[Sequence[int]]:
     """Runs in batches whose transactions take about _BATCH_S; between them others write."""
-    with store._read() as session:
-        todo = _chosen(session, where)
+    todo = store.read(lambda session: _chosen(session, where))
     size = 1
     while todo:
         began = time.monotonic()
@@ -329,12 +328,14 @@ def _delete(session: Session, runs: Sequence[int], removed: Removed) -> None:
 
 
 def _count_runs(store: Store, where: ColumnElement[bool], removed: Removed) -> None:
-    with store._read() as session:
-        runs = _chosen(session, where)
-        removed.runs = len(runs)
+    def read(session: Session) -> tuple[int, int]:
+        runs, samples = _chosen(session, where), 0
         for start in range(0, len(runs), _LARGEST_BATCH):
             its = AttemptRow.run_id.in_(runs[start : start + _LARGEST_BATCH])
-            removed.samples += session.scalar(select(func.count(SampleRow.id)).join(SampleRow.attempt).where(its)) or 0
+            samples += session.scalar(select(func.count(SampleRow.id)).join(SampleRow.attempt).where(its)) or 0
+        return len(runs), samples
+
+    removed.runs, removed.samples = store.read(read)
 
 
 # --- Files of attempts ---
@@ -364,19 +365,24 @@ def _prune_files(
             _leave(store.artifacts, session, still, kinds, only=True)
             return session.execute(delete(AttemptArtifactRow).where(_links(still, kinds))).rowcount  # type: ignore[attr-defined,no-any-return]
 
-        if count := store._write(work):
+        if count := store.write(work):
             removed.files[part] = removed.files.get(part, 0) + count
         removed.bytes += _remove_files(store)
 
 
 def _count_files(store: Store, where: ColumnElement[bool], part: str, kinds: Sequence[str], removed: Removed) -> None:
-    with store._read() as session:
-        runs = _chosen(session, where)
+    def read(session: Session) -> tuple[int, int]:
+        runs, count, size = _chosen(session, where), 0, 0
         for start in range(0, len(runs), _LARGEST_BATCH):
             its = _links(runs[start : start + _LARGEST_BATCH], kinds)
-            if count := session.scalar(select(func.count()).select_from(AttemptArtifactRow).where(its)):
-                removed.files[part] = removed.files.get(part, 0) + count
-                removed.bytes += session.scalar(_stored(its)) or 0
+            count += session.scalar(select(func.count()).select_from(AttemptArtifactRow).where(its)) or 0
+            size += session.scalar(_stored(its)) or 0
+        return count, size
+
+    count, size = store.read(read)
+    if count:
+        removed.files[part] = removed.files.get(part, 0) + count
+        removed.bytes += size
 
 
 # --- Files on the disk ---
@@ -437,7 +443,7 @@ def _remove_noted(store: Store, names: Sequence[str], later: list[str]) -> int:
 
     size, its = 0, store.artifacts
     waiting = set(its.marked())
-    free, packed = store._write(work)
+    free, packed = store.write(work)
     for name in sorted(free | packed.keys()):
         pack = packed.get(name)
         if pack is not None and not its.path(pack).exists():  # another host has packed it
@@ -517,14 +523,18 @@ def _to_pack(store: Store, where: ColumnElement[bool], names: Sequence[str] | No
         .join(ArtifactRow, ArtifactRow.sha256 == AttemptArtifactRow.sha256)
         .where(ArtifactRow.pack.is_(None))
     )
-    found = set[int]()
-    with store._read() as session:
+
+    def read(session: Session) -> list[int]:
+        run_ids = set[int]()
         for start in range(0, 1 if names is None else len(names), _LARGEST_BATCH):
             its = (
                 loose if names is None else loose.where(ArtifactRow.sha256.in_(names[start : start + _LARGEST_BATCH]))
             )
-            found.update(session.scalars(select(RunRow.id).where(where, RunRow.kind != PUBLISHED, RunRow.id.in_(its))))
-    return sorted(found)
+            packable = (where, RunRow.kind != PUBLISHED, RunRow.id.in_(its))
+            run_ids.update(session.scalars(select(RunRow.id).where(*packable)))
+        return sorted(run_ids)
+
+    return store.read(read)
 
 
 def _pack(store: Store, run_id: int, *, dry_run: bool = False) -> int:
@@ -534,8 +544,7 @@ def _pack(store: Store, run_id: int, *, dry_run: bool = False) -> int:
         wanted = select(ArtifactRow.sha256, ArtifactRow.size).join(
             AttemptArtifactRow, AttemptArtifactRow.sha256 == ArtifactRow.sha256
         )
-        with store._read() as session:
-            loose = session.execute(wanted.where(_links([run_id], kinds), ArtifactRow.pack.is_(None)).distinct()).all()
+        loose = store.rows(wanted.where(_links([run_id], kinds), ArtifactRow.pack.is_(None)).distinct())
         batches: list[list[str]] = [[]]
         size = 0
         for name, length in sorted((each.sha256, each.size) for each in loose):
@@ -569,4 +578,4 @@ def _pack_batch(store: Store, run_id: int, names: Sequence[str]) -> int:
             insert_if_absent(session, ArtifactRow, {"sha256": pack, "size": len(data)})
         return count
 
-    return store._write(work)
+    return store.write(work)

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from attrs import frozen
 from sqlalchemy import and_, func, literal_column, select
-from sqlalchemy.orm import aliased
+from sqlalchemy.orm import Session, aliased
 
 from lab.results.models import AttemptRow, MuteRow, ReviewRow, RunRow, VerdictRow
 from lab.results.store import Store
@@ -48,7 +48,8 @@ def run_revision(store: Store, run_id: int) -> RunRevision:
     begun = select(RunRow.id, RunRow.board_type == its_type).where(GOES_ON, RunRow.id + 0 < run_id)
     # The sums are there so that the databases use the indices of what goes on and of ends, and do not read all earlier runs.
     before = select(RunRow.finished_at).where(RunRow.id + 0 < run_id, RunRow.finished_at.is_not(None))
-    with store._read() as session:
+
+    def read(session: Session) -> RunRevision:
         count, at = session.execute(ended).one()
         going_on = {row[0]: row[1] for row in session.execute(begun)}
         alike = [number for number, same_type in going_on.items() if same_type]
@@ -62,6 +63,8 @@ def run_revision(store: Store, run_id: int) -> RunRevision:
             session.scalar(good) if alike else None,
             session.scalar(before.order_by(RunRow.finished_at.desc()).limit(1)),
         )
+
+    return store.read(read)
 
 
 @frozen
@@ -84,10 +87,13 @@ def runs_revision(store: Store) -> RunsRevision:
     """The revision of all comparisons of completed runs."""
     last = (func.max(RunRow.id), func.max(RunRow.finished_at), func.max(ReviewRow.id))
     wanted = (select(func.count()).select_from(RunRow), *(select(column) for column in last))
-    with store._read() as session:
+
+    def read(session: Session) -> RunsRevision:
         runs, newest, finished_at, review = session.execute(select(*(each.scalar_subquery() for each in wanted))).one()
         running = frozenset(session.scalars(select(RunRow.id).where(GOES_ON)))
         return RunsRevision(runs, newest, running, finished_at, review)
+
+    return store.read(read)
 
 
 def revision(store: Store) -> Revision:
@@ -98,6 +104,5 @@ def revision(store: Store) -> Revision:
     newest = [
         select(func.max(row.id)).scalar_subquery() for row in (AttemptRow, RunRow, ReviewRow, VerdictRow, MuteRow)
     ]
-    with store._read() as session:
-        found = session.execute(select(*newest, select(func.max(RunRow.finished_at)).scalar_subquery())).one()
+    (found,) = store.rows(select(*newest, select(func.max(RunRow.finished_at)).scalar_subquery()))
     return found[0], found[1], found[2], found[3], found[4], found[5]

@@ -45,13 +45,13 @@ class PlaceState:
 
 def run_head(snapshot: StoreSnapshot, run_id: int) -> RunHead | None:
     """A run's head; None: no such run."""
-    return next((RunHead(*row) for row in snapshot.rows(HEADS.where(RunRow.id == run_id))), None)
+    return next(iter(snapshot.heads_of(RunRow.id == run_id)), None)
 
 
 def runs_at(snapshot: StoreSnapshot, series: BoardSeries) -> list[RunHead]:
     """All runs of a series, the oldest first."""
     its = (RunRow.board == series.board, RunRow.board_type == series.board_type, RunRow.kind == series.kind)
-    return [RunHead(*row) for row in snapshot.rows(HEADS.where(*its).order_by(RunRow.id))]
+    return snapshot.heads_of(*its)
 
 
 def runs_before(snapshot: StoreSnapshot, head: RunHead, most: int) -> list[RunHead]:
@@ -111,14 +111,14 @@ def last_completed(snapshot: StoreSnapshot, labels: Sequence[str]) -> list[RunHe
     """Last completed run with these labels per series, without guides."""
     these = (RunRow.release.in_(labels), RunRow.status == _COMPLETED, RunRow.kind.not_in(APART))
     last = select(func.max(RunRow.id)).where(*these).group_by(RunRow.board, RunRow.board_type, RunRow.kind)
-    return [RunHead(*row) for row in snapshot.rows(HEADS.where(RunRow.id.in_(last)))]
+    return snapshot.heads_of(RunRow.id.in_(last))
 
 
 def last_runs(snapshot: StoreSnapshot, labels: Sequence[str]) -> list[RunHead]:
     """Last run with these labels per series, in any state, without guides."""
     these = (RunRow.release.in_(labels), RunRow.kind.not_in(APART))
     last = select(func.max(RunRow.id)).where(*these).group_by(RunRow.board, RunRow.board_type, RunRow.kind)
-    return [RunHead(*row) for row in snapshot.rows(HEADS.where(RunRow.id.in_(last)))]
+    return snapshot.heads_of(RunRow.id.in_(last))
 
 
 @frozen

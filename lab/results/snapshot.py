@@ -7,32 +7,31 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 from attrs import define, field, frozen
-from sqlalchemy import Engine, Executable, Text, case, cast, select
+from sqlalchemy import ColumnElement, Engine, Executable, Text, case, cast, func, select
 from sqlalchemy.orm import Session
 
 from lab.errors import LabTransientError
 from lab.metrics import Measurement, Metric
 from lab.metrics.declared import Limit, limits_of
-from lab.results import averages, database, schema, sums
+from lab.results import database, schema, sums
 from lab.results import rows as results_rows
 from lab.results.columns import DamagedValueError
-from lab.results.database import MISREAD, damaged, understood
+from lab.results.database import MISREAD, damaged, guarded, understood
 from lab.results.location import Location, locate
-from lab.results.models import AttemptRow, DefinitionRow, JobRow, MeasurementRow, RunRow
+from lab.results.models import AttemptRow, DefinitionRow, JobRow, MeasurementRow, ReviewRow, RunRow
 from lab.results.records import LIMITS, OK
-from lab.results.store import BUSY_TIMEOUT_S, Store, guarded, require
-from lab.results.sums import SummarisedNumber
+from lab.results.sums import Average, SummarisedNumber
 
 LOCK_TIMEOUT_S: Final = 2.0
 CHUNK: Final = 500  # ids in one query; databases bound the number of parameters
 _RUNS: Final = 5  # whose samples are in memory at once
 _RUNS_OF_SUMS: Final = 50
+_DETAILS: Final = select(AttemptRow.run_id, AttemptRow.details)
 Params = Mapping[str, str]
 _Read = TypeVar("_Read")
 
@@ -146,8 +145,12 @@ class StoreSnapshot:
     def heads(self) -> list[RunHead]:
         """All runs, the oldest first; read once."""
         if self._heads is None:
-            self._heads = [RunHead(*row) for row in self.rows(HEADS.order_by(RunRow.id))]
+            self._heads = self.heads_of()
         return self._heads
+
+    def heads_of(self, *where: ColumnElement[bool]) -> list[RunHead]:
+        """The runs with these conditions, the oldest first."""
+        return [RunHead(*row) for row in self.rows(HEADS.where(*where).order_by(RunRow.id))]
 
     def params(self, run_ids: Sequence[int]) -> Iterator[tuple[int, Params]]:
         """Run, and medium and init of everything that was measured in it, as far as it has them."""
@@ -181,43 +184,50 @@ class StoreSnapshot:
             for run_id in ids:
                 yield (run_id, numbers.get(run_id, [])) if run_id in kept else next(rest)
 
-    def averages(self, run_ids: Sequence[int]) -> Iterator[averages.Average]:
-        """Averages of these runs; the database makes them, or made them at a run's end."""
+    def averages(self, run_ids: Sequence[int], *where: ColumnElement[bool]) -> Iterator[Average]:
+        """Averages of these runs; the database makes them, or made them at a run's end.
+
+        Args:
+            where: further conditions on the measurements.
+        """
         definitions = self._definitions()
         for ids in _chunks(run_ids):
-            yield from averages.averages(self.rows, ids, definitions)
+            yield from sums.averages(self.rows, ids, definitions, *where)
 
     def decisions(self) -> dict[int, str]:
         """Each run's last decision: accepted or rejected."""
         if self._decisions is None:
-            self._decisions = {row[0]: row[1] for row in self.rows(averages.decisions())}
+            reviews = select(ReviewRow.run_id, ReviewRow.decision).order_by(ReviewRow.id)
+            self._decisions = {row[0]: row[1] for row in self.rows(reviews)}
         return self._decisions
 
     def provenances(self, run_ids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Run and provenance."""
         for ids in _chunks(run_ids):
-            for row in self.rows(averages.provenances(ids)):
+            for row in self.rows(select(RunRow.id, RunRow.provenance).where(RunRow.id.in_(ids))):
                 yield row[0], row[1]
 
     def details(self, run_ids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Run, and the details of each of its good attempts."""
         for ids in _chunks(run_ids):
-            for row in self.rows(averages.details(ids)):
+            good = _DETAILS.where(AttemptRow.run_id.in_(ids), AttemptRow.outcome == OK)
+            for row in self.rows(good.order_by(AttemptRow.id)):
                 yield row[0], row[1]
 
     def last_details(self, run_ids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Run, and the details of its last good attempt."""
         for ids in _chunks(run_ids):
-            for row in self.rows(averages.last_details(ids)):
+            lasts = select(func.max(AttemptRow.id)).where(AttemptRow.run_id.in_(ids), AttemptRow.outcome == OK)
+            for row in self.rows(_DETAILS.where(AttemptRow.id.in_(lasts.group_by(AttemptRow.run_id)))):
                 yield row[0], row[1]
 
     def limits(self, run_ids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Sequence[Limit]]]]:
         """Run, and its metrics' limits as they were in the last attempt with each; only runs that have some."""
         with_limits = cast(AttemptRow.details, Text).like(f'%"{LIMITS}"%')
         for ids in _chunks(run_ids):
-            wanted = select(AttemptRow.run_id, AttemptRow.details).where(AttemptRow.run_id.in_(ids), with_limits)
+            good = _DETAILS.where(AttemptRow.run_id.in_(ids), with_limits, AttemptRow.outcome == OK)
             found: dict[int, dict[str, Sequence[Limit]]] = {}
-            for run_id, details in self.rows(wanted.where(AttemptRow.outcome == OK).order_by(AttemptRow.id)):
+            for run_id, details in self.rows(good.order_by(AttemptRow.id)):
                 for metric in (documents := details.get(LIMITS, {})):
                     found.setdefault(run_id, {})[metric] = limits_of(documents, metric)
             yield from found.items()
@@ -368,44 +378,3 @@ def _chunks(ids: Sequence[int], size: int = CHUNK) -> Iterator[tuple[int, ...]]:
     rest = iter(ids)
     while chunk := tuple(itertools.islice(rest, size)):
         yield chunk
-
-
-# --- A store for many requests ---
-
-
-@define
-class SharedStore:
-    """One store for many requests: queries and connections are reused.
-
-    SQLite's file is opened anew for each transaction, to notice a moved or replaced database.
-    """
-
-    _store: Store | None = field(default=None, init=False)
-    _lock: threading.Lock = field(factory=threading.Lock, init=False)
-
-    @contextmanager
-    def opened(self, url: str | None, *, create: bool = False) -> Iterator[Store]:
-        """The opened store; errors as of `lab.results.store.open_store`."""
-        location = locate(url)
-        with self._lock:
-            last = self._store
-            if last is not None and last.location == location:
-                store = last
-            else:
-                store = Store(
-                    location,
-                    database.create(location, BUSY_TIMEOUT_S, anew=True),
-                )
-                self._store = store
-                if last is not None:
-                    last.close()
-        require(store, create=create)
-        with understood(location):
-            yield store
-
-
-@contextmanager
-def snapshot(store: Store) -> Iterator[StoreSnapshot]:
-    """The results of an open store at one instant."""
-    with store._read() as session:
-        yield StoreSnapshot(session, store.location)

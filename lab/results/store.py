@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Final, Generic, Self, TypeVar, get_args
+from typing import Any, Final, Generic, Self, TypeVar, get_args
 
 from attrs import Factory, define, field, frozen
-from sqlalchemy import Engine, func, select
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy import Engine, Executable, func, select
 from sqlalchemy.orm import Session
 
 from lab.errors import BoardlabError, ConfigurationError, LabTransientError, TestStableError
 from lab.metrics import Measurement, Metric
 from lab.results import database, rows, schema, sums
 from lab.results.artifacts import ArtifactStore
-from lab.results.database import MISREAD, UNREADABLE, busy, damaged, explain, misread
+from lab.results.database import MISREAD, damaged, guarded, misread, understood
 from lab.results.location import Location, locate
 from lab.results.models import ArtifactRow, AttemptRow, RunRow
 from lab.results.records import (
@@ -34,6 +33,7 @@ from lab.results.records import (
     RunStatus,
     StoredSample,
 )
+from lab.results.snapshot import StoreSnapshot
 
 BUSY_TIMEOUT_S: Final = 30.0
 # Before each further try of a transaction that the database refused for now; on SQLite each try waits BUSY_TIMEOUT_S.
@@ -81,7 +81,7 @@ class Store:
 
     def now(self) -> dt.datetime:
         """The shared clock's time; see `lab.results.database.now`."""
-        return self._look_up(database.now)
+        return self.read(database.now)
 
     def begin_run(
         self,
@@ -113,7 +113,7 @@ class Store:
             session.flush()
             return rows.run(row)
 
-        return self._write(begin)
+        return self.write(begin)
 
     def reopen_run(self, run_id: int) -> Run:
         """Reopen an interrupted, failed or killed run; see `plan_differences`.
@@ -129,7 +129,7 @@ class Store:
             row.status, row.finished_at = "running", None
             return rows.run(row)
 
-        return self._write(reopen)
+        return self.write(reopen)
 
     def finish_run(self, run_id: int, status: RunStatus) -> None:
         """Set the final status of a run; a completed one keeps it.
@@ -150,7 +150,7 @@ class Store:
             row.status = status
             row.finished_at = None if status == "running" else database.now(session)
 
-        self._write(finish)
+        self.write(finish)
         if status == "completed":
             self.keep_sums(_OLDER)
 
@@ -159,12 +159,10 @@ class Store:
 
         A run whose rows cannot be read is left without: its readers say why.
         """
-        with self._read() as session:
-            todo = sums.lacking(session, most)
         kept = 0
-        for run_id in todo:
+        for run_id in self.read(lambda session: sums.lacking(session, most)):
             try:
-                self._write(lambda session, run_id=run_id: sums.keep(session, run_id))  # type: ignore[misc]
+                self.write(lambda session, run_id=run_id: sums.keep(session, run_id))  # type: ignore[misc]
             except BoardlabError as error:
                 _log.info("run %s keeps no sums: %s", run_id, error)
             else:
@@ -190,7 +188,7 @@ class Store:
                 raise TestStableError(f"run {run_id} is completed; nothing may be added to it")
             return rows.insert_attempt(session, run_id, record)
 
-        return self._write(insert)
+        return self.write(insert)
 
     def check_definition(self, metric: Metric) -> None:
         """Refuse a lab's metric that the results have otherwise.
@@ -198,8 +196,7 @@ class Store:
         Raises:
             ConfigurationError: another unit, direction, definition or resolution of the same version.
         """
-        with self._read() as session:
-            rows.check_definition(session, metric)
+        self.read(lambda session: rows.check_definition(session, metric))
 
     def run(self, run_id: int) -> Run:
         """One run.
@@ -207,13 +204,12 @@ class Store:
         Raises:
             ConfigurationError: no such run; the message lists recent ones.
         """
-        return self._look_up(lambda session: rows.run(_find(session, run_id)))
+        return self.read(lambda session: rows.run(_find(session, run_id)))
 
     def runs(self, limit: int | None = None) -> list[Run]:
         """Runs, the newest first; at most `limit` of them."""
-        with self._read() as session:
-            found = session.scalars(select(RunRow).order_by(RunRow.id.desc()).limit(limit))
-            return [rows.run(row) for row in found]
+        newest = select(RunRow).order_by(RunRow.id.desc()).limit(limit)
+        return self.read(lambda session: [rows.run(row) for row in session.scalars(newest)])
 
     def attempts(self, run_id: int) -> list[Attempt]:
         """All attempts of a run, in recorded order."""
@@ -222,7 +218,7 @@ class Store:
             _find(session, run_id)
             return rows.attempts(session, run_id)
 
-        return self._look_up(read)
+        return self.read(read)
 
     def good_attempts(self, run_id: int) -> list[GoodAttempt]:
         """A run's good attempts in short; much quicker than `attempts`."""
@@ -231,41 +227,44 @@ class Store:
             _find(session, run_id)
             return rows.good_attempts(session, run_id)
 
-        return self._look_up(read)
+        return self.read(read)
 
     def artifacts_of(self, run_ids: Collection[int], kind: str) -> dict[int, list[ArtifactRef]]:
         """Artifacts of a kind by run, in recorded order, without samples."""
-        with self._read() as session:
-            return rows.artifacts(session, run_ids, kind)
+        return self.read(lambda session: rows.artifacts(session, run_ids, kind))
 
     def _pack_of(self, sha256: str) -> str | None:
-        with self._read() as session:
-            return session.scalar(select(ArtifactRow.pack).where(ArtifactRow.sha256 == sha256))
+        pack = select(ArtifactRow.pack).where(ArtifactRow.sha256 == sha256)
+        return self.read(lambda session: session.scalar(pack))
 
     def samples(self, run_id: int, metric: str | None = None) -> list[StoredSample]:
         """A run's samples, of one metric or all, in recorded order."""
-        with self._read() as session:
+
+        def read(session: Session) -> list[StoredSample]:
             _find(session, run_id)
             return rows.samples(session, run_id, metric)
 
+        return self.read(read)
+
     def measurements(self, run_id: int) -> list[Measurement]:
         """A run's numbers in order of appearance, with samples by cycle."""
-        with self._read() as session:
-            return rows.measurements(session, rows.run(_find(session, run_id)))
+        return self.read(lambda session: rows.measurements(session, rows.run(_find(session, run_id))))
 
     def contents(self, run_id: int) -> RunContents:
         """A run with its attempts and measurements, at one instant."""
-        with self._read() as session:
+
+        def read(session: Session) -> RunContents:
             run = rows.run(_find(session, run_id))
             return RunContents(run, rows.attempts(session, run_id), rows.measurements(session, run))
+
+        return self.read(read)
 
     def outcomes(self, run_id: int) -> dict[str, int]:
         """Number of a run's attempts by outcome ("ok" or failure class)."""
         wanted = (
             select(AttemptRow.outcome, func.count()).where(AttemptRow.run_id == run_id).group_by(AttemptRow.outcome)
         )
-        with self._read() as session:
-            return {row[0]: row[1] for row in session.execute(wanted)}
+        return {row[0]: row[1] for row in self.rows(wanted)}
 
     def hurry(self) -> None:
         """End the patience: the program ends, and a person waits for that."""
@@ -289,24 +288,29 @@ class Store:
             raise misread(error, self.location) from error
 
     @contextmanager
-    def _read(self) -> Iterator[Session]:
-        try:
-            with guarded(self.location), Session(self._reader) as session:
-                self._patiently(partial(self._connect, session))
-                yield session
-        except MISREAD as error:  # only readout stands between: rows that are not as boardlab writes them
-            raise damaged(error, self.location) from error
+    def snapshot(self) -> Iterator[StoreSnapshot]:
+        """The results at one instant, for several reads; within it no read is repeated."""
+        with self._session() as session:
+            yield StoreSnapshot(session, self.location)
 
-    def _look_up(self, work: Callable[[Session], Result]) -> Result:
-        """Read by `work`, anew where the connection breaks within it."""
+    def read(self, work: Callable[[Session], Result]) -> Result:
+        """The result of `work`, which reads at one instant; it is repeated where the connection breaks within it."""
 
         def read() -> Result:
-            with self._read() as session:
+            with self._session() as session:
                 return work(session)
 
         return self._patiently(read)
 
-    def _write(self, work: Callable[[Session], Result]) -> Result:
+    def rows(self, wanted: Executable) -> Sequence[Any]:
+        """The rows of a query, as `read`."""
+        return self.read(lambda session: session.execute(wanted).all())
+
+    def write(self, work: Callable[[Session], Result]) -> Result:
+        """Commit what `work` writes, and return its result.
+
+        It is repeated where the database refuses it for now; a commit whose answer was lost is looked up first.
+        """
         sent = _Sent[Result]()
 
         def write() -> Result:
@@ -315,6 +319,16 @@ class Store:
             return self._transaction(work, sent)
 
         return self._patiently(write, len(RETRY_PAUSES_S))
+
+    @contextmanager
+    def _session(self) -> Iterator[Session]:
+        """A read-only transaction of one instant."""
+        try:
+            with guarded(self.location), Session(self._reader) as session:
+                self._patiently(partial(self._connect, session))
+                yield session
+        except MISREAD as error:  # only readout stands between: rows that are not as boardlab writes them
+            raise damaged(error, self.location) from error
 
     def _connect(self, session: Session) -> None:
         with guarded(self.location):
@@ -430,17 +444,35 @@ def require(store: Store, *, create: bool, migrate: Callable[[str], None] | None
         raise
 
 
-@contextmanager
-def guarded(location: Location) -> Iterator[None]:
-    """Convert a database's errors and undecodable values to ours."""
-    try:
-        yield
-    except PoolTimeoutError as error:
-        raise busy(location) from error
-    except DBAPIError as error:
-        raise explain(error, location) from error
-    except UNREADABLE as error:
-        raise damaged(error, location) from error
+@define
+class SharedStore:
+    """One store for many requests: queries and connections are reused.
+
+    SQLite's file is opened anew for each transaction, to notice a moved or replaced database.
+    """
+
+    _store: Store | None = field(default=None, init=False)
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+
+    @contextmanager
+    def opened(self, url: str | None, *, create: bool = False) -> Iterator[Store]:
+        """The opened store; errors as of `lab.results.store.open_store`."""
+        location = locate(url)
+        with self._lock:
+            last = self._store
+            if last is not None and last.location == location:
+                store = last
+            else:
+                store = Store(
+                    location,
+                    database.create(location, BUSY_TIMEOUT_S, anew=True),
+                )
+                self._store = store
+                if last is not None:
+                    last.close()
+        require(store, create=create)
+        with understood(location):
+            yield store
 
 
 def _find(session: Session, run_id: int) -> RunRow:
@@ -497,6 +529,6 @@ def record_runs(store: Store, runs: Sequence[WholeRun]) -> list[int]:
             ids.append(row.id)
         return ids
 
-    ids = store._write(write)
+    ids = store.write(write)
     store.keep_sums(max(_OLDER, len(ids)))
     return ids

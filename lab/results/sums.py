@@ -6,18 +6,34 @@ completed run never changes, and goes with its sums: nothing has to renew them.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final, TypeAlias, cast
 
 from attrs import astuple, frozen
-from sqlalchemy import Double, Executable, Select, Table, Text, bindparam, case, func, or_, select, type_coerce, update
+from sqlalchemy import (
+    ColumnElement,
+    Double,
+    Executable,
+    Select,
+    Table,
+    Text,
+    bindparam,
+    case,
+    func,
+    or_,
+    select,
+    type_coerce,
+    update,
+)
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-from lab.metrics import Flag, Metric, Sample, Summary, summarise
+from lab.metrics import Flag, Metric, Sample, Summary, summarise, uncertainty
 from lab.results import rows
 from lab.results.columns import DamagedValueError, FloatColumn
 from lab.results.models import AttemptRow, DefinitionRow, MeasurementRow, MomentRow, RunRow, SampleRow
@@ -75,6 +91,30 @@ class SummarisedNumber:
         return cls(metric, params, summarise(samples) if samples else None, _flagged(samples))
 
 
+@frozen
+class Average:
+    """A number's average in one run, as of `lab.metrics.summarise`.
+
+    Attributes:
+        value: mean, in the metric's unit.
+        uncertainty: ± of it at 95 %.
+        simulated: of a virtual board; never compared with a real one's.
+    """
+
+    run_id: int
+    metric: Metric
+    params: Mapping[str, str]
+    n: int
+    value: float
+    uncertainty: float
+    simulated: bool
+
+    @cached_property
+    def key(self) -> tuple[str, int, frozenset[tuple[str, str]], bool]:
+        """Definition, parameters, simulated: equal in comparable numbers."""
+        return self.metric.name, self.metric.version, frozenset(self.params.items()), self.simulated
+
+
 # --- Totals of measurements ---
 
 
@@ -95,6 +135,24 @@ def totals(
     if rest := [run_id for run_id in run_ids if run_id not in have]:
         found += [(*row[:5], _total(row[5:])) for row in execute(_totals(rest).where(*where))]
     return [each[1:] for each in sorted(found, key=lambda each: each[0])]
+
+
+def averages(
+    execute: Execute,
+    run_ids: Sequence[int],
+    definitions: Mapping[tuple[str, int], Metric],
+    *where: ColumnElement[bool],
+) -> Iterator[Average]:
+    """Averages of these runs, in order of the measurements.
+
+    Args:
+        where: further conditions on the measurements.
+    """
+    for run_id, metric, version, params, total in totals(execute, run_ids, *where):
+        n, mean = total.n, total.value / total.n
+        deviation = math.sqrt(max(0.0, (total.squares - n * mean * mean) / (n - 1))) if n > 1 else 0.0
+        pm = uncertainty.combined((uncertainty.of_deviation(deviation, n), total.error))
+        yield Average(run_id, definitions[metric, version], params, n, mean, pm, bool(total.simulated))
 
 
 class _Sum(FunctionElement[float]):

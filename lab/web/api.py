@@ -210,12 +210,12 @@ def chosen(names: list[str] | None) -> tuple[str, ...]:
 def _point(point: AveragePoint) -> dict[str, Any]:
     average = point.average
     return {
-        "run": point.run_id,
-        "board_type": point.board_type,
-        "board": point.board,
-        "release": point.release,
-        "started_at": point.started_at.isoformat(),
-        "status": point.status,
+        "run": point.run.id,
+        "board_type": point.run.board_type,
+        "board": point.run.board,
+        "release": point.run.release,
+        "started_at": point.run.started_at.isoformat(),
+        "status": point.run.status,
         "params": dict(average.params),
         "version": average.metric.version,
         "unit": average.metric.unit,

@@ -62,13 +62,13 @@ def histories(points: Sequence[AveragePoint], verdicts: Iterable[StoredVerdict] 
             its.setdefault(verdict.since_run, f"{verdict.outcome} since run {verdict.since_run}: {size(verdict)}")
     series: dict[tuple[object, ...], list[AveragePoint]] = {}
     for point in points:
-        series.setdefault((point.board_type, point.board, point.average.key), []).append(point)
-    begin, end = min(point.started_at for point in points), max(point.started_at for point in points)
+        series.setdefault((point.run.board_type, point.run.board, point.average.key), []).append(point)
+    begin, end = min(point.run.started_at for point in points), max(point.run.started_at for point in points)
     made = []
     for found in series.values():
         point = found[0]
         number = _number(point.average.metric.version, point.average.params)
-        made.append(_history(found, marked.get((point.board_type, point.board, *number), {}), begin, end))
+        made.append(_history(found, marked.get((point.run.board_type, point.run.board, *number), {}), begin, end))
     return sorted(made, key=lambda one: (not one.changes, one.title.partition(", ")[2], one.title))
 
 
@@ -80,7 +80,11 @@ def _history(
     points: Sequence[AveragePoint], changes: Mapping[int, str], begin: dt.datetime, end: dt.datetime
 ) -> History:
     first = points[0].average
-    parts = [points[0].board, label(first.params), f"definition {first.metric.version}" * (first.metric.version > 1)]
+    parts = [
+        points[0].run.board,
+        label(first.params),
+        f"definition {first.metric.version}" * (first.metric.version > 1),
+    ]
     title = ", ".join(part for part in parts if part)
     span_s = (end - begin).total_seconds()
 
@@ -88,19 +92,19 @@ def _history(
         return (when - begin).total_seconds() / span_s if span_s else 0.5
 
     begins = [
-        (at(point.started_at), point.release)
+        (at(point.run.started_at), point.run.release)
         for before, point in zip([None, *points], points, strict=False)
-        if before is None or before.release != point.release
+        if before is None or before.run.release != point.run.release
     ]
     dates = [(at(when), text) for when, text in _marks(begin, end)] or [(at(begin), f"{begin:%Y-%m-%d %H:%M}")]
     chart = together(
-        [LineSeries(title, [_point(at(point.started_at), point) for point in points])],
+        [LineSeries(title, [_point(at(point.run.started_at), point) for point in points])],
         TimeAxis(dates, begins),
         f"{first.metric.name} of {title}, run by run",
         first.metric.unit,
         size=_SIZE,
         least=_LEAST_RANGE,
-        changes=[(at(point.started_at), changes[point.run_id]) for point in points if point.run_id in changes],
+        changes=[(at(point.run.started_at), changes[point.run.id]) for point in points if point.run.id in changes],
     )
     now = next((point for point in reversed(points) if not point.incomplete), points[-1])
     return History(
@@ -109,15 +113,15 @@ def _history(
         len(points),
         tuple(each.text for each in chart.panels[0].changes),
         chart,
-        tuple((point.run_id, point.incomplete) for point in points if point.incomplete),
+        tuple((point.run.id, point.incomplete) for point in points if point.incomplete),
     )
 
 
 def _point(at: float, point: AveragePoint) -> LinePoint:
     value, about = point.average.value, point.average.uncertainty
-    text = f"run {point.run_id}, {point.release}: {_value_text(point)}"
+    text = f"run {point.run.id}, {point.run.release}: {_value_text(point)}"
     text += f", {point.incomplete}" if point.incomplete else ""
-    return LinePoint(at, value, value - about, value + about, text, f"/runs/{point.run_id}", bool(point.incomplete))
+    return LinePoint(at, value, value - about, value + about, text, f"/runs/{point.run.id}", bool(point.incomplete))
 
 
 def _value_text(point: AveragePoint) -> str:
@@ -213,8 +217,7 @@ def _failed(store: Store, run_ids: Sequence[int]) -> list[tuple[int, int, str, d
     wanted = wanted.join(RunRow, RunRow.id == AttemptRow.run_id).where(
         RunRow.id.in_(run_ids), AttemptRow.outcome != OK
     )
-    with store._read() as session:
-        rows = session.execute(wanted.order_by(AttemptRow.id.desc()).limit(MOST_FAILURES)).all()
+    rows = store.rows(wanted.order_by(AttemptRow.id.desc()).limit(MOST_FAILURES))
     return [(row[0], row[1], row[2], row[3]) for row in reversed(rows)]
 
 

@@ -98,10 +98,10 @@ def listed(store: Store) -> list[ListedGuide]:
     imported = select(RunRow.release, RunRow.provenance).where(RunRow.kind == PUBLISHED).order_by(RunRow.id)
     files: dict[str, dict[str, None]] = {}
     boards: dict[str, dict[bool, int]] = {}
-    with store._read() as session:
-        for release, published, count in session.execute(counted.group_by(RunRow.release, RunRow.kind == PUBLISHED)):
+    with store.snapshot() as snapshot:
+        for release, published, count in snapshot.rows(counted.group_by(RunRow.release, RunRow.kind == PUBLISHED)):
             boards.setdefault(release, {})[bool(published)] = count
-        for release, provenance in session.execute(imported):
+        for release, provenance in snapshot.rows(imported):
             files.setdefault(release, {})[str(provenance.get("file", "a guide"))] = None
     return [
         ListedGuide(name, tuple(files.get(name, ())), boards[name].get(True, 0), boards[name].get(False, 0))

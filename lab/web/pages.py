@@ -231,9 +231,7 @@ def file_router(site: Site) -> APIRouter:
     def artifact(sha256: Digest) -> Response:
         """A file of an attempt, with its bytes verified."""
         with site.store() as store:
-            with store._read() as session:
-                known = session.get(ArtifactRow, sha256) is not None
-            if not known:
+            if store.read(lambda session: session.get(ArtifactRow, sha256)) is None:
                 raise ConfigurationError(f"no attempt has a file {sha256}; the page of a run names its files")
             return _file(store.artifacts.read(sha256), sha256, "application/octet-stream")
 

@@ -26,7 +26,6 @@ from lab.judge.baseline import COMPLETED
 from lab.judge.labels import is_numbered, release_key
 from lab.judge.latest import WORTH_A_PROCESS, begin_judging
 from lab.report.view import ComparisonView
-from lab.results import snapshot as results_snapshot
 from lab.results.revision import RunsRevision, runs_revision
 from lab.results.series import BoardSeries, ReleaseSummary, release_names, release_summaries
 from lab.results.snapshot import RunHead, StoreSnapshot
@@ -253,7 +252,7 @@ class BackgroundJudge:
             ConfigurationError: no run of that release.
         """
         now = runs_revision(store)
-        with results_snapshot.snapshot(store) as snapshot:
+        with store.snapshot() as snapshot:
             names, asked = self._asked(snapshot, release, against, now)
             return [self._known(snapshot, release, each, wanted) for each, wanted in asked], names
 
@@ -261,7 +260,7 @@ class BackgroundJudge:
         """The releases, by number where they have one, and known verdicts on the newest ones."""
         now = runs_revision(store)
         verdicts = {}
-        with results_snapshot.snapshot(store) as snapshot:
+        with store.snapshot() as snapshot:
             found = release_summaries(snapshot)
             for each in found[:_NEWEST]:
                 _, ((against, wanted),) = self._asked(snapshot, each.release, [None], now)
@@ -287,7 +286,7 @@ class BackgroundJudge:
                 self._started((release, each.against)).result()
             except CancelledError:
                 raise _ending() from None
-        with results_snapshot.snapshot(store) as snapshot:  # what was measured meanwhile is judged here
+        with store.snapshot() as snapshot:  # what was measured meanwhile is judged here
             return [
                 ComparedRelease(
                     each,
@@ -361,7 +360,7 @@ class BackgroundJudge:
             self._under_way.pop(work, None)
 
     def _judge_all(self, release: str, against: str | None) -> None:
-        with self._site.store() as store, results_snapshot.snapshot(store) as snapshot:
+        with self._site.store() as store, store.snapshot() as snapshot:
             wanted = self._judge.wanted(snapshot, release, against, release_names(snapshot))
             left = [each for each in wanted if self._judge.stored(each) is None]
             if len(left) < WORTH_A_PROCESS:
@@ -415,7 +414,7 @@ class BackgroundJudge:
 def _judged(url: str | None, wanted: Sequence[WantedComparison]) -> list[ReleaseRun]:
     """The judgements of some runs, in the process that judges."""
     judge = ReleaseJudge(functools.partial(_run, Renderer()))
-    with open_store(url, create=False) as store, results_snapshot.snapshot(store) as snapshot:
+    with open_store(url, create=False) as store, store.snapshot() as snapshot:
         return [judge.judged(snapshot, each) for each in wanted]
 
 

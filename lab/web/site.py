@@ -20,11 +20,10 @@ from lab.farm import status as farm_status
 from lab.farm.status import LabNow
 from lab.host.runtime import runtime_dir
 from lab.judge.latest import LatestJudge
-from lab.results import snapshot
 from lab.results.listing import LatestEnded
 from lab.results.revision import revision
-from lab.results.snapshot import SharedStore, StoreSnapshot
-from lab.results.store import Store
+from lab.results.snapshot import StoreSnapshot
+from lab.results.store import SharedStore, Store
 from lab.web import wall
 from lab.web.wall import Spark, Sparks
 
@@ -179,7 +178,7 @@ class Site:
         Raises:
             LabError: they cannot be read.
         """
-        with self.store() as store, snapshot.snapshot(store) as found:
+        with self.store() as store, store.snapshot() as found:
             yield found
 
     def home(self) -> Path:

@@ -16,11 +16,11 @@ from lab.errors import BoardlabError
 from lab.farm.board_state import PROBLEMS, BoardNow, StateName
 from lab.farm.status import LabNow, ago
 from lab.health.reservations import Hold
-from lab.results import listing
-from lab.results.averages import Average
+from lab.results import averages
 from lab.results.formatting import label, number
 from lab.results.listing import ListedRun
 from lab.results.store import Store
+from lab.results.sums import Average
 
 # --- A sparkline of a board's last boot times, read once for each run that ended ---
 
@@ -69,7 +69,7 @@ class Sparks:
         if new:
             try:
                 with store() as opened:
-                    found = listing.boots(opened, new)
+                    found = averages.boots(opened, new)
             except BoardlabError:
                 new = []
             for board in new:

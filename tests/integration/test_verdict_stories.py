@@ -45,8 +45,7 @@ class Farm:
 
     def shown(self, at_s: int) -> None:
         """From then on Prometheus has what the exporter shows now; what it does not show is gone."""
-        with self.store._read() as session:
-            found = standing(session, utc_now())
+        found = self.store.read(lambda session: standing(session, utc_now()))
         values = {}
         for family in families(found, EvidenceLinks("")):
             for sample in family.samples:

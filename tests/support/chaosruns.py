@@ -60,12 +60,8 @@ class Leases:
 
     def look(self) -> None:
         """Look once."""
-        with self.store._read() as session:
-            rows = session.execute(
-                select(JobRow.id, JobRow.board, JobRow.state, JobRow.holder).where(
-                    JobRow.state.in_(("queued", "running"))
-                )
-            ).all()
+        wanted = select(JobRow.id, JobRow.board, JobRow.state, JobRow.holder)
+        rows = self.store.rows(wanted.where(JobRow.state.in_(("queued", "running"))))
         waiting = {row.board for row in rows if row.state == "queued" and process.has_died(row.holder) is False}
         dead = [row for row in rows if row.state == "running" and process.has_died(row.holder) is not False]
         now = time.monotonic()
@@ -77,8 +73,9 @@ class Leases:
 
 def progress(store: Store) -> int:
     """Jobs that began, and attempts that were made."""
-    with store._read() as session:
-        return sum(session.scalar(select(func.count()).select_from(row)) or 0 for row in (JobRow, AttemptRow))
+    return store.read(
+        lambda session: sum(session.scalar(select(func.count()).select_from(row)) or 0 for row in (JobRow, AttemptRow))
+    )
 
 
 def _end(store: Store, run: Run, name: str) -> str:

@@ -127,7 +127,7 @@ def quarantined(store: Store, board: str) -> None:
     """Put a board in quarantine, as faults of the lab in a row do."""
     its = {"board": board, "kind": QUARANTINE, "person": KEEPER, "reason": "3 faults of the lab in a row"}
     row = ReservationRow(**its, at=utc_now(), until=None, ended_at=None, ended_by="")
-    store._write(lambda session: session.add(row))
+    store.write(lambda session: session.add(row))
 
 
 def sources(runtime: Path, url: str) -> dict[str, Callable[[], list[Metric]]]:

@@ -120,7 +120,7 @@ def record(
             if busy_from is not None:
                 record = evolve(record, details={HOST_BUSY: round(dice.gauss(0.8 if is_busy else 0.2, 0.03), 3)})
             records.append(record)
-    store._write(lambda session: [insert_attempt(session, run.id, each) for each in records])
+    store.write(lambda session: [insert_attempt(session, run.id, each) for each in records])
     if finish:
         store.finish_run(run.id, "completed")
     return store.run(run.id)

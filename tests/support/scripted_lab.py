@@ -123,7 +123,7 @@ def run(
             store.record_attempt(number, failed)
     if status:
         store.finish_run(number, status)  # type: ignore[arg-type] # of the run statuses
-    store._write(lambda session: _date(session.get(RunRow, number), at))
+    store.write(lambda session: _date(session.get(RunRow, number), at))
     return number
 
 

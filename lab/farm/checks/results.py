@@ -16,12 +16,12 @@ from lab.farm.checks.machine import APART_S, CLOCKS, SAME_SERVERS, UPGRADE
 from lab.farm.config import Farm
 from lab.host import process
 from lab.host.clock import utc_now
-from lab.jobs.records import BY_WEB, seems_dead
+from lab.jobs.records import BY_WEB, job_of, seems_dead
 from lab.results import backup, database, schema
 from lab.results.audit import last_done
 from lab.results.location import locate
 from lab.results.models import JobRow
-from lab.results.store import BUSY_TIMEOUT_S, Store, guarded, open_store
+from lab.results.store import BUSY_TIMEOUT_S, Store, open_store
 
 STORE: Final = "results"
 _FILES: Final = re.compile(r"^sqlite:///(.+)|[?&]passfile=([^&]+)")  # SQLite's, and libpq's passwords
@@ -43,26 +43,22 @@ def results(db: str | None) -> Iterator[Finding]:
             yield from server_clock(store)
             running = select(JobRow).where(JobRow.state == "running").order_by(JobRow.id)
             now = store.now()
-            with store._read() as session:
-                dead = [
-                    (row.id, row.board, row.program)
-                    for row in session.scalars(running)
-                    if seems_dead(row, now, process.has_died)
-                ]
+            jobs = store.read(lambda session: [job_of(row) for row in session.scalars(running)])
+            dead = [job for job in jobs if seems_dead(job, now, process.has_died)]
     except NoResultsError:
         yield Finding(STORE, "store", "ok", "none yet; the first measurement makes it")
         return
     except BoardlabError as error:
         yield Finding.of_error(STORE, "store", error)
         return
-    for job, board, program in dead:
-        if program == BY_WEB:  # the site's process lives on after the switch of the board failed
-            text = f"holds {board} for a power switch of `lab web`, and gives no sign of life"
+    for job in dead:
+        if job.program == BY_WEB:  # the site's process lives on after the switch of the board failed
+            text = f"holds {job.board} for a power switch of `lab web`, and gives no sign of life"
             hint = "look whether the board is off or on; any other job of that board ends it"
         else:
-            text = f"holds {board}, and its process is gone"
-            hint = f"lab run --resume {job}; any other job of that board ends it, too"
-        yield Finding(STORE, f"job {job}", "doubtful", text, hint)
+            text = f"holds {job.board}, and its process is gone"
+            hint = f"lab run --resume {job.id}; any other job of that board ends it, too"
+        yield Finding(STORE, f"job {job.id}", "doubtful", text, hint)
 
 
 def server_clock(store: Store) -> Iterator[Finding]:
@@ -112,8 +108,8 @@ def last_backup(db: str | None) -> Iterator[Finding]:
     """Check the age of the last backup; without results there is nothing to back up."""
     hint = "systemctl start boardlab-backup; journalctl -u boardlab-backup says what is in the way"
     try:
-        with open_store(db, create=False) as store, store._read() as session:
-            at, now = last_done(session, backup.ACTION), store.now()
+        with open_store(db, create=False) as store:
+            at, now = store.read(lambda session: last_done(session, backup.ACTION)), store.now()
     except BoardlabError:
         return
     if at is None:
@@ -132,7 +128,7 @@ def schema_change(db: str | None) -> Iterator[Finding]:
         return
     engine = database.create(where, BUSY_TIMEOUT_S)
     try:
-        with guarded(where), database.reader(engine).connect() as connection:
+        with database.guarded(where), database.reader(engine).connect() as connection:
             revision = schema.revision(connection)
     except BoardlabError as error:
         yield Finding.of_error(UPGRADE, STORE, error)

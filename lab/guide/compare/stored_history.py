@@ -29,10 +29,10 @@ from lab.judge import noise
 from lab.judge.labels import is_real_time, release_key, releases_before
 from lab.judge.number import Number, PublishedNumbers
 from lab.metrics import summarise
-from lab.results.averages import Average
 from lab.results.records import PUBLISHED, ArtifactRef, Run
 from lab.results.snapshot import RunHead, StoreSnapshot, watch
 from lab.results.store import Store
+from lab.results.sums import Average
 
 _PRINTED = 0.006  # a mean and its print with two decimals
 

@@ -115,7 +115,7 @@ def _a_late_session_ends_a_completed_run(_results: Results) -> Iterator[None]:
         def end(session: Session) -> None:
             session.get_one(RunRow, run_id).status = status
 
-        store._write(end)
+        store.write(end)
 
     with patch.object(Store, "finish_run", finish):
         yield

@@ -25,8 +25,8 @@ from lab.judge.verdicts import Verdict
 from lab.metrics import summarise
 from lab.metrics.catalogue import BOOT_TIME
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
-from lab.results.averages import Average
 from lab.results.snapshot import watch
+from lab.results.sums import Average
 
 START = dt.datetime(2026, 3, 2, tzinfo=dt.UTC)
 QUIET = (2.500, 2.502, 2.498, 2.501, 2.499, 2.503, 2.497, 2.500, 2.502, 2.498, 2.501, 2.499)

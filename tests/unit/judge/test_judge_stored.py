@@ -29,7 +29,7 @@ from lab.judge.store import read_verdicts, review, standing, verdicts_with
 from lab.judge.verdicts import Verdict
 from lab.metrics.catalogue import BOOT_TIME
 from lab.results import AttemptRecord, SampleRecord, Store, open_store, rows
-from lab.results.listing import boots
+from lab.results.averages import boots
 from lab.results.models import RunRow
 from lab.results.series import last_completed, release_names
 from lab.results.snapshot import watch
@@ -201,13 +201,11 @@ def test_a_drift_is_one_open_verdict_with_its_sum_until_it_is_taken_back(
     assert newest.effect == pytest.approx(1.004 ** ((98 - 14) // 4) - 1, abs=0.012)
     assert f"in small steps since run {newest.since_run}" in text.sentence(newest)
     assert text.differences(newest) == "no single cause: many small steps"
-    with store._read() as session:
-        stand = standing(session, nights.now).unmuted
+    stand = store.read(lambda session: standing(session, nights.now)).unmuted
     assert [verdict.id for verdict in stand if verdict.crept] == [newest.id]
     fixed = [nights.run(1.0, image="mended", boots=3) for _ in range(3)]
     judge_run(store, fixed[-1], remember=remembered)
-    with store._read() as session:
-        stand = standing(session, nights.now).unmuted
+    stand = store.read(lambda session: standing(session, nights.now)).unmuted
     assert [text.sentence(verdict) for verdict in stand] == [], "the fix takes all of it back"
 
 
@@ -491,8 +489,7 @@ def test_a_failure_rate_is_judged_beside_the_runs_before_by_how_sure_its_rise_is
     assert verdict.effect == pytest.approx(7 / 38 * 80 - 1)
     assert verdict.alarms
     assert "regression, +1373.7 %, worse" in text.sentence(verdict)
-    with store._read() as session:
-        stand = standing(session, nights.now).unmuted
+    stand = store.read(lambda session: standing(session, nights.now)).unmuted
     assert [each.id for each in stand if each.metric == "boot.failure_rate"] == [verdict.id]
     review(store, first, "accepted", "me", "a new supply")
     (better,) = rates(store, nights.run(boots=200), remembered)

@@ -182,7 +182,7 @@ def test_a_quarantine_is_nobodys_reservation(tmp_path: Path, store: Store, playe
         ended_at=None,
         ended_by="",
     )
-    store._write(lambda session: session.add(row))
+    store.write(lambda session: session.add(row))
     assert janitor(played, store).due() == [], "`lab health --check` needs the place"
     played.places["p1"] = reserved_for(store, KEEPER)
     assert [action.verb for action in janitor(played, store).due()] == ["release"]

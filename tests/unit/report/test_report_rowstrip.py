@@ -9,7 +9,7 @@ from lab.judge.baseline import Baseline, JudgedNumber
 from lab.judge.verdicts import Judgement, Verdict
 from lab.metrics.catalogue import BOOT_TIME
 from lab.report.view import strip_of
-from lab.results.averages import Average
+from lab.results.sums import Average
 
 
 def strip(*before: float, was: float, was_pm: float, now: float, pm: float) -> RowStrip:

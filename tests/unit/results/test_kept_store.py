@@ -10,15 +10,15 @@ import sqlalchemy.exc
 
 from lab.errors import ConfigurationError, LabTransientError
 from lab.results import Store, open_store
+from lab.results.database import guarded
 from lab.results.location import locate
-from lab.results.snapshot import SharedStore, snapshot
-from lab.results.store import guarded
+from lab.results.store import SharedStore
 
 AT_ONCE = 20  # a pool of SQLAlchemy has 15 connections unless one says otherwise
 
 
 def boards(store: Store) -> list[str]:
-    with snapshot(store) as seen:
+    with store.snapshot() as seen:
         return [head.board for head in seen.heads()]
 
 
@@ -80,7 +80,7 @@ def test_many_requests_at_once_wait_for_nothing(database: str) -> None:
     with ExitStack() as requests, open_store(database) as shared:
         for _ in range(AT_ONCE):
             for store in (shared, requests.enter_context(kept.opened(database))):
-                requests.enter_context(snapshot(store)).heads()  # its connection is held from here on
+                requests.enter_context(store.snapshot()).heads()  # its connection is held from here on
 
 
 def test_a_program_without_a_free_connection_says_to_try_again(tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from lab.errors import BoardlabError, LabStableError
 from lab.host.clock import utc_now
 from lab.results import AttemptRecord, MomentRecord, SampleRecord, Store, open_store
 from lab.results.listing import overview
-from lab.results.snapshot import SharedStore, watch
+from lab.results.snapshot import watch
+from lab.results.store import SharedStore
 
 pytestmark = pytest.mark.longer
 

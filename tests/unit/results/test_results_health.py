@@ -200,13 +200,11 @@ def test_who_asks_each_second_hears_the_same_of_what_is_wrong(store: Store, wall
     book.record(checked(wall))
     for found in ([("kernel_panic", "board")] * 4, [("ok", None), ("port_lost", "lab")], [("pdu_timeout", "lab")] * 2):
         attempts(store, wall, *found)
-        with store._read() as session:
-            quick = healths(session, RULE, wall.at)
+        quick = store.read(lambda session: healths(session, RULE, wall.at))
         assert quick == book.all()
         assert quick["b1"].troubled
     book.record(checked(wall, DEAD))
-    with store._read() as session:
-        assert healths(session, RULE, wall.at) == book.all()
+    assert store.read(lambda session: healths(session, RULE, wall.at)) == book.all()
 
 
 def test_what_boards_of_a_host_share_is_said_with_each(store: Store, wall: Wall) -> None:

@@ -50,8 +50,7 @@ def runs(store: Store) -> list[int]:
 
 
 def linked(store: Store) -> set[str]:
-    with store._read() as session:
-        return {row.sha256 for row in session.query(AttemptArtifactRow)}
+    return store.read(lambda session: {row.sha256 for row in session.query(AttemptArtifactRow)})
 
 
 def verdict(store: Store, run: int, outcome: str = "regression", since: int | None = None) -> None:
@@ -121,7 +120,7 @@ def test_a_file_that_two_runs_share_stays_for_the_other(store: Store) -> None:
     old, new = add(store, days=40), add(store, days=3)
     shared = store.attempts(new)[0].artifacts[0]
     link = AttemptArtifactRow(attempt_id=store.attempts(old)[0].id, kind="console-index", sha256=shared.sha256)
-    store._write(lambda session: session.add(link))
+    store.write(lambda session: session.add(link))
     prune(store, Retention(recordings=30))
     assert store.artifacts.local(shared.sha256) is not None
 
@@ -191,8 +190,7 @@ def test_the_files_of_an_old_run_become_one_and_are_read_as_before(store: Store)
     old, new = add(store, days=40), add(store, days=3)
     verdict(store, old)
     before, contents = texts(store), store.contents(old)
-    with store._read() as session:
-        stored = retention.sizes(session, store.location).parts["artifacts"]
+    stored = store.read(lambda session: retention.sizes(session, store.location)).parts["artifacts"]
     wanted = prune(store, PACKED, dry_run=True)
     assert set(store.artifacts.hashes()) == linked(store)
     assert prune(store, PACKED).packed == wanted.packed == 3
@@ -201,8 +199,7 @@ def test_the_files_of_an_old_run_become_one_and_are_read_as_before(store: Store)
         pack_of(store, old),
         *(ref.sha256 for each in store.attempts(new) for ref in each.artifacts),
     }
-    with store._read() as session:
-        sizes = retention.sizes(session, store.location)
+    sizes = store.read(lambda session: retention.sizes(session, store.location))
     files = [path.stat().st_size for path in store.artifacts.root.rglob("*") if path.is_file()]
     assert sizes.parts["artifacts"] == sum(files) < stored
     assert prune(store, PACKED).packed == 0
@@ -212,7 +209,7 @@ def test_a_pack_goes_with_the_last_file_in_it(store: Store) -> None:
     old, other, _ = add(store, days=40), add(store, days=20), add(store, days=3)
     shared = store.attempts(old)[0].artifacts[0].sha256
     link = AttemptArtifactRow(attempt_id=store.attempts(other)[0].id, kind="console-index", sha256=shared)
-    store._write(lambda session: session.add(link))
+    store.write(lambda session: session.add(link))
     prune(store, PACKED)
     os.utime(store.artifacts.path(pack_of(store, old)), times=(0, 0))
     retention.delete_run(store, old, "ada", "wrong card")
@@ -360,8 +357,7 @@ def test_a_written_guide_keeps_the_runs_of_its_numbers(store: Store, tmp_path: P
         retention.delete_run(store, 1, "ada", "there is none")
     used: Collection[int] = range(1, 251)
     retention.refer(store, used, "11.01", "ada")
-    with store._read() as session:
-        assert retention._in_guides(session) == set(used)
+    assert store.read(retention._in_guides) == set(used)
 
 
 # --- Sizes ---
@@ -372,8 +368,7 @@ def test_the_sizes_are_those_of_the_database_and_of_the_artifacts_and_the_week_h
     old = {path for path in store.artifacts.root.rglob("*") if path.is_file()}
     add(store, days=3)
     files = {path: path.stat().st_size for path in store.artifacts.root.rglob("*") if path.is_file()}
-    with store._read() as session:
-        found = retention.sizes(session, store.location)
+    found = store.read(lambda session: retention.sizes(session, store.location))
     assert found.parts["artifacts"] == sum(files.values())
     assert found.parts["database"] > 10_000
     assert found.week["artifacts"] == sum(size for path, size in files.items() if path not in old) > 0

@@ -27,7 +27,8 @@ from lab.jobs import lease
 from lab.results import Store, database, open_store, schema
 from lab.results.location import locate
 from lab.results.schema import NEWEST, _config
-from lab.results.snapshot import SharedStore, watch
+from lab.results.snapshot import watch
+from lab.results.store import SharedStore
 
 ROOT = Path(__file__).resolve().parents[3]
 REFUSED = [

@@ -17,7 +17,8 @@ from support.jobbook import Steady
 
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
 from lab.results import Run, Store, database, open_store
-from lab.results.snapshot import SharedStore, watch
+from lab.results.snapshot import watch
+from lab.results.store import SharedStore
 
 
 @pytest.fixture(autouse=True)
@@ -284,11 +285,11 @@ def test_a_read_whose_connection_breaks_within_it_is_begun_anew(tmp_path: Path, 
         return session.execute(text("SELECT 1")).scalar_one()
 
     with open_store(str(tmp_path / "a.db"), patience_s=300.0, pause=steady.pause) as store:
-        assert store._look_up(read) == 1
+        assert store.read(read) == 1
         breaks.extend([LabTransientError("the connection breaks in each query")] * 1000)
         store._now_s = steady
         with pytest.raises(LabTransientError, match="in each query"):
-            store._look_up(read)
+            store.read(read)
         assert 300.0 <= steady.now_s < 330.0
 
 

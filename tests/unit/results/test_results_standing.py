@@ -37,8 +37,7 @@ def moved(
 
 
 def look(store: Store, most: int = 99, *, later: dt.timedelta = dt.timedelta(0)) -> Standing:
-    with store._read() as session:
-        return standing(session, utc_now() + later, most)
+    return store.read(lambda session: standing(session, utc_now() + later, most))
 
 
 def heard(store: Store) -> list[int]:

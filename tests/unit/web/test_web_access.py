@@ -65,8 +65,8 @@ def posted() -> set[str]:
 
 def contents(site: GuardedSite) -> dict[Table, list[Any]]:
     """All rows of what actions change."""
-    with site.store() as store, store._read() as session:
-        return {table: [tuple(row) for row in session.execute(select(table))] for table in TABLES}
+    with site.store() as store:
+        return {table: [tuple(row) for row in store.rows(select(table))] for table in TABLES}
 
 
 def test_the_list_of_addresses_has_the_actions() -> None:

@@ -117,7 +117,7 @@ def test_a_release_is_named_where_it_begins_and_of_two_that_would_meet_the_newer
         for hours, release in ((9.0, "11.00"), (8.9, "11.01"), (4.0, "11.01"), (1.0, "11.02")):
             run = store.begin_run("boot", "am62xx_sk", BOARD, release, plan={}, provenance={})
             begun = update(RunRow).where(RunRow.id == run.id).values(started_at=now - dt.timedelta(hours=hours))
-            store._write(lambda session, begun=begun: session.execute(begun))
+            store.write(lambda session, begun=begun: session.execute(begun))
         line = timeline(store, listing.listed(store), now)
     assert line is not None
     assert [(name, round(x, -1)) for x, name in line.releases] == [("11.01", 20), ("11.02", 880)]

@@ -248,7 +248,7 @@ def test_a_metrics_page_has_all_boards_on_one_axis_of_time(tmp_path: Path) -> No
                 )
                 store.finish_run(run.id, "completed")
                 begun = update(RunRow).where(RunRow.id == run.id).values(started_at=at + dt.timedelta(days=day))
-                store._write(lambda session, begun=begun: session.execute(begun))
+                store.write(lambda session, begun=begun: session.execute(begun))
     with serving(Site(str(tmp_path / "results.db"), runtime=tmp_path / "runtime", folder=tmp_path)) as url:
         page = get(f"{url}/metrics/boot.time").text
         some = get(f"{url}/metrics/boot.time", params={"board": ["board-a", "board-b"], "release": ["12.00", ""]})

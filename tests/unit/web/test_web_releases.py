@@ -33,7 +33,7 @@ from lab.report.names import Names
 from lab.report.view import JudgedRow, comparison
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
 from lab.results.models import AttemptRow, MeasurementRow, RunRow, SampleRow
-from lab.results.snapshot import RunHead, snapshot
+from lab.results.snapshot import RunHead
 from lab.terminal import MOST_BYTES
 from lab.web import releasepages, releases
 from lab.web.releases import ComparedRelease, ReleaseRun
@@ -75,7 +75,7 @@ class Lab:
     def direct(self, runs: list[int], against: str = BEFORE) -> dict[int, tuple[str, list[str]]]:
         """The same of the judge itself, who keeps nothing."""
         found = {}
-        with snapshot(self.store) as seen:
+        with self.store.snapshot() as seen:
             for run in runs:
                 said = comparison(judge_run(seen, run, against), Names(self.store.run(run)))
                 cells = [
@@ -285,7 +285,7 @@ def test_the_release_before_goes_by_number_else_by_what_was_measured_before_its_
 def test_each_row_has_its_number_among_those_of_the_runs_before(lab: Lab) -> None:
     strips = _STRIP.findall(lab.get(f"/releases/{LAST}").text)
     assert len(strips) == sum(len(cells) for _, cells in lab.page().values()) // 6
-    with snapshot(lab.store) as seen:
+    with lab.store.snapshot() as seen:
         number = next(
             each for each in judge_run(seen, NEWEST[0], BEFORE).numbers if each.average.metric.name == "boot.time"
         )
@@ -361,7 +361,7 @@ def test_what_was_not_measured_is_counted_and_named(lab: Lab) -> None:
     again = lab.measured(0, LAST)  # one number of three
     lab.with_sql(update(RunRow).where(RunRow.id == NEWEST[2]).values(release="other"))
     page = lab.get(f"/releases/{LAST}", "05.00").text
-    with snapshot(lab.store) as seen:
+    with lab.store.snapshot() as seen:
         judged = judge_run(seen, again, "05.00")
         gone = judged_averages(seen, NEWEST[2] - BOARDS)
     assert len(judged.missing) == 2
@@ -400,7 +400,7 @@ def test_the_documents_have_the_judges_figures(lab: Lab) -> None:
     answer = lab.get(f"/api/v1/releases/{LAST}")
     (said,) = answer.json()["comparisons"]
     moved = [number for run in said["runs"] for number in run["numbers"]]
-    with snapshot(lab.store) as seen:
+    with lab.store.snapshot() as seen:
         judged = [judge_run(seen, run, BEFORE) for run in NEWEST]
     known = [document(each, (), comparison(each, Names(each.head)).reported)["numbers"] for each in judged]
     assert moved == [number for numbers in known for number in numbers]

@@ -15,8 +15,8 @@ from lab.errors import LabStableError
 from lab.farm.board_state import BoardNow
 from lab.host.clock import utc_now
 from lab.metrics.catalogue import BOOT_TIME
-from lab.results import AttemptRecord, SampleRecord, Store, listing, open_store
-from lab.results.averages import Average
+from lab.results import AttemptRecord, SampleRecord, Store, averages, listing, open_store
+from lab.results.sums import Average
 from lab.web.site import Site
 from lab.web.wall import HEIGHT, Sparks, spark
 
@@ -57,9 +57,9 @@ def test_the_last_twelve_ended_runs_of_each_board_are_its_line(store: Store) -> 
         measured(store, "a", 5.0 + number / 10, 5.2 + number / 10)
         measured(store, "b", 9.0)
     measured(store, "a", 70.0, status="running")
-    found = listing.boots(store, ["a", "b", "nosuch"])
+    found = averages.boots(store, ["a", "b", "nosuch"])
     assert [each.value for each in found["a"]] == pytest.approx([5.1 + number / 10 for number in range(2, 14)])
-    assert (len(found["b"]), set(found)) == (listing.RUNS, {"a", "b"})
+    assert (len(found["b"]), set(found)) == (averages.RUNS, {"a", "b"})
 
 
 def test_only_boots_like_the_newest_ones_stand_in_a_line(store: Store) -> None:
@@ -67,7 +67,7 @@ def test_only_boots_like_the_newest_ones_stand_in_a_line(store: Store) -> None:
     measured(store, "a", 1.0, medium="emmc")
     failed(store, "a", "hang_kernel")
     measured(store, "a", 6.0)
-    assert [each.value for each in listing.boots(store, ["a"])["a"]] == [5.0, 6.0]
+    assert [each.value for each in averages.boots(store, ["a"])["a"]] == [5.0, 6.0]
 
 
 def test_a_line_says_in_words_what_it_shows() -> None:
