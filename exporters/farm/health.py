@@ -14,8 +14,9 @@ from exporters.farm.build import gauge
 from lab.health import DEFAULT_RULE, QuarantineRule, State
 from lab.health.reservations import QUARANTINE, standing
 from lab.health.store import healths
-from lab.jobs.records import LEASE_S
-from lab.results.snapshot import JobHead, PastJob, SnapshotReader
+from lab.jobs.listing import unended_jobs
+from lab.jobs.records import LEASE_S, Job
+from lab.results.snapshot import SnapshotReader
 
 LONGEST: Final = 160  # characters of a reason, which is a label
 
@@ -105,7 +106,7 @@ class Jobs:
             BoardlabError: the store cannot be read.
         """
         with self.watcher.snapshot() as snapshot:
-            jobs = snapshot.jobs()
+            jobs = unended_jobs(snapshot)
             now = (self.now or snapshot.now)()
         counts: Counter[tuple[str, str, str]] = Counter()
         for job in jobs:
@@ -128,7 +129,7 @@ class Jobs:
         ]
 
 
-def state_of(job: JobHead | PastJob, now: datetime) -> str:
+def state_of(job: Job, now: datetime) -> str:
     """The job's state for an operator; `now` is by the store's clock.
 
     A job that was killed while it waited has none.

@@ -16,11 +16,12 @@ from prometheus_client import Metric
 from exporters.farm.build import LabelledValue, gauge
 from exporters.farm.health import state_of
 from exporters.measurements import clean
-from lab.jobs.records import BY_LAB_RUN, LEASE_S
+from lab.jobs.listing import jobs_since
+from lab.jobs.records import BY_LAB_RUN, LEASE_S, Job
 from lab.results import backup
 from lab.results.audit import last_done
 from lab.results.records import OK
-from lab.results.snapshot import PastJob, RunHead, SnapshotReader, StoreSnapshot
+from lab.results.snapshot import RunHead, SnapshotReader, StoreSnapshot
 
 # --- Planned and present samples of a job's runs, by medium, mode or section ---
 
@@ -163,19 +164,19 @@ class ScheduledRun:
         """Values of _LABELS."""
         return (self.schedule, self.board, ",".join(self.suites), self.release)
 
-    def matches(self, job: PastJob) -> bool:
+    def matches(self, job: Job) -> bool:
         """Return whether a job has this schedule's order.
 
         The person does not matter; an order that measures less is another one.
         """
-        same = (job.board, job.suites) == (self.board, ",".join(self.suites))
+        same = (job.board, job.suites) == (self.board, self.suites)
         provisioned = bool(
             self.options.get(_PROVISION)
         )  # the release file then has the label, which changes each night
         named = job.release if provisioned else self.release
         return same and job.release == named and self._measured_as(job)
 
-    def _measured_as(self, job: PastJob) -> bool:
+    def _measured_as(self, job: Job) -> bool:
         how = job.program == BY_LAB_RUN and _measurement_options(job.options) == _measurement_options(self.options)
         return how and self.cycles in {None, job.cycles}
 
@@ -228,7 +229,7 @@ class Schedules:
         """
         with self.watcher.snapshot() as snapshot:
             now = (self.now or snapshot.now)()
-            jobs = snapshot.past_jobs(now - LOOK_BACK)
+            jobs = jobs_since(snapshot, now - LOOK_BACK)
             heads = snapshot.heads()
             ended = [job for job in jobs if _has_ended(job, now)]
             found = [(due, self._outcome(snapshot, due, ended, heads)) for due in self.due]
@@ -236,7 +237,7 @@ class Schedules:
         return list(_families(found, now))
 
     def _outcome(
-        self, snapshot: StoreSnapshot, due: ScheduledRun, ended: Iterable[PastJob], heads: Sequence[RunHead]
+        self, snapshot: StoreSnapshot, due: ScheduledRun, ended: Iterable[Job], heads: Sequence[RunHead]
     ) -> ScheduleOutcome:
         jobs = [job for job in ended if due.matches(job)]
         runs = {job.id: _runs_of(job, due, heads) for job in jobs[-JOBS:]}
@@ -289,7 +290,7 @@ class Backups:
         ]
 
 
-def _has_ended(job: PastJob, now: datetime) -> bool:
+def _has_ended(job: Job, now: datetime) -> bool:
     """Return whether a job has ended, also by a kill.
 
     A cancelled job does not count for its schedule.
@@ -299,7 +300,7 @@ def _has_ended(job: PastJob, now: datetime) -> bool:
     return job.finished_at is not None or state_of(job, now) in {"stuck", "gone"}
 
 
-def _runs_of(job: PastJob, due: ScheduledRun, heads: Iterable[RunHead]) -> list[RunHead]:
+def _runs_of(job: Job, due: ScheduledRun, heads: Iterable[RunHead]) -> list[RunHead]:
     """Runs of a job, one for each of its suites."""
     if job.started_at is None:
         return []

@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any, Final
 
 from attrs import evolve, frozen
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
 from lab.health.reservations import IGNORE, QUARANTINE
@@ -22,6 +22,8 @@ from lab.results.listing import ListedRun, Overview, RunFilter
 from lab.results.models import AttemptRow, JobRow, RunRow
 from lab.results.records import KILLED, OK
 from lab.results.revision import GOES_ON
+from lab.results.rows import select_fields
+from lab.results.snapshot import StoreSnapshot
 from lab.results.store import Store
 
 _HISTORY: Final = 5  # jobs whose length tells that of the next one
@@ -68,6 +70,21 @@ def jobs(store: Store, limit: int, now: dt.datetime) -> list[JobView]:
         return [_view(session, job_of(rows[job_id]), now) for job_id in sorted(rows, reverse=True)]
 
     return store.read(read)
+
+
+def unended_jobs(snapshot: StoreSnapshot) -> list[Job]:
+    """The jobs that wait or run, the oldest first."""
+    return _jobs(snapshot, JobRow.state.in_(("queued", "running")))
+
+
+def jobs_since(snapshot: StoreSnapshot, since: dt.datetime) -> list[Job]:
+    """Jobs queued since then, in any state, the oldest first."""
+    return _jobs(snapshot, JobRow.queued_at >= since)
+
+
+def _jobs(snapshot: StoreSnapshot, where: ColumnElement[bool]) -> list[Job]:
+    wanted = select_fields(JobRow, Job).where(where)
+    return [job_of(row) for row in snapshot.rows(wanted.order_by(JobRow.id))]
 
 
 def job(store: Store, job_id: int) -> Job:

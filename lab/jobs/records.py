@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
 
 from attrs import define, field, frozen
+from sqlalchemy import Row
 
 from lab.errors import ConfigurationError
 from lab.results.models import JobRow
@@ -37,27 +38,39 @@ _MOST_DIGITS: Final = 12  # of a number that is looked at
 
 
 @frozen
-class Job:
-    """A `lab run`, or a session of pytest.
+class Order:
+    """An order of measurements.
 
     Attributes:
-        suites: to measure, in this order; the first `done` of them are measured. Of pytest: the kinds of its runs.
+        suites: to measure, in this order. Of pytest: the kinds of its runs.
+        options: as `lab.run.options` has them.
+    """
+
+    board_type: str
+    board: str
+    suites: tuple[str, ...]
+    env: str
+    release: str
+    cycles: int | None
+    options: Mapping[str, Any] = {}
+
+
+@frozen(kw_only=True)
+class Job(Order):
+    """An order that is carried out: a `lab run`, or a session of pytest.
+
+    Attributes:
+        done: number of the suites that are measured, the first ones.
         holder: the waiting or measuring process, see lab.host.process.
         after_run: the current suite's runs have higher ids than this.
-        options: as `lab.run.options` has them. person, program: its starter.
+        person, program: its starter.
         cancelled_by: the person who cancelled it; empty: none.
         priority: of lab.jobs.queue. yields_to: the claimant of its board, now or at last; empty: none, or it has it again.
         request: of a queue, in that queue's words; empty: none.
     """
 
     id: int
-    board_type: str
-    board: str
-    suites: tuple[str, ...]
     done: int
-    env: str
-    release: str
-    cycles: int | None
     state: JobState
     holder: str
     after_run: int
@@ -65,7 +78,6 @@ class Job:
     heartbeat_at: dt.datetime
     started_at: dt.datetime | None
     finished_at: dt.datetime | None
-    options: Mapping[str, Any]
     person: str
     program: str
     cancelled_by: str
@@ -89,22 +101,14 @@ class Job:
         return f"{self.person} on {self.host}" if self.person else self.host
 
     @property
+    def ended_at(self) -> dt.datetime:
+        """Its end, or its last sign of life."""
+        return self.finished_at or self.heartbeat_at
+
+    @property
     def ended(self) -> bool:
         """True if it neither waits nor measures."""
         return self.state not in {"queued", "running"}
-
-
-@frozen
-class Order:
-    """An order of measurements; options are those of `lab.run.options`."""
-
-    board_type: str
-    board: str
-    suites: tuple[str, ...]
-    env: str
-    release: str
-    cycles: int | None
-    options: Mapping[str, Any] = {}
 
 
 def call(job_id: int) -> str:
@@ -124,7 +128,7 @@ def number(text: str) -> int:
     return int(digits)
 
 
-def job_of(row: JobRow) -> Job:
+def job_of(row: JobRow | Row[Any]) -> Job:
     """Convert a row to a record."""
     return record_of(Job, row, suites=tuple(row.suites.split(",")))
 

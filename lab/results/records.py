@@ -142,15 +142,10 @@ class Attempt(AttemptRecord):
 
 @frozen
 class GoodAttempt:
-    """An attempt that succeeded, in short.
-
-    Attributes:
-        samples: their number. details: as those of `Attempt`.
-    """
+    """An attempt that succeeded, in short."""
 
     params: Mapping[str, str]
     cycle: int
-    samples: int
     details: Mapping[str, Any] = field(factory=dict)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar, cast, get_args
 
 from attrs import AttrsInstance, fields
-from sqlalchemy import Select, Table, func, insert, select
+from sqlalchemy import Row, Select, Table, func, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session, joinedload, selectinload
 
@@ -165,7 +165,7 @@ def insert_if_absent(session: Session, model: type[Base], *values: dict[str, Any
 Record = TypeVar("Record", bound=AttrsInstance)
 
 
-def record_of(kind: type[Record], row: Base, **others: object) -> Record:
+def record_of(kind: type[Record], row: Base | Row[Any], **others: object) -> Record:
     """The record of a row. `others`: fields without a column of their name and type."""
     return kind(**{each.name: getattr(row, each.name) for each in fields(kind) if each.name not in others}, **others)
 
@@ -221,10 +221,8 @@ def attempts(session: Session, run_id: int) -> list[Attempt]:
 def good_attempts(session: Session, run_id: int) -> list[GoodAttempt]:
     """A run's good attempts in short, in recorded order."""
     wanted = (
-        select(AttemptRow.params, AttemptRow.cycle, func.count(SampleRow.id), AttemptRow.details)
-        .outerjoin(AttemptRow.samples)
+        select_fields(AttemptRow, GoodAttempt)
         .where(AttemptRow.run_id == run_id, AttemptRow.outcome == OK)
-        .group_by(AttemptRow.id)
         .order_by(AttemptRow.id)
     )
     found = [GoodAttempt(*row) for row in session.execute(wanted)]

@@ -23,7 +23,7 @@ from lab.results import rows as results_rows
 from lab.results.columns import DamagedValueError
 from lab.results.database import MISREAD, damaged, guarded, understood
 from lab.results.location import Location, locate
-from lab.results.models import AttemptRow, DefinitionRow, JobRow, MeasurementRow, ReviewRow, RunRow
+from lab.results.models import AttemptRow, DefinitionRow, MeasurementRow, ReviewRow, RunRow
 from lab.results.records import LIMITS, OK
 from lab.results.sums import Average, SummarisedNumber
 
@@ -86,45 +86,6 @@ class Readings:
     unit: str
     params: Params
     values: Sequence[float]
-
-
-@frozen
-class JobHead:
-    """A job that waits or holds its board; see `lab.results.models.JobRow`."""
-
-    id: int
-    board_type: str
-    board: str
-    suites: str
-    state: str
-    queued_at: dt.datetime
-    heartbeat_at: dt.datetime
-
-
-@frozen
-class PastJob:
-    """A job in any state; see `lab.results.models.JobRow`.
-
-    Attributes:
-        suites: as they stand in the row. ended_at: when it ended, or gave its last sign of life.
-    """
-
-    id: int
-    board: str
-    suites: str
-    release: str
-    state: str
-    started_at: dt.datetime | None
-    heartbeat_at: dt.datetime
-    finished_at: dt.datetime | None
-    cycles: int | None
-    options: Mapping[str, Any]
-    program: str
-
-    @property
-    def ended_at(self) -> dt.datetime:
-        """End of the job, or its last heartbeat."""
-        return self.finished_at or self.heartbeat_at
 
 
 @define
@@ -286,16 +247,6 @@ class StoreSnapshot:
         if self._last[0] != ids:
             self._last = ids, sums.kept(self.rows, ids)
         return self._last[1]
-
-    def jobs(self) -> list[JobHead]:
-        """The jobs that wait or run, the oldest first."""
-        wanted = results_rows.select_fields(JobRow, JobHead).where(JobRow.state.in_(("queued", "running")))
-        return [JobHead(*row) for row in self.rows(wanted.order_by(JobRow.id))]
-
-    def past_jobs(self, since: dt.datetime) -> list[PastJob]:
-        """Jobs queued since then, in any state, the oldest first."""
-        wanted = results_rows.select_fields(JobRow, PastJob)
-        return [PastJob(*row) for row in self.rows(wanted.where(JobRow.queued_at >= since).order_by(JobRow.id))]
 
     def plans(self, run_ids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Run and plan, which another program may have written."""

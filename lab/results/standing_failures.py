@@ -10,7 +10,9 @@ from functools import partial
 from typing import Final
 
 from attrs import define, evolve, field, frozen
+from sqlalchemy import select
 
+from lab.results.models import JobRow
 from lab.results.records import APART, OK
 from lab.results.snapshot import RunHead, StoreSnapshot, Try
 
@@ -113,7 +115,8 @@ class FailureReader:
         """
         since = now - LOOK_BACK
         failed = snapshot.failed_runs(since)
-        active = {job.id for job in snapshot.jobs()}
+        unended = select(JobRow.id).where(JobRow.state.in_(("queued", "running")))
+        active = {row.id for row in snapshot.rows(unended)}
         by_kind: dict[tuple[str, str, str], list[RunHead]] = {}
         for head in reversed(snapshot.heads()):
             runs = by_kind.setdefault((head.board, head.board_type, head.kind), [])

@@ -21,8 +21,9 @@ from lab.health.reservations import ReservationBook
 from lab.host import process
 from lab.host.clock import utc_now
 from lab.jobs import listing
+from lab.jobs.records import Job
 from lab.results import Store, open_store
-from lab.results.snapshot import JobHead, watch
+from lab.results.snapshot import watch
 
 LAB = Path(sys.executable).with_name("lab")
 DEADLINE_S = 180
@@ -85,9 +86,9 @@ def measured(lab: Lab) -> int:
     return len(lab.samples()) if Path(lab.folder / "results.db").exists() else 0
 
 
-def jobs(lab: Lab) -> list[JobHead]:
+def jobs(lab: Lab) -> list[Job]:
     with watch(lab.environ["LAB_DB"]).snapshot() as snapshot:
-        return snapshot.jobs()
+        return listing.unended_jobs(snapshot)
 
 
 def pytests(lab: Lab) -> list[psutil.Process]:

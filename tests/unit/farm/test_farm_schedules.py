@@ -17,10 +17,10 @@ from support import recorded_run
 from exporters.farm.schedules import ScheduledRun, Schedules
 from lab.farm.config import Schedule
 from lab.jobs.queue import JobQueue, JobState, Order
-from lab.jobs.records import LEASE_S
+from lab.jobs.records import LEASE_S, Job
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
 from lab.results.models import RunRow
-from lab.results.snapshot import PastJob, watch
+from lab.results.snapshot import watch
 
 START = dt.datetime(2026, 3, 2, 2, 0, tzinfo=dt.UTC)
 MEDIA = ("sd", "emmc", "ospi")
@@ -306,14 +306,36 @@ def test_a_job_that_was_not_judged_measured_as_much(farm: Farm) -> None:
         assert (SUCCESS in farm.seen()) is counts
 
 
-ORDERED = PastJob(1, "b1", "boot", "", "completed", START, START, START, 20, {}, "lab run")
+ORDERED = Job(
+    "am62xx_sk",
+    "b1",
+    ("boot",),
+    "e",
+    "",
+    20,
+    id=1,
+    done=1,
+    state="completed",
+    holder="",
+    after_run=0,
+    queued_at=START,
+    heartbeat_at=START,
+    started_at=START,
+    finished_at=START,
+    person="",
+    program="lab run",
+    cancelled_by="",
+    priority=0,
+    yields_to="",
+    request="",
+)
 
 
 def test_a_schedule_that_provisions_the_newest_release_knows_its_jobs_whatever_their_label_is() -> None:
     options = {"provision": "newest in /srv/releases", "judge": True}
     due = ScheduledRun("nightly", "b1", ("boot",), ("boot",), "", DAY_S, lambda now: now, 20, options)
 
-    def job(label: str, **given: object) -> PastJob:
+    def job(label: str, **given: object) -> Job:
         return evolve(ORDERED, release=label, options=given)
 
     assert due.matches(job("11.01", provision="/srv/releases/11.01.yaml"))

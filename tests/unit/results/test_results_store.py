@@ -202,7 +202,7 @@ def test_a_failed_attempt_is_kept_but_gives_no_sample(store: Store) -> None:
     assert (first.ok, second.ok) == (False, True)
     assert [s.attempt_id for s in store.samples(run.id)] == [second.id]
     assert store.outcomes(run.id) == {"hang_kernel": 1, "ok": 1}
-    assert store.good_attempts(run.id) == [GoodAttempt(second.params, 1, len(second.samples), second.details)]
+    assert store.good_attempts(run.id) == [GoodAttempt(second.params, 1, second.details)]
     assert second.samples
 
 
