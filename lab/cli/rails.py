@@ -16,13 +16,13 @@ from rich.text import Text
 
 from lab import boards, figures
 from lab.cli.options import BoardEnv, Json, Runtime
-from lab.console.model import Moment
 from lab.console.recording import Recording
 from lab.console.replay import guess_board, replay
 from lab.env import envfile
 from lab.errors import ConfigurationError, LabStableError
 from lab.host.clock import MonotonicRaw
 from lab.host.runtime import runtime_dir
+from lab.metrics import Moment
 from lab.rails import AdcRange, RailsConfig, Trace, from_env, live, sampling, selftest, server
 from lab.rails.display import (
     answer_lines,

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
         Interval,
         Lateness,
         LineTiming,
-        Moment,
         RecordKind,
         Suspended,
         interval,
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from lab.console.recording import Recording, RecordingMeta, encode
     from lab.console.status import PortInfo, PortStatus, ServerStatus
     from lab.host.runtime import runtime_dir
+    from lab.metrics import Moment
 
 __all__ = [
     "Chunk",
@@ -62,10 +62,11 @@ __all__ = [
 _NAMES: Final = {
     "lab.console.client": "ConsoleClient ensure_server",
     "lab.console.recording": "Recording RecordingMeta encode",
-    "lab.console.model": "Chunk Event Gap Interval Lateness LineTiming Moment RecordKind Suspended interval",
+    "lab.console.model": "Chunk Event Gap Interval Lateness LineTiming RecordKind Suspended interval",
     "lab.console.moments": "MomentFinder find_moments",
     "lab.console.printk": "PrintkFit fit_printk",
     "lab.host.runtime": "runtime_dir",
+    "lab.metrics": "Moment",
     "lab.console.status": "PortInfo PortStatus ServerStatus",
     "lab.console.recorder": "RecordingWriter",
 }

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from attrs import field, frozen, validators
 
 from lab.host.clock import NS_PER_S
-from lab.metrics import uncertainty
+from lab.metrics import Moment, uncertainty
 
 BITS_PER_BYTE = 10  # 8N1: one start bit, eight data bits, one stop bit
 USB_PACKET_BYTES = (
@@ -146,26 +146,6 @@ class Interval(NamedTuple):
 
     seconds: float
     uncertainty_s: float
-
-
-@frozen
-class Moment:
-    """The arrival of a marker's last byte at the host.
-
-    The stamp is never early: the byte arrived within `uncertainty_ns` before `t_ns` (see `lab.console.moments`).
-
-    Attributes:
-        name: of the pattern.
-        t_ns: CLOCK_MONOTONIC_RAW of the host.
-        position: offset in the port's stream just after the marker's last byte.
-        text: the line as far as the marker, without control characters.
-    """
-
-    name: str
-    t_ns: int
-    uncertainty_ns: int
-    position: int
-    text: str
 
 
 def interval(first: Moment, last: Moment) -> Interval:

@@ -30,8 +30,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from attrs import define, field, frozen
 
-from lab.console.model import LATE_WINDOW_NS, Chunk, Event, Gap, Lateness, LineTiming, Moment, Suspended
+from lab.console.model import LATE_WINDOW_NS, Chunk, Event, Gap, Lateness, LineTiming, Suspended
 from lab.errors import ConfigurationError
+from lab.metrics import Moment
 
 if TYPE_CHECKING:
     from lab.boards import MomentPattern

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from attrs import asdict, frozen
 
 from lab.boards import BoardType
-from lab.console.model import Interval, LineTiming, Moment, interval
+from lab.console.model import Interval, LineTiming, interval
 from lab.console.moments import find_moments
 from lab.console.printk import PrintkFit, fit_printk
 from lab.console.recording import Recording
 from lab.errors import ConfigurationError
+from lab.metrics import Moment
 
 
 @frozen

@@ -10,9 +10,10 @@ from attrs import frozen
 from lab.benchmarks.output import missing
 from lab.benchmarks.section import Marks, OutputSpan
 from lab.boards import MomentPattern
-from lab.console.model import Chunk, Event, Gap, LineTiming, Moment, Suspended, interval
+from lab.console.model import Chunk, Event, Gap, LineTiming, Suspended, interval
 from lab.console.moments import find_moments
 from lab.errors import LabTransientError
+from lab.metrics import Moment
 
 _BEGIN, _END = "begin", "end"
 

@@ -7,9 +7,8 @@ from typing import Final
 
 from attrs import frozen
 
-from lab.console.model import Moment
 from lab.figures import COLOURS, Tick, ticks
-from lab.results.records import MomentRecord
+from lab.metrics import Moment
 
 WIDTH: Final = 800
 HEIGHT: Final = 240
@@ -58,7 +57,7 @@ def power_figure(
     title: str,
     times_ns: Sequence[float],
     watts: Mapping[str, Sequence[float | None]],
-    moments: Sequence[Moment | MomentRecord],
+    moments: Sequence[Moment],
     *,
     stacked: bool = False,
 ) -> PowerFigure | None:

@@ -24,11 +24,10 @@ from lab.benchmarks.diagnosis.parts import (
     PartTime,
 )
 from lab.benchmarks.diagnosis.reports import ACCUMULATED
-from lab.metrics import uncertainty
+from lab.metrics import Moment, uncertainty
 from lab.metrics.catalogue import BOOT_POWER_ON, HEADLINE_NAMES
 from lab.results import Attempt
 from lab.results.listing import Overview
-from lab.results.records import MomentRecord
 
 UNEXPLAINED: Final = "(not explained)"
 IN_PARALLEL: Final = " (in parallel)"  # ends the name of a unit that the boot did not wait for
@@ -118,7 +117,7 @@ def axis(attempt: Attempt) -> BootAxis | None:
     if (number := next(ends, None)) is None:
         return None
     zero_ns = attempt.moments[number].t_ns - round(whole * 1e9)
-    firsts: dict[str, MomentRecord] = {}
+    firsts: dict[str, Moment] = {}
     for each in attempt.moments[: number + 1]:
         firsts.setdefault(each.name, each)
     fit = attempt.details.get("printk_fit")

@@ -2,6 +2,17 @@
 
 from lab.metrics.catalogue import ALL, by_name
 from lab.metrics.flags import Flag
-from lab.metrics.model import Measurement, Metric, Sample, SampleRecord, Summary, summarise
+from lab.metrics.model import Measurement, Metric, Moment, Sample, SampleRecord, Summary, summarise
 
-__all__ = ["ALL", "Flag", "Measurement", "Metric", "Sample", "SampleRecord", "Summary", "by_name", "summarise"]
+__all__ = [
+    "ALL",
+    "Flag",
+    "Measurement",
+    "Metric",
+    "Moment",
+    "Sample",
+    "SampleRecord",
+    "Summary",
+    "by_name",
+    "summarise",
+]

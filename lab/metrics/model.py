@@ -115,6 +115,26 @@ class SampleRecord:
             raise TestStableError(f"unknown flags {', '.join(unknown)} on {self.metric}; declare them in lab.metrics")
 
 
+@frozen
+class Moment:
+    """The arrival of a marker's last byte at the host.
+
+    The stamp is never early: the byte arrived within `uncertainty_ns` before `t_ns` (see `lab.console.moments`).
+
+    Attributes:
+        name: of the pattern.
+        t_ns: CLOCK_MONOTONIC_RAW of the host.
+        position: just after the marker's last byte: in the port's stream, and in the store in the attempt's log.
+        text: the line as far as the marker, without control characters.
+    """
+
+    name: str
+    t_ns: int
+    uncertainty_ns: int
+    position: int
+    text: str = ""
+
+
 def sample_of(
     metric: Metric,
     params: Mapping[str, str],

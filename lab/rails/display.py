@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 from attrs import asdict
 
-from lab.console.model import Moment
 from lab.errors import ConfigurationError
 from lab.figures import drawn
 from lab.figures.power import power_figure
+from lab.metrics import Moment
 from lab.rails.live import Now
 from lab.rails.model import PhasePower, RailPower
 from lab.rails.phase import StagePower, samples_of

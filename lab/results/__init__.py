@@ -6,13 +6,12 @@ with open_store() as store:
     store.finish_run(run.id, "completed")
 """
 
-from lab.metrics import SampleRecord
+from lab.metrics import Moment, SampleRecord
 from lab.results.artifacts import ArtifactStore
 from lab.results.records import (
     ArtifactRef,
     Attempt,
     AttemptRecord,
-    MomentRecord,
     Run,
     RunStatus,
     StoredSample,
@@ -25,7 +24,7 @@ __all__ = [
     "ArtifactStore",
     "Attempt",
     "AttemptRecord",
-    "MomentRecord",
+    "Moment",
     "Run",
     "RunStatus",
     "SampleRecord",

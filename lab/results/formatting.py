@@ -14,12 +14,12 @@ from typing import Any, Final
 from attrs import Attribute, asdict, evolve, frozen
 
 from lab.errors import ConfigurationError
-from lab.metrics import Flag, Measurement, Metric, Summary, summarise
+from lab.metrics import Flag, Measurement, Metric, Moment, Summary, summarise
 from lab.metrics.declared import LimitCheck, LimitOutcome, check, limits_of
 from lab.metrics.rates import RATES, FailureRate
 from lab.results.artifacts import ArtifactStore
 from lab.results.listing import Failure, Overview, Stage, attempts_of, overview, sample_count
-from lab.results.records import ATTACHED, CONSOLE_LOG, LIMITS, MEASURED, OK, Attempt, MomentRecord, Run
+from lab.results.records import ATTACHED, CONSOLE_LOG, LIMITS, MEASURED, OK, Attempt, Run
 from lab.results.store import Store
 from lab.terminal import bad, doubtful, plain, plain_bytes, table
 
@@ -351,7 +351,7 @@ def _line(line: LogLine, zero_ns: int) -> str:
     return f"{line.start:8} | {line.text}{notes}"
 
 
-def _note(moment: MomentRecord, zero_ns: int) -> str:
+def _note(moment: Moment, zero_ns: int) -> str:
     """A moment's name and time since the first one."""
     return f"{moment.name} at {(moment.t_ns - zero_ns) / 1e9:.4f} s ± {moment.uncertainty_ns / 1e6:.2f} ms"
 
@@ -478,7 +478,7 @@ class LogLine:
 
     start: int
     text: str
-    moments: tuple[MomentRecord, ...]
+    moments: tuple[Moment, ...]
 
 
 def console_log(artifacts: ArtifactStore, attempt: Attempt) -> bytes:
@@ -508,7 +508,7 @@ def window(attempt: Attempt, metric: str | None = None) -> tuple[int, int] | Non
     return (min(starts), max(ends)) if starts and ends else None
 
 
-def lines(data: bytes, start: int, end: int, moments: Sequence[MomentRecord] = ()) -> list[LogLine]:
+def lines(data: bytes, start: int, end: int, moments: Sequence[Moment] = ()) -> list[LogLine]:
     """The whole lines that the bytes start..end touch."""
     start = data.rfind(b"\n", 0, max(0, start)) + 1
     found = []

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 from attrs import field, frozen, validators
 
 from lab.errors import TestStableError
-from lab.metrics import Measurement, SampleRecord
+from lab.metrics import Measurement, Moment, SampleRecord
 from lab.metrics.model import finite
 
 Json: TypeAlias = Mapping[str, Any]  # anything that json.dumps writes
@@ -67,23 +67,6 @@ class ArtifactRef:
 
 
 @frozen
-class MomentRecord:
-    """The arrival of a marker's last byte.
-
-    Attributes:
-        t_ns: on the host clock that the run's provenance names.
-        position: of the byte after the marker's last one, from the start of the attempt's console log.
-        text: the marker's line.
-    """
-
-    name: str
-    t_ns: int
-    uncertainty_ns: int
-    position: int
-    text: str = ""
-
-
-@frozen
 class AttemptRecord:
     """One try at one cycle, committed by `Store.record_attempt`.
 
@@ -109,7 +92,7 @@ class AttemptRecord:
     duration_s: float = field(validator=finite)
     samples: tuple[SampleRecord, ...] = ()
     artifacts: tuple[ArtifactRef, ...] = ()
-    moments: tuple[MomentRecord, ...] = ()
+    moments: tuple[Moment, ...] = ()
     details: Json = field(factory=dict, validator=_json)
 
     def __attrs_post_init__(self) -> None:

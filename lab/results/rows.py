@@ -12,7 +12,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session, joinedload, selectinload
 
 from lab.errors import ConfigurationError, TestStableError
-from lab.metrics import Flag, Measurement, Metric, Sample, SampleRecord, by_name, declared
+from lab.metrics import Flag, Measurement, Metric, Moment, Sample, SampleRecord, by_name, declared
 from lab.results.columns import DamagedValueError
 from lab.results.models import (
     ArtifactRow,
@@ -32,7 +32,6 @@ from lab.results.records import (
     AttemptRecord,
     GoodAttempt,
     Json,
-    MomentRecord,
     Run,
     RunStatus,
     StoredSample,
@@ -266,7 +265,7 @@ def _attempt(row: AttemptRow) -> Attempt:
             for s in row.samples
         ),
         artifacts=tuple(ArtifactRef(a.kind, a.sha256, a.artifact.size) for a in row.artifacts),
-        moments=tuple(MomentRecord(m.name, m.t_ns, m.uncertainty_ns, m.position, m.text) for m in row.moments),
+        moments=tuple(Moment(m.name, m.t_ns, m.uncertainty_ns, m.position, m.text) for m in row.moments),
     )
 
 

@@ -23,7 +23,7 @@ from lab.host.clockrelation import ClockRelation
 from lab.host.process import CpuTimes, cpu_times
 from lab.metrics import Flag, catalogue
 from lab.metrics.declared import Limits
-from lab.results import ArtifactRef, AttemptRecord, MomentRecord, SampleRecord, Store
+from lab.results import ArtifactRef, AttemptRecord, Moment, SampleRecord, Store
 from lab.results.records import CONSOLE_INDEX, CONSOLE_LOG, HOST_BUSY, LIMITS, OK
 
 
@@ -88,7 +88,7 @@ class AttemptResult:
     artifacts: tuple[ArtifactRef, ...]
     details: Mapping[str, object]
     samples: tuple[SampleRecord, ...] = ()
-    moments: tuple[MomentRecord, ...] = ()
+    moments: tuple[Moment, ...] = ()
 
 
 @frozen
@@ -167,9 +167,9 @@ class AttemptRecorder:
         attempts.append(evolve(record, details=json.loads(json.dumps(record.details))))  # as the store gives them back
 
 
-def moment_record(moment: MomentLike, base: int) -> MomentRecord:
+def moment_record(moment: MomentLike, base: int) -> Moment:
     """A moment for the store; `base`: stream position of the log."""
-    return MomentRecord(moment.name, moment.t_ns, moment.uncertainty_ns, moment.position - base, moment.text)
+    return Moment(moment.name, moment.t_ns, moment.uncertainty_ns, moment.position - base, moment.text)
 
 
 def sample_record(sample: SampleRecord, base: int) -> SampleRecord:

@@ -15,11 +15,11 @@ from lab.benchmarks.boot.poweron import CONFIRMED, PowerOnSilence, doubt, silenc
 from lab.benchmarks.identity import BoardIdentity, check_board, from_document
 from lab.benchmarks.versions import VERSION_LINES
 from lab.boards import NORMAL
-from lab.console.model import Event, LineTiming, Moment
+from lab.console.model import Event, LineTiming
 from lab.console.moments import missing_ns
 from lab.console.printk import PrintkFit, clock_step, fit_printk
 from lab.errors import BoardlabError, BoardTransientError, LabTransientError
-from lab.metrics import Flag, Sample, SampleRecord
+from lab.metrics import Flag, Moment, Sample, SampleRecord
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_STAGE, HEADLINE_NAMES
 from lab.results import AttemptRecord, Run
 from lab.results.records import MEASURED, GoodAttempt

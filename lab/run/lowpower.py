@@ -20,7 +20,7 @@ from lab.benchmarks.lowpower.samples import MEAN_SLEEP_S, expected, of_boot, of_
 from lab.errors import BoardlabError, BoardTransientError, LabStableError
 from lab.metrics import Flag, Sample, SampleRecord
 from lab.metrics.catalogue import RESUMES, STATES
-from lab.results import ArtifactRef, MomentRecord
+from lab.results import ArtifactRef, Moment
 from lab.results.records import POWER_TRACE
 from lab.run.attempts import (
     AttemptResult,
@@ -52,7 +52,7 @@ class LowPowerCycle:
 
     samples: list[SampleRecord]
     suspended: SuspendResult | None = None
-    moments: tuple[MomentRecord, ...] = ()
+    moments: tuple[Moment, ...] = ()
     checked: Mapping[str, Any] = field(factory=dict)
     steady: SteadyPower | None = None
 
@@ -175,7 +175,7 @@ class LowPowerRun(CycleRun[LowPowerCycle]):
         moments = [moment_record(moment, base) for moment in (first, suspend.answer) if moment]
         if edge is not None and first is not None:
             position = first.position - 1 - base
-            moments.insert(0, MomentRecord("wake_edge", edge.t_ns, edge.uncertainty_ns, position, edge.source))
+            moments.insert(0, Moment("wake_edge", edge.t_ns, edge.uncertainty_ns, position, edge.source))
         return LowPowerCycle(samples, suspend, tuple(moments))
 
     def _boot(self, plan: SuspendPlan) -> LowPowerCycle:

@@ -21,11 +21,11 @@ from lab.benchmarks.boot.poweron import PowerOnSilence, doubt, silences
 from lab.benchmarks.boot.samples import UNCERTAIN_SHARE, power_on
 from lab.benchmarks.cycles import CycleAttempt
 from lab.boards import MomentPattern
-from lab.console.model import Chunk, Moment
+from lab.console.model import Chunk
 from lab.console.moments import find_moments
 from lab.errors import BoardTransientError, ConfigurationError, LabTransientError, TestStableError
 from lab.host.clock import NS_PER_S, Clock
-from lab.metrics import Flag, Sample, SampleRecord
+from lab.metrics import Flag, Moment, Sample, SampleRecord
 from lab.metrics.declared import MOMENT_RESOLUTION_S, Declarations
 from lab.metrics.model import LARGEST, sample_of, shown
 from lab.metrics.uncertainty import of_interval

@@ -14,11 +14,10 @@ from attrs import field, frozen
 from lab.benchmarks.boot import BootWatch
 from lab.benchmarks.boot.samples import UNCERTAIN_SHARE, power_on
 from lab.boards import BoardType, MomentPattern, OwnMoment
-from lab.console.model import Moment
 from lab.console.moments import find_moments
 from lab.errors import BoardTransientError, ConfigurationError
 from lab.host.clock import NS_PER_S, Clock
-from lab.metrics import Flag, Metric, SampleRecord
+from lab.metrics import Flag, Metric, Moment, SampleRecord
 from lab.metrics.declared import MOMENT_RESOLUTION_S, Declarations, moment_definition
 from lab.metrics.model import sample_of
 from lab.metrics.uncertainty import of_interval

@@ -23,11 +23,12 @@ from lab import boards
 from lab.benchmarks.boot.records import ENDS
 from lab.console.client import ConsoleClient
 from lab.console.lookup import attached, last_events, last_lines
-from lab.console.model import Chunk, Event, Moment
+from lab.console.model import Chunk, Event
 from lab.console.moments import MomentFinder
 from lab.console.status import PortInfo
 from lab.console.terminal import LiveText
 from lab.errors import BoardlabError
+from lab.metrics import Moment
 from lab.web.rendering import event
 
 

@@ -7,7 +7,7 @@ import random
 
 from attrs import evolve, frozen
 
-from lab.results import ArtifactRef, AttemptRecord, MomentRecord, Run, SampleRecord, Store
+from lab.results import ArtifactRef, AttemptRecord, Moment, Run, SampleRecord, Store
 from lab.results.records import HOST_BUSY
 from lab.results.rows import insert_attempt
 
@@ -40,7 +40,7 @@ class Boot:
     """The console log of a boot and what was read from it."""
 
     log: bytes
-    moments: tuple[MomentRecord, ...]
+    moments: tuple[Moment, ...]
     samples: tuple[SampleRecord, ...]
 
 
@@ -57,7 +57,7 @@ def boot(medium: str, cycle: int, dice: random.Random, flags: frozenset[str], st
             log += f"[{t_s - on_s:12.6f}] {stage.lower()}: step {n} of {chatter} done\r\n".encode()
         marker = MARKERS[name].format(medium=medium)
         log += marker.encode()
-        moments.append(MomentRecord(name, round(t_s * 1e9), 90_000, len(log), marker))
+        moments.append(Moment(name, round(t_s * 1e9), 90_000, len(log), marker))
         log += b"\r\n"
         params = {"medium": medium, "stage": stage}
         stages.append(SampleRecord("boot.stage", params, t_s - before_s, 1.3e-4, flags, before_at, len(log) - 2))

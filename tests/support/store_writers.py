@@ -7,7 +7,7 @@ import multiprocessing
 from multiprocessing.synchronize import Barrier
 from typing import Final
 
-from lab.results import AttemptRecord, MomentRecord, SampleRecord, open_store
+from lab.results import AttemptRecord, Moment, SampleRecord, open_store
 from support.atlength import either
 
 WRITERS: Final = either(4, 16)
@@ -60,7 +60,7 @@ def _write(url: str, number: int, start: Barrier, begun: Barrier) -> None:
                         SampleRecord("boot.stage", {**params, "stage": "Kernel"}, float(number), 0.1),
                     ),
                     artifacts=(log,),
-                    moments=(MomentRecord("login", n, 1, 1, "login: "),),
+                    moments=(Moment("login", n, 1, 1, "login: "),),
                 ),
             )
 

@@ -22,8 +22,9 @@ from support.chaos_verdict import (
     untrue,
 )
 
+from lab.metrics import Moment
 from lab.results import Attempt, Run
-from lab.results.records import MomentRecord, SampleRecord
+from lab.results.records import SampleRecord
 from lab.virtual.truth_log import Truth
 
 S = 1_000_000_000
@@ -93,8 +94,7 @@ RUN = Run(1, "boot", "am62xx_sk", "sim-1", "11.01", "completed", {"cycles": 2, "
 def attempt(cycle: int, number: int = 1, *, ok: bool = True) -> Attempt:
     sample = SampleRecord("boot.time", {"medium": "sd"}, 2.8, 0.001, frozenset({"simulated"}))
     moments = tuple(
-        MomentRecord(name, t_ns, 0, 0)
-        for name, t_ns in (("starting_kernel", 100), ("login", 200), ("starting_kernel", 300))
+        Moment(name, t_ns, 0, 0) for name, t_ns in (("starting_kernel", 100), ("login", 200), ("starting_kernel", 300))
     )
     return Attempt(
         cycle=cycle,

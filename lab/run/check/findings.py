@@ -18,11 +18,11 @@ from lab.benchmarks.boot.evidence import BootEvidence
 from lab.benchmarks.boot.flows import RuledOut, check_foreign, in_order
 from lab.benchmarks.output import garbage
 from lab.boards import NORMAL, BoardType, MomentPattern, Sign, way_of
-from lab.console.model import Chunk, LineTiming, Moment
+from lab.console.model import Chunk, LineTiming
 from lab.console.moments import MomentFinder
 from lab.errors import BoardlabError, ConfigurationError
 from lab.host.clock import NS_PER_S
-from lab.metrics import Flag
+from lab.metrics import Flag, Moment
 from lab.run.rewatch import PromptReply, Rewatched, rewatch
 
 # --- Possible flows of a log ---

@@ -10,8 +10,7 @@ import pytest
 from attrs import define, evolve, field
 
 from lab.benchmarks.boot.crosscheck import CrossCheck, contradictions, doubts, read_facts
-from lab.console.model import Moment
-from lab.metrics import Flag
+from lab.metrics import Flag, Moment
 
 SECOND = 10**9
 SELF = "95 (cat) R 94 95 85 1088 95 4194304 1 0 0 0 0 0 0 0 20 0 1 0 431 1 1"

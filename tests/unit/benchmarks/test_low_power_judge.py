@@ -16,9 +16,8 @@ from lab.benchmarks.lowpower.modes import SuspendPlan
 from lab.benchmarks.lowpower.preflight import PrintkSettings, Stats
 from lab.benchmarks.lowpower.result import MCU_UART, SuspendResult
 from lab.benchmarks.lowpower.watch import SuspendWatch, WakeEdge
-from lab.console.model import Moment
 from lab.errors import BoardlabError
-from lab.metrics import Flag
+from lab.metrics import Flag, Moment
 
 S, MS = 1_000_000_000, 1_000_000
 AM62, QEMU, AM62L = boards.load("am62xx_sk"), boards.load("qemu-virt"), boards.load("am62lxx_evm")

@@ -12,7 +12,7 @@ from lab.benchmarks.diagnosis.parts import BOOTSTAGE, INITCALLS, MODULES, UNITS,
 from lab.judge.boottree import UNEXPLAINED, BootNode
 from lab.judge.where import OF, BootWhere, rows, tree_rows, where
 from lab.report.page import _flames
-from lab.results import AttemptRecord, MomentRecord, SampleRecord, Store, open_store
+from lab.results import AttemptRecord, Moment, SampleRecord, Store, open_store
 from lab.results.records import DIAGNOSIS
 
 MOMENTS_S = {
@@ -64,9 +64,9 @@ def diagnosed(
     """The parts of two equal boots with power on at 100 s, whose kernel's time 0 is at 103.1 s."""
     run = store.begin_run("boot", "am62xx_sk", "b1", "11.01", plan={}, provenance={})
     silent = {"first_printk", "init"} if quiet else set()
-    moments = [MomentRecord(n, round((100 + at) * 1e9), 400_000, 0) for n, at in MOMENTS_S.items() if n not in silent]
+    moments = [Moment(n, round((100 + at) * 1e9), 400_000, 0) for n, at in MOMENTS_S.items() if n not in silent]
     if own is not None:
-        moments.append(MomentRecord("app", round((100 + own) * 1e9), 400_000, 0))
+        moments.append(Moment("app", round((100 + own) * 1e9), 400_000, 0))
     stages = [(n, s) for n, s in STAGES_S.items() if not quiet or n not in {"Kernel entry", "Kernel", "User space"}]
     samples = [
         SampleRecord("boot.time", {"medium": "sd"}, 4.0, 0.0004),

@@ -8,8 +8,8 @@ import pytest
 from support.railbench import RailBench
 
 from lab import boards
-from lab.console.model import Moment
 from lab.errors import ConfigurationError
+from lab.metrics import Moment
 from lab.rails import AdcRange, Trace
 from lab.rails.display import document, guide_lines, phase_lines, stacked, stage_lines, watch_lines
 from lab.rails.live import Now

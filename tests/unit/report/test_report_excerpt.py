@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.report.view import LogGap, excerpt
-from lab.results import MomentRecord
+from lab.results import Moment
 from lab.results.formatting import LogLine
 
 
 def log(lengths: list[int], marked: Collection[int] = ()) -> list[LogLine]:
-    moment = (MomentRecord("login", 0, 1, 1),)
+    moment = (Moment("login", 0, 1, 1),)
     return [LogLine(i * 1000, "x" * n, moment if i in marked else ()) for i, n in enumerate(lengths)]
 
 

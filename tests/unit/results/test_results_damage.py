@@ -18,7 +18,7 @@ from lab.cli import main
 from lab.errors import BoardlabError, LabStableError
 from lab.host.clock import utc_now
 from lab.jobs.listing import unended_jobs
-from lab.results import AttemptRecord, MomentRecord, SampleRecord, Store, open_store
+from lab.results import AttemptRecord, Moment, SampleRecord, Store, open_store
 from lab.results.listing import overview
 from lab.results.snapshot import watch
 from lab.results.store import SharedStore
@@ -56,7 +56,7 @@ def fill(store: Store, status: str) -> None:
                 duration_s=9.0,
                 samples=(SampleRecord("boot.time", {"medium": "sd"}, 2.8, 0.001, frozenset({"simulated"}), 0, 6),),
                 artifacts=(log,),
-                moments=(MomentRecord("uboot", 1, 1, 6, "U-Boot"),),
+                moments=(Moment("uboot", 1, 1, 6, "U-Boot"),),
             ),
         )
     store.finish_run(run.id, "completed" if status == "completed" else "interrupted")

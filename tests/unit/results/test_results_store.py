@@ -24,7 +24,7 @@ from lab.metrics.model import sample_of
 from lab.results import (
     ArtifactRef,
     AttemptRecord,
-    MomentRecord,
+    Moment,
     Run,
     RunStatus,
     SampleRecord,
@@ -112,8 +112,8 @@ def test_an_attempt_comes_back_with_everything_that_was_recorded(store: Store) -
         ),
         artifacts=(ArtifactRef("console-index", "ab" * 32, 7), ArtifactRef("console-log", "cd" * 32, 2**40)),
         moments=(
-            MomentRecord("uboot", 2**62, 80_000, 11, "U-Boot 2023.01"),
-            MomentRecord("login", 2**62 + 1, 90_000, 2**40, "am62xx-evm login: "),
+            Moment("uboot", 2**62, 80_000, 11, "U-Boot 2023.01"),
+            Moment("login", 2**62 + 1, 90_000, 2**40, "am62xx-evm login: "),
         ),
         details={"port": None, "seen": {"spl": "sd"}, "rates": [1, 2.5]},
     )
@@ -302,7 +302,7 @@ def test_a_plan_that_is_no_json_is_refused(store: Store) -> None:
 def test_whatever_a_console_says_can_be_kept(store: Store, line: str, noise: bytes) -> None:
     run = begin(store)
     said = noise.decode("utf-8", "surrogateescape") + line
-    record = evolve(failed(1), message=said, moments=(MomentRecord("spl", 1, 1, 1, said),), details={"last": said})
+    record = evolve(failed(1), message=said, moments=(Moment("spl", 1, 1, 1, said),), details={"last": said})
     store.record_attempt(run.id, record)
     (attempt,) = store.attempts(run.id)
     assert attempt.details == {"last": said}

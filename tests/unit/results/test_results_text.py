@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lab.metrics import Metric, Summary
 from lab.metrics.catalogue import BOOT_TIME
-from lab.results import MomentRecord
+from lab.results import Moment
 from lab.results.formatting import (
     average_cell,
     decimals,
@@ -132,8 +132,8 @@ def test_the_lines_of_a_window_begin_where_they_say_and_cover_it(data: bytes, dr
 
 def test_a_moment_stands_at_the_line_that_its_marker_ends_in() -> None:
     log = b"Starting kernel ...\r\n\r\nam62xx-evm login: "
-    start = MomentRecord("starting_kernel", 0, 1, len("Starting kernel ..."))
-    login = MomentRecord("login", 5, 1, len(log))
+    start = Moment("starting_kernel", 0, 1, len("Starting kernel ..."))
+    login = Moment("login", 5, 1, len(log))
     found = lines(log, 0, len(log), (start, login))
     assert [(line.start, [m.name for m in line.moments]) for line in found] == [
         (0, ["starting_kernel"]),

@@ -18,11 +18,11 @@ from lab.benchmarks.lowpower.modes import SuspendPlan
 from lab.benchmarks.lowpower.preflight import PrintkSettings
 from lab.benchmarks.lowpower.result import SuspendResult
 from lab.benchmarks.section import Bench, ParsedReading, Row, Rows, Section
-from lab.console.model import Chunk, Event, Gap, Moment, RecordKind
+from lab.console.model import Chunk, Event, Gap, RecordKind
 from lab.console.status import PortInfo
 from lab.errors import BoardlabError
 from lab.host.clock import MonotonicRaw
-from lab.metrics import Flag
+from lab.metrics import Flag, Moment
 from lab.results import Store, open_store
 from lab.run import lowpower, sections
 from lab.run.attempts import ByteLossDetector

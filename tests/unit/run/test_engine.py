@@ -22,8 +22,8 @@ from lab.benchmarks.lowpower.modes import SuspendPlan
 from lab.benchmarks.lowpower.preflight import PrintkSettings
 from lab.benchmarks.lowpower.result import SuspendResult
 from lab.benchmarks.section import Bench, Row, Rows, Section
-from lab.console.model import Moment
 from lab.host.clock import MonotonicRaw
+from lab.metrics import Moment
 from lab.results import AttemptRecord, Store
 from lab.run import diagnosis, lowpower, sections
 from lab.run.diagnosis import DiagnosisRun

@@ -15,9 +15,8 @@ from lab.benchmarks.lowpower.modes import SuspendPlan
 from lab.benchmarks.lowpower.preflight import PrintkSettings
 from lab.benchmarks.lowpower.result import SuspendResult
 from lab.benchmarks.lowpower.watch import WakeEdge
-from lab.console.model import Moment
 from lab.host.clock import MonotonicRaw
-from lab.metrics import Flag
+from lab.metrics import Flag, Moment
 from lab.results import open_store
 from lab.run import lowpower
 from lab.run.progress import Progress

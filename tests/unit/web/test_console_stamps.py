@@ -14,9 +14,10 @@ from support.console_bench import BOOT, BOOT_MOMENTS, ConsoleBench, read_bytes, 
 from support.web_serving import serving
 
 from lab.console.lookup import last_events
-from lab.console.model import Chunk, LineTiming, Moment
+from lab.console.model import Chunk, LineTiming
 from lab.console.moments import MomentFinder
 from lab.errors import LabStableError
+from lab.metrics import Moment
 from lab.web.consoles import ConsoleParser, ConsoleText, LiveConsoles, Viewer, boot_starts, recorded_text
 from lab.web.site import Site
 from lab.web.streams import recent_text, stamps

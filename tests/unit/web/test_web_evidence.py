@@ -17,7 +17,7 @@ from support.web_serving import serving
 
 from lab.host.clock import utc_now
 from lab.rails import AdcRange
-from lab.results import AttemptRecord, MomentRecord, SampleRecord, open_store
+from lab.results import AttemptRecord, Moment, SampleRecord, open_store
 from lab.results.listing import overview
 from lab.results.records import POWER_TRACE
 from lab.web.rails import power_of
@@ -34,8 +34,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         run = store.begin_run("low_power", "am62xx_lp_sk", "b", "11.01", plan={}, provenance={})
         trace = store.artifacts.put((folder / "power.trace").read_bytes(), kind=POWER_TRACE)
         moments = (
-            MomentRecord("asleep", phases[1][1], 1000, 10, "suspend"),
-            MomentRecord("late", 10**18, 1000, 20, "x"),
+            Moment("asleep", phases[1][1], 1000, 10, "suspend"),
+            Moment("late", 10**18, 1000, 20, "x"),
         )
         record = AttemptRecord(
             *(1, 1, {"mode": "idle"}, "ok", None, None, "", utc_now(), 4.0),
