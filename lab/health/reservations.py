@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Callable
-from typing import Final, Literal, cast
+from typing import Final, Literal
 
 from attrs import Factory, field, frozen
 from sqlalchemy import Select, func, or_, select
@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 
 from lab.errors import ConfigurationError, LabTransientError, TestStableError
 from lab.results.models import ReservationRow, RunRow
+from lab.results.rows import record_of
 from lab.results.store import Store
 
 Kind = Literal["reserved", "maintenance", "quarantine", "qualifying"]
@@ -133,18 +134,7 @@ class ReservationBook:
             if session.scalars(had.limit(1)).first() or session.scalars(ran.limit(1)).first():
                 return False
             now = self.now()
-            session.add(
-                ReservationRow(
-                    board=board,
-                    kind=QUALIFYING,
-                    person=person,
-                    reason=reason,
-                    at=now,
-                    until=None,
-                    ended_at=None,
-                    ended_by="",
-                )
-            )
+            session.add(ReservationRow(board=board, kind=QUALIFYING, person=person, reason=reason, at=now))
             return True
 
         return self.store.write(insert)
@@ -228,9 +218,7 @@ class ReservationBook:
                     raise ConfigurationError(f"{board} is {_hold_of(row, later=row.at > now).described}")
                 row.ended_at, row.ended_by = (row.until if ended else now), row.person
             session.flush()  # the one before ends before this one stands
-            new = ReservationRow(
-                board=board, kind=kind, person=person, reason=reason, at=at, until=until, ended_at=None, ended_by=""
-            )
+            new = ReservationRow(board=board, kind=kind, person=person, reason=reason, at=at, until=until)
             session.add(new)
             session.flush()
             standing = session.scalars(
@@ -282,4 +270,4 @@ def _coming(board: str | None, now: dt.datetime) -> Select[ReservationRow]:
 
 
 def _hold_of(row: ReservationRow, *, later: bool = False) -> Hold:
-    return Hold(row.id, row.board, cast(Kind, row.kind), row.person, row.reason, row.at, row.until, later)
+    return record_of(Hold, row, later=later)

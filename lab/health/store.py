@@ -204,18 +204,8 @@ def holds_of(session: Session, board: str, now: dt.datetime, rule: QuarantineRul
     if not why:
         return holds
     with suppress(IntegrityError), session.begin_nested():  # another job has just put it there
-        session.add(
-            ReservationRow(
-                board=board,
-                kind=QUARANTINE,
-                person=KEEPER,
-                reason=f"{why}. `lab health {board} --check` brings it back when it passes",
-                at=now,
-                until=None,
-                ended_at=None,
-                ended_by="",
-            )
-        )
+        reason = f"{why}. `lab health {board} --check` brings it back when it passes"
+        session.add(ReservationRow(board=board, kind=QUARANTINE, person=KEEPER, reason=reason, at=now))
     return standing(session, board, now)
 
 

@@ -108,20 +108,15 @@ class JobQueue:
             row = JobRow(
                 **columns_of(order, "suites", "options"),
                 suites=",".join(order.suites),
-                done=0,
                 state="queued",
                 holder=self.holder,
                 after_run=last_run(session, order.board),
                 queued_at=now,
-                started_at=None,
                 heartbeat_at=now,
-                finished_at=None,
                 options=json_of("options", order.options),
                 person=self.person,
                 program=self.program,
-                cancelled_by="",
                 priority=self.priority,
-                yields_to="",
                 request=self.request,
             )
             session.add(row)

@@ -94,11 +94,6 @@ class ProvisionBook:
             row = ProvisionRow(
                 **columns_of(new, "spare", "identity"),
                 state="writing",
-                digest="",
-                method="",
-                bytes=0,
-                software={},
-                message="",
                 spare=json_of("spare", new.spare),
                 identity=json_of("identity", dict(new.identity)),
                 at=self.now(),

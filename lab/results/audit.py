@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 from lab.errors import BoardlabError, ConfigurationError
 from lab.host.clock import utc_now
 from lab.results.models import AuditRow, CommentRow
+from lab.results.rows import record_of, select_fields
 from lab.results.store import Store
 
 DONE: Final = "done"
@@ -109,15 +110,11 @@ class Audit:
     ) -> list[Entry]:
         """Entries, the newest first; `before`: with a smaller id."""
         conditions = ((AuditRow.board, board), (AuditRow.person, person), (AuditRow.action, action))
-        wanted = select(AuditRow).where(*(column == value for column, value in conditions if value))
+        wanted = select_fields(AuditRow, Entry).where(*(column == value for column, value in conditions if value))
         if before is not None:
             wanted = wanted.where(AuditRow.id < before)
-
-        def read(session: Session) -> list[Entry]:
-            found = session.scalars(wanted.order_by(AuditRow.id.desc()).limit(limit))
-            return [Entry(r.id, r.at, r.person, r.address, r.action, r.board, r.about, r.outcome) for r in found]
-
-        return self.store.read(read)
+        newest = wanted.order_by(AuditRow.id.desc()).limit(limit)
+        return [Entry(*row) for row in self.store.rows(newest)]
 
     def comment(self, board: str, person: str, text: str) -> Comment:
         """Store a person's comment on a board.
@@ -133,14 +130,14 @@ class Audit:
             row = CommentRow(board=board, person=person, text=text, at=self.now())
             session.add(row)
             session.flush()
-            return _comment(row)
+            return record_of(Comment, row)
 
         return self.store.write(insert)
 
     def comments(self, board: str, limit: int = 50) -> list[Comment]:
         """The latest comments on a board, the newest first."""
-        wanted = select(CommentRow).where(CommentRow.board == board).order_by(CommentRow.id.desc()).limit(limit)
-        return self.store.read(lambda session: [_comment(row) for row in session.scalars(wanted)])
+        wanted = select_fields(CommentRow, Comment).where(CommentRow.board == board)
+        return [Comment(*row) for row in self.store.rows(wanted.order_by(CommentRow.id.desc()).limit(limit))]
 
 
 def last_done(session: Session, action: str) -> dt.datetime | None:
@@ -167,7 +164,3 @@ def as_csv(entries: Iterable[Entry]) -> str:
 def cell(value: object) -> object:
     """A CSV cell that a spreadsheet does not take for a formula."""
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
-
-
-def _comment(row: CommentRow) -> Comment:
-    return Comment(row.id, row.board, row.person, row.text, row.at)

@@ -228,7 +228,7 @@ class JobRow(Base):
     board_type: Mapped[str]
     board: Mapped[str]
     suites: Mapped[str]
-    done: Mapped[int]
+    done: Mapped[int] = mapped_column(default=0)
     env: Mapped[str]
     release: Mapped[str]
     cycles: Mapped[int | None]
@@ -242,9 +242,9 @@ class JobRow(Base):
     options: Mapped[Mapping[str, Any]] = mapped_column(JsonObject)
     person: Mapped[str]
     program: Mapped[str]
-    cancelled_by: Mapped[str]
+    cancelled_by: Mapped[str] = mapped_column(default="")
     priority: Mapped[int]
-    yields_to: Mapped[str]
+    yields_to: Mapped[str] = mapped_column(default="")
     request: Mapped[str]
 
 
@@ -286,11 +286,11 @@ class ProvisionRow(Base):
     content: Mapped[str]
     way: Mapped[str]
     state: Mapped[str]
-    digest: Mapped[str]
-    method: Mapped[str]
-    bytes: Mapped[int] = mapped_column(LargeWhole)
-    software: Mapped[Mapping[str, Any]] = mapped_column(JsonObject)
-    message: Mapped[str] = mapped_column(ConsoleTextColumn)
+    digest: Mapped[str] = mapped_column(default="")
+    method: Mapped[str] = mapped_column(default="")
+    bytes: Mapped[int] = mapped_column(LargeWhole, default=0)
+    software: Mapped[Mapping[str, Any]] = mapped_column(JsonObject, default=dict)
+    message: Mapped[str] = mapped_column(ConsoleTextColumn, default="")
     person: Mapped[str]
     job_id: Mapped[int | None]
     boots: Mapped[str] = mapped_column(server_default="")
@@ -384,7 +384,7 @@ class ReservationRow(Base):
     at: Mapped[dt.datetime]
     until: Mapped[dt.datetime | None]
     ended_at: Mapped[dt.datetime | None]
-    ended_by: Mapped[str]
+    ended_by: Mapped[str] = mapped_column(default="")
 
 
 class CommentRow(Base):

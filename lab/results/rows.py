@@ -241,7 +241,7 @@ def artifacts(session: Session, run_ids: Collection[int], kind: str) -> dict[int
     )
     found: dict[int, list[ArtifactRef]] = {}
     for run_id, row in session.execute(wanted):
-        found.setdefault(run_id, []).append(ArtifactRef(row.kind, row.sha256, row.artifact.size))
+        found.setdefault(run_id, []).append(_artifact(row))
     return found
 
 
@@ -252,21 +252,19 @@ def _attempt(row: AttemptRow) -> Attempt:
     return record_of(
         Attempt,
         row,
-        samples=tuple(
-            SampleRecord(
-                s.measurement.metric,
-                s.measurement.params,
-                s.value,
-                s.uncertainty,
-                flags(s.flags),
-                s.log_start,
-                s.log_end,
-            )
-            for s in row.samples
-        ),
-        artifacts=tuple(ArtifactRef(a.kind, a.sha256, a.artifact.size) for a in row.artifacts),
-        moments=tuple(Moment(m.name, m.t_ns, m.uncertainty_ns, m.position, m.text) for m in row.moments),
+        samples=tuple(_sample_of(SampleRecord, sample) for sample in row.samples),
+        artifacts=tuple(_artifact(link) for link in row.artifacts),
+        moments=tuple(record_of(Moment, moment) for moment in row.moments),
     )
+
+
+def _sample_of(kind: type[Record], row: SampleRow, **others: object) -> Record:
+    number = {"metric": row.measurement.metric, "params": row.measurement.params, "declared": None}
+    return record_of(kind, row, flags=flags(row.flags), **number, **others)
+
+
+def _artifact(row: AttemptArtifactRow) -> ArtifactRef:
+    return record_of(ArtifactRef, row, size=row.artifact.size)
 
 
 def samples(session: Session, run_id: int, name: str | None) -> list[StoredSample]:
@@ -283,20 +281,14 @@ def samples(session: Session, run_id: int, name: str | None) -> list[StoredSampl
     if name is not None:
         wanted = wanted.where(MeasurementRow.metric == name)
     return [
-        StoredSample(
-            s.measurement.metric,
-            s.measurement.params,
-            s.value,
-            s.uncertainty,
-            flags(s.flags),
-            s.log_start,
-            s.log_end,
-            cycle=s.attempt.cycle,
-            attempt_id=s.attempt_id,
-            version=s.measurement.version,
-            unit=s.measurement.definition.unit,
+        _sample_of(
+            StoredSample,
+            row,
+            cycle=row.attempt.cycle,
+            version=row.measurement.version,
+            unit=row.measurement.definition.unit,
         )
-        for s in map(whole, session.scalars(wanted))
+        for row in map(whole, session.scalars(wanted))
     ]
 
 

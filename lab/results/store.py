@@ -106,7 +106,6 @@ class Store:
                 plan=rows.json_of("plan", plan),
                 provenance=rows.json_of("provenance", provenance),
                 started_at=database.now(session),
-                finished_at=None,
                 job_id=job_id,
             )
             session.add(row)
@@ -520,7 +519,6 @@ def record_runs(store: Store, runs: Sequence[WholeRun]) -> list[int]:
                 provenance=rows.json_of("provenance", run.provenance),
                 started_at=run.started_at or now,
                 finished_at=run.started_at or now,
-                job_id=None,
             )
             session.add(row)
             session.flush()
