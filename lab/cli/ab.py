@@ -205,7 +205,7 @@ def _runs(
             raise ConfigurationError(
                 f"run {resume} is not side A of this comparison: give its releases, environment, medium, --effect and --jitter again"
             )
-        other = next((each for each in store.runs() if each.kind == AB and each.plan.get("of") == resume), None)
+        other = next((each for each in store.runs(kind=AB) if each.plan.get("of") == resume), None)
         if (
             other is None
             or other.release != names[1]

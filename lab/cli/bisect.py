@@ -25,7 +25,6 @@ from lab.provision.history import ProvisionBook
 from lab.provision.release import Release
 from lab.provision.releasefile import files_in, load
 from lab.results import Run, Store
-from lab.results.listing import of_kind
 from lab.results.records import BISECT, LAST_ID
 from lab.run.boot import BootRun
 from lab.run.options import MAX_CYCLES
@@ -139,7 +138,7 @@ class BuildBoots(dict[str, BootRun]):
     _runs: dict[str, Run] = field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
-        its = [self.first, *(each for each in of_kind(self.store, BISECT) if each.plan.get("of") == self.first.id)]
+        its = [self.first, *(each for each in self.store.runs(kind=BISECT) if each.plan.get("of") == self.first.id)]
         self._runs = {each.release: self.store.reopen_run(each.id) for each in its}
 
     def __missing__(self, build: str) -> BootRun:

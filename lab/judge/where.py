@@ -30,7 +30,7 @@ from lab.judge.boottree import IN_PARALLEL, BootNode, BootTree, ClockZero, axis,
 from lab.judge.labels import line_of
 from lab.metrics.catalogue import HEADLINE_NAMES
 from lab.results import Run, Store
-from lab.results.listing import Overview, of_kind, overview
+from lab.results.listing import Overview, overview
 from lab.results.records import DIAGNOSIS
 
 OF: Final = "diagnoses"  # key of its provenance: the run whose boots it explains
@@ -137,7 +137,7 @@ def explained(store: Store, run_id: int, since: int, media: Collection[str]) -> 
     place = (run.board_type, run.board)
     its = [
         (int(each.provenance.get(OF, each.id)), each)
-        for each in of_kind(store, DIAGNOSIS)
+        for each in store.runs(kind=DIAGNOSIS)
         if (each.board_type, each.board) == place
     ]
     alike = [(of, each) for of, each in its if line_of(each.release) == line_of(run.release)]
@@ -176,7 +176,7 @@ def _cost(whole: Overview, medium: str, boots_s: Sequence[float]) -> float | Non
 
 def latest(store: Store, run_id: int) -> Run | None:
     """The latest diagnosis of a run; None: it has none."""
-    return next((each for each in of_kind(store, DIAGNOSIS) if each.provenance.get(OF) == run_id), None)
+    return next((each for each in store.runs(kind=DIAGNOSIS) if each.provenance.get(OF) == run_id), None)
 
 
 # --- As text ---

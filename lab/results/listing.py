@@ -277,16 +277,6 @@ def _described(session: Session, runs: Sequence[Run]) -> list[ListedRun]:
     return [ListedRun(run, outcomes.get(run.id, {}), averaged.get(run.id, [])) for run in runs]
 
 
-def of_kind(store: Store, kind: str) -> list[Run]:
-    """All runs of a kind, the newest first."""
-
-    def read(session: Session) -> list[Run]:
-        found = session.scalars(select(RunRow).where(RunRow.kind == kind).order_by(RunRow.id.desc()))
-        return [results_rows.run(row) for row in found]
-
-    return store.read(read)
-
-
 def _averaged(session: Session, run_ids: Collection[int]) -> dict[int, list[Measurement]]:
     """The numbers of each run's first metric, without boot stages."""
     of_runs = and_(MeasurementRow.run_id.in_(run_ids), MeasurementRow.metric != BOOT_STAGE.name)

@@ -205,9 +205,13 @@ class Store:
         """
         return self.read(lambda session: rows.run(_find(session, run_id)))
 
-    def runs(self, limit: int | None = None) -> list[Run]:
-        """Runs, the newest first; at most `limit` of them."""
-        newest = select(RunRow).order_by(RunRow.id.desc()).limit(limit)
+    def runs(self, limit: int | None = None, **columns: str) -> list[Run]:
+        """Runs, the newest first; at most `limit` of them.
+
+        Args:
+            columns: values that they have, e.g. `kind="boot"`.
+        """
+        newest = select(RunRow).filter_by(**columns).order_by(RunRow.id.desc()).limit(limit)
         return self.read(lambda session: [rows.run(row) for row in session.scalars(newest)])
 
     def attempts(self, run_id: int) -> list[Attempt]:

@@ -281,9 +281,8 @@ class BootRun(CycleRun[GoodBoot]):
 
     def _runs_before(self) -> list[Run]:
         """The board's latest runs but this one."""
-        ours = (self.run.board_type, self.run.board)
-        runs = [run for run in self.store.runs() if (run.board_type, run.board) == ours and run.id != self.run.id]
-        return runs[:KNOWN_RUNS]
+        latest = self.store.runs(KNOWN_RUNS + 1, board_type=self.run.board_type, board=self.run.board)
+        return [run for run in latest if run.id != self.run.id][:KNOWN_RUNS]
 
     def _compare(
         self, watch: BootWatch, check: CrossCheck | None, medium: str

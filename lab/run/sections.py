@@ -310,8 +310,8 @@ def durations(store: Store, board_type: str) -> Mapping[str, float]:
 
 def facts_before(store: Store, run: Run) -> Mapping[str, str]:
     """The setup of the board's previous run; empty: none."""
-    for earlier in store.runs():
-        if earlier.kind == KIND and earlier.board == run.board and earlier.id < run.id:
+    for earlier in store.runs(kind=KIND, board=run.board):
+        if earlier.id < run.id:
             for attempt in store.good_attempts(earlier.id):
                 setup = attempt.details.get("setup", {})
                 return {str(name): str(value) for name, value in setup.items()}

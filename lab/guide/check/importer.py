@@ -79,7 +79,7 @@ class Importer:
 
     def __attrs_post_init__(self) -> None:
         """Look up the earlier imports."""
-        published = [run for run in self.store.runs() if run.kind == PUBLISHED and "sha256" in run.provenance]
+        published = [run for run in self.store.runs(kind=PUBLISHED) if "sha256" in run.provenance]
         self._run_ids = {(run.provenance["sha256"], run.board, run.release): run.id for run in reversed(published)}
 
     def add(self, guide: PreparedGuide) -> list[Imported]:

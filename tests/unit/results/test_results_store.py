@@ -83,6 +83,7 @@ def test_runs_are_listed_from_the_newest(store: Store) -> None:
     first, second, third = (begin(store, board=name).id for name in "abc")
     assert [run.id for run in store.runs()] == [third, second, first]
     assert [run.id for run in store.runs(limit=2)] == [third, second]
+    assert [run.id for run in store.runs(1, board_type="am62xx_sk", board="b")] == [second]
 
 
 def test_a_finished_run_has_its_status_and_its_end(store: Store) -> None:
