@@ -12,10 +12,11 @@ from attrs import evolve
 from lab.benchmarks.boot import BootWatch
 from lab.benchmarks.boot.crosscheck import CLOCK_MARK, CLOCK_SWITCHED, QUESTIONS, CrossCheck, read_facts
 from lab.benchmarks.identity import BoardIdentity
-from lab.boards import SLEEP_MODES, BoardType, MomentPattern
+from lab.boards import BoardType, MomentPattern
 from lab.console.model import Chunk, LineTiming
 from lab.console.moments import find_moments
 from lab.errors import BoardTransientError, ConfigurationError
+from lab.sleep_modes import SLEEP_MODES
 
 
 class Status(enum.Enum):
@@ -28,16 +29,9 @@ class Status(enum.Enum):
     off = 1
     bootloader = 2
     linux = 3
-    deep_sleep = 4
-    mcu_only = 5
-    standby = 6
-    s2idle = 7
-    partial_io = 8
-    provisioned = 9
-    ram_linux = 10
-    io_ddr = 11
-    rtc_io_ddr = 12
-    rtc_only = 13
+    provisioned = 4
+    ram_linux = 5
+    vars().update({mode: mode for mode in SLEEP_MODES})  # each low-power mode is a state
 
     @property
     def asleep(self) -> bool:

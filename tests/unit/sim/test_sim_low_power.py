@@ -126,7 +126,7 @@ def test_the_states_are_the_low_power_modes_and_linux_wakes_the_board() -> None:
     with napper() as board:
         strategy = board.strategy
         strategy.transition("mcu_only")
-        assert strategy.status is Status.mcu_only
+        assert strategy.status is Status["mcu_only"]
         assert board.lab.board.stage == "mcu_only"
         strategy.transition("deep_sleep")  # by way of Linux
         assert board.lab.board.stage == "deep_sleep"
