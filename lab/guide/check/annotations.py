@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from lab.guide import measurements
 from lab.guide.catalogue import CellReading
 from lab.guide.check import udp_tables
 from lab.guide.check.findings import Finding, run_rules
 from lab.guide.check.rules import resolution
+from lab.guide.check.rules.outliers import outlier_older
 from lab.guide.check.udp_tables import Definition, UdpRow
 from lab.guide.measurements import Conditions, MeasuredGuide
 from lab.guide.model import Cell, CellKind, decimals
@@ -20,6 +21,9 @@ from lab.guide.rulebook import Effect, Severity
 from lab.judge import noise
 from lab.judge.number import Number, NumberEvidence, Work
 
+# A rule that holds a number against the older guide's does what a comparison does: that a number moved is no evidence
+# against it.
+_COMPARING_RULES = frozenset({outlier_older.id})
 _UNSURE = frozenset({Severity.SUSPECT, Severity.NOTE})
 _ENOUGH = 4  # numbers that all end in zeros by chance once in 10,000 times
 _ZEROS = re.compile(r"(?<=[.\d])0+\s*$")
@@ -37,7 +41,7 @@ class AnnotatedGuide:
     """A guide with everything that is known about its numbers.
 
     Attributes:
-        findings: in the guide without an older one.
+        findings: in the guide, and those beside an older one that are no comparison of numbers themselves.
         findings_by_cell: cell -> what the rules say about it.
         udp_rows: cell of a UDP result -> its row.
         readings: board and key -> reading.
@@ -79,6 +83,11 @@ class AnnotatedGuide:
             if (f.severity is Severity.SUSPECT and f.rule.effect is not Effect.HARMLESS)
             or (f.severity is Severity.ERROR and f.rule.effect is None)
         ]
+
+    def without_clocks(self, boards: Collection[str | None]) -> AnnotatedGuide:
+        """The guide without the clocks of some boards."""
+        clocks = {board: mhz for board, mhz in self.conditions.clocks_mhz.items() if board not in boards}
+        return evolve(self, conditions=evolve(self.conditions, clocks_mhz=clocks))
 
     def value(self, reading: CellReading) -> float | None:
         """The recovered value, or the printed one."""
@@ -199,9 +208,9 @@ class AnnotatedGuide:
         return finding.message if finding else ""
 
 
-def annotate(sheet: MeasuredGuide) -> AnnotatedGuide:
-    """Run the rules over a guide."""
-    findings = tuple(run_rules(sheet))
+def annotate(sheet: MeasuredGuide, older: MeasuredGuide | None = None) -> AnnotatedGuide:
+    """Run the rules over a guide, beside an older one where it is given."""
+    findings = tuple(f for f in run_rules(sheet, older) if f.rule.id not in _COMPARING_RULES)
     findings_by_cell: dict[_CellKey, list[Finding]] = {}
     for finding in findings:
         for cell in finding.cells:

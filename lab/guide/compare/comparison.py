@@ -12,20 +12,18 @@ from attrs import field, frozen
 
 from lab.guide.catalogue import CellReading
 from lab.guide.check.annotations import AnnotatedGuide, annotate
-from lab.guide.check.findings import Finding, run_rules
-from lab.guide.check.rules.outliers import outlier_older
+from lab.guide.check.findings import Finding
+from lab.guide.check.rules.clocks import is_confirmed, speeds_beside_clock
 from lab.guide.measurements import MeasuredGuide
 from lab.guide.model import CellKind
 from lab.guide.rulebook import Effect, Rule, Severity
 from lab.judge import noise
 from lab.judge.baseline import judge_release
+from lab.judge.noise import CPU_CLOCK
 from lab.judge.number import Number
 from lab.judge.verdicts import Judgement, Verdict
 
 _MOST_NAMES = 3
-# A rule that holds a number against the older guide's does what a comparison does: that a number moved is no evidence
-# against it.
-_COMPARING_RULES = {outlier_older.id}
 _REPORTED = (Severity.ERROR, Severity.SUSPECT, Severity.WARNING)
 _EFFECTS = {"broken": Effect.BROKEN, "incomparable": Effect.INCOMPARABLE}  # by rule of the judge
 
@@ -200,7 +198,9 @@ def compare(
         earlier: the numbers of the releases before the older guide.
     """
     earlier = earlier or Earlier()
-    before, after = annotate(old), annotate(new)
+    before, after = annotate(old), annotate(new, old)
+    doubted_boards = _doubted_clocks(before, after)
+    before, after = before.without_clocks(doubted_boards), after.without_clocks(doubted_boards)
     olds, news = _results(before), _results(after)
     partners = _partners(olds, news)
     used = set(partners.values())
@@ -217,6 +217,21 @@ def compare(
         clocks=after.conditions.clocks_mhz,
         earlier=earlier.names,
     )
+
+
+def _doubted_clocks(before: AnnotatedGuide, after: AnnotatedGuide) -> set[str | None]:
+    """Boards whose clock is no condition of the comparison.
+
+    The rows that follow the clock decide; without such rows, what the rules say about the clock.
+    """
+    speeds = speeds_beside_clock(before.sheet, after.sheet)
+    old, new = before.conditions.clocks_mhz, after.conditions.clocks_mhz
+    suspects = {r.board for side in (before, after) for r in side.sheet.of(CPU_CLOCK) if side.suspicions(r)}
+    return {
+        board
+        for board in old.keys() & new.keys()
+        if (board in suspects if board not in speeds else not is_confirmed(speeds[board], old[board], new[board]))
+    }
 
 
 def _concerns(wanted: str | None, board: str | None) -> bool:
@@ -327,8 +342,8 @@ def _deciding_finding(reading: CellReading, side: AnnotatedGuide, decided: str) 
 def _faults(new: AnnotatedGuide, old: AnnotatedGuide) -> Iterator[GuideFinding]:
     """Yield the findings that matter to a comparison, cell by cell."""
     known_keys = {key for finding in old.findings for key, _ in _finding_keys(finding)}
-    for finding in run_rules(new.sheet, old.sheet):
-        if finding.severity not in _REPORTED or finding.rule.id in _COMPARING_RULES:
+    for finding in new.findings:
+        if finding.severity not in _REPORTED:
             continue
         for key, reading in _finding_keys(finding):
             yield GuideFinding(

@@ -138,6 +138,36 @@ def test_a_slower_clock_is_one_cause_that_says_so() -> None:
     assert causes(found, Kind.WORSE) == []
 
 
+def test_a_clock_that_moved_without_its_rows_explains_nothing() -> None:
+    dhrystone = "Benchmarks,a1-fs: perf"
+    old, new = (
+        [*processor(factor, clock), table(dhrystone, f"dhrystone_per_mhz (DMIPS/MHz),{score}", title="Dhrystone")]
+        for factor, clock, score in ((1, 400, 8.9), (0.75, 1250, 2.8))
+    )
+    found = compare.compare(guide("10.00", *old), guide("11.00", *new))
+    assert causes(found, Kind.CONDITIONS) == []
+    (suspect,) = causes(found, Kind.SUSPECT)
+    assert (suspect.rule, suspect.count) == ("clock-alone", 2)
+    assert suspect.what.startswith("cpu.clock, dhrystone.per_mhz")
+    worse = causes(found, Kind.WORSE)
+    assert sum(cause.count for cause in worse) == 10, "the rows themselves moved by 25 %"
+    assert all("clock" not in cause.why and "MHz" not in cause.why for cause in worse)
+
+
+def test_a_clock_that_check_suspects_is_no_condition_without_rows_that_confirm_it() -> None:
+    def guide_of(release: str, *tables: TableText) -> MeasuredGuide:
+        text = GuideText(f"Linux {release} Performance Guide", tables=list(tables))
+        text.modules.append(("A1", "A1 board with ARM running at 1.4GHz"))
+        return measurements.of_guide(reader.parse(f"a1-{release}.rst", write_rst(text)))
+
+    found = compare.compare(guide_of("10.00", processor(1, 1400)[-1]), guide_of("11.00", processor(1, 400)[-1]))
+    assert [cause.rule for cause in causes(found, Kind.SUSPECT)] == ["clock-contradicts"]
+    assert causes(found, Kind.CONDITIONS) == []
+    slower = compare.compare(guide_of("10.00", *processor(1, 1400)), guide_of("11.00", *processor(800 / 1400, 800)))
+    (cause,) = causes(slower, Kind.CONDITIONS)
+    assert cause.why == "the CPU ran at 800 instead of 1400 MHz", "the rows confirm what the table of modules denies"
+
+
 def test_benchmarks_that_move_alike_although_the_clock_row_does_not_are_one_cause_too() -> None:
     found = compare.compare(guide("10.00", *processor(1, 1400)), guide("11.00", *processor(800 / 1400, 1400)))
     (cause,) = causes(found, Kind.WORSE)

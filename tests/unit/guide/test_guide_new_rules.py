@@ -111,6 +111,21 @@ def test_what_a_printed_clock_explains_is_no_fault() -> None:
     assert other == []
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "factor", "alone"),
+    [(400, 1250, 0.9, True), (400, 1250, 3.1, False), (1400, 1250, 0.89, False), (1400, 1250, 1.01, True)],
+)
+def test_a_clock_that_moved_without_its_rows_is_suspect(old: int, new: int, factor: float, alone: bool) -> None:
+    findings = found("clock-alone", clock(f"{new}.00"), nbench(factor), older=[clock(f"{old}.00"), nbench(1.0)])
+    assert [f.severity for f in findings] == ["suspect"] * alone
+    assert all(f"are {factor:.2f} times as fast: one of the two clocks" in f.message for f in findings)
+
+
+def test_a_clock_without_rows_that_follow_it_is_not_judged() -> None:
+    assert found("clock-alone", clock("1250.00"), older=[clock("400.00")]) == []
+    assert found("clock-alone", clock("1250.00"), nbench(1.0)) == []
+
+
 def test_loads_that_never_fall_below_one_cores_share_are_suspect() -> None:
     def loads(lowest: float) -> list[TableText]:
         header = f"Buffer size (bytes),{BOARD}: Write EXT4 CPU Load (%),{BOARD}: Read EXT4 CPU Load (%)"

@@ -1,4 +1,4 @@
-"""A CPU clock that is the average of several."""
+"""CPU clocks that contradict each other, the table of modules or the rows that follow them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from lab.guide.catalogue import CellReading
 from lab.guide.measurements import MeasuredGuide, group
 from lab.guide.model import Module
 from lab.guide.rulebook import Remark, Severity, rule
+from lab.judge import noise
 
 _APART = 1.01
 
@@ -131,7 +132,7 @@ def clock_ratio(sheet: MeasuredGuide, older: MeasuredGuide | None) -> Iterator[R
     Limits: A change that slows every row by the same percentage looks the same.
     """
     clocks = _clocks(sheet)
-    for readings in group(_clocked(sheet), lambda r: (r.board, r.metric)).values():
+    for readings in group(_numbers(sheet, _JUDGED), lambda r: (r.board, r.metric)).values():
         board = readings[0].board
         for peers, who, their_clock in _peers(sheet, older, board):
             remark = _compare(readings, peers, who, clocks.get(board), their_clock)
@@ -146,13 +147,13 @@ def _peers(
     """Yield references: the older guide, then boards of the same product."""
     if older is not None:
         yield (
-            {r.key: r.number for r in _clocked(older) if r.board == board and r.number},
+            {r.key: r.number for r in _numbers(older, _JUDGED) if r.board == board and r.number},
             "the older guide's",
             _clocks(older).get(board),
         )
     for other in sheet.guide.boards:
         if other != board and boards.product_of(other) == boards.product_of(board):
-            numbers = {r.key: r.number for r in _clocked(sheet) if r.board == other and r.number}
+            numbers = {r.key: r.number for r in _numbers(sheet, _JUDGED) if r.board == other and r.number}
             yield numbers, f"{other}'s", _clocks(sheet).get(other)
 
 
@@ -186,9 +187,72 @@ def _compare(
     )
 
 
-def _clocked(sheet: MeasuredGuide) -> Iterable[CellReading]:
-    return (r for r in sheet.of(*(m for m in sheet.by_metric if m.startswith(_JUDGED))) if r.cell.metric is not None)
+def _numbers(sheet: MeasuredGuide, metrics: tuple[str, ...]) -> Iterable[CellReading]:
+    """Attributed numbers of metrics with one of these beginnings."""
+    return (r for r in sheet.of(*(m for m in sheet.by_metric if m.startswith(metrics))) if r.cell.metric is not None)
 
 
 def _clocks(sheet: MeasuredGuide) -> _Clocks:
     return {r.board: r.number for r in sheet.of("cpu.clock") if r.number}
+
+
+_FOLLOWING = (*_JUDGED, "dhrystone.rate", "whetstone.rate", "linpack.rate")
+_CALCULATED = "dhrystone.per_mhz"  # from the printed clock
+
+
+@rule("clock-alone", "The clock moved without its rows", Severity.SUSPECT)
+def clock_alone(sheet: MeasuredGuide, older: MeasuredGuide | None) -> Iterator[Remark]:
+    """Find clocks that moved while the rows that follow them did not.
+
+    Dhrystone, Whetstone, Linpack, nbench, CoreMark-Pro, MultiBench, openssl and arithmetic latencies follow the clock.
+    A printed clock of 1250 MHz instead of 400 beside the same Dhrystones a second is one that the benchmark was told
+    wrong, in one of the two guides.
+
+    Finding: With `--against`: the clock row and DMIPS/MHz, which is calculated from it, where the rows' median speed
+    is nearer to the older guide's than to the ratio of the clocks. Comparisons do not use such a clock.
+
+    Limits: The two guides do not tell which of the clocks is wrong.
+    """
+    if older is None:
+        return
+    clocks, older_clocks = _clocks(sheet), _clocks(older)
+    for board, speed in speeds_beside_clock(older, sheet).items():
+        old, new = older_clocks[board], clocks[board]
+        if is_confirmed(speed, old, new):
+            continue
+        printed = [r for r in sheet.of("cpu.clock", _CALCULATED) if r.board == board]
+        yield Remark(
+            f"the clock row says {new:g} MHz, {new / old:.2f} times the older guide's {old:g}, while the rows that "
+            f"follow the clock are {speed:.2f} times as fast: one of the two clocks is not that of the run",
+            printed[0],
+            also=tuple(printed[1:]),
+        )
+
+
+def is_confirmed(speed: float, old_mhz: float, new_mhz: float) -> bool:
+    """Return whether a speed is nearer to the ratio of two clocks than to none."""
+    return abs(math.log(speed) - math.log(new_mhz / old_mhz)) < abs(math.log(speed))
+
+
+def speeds_beside_clock(old: MeasuredGuide, new: MeasuredGuide) -> dict[str | None, float]:
+    """Speed of the rows that follow the clock, new over old, by board.
+
+    Of boards whose printed clock differs, and that have such rows in both guides. Each benchmark has one vote.
+    """
+    old_clocks, new_clocks = _clocks(old), _clocks(new)
+    old_numbers = {(r.board, r.key): r.number for r in _numbers(old, _FOLLOWING) if r.number}
+    speeds: dict[str | None, dict[str, list[float]]] = {}
+    for r in _numbers(new, _FOLLOWING):
+        old_number, old_mhz, new_mhz = (
+            old_numbers.get((r.board, r.key)),
+            old_clocks.get(r.board),
+            new_clocks.get(r.board),
+        )
+        if r.number and old_number and old_mhz and new_mhz and noise.is_another_clock(old_mhz, new_mhz):
+            is_time = r.quantity is not None and r.quantity.better == "lower"
+            speed = old_number / r.number if is_time else r.number / old_number
+            speeds.setdefault(r.board, {}).setdefault(r.metric, []).append(speed)
+    return {
+        board: statistics.median(statistics.median(values) for values in by_metric.values())
+        for board, by_metric in speeds.items()
+    }
