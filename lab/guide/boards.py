@@ -21,6 +21,32 @@ _DEVICE = re.compile(
 _NO_DEVICE = re.compile(
     r"(?:v|r|rev|rc|ver|sdk|psdk|run|git|py|utf|page|part|file|test|tmp|ch|sec|h|id|ext|usb|ddr|mp|md|db)\d.*", re.I
 )
+# Application cores by product, from TI's data sheets; a product of several sizes has the vendor's board's.
+_CORES = {
+    "am335": 1,
+    "am43": 1,
+    "am437": 1,
+    "am57": 2,
+    "am62": 4,
+    "am62a": 4,
+    "am62d": 4,
+    "am62l": 2,
+    "am62p": 4,
+    "am64": 2,
+    "am65": 4,
+    "am654": 4,
+    "am67": 4,
+    "am67a": 4,
+    "am68": 2,
+    "am68a": 2,
+    "am69": 8,
+    "am69a": 8,
+    "j7200": 2,
+    "j721e": 2,
+    "j721s2": 2,
+    "j722s": 4,
+    "j784s4": 8,
+}
 _FOLDERS = 3  # above the file
 
 
@@ -84,6 +110,11 @@ def product_of(board: str | None) -> str:
     words = _words(board or "")
     letter = words[1] if len(words) > 1 and re.fullmatch(r"[a-z]\d?", words[1]) else ""
     return (words[0] if words else "") + letter
+
+
+def cores_of(board: str | None) -> int | None:
+    """Number of application cores of a board; None: not known."""
+    return _CORES.get(product_of(board))
 
 
 def is_product(name: str) -> bool:

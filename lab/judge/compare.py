@@ -38,7 +38,9 @@ def is_history(earlier: Number, new: Number, noise: Noise) -> bool:
     pair = _Pair(earlier, new, noise)
     if earlier.evidence.suspicions or (noise.follows_clock and pair.clocks):
         return False
-    return not any(ask(pair) for ask in (_incomparable, _broken, _empty, _versions, _definition, _conditions))
+    return not any(
+        ask(pair) for ask in (_incomparable, _broken, _empty, _versions, _definition, _conditions, _background)
+    )
 
 
 _Said = tuple[Verdict, str]
@@ -171,6 +173,13 @@ def _conditions(pair: _Pair) -> _Said | None:
     )
 
 
+def _background(pair: _Pair) -> _Said | None:
+    old, new = pair.old.evidence.background, pair.new.evidence.background
+    if not old or not new or old == new:
+        return None
+    return Verdict.CONDITIONS_CHANGED, f"{old} in {pair.old.source}, {new} in {pair.new.source}"
+
+
 def _unchanged(pair: _Pair) -> _Said | None:
     return (Verdict.NOISE, "unchanged") if not pair.difference else None
 
@@ -295,6 +304,7 @@ _RULES: tuple[Callable[[_Pair], _Said | None], ...] = (
     _versions,
     _definition,
     _conditions,
+    _background,
     _unchanged,
     _resolution,
     _slack,

@@ -40,6 +40,7 @@ class NumberEvidence:
         definition: name of one of several definitions; empty: the metric's only one, or unknown.
         definition_text: as the end of a sentence: "counts the bytes of the payload".
         conditions: of the measurement, e.g. the SD card; numbers under others are not compared.
+        background: of a load, what it has in it beside the work; empty: unknown.
         resolution: largest meaningless difference, in the number's unit. resolution_note: the reason.
         work: done meanwhile.
         clock_mhz: of the processor.
@@ -54,6 +55,7 @@ class NumberEvidence:
     definition: str = ""
     definition_text: str = ""
     conditions: tuple[str, ...] = ()
+    background: str = ""
     resolution: float | None = None
     resolution_note: str = ""
     work: Work | None = None

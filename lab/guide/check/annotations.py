@@ -13,6 +13,7 @@ from lab.guide.catalogue import CellReading
 from lab.guide.check import udp_tables
 from lab.guide.check.findings import Finding, run_rules
 from lab.guide.check.rules import resolution
+from lab.guide.check.rules.cpu_load import background_of, is_of_all_cores
 from lab.guide.check.rules.outliers import outlier_older
 from lab.guide.check.udp_tables import Definition, UdpRow
 from lab.guide.measurements import Conditions, MeasuredGuide
@@ -45,6 +46,7 @@ class AnnotatedGuide:
         findings_by_cell: cell -> what the rules say about it.
         udp_rows: cell of a UDP result -> its row.
         readings: board and key -> reading.
+        backgrounds: board -> what its cores did beside the tests.
         digits: metric -> decimals that its numbers have, where a few numbers show it: 61.00, 38.00 and 54.00 have none.
     """
 
@@ -55,6 +57,7 @@ class AnnotatedGuide:
     udp_rows: Mapping[_CellKey, UdpRow]
     readings: Mapping[_ReadingKey, CellReading]
     digits: Mapping[str, int]
+    backgrounds: Mapping[str | None, str]
 
     @property
     def name(self) -> str:
@@ -140,6 +143,7 @@ class AnnotatedGuide:
             definition=definition,
             definition_text=definition_text,
             conditions=measurements.media_of(reading, self.conditions),
+            background=self.backgrounds.get(reading.board, "") if is_of_all_cores(reading.metric) else "",
             resolution=step,
             resolution_note=step_note,
             work=self._work(reading),
@@ -226,7 +230,9 @@ def annotate(sheet: MeasuredGuide, older: MeasuredGuide | None = None) -> Annota
         if len(readings_of_metric) >= _ENOUGH
     }
     conditions = measurements.conditions_of(sheet)
-    return AnnotatedGuide(sheet, conditions, findings, findings_by_cell, udp_rows, readings, digits)
+    return AnnotatedGuide(
+        sheet, conditions, findings, findings_by_cell, udp_rows, readings, digits, background_of(sheet)
+    )
 
 
 def _cell_key(cell: Cell) -> _CellKey:

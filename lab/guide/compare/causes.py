@@ -256,7 +256,7 @@ def _reason(change: Change) -> tuple[Kind, str]:
         case "clock":
             old, new = change.clocks or (change.old, change.new)
             return Kind.CONDITIONS, f"the CPU ran at {new:g} instead of {old:g} MHz"
-        case "conditions":
+        case "conditions" | "background":
             return Kind.CONDITIONS, change.reason
         case "definition" | "versions":
             return Kind.INCOMPARABLE, change.reason.partition("; in ")[0]

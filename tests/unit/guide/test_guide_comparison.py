@@ -9,6 +9,7 @@ import pytest
 from support.guide_family import GuideText, TableText, table, write_rst
 
 from lab.guide import measurements
+from lab.guide.compare import causes
 from lab.guide.compare import comparison as compare
 from lab.guide.compare.comparison import Change, Comparison
 from lab.guide.measurements import MeasuredGuide
@@ -266,6 +267,23 @@ def test_a_load_of_other_work_is_not_comparable() -> None:
         metric="ethernet.tcp.cpu_load",
     )
     assert same.verdict is Verdict.IMPROVEMENT
+
+
+@pytest.mark.parametrize("was_busy", [False, True])
+def test_loads_with_a_busy_core_are_under_other_conditions(was_busy: bool) -> None:
+    def loads(busy: float) -> list[TableText]:
+        header = "Buffer size (bytes),am62xx_sk-fs: Write EXT4 CPU Load (%),am62xx_sk-fs: Read EXT4 CPU Load (%)"
+        rows = [f"{size},{busy + 1 + n},{busy + 3 + n}" for n, size in enumerate(("4k", "256k", "1m"))]
+        return [table(header, *rows, title=title) for title in ("MMC EXT4 FIO 1G", "EMMC EXT4 FIO 1G")]
+
+    found = compare.compare(sheet_of("9.0", loads(25 if was_busy else 0)), sheet_of("11.0", loads(25)))
+    assert len(found.changes) == 12
+    if was_busy:
+        assert {c.verdict for c in found.changes} == {Verdict.NOISE}
+        return
+    assert {c.verdict for c in found.changes} == {Verdict.CONDITIONS_CHANGED}
+    (cause,) = [c for c in causes.find_causes(found) if c.kind is causes.Kind.CONDITIONS]
+    assert cause.why == "no core busy with something else in 9.0, one of 4 cores busy with something else in 11.0"
 
 
 def test_a_card_that_one_guide_does_not_name_is_no_change_of_conditions() -> None:

@@ -137,6 +137,7 @@ def test_loads_that_never_fall_below_one_cores_share_are_suspect() -> None:
     assert found("load-floor", *loads(2.0)) == []
     assert found("load-floor", *loads(33.0)) == []
     assert found("load-floor", loads(25.9)[0]) == []
+    assert found("load-floor", *loads(12.6)) == [], "the device has four cores, and no eight"
 
 
 # --- twice --------------------------------------------------------------------------------------------------------------

@@ -444,6 +444,15 @@ def test_a_search_that_is_low_everywhere_is_told_by_the_unlimited_test() -> None
     assert found("udp-search-stuck", low) == []
 
 
+@pytest.mark.parametrize(("arrived", "severities"), [(72.0, ["error"] * 3), (12.0, [])])
+def test_a_search_that_is_low_at_every_size_is_told_by_what_arrives_although_much_is_lost(
+    arrived: float, severities: list[str]
+) -> None:
+    low = udp(INGRESS, (64, 2.4, 1.0), (256, 2.4, 1.0), (1024, 2.4, 1.0))
+    lossy = udp(LOSSY, (64, arrived, 65.0, 74.0), (256, arrived, 41.0, 31.0), (1024, arrived, 44.0, 2.5))
+    assert [str(f.severity) for f in found("udp-search-stuck", low, lossy)] == severities
+
+
 def test_a_falling_packet_rate_is_no_stuck_search() -> None:
     assert found("udp-search-stuck", udp(EGRESS, *SOUND)) == []
     line_rate = ((64, 374.0, 91.0), (128, 343.0, 90.0), (256, 329.0, 90.0), (1024, 117.0, 81.0), (1518, 81.1, 73.0))

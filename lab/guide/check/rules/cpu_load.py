@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from lab.guide import boards
+from lab.guide.catalogue import CellReading
 from lab.guide.measurements import MeasuredGuide, group
 from lab.guide.rulebook import Remark, Severity, rule
 
@@ -41,7 +43,7 @@ def cpu_load_range(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterat
             )
 
 
-_CORES = (2, 4, 8)
+_CORES = (2, 4, 8)  # of a device whose number is not known
 _LEAST_ROWS = 10
 _LEAST_TABLES = 2
 _ABOVE = 3.0  # percent: what the lightest test adds
@@ -53,25 +55,51 @@ def load_floor(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[R
 
     A process that never sleeps takes one core, 25 % of four, and is in every load of the board.
 
-    Finding: Ten or more loads from two tables, none below a half, a quarter or an eighth, the smallest within 3 %
-    above it.
+    Finding: Ten or more loads from two tables, none below the share of one core, the smallest within 3 % above it. The
+    share is that of the device's cores; of an unknown device a half, a quarter or an eighth. Comparisons hold such
+    loads against no loads without the busy core.
 
     Limits: Tests that keep one core busy by themselves look the same.
     """
-    loads = sheet.of(
-        *(m for m in sheet.by_metric if m.endswith("cpu_load") and not m.startswith(("openssl.", "crypto.")))
-    )
-    for board, readings in group(loads, lambda r: r.board).items():
-        if len(readings) < _LEAST_ROWS or len({r.cell.table for r in readings}) < _LEAST_TABLES:
-            continue
-        lowest = min(r.number or 0.0 for r in readings)
-        cores = next((n for n in _CORES if 100 / n <= lowest <= 100 / n + _ABOVE), None)
-        if cores is not None:
+    for board, readings in _loads(sheet).items():
+        if cores := _busy_of(board, readings):
             yield Remark(
                 f"none of {len(readings)} CPU loads of {board or 'this guide'} is below {100 / cores:g} %, the share "
-                "of one of "
-                f"{cores} cores: one core seems to be busy with something else all the time, and every load has it "
-                "in it",
+                f"of one of {cores} cores: one core seems to be busy with something else all the time, and every load "
+                "has it in it",
                 readings[0],
                 also=readings[1:],
             )
+
+
+def background_of(sheet: MeasuredGuide) -> dict[str | None, str]:
+    """Background load of each board, in words; a board whose loads do not tell it is missing."""
+    backgrounds: dict[str | None, str] = {}
+    for board, readings in _loads(sheet).items():
+        if cores := _busy_of(board, readings):
+            backgrounds[board] = f"one of {cores} cores busy with something else"
+        elif _lowest(readings) < 100 / (boards.cores_of(board) or max(_CORES)):
+            backgrounds[board] = "no core busy with something else"
+    return backgrounds
+
+
+def is_of_all_cores(metric: str) -> bool:
+    """Return whether a metric is a load over all cores, which a busy core is in."""
+    return metric.endswith("cpu_load") and not metric.startswith(("openssl.", "crypto."))
+
+
+def _loads(sheet: MeasuredGuide) -> dict[str | None, tuple[CellReading, ...]]:
+    return group(sheet.of(*filter(is_of_all_cores, sheet.by_metric)), lambda r: r.board)
+
+
+def _busy_of(board: str | None, readings: Sequence[CellReading]) -> int | None:
+    """Number of cores of which one is always busy; None: no core is."""
+    if len(readings) < _LEAST_ROWS or len({r.cell.table for r in readings}) < _LEAST_TABLES:
+        return None
+    own = boards.cores_of(board)
+    numbers = _CORES if own is None else (own,)
+    return next((n for n in numbers if n > 1 and 100 / n <= _lowest(readings) <= 100 / n + _ABOVE), None)
+
+
+def _lowest(readings: Sequence[CellReading]) -> float:
+    return min(r.number or 0.0 for r in readings)

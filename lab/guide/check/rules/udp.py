@@ -150,6 +150,7 @@ def udp_packets_rounded(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> I
 
 _BROKEN = 0.25  # of what the same table proves possible
 _SUSPECT = 0.7
+_STUCK = 0.1  # of the packets that arrive although more are lost: a sound search finds a fifth of them at least
 _LITTLE_LOSS = 1.0  # percent: almost the rate without loss
 
 
@@ -162,7 +163,8 @@ def udp_search_stuck(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iter
     packet rate of a larger one.
 
     Finding: Below a quarter of what the same board proves, without loss at a larger frame or with up to 1 % in the
-    unlimited test. Below 0.7 is suspect.
+    unlimited test. Below 0.7 is suspect. Where the unlimited test loses more at every size, its packets count if each
+    size without loss has less than a tenth of them.
 
     Limits: A board that loses single packets at any rate looks the same.
     """
@@ -183,12 +185,12 @@ def _link_key(rows: Sequence[udp_tables.UdpRow]) -> tuple[str | None, str | None
 
 
 def _search(rows: Sequence[udp_tables.UdpRow], unlimited: Sequence[udp_tables.UdpRow]) -> Iterator[Remark]:
+    losses = [(row, row.loss.number if row.loss is not None else None) for row in unlimited]
+    sure = [(row, loss) for row, loss in losses if loss is not None and loss <= _LITTLE_LOSS]
+    if not sure and _is_stuck_everywhere(rows, unlimited):
+        sure = losses
     proofs = [(row, "without loss") for row in rows]
-    proofs += [
-        (row, f"with {row.loss.number:.2f} % loss")
-        for row in unlimited
-        if row.loss is not None and row.loss.number is not None and row.loss.number <= _LITTLE_LOSS
-    ]
+    proofs += [(row, "with possible loss" if loss is None else f"with {loss:.2f} % loss") for row, loss in sure]
     for row in rows:
         larger, how = max((p for p in proofs if p[0].frame >= row.frame), key=lambda p: p[0].packets_k)
         smaller, how_smaller = max((p for p in proofs if p[0].frame <= row.frame), key=lambda p: _bytes(p[0]))
@@ -210,6 +212,12 @@ def _search(rows: Sequence[udp_tables.UdpRow], unlimited: Sequence[udp_tables.Ud
             also=row.readings[1:],
             severity=Severity.ERROR if is_broken else Severity.SUSPECT,
         )
+
+
+def _is_stuck_everywhere(rows: Sequence[udp_tables.UdpRow], unlimited: Sequence[udp_tables.UdpRow]) -> bool:
+    arrived_k = {row.frame: row.packets_k for row in unlimited}
+    shared = [row for row in rows if arrived_k.get(row.frame)]
+    return len(shared) > 1 and all(row.packets_k < _STUCK * arrived_k[row.frame] for row in shared)
 
 
 def _bytes(row: udp_tables.UdpRow) -> float:
