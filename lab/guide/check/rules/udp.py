@@ -186,7 +186,7 @@ def _link_key(rows: Sequence[udp_tables.UdpRow]) -> tuple[str | None, str | None
 
 def _search(rows: Sequence[udp_tables.UdpRow], unlimited: Sequence[udp_tables.UdpRow]) -> Iterator[Remark]:
     losses = [(row, row.loss.number if row.loss is not None else None) for row in unlimited]
-    sure = [(row, loss) for row, loss in losses if loss is not None and loss <= _LITTLE_LOSS]
+    sure = [pair for pair in losses if pair[1] is not None and pair[1] <= _LITTLE_LOSS]
     if not sure and _is_stuck_everywhere(rows, unlimited):
         sure = losses
     proofs = [(row, "without loss") for row in rows]
