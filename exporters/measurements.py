@@ -17,7 +17,7 @@ from attrs import frozen
 from lab.judge.latest import MEDIUM, BootVariant
 from lab.metrics import Measurement, Metric, Summary, catalogue
 from lab.metrics.catalogue import BOOT_STAGE
-from lab.metrics.declared import Limit, LimitOutcome, check
+from lab.metrics.limits import Limit, LimitOutcome, check
 from lab.metrics.rates import RATES, FailureRate
 from lab.results.sums import SummarisedNumber
 

@@ -26,7 +26,7 @@ from lab.judge.latest import Reference
 from lab.judge.store import Standing, standing
 from lab.judge.summary import parts
 from lab.judge.text import EvidenceLinks, VerdictChange, changes, failing_lines, failing_title
-from lab.metrics.declared import LimitOutcome
+from lab.metrics.limits import LimitOutcome
 from lab.results.formatting import label
 from lab.results.records import DIAGNOSIS
 from lab.results.snapshot import SnapshotReader

@@ -16,7 +16,7 @@ from lab.host import process
 from lab.host.clock import utc_now
 from lab.jobs.listing import listed_runs, whole_run
 from lab.judge.builds import remarks
-from lab.metrics import declared
+from lab.metrics import lab_metrics
 from lab.results import exports, formatting, imports, listing, retention, schema
 from lab.results.artifacts import write_recordings
 from lab.results.formatting import evidence_lines, head_lines, headline, numbers_and_failures
@@ -252,7 +252,7 @@ def import_command(
     ] = False,
     metrics: Annotated[
         Path, typer.Option(metavar="FILE", help="Declares the metrics of a CSV that boardlab lacks.")
-    ] = Path(declared.FILE),
+    ] = Path(lab_metrics.FILE),
     as_json: Json = False,
     db: Database = None,
 ) -> None:
@@ -265,8 +265,8 @@ def import_command(
     more = {ltpddt.FORM: imports.ImportForm(ltpddt.MARK, ltpddt.samples)}
     if form and form not in {**imports.FORMATS, **more}:
         raise ConfigurationError(f"--format {form}: there are: {', '.join((*imports.FORMATS, *more))}")
-    is_declared = metrics != Path(declared.FILE) or os.path.lexists(metrics)
-    declarations = declared.load(metrics) if is_declared else declared.Declarations()
+    is_declared = metrics != Path(lab_metrics.FILE) or os.path.lexists(metrics)
+    declarations = lab_metrics.load(metrics) if is_declared else lab_metrics.Declarations()
     target = imports.ImportTarget(board, board_type, release, one_run, declarations)
     runs = imports.read_runs(files, target, form, more)
     with open_store(db) as store:

@@ -95,7 +95,7 @@ class SampleRecord:
         uncertainty: ±, in the metric's unit.
         flags: values of `lab.metrics.Flag`.
         log_start, log_end: the bytes that the value was read from: of the console's stream, and in the store of the attempt's log.
-        declared: the metric itself where a lab declares it (`lab.metrics.declared`), and the catalogue has none; not read back.
+        declared: the metric itself where a lab declares it (`lab.metrics.lab_metrics`), and the catalogue has none; not read back.
     """
 
     metric: str

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from lab.errors import BoardlabError
-from lab.metrics import declared
-from lab.metrics.declared import Declarations, LimitOutcome
+from lab.metrics import lab_metrics
+from lab.metrics.lab_metrics import Declarations
+from lab.metrics.limits import LimitOutcome
 from lab.pytest_plugin.judge import is_of
 from lab.pytest_plugin.runs import STRATEGY_KEY, writer
 from lab.pytest_plugin.session_rules import MEASURERS, measures
@@ -33,8 +34,8 @@ def declarations(config: pytest.Config) -> Declarations:
     if _DECLARED_KEY not in config.stash:
         env = Path(config.option.lg_env).absolute().parent
         folders = [config.invocation_params.dir, env, env.parent]
-        path = next((file for folder in folders if os.path.lexists(file := folder / declared.FILE)), None)
-        config.stash[_DECLARED_KEY] = Declarations() if path is None else declared.load(path)
+        path = next((file for folder in folders if os.path.lexists(file := folder / lab_metrics.FILE)), None)
+        config.stash[_DECLARED_KEY] = Declarations() if path is None else lab_metrics.load(path)
     return config.stash[_DECLARED_KEY]
 
 

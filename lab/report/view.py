@@ -16,8 +16,8 @@ from lab.judge.labels import same_release
 from lab.judge.verdicts import Verdict
 from lab.metrics import Flag, Measurement, Metric, summarise
 from lab.metrics.catalogue import BOOT_STAGE
-from lab.metrics.declared import LimitOutcome
 from lab.metrics.drift import drift
+from lab.metrics.limits import LimitOutcome
 from lab.report.names import Names, title_of
 from lab.results.artifacts import ArtifactStore
 from lab.results.formatting import (

@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 
 from lab.errors import ConfigurationError
 from lab.metrics import Measurement, summarise
-from lab.metrics.declared import LimitOutcome
+from lab.metrics.limits import LimitOutcome
 from lab.results.formatting import label, limit_checks
 from lab.results.listing import Overview
 from lab.results.records import Attempt

@@ -15,7 +15,7 @@ from attrs import Attribute, asdict, evolve, frozen
 
 from lab.errors import ConfigurationError
 from lab.metrics import Flag, Measurement, Metric, Moment, Summary, summarise
-from lab.metrics.declared import LimitCheck, LimitOutcome, check, limits_of
+from lab.metrics.limits import LimitCheck, LimitOutcome, check, limits_of
 from lab.metrics.rates import RATES, FailureRate
 from lab.results.artifacts import ArtifactStore
 from lab.results.listing import Failure, Overview, Stage, attempts_of, overview, sample_count

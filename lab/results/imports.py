@@ -21,7 +21,7 @@ from attrs import field, frozen
 from lab.errors import BoardlabError, ConfigurationError
 from lab.host.clock import utc_now
 from lab.metrics import Flag, Metric, SampleRecord, catalogue
-from lab.metrics.declared import Declarations
+from lab.metrics.lab_metrics import Declarations
 from lab.metrics.model import LARGEST, sample_of
 from lab.results.records import LAST_ID, OK, AttemptRecord
 from lab.results.store import WholeRun

@@ -12,7 +12,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session, joinedload, selectinload
 
 from lab.errors import ConfigurationError, TestStableError
-from lab.metrics import Flag, Measurement, Metric, Moment, Sample, SampleRecord, by_name, declared
+from lab.metrics import Flag, Measurement, Metric, Moment, Sample, SampleRecord, by_name, lab_metrics
 from lab.results.columns import DamagedValueError
 from lab.results.models import (
     ArtifactRow,
@@ -135,9 +135,9 @@ def check_definition(session: Session, wanted: Metric) -> None:
         ConfigurationError: the message names what differs.
     """
     row = session.get(DefinitionRow, (wanted.name, wanted.version))
-    like = func.replace(DefinitionRow.metric, ".", "_") == declared.exported(wanted.name)
-    declared.check_exported(wanted.name, session.scalars(select(DefinitionRow.metric).where(like)), "the results")
-    wrong = [] if row is None else declared.differences(metric(row), wanted)
+    like = func.replace(DefinitionRow.metric, ".", "_") == lab_metrics.exported(wanted.name)
+    lab_metrics.check_exported(wanted.name, session.scalars(select(DefinitionRow.metric).where(like)), "the results")
+    wrong = [] if row is None else lab_metrics.differences(metric(row), wanted)
     if wrong:
         raise ConfigurationError(
             f"{wanted.name}, version {wanted.version}, is in the results already, and otherwise: {'; '.join(wrong)}. Numbers of two "

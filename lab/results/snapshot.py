@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from lab.errors import LabTransientError
 from lab.metrics import Measurement, Metric
-from lab.metrics.declared import Limit, limits_of
+from lab.metrics.limits import Limit, limits_of
 from lab.results import database, schema, sums
 from lab.results import rows as results_rows
 from lab.results.columns import DamagedValueError

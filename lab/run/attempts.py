@@ -22,7 +22,7 @@ from lab.host.clock import NS_PER_S, Clock, utc_now
 from lab.host.clockrelation import ClockRelation
 from lab.host.process import CpuTimes, cpu_times
 from lab.metrics import Flag, catalogue
-from lab.metrics.declared import Limits
+from lab.metrics.limits import Limits
 from lab.results import ArtifactRef, AttemptRecord, Moment, SampleRecord, Store
 from lab.results.records import CONSOLE_INDEX, CONSOLE_LOG, HOST_BUSY, LIMITS, OK
 

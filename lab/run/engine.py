@@ -17,7 +17,7 @@ from attrs import asdict, define, field
 from lab.benchmarks.cycles import CycleAttempt, nothing_before_cycle, run_cycles
 from lab.console.holders import explaining_shared_port
 from lab.host.clock import Clock
-from lab.metrics.declared import Limits
+from lab.metrics.limits import Limits
 from lab.results import AttemptRecord, Run, Store
 from lab.run.attempts import AttemptRecorder, AttemptResult, AttemptStart, ByteLossDetector
 from lab.run.progress import Progress

@@ -26,7 +26,7 @@ from lab.console.moments import find_moments
 from lab.errors import BoardTransientError, ConfigurationError, LabTransientError, TestStableError
 from lab.host.clock import NS_PER_S, Clock
 from lab.metrics import Flag, Moment, Sample, SampleRecord
-from lab.metrics.declared import MOMENT_RESOLUTION_S, Declarations
+from lab.metrics.lab_metrics import MOMENT_RESOLUTION_S, Declarations
 from lab.metrics.model import LARGEST, sample_of, shown
 from lab.metrics.uncertainty import of_interval
 from lab.results import Run, Store
@@ -43,7 +43,7 @@ from lab.run.attempts import (
     uncounted_number,
 )
 from lab.run.engine import RunEngine
-from lab.run.signals import Signal, signal
+from lab.run.moment_sources import Signal, signal
 
 KIND: Final = "measure"
 TEST: Final = "test"  # the parameter of attempts: the test's id
@@ -165,7 +165,7 @@ class Measure:
         As `answers` does, of one signal.
 
         Args:
-            name: of the metric, in seconds. address: `lab.run.signals.FORMS`; of a URL the status has to be below 400.
+            name: of the metric, in seconds. address: `lab.run.moment_sources.FORMS`; of a URL the status has to be below 400.
         """
         self.answers({name: address}, timeout_s=timeout_s, definition=definition, version=version, params=params)
 
@@ -184,7 +184,7 @@ class Measure:
         the start of the last try that failed and the end of the first that did not; the kernel stamps edges and frames.
 
         Args:
-            addresses: metric, in seconds -> address, `lab.run.signals.FORMS`.
+            addresses: metric, in seconds -> address, `lab.run.moment_sources.FORMS`.
 
         Raises:
             ConfigurationError: a wrong address, another unit declared, or stamps of another host's clock.

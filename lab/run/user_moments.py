@@ -18,7 +18,7 @@ from lab.console.moments import find_moments
 from lab.errors import BoardTransientError, ConfigurationError
 from lab.host.clock import NS_PER_S, Clock
 from lab.metrics import Flag, Metric, Moment, SampleRecord
-from lab.metrics.declared import MOMENT_RESOLUTION_S, Declarations, moment_definition
+from lab.metrics.lab_metrics import MOMENT_RESOLUTION_S, Declarations, moment_definition
 from lab.metrics.model import sample_of
 from lab.metrics.uncertainty import of_interval
 

@@ -32,7 +32,7 @@ from lab.console.moments import find_moments
 from lab.errors import BoardTransientError, LabTransientError
 from lab.host.clock import MonotonicRaw
 from lab.results import Attempt, open_store
-from lab.run.signals import signal
+from lab.run.moment_sources import signal
 from lab.virtual.truth_log import read_truth, true_boots
 
 DEADLINE_S = 180

@@ -17,7 +17,7 @@ from attrs import frozen
 
 from lab.errors import BoardlabError, ConfigurationError, LabTransientError
 from lab.host.clock import MonotonicRaw
-from lab.run.signals import Instant, Signal, signal
+from lab.run.moment_sources import Instant, Signal, signal
 
 EVENTS = 100
 FLOOD = 3000  # frames: more than a socket's buffer holds

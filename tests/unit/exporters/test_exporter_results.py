@@ -20,7 +20,7 @@ from lab.errors import LabTransientError
 from lab.failures import CATALOGUE
 from lab.judge.known_failures import KnownFailure
 from lab.metrics import Flag, summarise
-from lab.metrics.declared import Limit
+from lab.metrics.limits import Limit
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
 from lab.results.records import LIMITS
 from lab.results.snapshot import watch

@@ -16,7 +16,7 @@ from support.recorded_run import START, record
 from lab.cli import main
 from lab.metrics import ALL, Measurement, by_name
 from lab.metrics.catalogue import published
-from lab.metrics.declared import Limit
+from lab.metrics.limits import Limit
 from lab.report import render
 from lab.report.names import title_of
 from lab.report.view import judged

@@ -13,7 +13,7 @@ from exporters.results import ResultsReader
 from exporters.server import ResultsSource
 from lab.judge.baseline import judge_run
 from lab.metrics import Flag
-from lab.metrics.declared import Limit
+from lab.metrics.limits import Limit
 from lab.results import AttemptRecord, SampleRecord, Store
 from lab.results.records import LIMITS
 from lab.results.snapshot import StoreSnapshot, watch

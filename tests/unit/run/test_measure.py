@@ -21,12 +21,12 @@ from lab.errors import BoardTransientError, ConfigurationError, LabTransientErro
 from lab.host.clock import Clock
 from lab.metrics import Flag
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_TIME
-from lab.metrics.declared import Declarations
+from lab.metrics.lab_metrics import Declarations
 from lab.pytest_plugin.labgridboard import NoConsole
 from lab.run import measure as measuring
 from lab.run.measure import Measure, MeasureRun
+from lab.run.moment_sources import Answer, Signal
 from lab.run.progress import Progress
-from lab.run.signals import Answer, Signal
 
 
 @pytest.fixture(params=[1, 2, 3], ids=lambda seed: f"seed{seed}")

@@ -13,8 +13,8 @@ from lab.boards import OwnMoment, load, load_file
 from lab.errors import ConfigurationError
 from lab.metrics import Flag
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_TIME
-from lab.metrics.declared import Declarations
-from lab.metrics.declared import load as load_metrics
+from lab.metrics.lab_metrics import Declarations
+from lab.metrics.lab_metrics import load as load_metrics
 from lab.results.records import MEASURED
 from lab.run.user_moments import read_user_moments
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from lab.errors import ConfigurationError
 from lab.metrics import Sample
-from lab.metrics.declared import Declarations, Limit, LimitOutcome, check, load
+from lab.metrics.lab_metrics import Declarations, load
+from lab.metrics.limits import Limit, LimitOutcome, check
 
 FRAME = {"unit": "s", "better": "lower", "resolution": 0.001}
 

@@ -25,8 +25,8 @@ from lab.console import Chunk, ConsoleClient, Event
 from lab.console.moments import find_moments
 from lab.errors import ConfigurationError, LabTransientError
 from lab.host.clock import MonotonicRaw
-from lab.run import signals
-from lab.run.signals import Answer, Instant, StampRelation, signal
+from lab.run import moment_sources
+from lab.run.moment_sources import Answer, Instant, StampRelation, signal
 
 CLOCK = MonotonicRaw()
 ROUNDS = either(10, 1000)
@@ -147,14 +147,14 @@ def test_a_first_edge_that_the_kernel_dropped_came_since_the_last_look_without_o
     relation = Related()
     looks: list[list[object]] = [[]]
     request = SimpleNamespace(wait_edge_events=lambda _s: True, read_edge_events=looks.pop)
-    edge = signals._Edge(request, relation, 0)
+    edge = moment_sources._Edge(request, relation, 0)
     quiet_ns = relation._ticks + 100
     assert edge.poll() is None
     looks.append([SimpleNamespace(timestamp_ns=relation._ticks + 150, line_seqno=number)])
     found = edge.poll()
     assert found is not None
     assert (found.t_ns - found.uncertainty_ns == quiet_ns) != is_first
-    assert (found.uncertainty_ns > signals._STAMP_NS) == is_first
+    assert (found.uncertainty_ns > moment_sources._STAMP_NS) == is_first
 
 
 @pytest.mark.parametrize(("early_ns", "is_kernels"), [(50_000, True), (0, False)])
@@ -164,7 +164,7 @@ def test_a_frame_that_is_stamped_as_it_is_read_came_since_the_last_look_without_
     relation = Related()
     relation._ticks = 1_000_000
     looks: list[list[object]] = [[None]]
-    frame = signals._Frame(SimpleNamespace(recv=lambda _s: looks[-1].pop(0)), 0x123, False, relation, 0)
+    frame = moment_sources._Frame(SimpleNamespace(recv=lambda _s: looks[-1].pop(0)), 0x123, False, relation, 0)
     quiet_ns = relation._ticks + 100
     assert frame.poll() is None
     usual = {"arbitration_id": 0x123, "is_extended_id": False, "is_error_frame": False, "is_remote_frame": False}
