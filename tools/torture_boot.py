@@ -208,8 +208,8 @@ DOUBTS = frozenset(
         Flag.CLOCK_DISAGREES,
         Flag.CONSOLE_OVERRUN,
         Flag.FLOW_UNVERIFIED,
+        Flag.NOT_CROSS_CHECKED,
         Flag.PROMPT_REPEATED,
-        Flag.PROMPT_UNVERIFIED,
         Flag.UNCERTAIN,
     }
 )

@@ -18,7 +18,8 @@ from attrs import asdict, evolve, frozen
 from torture_boot import DOUBTS, POWER, GoodBoot, Mutated, answer_of, events
 from torture_damage import mutate
 
-from lab.benchmarks.boot.crosscheck import STEP_NS, BoardFacts, CrossCheck, contradictions, doubts
+from lab.benchmarks.boot.crosscheck import STEP_NS, BoardFacts, CrossCheck, contradictions
+from lab.benchmarks.boot.timeline import NO_LINE, Judgement, learn
 from lab.boards import NORMAL
 from lab.metrics import SampleRecord
 from lab.metrics.catalogue import BOOT_POWER_ON, HEADLINE_NAMES
@@ -27,6 +28,8 @@ from lab.run.rewatch import Rewatched, Rewatcher
 ZERO_NS = 200_000_000  # from "Starting kernel" to the kernel's time 0
 GETTY_NS = 1_050_000_000  # from agetty's start to its prompt: it sleeps for a second
 WAY_NS = (12_000_000, 50_000_000)  # of the question and its answer over the line
+LATE_NS = (500_000, 3_000_000)  # of them behind the board's look at its clock
+OTHERS = 5  # boots of the run
 TOGETHER = 50  # cases that a process takes at a time
 
 
@@ -171,24 +174,29 @@ def try_case(boot: GoodBoot, watcher: Rewatcher, kind: str, seed: int) -> Case:
 
 
 def _cross_checked(boot: GoodBoot, mutated: Mutated, result: Rewatched, rng: Random) -> Rewatched:
-    """The result of a boot that the board's own clock refutes or doubts, in a first boot of a run or a later one.
+    """The result of a boot as the board's own clock and the run's other boots leave it.
 
     The board says when its kernel and its getty were started, as well as a shell at its console can.
     """
     started_ns, end_ns = mutated.kernel_ns or mutated.truth_ns.get(boot.start), mutated.truth_ns.get(boot.end)
     if result.error is not None or result.prompt is None or started_ns is None or end_ns is None:
         return result
-    zero_ns, way_ns = started_ns + ZERO_NS, rng.randint(*WAY_NS)
-    read_ns = rng.randint(0, way_ns)  # where in the question's way the board read its clock
-    getty_ns = (end_ns - GETTY_NS - zero_ns) // STEP_NS * STEP_NS
-    facts = BoardFacts(getty_ns=getty_ns, init="systemd")
-    check = CrossCheck(facts, (zero_ns - read_ns - STEP_NS, zero_ns - read_ns + way_ns))
-    known = [{"zero": ZERO_NS / 1e9, "getty": GETTY_NS / 1e9}] * rng.choice([0, 3])
-    refuted = next(contradictions(check, result.start, result.prompt, known), None)
+
+    def check(start_ns: int, prompt_ns: int) -> CrossCheck:
+        zero_ns, way_ns, late_ns = start_ns + ZERO_NS, rng.randint(*WAY_NS), rng.randint(*LATE_NS)
+        getty_ns = (prompt_ns - GETTY_NS - zero_ns) // STEP_NS * STEP_NS
+        latest_ns = zero_ns + late_ns + rng.randint(0, STEP_NS)
+        return CrossCheck(BoardFacts(getty_ns=getty_ns), (latest_ns - way_ns - STEP_NS, latest_ns))
+
+    checked = check(started_ns, end_ns)
+    refuted = next(contradictions(checked, result.start, result.prompt, []), None)
     if refuted is not None:
         return evolve(result, error=refuted)
-    found = doubts(check, result.start, result.prompt, known)
-    return evolve(result, samples=[evolve(sample, flags=sample.flags | found) for sample in result.samples])
+    begin, end = (evolve(result.prompt, t_ns=t_ns) for t_ns in (started_ns, end_ns))
+    others = [check(started_ns, end_ns).time_line(begin, end, NO_LINE) for _ in range(OTHERS)]
+    line = checked.time_line(result.start, result.prompt, result.line)
+    judgement = Judgement.of(evolve(line, answer=None), learn(others), result.samples[0].flags)
+    return evolve(result, samples=tuple(judgement.covered(result.samples, result.start, result.prompt.position)))
 
 
 def _watched(boot: GoodBoot, watcher: Rewatcher, mutated: Mutated) -> Rewatched:

@@ -221,14 +221,15 @@ def _named(reading: ParsedReading) -> str:
 # --- The last text of a console ---
 
 
-_PRINTED = bytes(range(0x20, 0x7F)) + b"\b\t\n\f\r\x1b"  # what consoles print
+_UNPRINTED = bytes(set(range(0x80)) - set(range(0x20, 0x7F)) - set(b"\b\t\n\f\r\x1b"))  # of ASCII, by no console
 _NO_TEXT = bytes(set(range(0x20)) - set(b"\0\a\b\t\n\v\f\r\x1b"))  # a UART that is switched on sends a NUL
 _STAMPED_LINE = re.compile(r"(?:<\d+>)?\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])? [^\n]*\n")
 
 
 def garbage(data: bytes) -> float:
-    """The share of bytes that no console prints."""
-    return len(data.translate(None, _PRINTED)) / len(data) if data else 0.0
+    """The share of bytes that no console prints; valid UTF-8 is text."""
+    text = data.decode("utf-8", errors="ignore").encode()  # what is left out is no character
+    return (len(data) - len(text.translate(None, _UNPRINTED))) / len(data) if data else 0.0
 
 
 def unreadable(line: bytes) -> int:

@@ -23,12 +23,11 @@ class Flag(enum.StrEnum):
     REMOTE_STAMP = (
         "remote_stamp"  # no console server stamped the bytes where they came: they came over a network first
     )
-    PROMPT_REPEATED = "prompt_repeated"  # something else looked like the prompt, or came behind it
+    PROMPT_REPEATED = "prompt_repeated"  # the prompt may be another text, one drawn again, or one that nobody waits at
     FLOW_UNVERIFIED = (
-        "flow_unverified"  # the boot has this flow's moments, but so would another one that lost characters
+        "flow_unverified"  # the kernel's start or the flow may be another one, as if characters were lost
     )
-    PROMPT_UNVERIFIED = "prompt_unverified"  # a carriage return there got no answer, and no other output came
-    NOT_CROSS_CHECKED = "not_cross_checked"  # the board said nothing of its own boot or suspend, or was not asked
+    NOT_CROSS_CHECKED = "not_cross_checked"  # the board said nothing of its own boot or suspend, or no other boots are known to compare it with
     KERNEL_ERRORS = (
         "kernel_errors"  # the log shows trouble that the boot or resume survived; the lines are in the attempt
     )

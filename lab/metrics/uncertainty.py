@@ -20,6 +20,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 NORMAL_95: Final = statistics.NormalDist().inv_cdf(0.975)  # coverage factor for many readings: 1.96
+SIGMA_OF_MAD: Final = 1.4826  # a normal distribution's standard deviation over its median absolute deviation
 # Student's t for 1 to 30 degrees of freedom; any table of it has them to fewer places.
 _T95: Final = (
     *(12.7062047, 4.3026527, 3.1824463, 2.7764451, 2.5705818, 2.4469119, 2.3646243, 2.3060041, 2.2621572, 2.2281389),

@@ -87,6 +87,21 @@ def json_of(name: str, value: Json) -> dict[str, Any]:
 _Identity = tuple[str, int, tuple[tuple[str, str], ...]]
 
 
+def revise_attempt(session: Session, run_id: int, record: AttemptRecord) -> None:
+    """Replace the ± and flags of a good attempt's samples, and its details.
+
+    Raises:
+        TestStableError: the cycle has no good attempt with so many samples.
+    """
+    same = (AttemptRow.run_id == run_id, AttemptRow.params == record.params, AttemptRow.cycle == record.cycle)
+    row = session.scalar(select(AttemptRow).where(*same, AttemptRow.outcome == OK))
+    if row is None or len(row.samples) != len(record.samples):
+        raise TestStableError(f"cycle {record.cycle} of run {run_id} has no such good attempt")
+    row.details = dict(record.details)
+    for sample, revised in zip(row.samples, record.samples, strict=True):
+        sample.uncertainty, sample.flags = revised.uncertainty, frozenset(map(str, revised.flags))
+
+
 def _sample(attempt_id: int, sample: SampleRecord, ids: Mapping[_Identity, int]) -> dict[str, Any]:
     return {
         "attempt_id": attempt_id,

@@ -189,6 +189,21 @@ class Store:
 
         return self.write(insert)
 
+    def revise_attempt(self, run_id: int, record: AttemptRecord) -> None:
+        """Replace the ± and flags of a good attempt's samples, and its details.
+
+        Raises:
+            ConfigurationError: no such run.
+            TestStableError: the run is completed, or has no such good attempt.
+        """
+
+        def revise(session: Session) -> None:
+            if _find(session, run_id).status == "completed":
+                raise TestStableError(f"run {run_id} is completed; nothing in it may be changed")
+            rows.revise_attempt(session, run_id, record)
+
+        self.write(revise)
+
     def check_definition(self, metric: Metric) -> None:
         """Refuse a lab's metric that the results have otherwise.
 

@@ -166,6 +166,20 @@ class AttemptRecorder:
         self.store.record_attempt(self.run_id, record)
         attempts.append(evolve(record, details=json.loads(json.dumps(record.details))))  # as the store gives them back
 
+    def revise(self, record: AttemptRecord) -> None:
+        """Store another ± and other flags of a good attempt's samples, and its details.
+
+        Raises:
+            BoardlabError: the store cannot be written.
+        """
+        self.store.revise_attempt(self.run_id, record)
+        number = next(n for n, each in enumerate(self.attempts) if each.ok and _same_cycle(each, record))
+        self.attempts[number] = record
+
+
+def _same_cycle(one: AttemptRecord, other: AttemptRecord) -> bool:
+    return (one.cycle, one.params) == (other.cycle, other.params)
+
 
 def moment_record(moment: MomentLike, base: int) -> Moment:
     """A moment for the store; `base`: stream position of the log."""

@@ -4,19 +4,32 @@ from __future__ import annotations
 
 import enum
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
-
-from attrs import evolve
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 from lab.benchmarks.boot import BootWatch
-from lab.benchmarks.boot.crosscheck import CLOCK_MARK, CLOCK_SWITCHED, QUESTIONS, CrossCheck, read_facts
+from lab.benchmarks.boot.crosscheck import (
+    CLOCK,
+    CLOCK_MARK,
+    SOFTWARE,
+    CrossCheck,
+    LogFacts,
+    Software,
+    log_question,
+    read_facts,
+    read_log,
+    read_software,
+    with_checksum,
+    zero_of,
+)
 from lab.benchmarks.identity import BoardIdentity
 from lab.boards import BoardType, MomentPattern
 from lab.console.model import Chunk, LineTiming
 from lab.console.moments import find_moments
 from lab.errors import BoardTransientError, ConfigurationError
 from lab.sleep_modes import SLEEP_MODES
+
+Answer = TypeVar("Answer")
 
 
 class Status(enum.Enum):
@@ -184,32 +197,56 @@ def check_complete(board: object) -> None:
         )
 
 
-def cross_check(board: Board) -> CrossCheck | None:
+def cross_check(board: Board, marks: Collection[str], known: Software | None = None) -> CrossCheck | None:
     """Ask a just booted board what it knows of its boot; None: it was not asked, or does not say.
+
+    Args:
+        marks: of the kernel that came first, as of `BootKernelLog`.
+        known: the software of an earlier boot, which is not asked for again if the board has the same.
 
     Raises:
         BoardlabError: the login failed, or the shell does not answer.
     """
-    before = len(board.console.capture)
-    answer = board.asked(QUESTIONS)
-    if answer is None:
+    console = board.console
+    before = len(console.capture)
+    text = b"".join(event.data for event in console.capture if isinstance(event, Chunk)).decode("latin-1")
+    clock = _ask(board, CLOCK, read_facts)
+    if clock is None:
         return None
-    asked_ns, answers = answer
-    mark = MomentPattern("uptime", rf"{CLOCK_MARK}\d")
-    came = find_moments(board.console.capture[before:], [mark], board.timing())
-    text = b"".join(event.data for event in board.console.capture[:before] if isinstance(event, Chunk)).decode(
-        "latin-1"
-    )
-    found = CrossCheck.of(read_facts(answers), asked_ns, came[0], text) if came else None
-    if found is None:
+    asked_ns, facts, at = clock
+    came = find_moments(console.capture[at:], [MomentPattern("uptime", rf"{CLOCK_MARK}\d")], board.timing())
+    zero_ns = zero_of(facts, asked_ns, came[0]) if came else None
+    if zero_ns is None:
         return None
-    stamps = [event.t_ns for event in board.console.capture[before:] if isinstance(event, Chunk)]
-    switched = find_moments(
-        board.console.capture[:before], [MomentPattern("switched", CLOCK_SWITCHED)], board.timing()
-    )
-    return evolve(
-        found,
-        login_ns=max(0, asked_ns - stamps[0]),
-        took_ns=stamps[-1] - asked_ns,
-        switched_ns=switched[0].t_ns if switched else None,
-    )
+    if known is None or not facts.fingerprint or known.fingerprint != facts.fingerprint:
+        answer = _ask(board, SOFTWARE, lambda lines: read_software(lines, facts.fingerprint))
+        known = Software() if answer is None else answer[1]
+    level = known.level
+    log = _ask(board, log_question(marks), lambda lines: read_log(lines, text, level, marks))
+    stamps = [event.t_ns for event in console.capture[before:] if isinstance(event, Chunk)]
+    log_facts = LogFacts() if log is None else log[1]
+    return CrossCheck(facts, zero_ns, log_facts, known, max(0, asked_ns - stamps[0]), stamps[-1] - asked_ns)
+
+
+def _ask(
+    board: Board, question: str, read: Callable[[Sequence[str]], Answer | None]
+) -> tuple[int, Answer, int] | None:
+    """Ask a question, and once more if the answer is damaged.
+
+    Returns: the console's clock before it, what was read, and the number of events before; None: the board was not asked, or both
+        answers are damaged. A board without a program for checksums is believed if it says the same twice.
+    """
+    before: list[str] = []
+    for _ in range(2):
+        at = len(board.console.capture)
+        answer = board.asked([question])
+        if answer is None:
+            return None
+        asked_ns, (lines,) = answer
+        facts = read(lines)
+        if facts is None and before[2:] == lines[2:] and before:
+            facts = read(with_checksum(lines))
+        if facts is not None:
+            return asked_ns, facts, at
+        before = lines
+    return None

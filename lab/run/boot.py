@@ -9,9 +9,10 @@ from typing import Any, ClassVar, Final
 
 from attrs import asdict, define, evolve, field, frozen
 
-from lab.benchmarks.boot import BootWatch
-from lab.benchmarks.boot.crosscheck import CrossCheck, contradictions, doubts
+from lab.benchmarks.boot import START, BootWatch
+from lab.benchmarks.boot.crosscheck import CrossCheck, Software, contradictions, same_software
 from lab.benchmarks.boot.poweron import CONFIRMED, PowerOnSilence, doubt, silences
+from lab.benchmarks.boot.timeline import KNOWN, Judgement, TimeLine, bare_samples, learn
 from lab.benchmarks.identity import BoardIdentity, check_board, from_document
 from lab.benchmarks.versions import VERSION_LINES
 from lab.boards import NORMAL
@@ -47,7 +48,7 @@ class GoodBoot:
     """One good boot.
 
     Attributes:
-        checked: the document of its cross-check; empty: the board was not asked.
+        checked: the document of its cross-check and time line.
         silence: None: the boot has no moment.
         own: the user's moments.
     """
@@ -129,6 +130,8 @@ class BootRun(CycleRun[GoodBoot]):
     )  # of an attempt that failed behind its prompt
     _logs_in: bool = field(default=True, init=False)  # False: a login failed; each try costs its time limit
     _identified: set[str] = field(factory=set, init=False)  # media from which the board was asked who it is
+    _software: dict[str, Software] = field(factory=dict, init=False)  # by medium
+    _lines_before: dict[str, list[TimeLine]] = field(factory=dict, init=False)  # by medium
     _silences_before: dict[str, list[PowerOnSilence]] = field(factory=dict, init=False)  # by medium
     _board_flags: frozenset[Flag] = field(default=frozenset(), init=False)
 
@@ -154,27 +157,37 @@ class BootRun(CycleRun[GoodBoot]):
         finally:
             whole, console.capture = console.capture, events
         check_clocks(console, watch.power.requested_ns)
-        checked = facts.flags if facts else frozenset({Flag.NOT_CROSS_CHECKED})
-        if facts and facts.facts.software.get("uboot") and watch.lacks("uboot"):
+        checked = facts.flags if facts else frozenset()
+        if facts and facts.software.names.get("uboot") and watch.lacks("uboot"):
             checked |= {Flag.FLOW_UNVERIFIED}
         flags = clocks.flags | overrun | port_flags(console.info) | self._board_flags | checked
         silence = None if watch.init else self._check_power_on(watch, item)
-        started_once = facts is not None and facts.started_once(watch.moments, watch.went_on_ns)
-        samples = watch.finish(flags, started_once=started_once)
+        told = facts.document() if facts else {}
+        known, earlier = self._other_answers(item), self._earlier_lines(item, told)
+        once = facts is not None and facts.is_first(watch.split_ns)
+        bare = watch.finish(flags, started_once=once, judged=True)
         self._check_flow(watch.flow)
         try:
-            agreed, unsure = self._compare(watch, facts, item)
+            judgement = judge_boot(watch, facts, bare[0].flags, known, earlier)
         except BoardlabError:
             console.capture = whole  # the board's answer is the evidence
             raise
-        samples = [evolve(sample, flags=sample.flags | unsure) for sample in samples]
         if own:
             console.capture = whole  # what is behind the prompt is the evidence
+        prompt_at = 0 if watch.prompt is None else watch.prompt.position
         if own.error is not None:  # the boot's numbers are kept with the attempt
-            self._uncounted = [uncounted_number(each) for each in samples if each.metric != BOOT_STAGE.name]
+            covered = judgement.covered(bare, watch.start, prompt_at)
+            self._uncounted = [uncounted_number(each) for each in covered if each.metric != BOOT_STAGE.name]
             raise own.error
-        samples += self.own.samples(own.moments, watch, samples[0].params, samples[0].flags)
-        return GoodBoot(watch, samples, clocks, identity, agreed, silence, tuple(own.moments.values()))
+        bare += self.own.samples(own.moments, watch, bare[0].params, bare[0].flags)
+        document = {**told, **judgement.document(bare)}
+        samples = judgement.covered(bare, watch.start, prompt_at)
+        return GoodBoot(watch, samples, clocks, identity, document, silence, tuple(own.moments.values()))
+
+    def measure(self, item: str, only: Sequence[int] | None = None) -> None:
+        super().measure(item, only)
+        if not self.pending(item):
+            self._judge_again(item)
 
     def report(self, item: str, cycle: int, result: GoodBoot) -> None:
         headline = next(sample for sample in result.samples if sample.metric in HEADLINE_NAMES)
@@ -236,30 +249,55 @@ class BootRun(CycleRun[GoodBoot]):
     def _cross_check(self, watch: BootWatch, medium: str) -> CrossCheck | None:
         """Ask the board what it knows of its boot; None: it was not asked, or does not say.
 
-        The boot is over and measured: a failure here is a flag of the number, and loses no cycle. An answer that refutes
-        the boot, or that the run's next ones are compared with, is asked for twice: a damaged one counts for nothing.
+        The boot is over and measured: a failure here is a flag of the number, and loses no cycle.
         """
         if watch.init or not self._logs_in:
             return None
-        others = self._other_answers(medium)
         try:
-            answer = cross_check(self.board)
-            if answer is None or (others and not _is_refuted(watch, answer, others)):
-                return answer
-            again = cross_check(self.board)
-            if again is not None and again.confirms(answer):
-                return answer
-            self.progress.write("the board's two answers about its boot differ: one was damaged")
-            return again if again is not None and others and not _is_refuted(watch, again, others) else None
+            check = cross_check(self.board, watch.log.marks, self._software.get(medium))
         except BoardlabError as error:
             self._logs_in = error.failure != "login_failed"
             self.progress.write(f"the board is not asked about its boot: {error}")
             return None
+        if check is not None and check.software.names:
+            self._software[medium] = check.software
+        return check
 
     def _other_answers(self, medium: str) -> list[Mapping[str, Any]]:
         """Documents of the cross-checks of the run's good boots from this medium."""
         details = [attempt.details for attempt in self.good_attempts(medium=medium)]
         return [each["cross_check"] for each in details if each.get("cross_check")]
+
+    def _earlier_lines(self, medium: str, document: Mapping[str, Any]) -> list[TimeLine]:
+        """The time lines of the board's latest earlier run with the software of a cross-check."""
+        if document.get("software") and medium not in self._lines_before:
+            self._lines_before[medium] = []
+            for run in self._runs_before():
+                attempts = [each for each in self.store.good_attempts(run.id) if each.params.get("medium") == medium]
+                told = [answer for each in attempts if (answer := each.details.get("cross_check"))]
+                alike = [TimeLine.of_document(each) for each in told if same_software(each, document)]
+                if len(alike) >= KNOWN:
+                    self._lines_before[medium] = alike
+                    break
+        return self._lines_before.get(medium, [])
+
+    def _judge_again(self, medium: str) -> None:
+        """Judge the medium's boots by all of them: the first ones had none to compare with."""
+        attempts = [each for each in self.good_attempts(medium=medium) if each.details.get("cross_check")]
+        documents = [attempt.details["cross_check"] for attempt in attempts]
+        lines = [TimeLine.of_document(document) for document in documents]
+        earlier = next((found for document in documents if (found := self._earlier_lines(medium, document))), [])
+        for number, (attempt, document) in enumerate(zip(attempts, documents, strict=True)):
+            bare = bare_samples(attempt.samples, document)
+            usual = learn([*lines[:number], *lines[number + 1 :], *earlier])
+            judgement = Judgement.of(lines[number], usual, bare[0].flags)
+            start = next((moment for moment in attempt.moments if moment.name == START), None)
+            prompt_at = next(sample.log_end or 0 for sample in bare if sample.metric in HEADLINE_NAMES)
+            samples = tuple(judgement.covered(bare, start, prompt_at))
+            if samples != tuple(attempt.samples):
+                facts = {key: value for key, value in document.items() if key not in {"added", "stamps"}}
+                details = {**attempt.details, "cross_check": {**facts, **judgement.document(bare)}}
+                self.recorder.revise(evolve(attempt, samples=samples, details=details))
 
     def _check_power_on(self, watch: BootWatch, medium: str) -> PowerOnSilence | None:
         """Compare the boot's silence after power on with other boots'; None: it has no moment."""
@@ -283,21 +321,6 @@ class BootRun(CycleRun[GoodBoot]):
         """The board's latest runs but this one."""
         latest = self.store.runs(KNOWN_RUNS + 1, board_type=self.run.board_type, board=self.run.board)
         return [run for run in latest if run.id != self.run.id][:KNOWN_RUNS]
-
-    def _compare(
-        self, watch: BootWatch, check: CrossCheck | None, medium: str
-    ) -> tuple[Mapping[str, Any], frozenset[Flag]]:
-        """The document of an agreeing cross-check, and its doubts.
-
-        Raises:
-            BoardlabError: the board contradicts the moments.
-        """
-        if check is None or watch.prompt is None:
-            return {}, frozenset()
-        others = self._other_answers(medium)
-        for error in contradictions(check, watch.start, watch.prompt, others):
-            raise error
-        return check.document(watch.start, watch.prompt), doubts(check, watch.start, watch.prompt, others)
 
     def _check_flow(self, flow: str) -> None:
         """Require the flow of the run's first boot."""
@@ -331,10 +354,29 @@ class BootRun(CycleRun[GoodBoot]):
                 return
 
 
-def _is_refuted(watch: BootWatch, answer: CrossCheck, others: Sequence[Mapping[str, Any]]) -> bool:
-    with suppress(BoardlabError):
-        watch.finish(started_once=True)  # which finds the start of its kernel
-    return watch.prompt is not None and any(contradictions(answer, watch.start, watch.prompt, others))
+def judge_boot(
+    watch: BootWatch,
+    check: CrossCheck | None,
+    flags: frozenset[str],
+    known: Sequence[Mapping[str, Any]],
+    earlier: Sequence[TimeLine] = (),
+) -> Judgement:
+    """What its time line says of a finished boot.
+
+    Args:
+        check: None: the board was not asked. flags: of its samples.
+        known: documents of the run's other good boots. earlier: time lines of boots with the same software before the run.
+
+    Raises:
+        BoardlabError: no reading of the boot agrees with the board's facts.
+    """
+    line = watch.time_line
+    if check is not None and watch.prompt is not None:
+        for error in contradictions(check, watch.start, watch.prompt, known):
+            raise error
+        line = check.time_line(watch.start, watch.prompt, line)
+    usual = learn([*map(TimeLine.of_document, known), *earlier])
+    return Judgement.of(line, usual, flags)
 
 
 def _silences(attempts: Iterable[AttemptRecord | GoodAttempt], medium: str) -> list[PowerOnSilence]:

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Final
 
 from attrs import define, field, frozen
 
+from lab.benchmarks.boot.timeline import TimeLine
 from lab.benchmarks.diagnosis import kernel, reports
 from lab.benchmarks.diagnosis.parts import BootPart, boots_needed, documents, from_documents, summed
 from lab.errors import BoardlabError, ConfigurationError
@@ -116,12 +117,12 @@ class DiagnosisRun(CycleRun[BootDiagnosis]):
 
         watch = self.board.boot(arguments=kernel.ARGUMENTS, at_uboot=ask_uboot)
         headline = next(s for s in watch.finish(started_once=True) if s.metric in HEADLINE_NAMES)
-        check = cross_check(self.board)
+        check = cross_check(self.board, ())
         if check is None:
             raise ConfigurationError(
                 "a diagnosis asks the board at its shell, and the env has no ShellDriver: add one"
             )
-        document = check.document(watch.start, watch.prompt) if watch.prompt is not None else {}
+        line = TimeLine() if watch.prompt is None else check.time_line(watch.start, watch.prompt, TimeLine())
         files: dict[str, str] = {"dmesg.txt": self._answer("dmesg")}
         kernel_lines = files["dmesg.txt"].splitlines()
         parts, problems = [*reports.uboot_parts(report)], list[str]()
@@ -132,18 +133,18 @@ class DiagnosisRun(CycleRun[BootDiagnosis]):
         except BoardlabError as error:
             problems.append(str(error))
         chain: tuple[str, ...] = ()
-        if check.facts.init == "systemd":
+        if check.software.init == "systemd":
             units = self._ask_systemd(files, problems)
             parts, chain = [*parts, *units.parts], units.chain
         else:
-            problems.append(f"init is {check.facts.init or 'unknown'}, not systemd: user space keeps no times")
+            problems.append(f"init is {check.software.init or 'unknown'}, not systemd: user space keeps no times")
         init_s, systemd_s = kernel.user_space_start(kernel_lines)
         return BootDiagnosis(
             boot_s=headline.value,
             parts=tuple(summed(parts)),
             problems=tuple(problems),
             files=files,
-            getty_s=document.get("getty"),
+            getty_s=line.getty,
             init_s=init_s,
             systemd_s=systemd_s,
             chain=chain,

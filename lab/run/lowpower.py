@@ -12,7 +12,8 @@ from typing import Any, ClassVar
 from attrs import asdict, define, evolve, field, frozen
 
 from lab.benchmarks.boot import BootWatch
-from lab.benchmarks.boot.crosscheck import contradictions, doubts
+from lab.benchmarks.boot.crosscheck import contradictions
+from lab.benchmarks.boot.timeline import TimeLine, judge, learn
 from lab.benchmarks.lowpower.modes import SuspendPlan, mode_of, wake_of
 from lab.benchmarks.lowpower.power import Off, SteadyPower
 from lab.benchmarks.lowpower.result import SuspendResult
@@ -202,7 +203,7 @@ class LowPowerRun(CycleRun[LowPowerCycle]):
         """
         check = None
         try:
-            check = cross_check(self.board)
+            check = cross_check(self.board, watch.log.marks)
             if check is not None:
                 self.board.low_power.check_kept()
         except BoardlabError as error:  # the boot is over, and is not to blame
@@ -217,9 +218,11 @@ class LowPowerRun(CycleRun[LowPowerCycle]):
         others = [each.details["cross_check"] for each in attempts if each.details.get("cross_check")]
         for contradiction in contradictions(check, watch.start, watch.prompt, others):
             raise contradiction
-        return check.document(watch.start, watch.prompt), check.flags | doubts(
-            check, watch.start, watch.prompt, others
-        )
+        line = check.time_line(watch.start, watch.prompt, watch.time_line)
+        doubts = judge(line, learn(map(TimeLine.of_document, others))).flags
+        if line.getty is not None:
+            doubts -= {Flag.NOT_CROSS_CHECKED}  # the first cycles are not judged again
+        return {**check.document(), **line.document()}, check.flags | doubts
 
     def _clock_flags(self, suspend: SuspendResult) -> frozenset[Flag]:
         """`clock_disagrees` if host and kernel differ by another time than in the run's other suspends."""

@@ -14,6 +14,7 @@ from itertools import takewhile
 from attrs import define, evolve, field, frozen
 
 from lab.benchmarks.boot import BootWatch, MomentLike, PowerEdge
+from lab.benchmarks.boot.timeline import NO_LINE, TimeLine
 from lab.boards import BoardType
 from lab.console.model import Chunk, Event, LineTiming
 from lab.console.moments import MomentFinder, feed_watch
@@ -40,6 +41,7 @@ class Rewatched:
 
     Attributes:
         start, prompt: between which its boot time was taken; None: it is no boot from the kernel's start.
+        line: what the console tells of its prompt.
     """
 
     samples: tuple[SampleRecord, ...]
@@ -47,6 +49,7 @@ class Rewatched:
     moments: tuple[MomentLike, ...]
     start: MomentLike | None = None
     prompt: MomentLike | None = None
+    line: TimeLine = NO_LINE
 
 
 def rewatch(
@@ -88,17 +91,32 @@ class Rewatcher:
 
     def rewatch(self, events: Sequence[Event], answer: PromptReply | None = None) -> Rewatched:
         """Watch a boot and judge it; `answer` None: no prompt reply."""
-        following = self._begin()
-        alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(self._known, events, strict=False)))
-        if alike >= PLACE_EVENTS and self._places:
-            following = self._copy(self._places[min(alike // PLACE_EVENTS, len(self._places)) - 1])
+        following = self._taken_up(events)
         watch = following.watch
         try:
             following.run(events[len(following.captured) :], answer)
             samples = watch.finish(compare_clocks(following.captured, self.timing).flags)
         except BoardlabError as error:
             return Rewatched((), error, tuple(watch.moments))
-        return Rewatched(tuple(samples), None, tuple(watch.moments), watch.start, watch.prompt)
+        return Rewatched(tuple(samples), None, tuple(watch.moments), watch.start, watch.prompt, watch.time_line)
+
+    def watch(self, events: Sequence[Event], answer: PromptReply | None = None) -> BootWatch:
+        """The watch of a boot that has reached its prompt.
+
+        Raises:
+            BoardlabError: it failed.
+        """
+        following = self._taken_up(events)
+        following.run(events[len(following.captured) :], answer)
+        return following.watch
+
+    def _taken_up(self, events: Sequence[Event]) -> _Following:
+        """A following that knows the beginning that the boot shares with the known one."""
+        following = self._begin()
+        alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(self._known, events, strict=False)))
+        if alike >= PLACE_EVENTS and self._places:
+            following = self._copy(self._places[min(alike // PLACE_EVENTS, len(self._places)) - 1])
+        return following
 
     def _begin(self) -> _Following:
         watch = BootWatch(self.board, self.medium, self.power)

@@ -11,7 +11,8 @@ from support.napping import Napper, napper
 from support.playedrails import PlayedRails, PlayedSampler
 from support.simtarget import SimClock
 
-from lab.errors import BoardTransientError, LabTransientError
+from lab.benchmarks.boot.crosscheck import with_checksum
+from lab.errors import BoardlabError, BoardTransientError, LabTransientError
 from lab.metrics import Flag
 from lab.rails import AdcRange
 from lab.results import Attempt, Store, open_store
@@ -43,7 +44,7 @@ def measured(board: Napper, store: Store, retries: int = 0) -> list[Attempt]:
     low_power_run = LowPowerRun(
         store, run, board.strategy, Progress(lambda _line: None, clock, 1), clock, board.strategy.sleep, retries
     )
-    with contextlib.suppress(BoardTransientError, LabTransientError):
+    with contextlib.suppress(BoardlabError):
         low_power_run.measure(MODE)
     return list(store.attempts(run.id))
 
@@ -68,14 +69,15 @@ def test_a_boot_that_the_board_contradicts_gives_no_number_and_one_that_it_does_
     asked = board.strategy.asked
 
     def started_later(questions: Sequence[str]) -> tuple[int, list[list[str]]]:
-        asked_ns, answers = asked(questions)
-        (uptime, *stats), *rest = answers
-        at_s, _, idle = uptime.partition(" ")
-        return asked_ns, [[f"@@{float(at_s.removeprefix('@@')) - 7:.2f} {idle}", *stats], *rest]
+        asked_ns, (lines,) = asked(questions)
+        if not lines[0].startswith("@@"):
+            return asked_ns, [lines]
+        uptime = f"{float(lines[1]) - 7:.2f}"
+        return asked_ns, [with_checksum([f"@@{uptime}", uptime, *lines[2:-1]])]
 
     board.strategy.asked = started_later
     (attempt,) = measured(board, store)
-    assert (attempt.outcome, list(attempt.samples)) == ("second_kernel", [])
+    assert (attempt.outcome, list(attempt.samples)) == ("prompt_not_real", [])
     board.strategy.asked = lambda _questions: None
     (attempt,) = measured(board, store)
     assert attempt.samples[0].flags == {Flag.NOT_CROSS_CHECKED, Flag.SIMULATED}

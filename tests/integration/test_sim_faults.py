@@ -76,6 +76,7 @@ def flags_of(attempt: Attempt, metric: str) -> set[str]:
 def check_flags(attempts: Sequence[Attempt | Told], outcome: FaultOutcome) -> None:
     """The struck cycle's numbers carry the documented flags, and no number others; a board that was silent before it
     was switched off may always have been on, and the first boots have none to be compared with."""
+    new = {Flag.NOT_CROSS_CHECKED}
     for attempt in attempts:
         if isinstance(attempt, Told) and outcome.trial == "suspend" and not outcome.failures:
             assert attempt.flags == set(outcome.flags)
@@ -85,10 +86,10 @@ def check_flags(attempts: Sequence[Attempt | Told], outcome: FaultOutcome) -> No
         flags, may = (set(outcome.flags), set(outcome.may_carry)) if struck else (set(), set())
         boot, from_power_on = (flags_of(attempt, metric) for metric in (BOOT_TIME.name, BOOT_POWER_ON.name))
         assert flags <= from_power_on
-        assert from_power_on <= flags | may | {Flag.OFF_UNVERIFIED, Flag.ON_UNVERIFIED}
+        assert from_power_on <= flags | may | new | {Flag.OFF_UNVERIFIED, Flag.ON_UNVERIFIED}
         if outcome.from_power_on:
             flags = set()
-        assert flags <= boot <= flags | may
+        assert flags <= boot <= flags | may | new
 
 
 def check_attempt(attempt: Attempt | Told, kind: type[Fault]) -> None:

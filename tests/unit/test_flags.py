@@ -31,7 +31,6 @@ SHOWN_BY = {
     Flag.REMOTE_STAMP: "unit/drivers/test_networkports.py::test_a_bare_port_is_read_and_every_number_of_it_says_so",
     Flag.PROMPT_REPEATED: "prompt_in_issue",
     Flag.FLOW_UNVERIFIED: "unit/benchmarks/test_boot_flows.py::test_an_sbl_that_says_nothing_is_one_as_well_and_flagged",
-    Flag.PROMPT_UNVERIFIED: "unit/benchmarks/test_boot_prompt.py::test_silence_without_an_answer_is_flagged",
     Flag.NOT_CROSS_CHECKED: "unit/run/test_boot_run_cross_checks.py::test_a_board_that_does_not_answer_loses_no_cycle",
     Flag.KERNEL_ERRORS: "mmc_errors",
     Flag.UNCERTAIN: "unit/benchmarks/test_boot_prompt.py::"

@@ -2,10 +2,14 @@
 
 The kernel's own lines begin alike, with its time, and their times go on. A program that quotes some (a log of the boot before, dmesg)
 puts something before them, or prints them sooner than the kernel could.
+
+A second kernel is younger than the first one's last line: none of its lines has a time longer ago than that. So a line that goes back and
+is young enough may be its first, and each line behind it that is too old for it is the first kernel's, which goes on.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 from collections import Counter
@@ -17,9 +21,9 @@ from lab.boards import Sign
 
 KEPT_LINES = 20  # of trouble, with the attempt
 BACK_S = 1.0  # further back than processors' clocks differ, and messages overtake each other
-BACK_LINES = 3  # in a row, and behind the median of the last five: garbled digits are no restart
+BACK_LINES = 3  # new ones of a second kernel: garbled digits are no restart
 STEADY_LINES = 5
-SAME_CLOCK_S = 0.3  # a line whose two times are as far apart as before: the kernel's clock has gone on
+MARKS = 8  # lines by which a kernel's log is known; two kernels have some of the early times in common
 AHEAD_S = 5.0  # the kernel's clock may have run before power on was acknowledged, not longer
 ERROR_LEVEL = 3  # KERN_ERR of <linux/kern_levels.h>; smaller is worse
 STAMPED_CHARACTERS = 200  # of a line, in which the kernel's time stands
@@ -56,8 +60,8 @@ class BootKernelLog:
         talks: a line came that no quiet kernel prints.
         torn: lines in which another one begins or ends: bytes between are lost.
         own: the last line is the kernel's own, as far as its form and its time tell.
-        restarted: the line that shows that the kernel began anew; empty: none.
-        went_on_s: since power on, when the last line came that went on with the first kernel's clock.
+        split_s: since power on, when the last line came that went on with the first kernel's clock.
+        marks: the times of some of its lines, by which a log is known as its own.
     """
 
     troubles: Mapping[str, Sign]
@@ -67,16 +71,16 @@ class BootKernelLog:
     talks: bool = field(default=False, init=False)
     torn: int = field(default=0, init=False)
     own: bool = field(default=False, init=False)
-    restarted: str = field(default="", init=False)
-    went_on_s: float = field(default=0.0, init=False)
+    split_s: float = field(default=0.0, init=False)
+    marks: list[str] = field(factory=list, init=False)
+    _marked: int = field(default=0, init=False)  # lines of which every so many is a mark
     _befores: Counter[str] = field(factory=Counter, init=False)  # what stands before the kernel's part of its lines
     _latest_s: float = field(default=0.0, init=False)
     _times: list[float] = field(factory=list, init=False)
-    _behind: list[float] = field(factory=list, init=False)  # of the last lines: the host's time less the kernel's
-    _back: int = field(default=0, init=False)
-    _repeated: int = field(default=0, init=False)
+    _zero_s: float = field(default=math.inf, init=False)  # since power on, of the first kernel's time 0, at the latest
+    _younger: list[str] = field(factory=list, init=False)  # lines that a second kernel may have printed
+    _kexec: bool = field(default=False, init=False)
     _begun: bool = field(default=False, init=False)  # a log began at 0 once more: printed again, or another kernel's
-    _first_behind: float = field(default=0.0, init=False)  # of the lines that went back
     _known: set[int] = field(factory=set, init=False)
 
     def whole_line(self, line: str, since_power_s: float) -> None:
@@ -96,7 +100,7 @@ class BootKernelLog:
             if usual:
                 self._clock(line, kernel_s, since_power_s)
             if self.own and match["text"].strip() in _KEXEC:
-                self.restarted = line.strip()
+                self._kexec, self._younger = True, [line.strip()]
             if match["level"] and int(match["level"]) & 7 <= ERROR_LEVEL:
                 kind = kind or "level"
             self.torn += _torn(match)
@@ -107,8 +111,14 @@ class BootKernelLog:
 
     def begin(self) -> None:
         """The kernel starts now: earlier times are another's, or quoted."""
-        self._latest_s, self._times, self._behind, self._back, self._begun = 0.0, [], [], 0, False
-        self.restarted = ""
+        self._latest_s, self._times, self._zero_s, self._younger = 0.0, [], math.inf, []
+        self._kexec = self._begun = False
+        self.marks, self._marked = [], 0
+
+    @property
+    def restarted(self) -> str:
+        """The line that shows that the kernel began anew; empty: none."""
+        return self._younger[0] if len(self._younger) >= (1 if self._kexec else BACK_LINES) else ""
 
     def note(self, kind: str, line: str) -> None:
         """Count a line of trouble."""
@@ -119,35 +129,37 @@ class BootKernelLog:
     def _clock(self, line: str, kernel_s: float, since_power_s: float) -> None:
         """Detect a restarted kernel by its times.
 
-        A log printed again repeats earlier lines, or comes faster than its times go on; and the clock of before goes on behind
-        it.
+        A log that is printed again repeats lines, and a program prints one faster than its times go on.
         """
-        if kernel_s > since_power_s + AHEAD_S:
-            return
         if kernel_s == 0:
             self._begun = self._begun or self._latest_s > 0
+        if kernel_s > since_power_s + AHEAD_S or kernel_s == 0:
             return
-        known, behind_s = hash(line.strip()), since_power_s - kernel_s
-        if self._back and self._first_behind - behind_s > AHEAD_S:
-            self.restarted = ""  # no kernel's time runs faster than the host's
-            return
-        if self._back and self._behind and abs(behind_s - statistics.median_low(self._behind)) < SAME_CLOCK_S:
-            self.restarted, self._back, self._begun = "", 0, False
-        if kernel_s > self._latest_s - (0 if self._begun else BACK_S) and not self.restarted:
-            self._back = self._repeated = 0
-            self._begun = False
-            self._times = [*self._times, kernel_s][-STEADY_LINES:]
-            self.went_on_s = since_power_s
-            self._behind = [*self._behind, behind_s][-STEADY_LINES:]
-            self._latest_s = max(self._latest_s, statistics.median_low(self._times))
-        elif known in self._known:
-            self._repeated += 1
-        else:
-            self._back += 1
-            self._first_behind = behind_s if self._back == 1 else self._first_behind
-            if self._back >= BACK_LINES and self._back > self._repeated and not self.restarted:
-                self.restarted = line.strip()
+        zero_s, known = since_power_s - kernel_s, hash(line.strip())
+        is_repeated, is_young = known in self._known, zero_s > (self._zero_s + self.split_s) / 2
         self._known.add(known)
+        if is_repeated:
+            return
+        if is_young and (self._younger or self._begun or kernel_s < self._latest_s - BACK_S):
+            self._younger.append(line.strip())
+            return
+        self._younger, self._kexec, self._begun = [], False, False
+        self._times = [*self._times, kernel_s][-STEADY_LINES:]
+        self._latest_s = max(self._latest_s, statistics.median_low(self._times))
+        self._zero_s = min(self._zero_s, zero_s)
+        self.split_s = since_power_s
+        self._mark(f"{kernel_s:.6f}")
+
+    def _mark(self, time: str) -> None:
+        """Keep some of the times, from all over the log."""
+        stride = 1
+        while self._marked >= stride * MARKS:
+            stride *= 2
+        if self._marked % stride == 0:
+            if len(self.marks) == MARKS:
+                self.marks = self.marks[::2]
+            self.marks.append(time)
+        self._marked += 1
 
 
 def _torn(match: re.Match[str]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Iterator
 from difflib import SequenceMatcher
 from typing import Final
 
@@ -15,6 +16,7 @@ from lab.benchmarks.boot.kernellog import BootKernelLog
 from lab.benchmarks.boot.records import ENDS, START, MomentLike, PowerEdge
 from lab.benchmarks.boot.samples import boot_samples
 from lab.benchmarks.boot.starts import Starts
+from lab.benchmarks.boot.timeline import TimeLine
 from lab.benchmarks.output import garbage, in_pieces, last_line, unreadable
 from lab.boards import NORMAL, BoardType
 from lab.errors import BoardlabError, BoardTransientError, LabTransientError, TestTransientError
@@ -37,7 +39,10 @@ TALKS_ON_NS = 2_000_000_000  # longest further output after the settling time be
 # prompt, and be answered there.
 REFUTED_QUIET_NS = 5_000_000_000
 REFUTED_TALKS_ON_NS = 30_000_000_000
-_TERMINAL = re.compile(rb"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|[@-Z\\-_78=>]|\][^\x07\x1b]*(?:\x07|\x1b\\))|[\x00\x07]")
+# ECMA-48: control sequences, strings (DCS, OSC, PM, APC, SOS), and other escapes.
+_TERMINAL = re.compile(
+    rb"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|[P\]X^_][^\x07\x1b]*(?:\x07|\x1b\\|$)|[@-OQ-WYZ\\78=>])|[\x00\x07]"
+)
 _KERNEL = re.compile(rb"[\r ]*(?:<\d>)?\[ *\d+\.\d{6}\]")
 _KERNEL_LINES = re.compile(rb"(?:^|\n)[\r ]*(?:<\d>)?\[ *\d+\.\d{6}\][^\n]*")
 
@@ -77,12 +82,14 @@ class PromptWatch:
         settle_ns: time to watch a candidate before a carriage return is sent.
         settled: the prompt is as certain as it becomes.
         unanswered: the carriage return got no answer, and nothing else came.
+        answer_ns: from the carriage return to the prompt's answer; None: none came.
     """
 
     settle_ns: int
     settled: bool = field(default=False, init=False)
     unanswered: bool = field(default=False, init=False)
     asked_ns: int | None = field(default=None, init=False)
+    answer_ns: int | None = field(default=None, init=False)
     _candidates: list[PromptCandidate] = field(factory=list, init=False)
     _since_asked: bytes = field(default=b"", init=False)
     _late_answer: bool = field(default=False, init=False)
@@ -98,7 +105,8 @@ class PromptWatch:
         """Take a candidate that ends the fed bytes."""
         if self.asked_ns is not None:
             came_by_itself = _KERNEL_LINES.search(self._since_asked) is not None
-            self._late_answer = came_by_itself or moment.t_ns - self.asked_ns > ANSWERED_NS
+            self.answer_ns = moment.t_ns - self.asked_ns
+            self._late_answer = came_by_itself or self.answer_ns > ANSWERED_NS
             self.settled = True
             return
         if self._candidates:
@@ -139,7 +147,8 @@ class PromptWatch:
             and not self.settled
             and (self._candidates[-1].waits or self._candidates[-1].covered)
         ):
-            self._late_answer = t_ns - self.asked_ns > ANSWERED_NS
+            self.answer_ns = t_ns - self.asked_ns
+            self._late_answer = self.answer_ns > ANSWERED_NS
             self.settled = True
 
     @property
@@ -155,9 +164,13 @@ class PromptWatch:
 
     @property
     def doubtful(self) -> bool:
-        """True for several candidates, unusual output behind, or a late answer."""
-        unusual = any(not (c.waits or c.covered) for c in self._candidates)
-        return len(self._candidates) > 1 or unusual or self._late_answer
+        """True for several candidates, or a late answer."""
+        return len(self._candidates) > 1 or self._late_answer
+
+    @property
+    def open(self) -> bool:
+        """True if something unusual came behind the only candidate."""
+        return any(not (c.waits or c.covered) for c in self._candidates)
 
     def _look_for_answer(self, last: PromptCandidate, since_ns: int) -> None:
         """Judge the output after a carriage return without a prompt."""
@@ -193,6 +206,7 @@ _OF_KERNELS: Final = frozenset({"kernel_panic", "kernel_oops", "kernel_lockup", 
 _OF_SHELLS: Final = frozenset({"emergency_mode"})  # a login prompt refutes it
 _OF_REBOOTS: Final = frozenset({"reset"})  # a later prompt of the same kernel refutes it: a program wrote to /dev/kmsg
 _NO_STOP: Final = frozenset({"silent", "rom_no_medium"})  # failures that no earlier text explains
+_KERNEL_TEXT: Final = re.compile(r"(?:<\d>)?\[ *\d+\.\d{6}\].*")
 _IO_ERROR: Final = re.compile(r"I/O error, dev (\w+)")
 
 
@@ -230,7 +244,9 @@ class BootWatch:
         default=None, init=False
     )  # of a boot that does not reach its prompt
     _stopped: bool = field(default=False, init=False)
-    _lines: deque[str] = field(factory=lambda: deque(maxlen=PROMPT_LINES), init=False)  # behind the kernel's start
+    _lines: deque[tuple[int, str]] = field(
+        factory=lambda: deque(maxlen=PROMPT_LINES), init=False
+    )  # behind the kernel's start, with when each was read
     _garbled: int = field(default=0, init=False)  # lines, from the first moment on
 
     def __attrs_post_init__(self) -> None:
@@ -301,10 +317,10 @@ class BootWatch:
         self._recent = (self._recent + data)[-1024:]
         *complete, rest = (self._line + data).split(b"\n")
         for line in complete:
-            self._whole_line(line, (t_ns - self.power.requested_ns) / 1e9)
+            self._whole_line(line, t_ns)
         self._line = rest[-LINE_LIMIT:]
         waiting = self._line.decode("latin-1")
-        self._stopped = re.match(self.board.prompts.uboot, waiting) is not None
+        self._stopped = not self._starts.kernel and re.match(self.board.prompts.uboot, waiting) is not None
         if self._prompt.asked_ns is not None and re.search(self.board.prompts.shell, waiting):
             self._prompt.answered(t_ns)
 
@@ -370,11 +386,14 @@ class BootWatch:
                 failure="too_slow",
             )
 
-    def finish(self, extra_flags: frozenset[Flag] = frozenset(), *, started_once: bool = False) -> list[SampleRecord]:
+    def finish(
+        self, extra_flags: frozenset[Flag] = frozenset(), *, started_once: bool = False, judged: bool = False
+    ) -> list[SampleRecord]:
         """The samples of a boot that is done.
 
         Args:
             started_once: the board itself says that its kernel started once, and when.
+            judged: the boot's time line will tell whether the prompt is the first one.
 
         Raises:
             BoardTransientError: a required moment is missing or out of order, and no other flow explains that; or the kernel's
@@ -389,7 +408,7 @@ class BootWatch:
         if (restart := self._restart()) is not None and not started_once:
             raise restart
         params = {"medium": self.medium} | ({"init": self.init} if self.init else {})
-        flags = extra_flags | self._flags()
+        flags = extra_flags | self._flags(judged=judged)
         flow = recognise(self.board, self.moments, prompt, frozenset(self._ruled_out.flows))
         found = manner(flow, self.log, lost=Flag.CONSOLE_OVERRUN in flags)
         self.flow = found.flow.name
@@ -469,33 +488,35 @@ class BootWatch:
                 failure="garbled",
             )
 
-    def _flags(self) -> frozenset[Flag]:
+    def _flags(self, *, judged: bool) -> frozenset[Flag]:
+        is_open = not judged and (self._prompt.open or any(self._damaged_prompts()))
         found = {
             Flag.MEDIUM_UNVERIFIED: not self._evidence.verified,
-            Flag.PROMPT_REPEATED: self._prompt.doubtful or self._damaged_prompt(),
-            Flag.PROMPT_UNVERIFIED: self._prompt.unanswered,
+            Flag.PROMPT_REPEATED: self._prompt.doubtful or self._prompt.unanswered or is_open,
             Flag.KERNEL_ERRORS: bool(self.log.counts),
             Flag.CONSOLE_OVERRUN: bool(self.log.torn or self._garbled),
             Flag.SIMULATED: self.board.virtual,
         }
         return frozenset(flag for flag, holds in found.items() if holds)
 
-    def _damaged_prompt(self) -> bool:
-        """True if a line before the prompt may be the prompt, damaged."""
+    def _damaged_prompts(self) -> Iterator[int]:
+        """When lines before the prompt came that may be it, damaged, or with a kernel's line in it."""
         prompt = self._prompt.chosen
-        if prompt is None:
-            return False
-        text = prompt.text.strip()
-        near = (line for line in self._lines if abs(len(line) - len(text)) <= DAMAGED and line != text)
-        return any(SequenceMatcher(None, line, text).ratio() >= NEARLY_SHARE for line in near)
+        text, before = "" if prompt is None else prompt.text.strip(), ""
+        for t_ns, line in self._lines:
+            user = _KERNEL_TEXT.sub("", line)
+            near = [part for part in (user, before + user) if abs(len(part) - len(text)) <= DAMAGED and part != text]
+            if any(SequenceMatcher(None, part, text).ratio() >= NEARLY_SHARE for part in near):
+                yield t_ns
+            before = user if user != line else ""
 
-    def _whole_line(self, raw: bytes, since_power_s: float) -> None:
+    def _whole_line(self, raw: bytes, t_ns: int) -> None:
         line = raw[-LINE_LIMIT:].decode("latin-1")
         self._garbled += bool(self.moments) and unreadable(raw) >= GARBLED_BYTES
         if self._starts.kernel and not self._prompt.seen:
-            self._lines.append(line.strip())
+            self._lines.append((t_ns, line.strip()))
         self._ruled_out.whole_line(line)
-        self.log.whole_line(line, since_power_s)
+        self.log.whole_line(line, (t_ns - self.power.requested_ns) / 1e9)
         for pattern, sign in self.board.failures.items():
             if re.search(pattern, line):
                 self._take_failure(sign.means, line.strip())
@@ -540,9 +561,19 @@ class BootWatch:
         return BoardTransientError(f"{suspected}. Then: {error}", failure=suspected.failure)
 
     @property
-    def went_on_ns(self) -> int:
+    def split_ns(self) -> int:
         """When the last line came that went on with the first kernel's clock."""
-        return self.power.acknowledged_ns + round(self.log.went_on_s * 1e9)
+        return self.power.requested_ns + round(self.log.split_s * 1e9)
+
+    @property
+    def time_line(self) -> TimeLine:
+        """What the console tells of the prompt; `drawn` are seconds before it."""
+        end_ns = 0 if self._prompt.chosen is None else self._prompt.chosen.t_ns
+        return TimeLine(
+            answer=None if self._prompt.answer_ns is None else self._prompt.answer_ns / 1e9,
+            drawn=tuple((end_ns - t_ns) / 1e9 for t_ns in self._damaged_prompts() if t_ns <= end_ns),
+            open=self._prompt.open,
+        )
 
     def _restart(self) -> BoardTransientError | None:
         """The error of a kernel whose clock began anew."""

@@ -155,7 +155,7 @@ def test_silence_without_an_answer_is_flagged() -> None:
     boot = Boot(healthy()).ask().wait(1.5)
     assert not boot.watch.done
     assert value(boot.wait()) == 2.0
-    assert Flag.PROMPT_UNVERIFIED in boot.boot_time.flags
+    assert Flag.PROMPT_REPEATED in boot.boot_time.flags
 
 
 def test_a_lookalike_that_pauses_longer_than_the_settling_time_does_not_answer() -> None:

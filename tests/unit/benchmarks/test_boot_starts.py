@@ -197,4 +197,4 @@ def test_a_kexec_on_the_console_is_a_second_start_and_only_as_a_line_of_the_kern
     real.whole_line("[    6.000000] kexec_core: Starting new kernel", 8.0)
     assert not quoted.restarted
     assert real.restarted
-    assert real.went_on_s == 8.0
+    assert real.split_s == 8.0

@@ -215,7 +215,7 @@ class PromptDamaged(_AtPrompt):
     """The login prompt comes with a wrong character, and once more later."""
 
     name: ClassVar[str] = "prompt_damaged"
-    outcome: ClassVar[FaultOutcome] = FaultOutcome(("prompt_again",), "test", transient=True)
+    outcome: ClassVar[FaultOutcome] = FaultOutcome(flags=("prompt_repeated",), may_carry=("uncertain",))
     again_ms: float = field(default=5000.0, validator=validators.ge(0.0))
 
     def change(self, computer: Computer, tail: bytes) -> tuple[bytes, bytes, float]:

@@ -196,8 +196,8 @@ def _proc(kernel: Kernel) -> dict[str, Node]:
         "/proc/sys/kernel/printk": Node(lambda: f"{kernel.console_level}\t4\t1\t7\n", printk),
         "/proc/1/comm": _fixed("systemd\n"),
         "/proc/1/stat": Node(lambda: _stat(1, "systemd", 0, 3 * _TICK_NS)),
-        f"/proc/{_GETTY}/stat": Node(lambda: _stat(_GETTY, "login", 1, kernel.getty_ns)),
-        "/proc/self/stat": Node(lambda: _stat(_GETTY + 60, "cat", _GETTY + 59, kernel.clock_ns)),
+        f"/proc/{LOGIN_PID}/stat": Node(lambda: _stat(LOGIN_PID, "login", 1, kernel.getty_ns)),
+        "/proc/self/stat": Node(lambda: _stat(LOGIN_PID + 60, "cat", LOGIN_PID + 59, kernel.clock_ns)),
         "/proc/sys/kernel/random/boot_id": Node(lambda: kernel.boot_id + "\n"),
         "/proc/sys/kernel/tainted": Node(lambda: f"{kernel.taint}\n"),
         "/etc/hostname": _fixed(model.identity.hostname + "\n"),
@@ -206,7 +206,7 @@ def _proc(kernel: Kernel) -> dict[str, Node]:
     }
 
 
-_GETTY = 412  # the process that prints the prompt, and becomes login
+LOGIN_PID = 412  # the process that prints the prompt, and becomes login
 _TICK_NS = 10_000_000  # 1/USER_HZ
 
 

@@ -119,7 +119,7 @@ def _systemd_analyze(
 
 def _sh(session: LoginSession, arguments: Sequence[str], streams: Streams, shell: Interpreter) -> Program[int]:
     """`sh -c TEXT`, `sh FILE`, or text on standard input."""
-    inner = shell.subshell()
+    inner, folder = shell.subshell(), session.folder
     match list(arguments[1:]):
         case ["-c", text, *_]:
             pass
@@ -134,6 +134,8 @@ def _sh(session: LoginSession, arguments: Sequence[str], streams: Streams, shell
         return (yield from execute_line(inner, text, streams, "sh"))
     except ExitError as end:
         return end.status
+    finally:
+        session.folder = folder
 
 
 def _read(_session: LoginSession, arguments: Sequence[str], streams: Streams, shell: Interpreter) -> Program[int]:

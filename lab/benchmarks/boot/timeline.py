@@ -1,0 +1,191 @@
+"""The time line of a boot: the readings of its recording that the evidence leaves, and a ± that covers them.
+
+All instants are of the host's clock: S, the text that starts the kernel; Z, the kernel's time 0; G, the start of the prompt's program;
+P, the prompt. D = Z − S and Y = P − G are the same in all boots of a board with one software, but for a spread that is learned from them:
+so a text that was said before, or a prompt that was drawn again, shows in them. A kernel, too, leaves its time 0: no line of a kernel comes
+sooner than its own clock says.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Self
+
+from attrs import asdict, evolve, frozen
+
+from lab.benchmarks.boot.records import MomentLike
+from lab.benchmarks.boot.samples import REFUSED_SHARE, UNCERTAIN_SHARE
+from lab.metrics import Flag, SampleRecord
+from lab.metrics.uncertainty import SIGMA_OF_MAD
+
+SPREADS: Final = 4  # beyond which a boot is not usual
+KNOWN: Final = 3  # boots from which on something is usual
+STEP_S: Final = 0.01  # of /proc/uptime and of a process's start: 1/USER_HZ, truncated (proc(5))
+DRIFT: Final = (
+    500e-6  # the rates of two crystals differ by at most 200 ppm; the rest is what a boot's stamps tell of them
+)
+QUANTITIES: Final = ("zero", "getty", "answer")
+
+
+@frozen
+class Usual:
+    """The usual value of a quantity on a board with one software.
+
+    Attributes:
+        spread_s: the standard deviation of good boots. reach_s: how far from it a good boot may be.
+    """
+
+    middle_s: float
+    spread_s: float
+    reach_s: float
+
+    @classmethod
+    def of(cls, values_s: Sequence[float]) -> Self | None:
+        """Learn it from boots of which most are good; None: from too few.
+
+        The fewer they are, the less is known of their spread. Two truncated steps are no difference.
+        """
+        if len(values_s) < KNOWN:
+            return None
+        middle_s = statistics.median(values_s)
+        spread_s = SIGMA_OF_MAD * statistics.median(abs(value_s - middle_s) for value_s in values_s)
+        reach_s = SPREADS * (1 + 2 * SPREADS / (len(values_s) - 1)) * spread_s
+        return cls(middle_s, spread_s, max(reach_s, 2 * STEP_S))
+
+    def beyond_s(self, value_s: float) -> float:
+        """How far a value is from the usual one, with its sign, if no good boot is so far; else 0."""
+        off_s = value_s - self.middle_s
+        return off_s if abs(off_s) > self.reach_s else 0.0
+
+    def off_s(self, value_s: float) -> float:
+        """How far the moment may be from the usual one; 0: it is where most good boots are."""
+        near_s = max(SPREADS / 2 * self.spread_s, 2 * STEP_S)
+        off_s = abs(value_s - self.middle_s)
+        return off_s + near_s if off_s > near_s else 0.0
+
+
+@frozen
+class TimeLine:
+    """The quantities of a boot, in s; None: unknown.
+
+    Attributes:
+        zero: D. getty: Y. answer: from the carriage return to the prompt's answer.
+        drawn: the Y of other texts that may be the prompt.
+        open: the prompt may be another text, as far as the console tells.
+    """
+
+    zero: float | None = None
+    getty: float | None = None
+    answer: float | None = None
+    drawn: tuple[float, ...] = ()
+    open: bool = False
+
+    @classmethod
+    def of_document(cls, document: Mapping[str, Any]) -> Self:
+        """Read it from an attempt's details."""
+        numbers = {name: document[name] for name in QUANTITIES if isinstance(document.get(name), float)}
+        return cls(**numbers, drawn=tuple(document.get("drawn", ())), open=bool(document.get("open")))
+
+    def document(self) -> dict[str, Any]:
+        """It for an attempt's details."""
+        return {name: value for name, value in asdict(self).items() if value not in (None, (), False)}
+
+
+NO_LINE: Final = TimeLine()
+
+
+@frozen
+class Verdict:
+    """What the evidence leaves open.
+
+    Attributes:
+        start_s, prompt_s: how far the kernel's start and the prompt may be from the moments that were taken.
+    """
+
+    flags: frozenset[Flag] = frozenset()
+    start_s: float = 0.0
+    prompt_s: float = 0.0
+
+
+def learn(lines: Iterable[TimeLine]) -> dict[str, Usual]:
+    """What is usual for each quantity, by other boots."""
+    known = list(lines)
+    usual = {name: Usual.of([v for line in known if (v := getattr(line, name)) is not None]) for name in QUANTITIES}
+    return {name: quantity for name, quantity in usual.items() if quantity is not None}
+
+
+def judge(line: TimeLine, usual: Mapping[str, Usual]) -> Verdict:
+    """Exclude readings of a boot by what is usual, and cover those that are left.
+
+    A start of the kernel that is early may have been said by a script, or the kernel started twice; a late one comes from no other text.
+    A prompt that is late may have been drawn again, one that is early is another text.
+    """
+    zero, getty, answer = (usual.get(name) for name in QUANTITIES)
+    early_s = 0.0 if zero is None or line.zero is None else zero.beyond_s(line.zero)
+    prompt_s, is_off = 0.0, bool(line.open or line.drawn)
+    others: Sequence[float] = line.drawn
+    if getty is not None and line.getty is not None:
+        prompt_s, is_off = getty.off_s(line.getty), getty.beyond_s(line.getty) != 0
+        others = [value for value in others if getty.beyond_s(value) == 0]
+    apart_s = max((abs(value - line.getty) for value in others), default=0.0) if line.getty is not None else 0.0
+    is_late = answer is not None and line.answer is not None and answer.beyond_s(line.answer) > 0
+    flags = {
+        Flag.NOT_CROSS_CHECKED: getty is None or line.getty is None or (zero is None and line.zero is not None),
+        Flag.FLOW_UNVERIFIED: early_s > 0,
+        Flag.PROMPT_REPEATED: is_off or is_late or apart_s > 2 * STEP_S,
+    }
+    named = frozenset(flag for flag, holds in flags.items() if holds)
+    return Verdict(named, max(early_s, 0.0), max(prompt_s, apart_s))
+
+
+@frozen
+class Judgement:
+    """A boot's time line and verdict.
+
+    Attributes:
+        added: flags of the verdict that no one else gave.
+    """
+
+    line: TimeLine
+    verdict: Verdict
+    added: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, line: TimeLine, usual: Mapping[str, Usual], given: frozenset[str]) -> Self:
+        """Judge a boot whose numbers have these flags already."""
+        verdict = judge(line, usual)
+        return cls(line, verdict, verdict.flags - given)
+
+    def document(self, bare: Iterable[SampleRecord]) -> dict[str, Any]:
+        """It for an attempt's details, with the ± of its bare samples where the verdict widens one."""
+        widens = self.verdict.start_s or self.verdict.prompt_s
+        stamps = {"stamps": [sample.uncertainty for sample in bare]} if widens else {}
+        return {**self.line.document(), "added": sorted(self.added), **stamps}
+
+    def covered(self, bare: Iterable[SampleRecord], start: MomentLike | None, prompt_at: int) -> list[SampleRecord]:
+        """The samples with the verdict's flags, and a ± that covers the readings left.
+
+        Args:
+            start: of the kernel. prompt_at: the prompt's position in the recording.
+        """
+        starts = () if start is None else (start.position, start.position - len(start.text.encode()))
+        reaches = dict.fromkeys(starts, self.verdict.start_s) | {prompt_at: self.verdict.prompt_s}
+        covered = []
+        for sample in bare:
+            reach_s = max(reaches.get(at, 0.0) for at in (sample.log_start or 0, sample.log_end or 0))
+            unsure = {Flag.UNCERTAIN} if reach_s > REFUSED_SHARE * sample.value else frozenset()
+            flags = frozenset(sample.flags | self.added | unsure)
+            covered.append(evolve(sample, uncertainty=max(sample.uncertainty, reach_s), flags=flags))
+        return covered
+
+
+def bare_samples(samples: Sequence[SampleRecord], document: Mapping[str, Any]) -> list[SampleRecord]:
+    """The stored samples of a boot as they were before its judgement."""
+    added = frozenset(map(str, document.get("added", ())))
+    stamps_s = document.get("stamps") or [sample.uncertainty for sample in samples]
+    bare = []
+    for sample, stamp_s in zip(samples, stamps_s, strict=True):
+        widened = {Flag.UNCERTAIN} if sample.uncertainty != stamp_s <= UNCERTAIN_SHARE * sample.value else frozenset()
+        bare.append(evolve(sample, uncertainty=stamp_s, flags=frozenset(sample.flags - added - widened)))
+    return bare

@@ -1,0 +1,124 @@
+"""Which readings of a boot the evidence leaves: of boots drawn at random, none is wrong beyond its ± without a flag."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from support.atlength import either
+from support.random_boots import SICK, case
+
+from lab.benchmarks.boot.timeline import KNOWN, STEP_S, Judgement, TimeLine, Usual, Verdict, bare_samples, judge, learn
+from lab.metrics import Flag, Moment, SampleRecord
+from lab.metrics.catalogue import BOOT_STAGE, BOOT_TIME
+
+CASES = either(60, 20_000)
+OTHERS = (5, 19)  # good boots of the run: of six cycles, of twenty
+
+
+@pytest.mark.longer
+@pytest.mark.parametrize("others", OTHERS)
+@pytest.mark.parametrize("kind", SICK)
+def test_no_number_is_wrong_beyond_its_uncertainty_without_a_flag(kind: str, others: int) -> None:
+    outcomes = {seed: case(kind, seed, others) for seed in range(CASES)}
+    assert {seed: outcome.wrong_s for seed, outcome in outcomes.items() if outcome.wrong_s} == {}
+
+
+@pytest.mark.longer
+@pytest.mark.parametrize("others", OTHERS)
+def test_good_boots_are_neither_refused_nor_flagged(others: int) -> None:
+    outcomes = [case("healthy", seed, others) for seed in range(CASES)]
+    assert sum(bool(outcome.failure) for outcome in outcomes) <= 0.002 * CASES
+    assert sum(bool(outcome.flags) for outcome in outcomes) <= 0.01 * CASES
+    assert max(outcome.wrong_s for outcome in outcomes) == 0
+
+
+def test_a_boot_beside_which_no_others_are_known_says_so() -> None:
+    for kind in ("healthy", *SICK):
+        outcome = case(kind, 1, KNOWN - 1)
+        assert outcome.failure or Flag.NOT_CROSS_CHECKED in outcome.flags
+
+
+def usual(middle_s: float = 1.0, reach_s: float = 0.04) -> dict[str, Usual]:
+    return {name: Usual(middle_s, 0.01, reach_s) for name in ("zero", "getty")}
+
+
+def test_what_is_usual_is_learned_from_most_boots_and_a_few_sick_ones_change_little() -> None:
+    dice = random.Random(1)
+    good = [1.0 + dice.uniform(-0.005, 0.005) for _ in range(9)]
+    clean, spoiled = Usual.of(good), Usual.of([*good, 2.5, 4.0, 0.1])
+    assert clean is not None
+    assert spoiled is not None
+    assert clean.middle_s == pytest.approx(spoiled.middle_s, abs=0.004)
+    assert all(2 * STEP_S <= known.reach_s < 0.06 for known in (clean, spoiled))
+    assert Usual.of(good[: KNOWN - 1]) is None
+
+
+def test_the_fewer_boots_are_known_the_less_is_excluded() -> None:
+    reaches = [Usual.of(([0.9, 1.0, 1.1] * count)[: 3 * count]) for count in (1, 2, 6)]
+    assert [usual.reach_s for usual in reaches if usual] == sorted((u.reach_s for u in reaches if u), reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("line", "flags"),
+    [
+        (TimeLine(zero=1.0, getty=1.0), set()),
+        (TimeLine(zero=1.0, getty=1.0, open=True), set()),  # what came behind it makes it no other text
+        (TimeLine(zero=1.0, getty=1.0, drawn=(0.3,)), set()),  # before the getty prompts
+        (TimeLine(zero=1.0, getty=1.03, drawn=(0.98,)), {Flag.PROMPT_REPEATED}),
+        (TimeLine(zero=1.0, getty=1.1), {Flag.PROMPT_REPEATED}),
+        (TimeLine(zero=1.0, getty=0.9), {Flag.PROMPT_REPEATED}),
+        (TimeLine(zero=1.1, getty=1.0), {Flag.FLOW_UNVERIFIED}),
+        (TimeLine(zero=0.9, getty=1.0), set()),  # nothing prints it behind the kernel's start
+        (TimeLine(zero=1.0), {Flag.NOT_CROSS_CHECKED}),
+        (TimeLine(zero=1.0, open=True), {Flag.NOT_CROSS_CHECKED, Flag.PROMPT_REPEATED}),
+        (TimeLine(getty=1.0), set()),  # of a flow that does not count from the kernel's start
+    ],
+)
+def test_a_reading_that_is_left_beside_the_likeliest_is_named(line: TimeLine, flags: set[Flag]) -> None:
+    assert judge(line, usual()).flags == flags
+
+
+def test_an_answer_that_comes_later_than_usual_may_have_come_by_itself() -> None:
+    known = {**usual(), "answer": Usual(0.005, 0.001, 0.02)}
+    flags = [judge(TimeLine(1.0, 1.0, answer_s), known).flags for answer_s in (0.01, 0.4)]
+    assert flags == [frozenset(), {Flag.PROMPT_REPEATED}]
+
+
+@pytest.mark.parametrize(
+    ("late_s", "flagged"), [(0.01, False), (0.03, False), (0.08, True), (1.4, True), (-0.6, True)]
+)
+def test_the_uncertainty_reaches_back_to_what_is_usual(late_s: float, *, flagged: bool) -> None:
+    verdict = judge(TimeLine(1.0, 1.0 + late_s), usual())
+    assert verdict.prompt_s >= abs(late_s) or abs(late_s) <= 0.02
+    assert (Flag.PROMPT_REPEATED in verdict.flags) == flagged
+    early_s = judge(TimeLine(1.0 + late_s, 1.0), usual()).start_s
+    assert early_s == pytest.approx(late_s if flagged and late_s > 0 else 0)
+
+
+def test_a_verdict_widens_the_numbers_that_begin_or_end_there_and_can_be_taken_back() -> None:
+    start = Moment("starting_kernel", 0, 0, 100, "Starting kernel ...")
+    positions = [
+        (BOOT_TIME, 81, 900),
+        (BOOT_STAGE, 50, 100),
+        (BOOT_STAGE, 100, 300),
+        (BOOT_STAGE, 300, 900),
+        (BOOT_STAGE, 0, 50),
+    ]
+    bare = [SampleRecord(m.name, {}, 5.0, 0.001, frozenset({"simulated"}), *at) for m, *at in positions]
+    judgement = Judgement(
+        TimeLine(), Verdict(frozenset({Flag.PROMPT_REPEATED}), 0.1, 0.7), frozenset({"prompt_repeated"})
+    )
+    covered = judgement.covered(bare, start, 900)
+    assert [sample.uncertainty for sample in covered] == [0.7, 0.1, 0.1, 0.7, 0.001]
+    assert [Flag.UNCERTAIN in sample.flags for sample in covered] == [True, False, False, True, False]
+    assert all("prompt_repeated" in sample.flags for sample in covered)
+    assert bare_samples(covered, judgement.document(bare)) == bare
+
+
+def test_a_time_line_is_kept_with_its_boot() -> None:
+    line = TimeLine(0.25, 1.02, 0.004, (0.5,), open=True)
+    assert TimeLine.of_document({**line.document(), "boot_id": "x"}) == line
+    assert TimeLine.of_document({"getty": "garbage"}) == TimeLine()
+    assert learn([line] * 2) == {}
+    assert set(learn([line] * 3)) == {"zero", "getty", "answer"}
