@@ -17,7 +17,7 @@ from lab.host.clock import utc_now
 from lab.jobs.listing import listed_runs, whole_run
 from lab.judge.builds import remarks
 from lab.metrics import lab_metrics
-from lab.results import exports, formatting, imports, listing, retention, schema
+from lab.results import exports, formatting, imports, listing, packs, retention, schema
 from lab.results.artifacts import write_recordings
 from lab.results.formatting import evidence_lines, head_lines, headline, numbers_and_failures
 from lab.results.formatting import status as status_of
@@ -319,7 +319,7 @@ def upload(
     These are artifacts that no job uploaded at its end.
     """
     with open_store(db, create=False) as store:
-        done = retention.upload(store, everything=everything, say=lambda line: echo(line, err=True))
+        done = packs.upload(store, everything=everything, say=lambda line: echo(line, err=True))
         left, where = len(store.artifacts.marked()), store.artifacts.shared
     if as_json:
         echo_json({"to": where, "brought": done.count, "bytes": done.bytes, "left": left, "busy": done.busy})

@@ -9,24 +9,19 @@ its pack is in the rows.
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
-import hashlib
 import math
 import re
 import shutil
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from attrs import define, field, frozen
-from sqlalchemy import ColumnElement, Select, and_, cast, delete, func, or_, select, text, update
+from sqlalchemy import ColumnElement, Select, and_, cast, delete, func, or_, select, text
 from sqlalchemy.orm import Session, aliased
 
-from lab.errors import BoardlabError, ConfigurationError, LabTransientError
-from lab.results import artifacts, location
-from lab.results.artifacts import ArtifactStore, Brought
+from lab.errors import ConfigurationError
 from lab.results.audit import Audit
 from lab.results.backup import failing, in_use
 from lab.results.columns import LargeWhole
@@ -44,17 +39,13 @@ from lab.results.models import (
     SampleRow,
     VerdictRow,
 )
-from lab.results.records import CONSOLE_INDEX, CONSOLE_LOG, POWER_TRACE, PUBLISHED, Retention
-from lab.results.rows import insert_if_absent
+from lab.results.packs import pack_run, unpacked_runs
+from lab.results.records import PUBLISHED, Retention
+from lab.results.removal import OTHERS, RECORDINGS, TRACES, files_of, note_files, remove_noted_files
 from lab.results.store import Store
 
 GUIDE: Final = "guide"  # the audit's action of a written guide; `about` names its runs
-RECORDINGS: Final = (CONSOLE_LOG, CONSOLE_INDEX)
-TRACES: Final = (POWER_TRACE,)
 _QUIET: Final = ("none", "no history", "no samples")  # verdicts that call no number moved
-_LEAVING: Final = ".to-remove"  # in the artifacts' folder: names whose rows go
-_FRESH_S: Final = 86_400.0  # since an artifact was written or found again: its attempt may not be committed yet
-_DIGITS: Final = 64  # of a SHA-256
 _FOREVER_DAYS: Final = 3650
 _BATCH_S: Final = 0.3  # of a transaction, aimed at
 # Between two: a program that waits for SQLite's lock asks for it at least each 100 ms (sqliteDefaultBusyCallback in main.c), so
@@ -63,7 +54,6 @@ _GAP_S: Final = 0.12
 _LARGEST_BATCH: Final = 1000  # runs
 _SUMS: Final = 10_000  # runs of an older boardlab, a night
 _GUIDE_RUNS: Final = 100  # of one entry of the audit
-_NAMES: Final = 5000  # of a statement
 
 
 @define
@@ -168,7 +158,7 @@ def prune(
         parts = (
             ("recordings", wanted.recordings, RECORDINGS),
             ("traces", wanted.traces, TRACES),
-            ("logs", wanted.logs, ()),
+            ("logs", wanted.logs, OTHERS),
         )
         if wanted.runs:
             where = _old(now, wanted.runs, wanted.hold)
@@ -185,10 +175,10 @@ def prune(
             else:
                 _prune_files(store, where, part, kinds, removed, pause)
         if wanted.packed:
-            its = _to_pack(store, _old(now, wanted.packed, ()))
-            removed.packed = sum(_pack(store, run_id, dry_run=dry_run) for run_id in its)
+            its = unpacked_runs(store, _old(now, wanted.packed, ()))
+            removed.packed = sum(pack_run(store, run_id, dry_run=dry_run) for run_id in its)
         if not dry_run:
-            _remove_files(store)
+            remove_noted_files(store)
     if not dry_run and (removed.runs or removed.files):
         files = ", ".join(f"{count} {part}" for part, count in removed.files.items())
         Audit(store).note("prune", person=person, about=f"{removed.runs} runs; {files or 'no'} files of others")
@@ -211,12 +201,12 @@ def delete_run(store: Store, run_id: int, person: str, reason: str) -> Removed:
             why = _why_kept(session, run_id)
             if why:
                 raise ConfigurationError(f"run {run_id} is kept: {'; '.join(why)}")
-            names = _leave(store.artifacts, session, [run_id])
+            names = note_files(store.artifacts, session, [run_id])
             _delete(session, [run_id], removed)
             return names
 
         store.write(work)
-        _remove_files(store)
+        remove_noted_files(store)
     Audit(store).note("delete", person=person, board=run.board, about=f"run {run_id}: {reason}")
     return removed
 
@@ -296,11 +286,11 @@ def _prune_runs(store: Store, where: ColumnElement[bool], removed: Removed, paus
 
         def work(session: Session, runs: Sequence[int] = runs) -> None:
             still = _still(session, where, runs)
-            _leave(store.artifacts, session, still)
+            note_files(store.artifacts, session, still)
             _delete(session, still, removed)
 
         store.write(work)
-        _remove_files(store)
+        remove_noted_files(store)
 
 
 def _batches(store: Store, where: ColumnElement[bool], pause: Callable[[float], None]) -> Iterator[Sequence[int]]:
@@ -338,18 +328,6 @@ def _count_runs(store: Store, where: ColumnElement[bool], removed: Removed) -> N
     removed.runs, removed.samples = store.read(read)
 
 
-# --- Files of attempts ---
-
-
-def _links(runs: Sequence[int], kinds: Sequence[str]) -> ColumnElement[bool]:
-    attempts = select(AttemptRow.id).where(AttemptRow.run_id.in_(runs))
-    kind = AttemptArtifactRow.kind
-    return and_(
-        AttemptArtifactRow.attempt_id.in_(attempts),
-        kind.in_(kinds) if kinds else kind.not_in((*RECORDINGS, *TRACES)),
-    )
-
-
 def _prune_files(
     store: Store,
     where: ColumnElement[bool],
@@ -362,19 +340,19 @@ def _prune_files(
 
         def work(session: Session, runs: Sequence[int] = runs) -> int:
             still = _still(session, where, runs)
-            _leave(store.artifacts, session, still, kinds, only=True)
-            return session.execute(delete(AttemptArtifactRow).where(_links(still, kinds))).rowcount  # type: ignore[attr-defined,no-any-return]
+            note_files(store.artifacts, session, still, kinds, only=True)
+            return session.execute(delete(AttemptArtifactRow).where(files_of(still, kinds))).rowcount  # type: ignore[attr-defined,no-any-return]
 
         if count := store.write(work):
             removed.files[part] = removed.files.get(part, 0) + count
-        removed.bytes += _remove_files(store)
+        removed.bytes += remove_noted_files(store)
 
 
 def _count_files(store: Store, where: ColumnElement[bool], part: str, kinds: Sequence[str], removed: Removed) -> None:
     def read(session: Session) -> tuple[int, int]:
         runs, count, size = _chosen(session, where), 0, 0
         for start in range(0, len(runs), _LARGEST_BATCH):
-            its = _links(runs[start : start + _LARGEST_BATCH], kinds)
+            its = files_of(runs[start : start + _LARGEST_BATCH], kinds)
             count += session.scalar(select(func.count()).select_from(AttemptArtifactRow).where(its)) or 0
             size += session.scalar(_stored(its)) or 0
         return count, size
@@ -383,199 +361,3 @@ def _count_files(store: Store, where: ColumnElement[bool], part: str, kinds: Seq
     if count:
         removed.files[part] = removed.files.get(part, 0) + count
         removed.bytes += size
-
-
-# --- Files on the disk ---
-
-
-def _leave(
-    artifacts: ArtifactStore, session: Session, runs: Sequence[int], kinds: Sequence[str] = (), *, only: bool = False
-) -> list[str]:
-    """Note the artifacts of these runs, before their rows go, so that a kill leaves none behind."""
-    its = (
-        _links(runs, kinds)
-        if only
-        else AttemptArtifactRow.attempt_id.in_(select(AttemptRow.id).where(AttemptRow.run_id.in_(runs)))
-    )
-    names = list(session.scalars(select(AttemptArtifactRow.sha256).where(its).distinct()))
-    packs = select(ArtifactRow.pack).join(AttemptArtifactRow, AttemptArtifactRow.sha256 == ArtifactRow.sha256)
-    names += filter(None, session.scalars(packs.where(its).distinct()))  # last: in use until the others go
-    if names:
-        _note(artifacts, f"{runs[0]}-{runs[-1]}-{len(names)}", names)
-    return names
-
-
-def _note(artifacts: ArtifactStore, title: str, names: Sequence[str]) -> None:
-    location.private_folder(artifacts.root / _LEAVING)
-    (artifacts.root / _LEAVING / title).write_text("\n".join(names), encoding="ascii")
-
-
-def _remove_files(store: Store) -> int:
-    """Remove noted artifacts that nothing needs; return their bytes.
-
-    No attempt refers to them, or a pack has them.
-    """
-    size = 0
-    folder = store.artifacts.root / _LEAVING
-    for note in sorted(folder.glob("*")) if folder.is_dir() else ():
-        names = [
-            name for name in note.read_text(encoding="ascii").split() if len(name) == _DIGITS
-        ]  # a kill cuts the last
-        later: list[str] = []
-        for start in range(0, len(names), _NAMES):
-            size += _remove_noted(store, names[start : start + _NAMES], later)
-        if later:
-            note.write_text("\n".join(later), encoding="ascii")
-        else:
-            note.unlink()
-    return size
-
-
-def _remove_noted(store: Store, names: Sequence[str], later: list[str]) -> int:
-    def work(session: Session) -> tuple[set[str], dict[str, str]]:
-        free = set[str]()
-        for _ in ("files", "their packs"):
-            free |= {name for name in names if not _wanted(session, name)}
-            session.execute(delete(ArtifactRow).where(ArtifactRow.sha256.in_(free)))
-        in_packs = and_(ArtifactRow.sha256.in_(names), ArtifactRow.pack.is_not(None))
-        packed = session.execute(select(ArtifactRow.sha256, ArtifactRow.pack).where(in_packs))
-        return free, {name: pack for name, pack in packed if pack is not None}
-
-    size, its = 0, store.artifacts
-    waiting = set(its.marked())
-    free, packed = store.write(work)
-    for name in sorted(free | packed.keys()):
-        pack = packed.get(name)
-        if pack is not None and not its.path(pack).exists():  # another host has packed it
-            continue
-        gone = None if pack in waiting else _removed(its.path(name), sure=pack is not None)
-        if gone is None:
-            later.append(name)
-            continue
-        size += gone
-        if its.shared and (pack is None or name not in waiting):
-            location.at(its.shared).remove(name)
-        its.unmark(name)
-    return size
-
-
-def _wanted(session: Session, name: str) -> bool:
-    """True if an attempt refers to this artifact, or one in it does."""
-    links = select(AttemptArtifactRow.sha256).where(AttemptArtifactRow.sha256 == name)
-    return bool(session.scalar(links.union_all(select(ArtifactRow.sha256).where(ArtifactRow.pack == name)).limit(1)))
-
-
-def _removed(path: Path, *, sure: bool = False) -> int | None:
-    """Remove a file, and return its bytes; None: it is left for later.
-
-    It is left if a program has just found it again.
-
-    Args:
-        sure: a program that has just found it does not need it.
-    """
-    aside = path.with_name(f".gone-{path.name}")
-    with contextlib.suppress(FileNotFoundError):
-        path.rename(aside)  # whoever finds it from here on writes it anew
-    try:
-        about = aside.stat()
-    except FileNotFoundError:
-        return 0
-    if not sure and time.time() - about.st_mtime < _FRESH_S:
-        aside.rename(path)
-        return None
-    aside.unlink()
-    return about.st_size
-
-
-# --- Packs ---
-# A run's files are many and small. Its recordings, its traces and its other files become a zip file each, so that each part goes
-# as a whole. A file goes when its pack is on the disk and in the rows, and in the shared store where there is one.
-
-
-def upload(store: Store, *, everything: bool = False, say: Callable[[str], None] = lambda _: None) -> Brought:
-    """Upload marked artifacts, those of ended runs as packs; arguments and errors as of `lab.results.artifacts.upload`."""
-    its = store.artifacts
-    if its.shared:
-        try:
-            with failing("cannot pack", "the files are uploaded one by one"):
-                for run_id in _to_pack(store, RunRow.finished_at.is_not(None), its.marked()):
-                    _pack(store, run_id)
-        except BoardlabError as error:  # e.g. the disk is full here
-            say(str(error))
-    done = artifacts.upload(its, everything=everything, say=say)
-    # During a backup they stay until the next time.
-    with (
-        contextlib.suppress(LabTransientError),
-        failing("cannot remove", "all is in packs"),
-        in_use(its, removing=True),
-    ):
-        if packed := [name for name in its.marked() if its.pack_of(name) is not None]:
-            _note(its, f"packed-{len(packed)}", packed)
-        _remove_files(store)
-    return done
-
-
-def _to_pack(store: Store, where: ColumnElement[bool], names: Sequence[str] | None = None) -> list[int]:
-    """Runs with files for a pack; `names`: with one of these."""
-    loose = (
-        select(AttemptRow.run_id)
-        .join(AttemptArtifactRow, AttemptArtifactRow.attempt_id == AttemptRow.id)
-        .join(ArtifactRow, ArtifactRow.sha256 == AttemptArtifactRow.sha256)
-        .where(ArtifactRow.pack.is_(None))
-    )
-
-    def read(session: Session) -> list[int]:
-        run_ids = set[int]()
-        for start in range(0, 1 if names is None else len(names), _LARGEST_BATCH):
-            its = (
-                loose if names is None else loose.where(ArtifactRow.sha256.in_(names[start : start + _LARGEST_BATCH]))
-            )
-            packable = (where, RunRow.kind != PUBLISHED, RunRow.id.in_(its))
-            run_ids.update(session.scalars(select(RunRow.id).where(*packable)))
-        return sorted(run_ids)
-
-    return store.read(read)
-
-
-def _pack(store: Store, run_id: int, *, dry_run: bool = False) -> int:
-    """Pack a run's files that can be read here; return their number."""
-    count = 0
-    for kinds in (RECORDINGS, TRACES, ()):
-        wanted = select(ArtifactRow.sha256, ArtifactRow.size).join(
-            AttemptArtifactRow, AttemptArtifactRow.sha256 == ArtifactRow.sha256
-        )
-        loose = store.rows(wanted.where(_links([run_id], kinds), ArtifactRow.pack.is_(None)).distinct())
-        batches: list[list[str]] = [[]]
-        size = 0
-        for name, length in sorted((each.sha256, each.size) for each in loose):
-            if len(batches[-1]) == _NAMES or (batches[-1] and size + length > artifacts.PACK_BYTES):
-                batches.append([])
-                size = 0
-            batches[-1].append(name)
-            size += length
-        for batch in batches:
-            if len(batch) > 1:
-                count += len(batch) if dry_run else _pack_batch(store, run_id, batch)
-    return count
-
-
-def _pack_batch(store: Store, run_id: int, names: Sequence[str]) -> int:
-    contents = {}
-    for name in names:
-        with contextlib.suppress(BoardlabError):  # it is on another host, or damaged: it stays as it is
-            contents[name] = store.artifacts.read(name)
-    if len(contents) < 2:
-        return 0
-    data = artifacts.zipped(contents)
-    pack = hashlib.sha256(data).hexdigest()
-    _note(store.artifacts, f"pack-{run_id}-{pack[:8]}", [pack, *contents])
-    store.artifacts.put(data, kind="")
-
-    def work(session: Session) -> int:
-        its = and_(ArtifactRow.sha256.in_(contents), ArtifactRow.pack.is_(None))
-        count: int = session.execute(update(ArtifactRow).where(its).values(pack=pack)).rowcount  # type: ignore[attr-defined]
-        if count:  # else the run is gone since, or another host has packed it
-            insert_if_absent(session, ArtifactRow, {"sha256": pack, "size": len(data)})
-        return count
-
-    return store.write(work)

@@ -20,7 +20,7 @@ from lab.cli import main
 from lab.errors import BoardlabError, ConfigurationError, LabStableError, LabTransientError
 from lab.judge.records import NewVerdict
 from lab.judge.store import review, write_verdicts
-from lab.results import Store, backup, open_store, retention
+from lab.results import Store, backup, open_store, packs, removal, retention
 from lab.results.artifacts import ArtifactStore
 from lab.results.audit import Audit
 from lab.results.backup import back_up, in_use, restore, verified
@@ -286,8 +286,8 @@ def test_what_is_packed_while_a_backup_copies_is_in_it(
 
     def and_pack(store: Store, path: Path) -> str:
         digest = copy(store, path)
-        assert retention._pack(store, old) == 3  # as an upload on another host does
-        retention._remove_files(store)
+        assert packs.pack_run(store, old) == 3  # as an upload on another host does
+        removal.remove_noted_files(store)
         pack_of(store, old)
         return digest
 

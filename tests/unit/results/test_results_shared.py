@@ -23,7 +23,7 @@ from lab.errors import ConfigurationError, LabStableError
 from lab.farm import runner
 from lab.farm.checks import results as result_checks
 from lab.redaction import redacted
-from lab.results import artifacts, location, open_store, retention
+from lab.results import artifacts, location, open_store, packs, retention
 from lab.results.artifacts import ArtifactStore
 from lab.results.backup import in_use
 from lab.results.location import ARTIFACTS_VARIABLE, DATABASE_VARIABLE, SHARED_VARIABLE, locate
@@ -177,21 +177,21 @@ def test_the_files_of_a_run_are_one_object_that_other_hosts_read(
         names = {ref.sha256 for each in store.attempts(run.id) for ref in each.artifacts}
         before = {name: store.artifacts.read(name) for name in names}
         with in_use(store.artifacts):  # a backup goes on
-            assert retention.upload(store).count == 1
+            assert packs.upload(store).count == 1
         assert len(files(there)) == 1
         assert len(files(store.artifacts.root)) == len(names) + 1
-        assert retention.upload(store).count == 0
+        assert packs.upload(store).count == 0
         assert (len(files(store.artifacts.root)), store.artifacts.marked()) == (1, [])
         goes_on = record(store, cycles=1, finish=False, seed=2)
         loose = {ref.sha256 for each in store.attempts(goes_on.id) for ref in each.artifacts} - names
-        assert retention.upload(store).count == len(loose)
+        assert packs.upload(store).count == len(loose)
         store.finish_run(goes_on.id, "completed")
         assert retention.prune(store, Retention()).packed == 0
         with Session(store._engine) as session, session.begin():
             session.get_one(RunRow, goes_on.id).finished_at = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
         assert retention.prune(store, Retention(packed=30)).packed == len(loose)
         assert len(files(there)) == 1 + len(loose), "their pack is not there yet"
-        assert retention.upload(store).count == 1
+        assert packs.upload(store).count == 1
         assert len(files(there)) == len(files(store.artifacts.root)) == 2
     monkeypatch.setenv(ARTIFACTS_VARIABLE, str(tmp_path / "two"))
     with open_store(str(tmp_path / "results.db"), create=False) as other:
@@ -231,7 +231,7 @@ def test_a_kill_or_a_full_disk_at_any_step_of_an_upload_loses_nothing(
 
     def work() -> None:
         with open_store(path) as own:
-            retention.upload(own)
+            packs.upload(own)
 
     step = 1
     while (status := ends_at(step, work, full=full)) in ({1} if full else {-signal.SIGKILL}):
@@ -256,7 +256,7 @@ def test_files_that_cannot_be_packed_are_uploaded_one_by_one(tmp_path: Path, mon
         said: list[str] = []
         names = store.artifacts.marked()
         with suppress(LabStableError):
-            retention.upload(store, say=said.append)
+            packs.upload(store, say=said.append)
         assert "cannot pack" in said[0]
         assert there.hashes() == names
 
