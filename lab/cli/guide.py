@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -85,21 +85,13 @@ def check(
 ) -> None:
     """Find wrong numbers in guides, with the right ones if known."""
     older = sheets.of_guide(reader.read(against, defines_of(define))) if against else None
-    read_sheets, errors = read_all(files, define)
-    errors += [
-        ConfigurationError(
-            f"{sheet.guide.path}: no number of its {len(sheet.guide.tables)} tables stands for a metric of boardlab, so nothing "
-            f"was checked; is it a performance guide? `lab guide read {sheet.guide.path}` shows what was read"
-        )
-        for sheet in read_sheets
-        if not any(r.quantity is not None and r.number is not None for r in sheet.readings)
-    ]
+    read_sheets, errors = read_all(files, define, sheets.require_metrics)
     if history:
         read_sheets = _with_neighbours(read_sheets, db)
     found = [finding for sheet in read_sheets for finding in run_rules(sheet, older)]
-    if as_json:
+    if as_json and read_sheets:
         print_json(export.findings_document(found))
-    else:
+    elif read_sheets:  # of no guide "nothing found" would be a verdict
         echo(*terminal.list_findings(found, show_all=show_all))
     finish([], errors)  # what was not read is among the findings
     if exit_code and any(finding.severity is Severity.ERROR for finding in found):
@@ -149,17 +141,22 @@ def _print_unknown(read_sheets: Sequence[MeasuredGuide], *, as_json: bool) -> No
 
 
 def read_all(
-    files: Iterable[Path], define: Sequence[str] | None = None
+    files: Iterable[Path],
+    define: Sequence[str] | None = None,
+    require: Callable[[MeasuredGuide], MeasuredGuide] = lambda sheet: sheet,
 ) -> tuple[list[MeasuredGuide], list[ConfigurationError]]:
     """Read all guides; collect the errors of unreadable ones.
 
     A file without a cell of results is no guide.
+
+    Args:
+        require: raises the error of a guide that does not fit the command.
     """
     found, errors = [], []
     defines = defines_of(define)
     for path in files:
         try:
-            found.append(_with_numbers(sheets.of_guide(reader.read(path, defines))))
+            found.append(require(_with_numbers(sheets.of_guide(reader.read(path, defines)))))
         except ConfigurationError as error:
             errors.append(error)
     return found, errors
@@ -264,7 +261,7 @@ def _is_file(name: str) -> bool:
 def _guide(name: str, db: str | None) -> MeasuredGuide:
     """The guide in a file, or of a release in the store."""
     if _is_file(name):
-        return sheets.of_guide(reader.read(Path(name)))
+        return sheets.require_metrics(sheets.of_guide(reader.read(Path(name))))
     from lab.guide.write import stored_release  # noqa: PLC0415 - the database takes a while to import
     from lab.results.store import open_store  # noqa: PLC0415
 

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from attrs import field, frozen
 
+from lab.errors import ConfigurationError
 from lab.guide import boards, catalogue
 from lab.guide.catalogue import CellReading
 from lab.guide.model import Condition, Guide, Table
@@ -76,6 +77,22 @@ class MeasuredGuide:
 def of_guide(guide: Guide) -> MeasuredGuide:
     """Look up every cell in the catalogue."""
     return measure(guide, catalogue.load().readings(guide))
+
+
+def require_metrics(sheet: MeasuredGuide) -> MeasuredGuide:
+    """The guide, if a number of it stands for a metric.
+
+    Raises:
+        ConfigurationError: none does, so the file is no performance guide, or one of another kind.
+    """
+    if not sheet.by_metric:
+        guide = sheet.guide
+        raise ConfigurationError(
+            f"{guide.path}: no number of its {len(guide.tables)} tables stands for a metric of boardlab, so there is "
+            f"nothing to check, compare or import; is it a performance guide? `lab guide read {guide.path}` shows what "
+            "was read"
+        )
+    return sheet
 
 
 def measure(guide: Guide, readings: Iterable[CellReading]) -> MeasuredGuide:

@@ -206,8 +206,8 @@ def prepare(
         defines: what chooses the guide's branches.
 
     Raises:
-        ConfigurationError: the file cannot be read, names no release or no board and none is given, or has nothing of
-            the given board.
+        ConfigurationError: the file cannot be read, has no number of a metric, names no release or no board and none is
+            given, or has nothing of the given board.
     """
     guide = reader.read(path, defines)
     named_release = (
@@ -217,7 +217,8 @@ def prepare(
         raise ConfigurationError(
             f"{path}: neither its title, its name nor its text says which release it is of; say it with --release"
         )
-    evidence = annotate(measurements.of_guide(evolve(guide, release=named_release.name)))
+    sheet = measurements.require_metrics(measurements.of_guide(evolve(guide, release=named_release.name)))
+    evidence = annotate(sheet)
     owners = _owners(evidence, path, board)
     owner_of_rest = board or (next(iter(owners)) if len(owners) == 1 else None)
     data = path.read_bytes()

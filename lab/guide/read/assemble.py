@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 
 from attrs import evolve
 
@@ -158,9 +158,19 @@ def _fits(text: str, column: int, full: Sequence[RawRow]) -> bool:
     return any(empty) or bool(text.strip())
 
 
-def unclear_cells(tables: Iterable[Table]) -> Iterator[Unread]:
-    """Cells of figures among results that are no number in a known form."""
+def unclear_cells(tables: Iterable[Table], unread_lines: Set[int] = frozenset()) -> Iterator[Unread]:
+    """Tables without a header, and cells of figures that are no number in a known form.
+
+    Args:
+        unread_lines: a table with such a line above its cells has a header that could not be read.
+    """
     for table in tables:
+        if not table.columns and any(cell.number is not None for cell in table.cells):
+            if not unread_lines.isdisjoint(range(table.line, table.cells[0].line)):
+                continue
+            rows = len({cell.line for cell in table.cells})
+            yield Unread(table.line, f"a table has no header that could be read: {rows} rows of {table.name!r}")
+            continue
         numbers = {cell.column for cell in table.cells if cell.number is not None}
         for cell in table.cells:
             text, result = cell.value.text, cell.board is not None or cell.column in numbers

@@ -104,11 +104,12 @@ def _split_header(raw: RawTable) -> _Step:
 
 
 def _header_among_rows(raw: RawTable) -> _Step:
-    """No header, and a first row that names boards, is that header."""
+    """No header, and a first row that names boards or stands above numbers, is that header."""
     if raw.header or len(raw.rows) < 2:
         return raw, []
     first = raw.rows[0].cells
-    if any(_is_number(cell) for cell in first[1:]) or not any(column.board for column in columns(first)):
+    is_above_numbers = all(any(map(_is_number, row.cells[1:])) for row in raw.rows[1:])
+    if any(map(_is_number, first[1:])) or not (is_above_numbers or any(column.board for column in columns(first))):
         return raw, []
     return evolve(raw, header=first, rows=raw.rows[1:]), ["has its header as its first row"]
 

@@ -72,6 +72,7 @@ def assemble_guide(name: str, form: str, document: Document, release: str | None
     raw, repairs = mending.mend_tables(tables if form in {"rst", "text"} else map(mending.unpad, tables))
     assembled = assemble.tables(raw)
     boards = frozenset(column.board for table in assembled for column in table.columns if column.board)
+    unclear = assemble.unclear_cells(assembled, {part.line for part in document.unread})
     return Guide(
         path=name,
         format=form,
@@ -80,7 +81,7 @@ def assemble_guide(name: str, form: str, document: Document, release: str | None
         modules=tuple(document.modules),
         tables=assembled,
         conditions=tuple(split_boards(condition, boards) for condition in document.conditions),
-        unread=tuple(sorted([*document.unread, *assemble.unclear_cells(assembled)], key=lambda part: part.line)),
+        unread=tuple(sorted([*document.unread, *unclear], key=lambda part: part.line)),
         repairs=tuple(sorted([*document.repairs, *repairs], key=lambda part: part.line)),
         release_source=source,
     )

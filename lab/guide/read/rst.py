@@ -7,17 +7,17 @@ substitution means nothing to a number, and an unclosed one costs nothing. No tr
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from attrs import define
+from attrs import define, evolve
 from docutils import frontend, nodes
 from docutils.parsers.rst import Parser, states
 from docutils.utils import new_document
 
 from lab.errors import ConfigurationError
 from lab.guide.model import Unread
-from lab.guide.read import csvtable, directives
+from lab.guide.read import csvtable, directives, drawn_table
 from lab.guide.read.document import Builder, Document
 from lab.guide.read.markup import plain
 from lab.guide.read.plain_text import PIPES
@@ -25,6 +25,9 @@ from lab.guide.read.raw_table import RawRow, RawTable
 
 _ERROR = 3  # docutils' level of a construct that it could not read
 _LONGEST_LINE = 10_000  # docutils gives up the whole document above it
+
+
+_BOLD: Final = re.compile(r"\*\*(.*\S)\*\*")  # a cell's whole text
 
 
 class _NoInline(states.Inliner):
@@ -63,7 +66,7 @@ def read(path: str, text: str, defines: Mapping[str, str] | None = None) -> Docu
     try:
         with directives.own_directives():
             Parser(inliner=_NoInline()).parse(apart, tree)
-        walker = _Walker(Builder(Document(unread=lost)))
+        walker = _Walker(Builder(Document(unread=lost)), text.split("\n"))
         walker.visit_children(tree)
     except RecursionError:
         raise ConfigurationError(
@@ -154,6 +157,7 @@ def _without_long_lines(text: str) -> tuple[str, list[Unread]]:
 @define
 class _Walker:
     builder: Builder
+    lines: Sequence[str]  # of the file
     depth: int = 0
 
     def visit_children(self, node: nodes.Element) -> None:
@@ -223,12 +227,31 @@ class _Walker:
     def _complaint(self, node: nodes.Element) -> None:
         """Note a part that docutils could not read.
 
-        A complaint that quotes no part of the file lost nothing.
+        A complaint that quotes no part of the file lost nothing. A heading that skips a level is one of the next
+        level, and a grid whose text runs over its borders is read by its bars.
         """
-        if node["level"] < _ERROR or not any(isinstance(child, nodes.literal_block) for child in node.children):
+        quoted = [child.astext() for child in node.children if isinstance(child, nodes.literal_block)]
+        if node["level"] < _ERROR or not quoted:
             return
         message = node.children[0].astext().splitlines()[0] if node.children else "not understood"
-        self.builder.unread(node.get("line", 0), message.rstrip(".:"))
+        line = node.get("line", 0)
+        if message.startswith("Inconsistent title style"):
+            title = next(text for text in quoted[0].split("\n") if any(map(str.isalnum, text)))
+            self.builder.heading(self.depth + 1, title)
+        elif not (message.startswith("Malformed table") and self._overrun_grid(quoted[0].split("\n"), line)):
+            self.builder.unread(line, message.rstrip(".:"))
+
+    def _overrun_grid(self, drawn: Sequence[str], line: int) -> bool:
+        """Read a grid that docutils refuses, where its rows have one number of cells."""
+        above = range(line, max(line - len(drawn), 0), -1)  # docutils names the line of the fault
+        start = next((n for n in above if [text.strip() for text in self.lines[n - 1 : n + 1]] == drawn[:2]), line)
+        grid = drawn_table.parse([(start + i, text) for i, text in enumerate(drawn)], ())
+        widths = {len(row.cells) for row in grid.rows} | ({len(grid.header)} if grid.header else set())
+        if len(widths) != 1:
+            return False
+        self._table(_with_header(RawTable((), "", "inline", start, grid.header, grid.rows)))
+        self.builder.repair(line, "a drawn table's text runs over its borders")
+        return True
 
 
 def _line(node: nodes.Node) -> int:
@@ -241,7 +264,19 @@ def _of_docutils(table: nodes.Element, title: str) -> RawTable:
     bodies = [row for body in table.findall(nodes.tbody) for row in body.children]
     line = table.line or next((n.line for n in table.findall() if n.line), 0) or 0
     header = _row(heads[-1], line).cells if heads else ()
-    return RawTable((), title, "inline", line, header, tuple(_row(row, line) for row in bodies))
+    return _with_header(RawTable((), title, "inline", line, header, tuple(_row(row, line) for row in bodies)))
+
+
+def _with_header(raw: RawTable) -> RawTable:
+    """A drawn table whose bold first row is its header, without the marks of bold cells."""
+
+    def unmark(cells: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(match[1] if (match := _BOLD.fullmatch(cell)) else cell for cell in cells)
+
+    header, rows = raw.header, raw.rows
+    if not header and len(rows) > 1 and all(_BOLD.fullmatch(cell) for cell in rows[0].cells if cell):
+        header, rows = rows[0].cells, rows[1:]
+    return evolve(raw, header=unmark(header), rows=tuple(evolve(row, cells=unmark(row.cells)) for row in rows))
 
 
 def _row(row: nodes.Node, otherwise: int) -> RawRow:

@@ -17,6 +17,7 @@ from lab.judge.baseline import judge_release
 from lab.judge.number import Number
 from lab.judge.verdicts import Verdict
 from lab.metrics.catalogue import BOOT_TIME
+from lab.results.store import open_store
 
 
 def read(text: str) -> MeasuredGuide:
@@ -97,8 +98,14 @@ def test_a_document_without_a_known_number_is_never_nothing_found(
     file.write_text(
         '.. csv-table:: Prices\n    :header: "Fruit","Price"\n\n    "Pears","3"\n' if kind == "csv" else page
     )
-    assert main(["guide", "check", str(file)]) == 2
-    assert "stands for a metric of boardlab" in capsys.readouterr().err
+    database = ["--release", "1.0", "--board", "pear-evm", "--db", str(tmp_path / "results.db")]
+    for command in (["check"], ["check", "--json"], ["import", *database], ["compare", str(file)]):
+        assert main(["guide", command[0], str(file), *command[1:]]) == 2
+        printed = capsys.readouterr()
+        assert "stands for a metric of boardlab" in printed.err
+        assert printed.out == "", "nothing is told, or imported, of a document of others"
+    with open_store(str(tmp_path / "results.db")) as store:
+        assert store.runs() == []
 
 
 @pytest.mark.parametrize(

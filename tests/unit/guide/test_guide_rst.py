@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from support.guide_family import GuideText, TableText, mini, table, write_rst
 
+from lab.guide import measurements
+from lab.guide.check.findings import run_rules
 from lab.guide.model import CellKind, Guide
 from lab.guide.read import reader
 
@@ -260,3 +262,63 @@ def test_identifiers_are_no_numbers(tmp_path: Path) -> None:
     identifier, fps = read(tmp_path, text).tables[0].cells
     assert (identifier.kind, identifier.number, identifier.value.text) == (CellKind.IDENTIFIER, None, "2500005.00")
     assert (fps.kind, fps.number) == (CellKind.VALUE, 4.5)
+
+
+def _grid(*rows: str, overrun: int = 0) -> str:
+    cells = [[cell.strip() for cell in row.split(",")] for row in rows]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
+    border = "+" + "+".join("-" * (width + 2) for width in (*widths[:-1], widths[-1] - overrun)) + "+"
+    lines = ["| " + " | ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) + " |" for row in cells]
+    return "\n".join(["", *(f"{border}\n{line}" for line in lines), border, ""])
+
+
+BOLD = ("**Benchmarks**,**a1-fs: perf**,**b2-fs: perf**", "lat_pipe (us),11.5,12.5", "**bw_pipe (MB/s)**,620,**630**")
+
+
+@pytest.mark.parametrize("overrun", [0, 3])
+def test_a_bold_first_row_of_a_drawn_table_is_its_header(overrun: int) -> None:
+    guide = reader.parse("guide.rst", f"Guide\n=====\n{_grid(*BOLD, overrun=overrun)}")
+    (grid,) = guide.tables
+    assert [(c.row, c.board, c.metric, c.number) for c in grid.cells] == [
+        ("lat_pipe (us)", "a1-fs", "perf", 11.5),
+        ("lat_pipe (us)", "b2-fs", "perf", 12.5),
+        ("bw_pipe (MB/s)", "a1-fs", "perf", 620),
+        ("bw_pipe (MB/s)", "b2-fs", "perf", 630),
+    ]
+    assert guide.unread == ()
+    assert [repair.reason for repair in guide.repairs] == ["a drawn table's text runs over its borders"] * bool(
+        overrun
+    )
+
+
+def test_a_text_row_above_numbers_is_a_header_and_one_among_numbers_is_none() -> None:
+    guide = reader.parse("guide.rst", f"Guide\n=====\n{_grid('Benchmarks,perf', 'lat_pipe (us),11.5')}")
+    assert [(c.row, c.metric, c.number) for c in guide.tables[0].cells] == [("lat_pipe (us)", "perf", 11.5)]
+    guide = reader.parse("guide.rst", f"Guide\n=====\n{_grid('lat_pipe (us),11.5', 'lat_sem (us),3.5')}")
+    assert {c.metric for c in guide.tables[0].cells} == {None}
+    (part,) = guide.unread
+    assert part.reason.startswith("a table has no header that could be read: 2 rows")
+    assert not [f for f in run_rules(measurements.of_guide(guide)) if f.rule.id == "overlong-row"]
+
+
+def test_a_grid_that_runs_over_its_borders_with_other_numbers_of_cells_is_not_read() -> None:
+    grid = _grid(*BOLD, overrun=3).replace("| 12.5", "  12.5")
+    guide = reader.parse("guide.rst", f"Guide\n=====\n{grid}{_grid(*BOLD)}")
+    assert len(guide.tables) == 1
+    assert [part.reason for part in guide.unread] == ["Malformed table"]
+
+
+def test_a_heading_that_skips_a_level_is_a_heading() -> None:
+    rows = '.. csv-table::\n    :header: "Benchmarks","a1-fs: perf"\n\n    "lat_pipe (us)","11.5"\n'
+    headings = (("One", "-"), ("Two", "~"), ("Three", "^"), ("Four", "-"), ("Skips", "^"), ("Five", "~"))
+    sections = (f"{text}\n{len(text) * mark}\n\n{rows}" for text, mark in headings)
+    guide = reader.parse("guide.rst", "\n".join(["Performance Guide", 17 * "=", "", *sections]))
+    assert [one.chapter for one in guide.tables] == [
+        ("One",),
+        ("One", "Two"),
+        ("One", "Two", "Three"),
+        ("Four",),
+        ("Four", "Skips"),
+        ("Four", "Five"),
+    ]
+    assert guide.unread == ()

@@ -18,22 +18,23 @@ def overlong_row(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator
 
     A row with more cells than its header has one too many at an unknown place, e.g. by a comma outside quotes.
 
-    Finding: The rows' cells are unattributed; one error for the rows of a table with the same number of cells.
+    Finding: The rows' cells are unattributed; one error for the rows of a table with the same number of cells. A
+    table without a header that could be read is `not-read`'s.
     """
     loose = (r for r in sheet.readings if r.cell.kind is CellKind.UNATTRIBUTED)
     rows = group(loose, lambda r: (r.cell.table, r.cell.line))
     causes: dict[tuple[int, int], list[CellReading]] = {}
     for (table_index, _line), readings in rows.items():
         count = max(r.cell.column for r in readings) + 1
-        if count > len(sheet.guide.tables[table_index].columns):
+        if count > len(sheet.guide.tables[table_index].columns) > 0:
             causes.setdefault((table_index, count), []).extend(readings)
     for (table_index, count), members in causes.items():
         table = sheet.guide.tables[table_index]
-        header = f"{len(table.columns)} columns" if table.columns else "no header that could be read"
         others = len({r.cell.line for r in members}) - 1
         which = f" and {others} more rows have" if others else " has"
         yield Remark(
-            f"row {members[0].cell.row!r}{which} {count} cells, the table has {header}; the values are not attributed",
+            f"row {members[0].cell.row!r}{which} {count} cells, the table has {len(table.columns)} "
+            "columns; the values are not attributed",
             members[0],
             also=tuple(members[1:]),
         )
