@@ -5,21 +5,21 @@ from __future__ import annotations
 import enum
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
+
+from attrs import evolve, frozen
 
 from lab.benchmarks.boot import BootWatch
 from lab.benchmarks.boot.crosscheck import (
-    CLOCK,
-    CLOCK_MARK,
+    CLOCK_PATTERN,
     SOFTWARE,
     CrossCheck,
-    LogFacts,
     Software,
-    log_question,
+    facts_question,
     read_facts,
     read_log,
     read_software,
-    with_checksum,
+    whole_text,
     zero_of,
 )
 from lab.benchmarks.identity import BoardIdentity
@@ -28,8 +28,6 @@ from lab.console.model import Chunk, LineTiming
 from lab.console.moments import find_moments
 from lab.errors import BoardTransientError, ConfigurationError
 from lab.sleep_modes import SLEEP_MODES
-
-Answer = TypeVar("Answer")
 
 
 class Status(enum.Enum):
@@ -210,31 +208,47 @@ def cross_check(board: Board, marks: Collection[str], known: Software | None = N
     console = board.console
     before = len(console.capture)
     text = b"".join(event.data for event in console.capture if isinstance(event, Chunk)).decode("latin-1")
-    clock = _ask(board, CLOCK, read_facts)
-    if clock is None:
+    software = known or _ask_software(board)
+    answer = _ask(board, facts_question(software, marks))
+    facts = None if answer is None else read_facts(answer.lines)
+    if answer is None or facts is None:
         return None
-    asked_ns, facts, at = clock
-    came = find_moments(console.capture[at:], [MomentPattern("uptime", rf"{CLOCK_MARK}\d")], board.timing())
-    zero_ns = zero_of(facts, asked_ns, came[0]) if came else None
+    came = find_moments(console.capture[answer.at :], [MomentPattern("uptime", CLOCK_PATTERN)], board.timing())
+    zero_ns = zero_of(facts, answer.asked_ns, came[0]) if came else None
     if zero_ns is None:
         return None
-    if known is None or not facts.fingerprint or known.fingerprint != facts.fingerprint:
-        answer = _ask(board, SOFTWARE, lambda lines: read_software(lines, facts.fingerprint))
-        known = Software() if answer is None else answer[1]
-    level = known.level
-    log = _ask(board, log_question(marks), lambda lines: read_log(lines, text, level, marks))
+    if known is not None and facts.fingerprint != known.fingerprint:
+        software = _ask_software(board)
+    log = read_log(answer.lines, text, software.level, marks)
     stamps = [event.t_ns for event in console.capture[before:] if isinstance(event, Chunk)]
-    log_facts = LogFacts() if log is None else log[1]
-    return CrossCheck(facts, zero_ns, log_facts, known, max(0, asked_ns - stamps[0]), stamps[-1] - asked_ns)
+    return CrossCheck(
+        facts,
+        zero_ns,
+        log,
+        evolve(software, fingerprint=facts.fingerprint or None),
+        login_ns=max(0, answer.asked_ns - stamps[0]),
+        took_ns=stamps[-1] - answer.asked_ns,
+    )
 
 
-def _ask(
-    board: Board, question: str, read: Callable[[Sequence[str]], Answer | None]
-) -> tuple[int, Answer, int] | None:
-    """Ask a question, and once more if the answer is damaged.
+def _ask_software(board: Board) -> Software:
+    answer = _ask(board, SOFTWARE)
+    return Software() if answer is None else read_software(answer.lines)
 
-    Returns: the console's clock before it, what was read, and the number of events before; None: the board was not asked, or both
-        answers are damaged. A board without a program for checksums is believed if it says the same twice.
+
+@frozen
+class _Answer:
+    """The whole text of an answer, the console's clock before the question, and the number of events before it."""
+
+    lines: Sequence[str]
+    asked_ns: int
+    at: int
+
+
+def _ask(board: Board, question: str) -> _Answer | None:
+    """Ask a question, and once more if the answer is damaged; None: the board was not asked, or both are damaged.
+
+    A board without a program for digests is believed if it says the same twice, but for the clock in the first line.
     """
     before: list[str] = []
     for _ in range(2):
@@ -243,10 +257,10 @@ def _ask(
         if answer is None:
             return None
         asked_ns, (lines,) = answer
-        facts = read(lines)
-        if facts is None and before[2:] == lines[2:] and before:
-            facts = read(with_checksum(lines))
-        if facts is not None:
-            return asked_ns, facts, at
+        text = whole_text(lines)
+        if text is None and len(before) > 1 and before[1:] == lines[1:]:
+            text = lines
+        if text is not None:
+            return _Answer(text, asked_ns, at)
         before = lines
     return None

@@ -19,12 +19,12 @@ CYCLES = 2
 
 @pytest.mark.parametrize(
     ("spoiled", "seed", "unknown"),
-    [({0}, 1, False), ({1}, 2, False), ({0, 1}, 3, True), ({1, 2}, 4, False), ({2, 3}, 5, False)],
+    [({0}, 1, False), ({1}, 2, False), ({0, 1}, 3, False), ({1, 2}, 4, True), ({2, 3}, 5, False)],
 )
 def test_a_damaged_answer_refuses_no_boot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoiled: set[int], seed: int, *, unknown: bool
 ) -> None:
-    """The first cycle asks for the clock, the software and the log; each is asked for once more."""
+    """The first cycle asks for the software and the facts; each is asked for once more."""
     dice, asked, count = random.Random(seed), BoardStrategy.asked, 0
 
     def spoil(board: BoardStrategy, questions: Sequence[str]) -> tuple[int, list[list[str]]] | None:

@@ -20,7 +20,6 @@ from lab.benchmarks.boot.crosscheck import (
     LogFacts,
     read_facts,
     read_log,
-    with_checksum,
     zero_of,
 )
 from lab.benchmarks.boot.timeline import NO_LINE
@@ -150,8 +149,8 @@ class Machine:
         came_s = read_s + self.dice.uniform(0.0005, 0.003)
         up_s = int((read_s - zero_s) * 100) / 100
         ticks = int((getty_s - zero_s) * 100)
-        lines = [f"@@{up_s:.2f}", f"{up_s:.2f}", "471 (sh) 412 1088 999999", f"412 (login) 1 1088 {ticks}"]
-        facts = read_facts(with_checksum(lines))
+        shell, getty = "471 (sh) S 412 471 471 1088 999999", f"412 (login) S 1 412 412 1088 {ticks}"
+        facts = read_facts([f"{up_s:.2f} 1.00", shell, getty])
         assert facts is not None
         zero_ns = zero_of(facts, 10 * S + round(asked_s * S), moment("uptime", came_s))
         assert zero_ns is not None
@@ -266,7 +265,8 @@ def judged(boot: Boot, watch: BootWatch, events: Sequence[Event], others: int) -
     machine = boot.machine
     text = b"".join(event.data for event in events if isinstance(event, Chunk)).decode("latin-1")
     marks = watch.log.marks
-    log = read_log(with_checksum(["0.000000] L", *(mark for mark in marks if mark in boot.log)]), text, 0, marks)
+    found = [f"1 {mark[mark.index('.') :]}]" for mark in marks if mark in boot.log]
+    log = read_log(["40 <6>[    0", *found], text, 0, marks)
     asked_s = (watch.prompt.t_ns / S - 10 if watch.prompt else 0) + 0.4
     check = machine.check(boot.zero_s, boot.getty_s, max(asked_s, boot.prompt_s + 0.4), log)
     bare = watch.finish(started_once=check.is_first(watch.split_ns), judged=True)

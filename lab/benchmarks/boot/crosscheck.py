@@ -1,7 +1,7 @@
 """What the board itself knows of its boot, after its prompt: asked, read, and compared with the boot's moments.
 
-Each answer ends with the POSIX checksum of its text (cksum), so a damaged one is known, and asked for once more. It is no better clock
-than the stamps: the answer's way, and the kernel's steps of 10 ms (USER_HZ), leave ± 10 to 50 ms.
+Each answer ends with the MD5 of its text, so a damaged one is known, and asked for once more. It is no better clock than the stamps: the
+answer's way, and the kernel's steps of 10 ms (USER_HZ), leave ± 10 to 50 ms.
 
 Sources: proc(5) for stat, uptime and mountinfo; systemctl(1); dmesg(1), whose `-r` BusyBox has, too.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import zlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -22,30 +21,27 @@ from lab.benchmarks.boot.timeline import DRIFT, TimeLine
 from lab.errors import BoardlabError, BoardTransientError, LabTransientError, TestTransientError
 from lab.metrics import Flag
 
-CLOCK_MARK: Final = "@@"  # the answer's begin; the typed command has it in two parts, so its echo is none
+CLOCK_PATTERN: Final = r"\d\.\d\d \d"  # in /proc/uptime, which an answer begins with
 ERRORS_KEPT: Final = 20
 # util-linux before 2.40 loses the facility with -r alone, and shows a program's line as the kernel's; BusyBox has no -S.
 DMESG: Final = "{ dmesg -Sr || dmesg -r; } 2>/dev/null"
 # Zones and cooling devices (Documentation/driver-api/thermal/sysfs-api.rst), and sensors of the board (Documentation/hwmon/sysfs-interface.rst).
-_THERMAL_FILES: Final = "thermal/t*/temp thermal/c*/type thermal/c*/cur_state hwmon/h*/t*_input"
-THERMAL: Final = " ".join(f"/sys/class/{name}" for name in _THERMAL_FILES.split())
-# Few programs: each costs a slow board some 0.1 s. Any of them may fail or be missing.
-_END: Final = 'echo "$m"; echo "$m" | { cksum || md5sum; } 2>/dev/null'
-# The clock; the shell's ancestors up to init, of which one was the prompt's program; and whether the software is as before.
-CLOCK: Final = (
-    'cd /proc; read -r u i <uptime; echo "@""@$u"; m=$({ echo $u; q=$PPID; '
-    f"while [ $q -gt 1 ] && read -r p c s q {'x ' * 2}t {'x ' * 14}r x <$q/stat; do echo $p $c $q $t $r; done; "
-    "read -r b <sys/kernel/random/boot_id; read -r t <sys/kernel/tainted; echo b $b $t; "
-    '{ cat cmdline version /etc/os-release device-tree/chosen/u-boot,version; grep " / / " self/mountinfo; } | { cksum || md5sum; }; '
-    f'cd /sys/class; grep -H "" {_THERMAL_FILES}; '
-    f"systemctl is-system-running || systemctl --failed --no-legend --plain; }} 2>/dev/null); {_END}"
+THERMAL: Final = "/sys/class/thermal/t*/temp /sys/class/thermal/c*/type /sys/class/thermal/c*/cur_state /sys/class/hwmon/h*/t*_input"
+# Few characters and few programs: each program costs a slow board some 10 ms, and so do 30 characters. Any of them may fail or be missing.
+# The clock comes at once, the shell's parent and its parent are looked at since one of them was the prompt's program, and the last part
+# counts the lines that the kernel logged in each second, by level, e.g. "120 <6>[    3".
+_BEGIN: Final = "{ cd /proc;"
+_END: Final = "} 2>/dev/null|tee /dev/tty|md5sum"
+_PROCESSES: Final = r"read x x x q x <$PPID/stat;cut -d\  -f1-7,22 uptime $PPID/stat $q/stat sys/kernel/random/boot_id sys/kernel/tainted;"
+_FINGERPRINT: Final = 'grep -hE "^[^0-9]| / / " cmdline version /etc/os-release self/mountinfo|md5sum;'
+_SHORT_THERMAL: Final = (
+    'cd /sys/class;grep -H "" t*l/t*/temp t*l/c*/[tc]*e h*n/h*/t*_i*;'  # the same as `THERMAL`, and more
 )
+_SYSTEMD: Final = "systemctl is-system-running||systemctl --failed --no-legend --plain;"
 SOFTWARE: Final = (
-    'm=$({ cd /proc; grep "" 1/comm cmdline version sys/kernel/printk /etc/os-release; grep " / / " self/mountinfo; '
-    'md5sum /sys/firmware/fdt /lib/modules/*/modules.dep; echo u-boot $(tr -d "\\0" <device-tree/chosen/u-boot,version); '
-    f"}} 2>/dev/null); {_END}"
+    f'{_BEGIN} grep "" 1/comm cmdline version sys/kernel/printk /etc/os-release; grep " / / " self/mountinfo; dmesg -Sr >/dev/null && echo dmesg:-Sr; '
+    f'md5sum /sys/firmware/fdt /lib/modules/*/modules.dep; echo u-boot $(tr -d "\\0" <device-tree/chosen/u-boot,version); {_SHORT_THERMAL}{_END}'
 )
-_BEGIN_OF_LOG: Final = "0\\.000000\\] L"  # "Linux version": the log has lost none of its begin
 
 STEP_NS: Final = 10_000_000  # of /proc/uptime and of a process's start: 1/USER_HZ, truncated
 HZ: Final = 100
@@ -53,7 +49,8 @@ KERNEL_STARTS: Final = (START, EFI_START, "first_printk")
 LOST_LINES: Final = 3  # fewer may be parts of a line, which old kernels print and log in different ways
 COMMON_SHARE: Final = 0.25  # of the times of a kernel's lines: those of two kernels' early ones may be the same
 _URGENT: Final = 4  # lines at lower levels come even with `quiet`
-_COUNT: Final = re.compile(r"(\d{1,6}) <(\d{1,3})>\[ *(\d{1,9})")
+LINES_KEPT: Final = 99  # of counts and errors of the kernel's log
+_COUNT: Final = re.compile(r" *(\d{1,6}) (<(\d{1,3})>\[ *(\d{1,9}).*|\.\d{6}\])")
 _STAMPED: Final = re.compile(r"\[ *(\d{1,9})(\.\d{6}\][^\r\n]*)")  # a program's line may be before it
 _TAINTS: Final = (
     1 << 7 | 1 << 9 | 1 << 14
@@ -64,50 +61,39 @@ _OS_NAMES: Final = ("NAME=", "VERSION=", "VERSION_ID=", "BUILD_ID=", "PRETTY_NAM
 _DIGEST: Final = re.compile(r"([0-9a-f]{32}) [ *](\S+)")  # of md5sum
 _THERMAL: Final = re.compile(r"(?:/sys/class/)?(?:thermal/(\w+)/(temp|type|cur_state)|hwmon/(hwmon\d+/temp\d+)_input)")
 _SLOWS: Final = re.compile(r"cpu|processor|devfreq", re.IGNORECASE)  # in the type of a cooling device that is no fan
-_PROCESS: Final = re.compile(r"(\d+) \((.*)\) (\d+) (-?\d+) (\d+)")
-_BOOT_ID: Final = re.compile(r"b ([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}) (\d*)")
-_CKSUM: Final = re.compile(r"(\d{1,10}) (\d{1,9})")
-_FINGERPRINT: Final = re.compile(rf"{_CKSUM.pattern}|[0-9a-f]{{32}}  -")
-_BACKWARDS: Final = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))  # each byte's bits
+_UPTIME: Final = re.compile(r"(\d{1,9})\.(\d\d) \d+\.\d\d")
+_PROCESS: Final = re.compile(r"\d+ \((\S+)\) \S (\d+) \d+ \d+ (-?\d+) (\d+)")
+_BOOT_ID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_MD5: Final = re.compile(r"([0-9a-f]{32})  -")
+_FAILED: Final = re.compile(r"(\S+\.\S+) +\S+ +failed ")
 
 
-def log_question(marks: Iterable[str]) -> str:
-    """The command for the kernel's log: errors, which of these times it has, and the number of different lines by second and level.
+def facts_question(software: Software, marks: Iterable[str]) -> str:
+    """The command for a boot's facts.
 
     Args:
-        marks: as of `BootKernelLog`.
+        software: of the board. marks: as of `BootKernelLog`.
     """
-    wanted = "|".join(["^<[0-3]>.*", _BEGIN_OF_LOG, *(mark.replace(".", "\\.") for mark in marks)])
+    wanted = "|".join(["^<[0-3]>.*", r"^<[0-9]*>\[ *[0-9]*", *(f"{mark[mark.index('.') :]}]" for mark in marks)])
     return (
-        f'd=$({DMESG}); m=$(echo "$d" | grep -oE "{wanted}" | head -n {2 * ERRORS_KEPT}; '
-        r'echo "$d" | sort -u | grep -o "^<[0-9]*>\[ *[0-9]*" | uniq -c); '
-        f"{_END}"
+        f"{_BEGIN}{_PROCESSES}{_FINGERPRINT}{_SHORT_THERMAL if software.has_thermal else ''}{_SYSTEMD if software.init == 'systemd' else ''}"
+        f'dmesg {software.dmesg}|grep -oE "{wanted}"|sort|uniq -c|head -n {LINES_KEPT};{_END}'
     )
 
 
 def whole_text(lines: Sequence[str]) -> list[str] | None:
-    """The lines of an answer whose checksum is right; None: damaged, or without one."""
-    text = "".join(f"{line}\n" for line in lines[:-1]).encode()
-    match = _CKSUM.fullmatch(lines[-1].strip()) if lines else None
-    if match is not None and (int(match[1]), int(match[2])) == (cksum(text), len(text)):
-        return list(lines[:-1])
-    digest = hashlib.md5(text, usedforsecurity=False).hexdigest()
-    return list(lines[:-1]) if lines and lines[-1].split()[:1] == [digest] else None
+    """The lines of an answer whose digest is right; None: damaged, or without one."""
+    match = _MD5.fullmatch(lines[-1].strip()) if lines else None
+    return list(lines[:-1]) if match is not None and match[1] == _digest(lines[:-1]) else None
 
 
-def with_checksum(lines: Sequence[str]) -> list[str]:
-    """An answer of a board without a program for checksums, with one: its clock is no part of it."""
-    live = [lines[0]] if lines and lines[0].startswith(CLOCK_MARK) else []
-    text = "".join(f"{line}\n" for line in lines[len(live) :]).encode()
-    return [*lines, f"{cksum(text)} {len(text)}"]
+def with_digest(lines: Sequence[str]) -> list[str]:
+    """An answer of a board that has no program for digests, with one."""
+    return [*lines, f"{_digest(lines)}  -"]
 
 
-def cksum(data: bytes) -> int:
-    """The checksum of POSIX' cksum: of the text and its length, by the polynomial of CRC-32 with the bits the other way round."""
-    size = len(data)
-    whole = data + size.to_bytes((size.bit_length() + 7) // 8, "little")
-    crc = zlib.crc32(whole.translate(_BACKWARDS), 0xFFFFFFFF)
-    return int(f"{crc:032b}"[::-1], 2)
+def _digest(lines: Sequence[str]) -> str:
+    return hashlib.md5("".join(f"{line}\n" for line in lines).encode(), usedforsecurity=False).hexdigest()
 
 
 @frozen
@@ -115,14 +101,17 @@ class Software:
     """What cannot change within a boot.
 
     Attributes:
-        fingerprint: by which a later boot knows that it has the same.
-        init: the name of process 1. level: below which lines go to the console; 0: unknown.
+        fingerprint: by which a later boot knows that it has the same; None: the board has none.
+        init: the name of process 1. level: below which lines go to the console; 0: unknown. dmesg: its options for a raw log.
+        has_thermal: there is something that tells a temperature.
         names: name -> what runs, without what differs between two boots of the same.
     """
 
-    fingerprint: str = ""
+    fingerprint: str | None = None
     init: str = ""
     level: int = 0
+    dmesg: str = "-r"
+    has_thermal: bool = False
     names: Mapping[str, str] = field(factory=dict)
 
 
@@ -229,31 +218,29 @@ class CrossCheck:
         return {**told, "login": self.login_ns / 1e9, "took": self.took_ns / 1e9, **lost}
 
 
-def read_facts(lines: Sequence[str]) -> BoardFacts | None:
-    """Read the answer to `CLOCK`; None: it is damaged."""
-    text = whole_text(lines[1:])
-    uptime = re.fullmatch(rf"{CLOCK_MARK}((\d{{1,9}})\.(\d\d))", lines[0].strip()) if lines else None
-    if text is None or uptime is None or text[:1] != [uptime[1]]:
+def read_facts(text: Sequence[str]) -> BoardFacts | None:
+    """Read a whole answer to `facts_question`, but for the kernel's log; None: it is none."""
+    text = [line.rstrip() for line in text]  # BusyBox' cut leaves a delimiter
+    uptime = _UPTIME.fullmatch(text[0]) if text else None
+    if uptime is None:
         return None
     processes = [match.groups() for line in text if (match := _PROCESS.fullmatch(line))]
-    terminal = processes[0][3] if processes else "0"
-    starts = [(name.endswith("sh"), int(start)) for _, name, _, tty, start in processes if tty == terminal != "0"]
-    boot = next(filter(None, map(_BOOT_ID.fullmatch, text)), None)
-    at = next((number for number, line in enumerate(text) if _FINGERPRINT.fullmatch(line)), len(text))
+    terminal = processes[0][2] if processes else "0"
+    starts = [(name.endswith("sh"), int(start)) for name, _, tty, start in processes if tty == terminal != "0"]
+    at = next((number for number, line in enumerate(text) if _BOOT_ID.fullmatch(line)), len(text))
+    taint = next(iter(text[at + 1 : at + 2]), "")
     named = {
-        name: value.strip()
-        for name, _, value in (line.partition(":") for line in text[at + 1 :])
-        if _THERMAL.fullmatch(name)
+        name: value.strip() for name, _, value in (line.partition(":") for line in text) if _THERMAL.fullmatch(name)
     }
-    systemd = [line for line in text[at + 1 :] if not _THERMAL.fullmatch(line.partition(":")[0])]
+    digests = [match[1] for line in text if (match := _MD5.fullmatch(line))]
     return BoardFacts(
-        uptime_ns=int(uptime[2] + uptime[3]) * STEP_NS,
+        uptime_ns=int(uptime[1] + uptime[2]) * STEP_NS,
         getty_ns=min(starts)[1] * (10**9 // HZ) if starts else None,
-        boot_id=boot[1] if boot else "",
-        state=systemd[0] if systemd and re.fullmatch(r"[a-z]+", systemd[0]) else "",
-        failed=tuple(line.split()[0] for line in systemd[1:] if line.split()),
-        taint=int(boot[2]) if boot and boot[2] else None,
-        fingerprint=text[at] if at < len(text) else "",
+        boot_id=text[at] if at < len(text) else "",
+        state=next((line for line in text if re.fullmatch(r"[a-z]+", line)), ""),
+        failed=tuple(match[1] for line in text if (match := _FAILED.match(line))),
+        taint=int(taint) if taint.isdigit() else None,
+        fingerprint=digests[0] if digests else "",
         temperatures_c=_temperatures(named),
         throttled=_throttled(named),
     )
@@ -267,32 +254,28 @@ def zero_of(facts: BoardFacts, asked_ns: int, answer: MomentLike) -> tuple[int, 
     return min(asked_ns - facts.uptime_ns - STEP_NS, latest_ns), latest_ns
 
 
-def read_log(lines: Sequence[str], console: str, level: int, marks: Collection[str] = ()) -> LogFacts | None:
-    """Read the answer to `log_question`; None: it is damaged.
+def read_log(text: Sequence[str], console: str, level: int, marks: Collection[str] = ()) -> LogFacts:
+    """Read the kernel's log in a whole answer to `facts_question`.
 
     Args:
         console: the text that came up to the question. level: as of `Software`. marks: that the question asked for.
     """
-    text = whole_text(lines)
-    if text is None:
-        return None
-    logged = "\n".join(line for line in text if not _COUNT.fullmatch(line.strip()))
-    found = [mark in logged for mark in marks]
+    counts = [match for line in text if (match := _COUNT.fullmatch(line))]
+    logged = "\n".join(match[2] for match in counts)
+    found = [f"{mark[mark.index('.') :]}]" in logged for mark in marks]
     is_other = (
-        len(found) > 1 and sum(found) <= COMMON_SHARE * len(found) and re.search(_BEGIN_OF_LOG, logged) is not None
+        len(found) > 1 and sum(found) <= COMMON_SHARE * len(found) and re.search(r"> *\[ *0", logged) is not None
     )
+    errors = (match[2] for match in counts if match[3] and match[2].rstrip()[-1:] and "]" in match[2])
     return LogFacts(
-        errors=tuple(line for line in text if line.startswith("<"))[:ERRORS_KEPT],
-        lost_lines=_lost_lines(_logged(text, level), console),
+        errors=tuple(errors)[:ERRORS_KEPT],
+        lost_lines=_lost_lines(_logged(counts, level), console),
         first_kernel=True if len(found) > 1 and all(found) else False if is_other else None,
     )
 
 
-def read_software(lines: Sequence[str], fingerprint: str) -> Software | None:
-    """Read the answer to `SOFTWARE`; None: it is damaged."""
-    text = whole_text(lines)
-    if text is None:
-        return None
+def read_software(text: Sequence[str]) -> Software:
+    """Read a whole answer to `SOFTWARE`."""
     found: dict[str, str] = {}
     for line in text:
         name, _, value = line.partition(":")
@@ -300,7 +283,13 @@ def read_software(lines: Sequence[str], fingerprint: str) -> Software | None:
             found.setdefault(name, value.strip())
         elif value.startswith(_OS_NAMES):
             found[name] = f"{found.get(name, '')} {value}".strip()
-    return Software(fingerprint, found.get("1/comm", ""), _console_level(found), _software(found, text))
+    return Software(
+        init=found.get("1/comm", ""),
+        level=_console_level(found),
+        dmesg=found.get("dmesg", "-r"),
+        has_thermal=any(map(_THERMAL.fullmatch, found)),
+        names=_software(found, text),
+    )
 
 
 def _lost_lines(logged: Mapping[int, tuple[int, int]], console: str) -> int:
@@ -358,13 +347,14 @@ def _console_level(found: Mapping[str, str]) -> int:
     )
 
 
-def _logged(lines: Sequence[str], level: int) -> dict[int, tuple[int, int]]:
+def _logged(counts: Iterable[re.Match[str]], level: int) -> dict[int, tuple[int, int]]:
     """Second -> number of lines below a level, and of urgent ones."""
     found: dict[int, tuple[int, int]] = {}
-    for match in filter(None, (_COUNT.fullmatch(line.strip()) for line in lines)):
-        count, second, of = int(match[1]), int(match[3]), int(match[2]) & 7  # the other bits are the facility's
-        before = found.get(second, (0, 0))
-        found[second] = (before[0] + count * (of < level), before[1] + count * (of < _URGENT < level))
+    for match in counts:
+        if match[3]:
+            count, second, of = int(match[1]), int(match[4]), int(match[3]) & 7  # the other bits are the facility's
+            before = found.get(second, (0, 0))
+            found[second] = (before[0] + count * (of < level), before[1] + count * (of < _URGENT < level))
     return found
 
 
@@ -374,7 +364,7 @@ def _software(found: Mapping[str, str], lines: Sequence[str]) -> dict[str, str]:
     front, _, back = mounted.partition(" - ")
     digests = {match[2]: match[1] for line in lines if (match := _DIGEST.fullmatch(line))}
     names = {
-        "uboot": next((line[len(_UBOOT) :].strip() for line in lines[-1:] if line.startswith(_UBOOT)), ""),
+        "uboot": next((line[len(_UBOOT) :].strip() for line in lines if line.startswith(_UBOOT)), ""),
         "kernel_build": found.get("version", ""),
         "command_line": found.get("cmdline", ""),
         "os_release": found.get(_OS_RELEASE, ""),

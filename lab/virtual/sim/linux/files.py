@@ -64,6 +64,8 @@ class Files:
             given = re.match(r"<(\d+)>", text)  # of facility and level; the kernel's facility is nobody else's
             number = int(given[1]) if given else 4
             yield from self._kernel.printk(text[given.end() if given else 0 :], number & 7, number >> 3 or 1)
+        elif path == "/dev/tty":
+            yield from self._kernel.computer.write(data)
         elif path.startswith(("/sys/", "/proc/")):
             return f"{path}: No such file or directory"
         elif path in _DEVICES:
@@ -197,6 +199,7 @@ def _proc(kernel: Kernel) -> dict[str, Node]:
         "/proc/1/comm": _fixed("systemd\n"),
         "/proc/1/stat": Node(lambda: _stat(1, "systemd", 0, 3 * _TICK_NS)),
         f"/proc/{LOGIN_PID}/stat": Node(lambda: _stat(LOGIN_PID, "login", 1, kernel.getty_ns)),
+        f"/proc/{SHELL_PID}/stat": Node(lambda: _stat(SHELL_PID, "sh", LOGIN_PID, kernel.clock_ns)),
         "/proc/self/stat": Node(lambda: _stat(LOGIN_PID + 60, "cat", LOGIN_PID + 59, kernel.clock_ns)),
         "/proc/sys/kernel/random/boot_id": Node(lambda: kernel.boot_id + "\n"),
         "/proc/sys/kernel/tainted": Node(lambda: f"{kernel.taint}\n"),
@@ -207,6 +210,7 @@ def _proc(kernel: Kernel) -> dict[str, Node]:
 
 
 LOGIN_PID = 412  # the process that prints the prompt, and becomes login
+SHELL_PID = 471
 _TICK_NS = 10_000_000  # 1/USER_HZ
 
 

@@ -1,6 +1,6 @@
 """Commands on text, such as cat, grep, head, sort, printf, test.
 
-All: echo, cat, grep, head, tail, wc, sort, uniq, cksum, md5sum, cut, tr, seq, printf, test.
+All: echo, cat, grep, head, tail, wc, sort, uniq, md5sum, cut, tr, seq, printf, test.
 """
 
 from __future__ import annotations
@@ -161,18 +161,6 @@ def _md5sum(session: LoginSession, arguments: Sequence[str], streams: Streams, _
     return int(len(found) < len(arguments) - 1)
 
 
-def _cksum(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
-    """The CRC of POSIX.1-2017, XCU cksum."""
-    for path, content in (yield from inputs(session, arguments[1:], streams, "cksum")):
-        size, crc = len(content), 0
-        for byte in content + size.to_bytes((size.bit_length() + 7) // 8, "little"):
-            crc ^= byte << 24
-            for _ in range(8):
-                crc = (crc << 1) ^ (0x104C11DB7 if crc >> 31 else 0)
-        yield from say(streams, f"{crc ^ 0xFFFFFFFF} {size}" + (f" {path}" if path != "-" else ""))
-    return 0
-
-
 def _gzip(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     """`gzip -c` of standard input."""
     yield from streams.out(gzip.compress(streams.stdin or b"", mtime=0))
@@ -192,13 +180,15 @@ def _cut(session: LoginSession, arguments: Sequence[str], streams: Streams, _she
         if word.startswith("-d"):
             delimiter = word[2:] or next(rest, "\t")
         elif word.startswith("-f"):
-            columns = [int(column) for column in (word[2:] or next(rest, "1")).split(",") if column.isdigit()]
+            ranges = [part.partition("-") for part in (word[2:] or next(rest, "1")).split(",")]
+            columns = [n for first, _, last in ranges for n in range(int(first), int(last or first) + 1)]
         else:
             paths.append(word)
     for _, content in (yield from inputs(session, paths, streams, "cut")):
         for line in content.decode(errors="replace").splitlines():
             cells = line.split(delimiter)
-            yield from say(streams, delimiter.join(cells[c - 1] for c in columns if c <= len(cells)))
+            chosen = [cells[column - 1] for column in columns if column <= len(cells)]
+            yield from say(streams, delimiter.join(chosen) if len(cells) > 1 else line)
     return 0
 
 
@@ -275,7 +265,6 @@ TOOLS: Mapping[str, Tool] = {
     "grep": _grep,
     "gzip": _gzip,
     "head": _lines,
-    "cksum": _cksum,
     "md5sum": _md5sum,
     "printf": _printf,
     "seq": _seq,
