@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from attrs import field, frozen
 
-from lab.benchmarks.boot import BootWatch
+from lab.benchmarks.boot import BootWatch, MomentLike
 from lab.benchmarks.boot.samples import UNCERTAIN_SHARE, power_on
 from lab.boards import BoardType, MomentPattern, OwnMoment
 from lab.console.moments import find_moments
@@ -100,7 +100,7 @@ class UserMoments:
             end = moments[own.name]
             start: Any = power_on(power, watch.moments[0])
             if own.since:
-                start = next(moment for moment in watch.moments if moment.name == own.since)
+                start = _event(own.since, watch)
             value_s = (end.t_ns - start.t_ns) / NS_PER_S
             bound_s = of_interval(start.uncertainty_ns, end.uncertainty_ns) / NS_PER_S
             unsure = {Flag.UNCERTAIN} if bound_s > UNCERTAIN_SHARE * value_s else frozenset()
@@ -118,12 +118,18 @@ class UserMoments:
         """
         if not own.since:
             return 0
-        start = next((moment for moment in watch.moments if moment.name == own.since), None)
+        start = _event(own.since, watch)
         if start is None:
             raise BoardTransientError(
                 f"{own.name} counts from {own.since}, which did not come in this boot", failure="moment_missing"
             )
         return start.position
+
+
+def _event(name: str, watch: BootWatch) -> MomentLike | None:
+    """The moment of a name that the boot's stages use, else its first one; None: it did not come."""
+    first = next((moment for moment in watch.moments if moment.name == name), None)
+    return watch.order.get(name, first)
 
 
 def read_user_moments(board: BoardType, options: object, declarations: Declarations, place: str) -> UserMoments:

@@ -334,6 +334,16 @@ class BootWatch:
             )
         )
 
+    @property
+    def order(self) -> dict[str, MomentLike]:
+        """Name -> the moment that the boot's stages use; empty: no flow fits."""
+        prompt = self._prompt.chosen
+        try:
+            flow = prompt and recognise(self.board, self.moments, prompt, frozenset(self._ruled_out.flows))
+        except BoardlabError:
+            flow = None
+        return {moment.name: moment for moment in flow.order} if flow else {}
+
     def root_is_on(self, device: str) -> None:
         """Check the root file system's device that a login found.
 

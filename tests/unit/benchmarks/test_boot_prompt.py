@@ -94,7 +94,29 @@ def test_what_a_terminal_is_told_may_stand_before_the_prompt(before: bytes) -> N
     assert boot.boot_time.flags == {Flag.SIMULATED}
 
 
-@pytest.mark.parametrize("behind", [b"", b"\x1b[6n", b"\x1b[?2004h\x1b[0m", b"\x00"])
+SEQUENCES = (
+    b"\x1b[6n",
+    b"\x1b[?2004h\x1b[0m",
+    b"\x00",
+    b"\x1b]3008;start=4f;type=session\x1b\\",
+    b"\x1bP+q6E61\x1b\\",
+)
+
+
+def test_an_arrow_in_user_space_is_no_stop_at_uboots_prompt() -> None:
+    boot = Boot([(0.5, BEGIN), (1.0, KERNEL), (1.5, b"=> waiting")]).wait(2.0)
+    boot.say(4.0, PROMPT)
+    assert value(boot.answer()) == 3.0
+    with pytest.raises(BoardTransientError, match="U-Boot stopped"):
+        Boot([(0.5, BEGIN), (1.0, b"=> ")]).wait(2.0)
+
+
+def test_a_logo_in_utf_8_is_no_garbage() -> None:
+    logo = "▓▓▒▒░░ ┏━━━━━━┓ ▓▓▒▒░░\r\n".encode() * 40
+    assert value(Boot([(0.5, BEGIN), (1.0, KERNEL), (1.5, logo), (3.0, PROMPT)]).answer()) == 2.0
+
+
+@pytest.mark.parametrize("behind", [b"", *SEQUENCES])
 def test_a_prompt_ends_the_output_and_is_followed_by_silence(behind: bytes) -> None:
     boot = Boot(healthy((3.0, behind)))
     assert not boot.watch.done
@@ -195,6 +217,15 @@ def test_a_prompt_that_nobody_answers_at_is_none() -> None:
 def test_what_begins_a_boot_is_an_echo_within_a_line(echo: bytes) -> None:
     boot = Boot([(0.4, BEGIN), (0.5, echo), (1.0, KERNEL), (3.0, PROMPT)]).answer()
     assert value(boot) == 2.0
+
+
+def test_the_moment_of_a_name_is_the_one_that_the_stages_use() -> None:
+    moments = [evolve(moment, times=0) if moment.name == "kernel_load" else moment for moment in QEMU.moments]
+    boot = Boot([(0.3, b"Boot mode pins: sd \r\n"), *healthy()], evolve(QEMU, moments=moments)).answer()
+    named = [moment for moment in boot.watch.moments if moment.name == "kernel_load"]
+    assert boot.watch.order["kernel_load"] == named[1], "the first one came before U-Boot"
+    assert boot.watch.order["login"] == boot.watch.prompt
+    assert BootWatch(QEMU, "sd", ON).order == {}
 
 
 STARTS = (
