@@ -151,7 +151,7 @@ def _failure(failure: Failure) -> list[str]:
 FORMAT: Final = "boardlab-results"
 VERSION: Final = 1
 _COLUMNS: Final = ("run", "kind", "board_type", "board", "release", "status", "run_started_at")
-_SAMPLE: Final = ("metric", "definition_version", "unit")
+_SAMPLE: Final = ("metric", "definition_version", "unit", "better", "resolution", "definition")
 _READING: Final = ("cycle", "attempt", "attempt_started_at", "value", "uncertainty", "flags", "virtual")
 _EVIDENCE: Final = ("log_sha256", "log_start", "log_end")
 
@@ -211,12 +211,13 @@ def export_csv(runs: Sequence[Overview]) -> str:
 def _csv_rows(run: Overview) -> list[dict[str, object]]:
     r = run.run
     metrics = {m.metric.name: m.metric for m in run.measurements}
-    rows = []
+    rows: list[dict[str, object]] = []
     for attempt in run.attempts:
         log = attempt.artifact(CONSOLE_LOG)
         for s in attempt.samples:
             its_run = (r.id, r.kind, r.board_type, r.board, r.release, r.status, r.started_at.isoformat())
             metric = metrics[s.metric]
+            of_metric = (metric.name, metric.version, metric.unit, metric.better, metric.resolution, metric.definition)
             reading = (
                 attempt.cycle,
                 attempt.number,
@@ -228,11 +229,13 @@ def _csv_rows(run: Overview) -> list[dict[str, object]]:
             )
             evidence = (log.sha256 if log else "", s.log_start, s.log_end)
             rows.append(
-                dict(zip(_COLUMNS, its_run, strict=True))
-                | dict(zip(_SAMPLE, (metric.name, metric.version, metric.unit), strict=True))
-                | {f"params.{name}": text for name, text in s.params.items()}
-                | dict(zip(_READING, reading, strict=True))
-                | dict(zip(_EVIDENCE, evidence, strict=True))
+                {
+                    **dict(zip(_COLUMNS, its_run, strict=True)),
+                    **dict(zip(_SAMPLE, of_metric, strict=True)),
+                    **{f"params.{name}": text for name, text in s.params.items()},
+                    **dict(zip(_READING, reading, strict=True)),
+                    **dict(zip(_EVIDENCE, evidence, strict=True)),
+                }
             )
     return rows
 

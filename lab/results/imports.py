@@ -1,4 +1,4 @@
-"""Numbers of other programs for the store: fio's and iperf3's JSON, CSV, and what other packages read.
+"""Numbers for the store: fio's, iperf3's and boardlab's JSON, CSV, and what other packages read.
 
 A file becomes runs of its own, marked as imported; nothing of a wrong file is recorded.
 """
@@ -23,6 +23,7 @@ from lab.host.clock import utc_now
 from lab.metrics import Flag, Metric, SampleRecord, catalogue
 from lab.metrics.lab_metrics import Declarations
 from lab.metrics.model import LARGEST, sample_of
+from lab.results.formatting import FORMAT as EXPORT
 from lab.results.records import LAST_ID, OK, AttemptRecord
 from lab.results.store import WholeRun
 
@@ -187,12 +188,15 @@ def _form(file: Path, data: bytes, more: Mapping[str, ImportForm]) -> str:
             return name
     if b"{" not in head and (b"," in head or b"metric" in head.partition(b"\n")[0]):
         return "csv"
+    if json.dumps(EXPORT).encode() in head:
+        return "boardlab"
     if b'"fio version"' in data:
         return "fio"
     if b'"intervals"' in data or b'"test_start"' in data or b'"iperf' in data:
         return "iperf3"
     raise ConfigurationError(
-        f"{file}: none of {', '.join((*FORMATS, *more))} by its contents, and a CSV needs a header; say which with --format"
+        f"{file}: none of {', '.join((*FORMATS, *more))} by its contents, and a CSV needs a header; say which with "
+        "--format. Of boardlab's exports --json and --csv have every number"
     )
 
 
@@ -516,15 +520,45 @@ def _csv_row(row: Mapping[str | None, Any], where: str, declarations: Declaratio
     )
 
 
+def _boardlab(data: bytes, declarations: Declarations) -> Iterator[_Reading]:
+    """Numbers of `lab results export --json`, as lines of its CSV."""
+    for document in _documents(data):
+        if document.get("format") != EXPORT:
+            raise _WrongError(f": its format is {document.get('format')!r}, and no {EXPORT!r}")
+        try:
+            rows = [
+                {
+                    **{key: str(run[key]) for key in (*_RUN_FIELDS, "virtual")},
+                    "run": str(run["id"]),
+                    "run_started_at": run["started_at"],
+                    "metric": measured["metric"]["name"],
+                    "definition_version": str(measured["metric"]["version"]),
+                    **{key: str(measured["metric"][key]) for key in ("unit", "better", "resolution", "definition")},
+                    **{_PARAMS + name: text for name, text in measured["params"].items()},
+                    **{key: str(sample[key]) for key in ("cycle", "value", "uncertainty")},
+                    "flags": " ".join(sample["flags"]),
+                }
+                for run in document["runs"]
+                for measured in run["measurements"]
+                for sample in measured["samples"]
+            ]
+        except (KeyError, TypeError, AttributeError) as error:
+            raise _WrongError(f": a damaged export, at {error}; export the runs again") from error
+        for number, row in enumerate(rows, 1):
+            yield _csv_row(row, f": number {number}", declarations)
+
+
 def _csv_metric(cells: Mapping[str, str], declarations: Declarations) -> Metric:
     found = catalogue.find(cells["metric"])
     if found is not None:
         return found
     known = cells["metric"] in declarations.metrics
     given: dict[str, Any] = {"unit": cells["unit"]} if not known else {}
-    for key, read in (("better", str), ("resolution", _exact)):
+    for key, read in (("better", str), ("resolution", _exact), ("definition", str)):
         if cells.get(key):
             given[key] = read(cells[key])
+    if not known and cells.get("definition_version", "").isdecimal():
+        given["version"] = int(cells["definition_version"])
     return declarations.metric(cells["metric"], **given)
 
 
@@ -564,4 +598,5 @@ FORMATS: Final[Mapping[str, Callable[[bytes, Declarations], Iterator[_Reading]]]
     "fio": _fio,
     "iperf3": _iperf3,
     "csv": _csv,
+    "boardlab": _boardlab,
 }

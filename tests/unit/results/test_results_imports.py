@@ -280,6 +280,43 @@ def test_an_exported_csv_comes_back_as_the_same_numbers(store: Store, tmp_path: 
     assert overview(store, again).virtual
 
 
+@pytest.mark.parametrize("form", ["--csv", "--json"])
+def test_imported_numbers_are_exported_and_imported_again(form: str, tmp_path: Path) -> None:
+    files = [str(FILES / name) for name in ("fio.json", "iperf3_tcp_bidir.json")]
+    words = ("--board", "b1", "--type", "am62xx_sk", "--release", "11.01")
+    first, second = (str(tmp_path / name / "results.db") for name in ("first", "second"))
+    for url in (first, second):
+        Path(url).parent.mkdir()
+    assert main(["results", "import", *files, *words, "--db", first]) == 0
+    assert main(["results", "export", form, "--output", str(tmp_path / "exported"), "--db", first]) == 0
+    with open_store(first) as store:
+        runs = numbers_of(store)
+    assert len(runs) == 2
+    for url in (first, second):  # the numbers also fit beside those that they come from
+        assert main(["results", "import", str(tmp_path / "exported"), "--db", url]) == 0
+        with open_store(url) as store:
+            assert numbers_of(store)[-2:] == runs
+
+
+def numbers_of(store: Store) -> list[tuple[object, ...]]:
+    """Each run with its numbers, the first import first."""
+    return [
+        (
+            run.board,
+            run.release,
+            run.started_at,
+            [(m.metric.name, m.params, m.samples) for m in store.measurements(run.id)],
+        )
+        for run in sorted(store.runs(), key=lambda run: run.id)
+    ]
+
+
+def test_a_damaged_export_is_refused_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (file := tmp_path / "runs.json").write_text('{"format": "boardlab-results", "runs": [{"id": 1}]}')
+    assert main(["results", "import", str(file), "--db", str(tmp_path / "results.db")]) == 2
+    assert f"{file}: a damaged export, at 'measurements'; export the runs again" in capsys.readouterr().err
+
+
 def test_a_table_of_ones_own_is_a_history_that_the_judge_reads_on_the_first_day(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -352,7 +389,7 @@ FRAME = "metric,unit,better,resolution,value"
         ("a.json", '{"fio version": "3", "jobs": [{"jobname": "x"}]}', r"a.json: jobs\[0\] has no 'read'"),
         ("a.json", '{"intervals": [], "start": {}, "end": {}}', r"a.json: start has no 'test_start'"),
         ("a.json", '{"intervals": [], "error": "unable to connect"}', r"a.json: iperf3 measured nothing"),
-        ("a.log", "boot took 3 s", r"a.log: none of fio, iperf3, csv, ltp-ddt by its contents"),
+        ("a.log", "boot took 3 s", r"a.log: none of fio, iperf3, csv, boardlab, ltp-ddt by its contents"),
     ],
 )
 def test_a_wrong_file_is_told_with_its_place_and_nothing_is_recorded(
