@@ -27,6 +27,7 @@ from lab.judge.latest import INIT, BootVariant, not_measured
 from lab.metrics.rates import FailureRate
 from lab.results.history import Item, item_of
 from lab.results.records import APART, OK, PUBLISHED
+from lab.results.revision import RunsRevision, last_attempt, read_runs_revision
 from lab.results.snapshot import CHUNK, RunHead, SnapshotReader, StoreSnapshot
 from lab.results.sums import SummarisedNumber
 
@@ -368,7 +369,7 @@ class ExportView:
 
 @define
 class ResultsReader:
-    """Reads a store repeatedly, but each completed run only once."""
+    """Reads a store repeatedly, but each completed run only once, and an unchanged store not at all."""
 
     watcher: SnapshotReader
     limits: ExportLimits = ExportLimits()
@@ -383,6 +384,7 @@ class ResultsReader:
     _shown: Tallies = field(factory=Tallies, init=False)
     _classes: dict[str, set[str]] = field(factory=dict, init=False)
     _outcomes: OutcomeReader = field(factory=OutcomeReader, init=False)
+    _last: tuple[tuple[RunsRevision, int | None], ExportView] | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._judge = Judge(self._maker, self.limits.figures_per_group, self.known)
@@ -394,6 +396,9 @@ class ResultsReader:
             BoardlabError: it cannot be read.
         """
         with self.watcher.snapshot() as snapshot:
+            revision = snapshot.read(read_runs_revision), snapshot.read(last_attempt)
+            if self._last is not None and self._last[0] == revision:
+                return self._last[1]
             everything = snapshot.heads()
             every = [head for head in everything if head.kind not in APART]
             if not self._places.keys() <= {head.id for head in every}:
@@ -428,7 +433,9 @@ class ResultsReader:
             for head, release in missing
         )
         last_runs, tallies = _last_runs(heads), self._shown.of(exported)
-        return ExportView(groups, changes, unmeasured, builds, last_runs, tallies, outcomes, left_out)
+        view = ExportView(groups, changes, unmeasured, builds, last_runs, tallies, outcomes, left_out)
+        self._last = revision, view
+        return view
 
     def _changes(
         self,

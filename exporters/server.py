@@ -226,7 +226,7 @@ class ResultsSource:
             BoardlabError: the store cannot be read.
         """
         view = self._reader.read()
-        if view != self._results.view:
+        if view is not self._results.view and view != self._results.view:
             self._results.view = view
             self._page = render(self._registry.collect())
         return self._page

@@ -359,6 +359,7 @@ def prune(
         f"{'would go' if dry_run else 'gone'}: {removed.runs} runs with {removed.samples} samples; of others {files} files"
         + (f", {removed.bytes / 1e6:.1f} MB" if removed.bytes else "")
         + (f"; packed: {removed.packed} files" if removed.packed else "")
+        + (f"; {removed.jobs} jobs" if removed.jobs else "")
     )
 
 

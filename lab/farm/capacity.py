@@ -23,7 +23,7 @@ from lab.console.client import ConsoleClient
 from lab.errors import BoardlabError
 from lab.farm.config import Limits
 from lab.host.runtime import runtime_dir, socket_path
-from lab.jobs.listing import Measuring, measuring
+from lab.jobs.listing import has_changed, measuring
 from lab.jobs.queue import JobQueue
 
 LEARNED: Final = "too-many.json"
@@ -61,7 +61,7 @@ class HostCapacity:
 
     def why_wait(self) -> str:
         """Reason why one more board must wait; empty: none."""
-        boards = self._measuring().boards
+        boards = measuring(self.queue, self.host)
         most = self.limits.max_boards
         if not boards:
             return ""
@@ -86,20 +86,18 @@ class HostCapacity:
         late_ms = self.late() if self.limits.late_ms else None
         if late_ms is None or late_ms <= self.limits.late_ms:
             return
-        now, seen, known = self.queue.now(), self._measuring(), self._known()
-        settled = seen.changed_at is None or now - seen.changed_at > _SETTLED
-        if seen.boards < 2 or not settled or (known is not None and known[0] < seen.boards):
+        now, boards, known = self.queue.now(), measuring(self.queue, self.host), self._known()
+        if boards < 2 or (known is not None and known[0] < boards):
             return
-        text = json.dumps({"boards": seen.boards, "p99_ms": late_ms, "at": now.isoformat()})
+        if has_changed(self.queue, self.host, now - _SETTLED):
+            return
+        text = json.dumps({"boards": boards, "p99_ms": late_ms, "at": now.isoformat()})
         try:
             draft = self.folder / f"{LEARNED}.new"
             draft.write_text(text, encoding="utf-8")
             draft.replace(self.folder / LEARNED)
         except OSError as error:
             _log.warning("%s: %s", error.filename, error.strerror)
-
-    def _measuring(self) -> Measuring:
-        return measuring(self.queue, self.host)
 
     def _known(self) -> tuple[int, float, dt.datetime] | None:
         """Last day's record: number of boards, lateness in ms, time."""

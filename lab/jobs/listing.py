@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any, Final
 
 from attrs import evolve, frozen
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import ColumnElement, and_, func, select
 from sqlalchemy.orm import Session
 
 from lab.health.reservations import IGNORE, QUARANTINE
@@ -84,7 +84,9 @@ def jobs_since(snapshot: StoreSnapshot, since: dt.datetime) -> list[Job]:
 
 def _jobs(snapshot: StoreSnapshot, where: ColumnElement[bool]) -> list[Job]:
     wanted = select_fields(JobRow, Job).where(where)
-    return [job_of(row) for row in snapshot.rows(wanted.order_by(JobRow.id))]
+    return [
+        job_of(row) for row in snapshot.rows(wanted.order_by(JobRow.id + 0))
+    ]  # the sum: not all jobs in their order
 
 
 def job(store: Store, job_id: int) -> Job:
@@ -188,28 +190,22 @@ def unended(queue: JobQueue, person: str) -> int:
     return queue.store.read(lambda session: sum(not queue._dead(row) for row in session.scalars(its)))
 
 
-@frozen
-class Measuring:
-    """Number of boards that a host measures, and its last change.
-
-    changed_at: the last start or end of a job; None: never.
-    """
-
-    boards: int
-    changed_at: dt.datetime | None
+def measuring(queue: JobQueue, host: str) -> int:
+    """Number of boards that a host measures, without the site's and dead jobs."""
+    holders = select(JobRow.holder).where(_of_host(host), JobRow.state == "running")
+    found = queue.store.read(lambda session: session.scalars(holders).all())
+    return sum(queue.has_died(holder) is not True for holder in found)
 
 
-def measuring(queue: JobQueue, host: str) -> Measuring:
-    """The current measurements of a host, without the site's and dead jobs."""
-    its = (JobRow.holder.startswith(f"{host}/", autoescape=True), JobRow.program != BY_WEB)
-    ends = select(func.max(JobRow.started_at), func.max(JobRow.finished_at)).where(*its)
+def has_changed(queue: JobQueue, host: str, since: dt.datetime) -> bool:
+    """True if a job of a host began or ended since then, without the site's."""
+    began = select(JobRow.id).where(_of_host(host), JobRow.state == "running", JobRow.started_at >= since)
+    ended = select(JobRow.id).where(_of_host(host), JobRow.finished_at >= since)
+    return queue.store.read(lambda session: any(session.scalars(its.limit(1)).first() for its in (began, ended)))
 
-    def read(session: Session) -> Measuring:
-        holders = session.scalars(select(JobRow.holder).where(*its, JobRow.state == "running")).all()
-        changes = [at for at in session.execute(ends).one() if at is not None]
-        return Measuring(sum(queue.has_died(holder) is not True for holder in holders), max(changes, default=None))
 
-    return queue.store.read(read)
+def _of_host(host: str) -> ColumnElement[bool]:
+    return and_(JobRow.holder.startswith(f"{host}/", autoescape=True), JobRow.program != BY_WEB)
 
 
 def moment(at: dt.datetime) -> str:

@@ -64,6 +64,7 @@ def turn(priority: int, queued_at: dt.datetime) -> dt.datetime:
 # database itself holds that (a partial unique index).
 
 
+UNENDED: Final = ("queued", "running")
 LOOK_S: Final = 2.0  # between two looks at a job that seems dead
 _log = logging.getLogger(__name__)
 
@@ -202,10 +203,11 @@ class JobQueue:
             mine = self._own(session, job_id, "queued")
             if mine.cancelled_by:
                 return None
-            same_board = and_(JobRow.board == mine.board, JobRow.state.in_(("queued", "running")))
             same_type = and_(JobRow.board_type == mine.board_type, JobRow.state == "queued")
-            # FOR UPDATE makes PostgreSQL let one start at a time (SQLite does so anyway), before anything is written here.
-            wanted = select(JobRow).where(or_(same_board, same_type)).order_by(JobRow.id).with_for_update()
+            wanted = select(JobRow).where(JobRow.state.in_(UNENDED), or_(JobRow.board == mine.board, same_type))
+            # FOR UPDATE makes PostgreSQL let one start at a time (SQLite does so anyway), before anything is written here. The
+            # sum is there so that SQLite uses the index of states, and does not read all jobs in their order.
+            wanted = wanted.order_by(JobRow.id + 0).with_for_update()
             rows = [row for row in session.scalars(wanted) if row.board == mine.board or _takes(row, mine.board)]
             mine.heartbeat_at = now = self.now()
             holds = holds_of(session, mine.board, now, self.rule)
@@ -235,14 +237,13 @@ class JobQueue:
 
     def free(self, boards: Collection[str]) -> list[str]:
         """Those of the boards that this person's job could have now, the longest unused first."""
-        last = select(JobRow.board, func.max(JobRow.started_at)).where(JobRow.board.in_(boards)).group_by(JobRow.board)
-        running = select(JobRow).where(JobRow.board.in_(boards), JobRow.state == "running")
+        running = select(JobRow).where(JobRow.state == "running")
 
         def read(session: Session) -> list[str]:
-            used = {board: at for board, at in session.execute(last) if at is not None}
             kept = {hold.board for hold in self._refused(standing(session, None, self.now()))}
-            kept.update(row.board for row in session.scalars(running) if not self._dead(row))
-            return sorted(set(boards) - kept, key=lambda board: (board in used, used.get(board), board))
+            kept.update(row.board for row in session.scalars(running) if row.board in boards and not self._dead(row))
+            used = {board: last_start(session, board) for board in set(boards) - kept}
+            return sorted(used, key=lambda board: (used[board] is not None, used[board], board))
 
         return self.store.read(read)
 
@@ -563,6 +564,11 @@ def confirmation(store: Store, job_id: int, run_id: int) -> Run | None:
 def last_run(session: Session, board: str) -> int:
     """The board's latest run; 0: none."""
     return session.scalar(select(func.max(RunRow.id)).where(RunRow.board == board)) or 0
+
+
+def last_start(session: Session, board: str) -> dt.datetime | None:
+    """The latest begin of a job on a board; None: never."""
+    return session.scalar(select(func.max(JobRow.started_at)).where(JobRow.board == board))
 
 
 def find(session: Session, job_id: int) -> JobRow:

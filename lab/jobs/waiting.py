@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -10,12 +11,13 @@ from attrs import define, field
 
 from lab.errors import ConfigurationError
 from lab.host import locks
+from lab.jobs.changes import BoardChanges, watching
 from lab.jobs.listing import obstacle
 from lab.jobs.queue import PERSONS, JobQueue, wait_on
-from lab.jobs.records import Job
+from lab.jobs.records import HEARTBEAT_S, Job
 
-POLL_S: Final = 2.0  # with a sign of life each time
-LOOK_S: Final = 0.5  # of a free board: a look costs a thousandth of that
+POLL_S: Final = 2.0  # of what no change of the jobs tells: a labgrid place, room on this host, a file
+LOOK_S: Final = 1.0  # at the changes of its boards; its own look, with a sign of life, comes each `HEARTBEAT_S`
 PLACE_BUSY: Final = "place_busy"  # failure: another user has the board's labgrid place
 PlaceGate: TypeAlias = Callable[
     [JobQueue, Job], str
@@ -70,17 +72,23 @@ class JobWaiter:
         """
         deadline = self.queue.monotonic_s + wait_s
         announced = False
-        while (started := self._started_of_choice(job) if self._chooses(job) else self._started(job)) is None:
-            if self.is_over() or self.queue.job(job.id).cancelled_by:
-                return None
-            if job.yields_to and not self._unread and (self._obstacle or self.queue.refusing(job.board)):
-                deadline = self.queue.monotonic_s + wait_s  # the claimant's time does not count
-            if self.queue.monotonic_s >= deadline and (self._obstacle or not self.queue.watches(job.id)):
-                raise BusyBoardError(self._why(job))
-            if not announced:
-                self.say(f"job {job.called} waits: {self._why(job)}")
-                announced = True
-            self._rest(job)
+        with ExitStack() as stack:
+            changes: BoardChanges | None = None
+            while (started := self._started_of_choice(job) if self._chooses(job) else self._started(job)) is None:
+                if self.is_over() or self.queue.job(job.id).cancelled_by:
+                    return None
+                if job.yields_to and not self._unread and (self._obstacle or self.queue.refusing(job.board)):
+                    deadline = self.queue.monotonic_s + wait_s  # the claimant's time does not count
+                if self.queue.monotonic_s >= deadline and (self._obstacle or not self.queue.watches(job.id)):
+                    raise BusyBoardError(self._why(job))
+                if not announced:
+                    self.say(f"job {job.called} waits: {self._why(job)}")
+                    announced = True
+                if changes is None:
+                    boards = tuple(self.choice) if self._chooses(job) else (job.board,)
+                    changes = stack.enter_context(watching(self.queue.store, boards, self.queue.pause))
+                else:
+                    self._rest(changes, deadline)
         return started
 
     def _chooses(self, job: Job) -> bool:
@@ -101,14 +109,14 @@ class JobWaiter:
             return f"none of {boards} is free; {obstacle(self.queue, self.queue.job(job.id).board)}"
         return self._obstacle or obstacle(self.queue, job.board)
 
-    def _rest(self, job: Job) -> None:
-        """Sleep until the next look is due, or the board is free."""
-        due = self.queue.monotonic_s + POLL_S
-        choice = self.choice if self._chooses(job) else (job.board,)
-        free = set(self.queue.free(choice))
-        while self.queue.monotonic_s < due and not self.is_over():
-            self.queue.pause(LOOK_S)
-            if set(self.queue.free(choice)) - free:
+    def _rest(self, changes: BoardChanges, deadline: float) -> None:
+        """Wait until the next look is due, or something changes at its boards."""
+        now_s = self.queue.monotonic_s
+        due_s = now_s + (POLL_S if self._obstacle else HEARTBEAT_S)
+        if deadline > now_s:
+            due_s = min(due_s, deadline)
+        while (now_s := self.queue.monotonic_s) < due_s and not self.is_over():
+            if changes.wait(min(LOOK_S, due_s - now_s)):
                 return
 
     def _started(self, job: Job) -> Job | None:

@@ -52,6 +52,7 @@ class RunRow(Base):
         Index("ix_runs_place", "board", "board_type", "kind", "status", "finished_at", "id"),
         Index("ix_runs_release", "release", "status", "kind", "id"),
         Index("ix_runs_finished_at", "finished_at"),
+        Index("ix_runs_board", "board", "id"),
         Index(
             "ix_runs_running",
             "board",
@@ -221,7 +222,12 @@ class JobRow(Base):
             sqlite_where=text("state = 'running'"),
             postgresql_where=text("state = 'running'"),
         ),
-        Index("ix_jobs_state", "state"),
+        Index("ix_jobs_board_state", "board", "state", "id"),
+        Index("ix_jobs_board_started_at", "board", "started_at"),
+        Index("ix_jobs_state", "state", "board_type", "suites", "id"),
+        Index("ix_jobs_queued_at", "queued_at"),
+        Index("ix_jobs_finished_at", "finished_at"),
+        Index("ix_jobs_request", "request", "id"),
     )
 
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -255,7 +261,10 @@ class HealthCheckRow(Base):
     """An ended check of a board; `found` has its parts and output."""
 
     __tablename__ = "health_checks"
-    __table_args__ = (Index("ix_health_checks_board", "board", "host", "id"),)
+    __table_args__ = (
+        Index("ix_health_checks_board", "board", "host", "id"),
+        Index("ix_health_checks_at", "board", "at"),
+    )
 
     id: Mapped[int] = mapped_column(primary_key=True)
     board: Mapped[str]
@@ -363,6 +372,7 @@ class MuteRow(Base):
 # --- Reservations, comments and audit ---
 
 
+_OPEN = text("ended_at IS NULL")
 _STANDS = text("ended_at IS NULL AND kind <> 'reserved'")  # reservations may stand one after the other
 
 
@@ -374,6 +384,7 @@ class ReservationRow(Base):
         Index(
             "ix_reservations_standing", "board", "kind", unique=True, sqlite_where=_STANDS, postgresql_where=_STANDS
         ),
+        Index("ix_reservations_open", "board", sqlite_where=_OPEN, postgresql_where=_OPEN),
     )
 
     id: Mapped[int] = mapped_column(primary_key=True)

@@ -32,6 +32,7 @@ from lab.results.models import (
     AttemptArtifactRow,
     AttemptRow,
     AuditRow,
+    JobRow,
     MeasurementRow,
     MomentRow,
     ReviewRow,
@@ -58,9 +59,10 @@ _GUIDE_RUNS: Final = 100  # of one entry of the audit
 
 @define
 class Removed:
-    """The removed things, or those that would be; `packed`: files that went into packs."""
+    """The removed things, or those that would be; `packed`: files that went into packs; `jobs`: ended ones without runs."""
 
     runs: int = 0
+    jobs: int = 0
     samples: int = 0
     files: dict[str, int] = field(factory=dict)  # part -> number
     bytes: int = 0
@@ -166,6 +168,7 @@ def prune(
                 _count_runs(store, where, removed)
             else:
                 _prune_runs(store, where, removed, pause)
+                _prune_jobs(store, now - dt.timedelta(days=wanted.runs), removed, pause)
         for part, days, kinds in parts:
             if not days:
                 continue
@@ -291,6 +294,22 @@ def _prune_runs(store: Store, where: ColumnElement[bool], removed: Removed, paus
 
         store.write(work)
         remove_noted_files(store)
+
+
+def _prune_jobs(store: Store, before: dt.datetime, removed: Removed, pause: Callable[[float], None]) -> None:
+    """Remove jobs that ended before then and have no runs any more, but the newest, whose number must not be used again."""
+    newest = select(func.max(JobRow.id)).scalar_subquery()
+    has_runs = select(RunRow.id).where(RunRow.job_id == JobRow.id).exists()
+    old = select(JobRow.id).where(JobRow.finished_at < before, JobRow.id < newest, ~has_runs).limit(_LARGEST_BATCH)
+
+    def work(session: Session) -> int:
+        jobs = session.scalars(old).all()
+        session.execute(delete(JobRow).where(JobRow.id.in_(jobs)))
+        return len(jobs)
+
+    while count := store.write(work):
+        removed.jobs += count
+        pause(_GAP_S)
 
 
 def _batches(store: Store, where: ColumnElement[bool], pause: Callable[[float], None]) -> Iterator[Sequence[int]]:

@@ -85,15 +85,21 @@ class RunsRevision:
 
 def runs_revision(store: Store) -> RunsRevision:
     """The revision of all comparisons of completed runs."""
+    return store.read(read_runs_revision)
+
+
+def read_runs_revision(session: Session) -> RunsRevision:
+    """As `runs_revision`, in a session."""
     last = (func.max(RunRow.id), func.max(RunRow.finished_at), func.max(ReviewRow.id))
     wanted = (select(func.count()).select_from(RunRow), *(select(column) for column in last))
+    runs, newest, finished_at, review = session.execute(select(*(each.scalar_subquery() for each in wanted))).one()
+    running = frozenset(session.scalars(select(RunRow.id).where(GOES_ON)))
+    return RunsRevision(runs, newest, running, finished_at, review)
 
-    def read(session: Session) -> RunsRevision:
-        runs, newest, finished_at, review = session.execute(select(*(each.scalar_subquery() for each in wanted))).one()
-        running = frozenset(session.scalars(select(RunRow.id).where(GOES_ON)))
-        return RunsRevision(runs, newest, running, finished_at, review)
 
-    return store.read(read)
+def last_attempt(session: Session) -> int | None:
+    """The last recorded attempt's id."""
+    return session.scalar(select(func.max(AttemptRow.id)))
 
 
 def revision(store: Store) -> Revision:

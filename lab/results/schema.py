@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from alembic.script import ScriptDirectory
 
 VERSION_TABLE: Final = "boardlab_schema"
-NEWEST: Final = "0004_packs"  # the last of lab/results/migrations
+NEWEST: Final = "0005_indices"  # the last of lab/results/migrations
 
 
 def require(connection: Connection, wanted: str, location: Location) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Final, Generic, Self, TypeVar, get_args
 from attrs import Factory, define, field, frozen
 from sqlalchemy import Engine, Executable, func, select
 from sqlalchemy.orm import Session
+from sqlalchemy.pool import PoolProxiedConnection
 
 from lab.errors import BoardlabError, ConfigurationError, LabTransientError, TestStableError
 from lab.metrics import Measurement, Metric
@@ -337,6 +338,16 @@ class Store:
             return self._transaction(work, sent)
 
         return self._patiently(write, len(RETRY_PAUSES_S))
+
+    def connection(self) -> PoolProxiedConnection:
+        """A bare connection, to wait with for what others commit; its errors are `driver_error`."""
+        return self._engine.raw_connection()
+
+    @property
+    def driver_error(self) -> type[Exception]:
+        """The class of the database driver's errors."""
+        error: type[Exception] = self._engine.dialect.loaded_dbapi.Error
+        return error
 
     @contextmanager
     def _session(self) -> Iterator[Session]:

@@ -27,7 +27,7 @@ from lab.judge.store import review
 from lab.results import Store, open_store
 from lab.results.snapshot import watch
 
-PROMISES = ("store", "sums", "verdicts", "standing", "jobs", "reservations", "retention")
+PROMISES = ("store", "sums", "verdicts", "standing", "jobs", "changes", "reservations", "retention")
 UNIT_TESTS = Path(__file__).resolve().parents[1] / "unit" / "results"
 
 

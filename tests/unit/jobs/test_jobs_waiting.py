@@ -46,7 +46,7 @@ def test_an_environment_that_is_being_saved_keeps_its_job_waiting(
     with pytest.raises(BusyBoardError, match=r"one\.yaml"):
         JobWaiter(book, said.append, other_user).wait(job, 0)
 
-    def saved(_self: object, _job: object) -> None:
+    def saved(*_args: object) -> None:
         env.write_text("targets: {main: {resources: []}}")
 
     monkeypatch.setattr(JobWaiter, "_rest", saved)

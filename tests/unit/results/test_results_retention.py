@@ -12,12 +12,15 @@ from pathlib import Path
 
 import pytest
 from attrs import evolve
+from sqlalchemy import update
 from sqlalchemy.orm import Session
+from support.jobbook import ORDER
 from support.killed_steps import ends_at
 from support.recorded_run import record
 
 from lab.cli import main
 from lab.errors import BoardlabError, ConfigurationError, LabStableError, LabTransientError
+from lab.jobs.queue import JobQueue
 from lab.judge.records import NewVerdict
 from lab.judge.store import review, write_verdicts
 from lab.results import Store, backup, open_store, packs, removal, retention
@@ -25,7 +28,7 @@ from lab.results.artifacts import ArtifactStore
 from lab.results.audit import Audit
 from lab.results.backup import back_up, in_use, restore, verified
 from lab.results.location import locate
-from lab.results.models import AttemptArtifactRow, RunRow
+from lab.results.models import AttemptArtifactRow, JobRow, RunRow
 from lab.results.records import Retention
 from lab.results.retention import StoreSizes, prune
 
@@ -70,6 +73,29 @@ def test_old_runs_go_with_all_that_is_theirs_and_the_audit_says_so(store: Store)
     (entry,) = Audit(store).entries(action="prune")
     assert (entry.person, entry.about) == ("boardlab", "1 runs; no files of others")
     assert prune(store, YEAR).runs == 0
+
+
+def test_old_jobs_go_with_their_runs_and_the_newest_stays(store: Store) -> None:
+    book = JobQueue(store, "host/boot/1", lambda _holder: False)
+    without, whose_run_stays, waiting, newest = (started_and_ended(book, ended=each) for each in (1, 1, 0, 1))
+    add(store, days=3)
+    with Session(store._engine) as session, session.begin():
+        session.execute(update(RunRow).values(job_id=whose_run_stays))
+    removed = prune(store, YEAR)
+    with pytest.raises(ConfigurationError, match=f"no job j{without}"):
+        book.job(without)
+    assert removed.jobs == 1
+    assert [book.job(number).id for number in (whose_run_stays, waiting, newest)] == [2, 3, 4]
+
+
+def started_and_ended(book: JobQueue, *, ended: int) -> int:
+    """A job of 400 days ago, that waits where it did not end."""
+    job = book.enqueue(ORDER)
+    if ended:
+        book.finish(job.id, "completed")
+        with Session(book.store._engine) as session, session.begin():
+            session.get_one(JobRow, job.id).finished_at = NOW - dt.timedelta(days=400)
+    return job.id
 
 
 @pytest.mark.parametrize("why", ["verdict", "since", "compared", "review", "guide", "hold", "running", "newest"])
