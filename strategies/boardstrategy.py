@@ -42,13 +42,12 @@ from lab.drivers import guarded_calls
 from lab.drivers.guarded_calls import ACTIVATE_LIMIT_S, CONSOLE, POWER, SHELL, STRAP, UBOOT, DriverRole
 from lab.drivers.powerdriver import switch_of
 from lab.drivers.prompt import Prompt, type_line
-from lab.drivers.provisionprotocol import ProvisionProtocol
 from lab.errors import BoardTransientError, ConfigurationError, LabStableError, LabTransientError
 from lab.host.clock import utc_now
 from lab.provision.provisioning import Provisioner
 from lab.provision.release import Recovery
 from lab.provision.releasefile import answer
-from lab.provision.writer import Writer
+from lab.provision.writer import ProvisionProtocol, Writer
 from lab.run.board import Status
 
 OFF_ATTEMPTS = 2

@@ -1,52 +1,89 @@
-"""Provisioning with the strategy.
+"""Provisioning with the strategy: recovery over UART or USB, turns of writes, and the expected software.
 
-It covers recovery over UART or USB, turns of writes, and the expected software.
+A board with nothing on its media comes to U-Boot's prompt over its console, and nothing is written to any medium:
+
+    ROM  "CCC"  <── XMODEM   tiboot3.bin       (TI: AM62x TRM, "UART boot"; U-Boot: doc/board/ti/k3.rst)
+    SPL  "CCC"  <── YMODEM   tispl.bin
+    SPL  "CCC"  <── YMODEM   u-boot.img
+
+Or it comes there over USB, by Snagboot. One write at a time goes to the USB devices of a hub: two would share its
+bandwidth, and stall each other into a time limit.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
 import pyudev
+from attrs import frozen
 
 from lab.console.holders import explaining_shared_port
 from lab.drivers.consoleport import ConsoleLine
 from lab.errors import ConfigurationError
 from lab.host import locks, process
-from lab.provision import snagboot, uart_boot
+from lab.provision import snagboot
 from lab.provision.errors import RecoveryFailedError, ReleaseMismatchError
-from lab.provision.image import open_image
+from lab.provision.image import open_image, read_whole
 from lab.provision.release import Recovery, Release
 from lab.provision.snagboot import hub_of, hub_of_disk, run_here, turn_at
 from lab.provision.writer import Plan, Report, WriteProgress
+from lab.provision.ymodem import Sending, YmodemLine
 from lab.run.board import Board
-
-
-def check_expected(board: Board) -> None:
-    """Check that a provisioned board still boots the same software.
-
-    Raises:
-        ReleaseMismatchError: something else.
-    """
-    for name, line in board.expected.get(board.medium, {}).items():
-        now = board.software.get(name, line)
-        if now != line:
-            raise ReleaseMismatchError(
-                f"{board.board} booted another {name} from {board.medium} than after it was provisioned: {now!r} now, {line!r} then. "
-                f"Somebody wrote {board.medium} since: provision it again, or: lab provision --forget --env ENV --medium {board.medium}"
-            )
-
-
-# --- A board with nothing on its media comes to U-Boot's prompt: over its console, or over USB ---
-
 
 UART: Final = "uart"
 USB: Final = "usb"
+ROM_ASKS_S: Final = 20.0  # after power on; it looks at its other boot devices first
+MOST_BYTES: Final = 64 * 1024 * 1024  # of a stage; at the console's speed these would take hours
+STAGE_ASKS_S: Final = 30.0  # SPL sets up the memory before it asks
+
+
+@frozen
+class RomImage:
+    """A stage in memory: some hundred KiB, at most a few MiB."""
+
+    name: str
+    data: bytes
+
+
+def uart_stages(recovery: Recovery) -> list[RomImage]:
+    """Read and check the stages for UART, in their order.
+
+    Raises:
+        ConfigurationError: the release has none.
+        BoardlabError: one cannot be read (see `lab.provision.image.read_whole`).
+    """
+    if not recovery.uart:
+        raise ConfigurationError(
+            "the release has no `recovery: uart:` stages: add tiboot3.bin, tispl.bin and u-boot.img of a build that "
+            "boots over UART"
+        )
+    return [RomImage(stage.name, read_whole(stage, MOST_BYTES)) for stage in recovery.uart]
+
+
+def send_stages(line: YmodemLine, images: Sequence[RomImage], report: Report) -> None:
+    """Send the stages to a board in UART boot mode.
+
+    It has just got its power; its U-Boot starts at the end.
+
+    Raises:
+        RecoveryFailedError, WriteStalledError: see `lab.provision.ymodem`. A power cycle begins anew, whatever was
+            sent.
+    """
+    total, before, begun_ns = sum(len(image.data) for image in images), 0, line.now_ns()
+    for number, image in enumerate(images):
+        done_before = before
+
+        def sent(count: int, name: str = image.name, done: int = done_before) -> None:
+            report(WriteProgress(name, done + count, total, line.now_ns() - begun_ns))
+
+        sending = Sending(line, image.data, image.name, batch=number > 0)
+        sending.send(STAGE_ASKS_S if number else ROM_ASKS_S, sent)
+        before += len(image.data)
 
 
 def recover_by(board: Board, release: Release, way: str, report: Report) -> None:
@@ -63,14 +100,15 @@ def recover_by(board: Board, release: Release, way: str, report: Report) -> None
         raise ConfigurationError(f"{way!r:.60}: expected uart, usb, or usb:PORT, e.g. usb:3-1.2")
     if not getattr(release.recovery, name):
         raise ConfigurationError(
-            f"release {release.name} has no `recovery: {name}:`: add the stages of a build that boots over {name.upper()} (docs/releases.md)"
+            f"release {release.name} has no `recovery: {name}:`: add the stages of a build that boots over "
+            f"{name.upper()} (docs/releases.md)"
         )
 
     elsewhere = getattr(board.console, "board_host", "")
     if name == USB and elsewhere:
         raise ConfigurationError(
-            f"{way}: the board's USB is plugged into {elsewhere}: start it over `uart`, which goes through its console, or run this on "
-            f"{elsewhere}, with an env without RemotePlace"
+            f"{way}: the board's USB is plugged into {elsewhere}: start it over `uart`, which goes through its "
+            f"console, or run this on {elsewhere}, with an env without RemotePlace"
         )
 
     def bring(board: Board) -> None:
@@ -92,9 +130,9 @@ def by_uart(board: Board, recovery: Recovery, report: Report) -> None:
         RecoveryFailedError, WriteStalledError: the board did not take them. Another call begins anew.
         BoardlabError: as of the strategy.
     """
-    images = uart_boot.stages(recovery)
+    images = uart_stages(recovery)
     with _powered(board, UART):
-        uart_boot.send(ConsoleLine(board.console, board.power.clock), images, report)
+        send_stages(ConsoleLine(board.console, board.power.clock), images, report)
         board.interrupt()
 
 
@@ -141,7 +179,8 @@ def _powered(board: Board, way: str) -> Iterator[None]:
         )
     if board.boot_mode is None:
         raise ConfigurationError(
-            f"the env has no BootModeDriver, so nothing selects {way.upper()} boot: set the switches to {mode:#x} by hand, or wire the straps"
+            f"the env has no BootModeDriver, so nothing selects {way.upper()} boot: set the switches to {mode:#x} by "
+            "hand, or wire the straps"
         )
     board.off()
     board.switch_on(mode)
@@ -153,9 +192,6 @@ def _powered(board: Board, way: str) -> Iterator[None]:
         if not source.startswith("assumed"):
             raise
         raise RecoveryFailedError(f"{error} That {mode:#x} selects {way.upper()} boot is {source}") from error
-
-
-# --- One write at a time on the USB devices of a hub: two would share its bandwidth, and stall each other into a time limit ---
 
 
 def hub_of_write(plan: Plan, device: str | None, id_path: Callable[[str], str]) -> str:
@@ -194,3 +230,19 @@ def writing(board: str, device: str | None, say: Callable[[str], None], plan: Pl
 
     with locks.turn(turn_at(hub), who, waits):
         yield
+
+
+def check_expected(board: Board) -> None:
+    """Check that a provisioned board still boots the same software.
+
+    Raises:
+        ReleaseMismatchError: something else.
+    """
+    for name, line in board.expected.get(board.medium, {}).items():
+        now = board.software.get(name, line)
+        if now != line:
+            raise ReleaseMismatchError(
+                f"{board.board} booted another {name} from {board.medium} than after it was provisioned: {now!r} now, "
+                f"{line!r} then. Somebody wrote {board.medium} since: provision it again, or: lab provision --forget "
+                f"--env ENV --medium {board.medium}"
+            )

@@ -21,13 +21,12 @@ from lab.drivers.consoleport import ConsoleLine
 from lab.drivers.guarded_calls import SHELL, UBOOT
 from lab.drivers.prompt import Prompt as GuardedPrompt
 from lab.drivers.prompt import type_line, uboot_prompt
-from lab.drivers.provisionprotocol import ProvisionProtocol
 from lab.errors import BoardlabError, BoardTransientError, ConfigurationError
 from lab.provision import ramlinux
 from lab.provision.errors import TargetRefusedError, TftpTimeoutError
 from lab.provision.ramlinux import RamLinux, Start
 from lab.provision.release import RecoveryStage
-from lab.provision.writer import Writer
+from lab.provision.writer import ProvisionProtocol, Writer
 from lab.provision.writers import emmc_boot_partitions, linuxemmc
 from lab.provision.writers.command import SHORT_S, Command, CommandPrompt, carry_out, limit_s
 from lab.provision.writers.file_server import LOOPBACK, TFTP_PORT

@@ -17,12 +17,11 @@ from labgrid.step import step
 
 from lab.drivers import guarded_calls
 from lab.drivers.guarded_calls import MULTIPLEXER, SWITCH_LIMIT_S
-from lab.drivers.provisionprotocol import ProvisionProtocol
 from lab.host.runtime import prepare, runtime_dir
 from lab.host.ssh import SshLink
 from lab.host.tcp import is_loopback
 from lab.provision.errors import MediaMissingError, MultiplexerFailedError, TargetRefusedError
-from lab.provision.writer import Writer
+from lab.provision.writer import ProvisionProtocol, Writer
 from lab.provision.writers.blockdevice import STALL_S, Opener
 from lab.provision.writers.sd_mux import CardHost, CardWriter, Disk, check_identity, disk_here, opener_here
 

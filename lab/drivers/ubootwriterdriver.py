@@ -12,10 +12,9 @@ from labgrid.factory import target_factory
 from lab.drivers.boardservers import BoardServer
 from lab.drivers.consoleport import ConsoleLine
 from lab.drivers.prompt import uboot_prompt
-from lab.drivers.provisionprotocol import ProvisionProtocol
 from lab.errors import ConfigurationError
 from lab.provision import snagboot
-from lab.provision.writer import Writer
+from lab.provision.writer import ProvisionProtocol, Writer
 from lab.provision.writers import emmc_boot_partitions, ubootmedia
 from lab.provision.writers.command import CommandPrompt
 from lab.provision.writers.file_server import LOOPBACK, TFTP_PORT

@@ -1,4 +1,4 @@
-"""Record of the release on each medium of each board.
+"""Record of the release on each medium of each board, and the label that it gives a run.
 
 It is written before the first byte, so a killed write is seen.
 """
@@ -6,19 +6,21 @@ It is written before the first byte, so a killed write is seen.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal
 
 from attrs import field, frozen
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from lab.errors import ConfigurationError
 from lab.host.clock import utc_now
 from lab.results.models import ProvisionRow
 from lab.results.rows import columns_of, json_of, record_of
 from lab.results.store import Store
 
 ProvisionState = Literal["writing", "written", "booted", "failed", "forgotten"]
+_BY_HAND: Final = "if it was written by hand since: lab provision --forget --env ENV --medium"
 
 
 @frozen
@@ -26,10 +28,14 @@ class NewProvision:
     """A write that begins.
 
     Attributes:
-        content: SHA-256 over what the release says of the medium. way: its name. job_id: of the job that holds the board.
-        boots: the boot partition of an eMMC that is written and then switched to. kept: the other one, where it booted from that before.
-        spare: what is written there, and how it booted before (lab.provision.boot_partition).
-        identity: what the release says of itself once it has booted (lab.provision.release.Expected), by name; empty: not recorded.
+        content: SHA-256 over what the release says of the medium.
+        way: its name.
+        job_id: of the job that holds the board.
+        boots: the boot partition of an eMMC that is written and then switched to.
+        kept: the other one, where it booted from that before.
+        spare: what is written there, and how it booted before (`lab.provision.writer.Spare`).
+        identity: what the release says of itself once it has booted (lab.provision.release.Expected), by name; empty:
+            not recorded.
     """
 
     board_type: str
@@ -51,9 +57,10 @@ class Provision(NewProvision):
     """A write as the store has it.
 
     Attributes:
-        state: "writing" also of one that was killed; "written": read back and the same, but never booted; "booted": and the board booted it,
-            and said of itself what the release file says; "failed": see `message`, e.g. the release was refused on another medium of the same
-            try; "forgotten": a person put something else there by hand.
+        state: "writing" also of one that was killed; "written": read back and the same, but never booted; "booted": and
+            the board booted it, and said of itself what the release file says; "failed": see `message`, e.g. the
+            release was refused on another medium of the same try; "forgotten": a person put something else there by
+            hand.
         digest, method, bytes: of what was read back, see lab.provision.writer.Verified.
         software: "uboot" and "kernel" -> the version line of the boot after it.
         at: when it came to this state.
@@ -207,3 +214,92 @@ def _record(row: ProvisionRow) -> Provision:
     identity = {str(name): str(pattern) for name, pattern in row.identity.items()}
     software = {str(name): str(line) for name, line in row.software.items()}
     return record_of(Provision, row, identity=identity, software=software)
+
+
+def release_on(board: str, media: Sequence[str], known: Mapping[str, Provision]) -> str:
+    """Return the release on the media that a run boots from.
+
+    Empty: boardlab wrote none of them.
+
+    Raises:
+        ConfigurationError: a release was put on one of them and was not seen to boot from it, or they hold different
+            releases.
+    """
+    releases: dict[str, str] = {}
+    for medium in media:
+        provision = known.get(medium)
+        if provision is None:
+            continue
+        if not provision.is_on_it:
+            raise ConfigurationError(
+                f"{medium} of {board} holds no release that is known, so a number from it would have no label: "
+                f"{_why(provision)}. Provision it again (lab provision); {_BY_HAND} {medium}"
+            )
+        releases[medium] = provision.release
+    if len(set(releases.values())) > 1 or (releases and len(releases) < len(set(media))):
+        on = ", ".join(f"{medium} {releases.get(medium, 'something that boardlab did not write')}" for medium in media)
+        raise ConfigurationError(
+            f"{board} has different releases on its media ({on}), and a run has one: choose with --medium, or "
+            "provision all of them"
+        )
+    return next(iter(releases.values()), "")
+
+
+def _why(provision: Provision) -> str:
+    match provision.state:
+        case "failed":
+            return f"{provision.release} was put there and failed: {provision.message.rstrip('.')}"
+        case "written":
+            return f"{provision.release} was written there and has never booted"
+        case _:
+            return f"the write of {provision.release} was ended in the middle"
+
+
+def run_label(board: str, media: Sequence[str], known: Mapping[str, Provision], given: str, default: str) -> str:
+    """The label of a new run.
+
+    Args:
+        media: that the run boots from.
+        known: of `ProvisionBook.current`.
+        given: by an option; empty: not given.
+        default: of the environment.
+
+    Raises:
+        ConfigurationError: `given` is not what was provisioned; or as of `release_on`.
+    """
+    on_it = release_on(board, media, known)
+    if on_it and given and given != on_it:
+        raise ConfigurationError(
+            f"release {given}: {board} was provisioned with {on_it} on {', '.join(media)}, and a run's label is what "
+            f"is on the board. Leave the release out, or put {given} there: lab provision --release FILE; {_BY_HAND} "
+            f"{media[0]}"
+        )
+    return on_it or given or default
+
+
+def check_resumed(board: str, media: Sequence[str], known: Mapping[str, Provision], release: str, run_id: int) -> None:
+    """Make sure that a resumed run's software is still there.
+
+    Raises:
+        ConfigurationError: the board was provisioned with another release since; or as of `release_on`.
+    """
+    on_it = release_on(board, media, known)
+    if on_it and on_it != release:
+        raise ConfigurationError(
+            f"run {run_id} is of release {release!r}, and {board} was provisioned with {on_it!r} since: provision "
+            f"{release!r} again and resume it then, or begin a new run"
+        )
+
+
+def run_document(media: Sequence[str], known: Mapping[str, Provision]) -> dict[str, dict[str, object]]:
+    """For a run's provenance: medium -> what was provisioned there."""
+    return {
+        medium: {
+            "release": provision.release,
+            "content": provision.content,
+            "way": provision.way,
+            "software": dict(provision.software),
+        }
+        for medium in media
+        if (provision := known.get(medium)) is not None and provision.is_on_it
+    }

@@ -13,7 +13,6 @@ from attrs import asdict, define, evolve, field, frozen
 
 from lab.errors import BoardlabError, ConfigurationError
 from lab.provision import releasefile
-from lab.provision.boot_partition import Spare, newest
 from lab.provision.errors import (
     MediaVerifyFailedError,
     ReleaseMismatchError,
@@ -22,7 +21,7 @@ from lab.provision.errors import (
 )
 from lab.provision.history import NewProvision, Provision, ProvisionBook
 from lab.provision.release import Content, Expected, Release
-from lab.provision.writer import Plan, Report, Verified, WriteProgress, Writer, WriteTarget
+from lab.provision.writer import Plan, Report, Spare, Verified, WriteProgress, Writer, WriteTarget
 from lab.redaction import redacted
 from lab.run.board import Board
 
@@ -258,11 +257,12 @@ def _tried(target: WriteTarget, tries: Sequence[Provision]) -> WriteTarget:
 
     tries: the newest first.
     """
-    untried = takewhile(lambda each: each.state != "booted", tries)
+    untried = takewhile(lambda provision: provision.state != "booted", tries)
+    newest = {provision.boots: provision.state for provision in reversed(tries)}
     return evolve(
         target,
-        untried=tuple(Spare.of(each.boots, each.kept, each.spare) for each in untried),
-        booted=newest((each.boots, each.state == "booted") for each in tries),
+        untried=tuple(Spare.of(provision.boots, provision.kept, provision.spare) for provision in untried),
+        booted=frozenset(boots for boots, state in newest.items() if state == "booted"),
     )
 
 

@@ -8,15 +8,67 @@ A writer decides everything in `plan`, without later questions. It writes the pl
 
 from __future__ import annotations
 
+import abc
+import hashlib
 import math
-from collections.abc import Callable, Iterable
-from typing import Final, Protocol, TypeAlias
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Protocol, TypeAlias
 
-from attrs import define, evolve, field, frozen
+from attrs import astuple, define, evolve, field, frozen
 
-from lab.provision.boot_partition import Spare
 from lab.provision.errors import WriteStalledError
 from lab.provision.release import BOOT_STAGES, Content, ExtCsd, File, Part, PartPlace
+
+
+@frozen
+class Area:
+    """Some of what was written to a boot partition.
+
+    Attributes:
+        offset: from its start, bytes.
+        count: bytes.
+        crc32, sha256: of them, hexadecimal.
+    """
+
+    offset: int
+    count: int
+    crc32: str
+    sha256: str
+
+    @classmethod
+    def of(cls, offset: int, data: bytes) -> Area:
+        """These bytes, there."""
+        return cls(offset, len(data), f"{zlib.crc32(data):08x}", hashlib.sha256(data).hexdigest())
+
+
+@frozen
+class Spare:
+    """The boot partition that a write goes to.
+
+    Attributes:
+        boots: it, e.g. "boot1"; empty: the write goes to none, or to both.
+        kept: the other one, where the eMMC was set to boot from it before; else empty.
+        bus: BOOT_BUS_CONDITIONS with which it booted from `kept`, as [width, reset, mode]; empty: they could not be
+            read.
+        areas: all that is written to `boots`.
+    """
+
+    boots: str = ""
+    kept: str = ""
+    bus: list[int] = field(factory=list)
+    areas: tuple[Area, ...] = ()
+
+    @property
+    def noted(self) -> dict[str, Any]:
+        """`bus` and `areas` as JSON."""
+        return {"bus": self.bus, "areas": [list(astuple(area)) for area in self.areas]} if self.boots else {}
+
+    @classmethod
+    def of(cls, boots: str, kept: str, noted: Mapping[str, Any]) -> Spare:
+        """Of a record."""
+        return cls(boots, kept, list(noted.get("bus", ())), tuple(Area(*area) for area in noted.get("areas", ())))
+
 
 FULL: Final = "full"
 CRC32: Final = "crc32"
@@ -153,7 +205,7 @@ Report: TypeAlias = Callable[[WriteProgress], None]
 
 
 class Writer(Protocol):
-    """Writes a medium; a driver offers it (lab.drivers.provisionprotocol)."""
+    """Writes a medium; a driver offers it (see `ProvisionProtocol`)."""
 
     @property
     def name(self) -> str:
@@ -247,8 +299,9 @@ class Meter:
         """
         if self.now_ns() - self._moved_ns > self.stall_s * 1e9:
             raise WriteStalledError(
-                f"{self._step}: nothing was written for {self.stall_s:g} s, after {self._done} of {self.total} bytes; the write was "
-                "ended. Try again; if it stalls at the same place, change the card, or look at the cable and the reader"
+                f"{self._step}: nothing was written for {self.stall_s:g} s, after {self._done} of {self.total} bytes; "
+                "the write was ended. Try again; if it stalls at the same place, change the card, or look at the "
+                "cable and the reader"
             )
 
     def _tell(self) -> None:
@@ -310,6 +363,25 @@ def inside(content: Content, image_bytes: int) -> list[Part]:
 def inside_reason(part: Part) -> str:
     """Reason to refuse such a part on a flash memory."""
     return (
-        f"{part.name} ({part.to.label}) lies inside the image: a flash memory is erased in blocks, so the part would take some of the image "
-        "with it, and neither could be read back. Put it behind the image, or leave one of them out"
+        f"{part.name} ({part.to.label}) lies inside the image: a flash memory is erased in blocks, so the part would "
+        "take some of the image with it, and neither could be read back. Put it behind the image, or leave one of "
+        "them out"
     )
+
+
+class ProvisionProtocol(abc.ABC):
+    """A driver that writes media.
+
+    `lab provision` asks those of an environment in their order; the first that offers a medium writes it.
+    """
+
+    @abc.abstractmethod
+    def writers(self, strategy: Any) -> Mapping[str, Writer]:
+        """Map each medium to its writer.
+
+        Nothing is switched or opened yet.
+
+        Args:
+            strategy: the board's BoardStrategy, whose power, medium, U-Boot and Linux a writer may use (`transition`,
+                `select_medium`, `interrupt`). When a writer ends, well or not, its status is `unknown` or `off`.
+        """

@@ -14,7 +14,7 @@ from labgrid.pytestplugin.hooks import LABGRID_ENV_KEY
 from lab.errors import BoardlabError
 from lab.host.clock import MonotonicRaw
 from lab.jobs import listing
-from lab.provision import labels
+from lab.provision import history
 from lab.provision.history import Provision, ProvisionBook
 from lab.provision.provisioning import first_boot
 from lab.pytest_plugin import resume, session_rules
@@ -166,9 +166,9 @@ def label(
     """
     known = _known(store, strategy, media, write)
     default = str(config.stash[LABGRID_ENV_KEY].config.get_option("release", "unreleased"))
-    found = labels.label(strategy.board, media, known, config.option.lab_release or "", default)
+    label = history.run_label(strategy.board, media, known, config.option.lab_release or "", default)
     _expect(strategy, media, known)
-    return found, labels.document(media, known)
+    return label, history.run_document(media, known)
 
 
 def check_resumed(store: Store, strategy: Any, media: Sequence[str], run: Run, write: Callable[[str], None]) -> bool:
@@ -181,7 +181,7 @@ def check_resumed(store: Store, strategy: Any, media: Sequence[str], run: Run, w
         pytest.exit.Exception: as of `label`.
     """
     known = _known(store, strategy, media, write)
-    labels.check_resumed(strategy.board, media, known, run.release, run.id)
+    history.check_resumed(strategy.board, media, known, run.release, run.id)
     _expect(strategy, media, known)
     return any(medium in known for medium in media)
 

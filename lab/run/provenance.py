@@ -39,7 +39,7 @@ def collect(
         images: name -> file, as the environment's `images:` has them; each is hashed.
         console: its device; a board on a pseudo terminal is not real.
         simulated: it is on another host's pseudo terminal.
-        provisioned: medium -> contents written by boardlab (`lab.provision.labels.document`).
+        provisioned: medium -> contents written by boardlab (`lab.provision.history.run_document`).
         confirms: the run that this one confirms (`lab.judge.run_judge`).
 
     Raises:

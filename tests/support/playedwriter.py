@@ -12,11 +12,10 @@ from attrs import evolve, frozen
 from labgrid.driver import Driver
 from labgrid.factory import target_factory
 
-from lab.drivers.provisionprotocol import ProvisionProtocol
 from lab.provision import image
 from lab.provision.errors import MediaVerifyFailedError
 from lab.provision.release import Content
-from lab.provision.writer import Plan, Report, Step, Verified, WriteProgress, Writer, WriteTarget
+from lab.provision.writer import Plan, ProvisionProtocol, Report, Step, Verified, WriteProgress, Writer, WriteTarget
 
 
 @frozen

@@ -16,10 +16,9 @@ from typing import Final
 
 from attrs import evolve, frozen
 
-from lab.provision.boot_partition import Area, Spare
 from lab.provision.image import Hosts
 from lab.provision.release import Content, ExtCsd
-from lab.provision.writer import Plan, Report, Step, Verified, Writer, WriteTarget
+from lab.provision.writer import Area, Plan, Report, Spare, Step, Verified, Writer, WriteTarget
 from lab.provision.writers import linuxemmc, planning, ubootemmc
 from lab.provision.writers.command import ending_on_error
 from lab.provision.writers.linux import LinuxWriter

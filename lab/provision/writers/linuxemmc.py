@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from lab.errors import ConfigurationError
-from lab.provision.boot_partition import Area
 from lab.provision.errors import ExtCsdNotSetError, ImageTooLargeError, MediaVerifyFailedError, MediaWriteFailedError
 from lab.provision.release import Content, ExtCsd
-from lab.provision.writer import Step
+from lab.provision.writer import Area, Step
 from lab.provision.writers import linuxanswers as answers
 from lab.provision.writers.command import Command, CommandPrompt, Judge, carry_out, quoted
 

@@ -12,9 +12,9 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from lab.provision.boot_partition import Area
 from lab.provision.errors import MediaVerifyFailedError, MediaWriteFailedError
 from lab.provision.release import ExtCsd
+from lab.provision.writer import Area
 from lab.provision.writers import ubootanswers as answers
 from lab.provision.writers.command import Command, CommandPrompt, carry_out, fits, limit_s, quoted
 from lab.provision.writers.ubootmedia import UBootBlocks

@@ -11,10 +11,9 @@ from typing import Any, Final
 from attrs import define, evolve, field
 
 from lab.errors import BoardTransientError
-from lab.provision.boot_partition import Area
 from lab.provision.errors import MediaVerifyFailedError
 from lab.provision.release import Content, Expected, ExtCsd, Part, PartPlace, Release
-from lab.provision.writer import Plan, Report, Step, Verified, Writer, WriteTarget
+from lab.provision.writer import Area, Plan, Report, Step, Verified, Writer, WriteTarget
 from lab.provision.writers.emmc_boot_partitions import SpareBootWriter
 
 BOARD_TYPE: Final = "am62xx_sk"

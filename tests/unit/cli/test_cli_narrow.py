@@ -12,13 +12,13 @@ import pytest
 
 from lab import boards
 from lab.cli import doctor, main
+from lab.cli.rails import answer_lines, watch_lines
 from lab.console import terminal
 from lab.console.recording import RecordingMeta
 from lab.console.status import PortInfo, PortStatus, ServerStatus
 from lab.farm.checks import Finding
 from lab.host import process
 from lab.jobs.queue import JobQueue, Order
-from lab.rails.display import answer_lines, watch_lines
 from lab.rails.live import Now
 from lab.rails.selftest import SensorCheck
 from lab.results import AttemptRecord, SampleRecord, open_store

@@ -8,9 +8,9 @@ from support.railbench import RailBench, RailBus, S
 from support.simruns import planned
 
 from lab import boards
+from lab.cli.rails import answer_lines
 from lab.errors import ConfigurationError
 from lab.rails import RailConfig, RailsConfig, from_env
-from lab.rails.display import answer_lines
 from lab.rails.selftest import SensorCheck, survey
 
 SCALED = boards.load("am43xx-gpevm")

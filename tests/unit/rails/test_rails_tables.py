@@ -8,10 +8,10 @@ import pytest
 from support.railbench import RailBench
 
 from lab import boards
+from lab.cli.rails import document, guide_lines, phase_lines, stacked, stage_lines, watch_lines
 from lab.errors import ConfigurationError
 from lab.metrics import Moment
 from lab.rails import AdcRange, Trace
-from lab.rails.display import document, guide_lines, phase_lines, stacked, stage_lines, watch_lines
 from lab.rails.live import Now
 from lab.rails.phase import cut, stages
 

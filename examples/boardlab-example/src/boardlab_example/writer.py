@@ -12,13 +12,12 @@ from attrs import evolve, frozen
 from labgrid.driver import Driver
 from labgrid.factory import target_factory
 
-from lab.drivers.provisionprotocol import ProvisionProtocol
 from lab.errors import ConfigurationError
 from lab.host.clock import MonotonicRaw
 from lab.provision.errors import MediaVerifyFailedError
 from lab.provision.image import open_image, unpacked_bytes
 from lab.provision.release import Content
-from lab.provision.writer import Meter, Plan, Report, Step, Verified, WriteTarget
+from lab.provision.writer import Meter, Plan, ProvisionProtocol, Report, Step, Verified, WriteTarget
 
 
 @frozen

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import ConfigurationError
-from lab.provision import labels
+from lab.provision import history
 from lab.provision.history import Provision, ProvisionState
 from lab.provision.provisioning import ProgressPrinter, line
 from lab.provision.release import Expected
@@ -28,18 +28,18 @@ SD = known("sd", "11.01")
 
 
 def test_a_provisioned_board_names_its_runs_and_no_default_does() -> None:
-    assert labels.label("b", ["sd"], SD, "", "9.9") == "11.01"
-    assert labels.label("b", ["sd"], SD, "11.01", "9.9") == "11.01"
+    assert history.run_label("b", ["sd"], SD, "", "9.9") == "11.01"
+    assert history.run_label("b", ["sd"], SD, "11.01", "9.9") == "11.01"
 
 
 def test_a_label_by_hand_that_says_something_else_is_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"release 11\.00: b was provisioned with 11\.01 on sd"):
-        labels.label("b", ["sd"], SD, "11.00", "9.9")
+        history.run_label("b", ["sd"], SD, "11.00", "9.9")
 
 
 def test_a_board_that_nobody_provisioned_has_the_label_that_was_given() -> None:
-    assert labels.label("b", ["sd"], {}, "mine", "9.9") == "mine"
-    assert labels.label("b", ["emmc"], SD, "", "9.9") == "9.9"
+    assert history.run_label("b", ["sd"], {}, "mine", "9.9") == "mine"
+    assert history.run_label("b", ["emmc"], SD, "", "9.9") == "9.9"
 
 
 @pytest.mark.parametrize("state", ["writing", "written", "failed"])
@@ -47,27 +47,27 @@ def test_a_board_that_nobody_provisioned_has_the_label_that_was_given() -> None:
 def test_a_release_that_was_not_seen_to_boot_labels_nothing(state: ProvisionState, given: str) -> None:
     put = known("sd", "11.01", state)
     with pytest.raises(ConfigurationError, match=r"^sd of b holds no release that is known.*lab provision"):
-        labels.label("b", ["sd"], put, given, "")
+        history.run_label("b", ["sd"], put, given, "")
     with pytest.raises(ConfigurationError, match=r"^sd of b holds no release that is known"):
-        labels.check_resumed("b", ["sd"], put, "11.01", 5)
-    assert labels.document(["sd"], put) == {}
+        history.check_resumed("b", ["sd"], put, "11.01", 5)
+    assert history.run_document(["sd"], put) == {}
 
 
 @pytest.mark.parametrize("other", [known("emmc", "11.00"), {}])
 def test_a_run_over_media_with_different_software_is_refused(other: dict[str, Provision]) -> None:
     with pytest.raises(ConfigurationError, match="different releases on its media"):
-        labels.label("b", ["sd", "emmc"], {**SD, **other}, "", "")
+        history.run_label("b", ["sd", "emmc"], {**SD, **other}, "", "")
 
 
 def test_a_run_is_not_resumed_on_another_release() -> None:
-    labels.check_resumed("b", ["sd"], SD, "11.01", 5)
-    labels.check_resumed("b", ["sd"], {}, "by hand", 5)
+    history.check_resumed("b", ["sd"], SD, "11.01", 5)
+    history.check_resumed("b", ["sd"], {}, "by hand", 5)
     with pytest.raises(ConfigurationError, match=r"run 5 is of release '11\.00'"):
-        labels.check_resumed("b", ["sd"], SD, "11.00", 5)
+        history.check_resumed("b", ["sd"], SD, "11.00", 5)
 
 
 def test_the_provenance_says_what_was_put_there() -> None:
-    assert labels.document(["sd", "emmc"], SD) == {
+    assert history.run_document(["sd", "emmc"], SD) == {
         "sd": {"release": "11.01", "content": "c", "way": "way", "software": {"kernel": "K"}}
     }
 
