@@ -10,9 +10,7 @@ from lab import extensions
 from lab.benchmarks import (
     audio,
     can,
-    eembc,
     ethernet,
-    filecopy,
     graphics,
     iperf3,
     ipsec,
@@ -22,7 +20,6 @@ from lab.benchmarks import (
     processor,
     realtime,
     storage,
-    sysbench,
     uboottransfer,
     usbdevice,
 )
@@ -34,14 +31,12 @@ from lab.metrics import catalogue
 ALL: Final[tuple[Section, ...]] = (
     lmbench.SECTION,
     *processor.SECTIONS,
-    *eembc.SECTIONS,
     audio.SECTION,
     *graphics.SECTIONS,
     *ethernet.SECTIONS,
     *iperf3.SECTIONS,
     pcie.SECTION,
     *storage.SECTIONS,
-    *filecopy.SECTIONS,
     *uboottransfer.SECTIONS,
     *uboottransfer.READ_SECTIONS,
     usbdevice.SECTION,
@@ -49,7 +44,7 @@ ALL: Final[tuple[Section, ...]] = (
     *ipsec.SECTIONS,
     can.SECTION,
     realtime.SECTION,
-    *sysbench.SECTIONS,
+    *processor.DISTRIBUTION_SECTIONS,
 )
 
 

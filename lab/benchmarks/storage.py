@@ -1,7 +1,8 @@
 """File systems and flash under Linux: 100 MB files, fio, dd.
 
-The sections of files format the scratch partition of the environment. MB are 10^6 bytes, except for the OSPI's raw
-reads, whose MB the vendor counts as 2^20 (MiB here).
+The sections of files format the scratch partition of the environment. Files by dd are for boards without the vendor's
+filesystem_tests; their rate is dd's bytes over dd's seconds, since its own has no decimals from 100 MB/s on. MB are
+10^6 bytes, except for the OSPI's raw reads, whose MB the vendor counts as 2^20 (MiB here).
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from functools import partial
 
 from attrs import evolve
 
-from lab.benchmarks import needs, scratchfs
+from lab.benchmarks import needs
 from lab.benchmarks import output as benchmarks_output
-from lab.benchmarks.output import cut_time, lines, missing, printed_step, read, refused, rule
-from lab.benchmarks.section import Bench, ParsedReading, Row, Rows, Section, bus_validity, has_medium, whole
+from lab.benchmarks.output import DD_SUMMARY, cut_time, lines, missing, printed_step, read, refused, rule
+from lab.benchmarks.section import Bench, Need, ParsedReading, Row, Rows, Section, bus_validity, has_medium, whole
 
 SOURCE = "/run/boardlab.src"  # on the board: in memory, and nobody but root makes files there
 BUFFERS = (102400, 262144, 524288, 1048576, 5242880)
@@ -26,6 +27,55 @@ FIO_OUT = "/run/boardlab.fio"
 OSPI_BYTES = 52_428_800
 CHAPTERS = {"emmc": "EMMC Driver", "sd": "MMCSD", "nand": "NAND Driver"}
 _UNITS = {"kB": 1e-3, "MB": 1.0, "GB": 1e3, "B": 1e-6}
+MOUNT = "/mnt/boardlab"
+_MKFS = {"ext2": "mkfs.ext2 -F", "ext3": "mkfs.ext3 -F", "ext4": "mkfs.ext4 -F", "vfat": "mkfs.vfat"}
+_MKFS_PACKAGES = {"vfat": "dosfstools", "ubifs": "mtd-utils"}
+DD_FILE_BYTES = 100 << 20
+DD_FILE = f"{MOUNT}/test"
+
+
+def scratch_needs(medium: str, filesystem: str) -> tuple[Need, ...]:
+    """The needs of a section that formats a scratch partition."""
+    tools = ("flash_eraseall", "ubiattach") if filesystem == "ubifs" else (_MKFS[filesystem].split()[0],)
+    return (
+        needs.scratch(medium),
+        needs.unmounted(medium),
+        *(needs.tool(name, _MKFS_PACKAGES.get(filesystem, "e2fsprogs")) for name in tools),
+        needs.filesystem(filesystem),
+    )
+
+
+def make_filesystem(bench: Bench, medium: str, filesystem: str) -> None:
+    """Format and mount, without sync, which is many times slower."""
+    device = bench.site.scratch[medium]
+    bench.run(f"umount {device} 2>/dev/null; mkdir -p {MOUNT}")
+    if filesystem == "ubifs":
+        bench.run(f"flash_eraseall {device}", timeout_s=300)
+        bench.run(f"ubiattach -p {device} && ubimkvol /dev/ubi0 -N boardlab -m", timeout_s=60)
+        bench.run(f"mount -t ubifs -o async ubi0:boardlab {MOUNT}")
+    else:
+        bench.run(f"{_MKFS[filesystem]} {device} > /dev/null 2>&1", timeout_s=300)
+        bench.run(f"mount -t {filesystem} -o async {device} {MOUNT}")
+
+
+def drop_page_cache(bench: Bench, medium: str, filesystem: str) -> None:
+    """Drop its page cache."""
+    device = "ubi0:boardlab" if filesystem == "ubifs" else bench.site.scratch[medium]
+    bench.run(f"sync; umount {MOUNT} && echo 3 > /proc/sys/vm/drop_caches")
+    bench.run(f"mount -t {filesystem} -o async {device} {MOUNT}")
+
+
+def unmount(bench: Bench) -> None:
+    """Unmount it, if mounted."""
+    bench.run(f"umount {MOUNT} 2>/dev/null; rmdir {MOUNT} 2>/dev/null", check=False)
+    if bench.status(f"grep -q ' {MOUNT} ' /proc/mounts") == 0:
+        bench.run(f"umount -l {MOUNT}")
+
+
+def unmount_ubi(bench: Bench) -> None:
+    """Unmount and detach a file system on raw flash."""
+    unmount(bench)
+    bench.run(f"ubidetach -p {bench.site.scratch['nand']}", check=False)
 
 
 def file_test(output: bytes, params: dict[str, str]) -> list[ParsedReading]:
@@ -126,12 +176,12 @@ def _files(bench: Bench, medium: str, filesystem: str) -> Rows:
     bench.run(f"dd if=/dev/urandom of={SOURCE} bs=1M count=10", timeout_s=60)
 
     def one(size: int) -> Iterator[ParsedReading]:
-        scratchfs.make(bench, medium, filesystem)
-        test = f"-file {scratchfs.MOUNT}/test -buffer_size {size} -file_size 100 -performance"
+        make_filesystem(bench, medium, filesystem)
+        test = f"-file {MOUNT}/test -buffer_size {size} -file_size 100 -performance"
         for _ in range(WRITES):
             command = f"filesystem_tests -write -src_file {SOURCE} -srcfile_size 10 {test}"
             yield from bench.read(parser, command, timeout_s=300, validity=validity)
-        scratchfs.cool(bench, medium, filesystem)
+        drop_page_cache(bench, medium, filesystem)
         yield from bench.read(parser, f"filesystem_tests -read {test}", timeout_s=300, validity=validity)
 
     for size in BUFFERS:
@@ -142,15 +192,15 @@ def _fio(bench: Bench, medium: str, filesystem: str) -> Rows:
     seconds = bench.site.seconds
     before = seconds // 12  # the load is that of the time between, as the vendor's
     validity = bus_validity(bench, medium, {"storage.fio.throughput": 1.0}, seconds)
-    scratchfs.make(bench, medium, filesystem)
+    make_filesystem(bench, medium, filesystem)
 
     def one(direction: str, size: str) -> Iterator[ParsedReading]:
         params = {"medium": medium, "filesystem": filesystem, "buffer": size}
         command = (
-            f"fio --name boardlab --directory={scratchfs.MOUNT} --size=1g --rw={direction} --blocksize={size} "
+            f"fio --name boardlab --directory={MOUNT} --size=1g --rw={direction} --blocksize={size} "
             f"--ioengine=libaio --iodepth=4 --numjobs=1 --direct=1 --group_reporting --runtime={seconds} --time_based "
-            f"--eta=never > {FIO_OUT} 2>&1 & sleep {before}; mpstat -P ALL {seconds - 2 * before} 1; wait $!; status=$?; cat {FIO_OUT}; "
-            "(exit $status)"
+            f"--eta=never > {FIO_OUT} 2>&1 & sleep {before}; mpstat -P ALL {seconds - 2 * before} 1; wait $!; "
+            f"status=$?; cat {FIO_OUT}; (exit $status)"
         )
         found = bench.read(partial(fio, params=params), command, timeout_s=seconds + 120, validity=validity)
         yield from (evolve(reading, flags=reading.flags | bench.site.doubts) for reading in found)
@@ -162,12 +212,12 @@ def _fio(bench: Bench, medium: str, filesystem: str) -> Rows:
 
 def _leave(bench: Bench) -> None:
     bench.run(f"rm -f {SOURCE} {FIO_OUT}", check=False)
-    scratchfs.leave(bench)
+    unmount(bench)
 
 
 def _detach(bench: Bench) -> None:
     bench.run(f"rm -f {SOURCE}", check=False)
-    scratchfs.detach(bench)
+    unmount_ubi(bench)
 
 
 def _file_section(medium: str, filesystem: str) -> Section:
@@ -178,7 +228,7 @@ def _file_section(medium: str, filesystem: str) -> Section:
         metrics=("storage.file.throughput", "storage.file.cpu_load"),
         rows=partial(_files, medium=medium, filesystem=filesystem),
         restore=_detach if filesystem == "ubifs" else _leave,
-        needs=(*scratchfs.of_medium(medium, filesystem), needs.tool("filesystem_tests", "ltp-ddt")),
+        needs=(*scratch_needs(medium, filesystem), needs.tool("filesystem_tests", "ltp-ddt")),
         command="filesystem_tests -write -buffer_size B -file_size 100 -performance",
         overwrites=medium,
         fits=has_medium(medium),
@@ -196,13 +246,61 @@ def _fio_section(medium: str) -> Section:
         metrics=("storage.fio.throughput", "storage.fio.cpu_load"),
         rows=partial(_fio, medium=medium, filesystem="ext4"),
         restore=_leave,
-        needs=(*scratchfs.of_medium(medium, "ext4"), needs.tool("fio"), needs.tool("mpstat", "sysstat")),
+        needs=(*scratch_needs(medium, "ext4"), needs.tool("fio"), needs.tool("mpstat", "sysstat")),
         command="fio --size=1g --rw=write --blocksize=4m --ioengine=libaio --iodepth=4 --direct=1 & mpstat -P ALL 55 1",
         overwrites=medium,
         fits=has_medium(medium),
         duration_s=500,
         params={"medium": medium, "filesystem": "ext4"},
         once="fio writes for four minutes, many gigabytes, and flash wears out",
+    )
+
+
+def dd_file(output: bytes, params: dict[str, str]) -> list[ParsedReading]:
+    """dd's summary, whole files only."""
+
+    def summary(match: re.Match[str]) -> list[ParsedReading]:
+        size, seconds = int(match[1]), float(match[2])
+        if size != DD_FILE_BYTES or seconds <= 0:
+            return []
+        return [ParsedReading("storage.dd.throughput", size / seconds / 1e6, params)]
+
+    return read(output, "dd", [rule(DD_SUMMARY, summary), rule(r"^\d+\+\d+ records")])
+
+
+def _dd_files(bench: Bench, medium: str, filesystem: str) -> Rows:
+    validity = bus_validity(bench, medium, {"storage.dd.throughput": 1.0})
+
+    def one(size: int) -> Iterator[ParsedReading]:
+        params = {"medium": medium, "filesystem": filesystem, "buffer": str(size)}
+        write, back = (partial(dd_file, params={**params, "direction": way}) for way in ("write", "read"))
+        make_filesystem(bench, medium, filesystem)
+        for _ in range(WRITES):
+            command = f"dd if=/dev/zero of={DD_FILE} bs={size} count={DD_FILE_BYTES // size} conv=fsync 2>&1"
+            yield from bench.read(write, command, timeout_s=300, validity=validity)
+        drop_page_cache(bench, medium, filesystem)
+        yield from bench.read(back, f"dd if={DD_FILE} of=/dev/null bs={size} 2>&1", timeout_s=300, validity=validity)
+
+    for size in BUFFERS:
+        yield Row(partial(one, size), {"buffer": str(size)})
+
+
+def _dd_section(medium: str, filesystem: str) -> Section:
+    params = {"medium": medium, "filesystem": filesystem}
+    return Section(
+        name=f"{medium}-{filesystem}-dd",
+        title=f"{medium} {filesystem}: files of 100 MB by dd",
+        chapter=CHAPTERS[medium],
+        metrics=("storage.dd.throughput",),
+        rows=partial(_dd_files, medium=medium, filesystem=filesystem),
+        restore=unmount,
+        needs=(*scratch_needs(medium, filesystem), needs.dd_that_says_its_time()),
+        command="dd if=/dev/zero of=FILE bs=B count=N conv=fsync",
+        overwrites=medium,
+        fits=has_medium(medium),
+        duration_s=120,
+        params=params,
+        once=WEARS,
     )
 
 
@@ -227,4 +325,5 @@ SECTIONS = (
         )
     ),
     _file_section("nand", "ubifs"),
+    *(_dd_section(medium, name) for medium in ("emmc", "sd") for name in ("ext4", "ext3", "ext2", "vfat")),
 )

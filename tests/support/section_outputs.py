@@ -12,9 +12,7 @@ from attrs import frozen
 from lab.benchmarks import (
     audio,
     can,
-    eembc,
     ethernet,
-    filecopy,
     graphics,
     iperf3,
     ipsec,
@@ -24,7 +22,6 @@ from lab.benchmarks import (
     processor,
     realtime,
     storage,
-    sysbench,
     uboottransfer,
     usbdevice,
 )
@@ -97,10 +94,10 @@ def real() -> list[Output]:
         "iperf-2.1.8.txt": partial(pcie.IPERF, window="8"),
         "dd-time-p.txt": storage.ospi,
         "iperf3-3.12-udp.txt": partial(iperf3.udp, frame=128, params={"direction": "egress"}),
-        "sysbench-1.0.20-cpu.txt": sysbench.sysbench_cpu,
-        "sysbench-1.0.20-memory.txt": partial(sysbench.sysbench_memory, operation="read"),
-        "stress-ng-0.15.06.txt": sysbench.STRESS_NG,
-        "dd-coreutils-9.1-file.txt": partial(filecopy.parse, params=file),
+        "sysbench-1.0.20-cpu.txt": processor.sysbench_cpu,
+        "sysbench-1.0.20-memory.txt": partial(processor.sysbench_memory, operation="read"),
+        "stress-ng-0.15.06.txt": processor.STRESS_NG,
+        "dd-coreutils-9.1-file.txt": partial(storage.dd_file, params=file),
         "dd-fast.txt": partial(usbdevice.parse, direction="read"),
     }
     return found + [Output(name, recorded(name), parser) for name, parser in files.items()]
@@ -118,8 +115,8 @@ def played() -> tuple[Output, ...]:
             ("linpack", "Unrolled   Single  Precision  575242 Kflops ; 100 Reps \n", processor.LINPACK),
             ("nbench", _NBENCH, processor.NBENCH),
             ("stream", _STREAM, processor.stream),
-            ("coremark-pro", _coremark(), eembc.COREMARK_PRO),
-            ("multibench", _multibench(), eembc.MULTIBENCH),
+            ("coremark-pro", _coremark(), processor.COREMARK_PRO),
+            ("multibench", _multibench(), processor.MULTIBENCH),
             ("alsa", _ALSA, partial(audio.PARSERS["capture"], direction="capture", rate_hz="48000")),
             (
                 "glmark2",

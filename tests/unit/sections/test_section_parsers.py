@@ -13,7 +13,6 @@ from support.section_outputs import Output, recorded
 from lab.benchmarks import (
     audio,
     ethernet,
-    filecopy,
     graphics,
     iperf3,
     lmbench,
@@ -23,7 +22,6 @@ from lab.benchmarks import (
     processor,
     realtime,
     storage,
-    sysbench,
 )
 from lab.benchmarks import uboottransfer as uboot
 from lab.benchmarks.output import lines
@@ -263,16 +261,16 @@ iperf3: error - control socket has closed unexpectedly
 
 def test_dd_says_bytes_over_seconds_of_a_whole_file_and_nothing_of_a_part_of_one() -> None:
     text = recorded("dd-coreutils-9.1-file.txt")
-    (rate,) = filecopy.parse(text, {"medium": "sd"})
+    (rate,) = storage.dd_file(text, {"medium": "sd"})
     assert rate.value == pytest.approx(104857600 / 0.992875 / 1e6)
     with pytest.raises(TestTransientError, match="expected 1 numbers, found 0"):
-        filecopy.parse(text.replace(b"104857600", b"52428800"), {})
+        storage.dd_file(text.replace(b"104857600", b"52428800"), {})
 
 
 def test_sysbench_and_stress_ng_say_operations_a_second_of_real_time() -> None:
-    assert sysbench.sysbench_cpu(recorded("sysbench-1.0.20-cpu.txt"))[0].value == 740.23
-    assert sysbench.sysbench_memory(recorded("sysbench-1.0.20-memory.txt"), "read")[0].value == 6367.27
-    (rate,) = sysbench.STRESS_NG(recorded("stress-ng-0.15.06.txt"))
+    assert processor.sysbench_cpu(recorded("sysbench-1.0.20-cpu.txt"))[0].value == 740.23
+    assert processor.sysbench_memory(recorded("sysbench-1.0.20-memory.txt"), "read")[0].value == 6367.27
+    (rate,) = processor.STRESS_NG(recorded("stress-ng-0.15.06.txt"))
     assert (rate.value, rate.params) == (42.71, {"stressor": "cpu"})
 
 

@@ -23,9 +23,7 @@ from support.section_outputs import recorded
 from lab import boards
 from lab.benchmarks import (
     can,
-    eembc,
     ethernet,
-    filecopy,
     graphics,
     iperf3,
     ipsec,
@@ -36,7 +34,6 @@ from lab.benchmarks import (
     processor,
     realtime,
     storage,
-    sysbench,
     usbdevice,
 )
 from lab.benchmarks.lab_site import LabSite
@@ -153,13 +150,13 @@ def test_a_rate_of_nothing_a_second_is_none(value: str) -> None:
     [
         (can.SECTION, "env time -p cangen", "write: No buffer space available\nreal 2.53\nuser 0.00\nsys 0.00\n"),
         (
-            next(section for section in filecopy.SECTIONS if section.name == "sd-ext4-dd"),
+            next(section for section in storage.SECTIONS if section.name == "sd-ext4-dd"),
             "dd if=/dev/zero",
             "dd: fsync failed for '/mnt/boardlab/test': Input/output error\n"
             "104857600 bytes (105 MB, 100 MiB) copied, 1.5 s, 70 MB/s\n",
         ),
         (
-            next(section for section in sysbench.SECTIONS if section.name == "stress-ng"),
+            next(section for section in processor.DISTRIBUTION_SECTIONS if section.name == "stress-ng"),
             "stress-ng --cpu",
             "stress-ng: fail:  [12] cpu: verification failed\n"
             + recorded("stress-ng-0.15.06.txt").decode().replace(" 2.01 ", "10.01 "),
@@ -225,7 +222,7 @@ def test_a_score_whose_digits_were_torn_apart_is_no_smaller_score() -> None:
     with_caller = b"glmark2 Score: 21<6>[   12.345678][  T123] eth0: link becomes ready\r\n7\r\n"
     assert graphics.glmark2(with_caller, "glmark2-drm")[0].value == 217
     marked = b"CoreMark-PRO 1234.5[eth0] up\n6\n"
-    refused(lambda: eembc.COREMARK_PRO(marked), "found 0")
+    refused(lambda: processor.COREMARK_PRO(marked), "found 0")
 
 
 # --- cyclictest -----------------------------------------------------------------------------------------------------------
