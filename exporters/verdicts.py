@@ -11,9 +11,9 @@ from attrs import define, field, frozen
 
 from exporters.measurements import FigureMaker, Labels, RunKey, clean
 from lab.judge.baseline import COMPLETED, REJECTED, JudgedNumber
+from lab.judge.compare import Verdict
 from lab.judge.known_failures import KnownFailure, recognised
 from lab.judge.latest import BootVariant, LatestComparison, Reference, comparisons
-from lab.judge.verdicts import Verdict
 from lab.metrics.catalogue import BOOT_STAGE
 from lab.results.snapshot import RunHead, StoreSnapshot
 from lab.results.sums import Average

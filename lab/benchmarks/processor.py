@@ -1,4 +1,4 @@
-"""Processor and memory: Dhrystone, Whetstone, Linpack, NBench, STREAM, EEMBC's suites, sysbench and stress-ng.
+"""Processor and memory: Dhrystone to STREAM, EEMBC, sysbench and stress-ng.
 
 Dhrystone and Whetstone count whole seconds, so few results are possible: their quantum is that step. EEMBC's are
 CoreMark-Pro (one, two contexts) and MultiBench: workloads per second. Distributions ship sysbench and stress-ng, and no

@@ -21,12 +21,12 @@ from lab.errors import ConfigurationError
 from lab.judge import builds, latest, summary, text
 from lab.judge.baseline import JudgedNumber, JudgedRun, document, judge_run
 from lab.judge.builds import remarks
+from lab.judge.compare import Verdict
 from lab.judge.records import CALLED, OPEN, UNSURE, Decision
 from lab.judge.records import StoredVerdict as RecordsVerdict
 from lab.judge.replay import replay as verdicts
 from lab.judge.store import mute, read_verdicts, review, verdicts_with
 from lab.judge.text import EvidenceLinks, plain_document, size
-from lab.judge.verdicts import Verdict
 from lab.metrics.rates import RATES
 from lab.results.formatting import label, number, rate_document
 from lab.results.records import LAST_ID

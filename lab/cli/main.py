@@ -36,14 +36,15 @@ class CommandGroup:
     Attributes:
         help: one line, what `lab --help` says; the same as the module's own.
         panel: heading below which `lab --help` lists it; empty: the first, which most people need.
-        module: holds a `typer.Typer` called `app`. Where that has one command and no callback, `lab NAME` is
-            this command.
+        module: holds a `typer.Typer`. Where that has one command and no callback, `lab NAME` is this command.
+        app: the Typer's name in the module.
     """
 
     name: str
     help: str
     module: str = field(default=Factory(lambda self: f"lab.cli.{self.name}", takes_self=True))
     panel: str = ""
+    app: str = "app"
 
 
 BOARDS: Final = "Boards and their software"
@@ -80,8 +81,16 @@ COMMAND_GROUPS: Final = (
     CommandGroup("watch", "`lab status`, live, until q or Ctrl-C.", panel=HOST),
     CommandGroup("exporter", "Results and farm for Prometheus.", panel=HOST),
     CommandGroup("backup", "Back up results, recordings, farm.yaml and environments to a folder.", panel=HOST),
-    CommandGroup("restore", "Restore a backup: results, recordings, files; or only check it.", panel=HOST),
-    CommandGroup("upgrade", "Before an upgrade: what it will change.", panel=HOST),
+    CommandGroup(
+        "restore",
+        "Restore a backup: results, recordings, files; or only check it.",
+        module="lab.cli.backup",
+        panel=HOST,
+        app="restore_app",
+    ),
+    CommandGroup(
+        "upgrade", "Before an upgrade: what it will change.", module="lab.cli.doctor", panel=HOST, app="upgrade_app"
+    ),
 )
 
 
@@ -103,7 +112,7 @@ def _app(group: CommandGroup) -> typer.Typer:
     collects = gc.isenabled()
     gc.disable()  # what modules make while they load is no garbage; looking through it takes a tenth of the time
     try:
-        app: typer.Typer = import_module(group.module).app
+        app: typer.Typer = getattr(import_module(group.module), group.app)
     finally:
         if collects:
             gc.enable()

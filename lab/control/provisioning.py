@@ -1,4 +1,4 @@
-"""Provisioning with the strategy: recovery over UART or USB, turns of writes, and the expected software.
+"""Provisioning with the strategy: recovery, turns of writes, and expected software.
 
 A board with nothing on its media comes to U-Boot's prompt over its console, and nothing is written to any medium:
 

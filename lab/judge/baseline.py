@@ -18,11 +18,10 @@ from attrs import evolve, frozen
 from lab.errors import ConfigurationError
 from lab.judge import noise as noises
 from lab.judge.builds import Flows, another_flow, flows_of
-from lab.judge.compare import compare, is_history
+from lab.judge.compare import Judgement, Verdict, compare, is_history
 from lab.judge.labels import Lines, precedes, release_before, releases_before, same_release
 from lab.judge.noise import Noise, NoiseModel
 from lab.judge.number import Number, PublishedNumbers, of_average
-from lab.judge.verdicts import Judgement, Verdict
 from lab.metrics.catalogue import STATES
 from lab.metrics.rates import RATES, FailureRate, RateChange
 from lab.results.records import PUBLISHED

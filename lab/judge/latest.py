@@ -22,10 +22,10 @@ from attrs import define, evolve, field, frozen
 
 from lab.judge import noise
 from lab.judge.baseline import ACCEPTED, COMPLETED, REJECTED, RUNS_BACK, JudgedRun, earlier, judge, window
+from lab.judge.compare import Verdict
 from lab.judge.labels import is_numbered, is_real_time, release_key
 from lab.judge.records import Mute, StoredVerdict
 from lab.judge.store import mutes_of, read_verdicts, standing
-from lab.judge.verdicts import Verdict
 from lab.metrics.catalogue import BOOT_STAGE
 from lab.results.history import Item, item_of
 from lab.results.records import APART

@@ -1,4 +1,4 @@
-"""Record of the release on each medium of each board, and the label that it gives a run.
+"""Record of the release on each medium, and the runs' labels.
 
 It is written before the first byte, so a killed write is seen.
 """

@@ -6,7 +6,7 @@ They share one run in the store; a refused preflight skips with its remedy.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from typing import Any, Final
 
@@ -16,14 +16,18 @@ from labgrid.exceptions import InvalidConfigError, NoSupplierFoundError
 from labgrid.pytestplugin.hooks import LABGRID_ENV_KEY
 
 from lab.benchmarks import lab_site
-from lab.benchmarks.section import Section
+from lab.benchmarks.output import missing
+from lab.benchmarks.section import Marks, OutputSpan, Section
 from lab.benchmarks.sections import every, of_chapter, order
+from lab.boards import MomentPattern
+from lab.console.model import Chunk, Event, Gap, LineTiming, Suspended, interval
+from lab.console.moments import find_moments
 from lab.drivers import guarded_calls
-from lab.drivers.consolestamps import ConsoleStamps
 from lab.drivers.guarded_calls import ACTIVATE_LIMIT_S, SHELL, TESTER, UBOOT, DriverRole
 from lab.drivers.prompt import MORE_S
 from lab.errors import BoardlabError, BoardTransientError, ConfigurationError, LabTransientError
 from lab.host.clock import MonotonicRaw
+from lab.metrics import Moment
 from lab.pytest_plugin import resume, session_rules
 from lab.pytest_plugin.run_session import RunSession, begin_engine, session_of
 from lab.pytest_plugin.runs import STORE_KEY, STRATEGY_KEY, open_run, writer
@@ -37,6 +41,7 @@ from lab.terminal import plain, plain_text
 
 RUN_KEY = pytest.StashKey["SectionRunSession"]()
 _FIXTURE = "section_measurer"
+_BEGIN, _END = "begin", "end"  # of an output that the console times
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -343,8 +348,8 @@ class LabgridHost:
             if self._kind is TESTER or error.failure.removeprefix(f"{self._kind.name}_") not in _NO_ANSWER:
                 raise
             raise BoardTransientError(
-                f"`{command}` did not end on {self.name} within {timeout_s:g} s, or its answer came in pieces; the board "
-                f"is power-cycled before the next try. {error}",
+                f"`{command}` did not end on {self.name} within {timeout_s:g} s, or its answer came in pieces; the "
+                f"board is power-cycled before the next try. {error}",
                 failure="command_timeout",
             ) from error
 
@@ -353,3 +358,66 @@ class LabgridHost:
         if issubclass(self.error, LabTransientError):
             return TESTER
         return SHELL if self.is_shell else UBOOT
+
+
+@frozen
+class ConsoleStamps:
+    """Time between two printed texts, by the console server's stamps (`lab.run.session.Stamps`).
+
+    Attributes:
+        console: a StampedConsoleDriver.
+        timing: how exactly the stamps are known.
+    """
+
+    console: Any
+    timing: Callable[[], LineTiming]
+
+    def since_now(self) -> Callable[[Marks], OutputSpan]:
+        before = len(self.console.capture)
+
+        def span(marks: Marks) -> OutputSpan:
+            return _output_span(self.console.capture, before, marks, self.timing())
+
+        return span
+
+
+def _output_span(events: Sequence[Event], before: int, marks: Marks, timing: LineTiming) -> OutputSpan:
+    """Measure the span in the events behind the first `before`.
+
+    Earlier events are evaluated, too, as they show the lateness of the reader.
+    """
+    _check_unbroken(events[before:])
+    start = next((event.position for event in events[before:] if isinstance(event, Chunk)), 0)
+    patterns = [MomentPattern(_BEGIN, marks.begin), MomentPattern(_END, marks.end)]
+    moments = [moment for moment in find_moments(events, patterns, timing) if moment.position > start]
+    begin = _first_moment(moments, _BEGIN, marks.begin)
+    end = _first_moment([moment for moment in moments if moment.position > begin.position], _END, marks.end)
+    took = interval(begin, end)
+    between = end.position - begin.position
+    return OutputSpan(
+        took.seconds, took.uncertainty_s, timing.bytes_ns(len(begin.text)) / 1e9, timing.bytes_ns(between) / 1e9
+    )
+
+
+def _first_moment(moments: Sequence[Moment], name: str, pattern: str) -> Moment:
+    for moment in moments:
+        if moment.name == name:
+            return moment
+    raise missing("the console", f"a text like {pattern!r}", moments[-1].text if moments else "")
+
+
+def _check_unbroken(events: Sequence[Event]) -> None:
+    for event in events:
+        if isinstance(event, Suspended):
+            raise LabTransientError(
+                f"the host's clock went {abs(event.missing_ns) / 1e9:.3f} s "
+                f"{'behind' if event.missing_ns > 0 else 'ahead'} while the board was timed: the host was suspended, "
+                "or its virtual machine paused or moved. Keep it awake while it measures (systemctl mask sleep.target)",
+                failure="host_suspended",
+            )
+        if isinstance(event, Gap):
+            raise LabTransientError(
+                "bytes of the console are missing in what was timed: look at the adapter (dmesg) and the console "
+                "server (lab console list)",
+                failure="adapter_lost",
+            )

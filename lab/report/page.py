@@ -14,7 +14,7 @@ from lab.figures.bars import Flame, FlamePart, StageKey, flame, waterfalls
 from lab.figures.power import PowerFigure
 from lab.judge.baseline import JudgedRun
 from lab.judge.boottree import IN_PARALLEL, BootNode
-from lab.judge.verdicts import Verdict
+from lab.judge.compare import Verdict
 from lab.judge.where import SHOWN, BootWhere, clock_lines, difference_lines, remarks, rows, tree_rows
 from lab.metrics.catalogue import BOOT_STAGE
 from lab.report import view

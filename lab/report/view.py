@@ -12,8 +12,8 @@ from attrs import frozen
 from lab.errors import BoardlabError, ConfigurationError
 from lab.figures.strips import CycleSeries, CycleStrip, FailedCycle, RowStrip, cycle_strip, row_strip
 from lab.judge.baseline import JudgedNumber, JudgedRun, earlier, judge, judge_run, place
+from lab.judge.compare import Verdict
 from lab.judge.labels import same_release
-from lab.judge.verdicts import Verdict
 from lab.metrics import Flag, Measurement, Metric, summarise
 from lab.metrics.catalogue import BOOT_STAGE
 from lab.metrics.drift import drift

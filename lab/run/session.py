@@ -70,7 +70,7 @@ class CommandHost(Protocol):
 
 
 class Stamps(Protocol):
-    """Arrival times of a console's bytes; see `lab.drivers.consolestamps`."""
+    """Arrival times of a console's bytes; see `lab.pytest_plugin.sections.ConsoleStamps`."""
 
     def since_now(self) -> Callable[[Marks], OutputSpan]:
         """Return a function of the time span between marks in later output.

@@ -179,7 +179,7 @@ def commands() -> set[str]:
     """Every command of `lab`, as `lab ROOM` or `lab ROOM COMMAND`."""
     found = set()
     for room in COMMAND_GROUPS:
-        app = import_module(room.module).app
+        app = getattr(import_module(room.module), room.app)
         for group in app.registered_groups:
             inner = group.typer_instance.registered_commands
             found |= {f"lab {room.name} {group.name} {each.name or each.callback.__name__}" for each in inner}

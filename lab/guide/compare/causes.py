@@ -19,7 +19,7 @@ from lab.guide.compare.comparison import Change, Comparison, GuideFinding
 from lab.guide.compare.metric_groups import group_of, row_labels
 from lab.guide.rulebook import Effect, Severity
 from lab.judge import noise
-from lab.judge.verdicts import Verdict
+from lab.judge.compare import Verdict
 from lab.metrics import by_name
 
 _QUIET = {Verdict.NOISE, Verdict.BELOW_RESOLUTION}

@@ -19,9 +19,9 @@ from lab.guide.model import CellKind
 from lab.guide.rulebook import Effect, Rule, Severity
 from lab.judge import noise
 from lab.judge.baseline import judge_release
+from lab.judge.compare import Judgement, Verdict
 from lab.judge.noise import CPU_CLOCK
 from lab.judge.number import Number
-from lab.judge.verdicts import Judgement, Verdict
 
 _MOST_NAMES = 3
 _REPORTED = (Severity.ERROR, Severity.SUSPECT, Severity.WARNING)

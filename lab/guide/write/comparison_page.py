@@ -15,7 +15,7 @@ from attrs import evolve, frozen
 from lab.guide.catalogue import CellReading, params_text
 from lab.guide.compare.causes import Cause, Kind, find_causes, heading, quiet_changes, verdict_line
 from lab.guide.compare.comparison import Change, Comparison
-from lab.judge.verdicts import Verdict
+from lab.judge.compare import Verdict
 from lab.results.formatting import decimals, fixed
 from lab.terminal import MOST_BYTES, cut, environment
 

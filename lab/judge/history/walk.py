@@ -8,8 +8,23 @@ from __future__ import annotations
 import numpy as np
 from attrs import define, frozen
 
-from lab.judge.history.hypotheses import NEW_IMAGE, SILENT, SWAP, Rivals
-from lab.judge.history.kalman import BEFORE, II, IMAGE, LEVEL, LI, LL, NN, NULL, RIVALS, Bank, Learned
+from lab.judge.history.kalman import (
+    BEFORE,
+    II,
+    IMAGE,
+    LEVEL,
+    LI,
+    LL,
+    NEW_IMAGE,
+    NN,
+    NULL,
+    RIVALS,
+    SILENT,
+    SWAP,
+    Bank,
+    Learned,
+    Rivals,
+)
 from lab.judge.history.model import Bools, Constants, Floats, Index, Ints, Spread, centre, spread
 from lab.judge.history.table import Night
 

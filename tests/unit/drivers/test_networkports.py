@@ -19,10 +19,9 @@ from lab.benchmarks.boot import PowerEdge
 from lab.console.client import ConsoleClient
 from lab.console.lookup import PublishedPort, machine_id
 from lab.console.reader import PortOrder
-from lab.console.tcp_port import HOLD_NS
 from lab.control.boot_progress import bound_ns, relate, widened
 from lab.drivers import StampedConsoleDriver
-from lab.drivers.networkports import RemotePort, port_of
+from lab.drivers.networkports import HOLD_NS, RemotePort, port_of
 from lab.errors import ConfigurationError, LabTransientError
 from lab.host.clock import MonotonicRaw, time_line
 from lab.host.clockrelation import ClockReading, ClockRelation

@@ -21,7 +21,7 @@ from lab.guide.measurements import MeasuredGuide
 from lab.guide.read import reader
 from lab.guide.write import comparison_page, export
 from lab.judge.baseline import judge_run
-from lab.judge.verdicts import Verdict
+from lab.judge.compare import Verdict
 from lab.results.snapshot import watch
 from lab.results.store import open_store
 

@@ -15,7 +15,7 @@ from lab.guide.compare.comparison import Change, Comparison
 from lab.guide.measurements import MeasuredGuide
 from lab.guide.model import Guide
 from lab.guide.read import assemble, rst
-from lab.judge.verdicts import Verdict
+from lab.judge.compare import Verdict
 
 SK, LP, SIP = "am62xx_sk-fs", "am62xx_lp_sk-fs", "am62xxsip_sk-fs"
 UDP, IPSEC, FIO, RAIL = "ethernet.udp.throughput", "ipsec.throughput", "storage.fio.throughput", "power.rail"

@@ -17,7 +17,7 @@ from lab.guide import catalogue
 from lab.guide.check.findings import load_rules
 from lab.guide.model import CellKind
 from lab.guide.rulebook import Rule
-from lab.judge.verdicts import Verdict
+from lab.judge.compare import Verdict
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 GUIDES = "\n".join(path.read_text(encoding="utf-8") for path in sorted((DOCS / "guides").glob("*.md")))

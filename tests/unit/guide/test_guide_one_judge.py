@@ -17,8 +17,8 @@ from exporters.server import ResultsSource
 from exporters.verdicts import MetricChange
 from lab.guide.compare.comparison import Change, Comparison
 from lab.judge.baseline import judge_run
+from lab.judge.compare import Verdict
 from lab.judge.latest import Reference
-from lab.judge.verdicts import Verdict
 from lab.metrics import by_name
 from lab.results.snapshot import watch
 from lab.results.store import Store, open_store

@@ -17,7 +17,7 @@ from lab.guide.compare import comparison as compare
 from lab.guide.compare.causes import Kind
 from lab.guide.compare.comparison import Comparison
 from lab.guide.read import reader
-from lab.judge.verdicts import Verdict
+from lab.judge.compare import Verdict
 
 pytestmark = pytest.mark.filterwarnings("error")
 QUIET = {Verdict.NOISE, Verdict.BELOW_RESOLUTION}

@@ -14,8 +14,8 @@ from lab.guide.measurements import MeasuredGuide
 from lab.guide.read import reader
 from lab.judge import noise
 from lab.judge.baseline import judge_release
+from lab.judge.compare import Verdict
 from lab.judge.number import Number
-from lab.judge.verdicts import Verdict
 from lab.metrics.catalogue import BOOT_TIME
 from lab.results.store import open_store
 

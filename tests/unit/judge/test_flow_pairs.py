@@ -14,7 +14,7 @@ from lab import boards
 from lab.cli import main
 from lab.judge.baseline import JudgedRun, judge_run
 from lab.judge.builds import USUAL, remarks
-from lab.judge.verdicts import Verdict
+from lab.judge.compare import Verdict
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
 from lab.results.snapshot import watch
 from lab.run.check.findings import examine, read

@@ -18,10 +18,10 @@ from exporters.verdicts import MetricChange
 from lab.errors import BoardlabError, ConfigurationError
 from lab.judge import noise
 from lab.judge.baseline import JudgedNumber, JudgedRun, judge_number, judge_run
+from lab.judge.compare import Verdict
 from lab.judge.labels import same_release
 from lab.judge.latest import Reference
 from lab.judge.store import review
-from lab.judge.verdicts import Verdict
 from lab.metrics import summarise
 from lab.metrics.catalogue import BOOT_TIME
 from lab.results import AttemptRecord, SampleRecord, Store, open_store

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from lab.guide import catalogue
 from lab.judge import noise
-from lab.judge.compare import compare
+from lab.judge.compare import Verdict, compare
 from lab.judge.noise import ClockRules, HistoryRules, Noise, SpikeRules
 from lab.judge.number import Number, NumberEvidence, Work, of_average
-from lab.judge.verdicts import Verdict
 from lab.metrics import Metric
 from lab.metrics.catalogue import ALL, BOOT_TIME, published
 

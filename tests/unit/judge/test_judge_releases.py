@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from exporters.results import ResultsReader
 from lab.judge import labels, noise
 from lab.judge.baseline import JudgedNumber, judge_release, judge_run
+from lab.judge.compare import Judgement, Verdict
 from lab.judge.noise import Noise
 from lab.judge.number import Number, NumberEvidence
 from lab.judge.store import review
-from lab.judge.verdicts import Judgement, Verdict
 from lab.metrics import Metric
 from lab.metrics.catalogue import BOOT_TIME, published
 from lab.results import AttemptRecord, SampleRecord, Store, open_store

@@ -23,10 +23,10 @@ from lab.guide.stored_runs import accepted_runs
 from lab.host.clock import utc_now
 from lab.judge import run_judge, text
 from lab.judge.baseline import judge_run as compare_run
+from lab.judge.compare import Verdict
 from lab.judge.records import CALLED, NewVerdict, StoredVerdict
 from lab.judge.run_judge import RunVerdicts, judge_run
 from lab.judge.store import read_verdicts, review, standing, verdicts_with
-from lab.judge.verdicts import Verdict
 from lab.metrics.catalogue import BOOT_TIME
 from lab.results import AttemptRecord, SampleRecord, Store, open_store, rows
 from lab.results.averages import boots

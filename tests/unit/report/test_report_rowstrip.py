@@ -6,7 +6,7 @@ import pytest
 
 from lab.figures.strips import RowStrip
 from lab.judge.baseline import Baseline, JudgedNumber
-from lab.judge.verdicts import Judgement, Verdict
+from lab.judge.compare import Judgement, Verdict
 from lab.metrics.catalogue import BOOT_TIME
 from lab.report.view import strip_of
 from lab.results.sums import Average

@@ -14,9 +14,9 @@ from lab.benchmarks.lab_site import LabSite
 from lab.benchmarks.section import Marks, OutputSpan, named, preflight
 from lab.benchmarks.sections import ALL
 from lab.console.model import Chunk, Event, Gap, LineTiming, RecordKind, Suspended
-from lab.drivers.consolestamps import ConsoleStamps
 from lab.errors import BoardTransientError, ConfigurationError, LabTransientError, TestTransientError
 from lab.metrics import Flag
+from lab.pytest_plugin.sections import ConsoleStamps
 from lab.virtual.sim.network import FolderTftp
 
 SECTIONS = named(ALL)

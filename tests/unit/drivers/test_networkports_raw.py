@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from serial import rfc2217
 
-from lab.console.tcp_port import RAW, RFC2217, RawTcpClient, RawTcpPort
+from lab.drivers.networkports import RAW, RFC2217, RawTcpClient, RawTcpPort
 
 
 class Line:
