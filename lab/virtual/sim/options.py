@@ -9,8 +9,8 @@ from attrs import frozen
 
 from lab.errors import ConfigurationError
 from lab.virtual.control import BoardSpec
+from lab.virtual.sim.backend import SimKind
 from lab.virtual.sim.faults import catalogue
-from lab.virtual.sim.kind import SimKind
 from lab.virtual.sim.model import model
 from lab.virtual.sim.setup import FLOWS, NORMAL, SimConfig, SimSetup, check
 
