@@ -13,11 +13,11 @@ from attrs import define, field
 from lab.drivers.consoleport import ConsoleLine
 from lab.drivers.guarded_calls import UBOOT
 from lab.drivers.prompt import Prompt
+from lab.drivers.ubootwriterdriver import OverConsole, OverUsb
 from lab.errors import BoardlabError
 from lab.provision.errors import MediaVerifyFailedError
 from lab.provision.release import Content, Expected, ExtCsd, Part, PartPlace, Recovery, Release
 from lab.provision.writer import Plan, Verified, WriteProgress, WriteTarget
-from lab.provision.writers.loaders import OverConsole, OverUsb
 from lab.provision.writers.uboot import Network, Tftp, UBootWriter
 from lab.provision.writers.ubootmedia import parse
 from lab.run.board import Status
