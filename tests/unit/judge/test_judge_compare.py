@@ -126,7 +126,7 @@ def test_a_metric_that_nobody_knows_has_no_direction() -> None:
 
 def test_what_is_known_survives_the_store() -> None:
     known = NumberEvidence(
-        1.0, 2.0, "a", "counts a", ("card",), 0.5, "digits", Work(1, "w", "x", 0.1), 1400.0, notes=("n",)
+        1.0, 2.0, "a", "counts a", ("card",), "busy", 0.5, "digits", Work(1, "w", "x", 0.1), 1400.0, notes=("n",)
     )
     assert NumberEvidence.of_document({**known.document(), "metric": "boot.time", "of_tomorrow": 1}) == known
     assert NumberEvidence().document() == {}
