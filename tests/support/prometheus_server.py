@@ -191,7 +191,7 @@ class Webhook:
         self._thread.join()
         self._server.server_close()
 
-    def alert(self, name: str, status: str = "firing") -> dict[str, Any] | None:
-        """The first alert of that name and status that was told."""
+    def alert(self, name: str, status: str = "firing", **labels: str) -> dict[str, Any] | None:
+        """The first alert of that name, status and labels that was told."""
         named = (a for a in self.told if a["labels"]["alertname"] == name and a["status"] == status)
-        return next(named, None)
+        return next((a for a in named if labels.items() <= a["labels"].items()), None)
