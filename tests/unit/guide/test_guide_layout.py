@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.guide_family import GuideText, table, write_rst
 
-from lab.guide import layout
+from lab.guide import layout, measurements
 from lab.guide.layout import guide_name
-from lab.guide.read import raw_table
+from lab.guide.read import raw_table, reader
 from lab.guide.write import stored_release
 from lab.host.clock import utc_now
 from lab.metrics import by_name
@@ -39,6 +40,18 @@ def test_a_number_of_the_vendors_definition_has_its_row(
     assert place is not None
     assert (place.row, place.title) == (row, title)
     assert raw_table.unit(place.column) == by_name(name.metric).unit == by_name(metric).unit
+
+
+@pytest.mark.parametrize(("medium", "title"), [("sd", "MMC VFAT dd"), ("emmc", "EMMC VFAT dd")])
+def test_files_by_dd_have_rows_as_a_vendor_prints_them_and_are_read_as_such(medium: str, title: str) -> None:
+    params = {"buffer": "5242880", "direction": "read", "filesystem": "vfat", "medium": medium}
+    place = layout.load().place("storage.dd.throughput", params)
+    assert place is not None
+    assert (place.title, place.row, place.column) == (title, "5242880", "Read VFAT Throughput (Mbytes/sec)")
+    header = f"{place.keys[0]},a1-fs: {place.column}"
+    text = write_rst(GuideText("Guide", tables=[table(header, f"{place.row},23.83", title=title)]))
+    (reading,) = measurements.of_guide(reader.parse("guide.rst", text)).readings
+    assert (reading.metric, dict(reading.params)) == ("storage.dd.throughput", params)
 
 
 def test_a_number_is_printed_in_the_unit_in_which_it_was_measured(tmp_path: Path) -> None:
