@@ -122,7 +122,9 @@ def judge(line: TimeLine, usual: Mapping[str, Usual]) -> Verdict:
     A prompt that is late may have been drawn again, one that is early is another text.
     """
     zero, getty, answer = (usual.get(name) for name in QUANTITIES)
-    early_s = 0.0 if zero is None or line.zero is None else zero.beyond_s(line.zero)
+    start_s, is_early = 0.0, False
+    if zero is not None and line.zero is not None and line.zero > zero.middle_s:
+        start_s, is_early = zero.off_s(line.zero), zero.beyond_s(line.zero) > 0
     prompt_s, is_off = 0.0, bool(line.open or line.drawn)
     others: Sequence[float] = line.drawn
     if getty is not None and line.getty is not None:
@@ -132,11 +134,11 @@ def judge(line: TimeLine, usual: Mapping[str, Usual]) -> Verdict:
     is_late = answer is not None and line.answer is not None and answer.beyond_s(line.answer) > 0
     flags = {
         Flag.NOT_CROSS_CHECKED: getty is None or line.getty is None or (zero is None and line.zero is not None),
-        Flag.FLOW_UNVERIFIED: early_s > 0,
+        Flag.FLOW_UNVERIFIED: is_early,
         Flag.PROMPT_REPEATED: is_off or is_late or apart_s > 2 * STEP_S,
     }
     named = frozenset(flag for flag, holds in flags.items() if holds)
-    return Verdict(named, max(early_s, 0.0), max(prompt_s, apart_s))
+    return Verdict(named, start_s, max(prompt_s, apart_s))
 
 
 @frozen
