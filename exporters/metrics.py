@@ -29,6 +29,7 @@ from lab.judge.text import EvidenceLinks, VerdictChange, changes, failing_lines,
 from lab.metrics.limits import LimitOutcome
 from lab.results.formatting import label
 from lab.results.records import DIAGNOSIS
+from lab.results.series import newest_of_kind
 from lab.results.snapshot import SnapshotReader
 from lab.results.standing_failures import Explained, Failing, FailureReader
 from lab.results.store import SharedStore
@@ -283,7 +284,7 @@ class StandingVerdicts:
         """
         with self.watcher.snapshot() as snapshot:
             found = snapshot.read(lambda session: standing(session, self.now()))
-            newest = max(((head.id, head.status) for head in snapshot.heads() if head.kind == DIAGNOSIS), default=None)
+            newest = newest_of_kind(snapshot, DIAGNOSIS)
         known: dict[tuple[object, ...], tuple[str, ...]] = {}
 
         def parts_of(change: VerdictChange) -> tuple[str, ...]:

@@ -53,6 +53,7 @@ class RunRow(Base):
         Index("ix_runs_release", "release", "status", "kind", "id"),
         Index("ix_runs_finished_at", "finished_at"),
         Index("ix_runs_board", "board", "id"),
+        Index("ix_runs_kind", "kind", "id"),
         Index(
             "ix_runs_running",
             "board",

@@ -48,6 +48,12 @@ def run_head(snapshot: StoreSnapshot, run_id: int) -> RunHead | None:
     return next(iter(snapshot.heads_of(RunRow.id == run_id)), None)
 
 
+def newest_of_kind(snapshot: StoreSnapshot, kind: str) -> RunHead | None:
+    """The newest run of a kind; None: there is none."""
+    wanted = HEADS.where(RunRow.kind == kind).order_by(RunRow.id.desc()).limit(1)
+    return next((RunHead(*row) for row in snapshot.rows(wanted)), None)
+
+
 def runs_at(snapshot: StoreSnapshot, series: BoardSeries) -> list[RunHead]:
     """All runs of a series, the oldest first."""
     its = (RunRow.board == series.board, RunRow.board_type == series.board_type, RunRow.kind == series.kind)

@@ -10,6 +10,7 @@ down_revision = "0004_packs"
 
 _INDICES = (
     ("ix_runs_board", "runs", ["board", "id"]),
+    ("ix_runs_kind", "runs", ["kind", "id"]),
     ("ix_jobs_board_state", "jobs", ["board", "state", "id"]),
     ("ix_jobs_board_started_at", "jobs", ["board", "started_at"]),
     ("ix_jobs_state", "jobs", ["state", "board_type", "suites", "id"]),

@@ -1,0 +1,91 @@
+"""Every look at a store that a program repeats, and a store of any age to try it on."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from attrs import frozen
+from sqlalchemy import insert
+
+from exporters.farm.health import Healths, Jobs
+from exporters.farm.host import Sizes
+from exporters.metrics import StandingFailures, StandingVerdicts
+from exporters.results import ResultsReader
+from lab.health.store import HealthBook
+from lab.host import process
+from lab.host.clock import utc_now
+from lab.jobs.listing import has_changed, jobs, measuring
+from lab.jobs.queue import TIMERS, JobQueue, wanted
+from lab.judge.text import EvidenceLinks
+from lab.results import Store, open_store
+from lab.results.models import JobRow
+from lab.results.snapshot import watch
+from support.farm_store import fill
+from support.jobbook import ORDER
+
+BOARDS: Final = 10
+_TOGETHER: Final = 5000  # rows of an insert
+
+
+@frozen
+class PeriodicLook:
+    """A look that a program repeats.
+
+    Attributes:
+        every: how often. of: makes it, from a store with a job that holds board-0000 and one that waits for it.
+        grows: why its cost may grow with history; empty: it may not.
+    """
+
+    name: str
+    every: str
+    of: Callable[[Store, int, int], Callable[[], object]]
+    grows: str = ""
+
+
+def book(store: Store) -> JobQueue:
+    """The queue of this process's jobs."""
+    return JobQueue(store, process.identity(), process.has_died, person="lena", priority=TIMERS)
+
+
+LOOKS: Final = (
+    PeriodicLook("a waiting job takes its board", "10 s", lambda s, _running, waiting: lambda: book(s).start(waiting)),
+    PeriodicLook("a running job's sign of life", "10 s", lambda s, running, _: lambda: book(s).beat(running)),
+    PeriodicLook("a running job gives way", "a cycle", lambda s, running, _: lambda: wanted(s, running)),
+    PeriodicLook("room on a host", "10 s", lambda s, *_: lambda: measuring(book(s), "lab-1")),
+    PeriodicLook("a change of a host's jobs", "10 s", lambda s, *_: lambda: has_changed(book(s), "lab-1", utc_now())),
+    PeriodicLook("unended jobs, with their ends", "a look", lambda s, *_: lambda: jobs(s, 0, utc_now())),
+    PeriodicLook("a board's health", "a run", lambda s, *_: lambda: HealthBook(s).of("board-0000")),
+    PeriodicLook("exporter: unchanged results", "15 s", lambda s, *_: ResultsReader(watch(s.url)).read),
+    PeriodicLook("exporter: jobs", "15 s", lambda s, *_: Jobs(watch(s.url)).read),
+    PeriodicLook("exporter: health", "15 s", lambda s, *_: Healths(watch(s.url)).read),
+    PeriodicLook("exporter: verdicts", "15 s", lambda s, *_: StandingVerdicts(watch(s.url), EvidenceLinks("")).read),
+    PeriodicLook(
+        "exporter: failures",
+        "15 s",
+        lambda s, *_: StandingFailures(watch(s.url), EvidenceLinks("")).read,
+        "it reads the boards' runs anew after each change",
+    ),
+    PeriodicLook("exporter: sizes", "600 s", lambda s, *_: Sizes(watch(s.url)).read, "it adds up all artifacts"),
+)
+
+
+def aged(path: Path, runs: int) -> str:
+    """A store of ten boards with so many completed runs and ended jobs; its URL."""
+    url = fill(path, boards=BOARDS, metrics=1, samples=1, releases=runs // BOARDS, last=utc_now())
+    at = utc_now() - dt.timedelta(days=1)
+    with open_store(url) as store, store._engine.begin() as connection:
+        for start in range(0, runs, _TOGETHER):
+            rows = [_ended(at, number) for number in range(start, min(runs, start + _TOGETHER))]
+            connection.execute(insert(JobRow), rows)
+    return url
+
+
+def _ended(at: dt.datetime, number: int) -> dict[str, Any]:
+    times = dict.fromkeys(("queued_at", "started_at", "heartbeat_at", "finished_at"), at)
+    names = {"board_type": ORDER.board_type, "board": f"board-{number % BOARDS:04}", "env": ORDER.env}
+    rest = {"suites": "boot", "release": "11.01", "cycles": 20, "state": "completed", "holder": "lab-1/boot/7"}
+    return {**times, **names, **rest, "done": 1, "after_run": 0, "options": {}, "person": "lena", "program": "lab run",
+            "priority": 0, "request": ""}  # fmt: skip
