@@ -15,8 +15,7 @@ from sqlalchemy.orm import Session
 from lab.health import DEFAULT_RULE, Check, Health, HealthEvent, QuarantineRule, derive, due, quarantine
 from lab.health.reservations import QUARANTINE, Hold, standing
 from lab.health.state import DEVICE_FAULTS, CheckedPart, Outcome, shared
-from lab.results.models import AttemptRow, HealthCheckRow, ReservationRow, RunRow
-from lab.results.records import OK
+from lab.results.models import FAILED, AttemptRow, HealthCheckRow, ReservationRow, RunRow
 from lab.results.rows import columns_of, json_of, record_of
 from lab.results.store import Store
 
@@ -150,7 +149,7 @@ def _latest(session: Session, board: str | None) -> list[Check]:
 
 def _failing(session: Session, since: dt.datetime) -> set[str]:
     """Boards whose failed attempts since then may count."""
-    failed = (AttemptRow.outcome != OK, AttemptRow.started_at >= since)
+    failed = (FAILED, AttemptRow.started_at >= since)
     query = select(RunRow.board, AttemptRow.fault, func.count()).join(AttemptRow, AttemptRow.run_id == RunRow.id)
     counted = session.execute(query.where(*failed).group_by(RunRow.board, AttemptRow.fault))
     return {board for board, fault, count in counted if fault == "lab" or count >= DEVICE_FAULTS}

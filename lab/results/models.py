@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from sqlalchemy import ForeignKey, ForeignKeyConstraint, Index, MetaData, UniqueConstraint, text
+from sqlalchemy import ForeignKey, ForeignKeyConstraint, Index, MetaData, UniqueConstraint, literal_column, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 from lab.results.columns import (
@@ -149,6 +149,10 @@ class AttemptRow(Base):
     samples: Mapped[list[SampleRow]] = relationship(order_by="SampleRow.id")
     moments: Mapped[list[MomentRow]] = relationship(order_by="MomentRow.id")
     artifacts: Mapped[list[AttemptArtifactRow]] = relationship(order_by="AttemptArtifactRow.kind")
+
+
+# In so many words, and no parameter: only so SQLite uses the index of failed attempts.
+FAILED = AttemptRow.outcome != literal_column("'ok'")
 
 
 class SampleRow(Base):

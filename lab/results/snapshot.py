@@ -23,7 +23,7 @@ from lab.results import rows as results_rows
 from lab.results.columns import DamagedValueError
 from lab.results.database import MISREAD, damaged, guarded, understood
 from lab.results.location import Location, locate
-from lab.results.models import AttemptRow, DefinitionRow, MeasurementRow, ReviewRow, RunRow
+from lab.results.models import FAILED, AttemptRow, DefinitionRow, MeasurementRow, ReviewRow, RunRow
 from lab.results.records import LIMITS, OK
 from lab.results.sums import Average, SummarisedNumber
 
@@ -207,8 +207,8 @@ class StoreSnapshot:
 
     def failed_runs(self, since: dt.datetime) -> set[int]:
         """The runs with an attempt that failed since then."""
-        wanted = select(AttemptRow.run_id).where(AttemptRow.outcome != OK, AttemptRow.started_at >= since)
-        return {row[0] for row in self.rows(wanted.distinct())}
+        wanted = select(AttemptRow.run_id).where(FAILED, AttemptRow.started_at >= since)
+        return {row[0] for row in self.rows(wanted)}
 
     def tries(self, run_ids: Sequence[int]) -> Iterator[Try]:
         """Attempts of these runs, of each run in recorded order."""

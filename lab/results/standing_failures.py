@@ -12,7 +12,7 @@ from typing import Final
 from attrs import define, evolve, field, frozen
 from sqlalchemy import select
 
-from lab.results.models import JobRow
+from lab.results.models import FAILED, AttemptRow, JobRow, RunRow
 from lab.results.records import APART, OK
 from lab.results.snapshot import RunHead, StoreSnapshot, Try
 
@@ -115,10 +115,14 @@ class FailureReader:
         """
         since = now - LOOK_BACK
         failed = snapshot.failed_runs(since)
+        if not failed:
+            return [], []
         unended = select(JobRow.id).where(JobRow.state.in_(("queued", "running")))
         active = {row.id for row in snapshot.rows(unended)}
         by_kind: dict[tuple[str, str, str], list[RunHead]] = {}
-        for head in reversed(snapshot.heads()):
+        ids = select(AttemptRow.run_id).where(FAILED, AttemptRow.started_at >= since)
+        boards = select(RunRow.board).where(RunRow.id.in_(ids))
+        for head in reversed(snapshot.heads_of(RunRow.board.in_(boards), RunRow.started_at >= since)):
             runs = by_kind.setdefault((head.board, head.board_type, head.kind), [])
             begun = head.status == "running" and (head.job_id is None or head.job_id in active)
             if head.started_at >= since and head.kind not in APART and not begun and len(runs) < MOST_RUNS:

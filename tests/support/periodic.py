@@ -62,12 +62,7 @@ LOOKS: Final = (
     PeriodicLook("exporter: jobs", "15 s", lambda s, *_: Jobs(watch(s.url)).read),
     PeriodicLook("exporter: health", "15 s", lambda s, *_: Healths(watch(s.url)).read),
     PeriodicLook("exporter: verdicts", "15 s", lambda s, *_: StandingVerdicts(watch(s.url), EvidenceLinks("")).read),
-    PeriodicLook(
-        "exporter: failures",
-        "15 s",
-        lambda s, *_: StandingFailures(watch(s.url), EvidenceLinks("")).read,
-        "it reads the boards' runs anew after each change",
-    ),
+    PeriodicLook("exporter: failures", "15 s", lambda s, *_: StandingFailures(watch(s.url), EvidenceLinks("")).read),
     PeriodicLook("exporter: sizes", "600 s", lambda s, *_: Sizes(watch(s.url)).read, "it adds up all artifacts"),
 )
 
