@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import re
+import tomllib
+from importlib import resources
 from pathlib import Path
 
 from attrs import frozen
@@ -21,32 +23,6 @@ _DEVICE = re.compile(
 _NO_DEVICE = re.compile(
     r"(?:v|r|rev|rc|ver|sdk|psdk|run|git|py|utf|page|part|file|test|tmp|ch|sec|h|id|ext|usb|ddr|mp|md|db)\d.*", re.I
 )
-# Application cores by product, from TI's data sheets; a product of several sizes has the vendor's board's.
-_CORES = {
-    "am335": 1,
-    "am43": 1,
-    "am437": 1,
-    "am57": 2,
-    "am62": 4,
-    "am62a": 4,
-    "am62d": 4,
-    "am62l": 2,
-    "am62p": 4,
-    "am64": 2,
-    "am65": 4,
-    "am654": 4,
-    "am67": 4,
-    "am67a": 4,
-    "am68": 2,
-    "am68a": 2,
-    "am69": 8,
-    "am69a": 8,
-    "j7200": 2,
-    "j721e": 2,
-    "j721s2": 2,
-    "j722s": 4,
-    "j784s4": 8,
-}
 _FOLDERS = 3  # above the file
 
 
@@ -113,8 +89,13 @@ def product_of(board: str | None) -> str:
 
 
 def cores_of(board: str | None) -> int | None:
-    """Number of application cores of a board; None: not known."""
-    return _CORES.get(product_of(board))
+    """Number of application cores of a board, by cores.toml; None: not known."""
+    return _cores().get(product_of(board) or "")
+
+
+@functools.cache
+def _cores() -> dict[str, int]:
+    return tomllib.loads((resources.files("lab.guide") / "cores.toml").read_text(encoding="utf-8"))
 
 
 def is_product(name: str) -> bool:

@@ -112,8 +112,9 @@ class JobWaiter:
     def _rest(self, changes: BoardChanges, deadline: float) -> None:
         """Wait until the next look is due, or something changes at its boards."""
         now_s = self.queue.monotonic_s
-        due_s = now_s + (POLL_S if self._obstacle else HEARTBEAT_S)
-        if deadline > now_s:
+        is_watching = deadline <= now_s  # a silent job, whose next sign of life ends the wait and is no change
+        due_s = now_s + (POLL_S if self._obstacle or is_watching else HEARTBEAT_S)
+        if not is_watching:
             due_s = min(due_s, deadline)
         while (now_s := self.queue.monotonic_s) < due_s and not self.is_over():
             if changes.wait(min(LOOK_S, due_s - now_s)):
