@@ -361,7 +361,7 @@ def judge_boot(
     known: Sequence[Mapping[str, Any]],
     earlier: Sequence[TimeLine] = (),
 ) -> Judgement:
-    """What its time line says of a finished boot.
+    """A finished boot's judgement by its time line.
 
     Args:
         check: None: the board was not asked. flags: of its samples.

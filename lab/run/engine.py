@@ -114,7 +114,7 @@ class CycleRun(RunEngine, ABC, Generic[Result]):
 
     @abstractmethod
     def evidence(self, item: str, result: Result | None) -> AttemptResult:
-        """What is kept of a try; `result` None: it failed."""
+        """The evidence kept of a try; `result` None: it failed."""
 
     @abstractmethod
     def report(self, item: str, cycle: int, result: Result) -> None:

@@ -1,4 +1,4 @@
-"""What the board itself knows of its boot, after its prompt: asked, read, and compared with the boot's moments.
+"""The board's own account of its boot, asked at its prompt and compared.
 
 Each answer ends with the MD5 of its text, so a damaged one is known, and asked for once more. It is no better clock than the stamps: the
 answer's way, and the kernel's steps of 10 ms (USER_HZ), leave ± 10 to 50 ms.
@@ -98,7 +98,7 @@ def _digest(lines: Sequence[str]) -> str:
 
 @frozen
 class Software:
-    """What cannot change within a boot.
+    """Facts that cannot change within a boot.
 
     Attributes:
         fingerprint: by which a later boot knows that it has the same; None: the board has none.
@@ -142,7 +142,7 @@ class BoardFacts:
 
 @frozen
 class LogFacts:
-    """What the kernel's log says of a console's text.
+    """The kernel's log beside a console's text.
 
     Attributes:
         errors: lines at the levels emerg to err, the first `ERRORS_KEPT`.

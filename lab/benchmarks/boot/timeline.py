@@ -97,7 +97,7 @@ NO_LINE: Final = TimeLine()
 
 @frozen
 class Verdict:
-    """What the evidence leaves open.
+    """The doubts that the evidence leaves.
 
     Attributes:
         start_s, prompt_s: how far the kernel's start and the prompt may be from the moments that were taken.
@@ -109,7 +109,7 @@ class Verdict:
 
 
 def learn(lines: Iterable[TimeLine]) -> dict[str, Usual]:
-    """What is usual for each quantity, by other boots."""
+    """Learn each quantity's usual value from other boots."""
     known = list(lines)
     usual = {name: Usual.of([v for line in known if (v := getattr(line, name)) is not None]) for name in QUANTITIES}
     return {name: quantity for name, quantity in usual.items() if quantity is not None}

@@ -577,7 +577,7 @@ class BootWatch:
 
     @property
     def time_line(self) -> TimeLine:
-        """What the console tells of the prompt; `drawn` are seconds before it."""
+        """The console's account of the prompt; `drawn` are seconds before it."""
         end_ns = 0 if self._prompt.chosen is None else self._prompt.chosen.t_ns
         return TimeLine(
             answer=None if self._prompt.answer_ns is None else self._prompt.answer_ns / 1e9,
