@@ -12,7 +12,7 @@ from attrs import asdict, define, evolve, field, frozen
 from lab.benchmarks.boot import START, BootWatch
 from lab.benchmarks.boot.crosscheck import CrossCheck, Software, contradictions, same_software
 from lab.benchmarks.boot.poweron import CONFIRMED, PowerOnSilence, doubt, silences
-from lab.benchmarks.boot.timeline import KNOWN, Judgement, TimeLine, bare_samples, learn
+from lab.benchmarks.boot.timeline import KNOWN, RECENT, Judgement, TimeLine, bare_samples, learn
 from lab.benchmarks.identity import BoardIdentity, check_board, from_document
 from lab.benchmarks.versions import VERSION_LINES
 from lab.boards import NORMAL
@@ -264,9 +264,9 @@ class BootRun(CycleRun[GoodBoot]):
         return check
 
     def _other_answers(self, medium: str) -> list[Mapping[str, Any]]:
-        """Documents of the cross-checks of the run's good boots from this medium."""
+        """Documents of the cross-checks of the run's recent good boots from this medium."""
         details = [attempt.details for attempt in self.good_attempts(medium=medium)]
-        return [each["cross_check"] for each in details if each.get("cross_check")]
+        return [each["cross_check"] for each in details if each.get("cross_check")][-RECENT:]
 
     def _earlier_lines(self, medium: str, document: Mapping[str, Any]) -> list[TimeLine]:
         """The time lines of the board's latest earlier run with the software of a cross-check."""
@@ -277,7 +277,7 @@ class BootRun(CycleRun[GoodBoot]):
                 told = [answer for each in attempts if (answer := each.details.get("cross_check"))]
                 alike = [TimeLine.of_document(each) for each in told if same_software(each, document)]
                 if len(alike) >= KNOWN:
-                    self._lines_before[medium] = alike
+                    self._lines_before[medium] = alike[-RECENT:]
                     break
         return self._lines_before.get(medium, [])
 
@@ -289,7 +289,8 @@ class BootRun(CycleRun[GoodBoot]):
         earlier = next((found for document in documents if (found := self._earlier_lines(medium, document))), [])
         for number, (attempt, document) in enumerate(zip(attempts, documents, strict=True)):
             bare = bare_samples(attempt.samples, document)
-            usual = learn([*lines[:number], *lines[number + 1 :], *earlier])
+            neighbours = lines[max(0, number - RECENT) : number] + lines[number + 1 : number + 1 + RECENT]
+            usual = learn([*neighbours, *earlier])
             judgement = Judgement.of(lines[number], usual, bare[0].flags)
             start = next((moment for moment in attempt.moments if moment.name == START), None)
             prompt_at = next(sample.log_end or 0 for sample in bare if sample.metric in HEADLINE_NAMES)

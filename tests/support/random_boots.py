@@ -134,7 +134,7 @@ class Machine:
         return boot
 
     def documents(self, count: int) -> list[Mapping[str, Any]]:
-        """What a run keeps of so many good boots."""
+        """Time lines that a run keeps of so many good boots."""
         return [self._document() for _ in range(count)]
 
     def _document(self) -> Mapping[str, Any]:
@@ -231,7 +231,7 @@ class Boot:
 
 @frozen
 class Outcome:
-    """What became of a boot.
+    """Outcome of a boot.
 
     Attributes:
         failure: its class; empty: it has a number. wrong_s: by how much the number is beyond its ±, without a flag; 0: it is right.

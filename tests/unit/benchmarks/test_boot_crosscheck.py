@@ -249,7 +249,7 @@ class KernelLog:
         return [f"[{at:12.6f}] {text}" for at, level, text in self.records if level & 7 < below]
 
     def lost(self, console: list[str], *, forgotten: int = 0, marks: Sequence[str] | None = None) -> LogFacts:
-        """What the log of a board that logged these lines, less the first ones of its ring, says of those that came."""
+        """Compare a console's lines with a board's log, less the first ones of its ring."""
         if marks is None:
             marks = [found[1] for line in console[::40] if (found := re.search(r"(\d+\.\d{6})\]", line))]
         text = "\r\n".join(["U-Boot 2025.01", *console, "evm login: "])

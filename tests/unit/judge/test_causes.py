@@ -1,4 +1,4 @@
-"""What a run was made with, cause by cause."""
+"""Conditions of a run, cause by cause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a waiting job asks reads no table from its beginning, and a change at its board is told at once."""
+"""A waiting job's questions scan no table, and a change at its board is told at once."""
 
 from __future__ import annotations
 
