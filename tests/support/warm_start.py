@@ -116,7 +116,10 @@ class WarmPopen(subprocess.Popen):  # type: ignore[type-arg]
         self._server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._server.connect(self.address)
         socket.send_fds(self._server, [json.dumps(request).encode()], [*streams, *pass_fds])
-        self.pid = int(self._server.recv(_MESSAGE_BYTES))
+        answer = self._server.recv(_MESSAGE_BYTES)
+        if not answer:
+            raise ConnectionResetError("the fork server of the tests has ended")
+        self.pid = int(answer)
         self._child_created = True
         self._close_pipe_fds(*rest[6:12])  # type: ignore[attr-defined]
 
@@ -133,7 +136,12 @@ class WarmPopen(subprocess.Popen):  # type: ignore[type-arg]
         if self.returncode is None:
             if not select.select([self._server], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired(self.args, timeout or 0)
-            self.returncode = os.waitstatus_to_exitcode(int(self._server.recv(_MESSAGE_BYTES)))
+            # Nothing comes once the server has ended. `__del__` asks too, and must not raise: within a collection
+            # during `ast.parse`, Python 3.11 would end with a SystemError.
+            status = b""
+            with contextlib.suppress(ConnectionResetError):
+                status = self._server.recv(_MESSAGE_BYTES)
+            self.returncode = os.waitstatus_to_exitcode(int(status or signal.SIGKILL))
             self._server.close()
         return self.returncode
 
@@ -216,10 +224,11 @@ def _serve(path: Path) -> dict[str, Any]:
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
     signal.set_wakeup_fd(woken)
     path.with_suffix(".new").rename(path)
+    asking: set[socket.socket] = set()  # a client may be stopped or killed before its request
     clients: dict[int, socket.socket] = {}
     bound: dict[int, socket.socket] = {}  # of clients whose end ends the program
     while True:
-        sources: list[int | socket.socket] = [0, listener, wake, *bound.values()]
+        sources: list[int | socket.socket] = [0, listener, wake, *asking, *bound.values()]
         ready, _, _ = select.select(sources, [], [])
         if 0 in ready:
             os._exit(0)
@@ -231,8 +240,13 @@ def _serve(path: Path) -> dict[str, Any]:
             os.kill(pid, signal.SIGTERM)
             del bound[pid]
         if listener in ready:
-            client, _ = listener.accept()
+            asking.add(listener.accept()[0])
+        for client in asking.intersection(ready):
+            asking.remove(client)
             message, fds, _, _ = socket.recv_fds(client, _MESSAGE_BYTES, _FDS)
+            if not message:
+                client.close()
+                continue
             request: dict[str, Any] = json.loads(message)
             signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
             if (pid := os.fork()) == 0:
@@ -244,7 +258,8 @@ def _serve(path: Path) -> dict[str, Any]:
             clients[pid] = client
             if request["bound"]:
                 bound[pid] = client
-            client.send(b"%d" % pid)
+            with contextlib.suppress(OSError):  # the client was killed: its program runs on, as after a fork
+                client.send(b"%d" % pid)
 
 
 def _report(clients: dict[int, socket.socket]) -> None:
