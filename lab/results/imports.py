@@ -318,6 +318,8 @@ def _fio_job(job: object, shared: Mapping[str, Any], where: str, at: dt.datetime
     given = job.get("job options")
     options = {**shared, **(given if isinstance(given, Mapping) else {})}
     params = {"job": str(job["jobname"])} | {name: str(options[name]) for name in _FIO_OPTIONS if name in options}
+    if "group_reporting" in options and params.get("numjobs", "1") != "1":  # the sum of its jobs, not one of them
+        params["group_reporting"] = "1"
     if "hostname" in job:  # of `fio --client`
         params["host"] = str(job["hostname"])
     flags = frozenset({Flag.SHORTENED} if _interrupted(job, options) else ())
@@ -402,6 +404,8 @@ def _iperf3(data: bytes, _declarations: Declarations) -> Iterator[_Reading]:
             raise _WrongError(
                 ": the server's file of a reverse test does not know what arrived; give the client's (iperf3 -c HOST -J)"
             )
+        if both:  # each direction had to share the link and the processor with the other
+            params["bidir"] = "1"
         for suffix in ("", _REVERSE) if both else ("",):
             direction = "ingress" if server or reverse or suffix else "egress"
             for name, value in _iperf3_values(end, suffix, protocol, datagram):

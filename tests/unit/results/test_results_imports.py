@@ -48,10 +48,24 @@ def test_fios_jobs_are_numbers_and_a_failed_job_is_none() -> None:
     assert runs[0].started_at.isoformat() == "2025-11-24T16:00:00+00:00"
 
 
+def test_the_sum_of_fios_jobs_is_not_the_number_of_one_of_them(tmp_path: Path) -> None:
+    def params(**options: str) -> dict[str, str]:
+        document = json.loads((FILES / "fio.json").read_text().partition("\n")[2])
+        document["jobs"] = document["jobs"][:1]
+        document["jobs"][0]["job options"] |= options
+        (file := tmp_path / "fio.json").write_text(json.dumps(document))
+        ((attempt,),) = (run.attempts for run in read_runs([file], TARGET))
+        return attempt.samples[0].params
+
+    assert params(numjobs="4", group_reporting="") == params(numjobs="4") | {"group_reporting": "1"}
+    assert params(numjobs="1", group_reporting="") == params(numjobs="1")
+
+
 def test_iperf3s_receivers_count() -> None:
     assert numbers(read_runs([FILES / "iperf3_tcp_bidir.json"], TARGET)) == {
-        ("iperf3.throughput", "egress", "TCP", "1"): pytest.approx(938.353882),
-        ("iperf3.throughput", "ingress", "TCP", "1"): 748.5,
+        # bidir, direction, protocol, streams
+        ("iperf3.throughput", "1", "egress", "TCP", "1"): pytest.approx(938.353882),
+        ("iperf3.throughput", "1", "ingress", "TCP", "1"): 748.5,
     }
     # An older one names the sender's rate of UDP alone: that is no throughput.
     assert numbers(read_runs([FILES / "iperf3_udp.json"], TARGET)) == {
@@ -69,8 +83,8 @@ def edited(name: str, **end: object) -> str:
 
 def test_iperf3s_bidir_has_both_directions_though_its_start_names_none() -> None:
     assert numbers(read_runs([FILES / "iperf3_bidir_3.12.json"], TARGET)) == {
-        ("iperf3.throughput", "egress", "TCP", "1"): 170.0,
-        ("iperf3.throughput", "ingress", "TCP", "1"): 639.0,
+        ("iperf3.throughput", "1", "egress", "TCP", "1"): 170.0,
+        ("iperf3.throughput", "1", "ingress", "TCP", "1"): 639.0,
     }
 
 
