@@ -23,15 +23,21 @@ from lab.terminal import plain
 
 UNSURE: Final = "UNSURE: "
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]*")
-_MEDIUM: Final = "sd"  # of a log that nothing says the medium of
-_LOGIN: Final = re.compile(r"^\W*([A-Za-z0-9][\w.-]*) login: ?$")
-_SHELL: Final = re.compile(r"^(root@[\w.-]+:)[^ ]*[#$] ")
+_MEDIUM: Final = "medium"  # of a log whose medium nobody gave: each vendor numbers its devices in its own way
+# Behind the prompt stands nothing, what somebody typed, or a line of the kernel.
+_LOGIN: Final = re.compile(
+    r"^\W*?(\(none\)|[A-Za-z0-9][\w.-]*) login: ?(?:[a-z_][\w-]*|(?:<\d+>)?\[ *\d+\.\d{6}\].*)?$"
+)
+_SHELL: Final = re.compile(r"^(root@[\w.-]+:)[^ ]*[#$](?= |$)")
 _UBOOT: Final = re.compile(r"^((?:=|[\w@ .-]{1,24}?[=>#]?)[>#] )(?=$|\S)")
-_COMMAND_LINE: Final = re.compile(r"Kernel command line: (.*)")
+_COMMAND_LINE: Final = re.compile(r"Kernel command line: .*\b(?:console|root)=")
+_KERNEL_BEGINS: Final = re.compile(r"(.*\b(?:Booting Linux on |Linux version ).*)")
 _CONSOLE: Final = re.compile(r"\bconsole=(tty[A-Za-z]\w*)(?:,(\d+))?")
 _ROOT: Final = re.compile(r"\broot=(\S+)")
 _MODEL: Final = re.compile(r"(?:Machine model|^Model|OF: fdt: Machine model): *(.+)")
-_SOC: Final = re.compile(r"^(?:SoC|CPU): +(\S.*)")
+_SOC: Final = re.compile(
+    r"^(?:SoC|CPU): +(?!ARMv\d|All CPU)(\S.*)"
+)  # of U-Boot, not the kernel's `CPU: ARMv7 Processor`
 _VERSIONS: Final = {
     "U-Boot": re.compile(r"(?<!SPL )(?<!=)\bU-Boot (20\d\d\.\d\d\S*)"),
     "Linux": re.compile(r"\bLinux version (\S+)"),
@@ -125,11 +131,15 @@ def draft(name: str, logs: Sequence[tuple[str, Path]]) -> str:
     found = _moments(read)
     for log in read:
         if not any(log.name in each.counts for each in found):
+            if any(map(_LOGIN.match, log.lines)):
+                raise ConfigurationError(
+                    f"{log.name}: its login prompt is its only moment, and a time needs one to count from (SPL, U-Boot, the "
+                    "kernel's first line): let the kernel speak (no `quiet`, `console=` this UART), or write the type by hand"
+                )
             raise ConfigurationError(
                 f"{log.name}: no moment of a boot is in it (SPL, U-Boot, the kernel's first line, a login prompt): is it the log of a boot, "
                 "from power on, at the console's speed?"
             )
-    read = _with_media(read)
     usual = [log for log in read if any(each.pattern.name == START and log.name in each.counts for each in found)]
     return "\n".join(
         [
@@ -202,6 +212,9 @@ def _order(found: Sequence[_Found], usual: Sequence[_Log], every: Sequence[_Log]
     titles: list[str] = []
     for each in its:
         yield from _moment(each, names, its, titles)
+    kernel_line = _said(every, _KERNEL_BEGINS)
+    if kernel_line and all(each.pattern.name != "first_printk" for each in found):
+        yield f"    # {UNSURE}no shipped first_printk fits the kernel's first lines ({kernel_line}): give a pattern of yours"
     if not usual:
         yield f'    {{ name = "{START}", pattern = {_text(_pattern_of(START))}, line_start = true, required = true, stage = "Kernel load" }},'
     yield from _ends(every)
@@ -214,6 +227,11 @@ def _moment(each: _Found, names: Sequence[str], its: Sequence[_Found], titles: l
     times = pattern.times if pattern.times == 0 else counts.pop() if len(counts) == 1 else 0
     if len(counts) > 0 and times == 0 and pattern.times != 0:
         yield f"    # {UNSURE}{pattern.name} comes not as often in each log; `times = 0` takes any number"
+    elif times > max(1, pattern.times):
+        yield (
+            f"    # {UNSURE}{pattern.name} comes {times} times: does one healthy boot print it so often, or does the log hold a "
+            "reset or two boots? Cut one out then"
+        )
     later = [other for other in its if other is not each]
     lacks = [
         name
@@ -225,6 +243,11 @@ def _moment(each: _Found, names: Sequence[str], its: Sequence[_Found], titles: l
     if pattern.name in _REQUIRED and lacks:
         yield f"    # {UNSURE}{lacks[0]} has no {pattern.name}, so it is not required"
     stage = pattern.stage or _STAGES.get(pattern.name, "")
+    if pattern.name in ("tfa", "uboot") and (earlier := its[: its.index(each)]):
+        # A shipped type's title names its own cores; what ran is what spoke before, and an SPL again behind TF-A.
+        stage = _TITLES.get(earlier[-1].pattern.name, stage)
+        if stage == "TF-A" and any(e.pattern.name == "spl" and max(e.counts.values()) > 1 for e in earlier):
+            stage = "TF-A, SPL"
     if not titles:
         stage = f"Power on to {_TITLES.get(pattern.name, pattern.name)}"
     stage = "" if stage in titles else stage
@@ -254,7 +277,7 @@ def _ends(logs: Sequence[_Log]) -> Iterator[str]:
         yield f"    # {mark}"
     keys = {"name": "login", "pattern": f"{host} login: ", "line_start": True, "stage": "User space"}
     yield f"    {_inline({**keys, 'reference': 'util-linux agetty' + (', assumed' if mark else '; the logs')})},"
-    shell = r"(sh-\d[\d.]*|~ |/ |)[#$] "
+    shell = r"(sh-\d[\d.]*|~ |/ )[#$] "  # a bare `# `, as dash has it, would fit each comment
     yield f"    {_inline({'name': 'shell', 'pattern': shell, 'line_start': True, 'reference': 'assumed'})},     # init=/bin/sh"
 
 
@@ -292,26 +315,11 @@ def _flow(found: Sequence[_Found], others: Sequence[_Log], usual: Sequence[_Log]
 # --- What names the medium ---
 
 
-def _with_media(logs: Sequence[_Log]) -> list[_Log]:
-    """The logs, with the medium that a shipped type's evidence names in those whose medium nobody gave."""
-    return [log if log.sure else _Log(log.name, log.lines, log.behind, _guessed(log), sure=False) for log in logs]
-
-
-def _guessed(log: _Log) -> str:
-    named: Counter[str] = Counter()
-    for name in boards.shipped():
-        for each in boards.load(name).evidence:
-            for word in _words(each, log)[-1:]:
-                if word in each.media:
-                    named[each.media[word]] += 1
-    return named.most_common(1)[0][0] if named else _MEDIUM
-
-
 def _evidence(logs: Sequence[_Log]) -> Iterator[str]:
     yield ""
     guessed = [Path(log.name).name for log in logs if not log.sure]
     if guessed:
-        yield f"# {UNSURE}the medium of {plain(', '.join(guessed))}; say it with MEDIUM=LOG."
+        yield f"# {UNSURE}the medium of {plain(', '.join(guessed))}, called {_MEDIUM!r} here; say it with MEDIUM=LOG."
     yield "evidence = ["
     done: set[str] = set()
     for each in _EVIDENCE:
@@ -395,8 +403,7 @@ def _prompts(logs: Sequence[_Log]) -> Iterator[str]:
     )
     yield f"login = {_text(f'{host} login: ')}" + (f"    # {mark}" if mark else "")
     yield f"shell = {_text(f'root@{host}:[^ ]*# ')}" + ("" if shell else f"    # {UNSURE}no log is logged in")
-    command = _said_whole(logs, _COMMAND_LINE)
-    console = _CONSOLE.search(command)
+    console = _CONSOLE.search(_command_line(logs))
     speed = console[2] if console and console[2] else "115200"
     yield "\n[[uarts]]"
     yield 'name = "uart0"\nrole = "console"'
@@ -408,17 +415,16 @@ def _prompts(logs: Sequence[_Log]) -> Iterator[str]:
     yield f"speed_bd = {speed}" + ("" if console and console[2] else f"    # {UNSURE}assumed")
 
 
-def _said_whole(logs: Sequence[_Log], regex: re.Pattern[str]) -> str:
-    return next((match[1] for log in logs if (match := log.first(regex))), "")
+def _command_line(logs: Sequence[_Log]) -> str:
+    """The kernel's own, which a bootloader may print before it with other words."""
+    return next((log.lines[numbers[-1]] for log in logs if (numbers := log.hits(_COMMAND_LINE))), "")
 
 
 def _media(logs: Sequence[_Log]) -> Iterator[str]:
     yield f"\n# {UNSURE}the boot-mode straps; without them the medium is what the board is set to."
     yield "[media]"
     for medium in dict.fromkeys(log.medium for log in logs):
-        roots = [
-            m[1] for log in logs if log.medium == medium and (m := _ROOT.search(_said_whole([log], _COMMAND_LINE)))
-        ]
+        roots = [m[1] for log in logs if log.medium == medium and (m := _ROOT.search(_command_line([log])))]
         keys: dict[str, object] = {"title": {"sd": "SD", "emmc": "eMMC", "ospi": "OSPI"}.get(medium, medium)}
         yield f"{medium} = {_inline(keys | ({'root': roots[0]} if roots else {}))}"
     silent = _longest_s(logs)

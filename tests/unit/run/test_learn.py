@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -141,6 +142,70 @@ def test_a_word_that_two_media_share_proves_nothing_and_is_left_out(tmp_path: Pa
     assert {each.source for each in board.evidence} == {"kernel", "rootfs"}
 
 
+def test_no_medium_is_guessed_of_a_log_whose_medium_nobody_gave(tmp_path: Path) -> None:
+    text = draft("my_board", [("", written(tmp_path / "a.log", NXP))])
+    assert "UNSURE: the medium of a.log" in text
+    assert '\nmedium = { title = "medium", root = "/dev/mmcblk1p2" }' in text
+    assert '= "sd"' not in text
+
+
+def test_a_log_that_holds_a_reset_is_not_drafted_without_doubt(tmp_path: Path) -> None:
+    text, board, _ = learnt(tmp_path, sd=[*NXP[:-1], *NXP])
+    doubted = {line.split()[2] for line in text.splitlines() if "times: does one healthy boot" in line}
+    assert {"spl", "uboot", "starting_kernel", "first_printk", "init"} <= doubted
+    assert {moment.name for moment in board.moments if moment.times == 2} == doubted
+
+
+@pytest.mark.parametrize(
+    ("last", "host"),
+    [
+        ("(none) login: ", r"\(none\)"),
+        ("acme login: root", "acme"),
+        ("acme login: [    9.000000] usb 1-1: new device", "acme"),
+    ],
+)
+def test_the_login_prompt_ends_the_boot_whatever_stands_behind_it(tmp_path: Path, last: str, host: str) -> None:
+    later = ["Password: ", "root@acme:~# ls", "[  314.000000] usb 1-1: new device"]
+    text, board, _ = learnt(tmp_path, sd=[*NXP[:-1], last, *later])
+    assert board.prompts.login == f"{host} login: "
+    assert "end at 3 s" in text
+    assert "no log is logged in" not in text
+
+
+def test_a_loaders_own_command_line_and_the_kernels_cpu_line_are_not_what_they_look_like(tmp_path: Path) -> None:
+    own = "Kernel command line: otg_device=1 buildvariant=eng"
+    lines = [line for line in NXP if not line.startswith("CPU:")]
+    at = lines.index("Starting kernel ...")
+    text, board, _ = learnt(
+        tmp_path,
+        sd=[*lines[:at], own, *lines[at : at + 3], "CPU: ARMv7 Processor [413fc090] revision 0", *lines[at + 3 :]],
+    )
+    assert board.console.linux == "ttymxc1"
+    assert board.media["sd"].root == "/dev/mmcblk1p2"
+    assert board.soc == "unknown"
+    assert "UNSURE: no log names it" in text
+
+
+def test_a_first_printk_that_no_shipped_type_knows_is_said(tmp_path: Path) -> None:
+    text, board, _ = learnt(
+        tmp_path, sd=[re.sub(r"^(\[ +\d.*?\]) ", r"\1  [0:   swapper:    0] ", line) for line in NXP]
+    )
+    assert "UNSURE: no shipped first_printk fits the kernel's first lines" in text
+    assert "first_printk" not in {moment.name for moment in board.moments}
+
+
+def test_a_comment_in_a_boots_text_is_no_shell(tmp_path: Path) -> None:
+    at = NXP.index("Starting kernel ...")
+    _, board, (log,) = learnt(tmp_path, sd=[*NXP[:at], "# a comment", *NXP[at:]])
+    assert judge(examine(read(log, board), board)).fit is Fit.WHOLE
+
+
+def test_the_stages_of_another_makers_board_name_what_ran(tmp_path: Path) -> None:
+    _, board, _ = learnt(tmp_path, sd=NXP)
+    stages = {moment.name: moment.stage for moment in board.moments}
+    assert (stages["tfa"], stages["uboot"]) == ("SPL", "TF-A")
+
+
 def test_a_boot_without_u_boots_last_word_is_a_flow_of_its_own(tmp_path: Path) -> None:
     text, board, logs = learnt(tmp_path, sd=TI, sd__falcon=FALCON)
     assert board.flows["direct"].start == "spl"
@@ -182,6 +247,7 @@ def test_the_command_writes_the_draft_and_says_how_it_fits(tmp_path: Path, capsy
         ("My Board", TI, "'My Board' is no name of a board type"),
         ("am62xx_sk", TI, "there is a board type 'am62xx_sk' already"),
         ("mine", ["hello", "world"], r"a\.log: no moment of a boot is in it .*: is it the log of a boot"),
+        ("mine", ["GNU GRUB  version 2.06", "", "acme login: "], r"a\.log: its login prompt is its only moment"),
         ("mine", [""], r"a\.log: empty"),
         ("mine", ["\x00\x00\x00\x01" * 50], r"a\.log: no text"),
     ],
