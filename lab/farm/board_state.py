@@ -22,6 +22,7 @@ StateName = Literal[
     "away",
     "in maintenance",
     "qualifying",
+    "unknown",
     "never reached",
     "measuring",
     "held",
@@ -80,7 +81,7 @@ class BoardState:
     @property
     def explains(self) -> bool:
         """True if its cause says why the board serves nobody."""
-        return self.is_problem or self.name in {"in maintenance", "qualifying", "never reached"}
+        return self.is_problem or self.name in {"in maintenance", "qualifying", "unknown", "never reached"}
 
 
 @frozen
@@ -97,7 +98,7 @@ class BoardNow:
         health: result of its checks and failures; None: unknown.
         worse: numbers that no person decided on, see `lab.judge.latest`. is_judged: its latest runs are.
         failed_by: the last failed attempt of `last`; None: none, or `last` did not fail.
-        is_reached: the results have a run or a check of it, or cannot be read.
+        is_reached: the results have a run or a check of it; None: they cannot be read.
     """
 
     board: str
@@ -118,7 +119,7 @@ class BoardNow:
     worse: tuple[WorseNumber, ...] = ()
     is_judged: bool = True
     failed_by: FailedAttempt | None = None
-    is_reached: bool = True
+    is_reached: bool | None = True
 
     @property
     def progress(self) -> tuple[int, int]:
@@ -202,8 +203,12 @@ class BoardNow:
             return BoardState("held", by)
         if self.waiting:
             return BoardState("waiting", f"{self.waiting} waiting")
-        unknown = BoardState("never reached", f"no run and no check of it yet: lab health {self.board} --check")
-        return BoardState("free") if self.is_reached else unknown
+        idle: dict[bool | None, BoardState] = {
+            True: BoardState("free"),
+            False: BoardState("never reached", f"no run and no check of it yet: lab health {self.board} --check"),
+            None: BoardState("unknown", "without results its runs, jobs and reservations are not known"),
+        }
+        return idle[self.is_reached]
 
 
 def counted(states: Iterable[StateName]) -> dict[StateName, int]:

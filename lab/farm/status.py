@@ -154,6 +154,7 @@ def _boards_of(
             boards = _judged(store, boards, (judge or LatestJudge(_ONE_LOOK_S)).of(store, now))
     except BoardlabError as error:
         trouble = str(error)
+        boards = {board: evolve(state, is_reached=None) for board, state in boards.items()}
     for board, holder in (held_by_others(host.farm) if host.farm else {}).items():
         away, its = MissingResource.of(holder), boards.get(board, BoardNow(board))
         boards[board] = evolve(its, place=holder) if away is None else evolve(its, away=its.away or away.described)
@@ -481,7 +482,7 @@ def _failures(now: LabNow, room: int | None) -> list[str]:
         key=lambda each: (-each[0], each[1:]),
     )
     if not counted:
-        return ["failed attempts in 24 h: none"]
+        return ["failed attempts in 24 h: " + (doubtful("not known") if now.trouble else "none")]
     rows = [[bad(outcome), board, str(count)] for count, board, outcome in counted[:_MOST_FAILURES]]
     more = len(counted) - len(rows)
     title = bad(f"failed attempts in 24 h: {sum(count for count, _, _ in counted)}")

@@ -55,6 +55,7 @@ STATES: Final = texts(
         "away": ("away", PLAIN_TEXT),
         "in maintenance": ("in maintenance", PLAIN_TEXT),
         "qualifying": ("qualifying", PLAIN_TEXT),
+        "unknown": ("unknown", ORANGE),
         "never reached": ("never reached", PLAIN_TEXT),
         "measuring": ("measuring", BLUE),
         "held": ("held", BLUE),

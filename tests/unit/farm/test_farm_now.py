@@ -9,6 +9,7 @@ import json
 import os
 import pty
 import re
+import sqlite3
 import subprocess
 import sys
 import termios
@@ -101,10 +102,21 @@ def test_a_lab_without_results_shows_its_boards_and_why_there_are_none(
 ) -> None:
     assert main(["status"]) == 0
     out = capsys.readouterr().out
-    assert re.search(r"am62x-1 +free +- +-", out)
+    assert re.search(r"am62x-1 +unknown +without results", out)
     assert "results:  there are no results in" in out
-    assert "failed attempts in 24 h: none" in out
+    assert "failed attempts in 24 h: not known" in out
     assert re.search(r"^console server +- +does not run; the first measurement starts it$", out, re.MULTILINE)
+
+
+def test_a_board_is_not_free_when_the_results_cannot_be_read(store: Store, lab: Path) -> None:
+    begun(store)
+    assert board(status.look()).state.name == "failed"
+    with sqlite3.connect(lab / "results.db") as database:
+        database.execute("DROP TABLE runs")
+    found = status.look()
+    assert found.trouble
+    assert board(found).state.name == "unknown"
+    assert board(found).state.explains
 
 
 def test_nothing_is_started_and_nothing_is_written(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
