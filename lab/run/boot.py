@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 
 from attrs import asdict, define, evolve, field, frozen
 
-from lab.benchmarks.boot import START, BootWatch
+from lab.benchmarks.boot import BootWatch
 from lab.benchmarks.boot.crosscheck import CrossCheck, Software, contradictions, same_software
 from lab.benchmarks.boot.poweron import CONFIRMED, PowerOnSilence, doubt, silences
 from lab.benchmarks.boot.timeline import KNOWN, RECENT, Judgement, TimeLine, bare_samples, learn
@@ -176,12 +176,12 @@ class BootRun(CycleRun[GoodBoot]):
             console.capture = whole  # what is behind the prompt is the evidence
         prompt_at = 0 if watch.prompt is None else watch.prompt.position
         if own.error is not None:  # the boot's numbers are kept with the attempt
-            covered = judgement.covered(bare, watch.start, prompt_at)
+            covered = judgement.covered(bare, watch.moments, prompt_at)
             self._uncounted = [uncounted_number(each) for each in covered if each.metric != BOOT_STAGE.name]
             raise own.error
         bare += self.own.samples(own.moments, watch, bare[0].params, bare[0].flags)
         document = {**told, **judgement.document(bare)}
-        samples = judgement.covered(bare, watch.start, prompt_at)
+        samples = judgement.covered(bare, watch.moments, prompt_at)
         return GoodBoot(watch, samples, clocks, identity, document, silence, tuple(own.moments.values()))
 
     def measure(self, item: str, only: Sequence[int] | None = None) -> None:
@@ -292,9 +292,8 @@ class BootRun(CycleRun[GoodBoot]):
             neighbours = lines[max(0, number - RECENT) : number] + lines[number + 1 : number + 1 + RECENT]
             usual = learn([*neighbours, *earlier])
             judgement = Judgement.of(lines[number], usual, bare[0].flags)
-            start = next((moment for moment in attempt.moments if moment.name == START), None)
             prompt_at = next(sample.log_end or 0 for sample in bare if sample.metric in HEADLINE_NAMES)
-            samples = tuple(judgement.covered(bare, start, prompt_at))
+            samples = tuple(judgement.covered(bare, attempt.moments, prompt_at))
             if samples != tuple(attempt.samples):
                 facts = {key: value for key, value in document.items() if key not in {"added", "stamps"}}
                 details = {**attempt.details, "cross_check": {**facts, **judgement.document(bare)}}

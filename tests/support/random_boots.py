@@ -7,6 +7,7 @@ and of the first prompt left the board's UART.
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -20,13 +21,15 @@ from lab.benchmarks.boot.crosscheck import (
     LogFacts,
     read_facts,
     read_log,
+    whole_text,
+    with_digest,
     zero_of,
 )
-from lab.benchmarks.boot.timeline import NO_LINE
+from lab.benchmarks.boot.timeline import KERNEL, TimeLine
 from lab.console.model import Chunk, Event, LineTiming
 from lab.errors import BoardlabError
 from lab.metrics import Flag, Moment, SampleRecord
-from lab.metrics.catalogue import BOOT_TIME
+from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_TIME
 from lab.run.boot import judge_boot
 from lab.run.rewatch import PromptReply, Rewatcher
 
@@ -46,6 +49,7 @@ DOUBTS: Final = frozenset(
 )
 START: Final = b"Starting kernel ..."
 PROMPT: Final = b"qemu-virt login: "
+BOOT_ID: Final = "7321cb29-9e53-485f-9524-8bd73eba1e38"
 WORDS: Final = (
     "usb",
     "mmc0",
@@ -60,6 +64,15 @@ WORDS: Final = (
     "edac",
     "10 MiB",
 )
+MARKS: Final = {
+    "uboot": b"U-Boot 2023.01",
+    "autoboot": b"Hit any key to stop autoboot",
+    "kernel_load": b"Boot mode pins: sd ",
+    "starting_kernel": START,
+    "first_printk": b"Booting Linux on physical CPU",
+    "init": b"Run /init as init process",
+    "login": PROMPT,
+}
 BEHIND: Final = (
     b"[  OK  ] Reached target Multi-User System.\r\n",
     b"[  OK  ] Started Dispatch Password Requests.\r\n         Starting Record Runlevel Change...\r\n",
@@ -79,12 +92,20 @@ class Said:
 
     Attributes:
         at_s: since power on, when it is written.
-        mark: bytes of it that end a moment, and the moment's name.
+        marks: moment -> offset of its end.
+        came: what the host receives of it; None: all.
     """
 
     at_s: float
     data: bytes
-    mark: tuple[bytes, str] | None = None
+    marks: Mapping[str, int] = field(factory=dict)
+    came: bytes | None = None
+
+    @classmethod
+    def of(cls, at_s: float, data: bytes) -> Said:
+        """A text with the moments that end in it."""
+        ends = {name: data.rfind(mark) + len(mark) for name, mark in MARKS.items() if mark in data}
+        return cls(at_s, data, ends)
 
 
 @define
@@ -92,9 +113,13 @@ class Machine:
     """A board with one software, drawn at random."""
 
     dice: random.Random
+    load_s: float = field(init=False)
+    console_s: float = field(init=False)  # of the kernel's console, on its clock
+    init_s: float = field(init=False)
     d_s: float = field(init=False)
     y_s: float = field(init=False)
     spread_s: float = field(init=False)
+    read_s: float = field(default=0.0, init=False)  # when its clock was read for the last answer
     issue: bytes = field(init=False)
     lines: int = field(init=False)
     behind: Sequence[bytes] = field(init=False)
@@ -102,6 +127,9 @@ class Machine:
 
     def __attrs_post_init__(self) -> None:
         dice = self.dice
+        self.load_s = dice.uniform(0.8, 1.2)
+        self.console_s = dice.choice([0.0, dice.uniform(0.1, 0.6)])
+        self.init_s = 0.9 + dice.uniform(0, 0.2)
         self.d_s = dice.uniform(0.02, 0.6)
         self.y_s = dice.choice([0.1, 1.0]) + dice.uniform(0.002, 0.05)
         self.spread_s = dice.choice([0.0005, 0.002, 0.004])
@@ -119,17 +147,19 @@ class Machine:
     def boot(self, *, late_s: float = 0.0) -> Boot:
         """A healthy boot, whose getty draws its prompt later than usual."""
         dice = self.dice
-        start_s = dice.uniform(0.8, 1.2)
+        start_s = self.near(self.load_s)
         boot = Boot(self, dice, zero_s=start_s + 0.002 + self.near(self.d_s))
         boot.said += [
-            Said(0.4, b"U-Boot 2023.01 (x)\r\nHit any key to stop autoboot:  0 \r\nBoot mode pins: sd \r\n"),
-            Said(start_s, START + b"\r\n\r\n", (START, "start")),
+            Said.of(self.near(0.4), b"U-Boot 2023.01 (x)\r\n"),
+            Said.of(self.near(0.45), b"Hit any key to stop autoboot:  0 \r\n"),
+            Said.of(self.near(0.6), b"Boot mode pins: sd \r\n"),
+            Said.of(start_s, START + b"\r\n\r\n"),
         ]
         boot.getty_s = boot.zero_s + dice.uniform(1.5, 3.0)
         boot.life(boot.zero_s, self.lines, until_s=boot.getty_s)
         boot.said.append(Said(boot.zero_s + 1.2, self.logo + b"Root file system of medium sd\r\n"))
         boot.prompt_s = boot.getty_s + self.near(self.y_s) + late_s
-        boot.said.append(Said(boot.prompt_s, b"\r\n" + self.issue + PROMPT, (PROMPT, "prompt")))
+        boot.said.append(Said.of(boot.prompt_s, b"\r\n" + self.issue + PROMPT))
         boot.said += [Said(boot.prompt_s + dice.uniform(0.001, 0.3), text) for text in self.behind]
         return boot
 
@@ -138,23 +168,38 @@ class Machine:
         return [self._document() for _ in range(count)]
 
     def _document(self) -> Mapping[str, Any]:
-        zero_s, getty_s = 2.0 + self.near(self.d_s), 5.0 + self.dice.uniform(0, 0.01)
-        start, prompt = moment("start", 2.0), moment("prompt", getty_s + self.near(self.y_s))
-        check = self.check(zero_s, getty_s, prompt.t_ns / S - 10 + 0.4, None)
-        return check.time_line(start, prompt, evolve(NO_LINE, answer=self.dice.uniform(0.004, 0.006))).document()
+        boot = self.boot()
+        true_ns = boot.events()[1]
+        start, prompt = (Moment(name, true_ns[name], 0, 0, name) for name in ("starting_kernel", "login"))
+        asked_s = prompt.t_ns / S - 10 + 0.4
+        check = self.check(self.answer(boot, asked_s, ()), asked_s, LogFacts())
+        times_s = {"on": 10.0, **{name: true_ns[name] / S for name in MARKS if name in true_ns}}
+        stages_s = {f"{one} {two}": times_s[two] - times_s[one] for one, two in itertools.pairwise(times_s)}
+        kernel_s = float(boot.said[boot.find("init")].data[1:13])
+        both = "first_printk init"
+        stages_s = {name + KERNEL * (name == both): s - kernel_s * (name == both) for name, s in stages_s.items()}
+        line = TimeLine(answer=self.dice.uniform(0.004, 0.006), stages=stages_s)
+        return check.time_line(start, prompt, line).document()
 
-    def check(self, zero_s: float, getty_s: float, asked_s: float, log: LogFacts | None) -> CrossCheck:
-        """The board's answer to a question at this time."""
-        read_s = asked_s + self.dice.uniform(0.001, 0.03)
-        came_s = read_s + self.dice.uniform(0.0005, 0.003)
-        up_s = int((read_s - zero_s) * 100) / 100
-        ticks = int((getty_s - zero_s) * 100)
+    def answer(self, boot: Boot, asked_s: float, logged: Sequence[str]) -> list[str]:
+        """The board's answer to a question at this time, perhaps damaged."""
+        self.read_s = asked_s + self.dice.uniform(0.001, 0.03)
+        up_s = int((self.read_s - boot.zero_s) * 100) / 100
+        ticks = int((boot.getty_s - boot.zero_s) * 100)
         shell, getty = "471 (sh) S 412 471 471 1088 999999", f"412 (login) S 1 412 412 1088 {ticks}"
-        facts = read_facts([f"{up_s:.2f} 1.00", shell, getty])
+        lines = with_digest([f"{up_s:.2f} 1.00", shell, getty, BOOT_ID, "0", "running", *logged])
+        if self.dice.random() >= boot.answer_damage:
+            return lines
+        return damaged(self.dice, "\n".join(lines).encode()).decode("latin-1").split("\n")
+
+    def check(self, lines: Sequence[str], asked_s: float, log: LogFacts) -> CrossCheck:
+        """The whole answer of the last question."""
+        facts = read_facts(lines)
         assert facts is not None
+        came_s = self.read_s + self.dice.uniform(0.0005, 0.003)
         zero_ns = zero_of(facts, 10 * S + round(asked_s * S), moment("uptime", came_s))
         assert zero_ns is not None
-        return CrossCheck(facts, zero_ns, log or LogFacts())
+        return CrossCheck(facts, zero_ns, log)
 
 
 def moment(name: str, at_s: float) -> Moment:
@@ -169,7 +214,8 @@ class Boot:
     Attributes:
         zero_s, getty_s, prompt_s: of the kernel that runs in the end: its time 0, its getty's start and first prompt.
         log: the times of its lines.
-        is_true: False: no number of it is right. truth_s: when the last bytes of marks came that did not come.
+        is_true: False: no number of it is right.
+        answer_damage: probability that an answer of the cross-check is damaged.
     """
 
     machine: Machine
@@ -180,11 +226,11 @@ class Boot:
     said: list[Said] = field(factory=list)
     log: set[str] = field(factory=set)
     is_true: bool = True
-    truth_s: dict[str, float] = field(factory=dict)
+    answer_damage: float = 0.0
 
     def life(self, zero_s: float, lines: int, *, until_s: float) -> None:
         """A kernel's lines: from its console's registration on, or from its start."""
-        dice, early = self.dice, self.dice.random() < 0.4
+        dice = self.dice
         texts = [
             (0.0, "Booting Linux on physical CPU 0x0"),
             (0.0, "Linux version 6.1.0 (x@y)"),
@@ -197,35 +243,41 @@ class Boot:
             )
             for _ in range(lines)
         ]
-        init_s = 0.9 + dice.uniform(0, 0.2)
+        init_s = self.machine.near(self.machine.init_s)
         texts += [(round(init_s, 6), "Run /init as init process")] if until_s - zero_s > init_s else []
-        console_s = zero_s if early else zero_s + min(dice.uniform(0.1, 0.6), until_s - zero_s)
+        console_s = zero_s + min(self.machine.console_s, until_s - zero_s)
         self.log = {f"{at:.6f}" for at, _ in texts}
         for at, text in sorted(texts, key=lambda one: one[0]):
-            self.said.append(
-                Said(max(console_s, zero_s + at + dice.uniform(0.0001, 0.0005)), f"[{at:12.6f}] {text}\r\n".encode())
-            )
+            data = f"[{at:12.6f}] {text}\r\n".encode()
+            self.said.append(Said.of(max(console_s, zero_s + at + dice.uniform(0.0001, 0.0005)), data))
 
     def find(self, mark: str) -> int:
         """The number of the text with a mark."""
-        return next(number for number, said in enumerate(self.said) if said.mark and said.mark[1] == mark)
+        return next(number for number, said in enumerate(self.said) if mark in said.marks)
+
+    def change(self, mark: str, **changes: Any) -> Said:
+        """Change the text with a mark; return it as it was."""
+        number = self.find(mark)
+        said = self.said[number]
+        self.said[number] = evolve(said, **changes)
+        return said
 
     def events(self) -> tuple[list[Event], dict[str, int]]:
-        """The reads of the console, and when each mark's last byte came."""
+        """The reads of the console, and when each mark's last byte left the board."""
         truth: dict[str, int] = {}
         events: list[Event] = []
         position, free_ns = 0, 0
         for said in sorted(self.said, key=lambda said: said.at_s):
-            now_ns = max(free_ns, 10 * S + round(said.at_s * S))
-            if said.mark is not None:
-                end = said.data.rfind(said.mark[0]) + len(said.mark[0])
-                truth[said.mark[1]] = now_ns + TIMING.bytes_ns(end)
-            for at in range(0, len(said.data), 32):
-                piece = said.data[at : at + 32]
-                now_ns += TIMING.bytes_ns(len(piece))
+            begin_ns = max(free_ns, 10 * S + round(said.at_s * S))
+            free_ns = begin_ns + TIMING.bytes_ns(len(said.data))
+            truth |= {name: begin_ns + TIMING.bytes_ns(end) for name, end in said.marks.items()}
+            came = said.data if said.came is None else said.came
+            for at in range(0, len(came), 32):
+                piece = came[at : at + 32]
+                is_last = at + 32 >= len(came)
+                now_ns = free_ns if is_last else begin_ns + TIMING.bytes_ns(at + 32)
                 events.append(Chunk(now_ns, position, piece))
                 position += len(piece)
-            free_ns = now_ns
         return events, truth
 
 
@@ -234,30 +286,48 @@ class Outcome:
     """Outcome of a boot.
 
     Attributes:
-        failure: its class; empty: it has a number. wrong_s: by how much the number is beyond its ±, without a flag; 0: it is right.
+        failure: its class; empty: it has a number. flags: of its boot time.
+        wrong_s: by how much a number is beyond its ±, without a flag; 0: all are right.
+        wrong: that number's metric and stage.
     """
 
     failure: str
-    flags: frozenset[Flag]
-    wrong_s: float
-    sample: SampleRecord | None = None
+    flags: frozenset[Flag] = frozenset()
+    wrong_s: float = 0.0
+    wrong: str = ""
 
 
 def measured(boot: Boot, others: int) -> Outcome:
     """Watch a boot, ask its board, and judge it beside other boots of its machine."""
     events, true_ns = boot.events()
-    true_ns |= {name: 10 * S + round(at_s * S) for name, at_s in boot.truth_s.items()}
-    since_ns = true_ns["prompt"]
     try:
-        watch = Rewatcher(TYPE, "sd", ON, TIMING).watch(events, PromptReply(b"\r\n" + PROMPT, since_ns))
+        watch = Rewatcher(TYPE, "sd", ON, TIMING).watch(events, PromptReply(b"\r\n" + PROMPT, true_ns["login"]))
         samples = judged(boot, watch, events, others)
     except BoardlabError as error:
-        return Outcome(error.failure, frozenset(), 0.0)
-    sample = next(sample for sample in samples if sample.metric == BOOT_TIME.name)
-    flags = frozenset(map(Flag, sample.flags)) & DOUBTS
-    right_s = (true_ns["prompt"] - true_ns["start"]) / S
-    off_s = abs(sample.value - right_s) - sample.uncertainty - 2e-6 if boot.is_true else sample.value
-    return Outcome("", flags, 0.0 if flags else max(0.0, off_s), sample)
+        return Outcome(error.failure)
+    time = next(sample for sample in samples if sample.metric == BOOT_TIME.name)
+    wrong = max((_wrong_s(sample, true_ns, boot.is_true), _name(sample)) for sample in samples)
+    return Outcome("", frozenset(map(Flag, time.flags)) & DOUBTS, *(wrong if wrong[0] else ()))
+
+
+def _name(sample: SampleRecord) -> str:
+    return " ".join([sample.metric, *(sample.params.get(name, "") for name in ("stage",))])
+
+
+def _wrong_s(sample: SampleRecord, true_ns: Mapping[str, int], is_true: bool) -> float:
+    """By how much a number is beyond its ±; 0: it is not, or it has a flag."""
+    if frozenset(map(Flag, sample.flags)) & DOUBTS:
+        return 0.0
+    staged = [(pattern.stage, pattern.name) for pattern in TYPE.moments if pattern.stage and pattern.name != "shell"]
+    ends = {stage: (begin, end) for (_, begin), (stage, end) in itertools.pairwise([("", "on"), *staged])}
+    ends |= {"time": ("starting_kernel", "login"), "on": ("on", "login")}
+    headline = {BOOT_TIME.name: "time", BOOT_POWER_ON.name: "on"}
+    begin, end = ends[headline.get(sample.metric) or sample.params["stage"]]
+    times_ns = {"on": 10 * S, **true_ns}
+    if not is_true:
+        return sample.value if sample.metric == BOOT_TIME.name else 0.0
+    right_s = (times_ns[end] - times_ns[begin]) / S
+    return max(0.0, abs(sample.value - right_s) - sample.uncertainty - 2e-6)
 
 
 def judged(boot: Boot, watch: BootWatch, events: Sequence[Event], others: int) -> list[SampleRecord]:
@@ -265,13 +335,17 @@ def judged(boot: Boot, watch: BootWatch, events: Sequence[Event], others: int) -
     machine = boot.machine
     text = b"".join(event.data for event in events if isinstance(event, Chunk)).decode("latin-1")
     marks = watch.log.marks
-    found = [f"1 {mark[mark.index('.') :]}]" for mark in marks if mark in boot.log]
-    log = read_log(["40 <6>[    0", *found], text, 0, marks)
-    asked_s = (watch.prompt.t_ns / S - 10 if watch.prompt else 0) + 0.4
-    check = machine.check(boot.zero_s, boot.getty_s, max(asked_s, boot.prompt_s + 0.4), log)
-    bare = watch.finish(started_once=check.is_first(watch.split_ns), judged=True)
+    logged = ["40 <6>[    0", *(f"1 {mark[mark.index('.') :]}]" for mark in marks if mark in boot.log)]
+    asked_s = max((watch.prompt.t_ns / S - 10 if watch.prompt else 0), boot.prompt_s) + 0.4
+    answers = (machine.answer(boot, asked_s, logged) for _ in range(2))  # a damaged one is asked for once more
+    lines = next((lines for answer in answers if (lines := whole_text(answer)) is not None), None)
+    check = None
+    if lines is not None:
+        check = machine.check(lines, asked_s, read_log(lines, text, 0, marks))
+    once = check is not None and check.is_first(watch.split_ns)
+    bare = watch.finish(started_once=once, judged=True)
     judgement = judge_boot(watch, check, bare[0].flags, machine.documents(others))
-    return judgement.covered(bare, watch.start, watch.prompt.position if watch.prompt else 0)
+    return judgement.covered(bare, watch.moments, watch.prompt.position if watch.prompt else 0)
 
 
 # --- What may mislead ---
@@ -280,13 +354,15 @@ def judged(boot: Boot, watch: BootWatch, events: Sequence[Event], others: int) -
 def damaged(dice: random.Random, text: bytes) -> bytes:
     """A text with flipped bits, missing bytes, or a kernel's line in it."""
     data, at, size = bytearray(text), dice.randrange(1, len(text)), dice.randint(1, 8)
-    match dice.randrange(4):
+    match dice.randrange(5):
         case 0:
             data[at] ^= 1 << dice.randrange(7)
         case 1:
             data[at : at + size] = dice.randbytes(min(size, len(data) - at))
         case 2:
             del data[at : at + size]
+        case 3:
+            data[at:at] = b"[  OK  ] Reached target Multi-User System.\r\n"
         case _:
             data[at:at] = b"[   %2d.%06d] usb 1-1: new device\r\n" % (dice.randrange(3, 6), dice.randrange(10**6))
     return bytes(data) if bytes(data) != text else text[:-3]
@@ -300,13 +376,57 @@ def healthy(machine: Machine) -> Boot:
 def prompt_again(machine: Machine) -> Boot:
     """The first prompt is lost, damaged or interleaved, and drawn again."""
     dice, boot = machine.dice, machine.boot()
-    number = boot.find("prompt")
-    said = boot.said[number]
-    text = dice.choice([b"", said.data[: -len(PROMPT)], said.data[: -len(PROMPT)] + damaged(dice, PROMPT)])
-    boot.said[number] = evolve(said, data=text, mark=None)
-    boot.truth_s["prompt"] = said.at_s + len(said.data) * TIMING.bytes_ns(1) / S
+    said = boot.said[boot.find("login")]
+    before = said.data[: -len(PROMPT)]
+    boot.change("login", came=dice.choice([b"", before, before + damaged(dice, PROMPT)]))
     at_s = boot.prompt_s + len(said.data) * 87e-6 + dice.uniform(0.05, 3)
-    boot.said.append(Said(at_s, dice.choice([b"\r\n", b"\r\n" + machine.issue]) + PROMPT, (PROMPT, "again")))
+    boot.said.append(Said(at_s, dice.choice([b"\r\n", b"\r\n" + machine.issue]) + PROMPT))
+    return boot
+
+
+def interleaved(machine: Machine) -> Boot:
+    """The kernel writes into the prompt, which may be drawn again."""
+    dice, boot = machine.dice, machine.boot()
+    said = boot.said[boot.find("login")]
+    line = b"[%12.6f] usb 1-1: new device %d\r\n" % (boot.prompt_s - boot.zero_s, dice.randrange(10**6))
+    at = said.marks["login"] - dice.randrange(1, len(PROMPT))
+    ends = {"login": said.marks["login"] + len(line)}
+    boot.change("login", data=said.data[:at] + line + said.data[at:], marks=ends)
+    if dice.random() < 0.5:
+        at_s = boot.prompt_s + len(said.data + line) * 87e-6 + dice.uniform(0.05, 3)
+        boot.said.append(Said(at_s, b"\r\n" + PROMPT))
+    return boot
+
+
+def torn_stage(machine: Machine) -> Boot:
+    """The text of a stage is lost, damaged or torn, and a program may quote it."""
+    dice, boot = machine.dice, machine.boot()
+    mark = dice.choice([name for said in boot.said for name in said.marks if name != "login"])
+    said, text = boot.said[boot.find(mark)], MARKS[mark]
+    begin = said.marks[mark] - len(text)
+    match dice.randrange(4):
+        case 0:
+            boot.change(mark, came=said.data.replace(text, b""))
+        case 1:
+            boot.change(mark, came=said.data.replace(text, damaged(dice, text)))
+        case 2:
+            cut = begin + dice.randrange(1, len(text))
+            later_s = said.at_s + cut * 87e-6 + dice.choice([0.0005, 0.01, 0.1, 0.5])
+            boot.change(mark, data=said.data[:cut], marks={})
+            boot.said.append(Said(later_s, said.data[cut:], {mark: said.marks[mark] - cut}))
+        case _:
+            boot.change(mark, came=said.data.replace(text, text[: -dice.randint(1, 6)]))
+    if dice.random() < 0.7:
+        at_s = dice.uniform(0.3, boot.prompt_s)
+        quote = dice.choice([text, said.data.strip(), b"log: " + said.data.strip(), said.data[begin:].strip()])
+        boot.said.append(Said(at_s, b"\r\n" + quote + b"\r\n"))
+    return boot
+
+
+def damaged_answer(machine: Machine) -> Boot:
+    """The board's answer is damaged, perhaps the second one, too."""
+    boot = machine.boot()
+    boot.answer_damage = machine.dice.choice([0.5, 1.0])
     return boot
 
 
@@ -324,10 +444,8 @@ def lookalike(machine: Machine) -> Boot:
 def start_before(machine: Machine) -> Boot:
     """A script says the kernel's start before, and the real text is damaged."""
     dice, boot = machine.dice, machine.boot()
-    number = boot.find("start")
-    said = boot.said[number]
-    boot.said[number] = evolve(said, data=dice.choice([b"\r\n\r\n", damaged(dice, START) + b"\r\n\r\n"]), mark=None)
-    boot.truth_s["start"] = said.at_s + len(START) * TIMING.bytes_ns(1) / S
+    came = dice.choice([b"\r\n\r\n", damaged(dice, START) + b"\r\n\r\n"])
+    said = boot.change("starting_kernel", came=came)
     boot.said.append(Said(max(0.45, said.at_s - dice.uniform(0.05, 2.5)), START + b"\r\n"))
     return boot
 
@@ -352,7 +470,7 @@ def _again(machine: Machine, words: Sequence[bytes]) -> Boot:
         Said(last_s, b"[%12.6f] %s\r\n" % (lived_s, word) if word[:1] == b"k" else word + b"\r\n") for word in words
     ]
     shift_s = lived_s + dice.uniform(0.005, 0.5)
-    start = boot.find("start")
+    start = boot.find("starting_kernel")
     moved = [
         evolve(said, at_s=said.at_s + (shift_s if said.at_s > boot.said[start].at_s else 0)) for said in boot.said
     ]
@@ -363,7 +481,10 @@ def _again(machine: Machine, words: Sequence[bytes]) -> Boot:
 
 
 SICK: Final[Mapping[str, Callable[[Machine], Boot]]] = {
+    "damaged_answer": damaged_answer,
+    "torn_stage": torn_stage,
     "prompt_again": prompt_again,
+    "interleaved": interleaved,
     "lookalike": lookalike,
     "start_before": start_before,
     "second_kernel": second_kernel,

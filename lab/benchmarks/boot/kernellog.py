@@ -74,6 +74,7 @@ class BootKernelLog:
     split_s: float = field(default=0.0, init=False)
     marks: list[str] = field(factory=list, init=False)
     _marked: int = field(default=0, init=False)  # lines of which every so many is a mark
+    _stamped_before: int = field(default=0, init=False)  # lines before the kernel's start
     _befores: Counter[str] = field(factory=Counter, init=False)  # what stands before the kernel's part of its lines
     _latest_s: float = field(default=0.0, init=False)
     _times: list[float] = field(factory=list, init=False)
@@ -94,7 +95,7 @@ class BootKernelLog:
             before = _CHANGES.sub("", line[: match.start()])
             self._befores[before] += 1
             usual = 2 * self._befores[before] > self.stamped
-            kernel_s = float(f"{match['s']}.{match['us']}")
+            kernel_s = kernel_time_s(line) or 0.0
             in_time = self._latest_s - BACK_S <= kernel_s <= since_power_s + AHEAD_S
             self.own = usual and in_time and _BY_PROGRAM.match(match["text"]) is None
             if usual:
@@ -114,6 +115,12 @@ class BootKernelLog:
         self._latest_s, self._times, self._zero_s, self._younger = 0.0, [], math.inf, []
         self._kexec = self._begun = False
         self.marks, self._marked = [], 0
+        self._stamped_before = self.stamped
+
+    @property
+    def has_times(self) -> bool:
+        """True if the kernel's lines have its time."""
+        return self.stamped > self._stamped_before
 
     @property
     def restarted(self) -> str:
@@ -171,6 +178,12 @@ def _torn(match: re.Match[str]) -> bool:
     if inner is None:
         return _END_OF_STAMP.match(_BRACKETS.sub("", match["text"])) is not None
     return float(f"{inner['s']}.{inner['us']}") >= float(f"{match['s']}.{match['us']}")
+
+
+def kernel_time_s(line: str) -> float | None:
+    """The kernel's time of a line; None: it has none."""
+    match = _find(line)
+    return None if match is None else float(f"{match['s']}.{match['us']}")
 
 
 def _find(line: str) -> re.Match[str] | None:

@@ -59,7 +59,7 @@ def boot_samples(
     _check_boot_time(samples[0])
     if "init" not in params:
         samples.append(_sample(BOOT_POWER_ON, params, on, _instant(prompt), from_power))
-    for title, begin, moment in _stages(flow, moments, prompt):
+    for title, begin, moment in stages(flow, moments, prompt):
         if "init" not in params or moment.t_ns > start.t_ns:
             its_flags = from_power if begin is None else flags
             since = on if begin is None else _instant(begin)
@@ -67,7 +67,7 @@ def boot_samples(
     return samples
 
 
-def _stages(
+def stages(
     flow: BootFlow, moments: Sequence[MomentLike], prompt: MomentLike
 ) -> Iterator[tuple[str, MomentLike | None, MomentLike]]:
     """The complete stages: title, start (None: power on), end.

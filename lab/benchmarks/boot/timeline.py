@@ -3,18 +3,20 @@
 All instants are of the host's clock: S, the text that starts the kernel; Z, the kernel's time 0; G, the start of the prompt's program;
 P, the prompt. D = Z − S and Y = P − G are the same in all boots of a board with one software, but for a spread that is learned from them:
 so a text that was said before, or a prompt that was drawn again, shows in them. A kernel, too, leaves its time 0: no line of a kernel comes
-sooner than its own clock says.
+sooner than its own clock says. A stage's text that is lost, and comes from elsewhere, moves against the texts before and behind it.
 """
 
 from __future__ import annotations
 
+import itertools
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Self
 
-from attrs import asdict, evolve, frozen
+from attrs import asdict, evolve, field, frozen
 
-from lab.benchmarks.boot.records import MomentLike
+from lab.benchmarks.boot.records import START, MomentLike
 from lab.benchmarks.boot.samples import REFUSED_SHARE, UNCERTAIN_SHARE
 from lab.metrics import Flag, SampleRecord
 from lab.metrics.uncertainty import SIGMA_OF_MAD
@@ -26,7 +28,10 @@ STEP_S: Final = 0.01  # of /proc/uptime and of a process's start: 1/USER_HZ, tru
 DRIFT: Final = (
     500e-6  # the rates of two crystals differ by at most 200 ppm; the rest is what a boot's stamps tell of them
 )
+STAMP_S: Final = 0.001  # of an adapter (FTDI's latency timer at its least)
 QUANTITIES: Final = ("zero", "getty", "answer")
+KERNEL: Final = " kernel"
+PROMPT: Final = "prompt"  # for the moment that ends the boot, login or shell
 
 
 @frozen
@@ -42,17 +47,17 @@ class Usual:
     reach_s: float
 
     @classmethod
-    def of(cls, values_s: Sequence[float]) -> Self | None:
+    def of(cls, values_s: Sequence[float], step_s: float = STEP_S) -> Self | None:
         """Learn it from boots of which most are good; None: from too few.
 
-        The fewer they are, the less is known of their spread. Two truncated steps are no difference.
+        The fewer they are, the less is known of their spread. Two steps are no difference.
         """
         if len(values_s) < KNOWN:
             return None
         middle_s = statistics.median(values_s)
         spread_s = SIGMA_OF_MAD * statistics.median(abs(value_s - middle_s) for value_s in values_s)
         reach_s = SPREADS * (1 + 2 * SPREADS / (len(values_s) - 1)) * spread_s
-        return cls(middle_s, spread_s, max(reach_s, 2 * STEP_S))
+        return cls(middle_s, spread_s, max(reach_s, 2 * step_s))
 
     def beyond_s(self, value_s: float) -> float:
         """How far a value is from the usual one, with its sign, if no good boot is so far; else 0."""
@@ -74,6 +79,7 @@ class TimeLine:
         zero: D. getty: Y. answer: from the carriage return to the prompt's answer.
         drawn: the Y of other texts that may be the prompt.
         open: the prompt may be another text, as far as the console tells.
+        stages: both moments -> the time between; if both are the kernel's lines, less that of its clock, and named `KERNEL`.
     """
 
     zero: float | None = None
@@ -81,16 +87,31 @@ class TimeLine:
     answer: float | None = None
     drawn: tuple[float, ...] = ()
     open: bool = False
+    stages: Mapping[str, float] = field(factory=dict)
 
     @classmethod
     def of_document(cls, document: Mapping[str, Any]) -> Self:
         """Read it from an attempt's details."""
         numbers = {name: document[name] for name in QUANTITIES if isinstance(document.get(name), float)}
-        return cls(**numbers, drawn=tuple(document.get("drawn", ())), open=bool(document.get("open")))
+        stages = dict(document.get("stages") or {})
+        return cls(**numbers, drawn=tuple(document.get("drawn", ())), open=bool(document.get("open")), stages=stages)
 
     def document(self) -> dict[str, Any]:
         """It for an attempt's details."""
-        return {name: value for name, value in asdict(self).items() if value not in (None, (), False)}
+        return {name: value for name, value in asdict(self).items() if value not in (None, (), False, {})}
+
+    def boundaries(self) -> Iterator[tuple[str, str, str]]:
+        """Each moment between two stages, and the names of both."""
+        for before, behind in itertools.pairwise(self.stages):
+            moment = before.split()[1]
+            if moment == behind.split()[0]:
+                yield moment, before, behind
+
+    def quantities(self) -> dict[str, float]:
+        """All by name, with the lengths of two stages together."""
+        values = {name: value for name in QUANTITIES if (value := getattr(self, name)) is not None}
+        pairs = {f"{one} + {two}": self.stages[one] + self.stages[two] for _, one, two in self.boundaries()}
+        return {**values, **self.stages, **pairs}
 
 
 NO_LINE: Final = TimeLine()
@@ -101,18 +122,20 @@ class Verdict:
     """The doubts that the evidence leaves.
 
     Attributes:
-        start_s, prompt_s: how far the kernel's start and the prompt may be from the moments that were taken.
+        reach_s: moment -> how far it may be from the one that was taken.
     """
 
     flags: frozenset[Flag] = frozenset()
-    start_s: float = 0.0
-    prompt_s: float = 0.0
+    reach_s: Mapping[str, float] = field(factory=dict)
 
 
 def learn(lines: Iterable[TimeLine]) -> dict[str, Usual]:
     """Learn each quantity's usual value from other boots."""
-    known = list(lines)
-    usual = {name: Usual.of([v for line in known if (v := getattr(line, name)) is not None]) for name in QUANTITIES}
+    values_s: dict[str, list[float]] = defaultdict(list)
+    for line in lines:
+        for name, value_s in line.quantities().items():
+            values_s[name].append(value_s)
+    usual = {name: Usual.of(v, STEP_S if name in QUANTITIES else STAMP_S) for name, v in values_s.items()}
     return {name: quantity for name, quantity in usual.items() if quantity is not None}
 
 
@@ -139,7 +162,28 @@ def judge(line: TimeLine, usual: Mapping[str, Usual]) -> Verdict:
         Flag.PROMPT_REPEATED: is_off or is_late or apart_s > 2 * STEP_S,
     }
     named = frozenset(flag for flag, holds in flags.items() if holds)
-    return Verdict(named, start_s, max(prompt_s, apart_s))
+    reaches_s = {START: start_s, PROMPT: max(prompt_s, apart_s)}
+    for moment, moved_s in _moved_s(line, usual).items():
+        reaches_s[moment] = max(moved_s, reaches_s.get(moment, 0.0))
+    return Verdict(named, {moment: reach_s for moment, reach_s in reaches_s.items() if reach_s})
+
+
+def _moved_s(line: TimeLine, usual: Mapping[str, Usual]) -> dict[str, float]:
+    """Moments that moved, while the stages beside them are as long as usual together: their texts came from elsewhere.
+
+    Two of the kernel's lines are no slower than its clock says. So if nothing else explains them, the other stage was slow, too.
+    """
+    moved_s: dict[bool, dict[str, float]] = {True: {}, False: {}}
+    quantities = line.quantities()
+    for moment, *stages in line.boundaries():
+        names = [*stages, " + ".join(stages)]
+        if all(name in usual for name in names):
+            *off_s, whole_off_s = (usual[name].beyond_s(quantities[name]) for name in names)
+            witnesses = [n for n in stages if not whole_off_s or (whole_off_s > 0 and n.endswith(KERNEL))]
+            reaches_s = [abs(s) + usual[n].reach_s for n, s in zip(stages, off_s, strict=True) if s and n in witnesses]
+            if reaches_s:
+                moved_s[not whole_off_s][moment] = max(reaches_s)
+    return moved_s[True] or moved_s[False]
 
 
 @frozen
@@ -162,18 +206,22 @@ class Judgement:
 
     def document(self, bare: Iterable[SampleRecord]) -> dict[str, Any]:
         """It for an attempt's details, with the ± of its bare samples where the verdict widens one."""
-        widens = self.verdict.start_s or self.verdict.prompt_s
-        stamps = {"stamps": [sample.uncertainty for sample in bare]} if widens else {}
+        stamps = {"stamps": [sample.uncertainty for sample in bare]} if self.verdict.reach_s else {}
         return {**self.line.document(), "added": sorted(self.added), **stamps}
 
-    def covered(self, bare: Iterable[SampleRecord], start: MomentLike | None, prompt_at: int) -> list[SampleRecord]:
+    def covered(
+        self, bare: Iterable[SampleRecord], moments: Iterable[MomentLike], prompt_at: int
+    ) -> list[SampleRecord]:
         """The samples with the verdict's flags, and a ± that covers the readings left.
 
         Args:
-            start: of the kernel. prompt_at: the prompt's position in the recording.
+            moments: of the boot. prompt_at: the prompt's position in the recording.
         """
-        starts = () if start is None else (start.position, start.position - len(start.text.encode()))
-        reaches = dict.fromkeys(starts, self.verdict.start_s) | {prompt_at: self.verdict.prompt_s}
+        reaches: dict[int, float] = {}
+        for moment in moments:
+            begin = moment.position - len(moment.text.encode()) * (moment.name == START)
+            reaches |= dict.fromkeys((moment.position, begin), self.verdict.reach_s.get(moment.name, 0.0))
+        reaches[prompt_at] = self.verdict.reach_s.get(PROMPT, 0.0)
         covered = []
         for sample in bare:
             reach_s = max(reaches.get(at, 0.0) for at in (sample.log_start or 0, sample.log_end or 0))

@@ -10,13 +10,13 @@ from typing import Final
 
 from attrs import define, field
 
-from lab.benchmarks.boot.evidence import BootEvidence, manner
+from lab.benchmarks.boot.evidence import SPOKEN, BootEvidence, manner
 from lab.benchmarks.boot.flows import RuledOut, recognise
-from lab.benchmarks.boot.kernellog import BootKernelLog
+from lab.benchmarks.boot.kernellog import BootKernelLog, kernel_time_s
 from lab.benchmarks.boot.records import ENDS, START, MomentLike, PowerEdge
-from lab.benchmarks.boot.samples import boot_samples
+from lab.benchmarks.boot.samples import boot_samples, stages
 from lab.benchmarks.boot.starts import Starts
-from lab.benchmarks.boot.timeline import TimeLine
+from lab.benchmarks.boot.timeline import KERNEL, TimeLine
 from lab.benchmarks.output import garbage, in_pieces, last_line, unreadable
 from lab.boards import NORMAL, BoardType
 from lab.errors import BoardlabError, BoardTransientError, LabTransientError, TestTransientError
@@ -248,6 +248,7 @@ class BootWatch:
         factory=lambda: deque(maxlen=PROMPT_LINES), init=False
     )  # behind the kernel's start, with when each was read
     _garbled: int = field(default=0, init=False)  # lines, from the first moment on
+    _stages_s: dict[str, float] = field(factory=dict, init=False)  # as of `TimeLine`
 
     def __attrs_post_init__(self) -> None:
         self.log = BootKernelLog(self.board.troubles)
@@ -295,6 +296,8 @@ class BootWatch:
                 return  # the answer to a carriage return is no moment of the boot
             if moment.name == "shell" and self._suspected is not None and self._suspected.failure in _OF_SHELLS:
                 self._fail(self._suspected)
+        if moment.name in SPOKEN and self.log.has_times and kernel_time_s(moment.text) is None:
+            return  # the kernel's lines have its time: a program quotes it
         if self._starts.is_foreign(moment, self.log.stamped):  # a program printed it, unless the board reset
             self._fail(self._starts.moment(moment, self.log.stamped))
             self._suspect(self._starts.suspected)
@@ -425,6 +428,14 @@ class BootWatch:
         self.start = next((each for each in found.flow.order if each.name == found.flow.start == START), None)
         sure = found.is_sure and self._ruled_out.shown(flow.name) and not self._starts.doubtful
         flags |= frozenset(() if sure else {Flag.FLOW_UNVERIFIED})
+        for _, begin, moment in stages(found.flow, self.moments, prompt):
+            begin_ns = self.power.acknowledged_ns if begin is None else begin.t_ns
+            since_s = None if begin is None else kernel_time_s(begin.text)
+            until_s = kernel_time_s(moment.text)
+            name, length_s = f"{begin.name if begin else 'on'} {moment.name}", (moment.t_ns - begin_ns) / 1e9
+            if since_s is not None and until_s is not None:
+                name, length_s = name + KERNEL, length_s - (until_s - since_s)
+            self._stages_s[name] = length_s
         return boot_samples(found.flow, self.moments, prompt, self.power, params, flags)
 
     def _check_first_byte(self, now_ns: int) -> None:
@@ -583,6 +594,7 @@ class BootWatch:
             answer=None if self._prompt.answer_ns is None else self._prompt.answer_ns / 1e9,
             drawn=tuple((end_ns - t_ns) / 1e9 for t_ns in self._damaged_prompts() if t_ns <= end_ns),
             open=self._prompt.open,
+            stages=self._stages_s,
         )
 
     def _restart(self) -> BoardTransientError | None:

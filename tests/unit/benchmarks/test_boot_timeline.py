@@ -8,11 +8,23 @@ import pytest
 from support.atlength import either
 from support.random_boots import SICK, case
 
-from lab.benchmarks.boot.timeline import KNOWN, STEP_S, Judgement, TimeLine, Usual, Verdict, bare_samples, judge, learn
+from lab.benchmarks.boot.records import START
+from lab.benchmarks.boot.timeline import (
+    KNOWN,
+    PROMPT,
+    STEP_S,
+    Judgement,
+    TimeLine,
+    Usual,
+    Verdict,
+    bare_samples,
+    judge,
+    learn,
+)
 from lab.metrics import Flag, Moment, SampleRecord
 from lab.metrics.catalogue import BOOT_STAGE, BOOT_TIME
 
-CASES = either(60, 20_000)
+CASES = either(40, 20_000)
 OTHERS = (5, 19)  # good boots of the run: of six cycles, of twenty
 
 
@@ -90,10 +102,39 @@ def test_an_answer_that_comes_later_than_usual_may_have_come_by_itself() -> None
 )
 def test_the_uncertainty_reaches_back_to_what_is_usual(late_s: float, *, flagged: bool) -> None:
     verdict = judge(TimeLine(1.0, 1.0 + late_s), usual())
-    assert verdict.prompt_s >= abs(late_s) or abs(late_s) <= 0.02
+    assert verdict.reach_s.get(PROMPT, 0) >= abs(late_s) or abs(late_s) <= 0.02
     assert (Flag.PROMPT_REPEATED in verdict.flags) == flagged
-    start_s = judge(TimeLine(1.0 + late_s, 1.0), usual()).start_s
-    assert start_s == (verdict.prompt_s if late_s > 0 else 0)
+    start_s = judge(TimeLine(1.0 + late_s, 1.0), usual()).reach_s.get(START, 0)
+    assert start_s == (verdict.reach_s.get(PROMPT, 0) if late_s > 0 else 0)
+
+
+STAGES = {"on uboot": 0.4, "uboot starting_kernel": 1.0, "starting_kernel first_printk": 0.3}
+KERNEL_STAGES = {"first_printk init kernel": 0.0, "init login": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("off_s", "moved"),
+    [
+        ({}, {}),
+        ({"uboot starting_kernel": 0.5}, {}),  # a slow stage moves all behind it
+        ({"uboot starting_kernel": 0.5, "starting_kernel first_printk": 0.4}, {}),
+        ({"uboot starting_kernel": 0.5, "starting_kernel first_printk": -0.5}, {START: 0.5}),
+        ({"on uboot": -0.1, "uboot starting_kernel": 0.1}, {"uboot": 0.1}),
+        ({"first_printk init kernel": 0.6, "init login": -0.6}, {"init": 0.6}),
+        ({"first_printk init kernel": -0.6, "init login": 1.8}, {"init": 0.6}),  # and user space was slow
+        ({"starting_kernel first_printk": 0.6, "first_printk init kernel": -0.6}, {"first_printk": 0.6}),
+    ],
+)
+def test_a_stages_text_that_came_from_elsewhere_moves_against_its_neighbours(
+    off_s: dict[str, float], moved: dict[str, float]
+) -> None:
+    dice = random.Random(1)
+    stages = {**STAGES, **KERNEL_STAGES}
+    lines = [TimeLine(stages={n: s + dice.gauss(0, 0.002) for n, s in stages.items()}) for _ in range(9)]
+    line = TimeLine(stages={name: length_s + off_s.get(name, 0) for name, length_s in stages.items()})
+    reach_s = judge(line, learn(lines)).reach_s
+    assert reach_s.keys() == moved.keys()
+    assert all(moved[name] <= reach_s[name] <= moved[name] + 0.05 for name in moved)
 
 
 def test_a_verdict_widens_the_numbers_that_begin_or_end_there_and_can_be_taken_back() -> None:
@@ -107,9 +148,11 @@ def test_a_verdict_widens_the_numbers_that_begin_or_end_there_and_can_be_taken_b
     ]
     bare = [SampleRecord(m.name, {}, 5.0, 0.001, frozenset({"simulated"}), *at) for m, *at in positions]
     judgement = Judgement(
-        TimeLine(), Verdict(frozenset({Flag.PROMPT_REPEATED}), 0.1, 0.7), frozenset({"prompt_repeated"})
+        TimeLine(),
+        Verdict(frozenset({Flag.PROMPT_REPEATED}), {START: 0.1, PROMPT: 0.7}),
+        frozenset({"prompt_repeated"}),
     )
-    covered = judgement.covered(bare, start, 900)
+    covered = judgement.covered(bare, [start], 900)
     assert [sample.uncertainty for sample in covered] == [0.7, 0.1, 0.1, 0.7, 0.001]
     assert [Flag.UNCERTAIN in sample.flags for sample in covered] == [True, False, False, True, False]
     assert all("prompt_repeated" in sample.flags for sample in covered)
@@ -117,8 +160,8 @@ def test_a_verdict_widens_the_numbers_that_begin_or_end_there_and_can_be_taken_b
 
 
 def test_a_time_line_is_kept_with_its_boot() -> None:
-    line = TimeLine(0.25, 1.02, 0.004, (0.5,), open=True)
+    line = TimeLine(0.25, 1.02, 0.004, (0.5,), open=True, stages={"on uboot": 0.4})
     assert TimeLine.of_document({**line.document(), "boot_id": "x"}) == line
     assert TimeLine.of_document({"getty": "garbage"}) == TimeLine()
     assert learn([line] * 2) == {}
-    assert set(learn([line] * 3)) == {"zero", "getty", "answer"}
+    assert set(learn([line] * 3)) == {"zero", "getty", "answer", "on uboot"}
