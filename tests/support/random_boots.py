@@ -262,6 +262,12 @@ class Boot:
         self.said[number] = evolve(said, **changes)
         return said
 
+    def delay(self, since_s: float, by_s: float) -> None:
+        """Delay all that comes behind an instant."""
+        self.said = [evolve(said, at_s=said.at_s + by_s * (said.at_s > since_s)) for said in self.said]
+        instants_s = (self.zero_s, self.getty_s, self.prompt_s)
+        self.zero_s, self.getty_s, self.prompt_s = (at_s + by_s * (at_s > since_s) for at_s in instants_s)
+
     def events(self) -> tuple[list[Event], dict[str, int]]:
         """The reads of the console, and when each mark's last byte left the board."""
         truth: dict[str, int] = {}
@@ -411,9 +417,10 @@ def torn_stage(machine: Machine) -> Boot:
             boot.change(mark, came=said.data.replace(text, damaged(dice, text)))
         case 2:
             cut = begin + dice.randrange(1, len(text))
-            later_s = said.at_s + cut * 87e-6 + dice.choice([0.0005, 0.01, 0.1, 0.5])
+            pause_s = cut * 87e-6 + dice.choice([0.0005, 0.01, 0.1, 0.5])
             boot.change(mark, data=said.data[:cut], marks={})
-            boot.said.append(Said(later_s, said.data[cut:], {mark: said.marks[mark] - cut}))
+            boot.delay(said.at_s, pause_s)
+            boot.said.append(Said(said.at_s + pause_s, said.data[cut:], {mark: said.marks[mark] - cut}))
         case _:
             boot.change(mark, came=said.data.replace(text, text[: -dice.randint(1, 6)]))
     if dice.random() < 0.7:
@@ -469,13 +476,8 @@ def _again(machine: Machine, words: Sequence[bytes]) -> Boot:
     texts += [
         Said(last_s, b"[%12.6f] %s\r\n" % (lived_s, word) if word[:1] == b"k" else word + b"\r\n") for word in words
     ]
-    shift_s = lived_s + dice.uniform(0.005, 0.5)
-    start = boot.find("starting_kernel")
-    moved = [
-        evolve(said, at_s=said.at_s + (shift_s if said.at_s > boot.said[start].at_s else 0)) for said in boot.said
-    ]
-    boot.said = [*moved, *texts]
-    boot.zero_s, boot.getty_s, boot.prompt_s = (at + shift_s for at in (boot.zero_s, boot.getty_s, boot.prompt_s))
+    boot.delay(boot.said[boot.find("starting_kernel")].at_s, lived_s + dice.uniform(0.005, 0.5))
+    boot.said += texts
     boot.is_true = False
     return boot
 

@@ -11,7 +11,7 @@ from typing import Final
 from attrs import define, field
 
 from lab.benchmarks.boot.evidence import SPOKEN, BootEvidence, manner
-from lab.benchmarks.boot.flows import RuledOut, recognise
+from lab.benchmarks.boot.flows import BootFlow, RuledOut, recognise
 from lab.benchmarks.boot.kernellog import BootKernelLog, kernel_time_s
 from lab.benchmarks.boot.records import ENDS, START, MomentLike, PowerEdge
 from lab.benchmarks.boot.samples import boot_samples, stages
@@ -296,8 +296,6 @@ class BootWatch:
                 return  # the answer to a carriage return is no moment of the boot
             if moment.name == "shell" and self._suspected is not None and self._suspected.failure in _OF_SHELLS:
                 self._fail(self._suspected)
-        if moment.name in SPOKEN and self.log.has_times and kernel_time_s(moment.text) is None:
-            return  # the kernel's lines have its time: a program quotes it
         if self._starts.is_foreign(moment, self.log.stamped):  # a program printed it, unless the board reset
             self._fail(self._starts.moment(moment, self.log.stamped))
             self._suspect(self._starts.suspected)
@@ -340,12 +338,19 @@ class BootWatch:
     @property
     def order(self) -> dict[str, MomentLike]:
         """Name -> the moment that the boot's stages use; empty: no flow fits."""
-        prompt = self._prompt.chosen
         try:
-            flow = prompt and recognise(self.board, self.moments, prompt, frozenset(self._ruled_out.flows))
+            flow = None if self._prompt.chosen is None else self._recognise(self._prompt.chosen)
         except BoardlabError:
             flow = None
         return {moment.name: moment for moment in flow.order} if flow else {}
+
+    def _recognise(self, prompt: MomentLike) -> BootFlow:
+        return recognise(self.board, self._own_moments(), prompt, frozenset(self._ruled_out.flows))
+
+    def _own_moments(self) -> list[MomentLike]:
+        """The moments without a kernel's line that lacks the time of its other lines: a program quotes it."""
+        timed = self.log.has_times
+        return [m for m in self.moments if not timed or m.name not in SPOKEN or kernel_time_s(m.text) is not None]
 
     def root_is_on(self, device: str) -> None:
         """Check the root file system's device that a login found.
@@ -422,13 +427,14 @@ class BootWatch:
             raise restart
         params = {"medium": self.medium} | ({"init": self.init} if self.init else {})
         flags = extra_flags | self._flags(judged=judged)
-        flow = recognise(self.board, self.moments, prompt, frozenset(self._ruled_out.flows))
+        flow = self._recognise(prompt)
         found = manner(flow, self.log, lost=Flag.CONSOLE_OVERRUN in flags)
         self.flow = found.flow.name
         self.start = next((each for each in found.flow.order if each.name == found.flow.start == START), None)
         sure = found.is_sure and self._ruled_out.shown(flow.name) and not self._starts.doubtful
         flags |= frozenset(() if sure else {Flag.FLOW_UNVERIFIED})
-        for _, begin, moment in stages(found.flow, self.moments, prompt):
+        moments = self._own_moments()
+        for _, begin, moment in stages(found.flow, moments, prompt):
             begin_ns = self.power.acknowledged_ns if begin is None else begin.t_ns
             since_s = None if begin is None else kernel_time_s(begin.text)
             until_s = kernel_time_s(moment.text)
@@ -436,7 +442,7 @@ class BootWatch:
             if since_s is not None and until_s is not None:
                 name, length_s = name + KERNEL, length_s - (until_s - since_s)
             self._stages_s[name] = length_s
-        return boot_samples(found.flow, self.moments, prompt, self.power, params, flags)
+        return boot_samples(found.flow, moments, prompt, self.power, params, flags)
 
     def _check_first_byte(self, now_ns: int) -> None:
         limit_s = self.board.timeouts.first_byte_s
