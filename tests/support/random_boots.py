@@ -247,9 +247,10 @@ class Boot:
         texts += [(round(init_s, 6), "Run /init as init process")] if until_s - zero_s > init_s else []
         console_s = zero_s + min(self.machine.console_s, until_s - zero_s)
         self.log = {f"{at:.6f}" for at, _ in texts}
+        said_s = console_s
         for at, text in sorted(texts, key=lambda one: one[0]):
-            data = f"[{at:12.6f}] {text}\r\n".encode()
-            self.said.append(Said.of(max(console_s, zero_s + at + dice.uniform(0.0001, 0.0005)), data))
+            said_s = max(said_s, zero_s + at + dice.uniform(0.0001, 0.0005))
+            self.said.append(Said.of(said_s, f"[{at:12.6f}] {text}\r\n".encode()))
 
     def find(self, mark: str) -> int:
         """The number of the text with a mark."""

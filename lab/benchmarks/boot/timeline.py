@@ -28,7 +28,6 @@ STEP_S: Final = 0.01  # of /proc/uptime and of a process's start: 1/USER_HZ, tru
 DRIFT: Final = (
     500e-6  # the rates of two crystals differ by at most 200 ppm; the rest is what a boot's stamps tell of them
 )
-STAMP_S: Final = 0.001  # of an adapter (FTDI's latency timer at its least)
 QUANTITIES: Final = ("zero", "getty", "answer")
 KERNEL: Final = " kernel"
 PROMPT: Final = "prompt"  # for the moment that ends the boot, login or shell
@@ -47,17 +46,17 @@ class Usual:
     reach_s: float
 
     @classmethod
-    def of(cls, values_s: Sequence[float], step_s: float = STEP_S) -> Self | None:
+    def of(cls, values_s: Sequence[float]) -> Self | None:
         """Learn it from boots of which most are good; None: from too few.
 
-        The fewer they are, the less is known of their spread. Two steps are no difference.
+        The fewer they are, the less is known of their spread. Two truncated steps are no difference, nor is a USB adapter's wait (16 ms).
         """
         if len(values_s) < KNOWN:
             return None
         middle_s = statistics.median(values_s)
         spread_s = SIGMA_OF_MAD * statistics.median(abs(value_s - middle_s) for value_s in values_s)
         reach_s = SPREADS * (1 + 2 * SPREADS / (len(values_s) - 1)) * spread_s
-        return cls(middle_s, spread_s, max(reach_s, 2 * step_s))
+        return cls(middle_s, spread_s, max(reach_s, 2 * STEP_S))
 
     def beyond_s(self, value_s: float) -> float:
         """How far a value is from the usual one, with its sign, if no good boot is so far; else 0."""
@@ -135,7 +134,7 @@ def learn(lines: Iterable[TimeLine]) -> dict[str, Usual]:
     for line in lines:
         for name, value_s in line.quantities().items():
             values_s[name].append(value_s)
-    usual = {name: Usual.of(v, STEP_S if name in QUANTITIES else STAMP_S) for name, v in values_s.items()}
+    usual = {name: Usual.of(values) for name, values in values_s.items()}
     return {name: quantity for name, quantity in usual.items() if quantity is not None}
 
 
