@@ -187,12 +187,14 @@ class WakeSource:
         commands: further commands that arm it.
         afterwards: file of sysfs -> value once the board is back.
         says: known cause and remedy if the armed source does not act; by release where they differ.
+        reported: names of `low_power.woken` by which the firmware reports it; empty: unknown.
     """
 
     settings: dict[str, str] = Factory(dict)
     commands: list[str] = Factory(list)
     afterwards: dict[str, str] = Factory(dict)
     says: str = ""
+    reported: list[str] = Factory(list)
 
 
 @frozen
@@ -244,6 +246,10 @@ class LowPowerModes:
         for source in self.wakes:
             if source not in WAKE_SOURCES:
                 raise ValueError(f"low_power.wakes names {source!r}; the sources are: {', '.join(WAKE_SOURCES)}")
+            if unknown := {*self.wakes[source].reported} - {*self.woken.values()}:
+                raise ValueError(
+                    f"low_power.wakes.{source}.reported names {min(unknown)!r}, which is none of low_power.woken"
+                )
         for name, mode in self.modes.items():
             if name not in SLEEP_MODES:
                 raise ValueError(f"low_power.modes names {name!r}; the modes are: {', '.join(SLEEP_MODES)}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
@@ -13,7 +12,7 @@ from attrs import asdict, define, evolve, field, frozen
 
 from lab.benchmarks.boot import BootWatch
 from lab.benchmarks.boot.crosscheck import contradictions
-from lab.benchmarks.boot.timeline import TimeLine, judge, learn
+from lab.benchmarks.boot.timeline import RECENT, TimeLine, Usual, judge, learn
 from lab.benchmarks.lowpower.modes import SuspendPlan, mode_of, wake_of
 from lab.benchmarks.lowpower.power import Off, SteadyPower
 from lab.benchmarks.lowpower.result import SuspendResult
@@ -37,8 +36,6 @@ from lab.run.board import Status, cross_check
 from lab.run.engine import CycleRun
 
 KIND = "low_power"
-KNOWN = 3  # suspends of the run, from which on their median says something
-APART_MS = 500.0  # of a firmware and a shell from their usual time; some 100 ms are a board's own
 
 
 @frozen
@@ -170,9 +167,14 @@ class LowPowerRun(CycleRun[LowPowerCycle]):
         suspend: SuspendResult = self.board.low_power.cycle(plan, self._trace)
         console = self.board.console
         check_clocks(console, (suspend.edge or suspend.first_byte or suspend.answer).t_ns)
-        flags = self._flags() | self._clock_flags(suspend)
+        usual, flags = self._usual(suspend), self._flags()
+        if usual is not None and suspend.outside_kernel_ms is not None:
+            value_ms, unsure_ms = suspend.outside_kernel_ms
+            apart = abs(usual.beyond_s(value_ms / 1e3)) > unsure_ms / 1e3
+            flags |= {Flag.CLOCK_DISAGREES} if apart else frozenset()
+        edge_flags = frozenset() if suspend.is_named or usual else frozenset({Flag.NOT_CROSS_CHECKED})
         base, edge, first = base_of(console), suspend.edge, suspend.first_byte
-        samples = of_suspend(suspend, flags, console.captured(), base)
+        samples = of_suspend(suspend, flags, console.captured(), base, edge_flags)
         moments = [moment_record(moment, base) for moment in (first, suspend.answer) if moment]
         if edge is not None and first is not None:
             position = first.position - 1 - base
@@ -224,15 +226,11 @@ class LowPowerRun(CycleRun[LowPowerCycle]):
             doubts -= {Flag.NOT_CROSS_CHECKED}  # the first cycles are not judged again
         return {**check.document(), **line.document()}, check.flags | doubts
 
-    def _clock_flags(self, suspend: SuspendResult) -> frozenset[Flag]:
-        """`clock_disagrees` if host and kernel differ by another time than in the run's other suspends."""
-        details = [attempt.details.get("suspend") or {} for attempt in self.good_attempts(**params(suspend.plan))]
-        usual = [each["outside_kernel_ms"] for each in details if each.get("outside_kernel_ms") is not None]
-        if suspend.outside_kernel_ms is None or len(usual) < KNOWN:
-            return frozenset()
-        value, unsure = suspend.outside_kernel_ms
-        apart = abs(value - statistics.median(usual)) - unsure > APART_MS
-        return frozenset({Flag.CLOCK_DISAGREES} if apart else ())
+    def _usual(self, suspend: SuspendResult) -> Usual | None:
+        """The time from the edge to the answer without the kernel's, in the run's latest suspends; None: too few are known."""
+        attempts = self.good_attempts(**params(suspend.plan))[-RECENT:]
+        times_ms = [(attempt.details.get("suspend") or {}).get("outside_kernel_ms") for attempt in attempts]
+        return Usual.of([time_ms / 1e3 for time_ms in times_ms if time_ms is not None])
 
     def _flags(self) -> frozenset[Flag]:
         virtual = frozenset({Flag.SIMULATED}) if self.board.type.virtual else frozenset()

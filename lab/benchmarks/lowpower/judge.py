@@ -108,6 +108,7 @@ def judge(watch: SuspendWatch, observed: Observed) -> SuspendResult:
         plan=plan,
         log=log,
         edge=watch.edge,
+        is_named=log.woken_by in board.low_power.wakes[plan.wake].reported,
         first_byte=watch.first_byte,
         answer=watch.answer,
         asleep_s=watch.asleep_s,
@@ -219,6 +220,12 @@ def _contradictions(watch: SuspendWatch, log: SuspendLog, answer: MomentLike, af
             f"the kernel's log has {log.entries} suspends, {log.exits} ends of one and {log.starts} lines {log.start_text!r}, where one of each "
             "was expected"
         )
+    wake = watch.plan.wake
+    reported = watch.board.low_power.wakes[wake].reported
+    if log.woken_by and reported and log.woken_by not in reported:
+        yield f"{log.woken_by} woke the board by the firmware's word ({log.wake_source}), where {wake} was to ({', '.join(reported)})"
+    if watch.edge is not None and log.woken_by not in reported and watch.alarm_ns < answer.t_ns:
+        yield f"the RTC's alarm may have woken the board before it answered, and the firmware does not say that {wake} did"
     latency_ns = (log.latency_s or 0.0) * 1e9
     unsure_ns = answer.uncertainty_ns + latency_ns * CLOCK_PPM / 1e6
     edge = watch.edge

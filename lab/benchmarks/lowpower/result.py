@@ -29,6 +29,7 @@ class SuspendResult:
     Attributes:
         log: the kernel's lines.
         edge: the host's edge that woke the board; None: the RTC did.
+        is_named: the firmware names that source.
         first_byte, answer: of the console after the wake-up.
         asleep_s: silence of the console, on the host's clock.
         found: the kernel's consoles and log level, as they were and are again.
@@ -63,6 +64,7 @@ class SuspendResult:
     rtc_off_s: float | None = None
     temperatures_c: Mapping[str, Mapping[str, float]] = Factory(dict)
     throttled: tuple[str, ...] = ()
+    is_named: bool = False
 
     @property
     def kernel_ms(self) -> tuple[float, float]:

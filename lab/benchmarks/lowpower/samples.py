@@ -18,20 +18,25 @@ from lab.metrics.model import sample_of
 MEAN_SLEEP_S: Final = 8  # a shorter sleep may have no mean power: docs/low-power.md, "Uncertainty of one reading"
 
 
-def of_suspend(done: SuspendResult, flags: frozenset[Flag], log: bytes, base: int) -> list[SampleRecord]:
+def of_suspend(
+    done: SuspendResult, flags: frozenset[Flag], log: bytes, base: int, edge_flags: frozenset[Flag] = frozenset()
+) -> list[SampleRecord]:
     """The kernel's resume latency, and the host's after its own edge.
 
     Args:
+        edge_flags: of what counts from the edge, since another source may have woken the board.
         log: the console's output of this cycle. base: its position in the console's stream.
     """
     flags = flags | done.flags
     metrics, samples = RESUMES[done.plan.mode], []
 
-    def add(metric: Metric | None, figure: tuple[float, float], window: tuple[int, int]) -> None:
+    def add(
+        metric: Metric | None, figure: tuple[float, float], window: tuple[int, int], doubts: frozenset[Flag] = flags
+    ) -> None:
         value, unsure = figure
         doubt = {Flag.UNCERTAIN} if unsure > UNCERTAIN_SHARE * value else set()
         if metric is not None:
-            samples.append(sample_of(metric, params(done.plan), value, unsure, flags | doubt, window))
+            samples.append(sample_of(metric, params(done.plan), value, unsure, doubts | doubt, window))
 
     start, end = (max(log.rfind(stamp(t_s).encode()), 0) for t_s in (done.log.start_s or 0.0, done.log.end_s or 0.0))
     line_end = max(log.find(END.encode(), end), 0) + len(END)
@@ -39,8 +44,8 @@ def of_suspend(done: SuspendResult, flags: frozenset[Flag], log: bytes, base: in
     if done.edge is not None:
         first = done.first_byte or done.answer
         window = (first.position - 1, done.answer.position)
-        add(metrics.first_byte, done.since_edge_ms(first), (window[0], first.position))
-        add(metrics.prompt, done.since_edge_ms(done.answer), window)
+        add(metrics.first_byte, done.since_edge_ms(first), (window[0], first.position), flags | edge_flags)
+        add(metrics.prompt, done.since_edge_ms(done.answer), window, flags | edge_flags)
     return [*samples, *_power(done, flags), *_energy(done, flags)]
 
 

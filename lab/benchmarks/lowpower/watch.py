@@ -197,7 +197,7 @@ class SuspendWatch:
         loaders = names[: names.index("uboot")] if "uboot" in names else []
         signs = [name for name, times in self._boot.items() if times > (name in loaders)]
         if signs:
-            early = " before anything woke it" if self.edge is None and now_ns < self._alarm_ns else ""
+            early = " before anything woke it" if self.edge is None and now_ns < self.alarm_ns else ""
             raise BoardTransientError(
                 f"the board should have resumed, and booted{early} ({signs[0]}; the last line is "
                 f"{last_line(self._text.encode('latin-1'))!r}): its memory or its session is lost. Look at what it printed, at its power, "
@@ -206,8 +206,8 @@ class SuspendWatch:
             )
 
     @property
-    def _alarm_ns(self) -> int:
-        """The earliest instant of the alarm, or of nothing if another source wakes the board."""
+    def alarm_ns(self) -> int:
+        """The earliest instant of the alarm, also of one that only wakes a board whose source is lost."""
         return self.sent_ns + round((self.alarm_s - EARLY_S) * 1e9)
 
     @property

@@ -53,6 +53,11 @@ def suspended(latency_ms: float = 137.0, mode: str = "0x0", *more: str, variant:
     return lines if mode else [each for each in lines if "ti_sci" not in each]
 
 
+def by_rtc(latency_ms: float) -> list[str]:
+    """The log of a suspend that the alarm ended."""
+    return [text.replace("source:0x80", "source:0x50") for text in suspended(latency_ms)]
+
+
 def again(dmesg: Sequence[str]) -> list[str]:
     """Begin, end, the firmware's line and errors, as the board reads them a second time."""
     numbered = enumerate(dmesg, 1)
@@ -97,9 +102,8 @@ def test_a_good_suspend_that_everything_confirms_has_no_flag(dice: random.Random
     for _ in range(50):
         latency = dice.uniform(20, 900)
         assert judged(suspended(latency), latency + dice.uniform(0, 600)).flags == frozenset()
-        assert judged(suspended(latency), latency + dice.uniform(-1400, 300), BY_RTC).kernel_ms[0] == pytest.approx(
-            latency, abs=1e-3
-        )
+        rtc = judged(by_rtc(latency), latency + dice.uniform(-1400, 300), BY_RTC)
+        assert rtc.kernel_ms[0] == pytest.approx(latency, abs=1e-3)
 
 
 def test_a_mode_that_one_lost_bit_makes_the_asked_one_gives_no_verified_number(dice: random.Random) -> None:
@@ -122,6 +126,41 @@ def test_a_mode_that_one_lost_bit_makes_the_asked_one_gives_no_verified_number(d
         assert Flag.MODE_UNVERIFIED in done.flags, lines[at]
 
 
+# --- What woke the board ---
+
+
+@pytest.mark.parametrize(
+    ("number", "plan", "outcome"),
+    [
+        ("0x80", DEEP, "named"),  # the I/O daisy chain has the console's pin
+        ("0x50", BY_RTC, "named"),
+        ("0x50", DEEP, "refused"),  # the key was lost, and the RTC came
+        ("0x82", DEEP, "refused"),  # CAN
+        ("0x80", BY_RTC, "refused"),
+        ("0x44", DEEP, "unnamed"),  # of no known source
+        ("", DEEP, "unnamed"),
+    ],
+)
+def test_a_latency_from_an_edge_counts_where_the_firmware_names_that_source(
+    number: str, plan: SuspendPlan, outcome: str
+) -> None:
+    lines = [text.replace("source:0x80", f"source:{number}") for text in suspended()]
+    if outcome == "refused":
+        failed, message = failure(lines, plan=plan)
+        assert (failed, "by the firmware's word" in message) == ("resume_contradicted", True)
+    else:
+        assert judged(lines, plan=plan).is_named == (outcome == "named")
+
+
+def test_an_answer_behind_the_alarm_is_no_answer_to_a_key_that_the_firmware_does_not_name() -> None:
+    lines = [text.replace("source:0x80", "source:0x44") for text in suspended()]
+    late_ms = (65 - 5) * 1e3  # the alarm that wakes a board whose key is lost
+    board = evolve(AM62, low_power=evolve(AM62.low_power, resume_s=70.0))
+    assert not judged(lines, late_ms - 1600, board=board).is_named
+    assert "alarm" in failure(lines, late_ms, board=board)[1]
+    assert judged(suspended(), late_ms, board=board).is_named
+
+
 # --- The host's clock ---
 
 
@@ -137,7 +176,7 @@ def test_no_kernel_takes_longer_than_the_host_has_seen(dice: random.Random) -> N
         host_ms = dice.uniform(10, 2000)
         assert failure(suspended(host_ms + 2 + dice.expovariate(1 / 100)), host_ms)[0] == "resume_contradicted"
         beyond = host_ms + 1502 + dice.expovariate(1 / 1000)  # an alarm counts whole seconds
-        assert failure(suspended(beyond), host_ms, BY_RTC)[0] == "resume_contradicted"
+        assert failure(by_rtc(beyond), host_ms, BY_RTC)[0] == "resume_contradicted"
 
 
 def test_no_board_resumes_longer_beside_its_kernel_than_its_type_allows(dice: random.Random) -> None:
