@@ -16,7 +16,7 @@ from typing import Annotated, Final
 import typer
 from attrs import asdict
 
-from lab.cli.options import Database, Json, RunName
+from lab.cli.options import Database, Json, RunName, run_number
 from lab.errors import ConfigurationError
 from lab.judge import builds, latest, summary, text
 from lab.judge.baseline import JudgedNumber, JudgedRun, document, judge_run
@@ -32,7 +32,7 @@ from lab.results.formatting import label, number, rate_document
 from lab.results.records import LAST_ID
 from lab.results.snapshot import watch
 from lab.results.standing_failures import FailureReader
-from lab.results.store import Store, open_store
+from lab.results.store import open_store
 from lab.terminal import doubtful, echo, echo_json, echo_text, table
 
 app = typer.Typer(help="Numbers that moved: by how much, and what else moved with them.", no_args_is_help=True)
@@ -41,27 +41,10 @@ app = typer.Typer(help="Numbers that moved: by how much, and what else moved wit
 # --- Arguments of `lab judge` ---
 
 
-LATEST: Final = "latest"
 _JUDGING_S: Final = 10.0  # for comparisons of all boards' latest runs
 
 OfBoard = Annotated[str | None, typer.Option("--board", metavar="NAME", help="Only this board.")]
 Everything = Annotated[bool, typer.Option("--all", help="Also numbers of which there is nothing to say.")]
-
-
-def number_of(store: Store, run: str) -> int:
-    """The run that a person names by its number or as "latest".
-
-    Raises:
-        ConfigurationError: it is neither, or there are no runs.
-    """
-    if run == LATEST:
-        runs = store.runs(1)
-        if not runs:
-            raise ConfigurationError(f"no runs yet in {store.url}; measure something first")
-        return runs[0].id
-    if not re.fullmatch(r"[0-9]{1,10}", run) or not 1 <= int(run) <= LAST_ID:
-        raise ConfigurationError(f"no run {run!r}; give its number, as `lab results list` has it, or {LATEST}")
-    return int(run)
 
 
 def instant(text: str) -> dt.datetime:
@@ -110,7 +93,7 @@ def run_command(
     for file in summaries or ():
         summary.form_of(file)
     with open_store(db, create=False) as store:
-        judged = judge_run(store, number_of(store, run))
+        judged = judge_run(store, run_number(store, run))
         verdicts = verdicts_with(store, judged.run.id)
         failed = summary.failed_cycles(store, judged.run.id)
         worse = () if any(verdict.alarms for verdict in verdicts) else latest.worse_of_run(store, judged.run.id)
@@ -204,7 +187,7 @@ def show_command(
         if single is not None:
             verdicts = read_verdicts(store, verdict_id=min(int(single[1]), LAST_ID))
         else:
-            run_id = number_of(store, which)
+            run_id = run_number(store, which)
             store.run(run_id)
             verdicts = read_verdicts(store, run_id=run_id)
     if not verdicts:
@@ -290,7 +273,7 @@ def compare_command(
     With --against, compare it with a release. Status 1: a number is worse, and not accepted.
     """
     with open_store(db, create=False) as store:
-        run_id = number_of(store, run)
+        run_id = run_number(store, run)
     with watch(db).snapshot() as snapshot:
         judged, notes = judge_run(snapshot, run_id, against), remarks(snapshot, run_id)
     order = list(Verdict)
@@ -454,7 +437,7 @@ def stats_command(*, as_json: Json = False, db: Database = None) -> None:
 
 def _review(run: str, decision: Decision, reason: str, as_json: bool, db: str | None) -> None:
     with open_store(db, create=False) as store:
-        run_id = number_of(store, run)
+        run_id = run_number(store, run)
         board = store.run(run_id).board
         before = [verdict.id for verdict in read_verdicts(store, board=board, outcomes=OPEN) if verdict.open]
         reviewed = review(store, run_id, decision, _who(), reason)

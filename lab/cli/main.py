@@ -19,6 +19,7 @@ from typing import Annotated, Final
 
 import typer
 from attrs import Factory, field, frozen
+from typer.exceptions import TyperException
 
 from lab.errors import BoardlabError, ConfigurationError, LabStableError
 from lab.terminal import echo, tell
@@ -147,7 +148,9 @@ def main(arguments: Sequence[str] | None = None, groups: Sequence[CommandGroup] 
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that knows no "±" is no reason to fail
     try:
-        build(words(given), groups)(args=given, prog_name="lab")
+        code = build(words(given), groups)(args=given, prog_name="lab", standalone_mode=False)
+    except TyperException as error:
+        return _tell_wrong_word(error)
     except BoardlabError as error:
         tell(error)
         return USAGE if isinstance(error, ConfigurationError) else FAULT
@@ -161,7 +164,16 @@ def main(arguments: Sequence[str] | None = None, groups: Sequence[CommandGroup] 
         return INTERRUPTED
     except SystemExit as ended:  # how typer ends, well or after a wrong word
         return ended.code if isinstance(ended.code, int) else 0
-    return 0
+    return code if isinstance(code, int) else 0
+
+
+def _tell_wrong_word(error: TyperException) -> int:
+    """Say in one line which word is wrong, and where the right ones are; return the exit code."""
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else "lab"
+    if message := error.format_message().rstrip("."):  # empty: its help is on the screen
+        tell(ConfigurationError(f"{message} (`{command} -h` shows what it takes)"))
+    return USAGE
 
 
 def build(arguments: Sequence[str], groups: Sequence[CommandGroup]) -> typer.Typer:

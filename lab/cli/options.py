@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from lab.errors import ConfigurationError
+
+if TYPE_CHECKING:  # the results take a while to import
+    from lab.results import Store
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
 BoardEnv = Annotated[
@@ -31,6 +35,7 @@ BootMedium = Annotated[str, typer.Option(metavar="NAME", help="It boots from thi
 Effect = Annotated[
     float, typer.Option(min=0.05, max=50.0, metavar="PERCENT", help="Smallest difference that matters.")
 ]
+LATEST: Final = "latest"
 RunName = Annotated[str, typer.Argument(metavar="RUN", help="The run, as `lab results list` numbers it, or latest.")]
 Database = Annotated[
     str | None,
@@ -72,6 +77,24 @@ OutputFolder = Annotated[Path, typer.Option("--output", "-o", metavar="DIR", hel
 BenchFolder = Annotated[
     Path | None, typer.Option("--dir", help="The bench's folder (default: $BOARDLAB_VIRTUAL, .lab/virtual).")
 ]
+
+
+def run_number(store: Store, run: str) -> int:
+    """The run that a person names by its number or as "latest".
+
+    Raises:
+        ConfigurationError: it is neither, or there are no runs.
+    """
+    from lab.results.records import LAST_ID  # noqa: PLC0415 - with all results, which few commands need
+
+    if run == LATEST:
+        runs = store.runs(1)
+        if not runs:
+            raise ConfigurationError(f"no runs yet in {store.url}; measure something first")
+        return runs[0].id
+    if not re.fullmatch(r"[0-9]{1,10}", run) or not 1 <= int(run) <= LAST_ID:
+        raise ConfigurationError(f"no run {run!r}; give its number, as `lab results list` has it, or {LATEST}")
+    return int(run)
 
 
 def made(folder: Path) -> Path:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lab.cli.options import Database, Json
+from lab.cli.options import Database, Json, RunName, run_number
 from lab.errors import LabStableError
 from lab.jobs.listing import whole_run
 from lab.judge.builds import remarks
@@ -15,7 +15,6 @@ from lab.judge.where import where_of
 from lab.report.page import render
 from lab.report.view import judged, last_of
 from lab.results.listing import overview
-from lab.results.records import LAST_ID
 from lab.results.snapshot import watch
 from lab.results.store import open_store
 from lab.terminal import echo, echo_json
@@ -26,9 +25,7 @@ app = typer.Typer(help="Write a run as one HTML page that needs no network.")
 
 @app.command()
 def report(
-    run_id: Annotated[
-        int, typer.Argument(metavar="RUN", min=1, max=LAST_ID, help="As `lab results list` numbers it.")
-    ],
+    run: RunName,
     *,
     against: Annotated[
         str | None,
@@ -45,18 +42,19 @@ def report(
 ) -> None:
     """Write a run as one HTML page that needs no network."""
     with open_store(db, create=False) as store:
-        run = whole_run(store, run_id)
+        run_id = run_number(store, run)
+        measured = whole_run(store, run_id)
         with watch(db).snapshot() as snapshot:
             verdicts, notes = judged(snapshot, run_id, against), remarks(snapshot, run_id)
         before = last_of(verdicts)
         earlier = None if before is None else overview(store, before)
         page = render(
-            run,
+            measured,
             store.artifacts,
             verdicts,
             earlier,
             notes,
-            power=power_of(run, store.artifacts),
+            power=power_of(measured, store.artifacts),
             where=where_of(store, run_id),
             where_before=[] if before is None else where_of(store, before),
         )

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from attrs import asdict
 
-from lab.cli.options import Database, FarmFile, HostDatabase, Json, OutputFolder
+from lab.cli.options import Database, FarmFile, HostDatabase, Json, OutputFolder, RunName, run_number
 from lab.errors import ConfigurationError, LabStableError
 from lab.failures import CHAPTERS, explained
 from lab.host import process
@@ -85,9 +85,7 @@ def list_runs(
 
 @app.command()
 def show(
-    run_id: Annotated[
-        int, typer.Argument(metavar="ID", min=1, max=LAST_ID, help="The run, as `lab results list` numbers it.")
-    ],
+    run: RunName,
     *,
     as_json: Json = False,
     log: Annotated[bool, typer.Option("--log", help="Print the console log behind each number of a cycle.")] = False,
@@ -109,16 +107,17 @@ def show(
             "--log prints text; leave out --log for JSON, which names the log's artifact and bytes"
         )
     with open_store(db, create=False) as store:
-        run = whole_run(store, run_id)
+        run_id = run_number(store, run)
+        measured = whole_run(store, run_id)
         if log:
-            lines = evidence_lines(run, store.artifacts, cycle=cycle, medium=medium, metric=metric)
+            lines = evidence_lines(measured, store.artifacts, cycle=cycle, medium=medium, metric=metric)
         elif as_json:
-            echo_json(formatting.full_document(run))
+            echo_json(formatting.full_document(measured))
             return
         else:
             with watch(db).snapshot() as snapshot:
                 notes = [f"  note: {remark}" for remark in remarks(snapshot, run_id)]
-            lines = [*head_lines(run), *notes, *numbers_and_failures(run)]
+            lines = [*head_lines(measured), *notes, *numbers_and_failures(measured)]
     echo(*lines)
 
 
@@ -139,10 +138,8 @@ def failures(
 
 @app.command()
 def where(
-    run_id: Annotated[int, typer.Argument(metavar="RUN", min=1, max=LAST_ID, help="The run.")],
-    before_id: Annotated[
-        int | None, typer.Argument(metavar="BEFORE", min=1, max=LAST_ID, help="A run to compare it with.")
-    ] = None,
+    run: RunName,
+    before: Annotated[str | None, typer.Argument(metavar="BEFORE", help="A run to compare it with.")] = None,
     *,
     whole: Annotated[bool, typer.Option("--all", help="Print all parts, not only the longest.")] = False,
     as_json: Json = False,
@@ -155,18 +152,19 @@ def where(
     from lab.judge import where as boot_where  # noqa: PLC0415 - with all that reads a boot
 
     with open_store(db, create=False) as store:
-        found = boot_where.where(store, run_id)
-        before = {} if before_id is None else {each.medium: each for each in boot_where.where(store, before_id)}
-    if before_id is not None and not before.keys() & {each.medium for each in found}:
-        raise ConfigurationError(f"runs {run_id} and {before_id} were diagnosed on no medium in common")
+        found = boot_where.where(store, run_number(store, run))
+        earlier = [] if before is None else boot_where.where(store, run_number(store, before))
+    by_medium = {each.medium: each for each in earlier}
+    if before is not None and not by_medium.keys() & {each.medium for each in found}:
+        raise ConfigurationError(f"runs {run} and {before} were diagnosed on no medium in common")
     if as_json:
-        echo_json([boot_where.document(each, before.get(each.medium)) for each in found])
+        echo_json([boot_where.document(each, by_medium.get(each.medium)) for each in found])
         return
     for each in found:
         echo(
             f"run {each.run}, {each.medium}, release {each.release}: {each.boots} diagnostic boots (run {each.diagnosis})"
         )
-        if (other := before.get(each.medium)) is not None:
+        if (other := by_medium.get(each.medium)) is not None:
             echo(f"  against run {other.run}, release {other.release}:")
             echo(*(f"    {line}" for line in boot_where.difference_lines(other, each)))
         for remark in boot_where.remarks(each):
@@ -182,8 +180,8 @@ def where(
 
 @app.command()
 def export(
-    run_ids: Annotated[
-        list[int] | None, typer.Argument(metavar="[ID]...", min=1, max=LAST_ID, help="Runs (default: all).")
+    runs: Annotated[
+        list[str] | None, typer.Argument(metavar="[RUN]…", help="Their numbers, or latest (default: all).")
     ] = None,
     *,
     as_json: Annotated[
@@ -209,20 +207,20 @@ def export(
     if build_id and not origin:
         raise ConfigurationError("--build-id belongs to --kcidb")
     with open_store(db, create=False) as store:
-        wanted = run_ids or [run.id for run in reversed(store.runs())]
-        runs = [overview(store, run_id) for run_id in wanted]
+        numbers = [run_number(store, run) for run in runs or ()] or [run.id for run in reversed(store.runs())]
+        overviews = [overview(store, number) for number in numbers]
     if as_openmetrics:
         from exporters.openmetrics import openmetrics  # noqa: PLC0415 - prometheus_client, which no other command here uses
 
-        text = openmetrics(runs)
+        text = openmetrics(overviews)
     elif as_csv:
-        text = formatting.export_csv(runs)
+        text = formatting.export_csv(overviews)
     elif as_junit:
-        text = exports.junit(runs)
+        text = exports.junit(overviews)
     elif origin:
-        text = exports.kcidb(runs, origin, build_id)
+        text = exports.kcidb(overviews, origin, build_id)
     else:
-        text = json_text(formatting.export_document(runs)) + "\n"
+        text = json_text(formatting.export_document(overviews)) + "\n"
     if output is None:
         echo_text(text, end="")
         return
@@ -283,7 +281,7 @@ def import_command(
 
 @app.command()
 def recordings(
-    run_id: Annotated[int, typer.Argument(metavar="ID", min=1, max=LAST_ID, help="The run.")],
+    run: RunName,
     *,
     cycle: Annotated[int | None, typer.Option(min=1, max=LAST_ID, help="Only this cycle.")] = None,
     medium: Annotated[str | None, typer.Option(help="Only this medium.")] = None,
@@ -297,7 +295,7 @@ def recordings(
     with open_store(db, create=False) as store:
         attempts = [
             attempt
-            for attempt in store.attempts(run_id)
+            for attempt in store.attempts(run_number(store, run))
             if (cycle is None or attempt.cycle == cycle) and (medium is None or attempt.params.get("medium") == medium)
         ]
         written = write_recordings(attempts, store.artifacts, folder)

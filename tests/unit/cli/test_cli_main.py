@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -182,12 +183,14 @@ def test_version_is_the_distributions(capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().out == f"boardlab {importlib.metadata.version('boardlab')}\n"
 
 
-@pytest.mark.parametrize("arguments", [["resutls"], ["--verison"], ["results", "lits"], ["report"], ["report", "one"]])
+@pytest.mark.parametrize(
+    "arguments", [["resutls"], ["--verison"], ["results", "lits"], ["report"], ["results", "list", "--limit", "0"]]
+)
 def test_a_wrong_word_is_a_usage_error(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2
     said = capsys.readouterr()
     assert said.out == ""
-    assert "Usage: lab" in said.err
+    assert re.fullmatch(r"error: .* \(`lab.* -h` shows what it takes\)\n", said.err)
     assert "Traceback" not in said.err
 
 
