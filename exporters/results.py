@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import bisect
-from collections import Counter
+import datetime as dt
+import heapq
+import itertools
+from array import array
+from collections import Counter, deque
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from attrs import define, evolve, field, frozen
+from sqlalchemy import ColumnElement, func, select
 
 from exporters.measurements import (
     BASE_UNITS,
@@ -18,16 +23,20 @@ from exporters.measurements import (
     clean,
     quantity_of,
 )
-from exporters.verdicts import Judge, MetricChange
+from exporters.verdicts import Answers, Judge, MetricChange
 from lab.failures import CATALOGUE, OTHER
-from lab.judge.baseline import COMPLETED, REJECTED
+from lab.judge import noise
+from lab.judge.baseline import COMPLETED, REJECTED, RUNS_BACK
 from lab.judge.builds import Build, builds
 from lab.judge.known_failures import KnownFailure
+from lab.judge.labels import is_numbered, is_real_time, release_key
 from lab.judge.latest import INIT, BootVariant, not_measured
 from lab.metrics.rates import FailureRate
 from lab.results.history import Item, item_of
+from lab.results.models import ReviewRow, RunRow
 from lab.results.records import APART, OK, PUBLISHED
-from lab.results.revision import RunsRevision, last_attempt, read_runs_revision
+from lab.results.revision import GOES_ON, RunsRevision, last_attempt, read_runs_revision
+from lab.results.series import BoardSeries
 from lab.results.snapshot import CHUNK, RunHead, SnapshotReader, StoreSnapshot
 from lab.results.sums import SummarisedNumber
 
@@ -50,35 +59,25 @@ class LabelledBuilds:
     labels: int
 
 
-@define
-class BuildReader:
-    """Reads the builds of completed runs, each only once."""
+def labelled_builds(of_label: Mapping[tuple[str, str, str], Sequence[Build]]) -> tuple[LabelledBuilds, ...]:
+    """Builds of labels, as clean names.
 
-    _known: dict[int, Build] = field(factory=dict, init=False)
-
-    def read(self, snapshot: StoreSnapshot, heads: Iterable[RunHead]) -> tuple[LabelledBuilds, ...]:
-        """Builds of completed runs, oldest first; labels without a build are omitted."""
-        runs = list(heads)
-        self._known |= builds(snapshot, [head.id for head in runs if head.id not in self._known])
-        of_label: dict[tuple[str, str, str], list[Build]] = {}
-        labels: dict[tuple[str, Build], set[str]] = {}
-        for head in runs:
-            build = self._known.get(head.id, Build())
-            if build.is_known:
-                mine = of_label.setdefault((head.board, head.board_type, head.release), [])
-                if build in mine:
-                    mine.remove(build)
-                mine.append(build)  # the latest stands last
-                labels.setdefault((head.board_type, build), set()).add(head.release)
-        return tuple(
-            LabelledBuilds(
-                clean(board), clean(board_type), clean(release), _distinct(found), len(labels[board_type, found[-1]])
-            )
-            for (board, board_type, release), found in of_label.items()
+    Args:
+        of_label: builds by board, board type and release; the latest stands last.
+    """
+    labels: dict[tuple[str, Build], set[str]] = {}
+    for (_, board_type, release), builds_of_it in of_label.items():
+        for build in builds_of_it:
+            labels.setdefault((board_type, build), set()).add(release)
+    return tuple(
+        LabelledBuilds(
+            clean(board), clean(board_type), clean(release), _distinct(found), len(labels[board_type, found[-1]])
         )
+        for (board, board_type, release), found in of_label.items()
+    )
 
 
-def _distinct(found: list[Build]) -> int:
+def _distinct(found: Sequence[Build]) -> int:
     """Number of distinct builds; an incompletely known one may equal another."""
     distinct: list[Build] = []
     for build in found:
@@ -107,58 +106,11 @@ class BoardLabels:
 Counts = dict[BoardLabels, Counter[str]]  # by outcome
 
 
-@define
-class OutcomeReader:
-    """Counts attempts by board and outcome; a completed run is counted once.
-
-    It distinguishes neither releases nor media. Prometheus takes a falling counter for a restart, so no release
-    is left out.
-    """
-
-    _settled: Counts = field(factory=dict, init=False)
-    _runs: set[int] = field(factory=set, init=False)  # that are in _settled
-    _shown: Counts = field(factory=dict, init=False)
-
-    def read(self, snapshot: StoreSnapshot, heads: Collection[RunHead], completed: str) -> Counts:
-        """Counts of these boards' runs; they never fall.
-
-        Args:
-            heads: all runs of the boards. completed: the status of a run that never changes any more.
-        """
-        there = {head.id for head in heads}
-        if not self._runs <= there:
-            self._runs, self._settled = set(), {}  # runs were deleted, or boards are left out
-        fresh = [head for head in heads if head.status == completed and head.id not in self._runs]
-        settled = _count(snapshot, fresh)
-        unsettled = _count(snapshot, [head for head in heads if head.status != completed])
-        _add(self._settled, settled)
-        self._runs |= {head.id for head in fresh}
-        now: Counts = {BoardLabels.of(head): Counter() for head in heads}
-        for counts in (self._settled, unsettled):
-            _add(now, counts)
-        self._shown = {board: counts | self._shown.get(board, Counter()) for board, counts in now.items()}
-        return self._shown
-
-
 def rows(counts: Counts) -> Iterator[tuple[BoardLabels, str, int]]:
     """Board, outcome and count, for every possible outcome."""
     for board, found in counts.items():
         for outcome in (OK, *sorted(CATALOGUE)):
             yield board, outcome, found[outcome]
-
-
-def _count(snapshot: StoreSnapshot, heads: Collection[RunHead]) -> Counts:
-    runs = {head.id: BoardLabels.of(head) for head in heads}
-    found: Counts = {}
-    for tally in snapshot.tallies(list(runs)):
-        outcome = tally.outcome if tally.outcome in CATALOGUE or tally.outcome == OK else OTHER
-        found.setdefault(runs[tally.run_id], Counter())[outcome] += tally.count
-    return found
-
-
-def _add(counts: Counts, more: Counts) -> None:
-    for board, found in more.items():
-        counts.setdefault(board, Counter()).update(found)
 
 
 # --- Counters and histograms over all runs of the store; they never fall while this process lives ---
@@ -246,51 +198,61 @@ class Tallies:
                 self.cycles[cycle] = histogram
 
 
+@define
+class Counted:
+    """Counts of runs.
+
+    Attributes:
+        tallies: of exported releases. outcomes: of all releases.
+    """
+
+    tallies: Tallies = field(factory=Tallies)
+    outcomes: Counts = field(factory=dict)
+
+
 def count(
-    snapshot: StoreSnapshot, heads: Iterable[RunHead], classes: dict[str, set[str]], max_classes: int
-) -> Tallies:
-    """Count attempts, moments and cycles of these runs.
+    snapshot: StoreSnapshot,
+    heads: Sequence[RunHead],
+    boards: Mapping[str, BoardState],
+    most: int,
+    into: Mapping[str, Counted],
+) -> None:
+    """Count attempts, moments and cycles of these runs, at most CHUNK.
 
     Args:
-        classes: distinguished failure classes by board; new ones are added.
-        max_classes: of a board; further ones are OTHER.
+        boards: states of the runs' boards, whose failure classes grow. into: counts of each board.
+        most: distinguished failure classes of a board; further ones are OTHER.
     """
-    runs = {head.id: head for head in heads}
-    found = Tallies()
-    for start in range(0, len(runs), CHUNK):
-        _count_some(snapshot, runs, list(runs)[start : start + CHUNK], classes, max_classes, found)
-    return found
-
-
-def _count_some(
-    snapshot: StoreSnapshot,
-    runs: Mapping[int, RunHead],
-    ids: Sequence[int],
-    classes: dict[str, set[str]],
-    max_classes: int,
-    found: Tallies,
-) -> None:
+    runs, ids = {head.id: head for head in heads}, [head.id for head in heads]
+    labels = {(head.board, head.board_type): BoardLabels.of(head) for head in heads}
+    for (board, _), its in labels.items():
+        into[board].outcomes.setdefault(its, Counter())
+    exported = {run_id for run_id, head in runs.items() if head.release in boards[head.board].releases}
     for tally in snapshot.tallies(ids):
         head = runs[tally.run_id]
-        known = classes.setdefault(head.board, set())
-        outcome = clean(tally.outcome)
-        if outcome in known or len(known) < max_classes:
-            known.add(outcome)
+        found = into[head.board]
+        outcome = tally.outcome if tally.outcome in CATALOGUE or tally.outcome == OK else OTHER
+        found.outcomes[labels[head.board, head.board_type]][outcome] += tally.count
+        if head.id not in exported:
+            continue
+        classes, outcome = boards[head.board].classes, clean(tally.outcome)
+        if outcome in classes or len(classes) < most:
+            classes.add(outcome)
         else:
             outcome = OTHER
         medium = clean(tally.params.get("medium", ""))
-        found.attempts[AttemptKey(*_labels(head), medium, outcome, tally.fault or "")] += tally.count
+        found.tallies.attempts[AttemptKey(*_labels(head), medium, outcome, tally.fault or "")] += tally.count
     for run_id, moments in snapshot.moments(ids):
-        if moments:
-            found.moments[_labels(runs[run_id])] += moments
+        if moments and run_id in exported:
+            into[runs[run_id].board].tallies.moments[_labels(runs[run_id])] += moments
     for reading in snapshot.readings(ids):
-        if INIT in reading.params:
+        if INIT in reading.params or reading.run_id not in exported:
             continue  # a histogram is of the board's own boots
         quantity, named = quantity_of(reading.metric)
         head, bounds = runs[reading.run_id], BUCKETS[quantity]
         params = {key: clean(reading.params[key]) for key in ("medium", "mode") if key in reading.params}
         key = CycleKey(quantity, *_labels(head), tuple(sorted({**params, **dict(named)}.items())))
-        histogram = found.cycles.setdefault(key, Histogram([0] * (len(bounds) + 1)))
+        histogram = into[head.board].tallies.cycles.setdefault(key, Histogram([0] * (len(bounds) + 1)))
         factor = BASE_UNITS[reading.unit][1]
         for value in reading.values:
             seconds = value * factor
@@ -308,6 +270,13 @@ def _labels(head: RunHead) -> tuple[str, str, str]:
 
 
 # --- Exported view of the store ---
+
+
+GroupKey: TypeAlias = tuple[str, str, str, str, str, bool]  # of a RunKey; true: with an init of its own, the latest
+_RUNNING: Final = "running"
+_LATE: Final = dt.timedelta(minutes=10)  # before the last end: a run may have ended there that was not seen yet
+_BUILDS: Final = 10  # of a label on a board, whose builds are read; those that come later are added
+_TOGETHER: Final = 5000  # runs of boards that are read at once
 
 
 @frozen
@@ -368,23 +337,138 @@ class ExportView:
 
 
 @define
+class SeriesState:
+    """What comparisons of a series need of its completed runs.
+
+    Attributes:
+        runs: ids by exported release and variant, recent: by variant; the latest last, so many as a comparison reads.
+        newest: last run of the two newest numbered releases, by kernel; of runs that no person rejected.
+        changes: of its latest runs. answers: these by the fingerprint of their comparison.
+    """
+
+    runs: dict[tuple[str, BootVariant], array[int]] = field(factory=dict)
+    recent: dict[BootVariant, array[int]] = field(factory=dict)
+    newest: dict[bool, dict[tuple[int, ...], RunHead]] = field(factory=dict)
+    changes: tuple[MetricChange, ...] = ()
+    answers: Answers = field(factory=dict)
+
+    def add(self, head: RunHead, variants: Iterable[BootVariant], *, is_exported: bool, is_rejected: bool) -> None:
+        """Add a completed run."""
+        most = noise.load().history.longest * RUNS_BACK
+        for variant in variants:
+            ids = [self.recent.setdefault(variant, array("q"))]
+            if is_exported:
+                ids.append(self.runs.setdefault((head.release, variant), array("q")))
+            for each in ids:
+                bisect.insort(each, head.id)
+                if len(each) > most:
+                    del each[0]
+        if is_numbered(head.release) and not is_rejected:
+            of_kernel = self.newest.setdefault(is_real_time(head.release), {})
+            key = release_key(head.release)
+            if key not in of_kernel or of_kernel[key].id < head.id:
+                of_kernel[key] = head
+            if len(of_kernel) > 2:
+                del of_kernel[min(of_kernel)]
+
+    def compare(self, snapshot: StoreSnapshot, judge: Judge, known: Mapping[int, RunHead]) -> None:
+        """Compare the latest runs; unchanged comparisons keep their answers.
+
+        Args:
+            known: heads that were read already.
+        """
+        variants: dict[int, set[BootVariant]] = {}
+        for (_, variant), ids in self.runs.items():
+            for run_id in ids:
+                variants.setdefault(run_id, set()).add(variant)
+        wanted = sorted({*variants, *itertools.chain.from_iterable(self.recent.values())})
+        decisions = snapshot.decisions_on(wanted)
+        heads = {run_id: known[run_id] for run_id in wanted if run_id in known}
+        heads |= {head.id: head for head in snapshot.heads_with([each for each in wanted if each not in heads])}
+        runs = [heads[run_id] for run_id in wanted if decisions.get(run_id) != REJECTED]
+        self.changes, self.answers = judge.changes(snapshot, runs, variants, decisions, self.answers)
+
+
+@define
+class BoardState:
+    """What is exported of a board, without its runs.
+
+    Attributes:
+        releases: exported, the one measured last is last. more: number of the board's other releases.
+        classes: distinguished failure classes. settled: counts of its ended runs.
+        last_runs: last end and last completion, by type, release and kind.
+        groups: the latest run, and its numbers. builds: by board, type and release, the latest last.
+    """
+
+    name: str
+    releases: dict[str, None] = field(factory=dict)
+    more: int = 0
+    classes: set[str] = field(factory=set)
+    settled: Counted = field(factory=Counted)
+    last_runs: dict[tuple[str, str, str], tuple[float, float | None]] = field(factory=dict)
+    groups: dict[GroupKey, tuple[int, LatestRun]] = field(factory=dict)
+    builds: dict[tuple[str, str, str], list[Build]] = field(factory=dict)
+    series: dict[BoardSeries, SeriesState] = field(factory=dict)
+
+    @property
+    def exported(self) -> set[tuple[str, str]]:
+        """Its clean name with each exported release's."""
+        return {(clean(self.name), clean(release)) for release in self.releases}
+
+    def use(self, release: str, most: int) -> bool:
+        """Export a release that is measured now, and no more than `most`; true if another one is left out for it."""
+        self.releases.pop(release, None)
+        self.releases[release] = None
+        if len(self.releases) <= most:
+            return False
+        del self.releases[next(iter(self.releases))]
+        self.more += 1
+        self.settled.tallies = self.settled.tallies.of(self.exported)
+        self.last_runs = {key: last for key, last in self.last_runs.items() if key[1] in self.releases}
+        self.groups = {key: group for key, group in self.groups.items() if key[2] in self.releases}
+        self.builds = {key: builds for key, builds in self.builds.items() if key[2] in self.releases}
+        for state in self.series.values():
+            state.runs = {key: ids for key, ids in state.runs.items() if key[0] in self.releases}
+        return True
+
+    def end(self, head: RunHead) -> None:
+        """Add the end of a run with an exported release."""
+        if head.finished_at is None:
+            return
+        at, key = head.finished_at.timestamp(), (head.board_type, head.release, head.kind)
+        completion, success = self.last_runs.get(key, (at, None))
+        if head.status == COMPLETED:
+            success = max(at, success or at)
+        self.last_runs[key] = max(at, completion), success
+
+    @property
+    def ends(self) -> Iterator[LastRun]:
+        """The last runs of its exported releases."""
+        for (board_type, release, kind), (completion, success) in self.last_runs.items():
+            yield LastRun(clean(self.name), clean(board_type), clean(release), clean(kind), completion, success)
+
+
+@define
 class ResultsReader:
-    """Reads a store repeatedly, but each completed run only once, and an unchanged store not at all."""
+    """Reads a store repeatedly, but each ended run only once, and an unchanged store not at all.
+
+    It keeps what is exported of each board, and no runs. A board whose past changed (a resumed run, a decision, an old
+    release measured again) is read anew, and so are all after a removal of runs.
+    """
 
     watcher: SnapshotReader
     limits: ExportLimits = ExportLimits()
     known: Sequence[KnownFailure] = ()
     _maker: FigureMaker = field(factory=FigureMaker, init=False)
     _judge: Judge = field(init=False)
-    _builds: BuildReader = field(factory=BuildReader, init=False)
-    _published: dict[int, set[BootVariant]] = field(factory=dict, init=False)  # as _places, of published guides
-    _places: dict[int, set[BootVariant]] = field(factory=dict, init=False)  # of the completed runs
-    _groups: dict[RunKey, tuple[int, LatestRun]] = field(factory=dict, init=False)
-    _settled: Tallies = field(factory=Tallies, init=False)  # of the completed runs
+    _boards: dict[str, BoardState] = field(factory=dict, init=False)
+    _published: dict[BoardSeries, SeriesState] = field(factory=dict, init=False)  # of guides
+    _measured: dict[str, int] = field(factory=dict, init=False)  # all boards, and the last run of each
+    _builds: dict[Build, Build] = field(factory=dict, init=False)  # many boards share few
+    _recent: dict[int, RunHead] = field(factory=dict, init=False)  # runs that ended shortly before the last one
     _shown: Tallies = field(factory=Tallies, init=False)
-    _classes: dict[str, set[str]] = field(factory=dict, init=False)
-    _outcomes: OutcomeReader = field(factory=OutcomeReader, init=False)
-    _last: tuple[tuple[RunsRevision, int | None], ExportView] | None = field(default=None, init=False)
+    _outcomes: Counts = field(factory=dict, init=False)
+    _last: tuple[RunsRevision, int | None, ExportView] | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._judge = Judge(self._maker, self.limits.figures_per_group, self.known)
@@ -396,128 +480,251 @@ class ResultsReader:
             BoardlabError: it cannot be read.
         """
         with self.watcher.snapshot() as snapshot:
-            revision = snapshot.read(read_runs_revision), snapshot.read(last_attempt)
-            if self._last is not None and self._last[0] == revision:
-                return self._last[1]
-            everything = snapshot.heads()
-            every = [head for head in everything if head.kind not in APART]
-            if not self._places.keys() <= {head.id for head in every}:
-                self._forget()  # runs were deleted, or this is another store
-            heads, left_out = self._chosen(every)
-            completed = [head for head in heads if head.status == COMPLETED]
-            fresh = [head for head in completed if head.id not in self._places]
-            found = self._places_of(snapshot, fresh)
-            taken = self._taken(snapshot, completed, {**self._places, **found})
-            settled = count(snapshot, fresh, self._classes, self.limits.outcomes_per_board)
-            unfinished = [head for head in heads if head.status != COMPLETED]
-            unsettled = count(snapshot, unfinished, self._classes, self.limits.outcomes_per_board)
-            boards = {head.board for head in heads}
-            changes = self._changes(snapshot, everything, boards, {**self._places, **found})
-            decisions = snapshot.decisions()
-            counting = [head for head in every if head.status == COMPLETED and decisions.get(head.id) != REJECTED]
-            missing = [each for each in not_measured(counting) if each[0].board in boards]
-            builds = self._builds.read(snapshot, completed)
-            outcomes = self._outcomes.read(snapshot, [head for head in every if head.board in boards], COMPLETED)
-        self._places.update(found)  # only now, so that a broken snapshot is repeated from here
-        self._groups = taken
-        self._settled.add(settled)
-        now = Tallies()
-        now.add(self._settled)
-        now.add(unsettled)
-        self._shown.rise_to(now)
-        groups = tuple(group for _, group in taken.values())
-        left_out["figures"] = sum(group.left_out for group in groups)
-        exported = {(clean(head.board), clean(head.release)) for head in heads}
-        unmeasured = tuple(
-            UnmeasuredBoard(*map(clean, (head.board, head.board_type, head.kind, release, head.release)))
-            for head, release in missing
-        )
-        last_runs, tallies = _last_runs(heads), self._shown.of(exported)
-        view = ExportView(groups, changes, unmeasured, builds, last_runs, tallies, outcomes, left_out)
-        self._last = revision, view
+            revision, attempt = snapshot.read(read_runs_revision), snapshot.read(last_attempt)
+            if self._last is not None and self._last[:2] == (revision, attempt):
+                return self._last[2]
+            before, self._last = self._last, None
+            if before is None:  # the first look, or the last one broke off
+                self._forget()
+            running = self._update(snapshot, before[0] if before else None, revision)
+            unsettled = Counted()
+            for start in range(0, len(running), CHUNK):
+                some, into = running[start : start + CHUNK], dict.fromkeys(self._boards, unsettled)
+                count(snapshot, some, self._boards, self.limits.outcomes_per_board, into)
+        view = self._view(unsettled)
+        self._last = revision, attempt, view
         return view
 
-    def _changes(
-        self,
-        snapshot: StoreSnapshot,
-        everything: Sequence[RunHead],
-        boards: set[str],
-        places: Mapping[int, set[BootVariant]],
-    ) -> tuple[MetricChange, ...]:
-        """Changes of exported boards and of published guides.
-
-        Published boards have the vendor's names.
-        """
-        published = [head for head in everything if head.kind == PUBLISHED]
-        self._published |= self._places_of(snapshot, [head for head in published if head.id not in self._published])
-        wanted = [head for head in everything if head.kind == PUBLISHED or head.board in boards]
-        return self._judge.changes(snapshot, wanted, {**places, **self._published})
-
     def _forget(self) -> None:
-        self._places, self._groups, self._settled = {}, {}, Tallies()
-        self._published, self._builds = {}, BuildReader()
+        self._boards, self._published, self._measured, self._recent = {}, {}, {}, {}
 
-    def _chosen(self, heads: Sequence[RunHead]) -> tuple[list[RunHead], dict[str, int]]:
-        """Runs of the most recent boards and releases."""
-        boards: dict[str, dict[str, None]] = {}
-        too_many: set[str] = set()
-        for head in reversed(heads):
-            if head.board not in boards and len(boards) >= self.limits.boards:
-                too_many.add(head.board)
+    def _update(self, snapshot: StoreSnapshot, before: RunsRevision | None, now: RunsRevision) -> list[RunHead]:
+        """Take what has changed since a revision; return the runs of exported boards that go on."""
+        new: list[RunHead] = []
+        if before is not None:
+            new = snapshot.heads_of(RunRow.id > (before.newest or 0))
+            if now.runs != before.runs + len(new):  # some were removed
+                before, new = None, []
+                self._forget()
+        running, late = _runs_with(snapshot, GOES_ON), list[RunHead]()
+        if now.finished_at is not None:
+            late = _runs_with(snapshot, RunRow.finished_at >= now.finished_at - _LATE)
+        ended, anew = self._changed(snapshot, before, now, (*late, *running, *new)) if before else ([], set())
+        self._recent = {head.id: head for head in late}
+        if before is None:
+            self._measured = _last_of_boards(snapshot)
+        again, shifted = self._use(snapshot, [head for head in new if head.kind not in APART])
+        anew |= again
+        exported = heapq.nlargest(self.limits.boards, self._measured, key=self._measured.__getitem__)
+        self._boards = {
+            board: self._boards[board] for board in exported if board in self._boards and board not in anew
+        }
+        its = [head for head in ended if head.kind not in APART and head.board in self._boards]
+        self._take(
+            snapshot, its, {each for board in shifted & self._boards.keys() for each in self._boards[board].series}
+        )
+        self._load(snapshot, [board for board in exported if board not in self._boards])
+        if before is None:
+            self._load_guides(snapshot)
+        elif changed := {head.board for head in ended if head.kind == PUBLISHED} | anew:
+            self._load_guides(snapshot, RunRow.board.in_(changed))
+        return [head for head in running if head.board in self._boards and head.kind not in APART]
+
+    def _changed(
+        self, snapshot: StoreSnapshot, before: RunsRevision, now: RunsRevision, heads: Iterable[RunHead]
+    ) -> tuple[list[RunHead], set[str]]:
+        """Runs that have ended since a revision, and boards whose past has changed.
+
+        Args:
+            heads: runs that ended lately, go on or are new.
+        """
+        newest, anew = before.newest or 0, set[str]()
+        changed = {head.id: head for head in heads if self._recent.get(head.id) != head}
+        changed |= {head.id: head for head in snapshot.heads_with(sorted(before.running))}
+        for head in changed.values():
+            if head.id <= newest and head.id not in before.running:
+                anew.add(head.board)  # resumed
+        if now.review != before.review:
+            reviewed = select(ReviewRow.run_id).where(ReviewRow.id > (before.review or 0))
+            anew |= {head.board for head in snapshot.heads_of(RunRow.id.in_(reviewed))}
+        return [changed[run_id] for run_id in sorted(changed) if changed[run_id].status != _RUNNING], anew
+
+    def _use(self, snapshot: StoreSnapshot, new: Iterable[RunHead]) -> tuple[set[str], set[str]]:
+        """Export the releases of new runs; return boards that measure an old one again, and boards that left one out."""
+        anew, shifted = set[str](), set[str]()
+        for head in new:
+            self._measured[head.board] = head.id
+            state = self._boards.get(head.board)
+            if state is None:
                 continue
-            boards.setdefault(head.board, {}).setdefault(head.release)
-        exported = {board: set(list(found)[: self.limits.releases_per_board]) for board, found in boards.items()}
-        releases = sum(len(found) - len(exported[board]) for board, found in boards.items())
-        left_out = {"boards": len(too_many), "releases": releases}
-        return [head for head in heads if head.release in exported.get(head.board, ())], left_out
+            if head.release not in state.releases:
+                its = (RunRow.board == head.board, RunRow.release == head.release, RunRow.kind.not_in(APART))
+                if snapshot.rows(select(RunRow.id).where(*its, RunRow.id < head.id).limit(1)):
+                    anew.add(head.board)
+            if state.use(head.release, self.limits.releases_per_board):
+                shifted.add(head.board)
+        return anew, shifted
 
-    def _places_of(self, snapshot: StoreSnapshot, heads: Sequence[RunHead]) -> dict[int, set[BootVariant]]:
-        places: dict[int, set[BootVariant]] = {head.id: set() for head in heads}
-        for run_id, params in snapshot.params(list(places)):
-            places[run_id].add(BootVariant.of(params))
-        return places
+    def _load(self, snapshot: StoreSnapshot, boards: Sequence[str]) -> None:
+        """Read boards from the beginning, some at a time."""
+        for start in range(0, len(boards), CHUNK):
+            its = (RunRow.board.in_(boards[start : start + CHUNK]), RunRow.kind.not_in(APART))
+            runs = {
+                row[0]: row[1]
+                for row in snapshot.rows(select(RunRow.board, func.count()).where(*its).group_by(RunRow.board))
+            }
+            some, count = list[str](), 0
+            for number, (board, its_count) in enumerate(runs.items(), start=1):
+                some.append(board)
+                count += its_count
+                if count >= _TOGETHER or number == len(runs):
+                    self._load_some(snapshot, some)
+                    some, count = [], 0
 
-    def _taken(
-        self, snapshot: StoreSnapshot, heads: Sequence[RunHead], places: dict[int, set[BootVariant]]
-    ) -> dict[RunKey, tuple[int, LatestRun]]:
-        """Latest run of each group, read only if it is new."""
-        latest: dict[tuple[RunKey, bool], tuple[RunHead, BootVariant]] = {}
-        for head in heads:  # oldest first, so the latest one stays, for the board's own init and for others
-            for place in places[head.id]:
-                labels = (clean(text) for text in (head.board, head.board_type, head.release, head.kind, place.medium))
-                latest[RunKey(*labels), bool(place.init)] = head, place
-        wanted = {evolve(key, init=clean(place.init)): (head, place) for (key, _), (head, place) in latest.items()}
-        taken: dict[RunKey, tuple[int, LatestRun]] = {}
-        unread: dict[int, list[RunKey]] = {}
-        for key, (head, _) in wanted.items():
-            if key in self._groups and self._groups[key][0] == head.id:
-                taken[key] = self._groups[key]
-            else:
-                unread.setdefault(head.id, []).append(key)
+    def _load_some(self, snapshot: StoreSnapshot, boards: Sequence[str]) -> None:
+        heads = snapshot.heads_of(RunRow.board.in_(boards), RunRow.kind.not_in(APART))
+        releases: dict[str, dict[str, None]] = {board: {} for board in boards}
+        for head in heads:
+            its = releases[head.board]
+            its.pop(head.release, None)
+            its[head.release] = None
+        for board, its in releases.items():
+            exported = list(its)[-self.limits.releases_per_board :]
+            self._boards[board] = BoardState(board, dict.fromkeys(exported), len(its) - len(exported))
+        self._take(snapshot, [head for head in heads if head.status != _RUNNING])
+
+    def _load_guides(self, snapshot: StoreSnapshot, *where: ColumnElement[bool]) -> None:
+        """Read the published guides of all boards, or of some."""
+        heads = {head.id: head for head in snapshot.heads_of(RunRow.kind == PUBLISHED, *where)}
+        states: dict[BoardSeries, SeriesState] = {}
+        ids = [head.id for head in heads.values() if head.status == COMPLETED]
+        for run_id, params in snapshot.params(ids):
+            state = states.setdefault(BoardSeries.of(heads[run_id]), SeriesState())
+            state.add(heads[run_id], [BootVariant.of(params)], is_exported=True, is_rejected=False)
+        for state in states.values():
+            state.compare(snapshot, self._judge, heads)
+        self._published |= states
+
+    def _take(self, snapshot: StoreSnapshot, heads: Sequence[RunHead], changed: Collection[BoardSeries] = ()) -> None:
+        """Add ended runs of exported boards, the oldest first.
+
+        Args:
+            changed: series to compare again in any case.
+        """
+        into = {board: self._boards[board].settled for board in {head.board for head in heads}}
+        latest: dict[GroupKey, tuple[RunHead, BootVariant]] = {}
+        of_label: dict[tuple[str, str, str], deque[int]] = {}
+        changed = set(changed)
+        for start in range(0, len(heads), CHUNK):
+            some = heads[start : start + CHUNK]
+            count(snapshot, some, self._boards, self.limits.outcomes_per_board, into)
+            ids = [head.id for head in some]
+            variants: dict[int, set[BootVariant]] = {}
+            for run_id, params in snapshot.params(ids):
+                variants.setdefault(run_id, set()).add(BootVariant.of(params))
+            decisions = snapshot.decisions_on(ids)
+            for head in some:
+                state, series = self._boards[head.board], BoardSeries.of(head)
+                is_exported = head.release in state.releases
+                if is_exported:
+                    state.end(head)
+                if head.status != COMPLETED:
+                    continue
+                its = variants.get(head.id, ())
+                is_rejected = decisions.get(head.id) == REJECTED
+                of_series = state.series.setdefault(series, SeriesState())
+                of_series.add(head, its, is_exported=is_exported, is_rejected=is_rejected)
+                changed.add(series)
+                if not is_exported:
+                    continue
+                label = (head.board, head.board_type, head.release)
+                of_label.setdefault(label, deque(maxlen=_BUILDS)).append(head.id)
+                for place in its:
+                    key = (*label, head.kind, place.medium, bool(place.init))
+                    if key not in state.groups or state.groups[key][0] < head.id:
+                        latest[key] = head, place
+        self._read_groups(snapshot, latest)
+        self._read_builds(snapshot, of_label)
+        known = {head.id: head for head in heads}
+        for series in changed:
+            self._boards[series.board].series[series].compare(snapshot, self._judge, known)
+
+    def _read_builds(self, snapshot: StoreSnapshot, of_label: Mapping[tuple[str, str, str], Iterable[int]]) -> None:
+        """Read the builds of labels' newest runs."""
+        found = builds(snapshot, [run_id for ids in of_label.values() for run_id in ids])
+        for label, ids in of_label.items():
+            known = self._boards[label[0]].builds.setdefault(label, [])
+            for build in (self._builds.setdefault(found[run_id], found[run_id]) for run_id in ids if run_id in found):
+                if build.is_known:
+                    if build in known:
+                        known.remove(build)
+                    known.append(build)
+
+    def _read_groups(self, snapshot: StoreSnapshot, latest: Mapping[GroupKey, tuple[RunHead, BootVariant]]) -> None:
+        """Read the numbers of the latest runs."""
+        unread: dict[int, list[GroupKey]] = {}
+        for key, (head, _) in latest.items():
+            unread.setdefault(head.id, []).append(key)
         rates = _rates(snapshot, list(unread))
         limits = dict(snapshot.limits(list(unread)))
         samples = dict(snapshot.measurements(list(limits)))  # limits are of samples
         for run_id, numbers in snapshot.summaries(list(unread)):
             for key in unread[run_id]:
-                head, place = wanted[key]
-                made = self._group(key, head, place, numbers)
+                head, place = latest[key]
+                made = self._group(head, place, numbers)
                 bounds = self._maker.limits(samples.get(run_id, ()), limits.get(run_id, {}), place)
                 made = evolve(made, limits=bounds[: self.limits.figures_per_group])
                 its = self._maker.rates(head.kind, rates.get(run_id, ()), place)
-                taken[key] = run_id, evolve(made, figures=(*its, *made.figures))
-        return taken
+                self._boards[head.board].groups[key] = run_id, evolve(made, figures=(*its, *made.figures))
 
-    def _group(
-        self,
-        key: RunKey,
-        head: RunHead,
-        place: BootVariant,
-        numbers: Sequence[SummarisedNumber],
-    ) -> LatestRun:
+    def _group(self, head: RunHead, place: BootVariant, numbers: Sequence[SummarisedNumber]) -> LatestRun:
+        names = (head.board, head.board_type, head.release, head.kind, place.medium, place.init)
         figures = self._maker.figures(numbers, place)
         most = self.limits.figures_per_group
         flags = self._maker.flagged(numbers, place)
+        key = RunKey(*map(clean, names))
         return LatestRun(key, figures[:most], flags, _duration_s(head), max(0, len(figures) - most))
+
+    def _view(self, unsettled: Counted) -> ExportView:
+        states = [self._boards[board] for board in sorted(self._boards)]
+        shown, outcomes = Tallies(), Counts()
+        for counted in (*(state.settled for state in states), unsettled):
+            shown.add(counted.tallies)
+            for board, its in counted.outcomes.items():
+                outcomes.setdefault(board, Counter()).update(its)
+        exported = set[tuple[str, str]]().union(*(state.exported for state in states))
+        shown.rise_to(self._shown.of(exported))  # no counter falls where runs were removed
+        self._shown = shown
+        self._outcomes = {board: its | self._outcomes.get(board, Counter()) for board, its in outcomes.items()}
+        groups = tuple(group for state in states for _, group in state.groups.values())
+        series = [each for state in states for each in state.series.values()]
+        newest = [head for each in series for of_kernel in each.newest.values() for head in of_kernel.values()]
+        unmeasured = tuple(
+            UnmeasuredBoard(*map(clean, (head.board, head.board_type, head.kind, release, head.release)))
+            for head, release in not_measured(sorted(newest, key=lambda head: head.id))
+        )
+        left_out = {
+            "boards": len(self._measured) - len(self._boards),
+            "releases": sum(state.more for state in states),
+            "figures": sum(group.left_out for group in groups),
+        }
+        changes = (change for each in (*series, *self._published.values()) for change in each.changes)
+        of_label = {label: found for state in states for label, found in state.builds.items() if found}
+        last_runs = tuple(last for state in states for last in state.ends)
+        return ExportView(
+            groups, tuple(changes), unmeasured, labelled_builds(of_label), last_runs, shown, self._outcomes, left_out
+        )
+
+
+def _runs_with(snapshot: StoreSnapshot, condition: ColumnElement[bool]) -> list[RunHead]:
+    """The few runs with a condition that has an index: with the order by id alone SQLite would read all runs."""
+    return snapshot.heads_of(RunRow.id.in_(select(RunRow.id).where(condition)))
+
+
+def _last_of_boards(snapshot: StoreSnapshot) -> dict[str, int]:
+    """All boards, and the last run of each."""
+    wanted = select(RunRow.board, func.max(RunRow.id)).where(RunRow.kind.not_in(APART)).group_by(RunRow.board)
+    return {row[0]: row[1] for row in snapshot.rows(wanted)}
 
 
 def _rates(snapshot: StoreSnapshot, run_ids: Sequence[int]) -> dict[int, list[tuple[Mapping[str, str], FailureRate]]]:
@@ -535,18 +742,3 @@ def _rates(snapshot: StoreSnapshot, run_ids: Sequence[int]) -> dict[int, list[tu
 
 def _duration_s(head: RunHead) -> float:
     return (head.finished_at - head.started_at).total_seconds() if head.finished_at else 0.0
-
-
-def _last_runs(heads: Iterable[RunHead]) -> tuple[LastRun, ...]:
-    found: dict[tuple[str, str, str, str], LastRun] = {}
-    for head in heads:
-        if head.finished_at is None:
-            continue
-        key = (clean(head.board), clean(head.board_type), clean(head.release), clean(head.kind))
-        at, before = head.finished_at.timestamp(), found.get(key)
-        success = at if head.status == COMPLETED else None
-        if before is not None:
-            at = max(at, before.completion)
-            success = max((t for t in (success, before.success) if t is not None), default=None)
-        found[key] = LastRun(*key, at, success)
-    return tuple(found.values())

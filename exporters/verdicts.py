@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
-from attrs import define, field, frozen
+from attrs import frozen
 
 from exporters.measurements import FigureMaker, Labels, RunKey, clean
-from lab.judge.baseline import COMPLETED, REJECTED, JudgedNumber
+from lab.judge.baseline import JudgedNumber
 from lab.judge.compare import Verdict
 from lab.judge.known_failures import KnownFailure, recognised
 from lab.judge.latest import BootVariant, LatestComparison, Reference, comparisons
@@ -39,9 +40,12 @@ class MetricChange:
     known: str = ""
 
 
-@define
+Answers: TypeAlias = dict[tuple[object, ...], tuple[MetricChange, ...]]  # by the fingerprint of a comparison
+
+
+@frozen
 class Judge:
-    """Judges a store repeatedly, but unchanged runs only once.
+    """Judges series repeatedly, but unchanged runs only once.
 
     Attributes:
         most: numbers of a run, board, medium and init at most. known: the lab's known failures.
@@ -50,32 +54,30 @@ class Judge:
     maker: FigureMaker
     most: int
     known: Sequence[KnownFailure] = ()
-    _known: dict[tuple[object, ...], tuple[MetricChange, ...]] = field(factory=dict, init=False)
 
     def changes(
-        self, snapshot: StoreSnapshot, heads: Iterable[RunHead], places: Mapping[int, set[BootVariant]]
-    ) -> tuple[MetricChange, ...]:
-        """Changes of all numbers with a reference.
+        self,
+        snapshot: StoreSnapshot,
+        runs: Sequence[RunHead],
+        variants: Mapping[int, set[BootVariant]],
+        decisions: Mapping[int, str],
+        known: Answers,
+    ) -> tuple[tuple[MetricChange, ...], Answers]:
+        """Changes of a series' numbers with a reference, and the answers that they are from.
 
         Args:
-            heads: of all runs that count, oldest first. places: variants of each completed run.
+            runs: completed and not rejected, oldest first. variants: of those that are compared. decisions: on these runs.
+            known: answers of the look before.
         """
-        decisions = snapshot.decisions()
-        by_place: dict[tuple[str, str, str], list[RunHead]] = {}
-        for head in heads:
-            if head.status == COMPLETED and decisions.get(head.id) != REJECTED:
-                by_place.setdefault((head.board, head.board_type, head.kind), []).append(head)
-        known: dict[tuple[object, ...], tuple[MetricChange, ...]] = {}
+        answers: Answers = {}
         found: list[MetricChange] = []
-        for runs in by_place.values():
-            averages: dict[int, list[Average]] = {}  # of the board's runs, which its comparisons share
-            for task in comparisons(runs, places, decisions):
-                wanted = {(clean(variant.medium), clean(variant.init)) for variant in task.variants}
-                answer = self._known.get(task.fingerprint)
-                known[task.fingerprint] = answer = self._judged(snapshot, task, averages) if answer is None else answer
-                found += [change for change in answer if (change.key.medium, change.key.init) in wanted]
-        self._known = known
-        return tuple(found)
+        averages: dict[int, list[Average]] = {}  # which the comparisons share
+        for task in comparisons(runs, variants, decisions):
+            wanted = {(clean(variant.medium), clean(variant.init)) for variant in task.variants}
+            answer = known.get(task.fingerprint)
+            answers[task.fingerprint] = self._judged(snapshot, task, averages) if answer is None else answer
+            found += [each for each in answers[task.fingerprint] if (each.key.medium, each.key.init) in wanted]
+        return tuple(found), answers
 
     def _judged(
         self, snapshot: StoreSnapshot, task: LatestComparison, averages: dict[int, list[Average]]

@@ -113,6 +113,10 @@ class StoreSnapshot:
         """The runs with these conditions, the oldest first."""
         return [RunHead(*row) for row in self.rows(HEADS.where(*where).order_by(RunRow.id))]
 
+    def heads_with(self, run_ids: Sequence[int]) -> list[RunHead]:
+        """The runs with these ids, those that exist."""
+        return [head for ids in _chunks(run_ids) for head in self.heads_of(RunRow.id.in_(ids))]
+
     def params(self, run_ids: Sequence[int]) -> Iterator[tuple[int, Params]]:
         """Run, and medium and init of everything that was measured in it, as far as it has them."""
         for run_id, variants in self._part(run_ids, sums.VARIANTS):
@@ -161,6 +165,14 @@ class StoreSnapshot:
             reviews = select(ReviewRow.run_id, ReviewRow.decision).order_by(ReviewRow.id)
             self._decisions = {row[0]: row[1] for row in self.rows(reviews)}
         return self._decisions
+
+    def decisions_on(self, run_ids: Sequence[int]) -> dict[int, str]:
+        """The last decision on each of these runs, if there is one."""
+        found: dict[int, str] = {}
+        for ids in _chunks(run_ids):
+            reviews = select(ReviewRow.run_id, ReviewRow.decision).where(ReviewRow.run_id.in_(ids))
+            found |= {row[0]: row[1] for row in self.rows(reviews.order_by(ReviewRow.id))}
+        return found
 
     def provenances(self, run_ids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Run and provenance."""

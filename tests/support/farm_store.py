@@ -27,22 +27,25 @@ def fill(
     metrics: int,
     samples: int,
     releases: int = 1,
+    nights: int = 1,
     last: dt.datetime | None = None,
 ) -> str:
-    """Fill a store: each board has one completed run a release, with `metrics` measurements of `samples` samples.
+    """Fill a store: each board has a completed run a night, with `metrics` measurements of `samples` samples.
 
     A run has an attempt a sample. All boards are measured with a release before the next one comes.
 
     Args:
-        store: a file of SQLite, or the URL of an empty database. last: when the last run began; None: the first began at AT.
+        store: a file of SQLite, or the URL of an empty database. nights: of each release. last: when the last run began; None: the first began at AT.
 
     Returns: its URL.
     """
     url = f"sqlite:///{store}" if isinstance(store, Path) else store
-    first = AT if last is None else last - boards * releases * _STEP
+    first = AT if last is None else last - boards * releases * nights * _STEP
     runs = [
         _run(number, f"board-{board:04}", f"{release + 1:02}.00", first)
-        for number, (release, board) in enumerate(((r, b) for r in range(releases) for b in range(boards)), start=1)
+        for number, (release, board) in enumerate(
+            ((night // nights, b) for night in range(releases * nights) for b in range(boards)), start=1
+        )
     ]
     with open_store(url) as opened:
         engine = opened._engine

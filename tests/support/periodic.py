@@ -5,10 +5,10 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from attrs import frozen
-from sqlalchemy import insert
+from attrs import astuple, frozen
+from sqlalchemy import Connection, Table, bindparam, insert, select, update
 
 from exporters.farm.health import Healths, Jobs
 from exporters.farm.host import Sizes
@@ -20,13 +20,15 @@ from lab.host.clock import utc_now
 from lab.jobs.listing import has_changed, jobs, measuring
 from lab.jobs.queue import TIMERS, JobQueue, wanted
 from lab.judge.text import EvidenceLinks
-from lab.results import Store, open_store
-from lab.results.models import JobRow
+from lab.metrics import Sample, summarise
+from lab.results import AttemptRecord, SampleRecord, Store, open_store, sums
+from lab.results.models import JobRow, MeasurementRow, RunRow, SampleRow
 from lab.results.snapshot import watch
 from support.farm_store import fill
 from support.jobbook import ORDER
 
-BOARDS: Final = 10
+BOARDS: Final = 4  # so that also a young store has more runs of a board than a comparison reads
+_NIGHTS: Final = 25  # of a release
 _TOGETHER: Final = 5000  # rows of an insert
 
 
@@ -50,6 +52,21 @@ def book(store: Store) -> JobQueue:
     return JobQueue(store, process.identity(), process.has_died, person="lena", priority=TIMERS)
 
 
+def _after_a_run(store: Store) -> Callable[[], object]:
+    """The exporter's look after another run of a board."""
+    reader, (last,) = ResultsReader(watch(store.url)), store.runs(1)
+
+    def measure_and_read() -> object:
+        run = store.begin_run(last.kind, last.board_type, last.board, last.release, plan={}, provenance={})
+        params = {"medium": "sd"}
+        samples = (SampleRecord("boot.time", params, 2.5, 0.001),)
+        store.record_attempt(run.id, AttemptRecord(1, 1, params, "ok", None, None, "", utc_now(), 6.0, samples))
+        store.finish_run(run.id, "completed")
+        return reader.read()
+
+    return measure_and_read
+
+
 LOOKS: Final = (
     PeriodicLook("a waiting job takes its board", "10 s", lambda s, _running, waiting: lambda: book(s).start(waiting)),
     PeriodicLook("a running job's sign of life", "10 s", lambda s, running, _: lambda: book(s).beat(running)),
@@ -59,6 +76,7 @@ LOOKS: Final = (
     PeriodicLook("unended jobs, with their ends", "a look", lambda s, *_: lambda: jobs(s, 0, utc_now())),
     PeriodicLook("a board's health", "a run", lambda s, *_: lambda: HealthBook(s).of("board-0000")),
     PeriodicLook("exporter: unchanged results", "15 s", lambda s, *_: ResultsReader(watch(s.url)).read),
+    PeriodicLook("exporter: a run has ended", "a run", lambda s, *_: _after_a_run(s)),
     PeriodicLook("exporter: jobs", "15 s", lambda s, *_: Jobs(watch(s.url)).read),
     PeriodicLook("exporter: health", "15 s", lambda s, *_: Healths(watch(s.url)).read),
     PeriodicLook("exporter: verdicts", "15 s", lambda s, *_: StandingVerdicts(watch(s.url), EvidenceLinks("")).read),
@@ -68,14 +86,35 @@ LOOKS: Final = (
 
 
 def aged(path: Path, runs: int) -> str:
-    """A store of ten boards with so many completed runs and ended jobs; its URL."""
-    url = fill(path, boards=BOARDS, metrics=1, samples=1, releases=runs // BOARDS, last=utc_now())
+    """A store with so many completed runs, which kept their sums, and ended jobs; its URL."""
+    releases = runs // (BOARDS * _NIGHTS)
+    url = fill(path, boards=BOARDS, metrics=1, samples=1, releases=releases, nights=_NIGHTS, last=utc_now())
     at = utc_now() - dt.timedelta(days=1)
     with open_store(url) as store, store._engine.begin() as connection:
         for start in range(0, runs, _TOGETHER):
             rows = [_ended(at, number) for number in range(start, min(runs, start + _TOGETHER))]
             connection.execute(insert(JobRow), rows)
+        _keep_sums(connection)
     return url
+
+
+def _keep_sums(connection: Connection) -> None:
+    """What `lab.results.sums.keep` writes at each run's end."""
+    numbers = cast("Table", MeasurementRow.__table__)
+    found = select(
+        MeasurementRow.id, MeasurementRow.run_id, MeasurementRow.params, SampleRow.value, SampleRow.uncertainty
+    )
+    changes, parts = [], []
+    for number, run_id, params, value, error in connection.execute(found.join(SampleRow.measurement)):
+        total = sums.Total(1, value, value * value, error, 1)
+        summary = {"statistics": astuple(summarise([Sample(value, error, 1)])), "flags": {"simulated": 1}}
+        changes.append({"number": number, "total": total.text, "kept": summary})
+        of_run = {sums.ATTEMPTS: [[params, "ok", None, 1]], sums.MOMENTS: 0, sums.VARIANTS: [params]}
+        parts.append({"run": run_id, "parts": {**of_run, sums.READINGS: [["boot.time", "s", params, [value]]]}})
+    values = {"sums": bindparam("total"), "summary": bindparam("kept")}
+    connection.execute(update(numbers).where(numbers.c.id == bindparam("number")).values(values), changes)
+    runs = cast("Table", RunRow.__table__)
+    connection.execute(update(runs).where(runs.c.id == bindparam("run")).values(sums=bindparam("parts")), parts)
 
 
 def _ended(at: dt.datetime, number: int) -> dict[str, Any]:

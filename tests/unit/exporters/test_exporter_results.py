@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,11 +15,12 @@ from support.farm_store import fill
 from support.scraped import Scrape, scrape
 
 from exporters.measurements import label_name
-from exporters.results import ExportLimits, ResultsReader
+from exporters.results import ExportLimits, ExportView, ResultsReader
 from exporters.server import ResultsSource
 from lab.errors import LabTransientError
 from lab.failures import CATALOGUE
 from lab.judge.known_failures import KnownFailure
+from lab.judge.store import review
 from lab.metrics import Flag, summarise
 from lab.metrics.limits import Limit
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
@@ -356,6 +358,39 @@ def test_a_regression_that_is_a_known_failure_carries_its_state(store: Store) ->
         found = seen(ResultsSource(ResultsReader(watch(store.url), known=signatures)))
         (labels,) = found.all("boardlab_release_regression", metric="boot.time")
         assert dict(labels).get("known", "") == state
+
+
+def ordered(view: ExportView) -> list[object]:
+    """A view without the order of its parts."""
+    parts = (view.groups, view.changes, view.unmeasured, view.builds, view.last_runs)
+    return [*(sorted(map(repr, part)) for part in parts), view.left_out]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_reader_that_follows_the_store_sees_what_a_fresh_one_sees(store: Store, seed: int) -> None:
+    limits, dice = ExportLimits(boards=2, releases_per_board=2), random.Random(seed)
+    following, ended = ResultsReader(watch(store.url), limits), list[int]()
+    for _ in range(24):
+        act = dice.choice(("measure", "measure", "measure", "resume", "review", "attempt"))
+        if act in {"resume", "review"} and ended:
+            run = dice.choice(ended)
+            if act == "review":
+                review(store, run, dice.choice(("accepted", "rejected")), "lena", "as expected")
+            elif store.run(run).status != "completed":
+                store.reopen_run(run)
+                store.finish_run(run, dice.choice(("completed", "failed")))
+        else:
+            run = begin(
+                store, dice.choice(("b1", "b1", "b2", "b3")), dice.choice(("10.00", "11.00", "11.01", "12.00"))
+            )
+            one_attempt(store, run, dice.choice(("ok", "ok", "silent")), value=dice.uniform(2, 3))
+            if act != "attempt":
+                store.finish_run(run, dice.choice(("completed", "completed", "failed")))
+                ended.append(run)
+        view, fresh = following.read(), ResultsReader(watch(store.url), limits).read()
+        assert ordered(view) == ordered(fresh)
+        assert view.outcomes == fresh.outcomes
+        assert view.tallies == fresh.tallies
 
 
 def test_every_flag_fits_a_label() -> None:
