@@ -224,7 +224,7 @@ class AutomationSensor:
             if row is None:
                 found.append(SensorReading(number, 0, 0, TraceMark.NACK))
             else:
-                found.append(SensorReading.of(number, row.volts, 1e6, row.milliampere, shunt * 1000))
+                found.append(SensorReading.of(number, row.volts, 1e6, row.milliampere, shunt * 1000, _CHIP.range_nv))
         return found
 
     def close(self) -> None:

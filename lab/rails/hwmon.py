@@ -14,7 +14,7 @@ from typing import Final
 
 from lab.errors import ConfigurationError, LabStableError
 from lab.rails.config import RailConfig, RailsConfig, same_sensor
-from lab.rails.ina_chips import CHIPS
+from lab.rails.ina_chips import CHIPS, shunt_range_nv
 from lab.rails.model import AdcRange, Channel, SampleSchedule, SensorReading, TraceMark
 
 PERIOD_NS: Final = {
@@ -52,6 +52,7 @@ class HwmonSensor:
         self._steps_nv = [  # of 1 mA, across the shunt that the driver divided by
             (driver or shunt) * 1000 for driver, shunt in zip(driver_shunts_mohm, self._shunts_mohm, strict=True)
         ]
+        self._ranges_nv = [shunt_range_nv(_chip(folder)) for folder in self._folders]
         self._shunt_text = ", ".join(f"{shunt:g}" if shunt else "unknown" for shunt in driver_shunts_mohm)
 
     def start(self, wanted: AdcRange) -> SampleSchedule:
@@ -84,7 +85,8 @@ class HwmonSensor:
             except OSError:  # the driver's transfer was not acknowledged
                 found.append(SensorReading(number, 0, 0, TraceMark.NACK))
             else:
-                found.append(SensorReading.of(number, millivolt, 1000, milliampere, step_nv))
+                reading = SensorReading.of(number, millivolt, 1000, milliampere, step_nv, self._ranges_nv[number])
+                found.append(reading)
         return found
 
     def close(self) -> None:
@@ -139,9 +141,13 @@ def _update_interval_ns(folder: Path) -> int:
     return max(0, min(found, LONGEST_MS)) * 1_000_000
 
 
-def _channel(rail: RailConfig, folder: Path, shunt_mohm: float, step_nv: float) -> Channel:
+def _chip(folder: Path) -> str:
     named = folder / "name"
-    chip = CHIPS.get(named.read_text().strip() if named.is_file() else "", CHIPS["ina226"])
+    return _text(named).strip() if named.is_file() else ""
+
+
+def _channel(rail: RailConfig, folder: Path, shunt_mohm: float, step_nv: float) -> Channel:
+    chip = CHIPS.get(_chip(folder), CHIPS["ina226"])
     return Channel.of(
         rail,
         shunt_mohm=shunt_mohm,

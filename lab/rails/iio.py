@@ -15,7 +15,7 @@ from attrs import frozen
 
 from lab.errors import ConfigurationError, LabStableError
 from lab.rails.config import LOCAL_IIO, RailConfig, RailsConfig, same_sensor
-from lab.rails.ina_chips import CHIPS
+from lab.rails.ina_chips import CHIPS, shunt_range_nv
 from lab.rails.model import AdcRange, Channel, SampleSchedule, SensorReading, TraceMark
 
 if TYPE_CHECKING:
@@ -114,7 +114,8 @@ class IioSensor:
                 lost += 1
                 found.append(SensorReading(number, 0, 0, TraceMark.NACK))
             else:
-                found.append(SensorReading.of(number, bus, rail.bus_mv * 1e3, shunt, rail.shunt_mv * 1e6))
+                steps = (bus, rail.bus_mv * 1e3, shunt, rail.shunt_mv * 1e6)
+                found.append(SensorReading.of(number, *steps, shunt_range_nv(rail.chip)))
         if lost == len(self._attributes):
             raise LabStableError(f"{self._port}: no device answers any more; is iiod gone?", failure="power_sensor")
         return found

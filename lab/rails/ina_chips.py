@@ -95,6 +95,11 @@ class Chip:
         """All of them, the fastest first."""
         return settings(self.averages, self.times_us, same=len(self.times_us) == 1)
 
+    @property
+    def range_nv(self) -> float:
+        """The greatest shunt voltage of any setting."""
+        return 320e6 if self.name == "ina219" else float((self.full_scale + 1) * self.shunt_lsb_nv)
+
     def offset_bound_nv(self, zeroed_uv: float | None) -> float:
         """The shunt voltage's offset bound.
 
@@ -148,3 +153,8 @@ CHIPS: Final = {
         ),
     )
 }
+
+
+def shunt_range_nv(name: str) -> float:
+    """The greatest shunt voltage of a chip; of one that is unknown: none."""
+    return CHIPS[name].range_nv if name in CHIPS else math.inf

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol, Self
 
@@ -48,16 +49,24 @@ class SensorReading(NamedTuple):
     mark: int = 0
 
     @classmethod
-    def of(cls, rail: int, bus: str | float, bus_step_uv: float, shunt: str | float, shunt_step_nv: float) -> Self:
+    def of(
+        cls,
+        rail: int,
+        bus: str | float,
+        bus_step_uv: float,
+        shunt: str | float,
+        shunt_step_nv: float,
+        range_nv: float = math.inf,
+    ) -> Self:
         """A reading of unchecked values, scaled by their steps.
 
-        Values beyond all bounds get a mark.
+        Values beyond all bounds, or beyond the shunt's range of the chip, get a mark.
         """
         try:
             bus_uv, shunt_nv = round(float(bus) * bus_step_uv), round(float(shunt) * shunt_step_nv)
         except (ValueError, OverflowError):  # no number, nan, inf
             return cls(rail, 0, 0, TraceMark.IMPLAUSIBLE)
-        if max(abs(bus_uv), abs(shunt_nv)) > LARGEST:
+        if max(abs(bus_uv), abs(shunt_nv)) > LARGEST or abs(shunt_nv) > range_nv:
             return cls(rail, 0, 0, TraceMark.IMPLAUSIBLE)
         return cls(rail, bus_uv, shunt_nv)
 

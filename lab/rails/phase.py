@@ -9,7 +9,7 @@ their time. docs/rails.md has the budget of the ±.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -18,10 +18,11 @@ import numpy.typing as npt
 from attrs import evolve, frozen
 
 from lab.benchmarks.boot.records import MomentLike
+from lab.boards.hardware import RAIL_OFF_V
 from lab.errors import TestStableError
 from lab.metrics import Flag, uncertainty
 from lab.rails.model import NO_VALUES, Channel, PhasePower, RailPower, UncertaintyBudget
-from lab.rails.plausibility import Samples, exceeds_input, of_rail, stands_still, swapped_flagged
+from lab.rails.plausibility import Samples, copied, exceeds_input, of_rail, stands_still, swapped_flagged
 
 if TYPE_CHECKING:
     from lab.rails.trace import Trace
@@ -95,6 +96,8 @@ def cut(
         power, samples = _rail(trace, index[rail.name], span)
         rails.append(evolve(power, flags=power.flags | {Flag.POWER_STUCK}) if stuck else power)
         inside.append(samples)
+    twins = copied(trace, start_ns, end_ns)
+    rails = [evolve(r, flags=r.flags | {Flag.POWER_IMPLAUSIBLE}) if r.rail in twins else r for r in rails]
     rails = swapped_flagged(trace, rails)
     inputs = {rail.name for rail in trace.meta.rails if rail.input}
     measured = zip([rail for rail in rails if rail.measured], inside, strict=True)
@@ -288,7 +291,8 @@ def sleep_checked(
 ) -> PhasePower:
     """The power of a sleep, flagged where it is none.
 
-    Sensors that do not show the sleep are `power_stuck`; a total far from what the mode takes is `power_implausible`.
+    Sensors that do not show the sleep are `power_stuck`; a total far from what the mode takes is `power_implausible`, and a rail that is
+    off before or after it.
 
     Args:
         suspend_ns: the board was surely awake before the one and after the other.
@@ -298,20 +302,37 @@ def sleep_checked(
     if total_w is None:
         return power
     inputs = {rail.name for rail in trace.meta.rails if rail.input}
+    dead = set[str]()
     awake_w: float | None = 0.0
     for number, channel in enumerate(trace.meta.channels):
         if channel.rail not in inputs:
             samples = samples_of(trace, number)
             apart_ns = (trace.meta.window_ns + trace.meta.late_ns) // 2
             awake = (samples.centre_ns < suspend_ns[0] - apart_ns) | (samples.centre_ns > suspend_ns[1] + apart_ns)
+            if awake.any() and float(samples.volts_v[awake].mean()) < RAIL_OFF_V:
+                dead.add(channel.rail)
             awake_w = awake_w + float(samples.power_w[awake].mean()) if awake_w is not None and awake.any() else None
     flags = set[Flag]()
     if awake_w is not None and total_w >= ASLEEP * awake_w:
         flags.add(Flag.POWER_STUCK)
     if bounds_mw and not bounds_mw[0] / BOUNDS <= total_w * 1e3 <= bounds_mw[1] * BOUNDS:
         flags.add(Flag.POWER_IMPLAUSIBLE)
-    rails = (evolve(rail, flags=rail.flags | flags) if rail.measured else rail for rail in power.rails)
-    return evolve(power, rails=tuple(rails), total=evolve(power.total, flags=power.total.flags | flags))
+    return _flagged(power, flags, dead)
+
+
+def awake_checked(power: PhasePower) -> PhasePower:
+    """The power of a board that runs, flagged where a rail is off."""
+    return _flagged(power, set(), {r.rail for r in power.rails if r.mean_v is not None and r.mean_v < RAIL_OFF_V})
+
+
+def _flagged(power: PhasePower, flags: Set[Flag], dead: Set[str]) -> PhasePower:
+    """The power with flags of all rails, and those of rails that are off while the board runs."""
+    off = {Flag.POWER_IMPLAUSIBLE} if dead else set[Flag]()
+    rails = (
+        evolve(rail, flags=rail.flags | flags | (off if rail.rail in dead else set())) if rail.measured else rail
+        for rail in power.rails
+    )
+    return evolve(power, rails=tuple(rails), total=evolve(power.total, flags=power.total.flags | flags | off))
 
 
 @frozen

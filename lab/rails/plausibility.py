@@ -30,8 +30,11 @@ SOME: Final = 0.02  # of a phase's samples
 MOVED_LSB: Final = 40  # change of another rail after a change of the board's state
 _MOVED_SHARE: Final = 0.3
 COARSE_LSB: Final = 20  # of a load that stays within one step for long
+STILL: Final = 300  # samples of one value, with a load beyond `COARSE_LSB`, of a sensor whose noise is unknown (a kernel's driver)
+MOST_W: Final = 60.0  # of a rail without `max_w`: the supply of a whole board (12 V and 5 A, USB PD at 20 V and 3 A)
 REAL_NOISE: Final = 0.5  # of a real chip at least, as a share of `Channel.noise_nv`, which is a cautious one
 NEVER: Final = 30.0  # -ln of a chance: that a healthy sensor stands still for so long is 1e-13
+CHANGES: Final = 4  # values of a rail that no other one has by chance, too
 _WIDTHS: Final = (1, 2, 3)  # codes: one value, or one with a step of jitter to one or both sides
 TOO_MANY: Final = 1.3  # times the samples that a chip converts, at which its ready flag is none
 Records = npt.NDArray[Any]
@@ -146,11 +149,11 @@ def _exceeds(trace: Trace, number: int) -> bool:
     Then its shunt or its sensor is another one.
     """
     channel = trace.meta.channels[number]
-    if not channel.max_w:
-        return False
+    is_input = any(rail.input for rail in trace.meta.rails if rail.name == channel.rail)
+    most_w = channel.max_w or (math.inf if is_input else MOST_W)
     records = trace.records[trace.records["rail"] == number]
     power_w = records["bus_uv"] * 1e-12 * records["shunt_nv"] / channel.shunt_mohm
-    return len(power_w) > 0 and float(power_w.max()) > channel.max_w
+    return len(power_w) > 0 and float(power_w.max()) > most_w
 
 
 def _ready_too_often(trace: Trace, records: Records) -> bool:
@@ -168,7 +171,7 @@ def stands_still(trace: Trace, channels: Sequence[int], start_ns: int, end_ns: i
     All blocks count that reach into the phase; they overlap by half.
     """
     for width in _WIDTHS:
-        cost = sum(_surprise(trace.meta.channels[number], width) for number in channels)
+        cost = sum(_surprise(trace, number, width) for number in channels)
         if cost * len(trace.records) < NEVER:
             continue
         count = math.ceil(NEVER / cost)
@@ -179,10 +182,14 @@ def stands_still(trace: Trace, channels: Sequence[int], start_ns: int, end_ns: i
     return False
 
 
-def _surprise(channel: Channel, width: int) -> float:
+def _surprise(trace: Trace, number: int, width: int) -> float:
     """-ln of the largest chance that a noisy sample is within so many codes."""
+    channel = trace.meta.channels[number]
     noise = REAL_NOISE * channel.noise_nv / channel.shunt_lsb_nv
-    return -math.log(math.erf(width / 2 / noise / math.sqrt(2))) if noise else 0.0
+    if noise:
+        return -math.log(math.erf(width / 2 / noise / math.sqrt(2)))
+    codes = trace.records["shunt_nv"][trace.records["rail"] == number] / channel.shunt_lsb_nv
+    return NEVER / STILL if width == 1 and len(codes) and np.abs(codes).min() >= COARSE_LSB else 0.0
 
 
 def _still_blocks(
@@ -207,7 +214,11 @@ def _frozen(trace: Trace, number: int, start_ns: int, end_ns: int) -> bool:
     """True if the rail's value froze before the phase, unlike others."""
     before_ns = start_ns - (end_ns - start_ns)
     own = _between(trace, number, before_ns, end_ns)
-    if len(own) < 2 or not _same(own) or int(own["t_ns"][0]) > start_ns - trace.meta.window_ns:
+    if (
+        len(own) < 2
+        or not _same(own, trace.meta.channels[number])
+        or int(own["t_ns"][0]) > start_ns - trace.meta.window_ns
+    ):
         return False
     channel = trace.meta.channels[number]
     is_on = int(own["bus_uv"][0]) >= RAIL_OFF_V * 1e6
@@ -223,8 +234,21 @@ def _frozen(trace: Trace, number: int, start_ns: int, end_ns: int) -> bool:
     return False
 
 
-def _same(records: Records) -> bool:
-    return len(np.unique(records["shunt_nv"])) == 1 and len(np.unique(records["bus_uv"])) == 1
+def _same(records: Records, channel: Channel) -> bool:
+    """True if the values differ by one code at most."""
+    steps = (("shunt_nv", channel.shunt_lsb_nv), ("bus_uv", channel.bus_lsb_uv))
+    return all(int(np.ptp(records[name].astype(np.int64))) <= lsb for name, lsb in steps)
+
+
+def copied(trace: Trace, start_ns: int, end_ns: int) -> frozenset[str]:
+    """Rails of which two say the same, sample by sample, while it changes: one sensor, read as both."""
+    parts = {channel.rail: _between(trace, at, start_ns, end_ns) for at, channel in enumerate(trace.meta.channels)}
+    alike = set[str]()
+    for (one, first), (other, second) in combinations(parts.items(), 2):
+        same = len(first) == len(second) and all((first[n] == second[n]).all() for n in ("shunt_nv", "bus_uv"))
+        if same and len(np.unique(first["shunt_nv"])) >= CHANGES:
+            alike |= {one, other}
+    return frozenset(alike)
 
 
 def _between(trace: Trace, number: int, start_ns: int, end_ns: int) -> Records:

@@ -18,7 +18,7 @@ from lab.rails.automation import AutomationInterface, AutomationSensor
 from lab.rails.hwmon import HwmonSensor
 from lab.rails.iio import IioSensor
 from lab.rails.ina_chips import CHIPS
-from lab.rails.model import SensorReading
+from lab.rails.model import SensorReading, TraceMark
 from lab.rails.phase import cut
 from lab.rails.sampler import SensorRecorder
 from lab.rails.trace import RECORD, pack
@@ -231,6 +231,19 @@ def texts(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         case "iio":
             return Iio(monkeypatch)
     return Interface(tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("milliampere", ["55556", "-8193", "65533"])
+def test_a_current_beyond_the_chips_range_is_no_value(tmp_path: Path, milliampere: str) -> None:
+    """A hundred watts at 1.8 V, and a register of 16 bits that wrapped."""
+    files = Files(tmp_path)
+    (tmp_path / "hwmon0" / "name").write_text("ina226")
+    files.sensor = HwmonSensor(RailsConfig("b", "hwmon", str(tmp_path), (RAIL, OTHER)))
+    marks = []
+    for text in ("8191", milliampere):
+        files.say(text)
+        marks.append(files.sensor.read()[0].mark)
+    assert marks == [0, TraceMark.IMPLAUSIBLE]
 
 
 @pytest.mark.parametrize("quantity", ["say", "say_volts"])

@@ -19,7 +19,7 @@ from lab.rails.i2c import Register
 from lab.rails.ina import InaSensor
 from lab.rails.ina_chips import BUS, CHIPS, CONFIG, POWER, SHUNT
 from lab.rails.model import Channel, SensorReading
-from lab.rails.phase import cut, sleep_checked
+from lab.rails.phase import awake_checked, cut, sleep_checked
 from lab.rails.trace import TraceFile, TraceMeta, pack
 from lab.virtual.rails import levels as loads
 
@@ -227,6 +227,55 @@ def test_a_sleep_takes_less_than_the_board_awake_and_what_its_mode_takes(
     checked = sleep_checked(trace, power, (100 * MS, 300 * MS), bounds_mw)
     assert checked.flags == flags
     assert checked.total.mean_w == power.total.mean_w
+
+
+def test_a_rail_that_is_off_while_the_board_runs_is_implausible(tmp_path: Path) -> None:
+    codes = {"core": noisy(Random(5), 400), "dead": [0] * 400}
+    trace = a_trace(tmp_path / "a.trace", codes, {"core": 1.8, "dead": 0.0})
+    power = cut(trace, 120 * MS, 280 * MS)
+    for checked in (awake_checked(power), sleep_checked(trace, power, (100 * MS, 300 * MS))):
+        assert Flag.POWER_IMPLAUSIBLE in checked.rail("dead").flags
+        assert Flag.POWER_IMPLAUSIBLE not in checked.rail("core").flags
+        assert Flag.POWER_IMPLAUSIBLE in checked.total.flags
+
+
+def test_a_rail_takes_no_more_than_a_whole_board(tmp_path: Path) -> None:
+    spike = [*noisy(Random(6), 100), 140_000, *noisy(Random(6), 100)]  # 63 W at 1.8 V
+    trace = a_trace(tmp_path / "a.trace", {"io": spike, "core": noisy(Random(7), 201)}, {"io": 1.8, "core": 1.8})
+    power = cut(trace, 0, 201 * MS)
+    assert Flag.POWER_IMPLAUSIBLE in power.rail("io").flags
+    assert power.rail("core").flags == set()
+
+
+def test_two_rails_that_say_the_same_sample_by_sample_are_one_sensor(tmp_path: Path) -> None:
+    same, own = noisy(Random(8), 200), noisy(Random(9), 200)
+    codes = {"one": same, "other": list(same), "own": own, "unused": [0] * 200, "unused too": [0] * 200}
+    power = cut(a_trace(tmp_path / "a.trace", codes, dict.fromkeys(codes, 1.8)), 0, 200 * MS)
+    doubted = {rail.rail for rail in power.rails if Flag.POWER_IMPLAUSIBLE in rail.flags}
+    assert doubted == {"one", "other"}
+
+
+def test_a_drivers_value_of_a_load_that_stays_the_same_for_long_is_stuck(tmp_path: Path) -> None:
+    codes = {"core": [400] * 1000, "little": [15] * 1000, "io": noisy(Random(3), 1000)}
+    trace = a_trace(tmp_path / "a.trace", codes, dict.fromkeys(codes, 1.8), noise_lsb=0.0)
+    flagged = [
+        {rail.rail for rail in cut(trace, 0, ms * MS).rails if Flag.POWER_STUCK in rail.flags} for ms in (200, 1000)
+    ]
+    assert flagged == [{"core"}, {"core"}], "blocks reach beyond the phase"
+    moving = {"core": [400 + at // 200 for at in range(1000)]}
+    trace = a_trace(tmp_path / "b.trace", moving, {"core": 1.8}, noise_lsb=0.0)
+    assert cut(trace, 0, 1000 * MS).flags == set()
+
+
+@pytest.mark.parametrize("jitter", [0, 1])
+def test_a_sensor_that_keeps_the_sleeps_value_awake_is_stuck(tmp_path: Path, jitter: int) -> None:
+    """The other rail shows that the board woke; the values jitter by a code."""
+    kept = [100 + (at % 2) * jitter for at in range(200)]
+    codes = {"kept": kept, "core": noisy(Random(10), 100, 30) + noisy(Random(10), 100, 900)}
+    trace = a_trace(tmp_path / "a.trace", codes, dict.fromkeys(codes, 1.8), noise_lsb=0.0)
+    awake = cut(trace, 100 * MS, 200 * MS)
+    assert Flag.POWER_STUCK in awake.rail("kept").flags
+    assert awake.rail("core").flags == set()
 
 
 # --- One sensor for two rails, and the chips' own signs ---
