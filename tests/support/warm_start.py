@@ -188,6 +188,11 @@ class WarmStarts:
             stdout=subprocess.DEVNULL,
         )
 
+    @property
+    def is_alive(self) -> bool:
+        """True until the server ends."""
+        return self._server.poll() is None
+
     def close(self) -> None:
         """End the server, which ends with its input."""
         self._server.communicate()
