@@ -33,7 +33,7 @@ THERMAL: Final = "/sys/class/thermal/t*/temp /sys/class/thermal/c*/type /sys/cla
 _BEGIN: Final = "{ cd /proc;"
 _END: Final = "} 2>/dev/null|tee /dev/tty|md5sum"
 _PROCESSES: Final = r"read x x x q x <$PPID/stat;cut -d\  -f1-7,22 uptime $PPID/stat $q/stat sys/kernel/random/boot_id sys/kernel/tainted;"
-_FINGERPRINT: Final = 'grep -hE "^[^0-9]| / / " cmdline version /etc/os-release self/mountinfo|md5sum;'
+_FINGERPRINT: Final = 'grep -hE "^[^0-9]| / / " 1/comm cmdline version /etc/os-release self/mountinfo|md5sum;'
 _SHORT_THERMAL: Final = (
     'cd /sys/class;grep -H "" t*l/t*/temp t*l/c*/[tc]*e h*n/h*/t*_i*;'  # the same as `THERMAL`, and more
 )
@@ -366,6 +366,7 @@ def _software(found: Mapping[str, str], lines: Sequence[str]) -> dict[str, str]:
     names = {
         "uboot": next((line[len(_UBOOT) :].strip() for line in lines if line.startswith(_UBOOT)), ""),
         "kernel_build": found.get("version", ""),
+        "init": found.get("1/comm", ""),
         "command_line": found.get("cmdline", ""),
         "os_release": found.get(_OS_RELEASE, ""),
         "root_options": " ".join([*front.split()[5:6], *back.split()]),
@@ -378,6 +379,7 @@ def _software(found: Mapping[str, str], lines: Sequence[str]) -> dict[str, str]:
 _FIXED: Final = (
     "uboot",
     "kernel_build",
+    "init",
     "command_line",
     "os_release",
     "root_options",

@@ -28,7 +28,7 @@ STEP_S: Final = 0.01  # of /proc/uptime and of a process's start: 1/USER_HZ, tru
 DRIFT: Final = (
     500e-6  # the rates of two crystals differ by at most 200 ppm; the rest is what a boot's stamps tell of them
 )
-QUANTITIES: Final = ("zero", "getty", "answer")
+QUANTITIES: Final = ("zero", "getty", "answer", "tries")
 KERNEL: Final = " kernel"
 PROMPT: Final = "prompt"  # for the moment that ends the boot, login or shell
 
@@ -76,6 +76,7 @@ class TimeLine:
 
     Attributes:
         zero: D. getty: Y. answer: from the carriage return to the prompt's answer.
+        tries: number of the bootloader's errors, after which it tried another place.
         drawn: the Y of other texts that may be the prompt.
         open: the prompt may be another text, as far as the console tells.
         stages: both moments -> the time between; if both are the kernel's lines, less that of its clock, and named `KERNEL`.
@@ -84,6 +85,7 @@ class TimeLine:
     zero: float | None = None
     getty: float | None = None
     answer: float | None = None
+    tries: float | None = None
     drawn: tuple[float, ...] = ()
     open: bool = False
     stages: Mapping[str, float] = field(factory=dict)
@@ -144,7 +146,7 @@ def judge(line: TimeLine, usual: Mapping[str, Usual]) -> Verdict:
     A start of the kernel that is early may have been said by a script, or the kernel started twice; a late one comes from no other text.
     A prompt that is late may have been drawn again, one that is early is another text.
     """
-    zero, getty, answer = (usual.get(name) for name in QUANTITIES)
+    zero, getty, answer, tries = (usual.get(name) for name in QUANTITIES)
     start_s, is_early = 0.0, False
     if zero is not None and line.zero is not None and line.zero > zero.middle_s:
         start_s, is_early = zero.off_s(line.zero), zero.beyond_s(line.zero) > 0
@@ -157,7 +159,7 @@ def judge(line: TimeLine, usual: Mapping[str, Usual]) -> Verdict:
     is_late = answer is not None and line.answer is not None and answer.beyond_s(line.answer) > 0
     flags = {
         Flag.NOT_CROSS_CHECKED: getty is None or line.getty is None or (zero is None and line.zero is not None),
-        Flag.FLOW_UNVERIFIED: is_early,
+        Flag.FLOW_UNVERIFIED: is_early or (tries is not None and tries.beyond_s(line.tries or 0.0) != 0),
         Flag.PROMPT_REPEATED: is_off or is_late or apart_s > 2 * STEP_S,
     }
     named = frozenset(flag for flag, holds in flags.items() if holds)

@@ -248,6 +248,7 @@ class BootWatch:
         factory=lambda: deque(maxlen=PROMPT_LINES), init=False
     )  # behind the kernel's start, with when each was read
     _garbled: int = field(default=0, init=False)  # lines, from the first moment on
+    _tries: int = field(default=0, init=False)  # errors of the bootloader, after which it tried another place
     _stages_s: dict[str, float] = field(factory=dict, init=False)  # as of `TimeLine`
 
     def __attrs_post_init__(self) -> None:
@@ -560,6 +561,7 @@ class BootWatch:
         device = _IO_ERROR.search(line)
         if means in _OF_BOOTLOADERS:
             if not self._starts.kernel:
+                self._tries += 1
                 self._suspect(error)
         elif means in _OF_KERNELS and device and self._evidence.medium_of(device[1]) != self.medium:
             self.log.note(means, line)  # of another medium than the boot's
@@ -599,6 +601,7 @@ class BootWatch:
         return TimeLine(
             answer=None if self._prompt.answer_ns is None else self._prompt.answer_ns / 1e9,
             drawn=tuple((end_ns - t_ns) / 1e9 for t_ns in self._damaged_prompts() if t_ns <= end_ns),
+            tries=float(self._tries),
             open=self._prompt.open,
             stages=self._stages_s,
         )

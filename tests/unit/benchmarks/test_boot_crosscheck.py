@@ -127,6 +127,7 @@ def test_an_answer_is_read() -> None:
     assert software.names == {
         "uboot": "2025.01-00502-g5350f13b6639",
         "kernel_build": "Linux version 6.12.34",
+        "init": "systemd",
         "command_line": "console=ttyS2 root=/dev/mmcblk1p2",
         "os_release": 'NAME="Arago" BUILD_ID=7',
         "root_options": "rw,relatime ext4 /dev/root rw",
@@ -219,7 +220,7 @@ def test_a_board_that_did_not_reboot_or_is_sick_is_told() -> None:
     assert failures(checked(state="maintenance"), 9.9, 13.9) == ["emergency_mode"]
 
 
-@pytest.mark.parametrize("name", ["command_line", "os_release", "root_options", "kernel_build"])
+@pytest.mark.parametrize("name", ["command_line", "init", "os_release", "root_options", "kernel_build"])
 def test_a_run_is_of_one_software_as_the_board_names_it(name: str) -> None:
     known = [{"boot_id": "1", "software": {**checked().software.names, name: "another"}}]
     assert failures(checked(), 9.9, 13.9, known) == ["software_changed"]

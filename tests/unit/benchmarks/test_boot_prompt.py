@@ -396,6 +396,12 @@ def test_a_bootloader_that_found_another_way_has_not_failed_and_one_that_did_not
         (b"[\x1b[0;1;33mDEPEND\x1b[0m] Dependency failed for /boot.", "unit"),
         (b"[ TIME ] Timed out waiting for device /dev/mmcblk1p3.", "unit"),
         (b"[\x1b[0;1;31m TIME \x1b[0m] Timed out starting Weston.", "unit"),
+        (b"Starting sshd: FAIL", "script"),  # Buildroot
+        (b"Starting network...failed!", "script"),
+        (b"[FAIL] Starting enhanced syslogd: rsyslogd", "script"),
+        (b"[\x1b[31;01m!!\x1b[0m]", "script"),
+        (b" * ERROR: sshd failed to start", "script"),
+        (b"Warning: Bootlimit (3) exceeded. Using altbootcmd.", "fallback"),
         (b"<3>[    1.500000] imx: cannot probe", "level"),
     ],
 )
@@ -416,6 +422,9 @@ def test_what_means_trouble_is_a_flag_with_its_line(line: bytes, kind: str) -> N
         b"[    1.500000] Zone ranges: [mem 0x80000000-0xffffffff] usable, [[1] 2] x",
         b"[1.5s] a program's own clock",
         b"[  OK  ] Started Network Time Service.",
+        b"Starting sshd: OK",
+        b"[ ok ] Starting enhanced syslogd: rsyslogd.",
+        b"my-app: 3 tests, FAIL count 0",
         b"weston[410]: Internal error: no seat, Oops: going on",
         b"<6>[    1.500000] mmc0: new HS200 MMC card at address 0001",
     ],

@@ -91,6 +91,14 @@ def test_a_reading_that_is_left_beside_the_likeliest_is_named(line: TimeLine, fl
     assert judge(line, usual()).flags == flags
 
 
+@pytest.mark.parametrize(("tries", "flagged"), [(1.0, False), (0.0, True), (2.0, True)])
+def test_a_bootloader_that_tries_more_places_than_usual_may_have_booted_another_slot(
+    tries: float, *, flagged: bool
+) -> None:
+    known = {**usual(), **learn([TimeLine(tries=1.0)] * 5)}
+    assert (Flag.FLOW_UNVERIFIED in judge(TimeLine(1.0, 1.0, tries=tries), known).flags) == flagged
+
+
 def test_an_answer_that_comes_later_than_usual_may_have_come_by_itself() -> None:
     known = {**usual(), "answer": Usual(0.005, 0.001, 0.02)}
     flags = [judge(TimeLine(1.0, 1.0, answer_s), known).flags for answer_s in (0.01, 0.4)]
@@ -160,7 +168,7 @@ def test_a_verdict_widens_the_numbers_that_begin_or_end_there_and_can_be_taken_b
 
 
 def test_a_time_line_is_kept_with_its_boot() -> None:
-    line = TimeLine(0.25, 1.02, 0.004, (0.5,), open=True, stages={"on uboot": 0.4})
+    line = TimeLine(0.25, 1.02, 0.004, drawn=(0.5,), open=True, stages={"on uboot": 0.4})
     assert TimeLine.of_document({**line.document(), "boot_id": "x"}) == line
     assert TimeLine.of_document({"getty": "garbage"}) == TimeLine()
     assert learn([line] * 2) == {}
