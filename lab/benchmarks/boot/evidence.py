@@ -16,6 +16,10 @@ from lab.errors import LabTransientError
 ROOT = "rootfs"  # the source that names the root file system's device, by the kernel's lines
 SHELL = "shell"  # and by what is mounted
 _OF_DEVICES = (ROOT, "kernel")  # sources whose words are names of devices, or how they begin
+# Without aliases in the device tree, cards are numbered in the order of their probing (Linux drivers/mmc/core/{bus,block}.c).
+_CARD = re.compile(r"\bmmc(\d+): new (?:.* )?(SD|MMC)\w* card at address ")
+_BLOCK = re.compile(r"\b(mmcblk\d+): mmc(\d+):")
+_MEDIA_OF_CARDS = {"SD": "sd", "MMC": "emmc"}
 
 
 @define
@@ -34,6 +38,8 @@ class BootEvidence:
     software: dict[str, str] = field(factory=dict, init=False)
     init: str = field(default="", init=False)
     _unconfirmed: dict[str, str] = field(factory=dict, init=False)  # source -> what waits to be confirmed
+    _cards: dict[str, str] = field(factory=dict, init=False)  # number of a host -> kind of its card
+    _blocks: dict[str, str] = field(factory=dict, init=False)  # block device -> number of its host
     _closed: set[str] = field(factory=set, init=False)
     _versions: BootVersions = field(init=False)
 
@@ -43,6 +49,10 @@ class BootEvidence:
     def whole_line(self, line: str) -> LabTransientError | None:
         """Take a console line; return the error of a wrong medium."""
         error = None
+        if card := _CARD.search(line):
+            self._cards[card[1]] = _MEDIA_OF_CARDS[card[2]]
+        if block := _BLOCK.search(line):
+            self._blocks[block[1]] = block[2]
         for evidence in self.board.evidence:
             source = evidence.source
             if source in self._closed:
@@ -54,7 +64,8 @@ class BootEvidence:
                 value = self._unconfirmed.pop(source)
                 if evidence.confirmed_by:
                     self._closed.add(source)
-                error = error or self._witness(source, value, evidence.media.get(value))
+                medium = self._medium_of_card(value) if source in _OF_DEVICES else ""
+                error = error or self._witness(source, value, medium or evidence.media.get(value))
         match = re.search(r"Kernel command line: (?:.* )?init=(\S+)", line)
         if match:
             self.init = match[1]
@@ -68,8 +79,16 @@ class BootEvidence:
 
     def medium_of(self, device: str) -> str:
         """The medium of a kernel's device; empty: unknown to the type."""
+        if medium := self._medium_of_card(device):
+            return medium
         known = {k: m for e in self.board.evidence if e.source in _OF_DEVICES for k, m in e.media.items()}
         return known[max(words, key=len)] if (words := [word for word in known if device.startswith(word)]) else ""
+
+    def _medium_of_card(self, device: str) -> str:
+        """The medium of a device by the kernel's words of its card, where the board has such a one; empty: they did not come."""
+        block = next((name for name in self._blocks if re.match(rf"{name}(?!\d)", device)), "")
+        medium = self._cards.get(self._blocks.get(block, ""), "")
+        return medium if medium in self.board.media else ""
 
     @property
     def verified(self) -> bool:

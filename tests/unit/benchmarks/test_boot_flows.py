@@ -203,6 +203,23 @@ def test_a_root_on_another_medium_than_spl_is_a_mixed_boot(spl: str, root: str, 
     assert "environment" in str(done.error)
 
 
+@pytest.mark.parametrize(
+    ("card", "outcome"),
+    [
+        ("mmc0: new ultra high speed SDR104 SDHC card at address aaaa", ""),
+        ("mmc0: new HS200 MMC card at address 0001", "mixed_boot"),
+        ("mmc1: new ultra high speed SDR104 SDHC card at address aaaa", "mixed_boot"),  # nothing says what mmc0 is
+    ],
+)
+def test_a_card_that_was_numbered_otherwise_is_known_by_its_kind(card: str, outcome: str) -> None:
+    said = [
+        line.replace("root=/dev/mmcblk1p2", "root=PARTUUID=1-02").replace("mmcblk1p2", "mmcblk0p2") for line in USUAL
+    ]
+    at = next(number for number, line in enumerate(said) if "mmcblk0p2" in line)
+    said[at:at] = [f"[    1.000000] {card}", "[    1.000100] mmcblk0: mmc0:aaaa SR32G 29.7 GiB"]
+    assert failure(booted(said, medium="sd")) == outcome
+
+
 def test_another_medium_altogether_is_the_straps_fault() -> None:
     done = booted(USUAL, medium="emmc")
     assert failure(done) == "wrong_medium"
