@@ -17,7 +17,7 @@ from lab.errors import LabStableError
 _SERIAL = "cat /proc/device-tree/serial-number 2>/dev/null"
 _ADDRESSES = "cat /sys/class/net/*/address 2>/dev/null"
 _ROOT = "grep ' / / ' /proc/self/mountinfo"
-_DEVICE = "cat /sys/dev/block/{numbers}/uevent 2>/dev/null"
+_DEVICE = "cat /sys/dev/block/{numbers}/uevent /sys/dev/block/{numbers}/../device/type 2>/dev/null"
 _LOCALLY_ADMINISTERED = 0x02  # of the first octet (IEEE 802-2014, 8.4): chosen by software, perhaps anew at each boot
 
 
@@ -37,11 +37,13 @@ class BoardIdentity:
         serial: of the device tree.
         macs: burnt-in addresses of its network interfaces, lower case.
         root: the root file system's device, e.g. "mmcblk1p2" or "ubi0:rootfs".
+        card: its kind, "SD" or "MMC" (Linux drivers/mmc/core/bus.c).
     """
 
     serial: str = ""
     macs: tuple[str, ...] = ()
     root: str = ""
+    card: str = ""
 
     @property
     def names(self) -> frozenset[str]:
@@ -61,7 +63,7 @@ def identify(shell: Shell) -> BoardIdentity:
         {word for word in addresses if re.fullmatch(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}", word) and _is_burnt_in(word)}
     )
     return BoardIdentity(
-        serial if re.fullmatch(r"[\x21-\x7e][\x20-\x7e]{0,99}", serial) else "", tuple(macs), _root(shell)
+        serial if re.fullmatch(r"[\x21-\x7e][\x20-\x7e]{0,99}", serial) else "", tuple(macs), *_root(shell)
     )
 
 
@@ -104,23 +106,24 @@ def _is_burnt_in(mac: str) -> bool:
     return mac != "00:00:00:00:00:00" and not int(mac[:2], 16) & _LOCALLY_ADMINISTERED
 
 
-def _root(shell: Shell) -> str:
-    """The device of the last mount at `/`.
+def _root(shell: Shell) -> tuple[str, str]:
+    """The device of the last mount at `/`, and the kind of its card.
 
     A file system without a block device, such as UBIFS, names itself.
     """
     lines = [line for line in _text(shell, _ROOT).splitlines() if " - " in line]
     if not lines:
-        return ""
+        return "", ""
     front, _, back = lines[-1].partition(" - ")
     numbers = next((word for word in front.split() if re.fullmatch(r"\d+:\d+", word)), "")
     kind, source = (*back.split(), "", "")[:2]
     if not numbers:
-        return ""
+        return "", ""
     if numbers.startswith("0:"):
-        return source if kind == "ubifs" else ""
-    match = re.search(r"^DEVNAME=(\S+)", _text(shell, _DEVICE.format(numbers=numbers)), re.MULTILINE)
-    return match[1] if match else ""
+        return (source if kind == "ubifs" else ""), ""
+    text = _text(shell, _DEVICE.format(numbers=numbers))
+    match, card = (re.search(pattern, text, re.MULTILINE) for pattern in (r"^DEVNAME=(\S+)", r"^(SD|MMC)$"))
+    return match[1] if match else "", card[1] if card else ""
 
 
 def _text(shell: Shell, command: str) -> str:

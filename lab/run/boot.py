@@ -229,7 +229,7 @@ class BootRun(CycleRun[GoodBoot]):
             self.progress.write(f"{medium}: the board is not identified: {error}")
         identity = answer or BoardIdentity()
         if identity.root:
-            watch.root_is_on(identity.root)
+            watch.root_is_on(identity.root, identity.card)
         virtual = self.board.type.virtual or Flag.SIMULATED in port_flags(self.board.console.info)
         names = frozenset() if self.board.identity or virtual else self._names_before()
         check_board(identity, self.board.board, names, "its run before")

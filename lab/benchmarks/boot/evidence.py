@@ -72,8 +72,10 @@ class BootEvidence:
         self._versions.whole_line(line)
         return error
 
-    def root_is_on(self, device: str) -> LabTransientError | None:
-        """Take the root file system's device; return a wrong medium's error."""
+    def root_is_on(self, device: str, card: str) -> LabTransientError | None:
+        """Take the root file system's device, and its card's kind; return a wrong medium's error."""
+        if card and (block := re.match(r"mmcblk\d+", device)):
+            self._blocks[block[0]], self._cards[block[0]] = block[0], _MEDIA_OF_CARDS[card]
         medium = self.medium_of(device)
         return self._witness(SHELL, device, medium) if medium else None
 

@@ -353,13 +353,13 @@ class BootWatch:
         timed = self.log.has_times
         return [m for m in self.moments if not timed or m.name not in SPOKEN or kernel_time_s(m.text) is not None]
 
-    def root_is_on(self, device: str) -> None:
-        """Check the root file system's device that a login found.
+    def root_is_on(self, device: str, card: str = "") -> None:
+        """Check the root file system's device that a login found, and its card's kind.
 
         Raises:
             LabTransientError: the device is another medium's.
         """
-        wrong = self._evidence.root_is_on(device)
+        wrong = self._evidence.root_is_on(device, card)
         if wrong is not None:
             raise wrong
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from lab import boards
+from lab.benchmarks.boot.evidence import BootEvidence
 from lab.benchmarks.identity import BoardIdentity, check_board, from_document, identify
 from lab.errors import LabStableError
 
@@ -48,6 +50,15 @@ def test_what_is_no_serial_number_is_none(serial: str) -> None:
 )
 def test_the_root_file_systems_device_is_that_of_the_last_mount(mount: str, uevent: str, device: str) -> None:
     assert identify(Shell(root=mount, uevent=uevent)).root == device
+
+
+def test_the_kind_of_the_roots_card_is_the_kernels_and_names_its_medium_however_it_was_numbered() -> None:
+    mount = "22 1 179:98 / / rw,relatime - ext4 /dev/root rw"
+    found = identify(Shell(root=mount, uevent="MAJOR=179\nDEVNAME=mmcblk0p2\nSD"))
+    assert (found.root, found.card) == ("mmcblk0p2", "SD")
+    for card, is_wrong in (("SD", False), ("MMC", True), ("", True)):
+        evidence = BootEvidence(boards.load("am62xx_sk"), "sd")
+        assert (evidence.root_is_on("mmcblk0p2", card) is not None) == is_wrong
 
 
 A, B = BoardIdentity("a1", ("70:ff:76:00:00:01",)), BoardIdentity("b2")
