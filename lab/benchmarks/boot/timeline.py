@@ -99,7 +99,8 @@ class TimeLine:
 
     def document(self) -> dict[str, Any]:
         """It for an attempt's details."""
-        return {name: value for name, value in asdict(self).items() if value not in (None, (), False, {})}
+        facts = asdict(self).items()
+        return {name: value for name, value in facts if value is not False and value not in (None, (), {})}
 
     def boundaries(self) -> Iterator[tuple[str, str, str]]:
         """Each moment between two stages, and the names of both."""

@@ -95,7 +95,8 @@ def test_a_reading_that_is_left_beside_the_likeliest_is_named(line: TimeLine, fl
 def test_a_bootloader_that_tries_more_places_than_usual_may_have_booted_another_slot(
     tries: float, *, flagged: bool
 ) -> None:
-    known = {**usual(), **learn([TimeLine(tries=1.0)] * 5)}
+    documents = [TimeLine(tries=1.0).document()] * 5
+    known = {**usual(), **learn(map(TimeLine.of_document, documents))}
     assert (Flag.FLOW_UNVERIFIED in judge(TimeLine(1.0, 1.0, tries=tries), known).flags) == flagged
 
 
@@ -168,8 +169,8 @@ def test_a_verdict_widens_the_numbers_that_begin_or_end_there_and_can_be_taken_b
 
 
 def test_a_time_line_is_kept_with_its_boot() -> None:
-    line = TimeLine(0.25, 1.02, 0.004, drawn=(0.5,), open=True, stages={"on uboot": 0.4})
+    line = TimeLine(0.25, 1.02, 0.004, tries=0.0, drawn=(0.5,), open=True, stages={"on uboot": 0.4})
     assert TimeLine.of_document({**line.document(), "boot_id": "x"}) == line
     assert TimeLine.of_document({"getty": "garbage"}) == TimeLine()
     assert learn([line] * 2) == {}
-    assert set(learn([line] * 3)) == {"zero", "getty", "answer", "on uboot"}
+    assert set(learn([line] * 3)) == {"zero", "getty", "answer", "tries", "on uboot"}
