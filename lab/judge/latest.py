@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import enum
+import itertools
 import logging
 import multiprocessing
 import os
@@ -21,7 +22,7 @@ from typing import Final, Self, TypeAlias
 from attrs import define, evolve, field, frozen
 
 from lab.judge import noise
-from lab.judge.baseline import ACCEPTED, COMPLETED, REJECTED, RUNS_BACK, JudgedRun, earlier, judge, window
+from lab.judge.baseline import ACCEPTED, REJECTED, RUNS_BACK, JudgedRun, earlier, judge, window
 from lab.judge.compare import Verdict
 from lab.judge.labels import is_numbered, is_real_time, release_key
 from lab.judge.records import Mute, StoredVerdict
@@ -30,7 +31,7 @@ from lab.metrics.catalogue import BOOT_STAGE
 from lab.results.history import Item, item_of
 from lab.results.records import APART
 from lab.results.revision import RunsRevision, runs_revision
-from lab.results.series import BoardSeries, PlaceState, run_head, runs_at, states
+from lab.results.series import BoardSeries, PlaceState, completed_with, latest_completed, run_head, states
 from lab.results.snapshot import RunHead, StoreSnapshot
 from lab.results.store import Store, open_store
 from lab.results.sums import VARIANT, Average
@@ -163,6 +164,7 @@ def not_measured(runs: Iterable[RunHead]) -> list[tuple[RunHead, str]]:
 
 
 BUDGET_S: Final = 1.0  # of a look: that of a large lab stays short, and the next one goes on
+_LATEST: Final = 4  # times the runs that a comparison reads: a medium may be measured at each fourth only
 WORTH_A_PROCESS: Final = 32  # series or runs; fewer are judged before a process has started
 _AT_ONCE: Final = 64  # series that the process judges between two looks
 _NICE: Final = 5
@@ -386,8 +388,9 @@ def worse_of_run(store: Store, run_id: int) -> tuple[WorseNumber, ...]:
 
 def worse_numbers(found: StoreSnapshot, series: BoardSeries) -> list[WorseNumber]:
     """The worse numbers of a series' latest runs; one of both references counts once."""
-    decisions = found.decisions()
-    runs = [head for head in runs_at(found, series) if head.status == COMPLETED and decisions.get(head.id) != REJECTED]
+    latest = _latest_runs(found, series)
+    decisions = found.decisions_on([head.id for head in latest])
+    runs = [head for head in latest if decisions.get(head.id) != REJECTED]
     variants: dict[int, set[BootVariant]] = {}
     for run_id, params in found.params([head.id for head in runs]):
         variants.setdefault(run_id, set()).add(BootVariant.of(params))
@@ -399,6 +402,25 @@ def worse_numbers(found: StoreSnapshot, series: BoardSeries) -> list[WorseNumber
         its = [evolve(each, variants=frozenset({variant})) for each in before if variant in each.variants]
         confirmed |= _worse(found, its).keys()
     return [evolve(number, is_confirmed=key in confirmed) for key, number in numbers.items()]
+
+
+def _latest_runs(found: StoreSnapshot, series: BoardSeries) -> list[RunHead]:
+    """The completed runs that comparisons of a series' latest runs read, the oldest first.
+
+    The last ones, and those of each kernel's two newest releases.
+    """
+    most = noise.load().history.longest * RUNS_BACK
+    runs = {head.id: head for head in latest_completed(found, series, _LATEST * most)}
+    if len(runs) < _LATEST * most:  # these are all
+        return list(runs.values())
+    labels: dict[bool, dict[tuple[int, ...], list[str]]] = {}
+    for label in filter(is_numbered, found.labels()):
+        labels.setdefault(is_real_time(label), {}).setdefault(release_key(label), []).append(label)
+    for of_kernel in labels.values():
+        newest = (completed_with(found, series, of_kernel[key], most) for key in sorted(of_kernel, reverse=True))
+        for heads in itertools.islice(filter(None, newest), 2):
+            runs |= {head.id: head for head in heads}
+    return [runs[run_id] for run_id in sorted(runs)]
 
 
 def _night(found: StoreSnapshot, run_id: int) -> int:

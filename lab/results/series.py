@@ -60,6 +60,21 @@ def runs_at(snapshot: StoreSnapshot, series: BoardSeries) -> list[RunHead]:
     return snapshot.heads_of(*its)
 
 
+def latest_completed(snapshot: StoreSnapshot, series: BoardSeries, most: int) -> list[RunHead]:
+    """The last completed runs of a series, the oldest first."""
+    its = (RunRow.board == series.board, RunRow.board_type == series.board_type, RunRow.kind == series.kind)
+    wanted = HEADS.where(*its, RunRow.status == _COMPLETED).order_by(RunRow.finished_at.desc(), RunRow.id.desc())
+    return sorted((RunHead(*row) for row in snapshot.rows(wanted.limit(most))), key=lambda head: head.id)
+
+
+def completed_with(snapshot: StoreSnapshot, series: BoardSeries, labels: Sequence[str], most: int) -> list[RunHead]:
+    """The last completed runs of a series with one of these releases."""
+    with_label = select(RunRow.id).where(RunRow.release.in_(labels), RunRow.status == _COMPLETED)
+    its = (RunRow.board == series.board, RunRow.board_type == series.board_type)
+    wanted = HEADS.where(RunRow.id.in_(with_label.where(RunRow.kind == series.kind)), *its)
+    return [RunHead(*row) for row in snapshot.rows(wanted.order_by(RunRow.id.desc()).limit(most))]
+
+
 def runs_before(snapshot: StoreSnapshot, head: RunHead, most: int) -> list[RunHead]:
     """Last earlier runs of the board type, newest first, without guides."""
     its = (RunRow.board_type == head.board_type, RunRow.kind.not_in(APART), RunRow.id < head.id)

@@ -96,6 +96,7 @@ class StoreSnapshot:
     _location: Location
     _heads: list[RunHead] | None = field(default=None, init=False)
     _decisions: dict[int, str] | None = field(default=None, init=False)
+    _labels: list[str] | None = field(default=None, init=False)
     _metrics: dict[tuple[str, int], Metric] | None = field(default=None, init=False)
     _last: tuple[tuple[int, ...], Mapping[int, Mapping[str, Any]]] = field(default=((), {}), init=False)
 
@@ -173,6 +174,15 @@ class StoreSnapshot:
             reviews = select(ReviewRow.run_id, ReviewRow.decision).where(ReviewRow.run_id.in_(ids))
             found |= {row[0]: row[1] for row in self.rows(reviews.order_by(ReviewRow.id))}
         return found
+
+    def labels(self) -> list[str]:
+        """The releases of all runs; read once."""
+        if self._labels is None:
+            label = select(func.min(RunRow.release).label("name")).cte("labels", recursive=True)
+            after = select(func.min(RunRow.release)).where(RunRow.release > label.c.name).scalar_subquery()
+            each = label.union_all(select(after).where(label.c.name.is_not(None)))  # by the index, not by all runs
+            self._labels = [row[0] for row in self.rows(select(each.c.name).where(each.c.name.is_not(None)))]
+        return self._labels
 
     def provenances(self, run_ids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Run and provenance."""

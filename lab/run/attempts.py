@@ -24,6 +24,7 @@ from lab.host.process import CpuTimes, cpu_times
 from lab.metrics import Flag, catalogue
 from lab.metrics.limits import Limits
 from lab.results import ArtifactRef, AttemptRecord, Moment, SampleRecord, Store
+from lab.results.history import Item, item_of
 from lab.results.records import CONSOLE_INDEX, CONSOLE_LOG, HOST_BUSY, LIMITS, OK
 
 
@@ -113,12 +114,14 @@ class AttemptRecorder:
     clock: Clock
     limits: Limits = field(factory=dict)
     _attempts: list[AttemptRecord] | None = field(default=None, init=False)
+    _good: dict[tuple[Item, int], int] = field(factory=dict, init=False)  # of a cycle: the place of its good attempt
 
     @property
     def attempts(self) -> list[AttemptRecord]:
         """The run's attempts, in recorded order: read once, then appended."""
         if self._attempts is None:
             self._attempts = [*self.store.attempts(self.run_id)]
+            self._good = {_cycle_of(each): place for place, each in enumerate(self._attempts) if each.ok}
         return self._attempts
 
     def forget(self) -> None:
@@ -164,6 +167,8 @@ class AttemptRecorder:
         )
         attempts = self.attempts  # read before this one is there
         self.store.record_attempt(self.run_id, record)
+        if record.ok:
+            self._good[_cycle_of(record)] = len(attempts)
         attempts.append(evolve(record, details=json.loads(json.dumps(record.details))))  # as the store gives them back
 
     def revise(self, record: AttemptRecord) -> None:
@@ -173,12 +178,12 @@ class AttemptRecorder:
             BoardlabError: the store cannot be written.
         """
         self.store.revise_attempt(self.run_id, record)
-        number = next(n for n, each in enumerate(self.attempts) if each.ok and _same_cycle(each, record))
-        self.attempts[number] = record
+        attempts = self.attempts
+        attempts[self._good[_cycle_of(record)]] = record
 
 
-def _same_cycle(one: AttemptRecord, other: AttemptRecord) -> bool:
-    return (one.cycle, one.params) == (other.cycle, other.params)
+def _cycle_of(record: AttemptRecord) -> tuple[Item, int]:
+    return item_of(record.params), record.cycle
 
 
 def moment_record(moment: MomentLike, base: int) -> Moment:

@@ -19,15 +19,17 @@ from lab.host import process
 from lab.host.clock import utc_now
 from lab.jobs.listing import has_changed, jobs, measuring
 from lab.jobs.queue import TIMERS, JobQueue, wanted
+from lab.judge.latest import WorseNumber, worse_numbers
 from lab.judge.text import EvidenceLinks
 from lab.metrics import Sample, summarise
 from lab.results import AttemptRecord, SampleRecord, Store, open_store, sums
 from lab.results.models import JobRow, MeasurementRow, RunRow, SampleRow
+from lab.results.series import BoardSeries
 from lab.results.snapshot import watch
 from support.farm_store import fill
 from support.jobbook import ORDER
 
-BOARDS: Final = 4  # so that also a young store has more runs of a board than a comparison reads
+BOARDS: Final = 2  # so that also a young store has more runs of a board than a comparison reads
 _NIGHTS: Final = 25  # of a release
 _TOGETHER: Final = 5000  # rows of an insert
 
@@ -67,6 +69,11 @@ def _after_a_run(store: Store) -> Callable[[], object]:
     return measure_and_read
 
 
+def _worse_of(store: Store) -> list[WorseNumber]:
+    with store.snapshot() as snapshot:
+        return worse_numbers(snapshot, BoardSeries("board-0000", "am62xx_sk", "boot"))
+
+
 LOOKS: Final = (
     PeriodicLook("a waiting job takes its board", "10 s", lambda s, _running, waiting: lambda: book(s).start(waiting)),
     PeriodicLook("a running job's sign of life", "10 s", lambda s, running, _: lambda: book(s).beat(running)),
@@ -77,6 +84,9 @@ LOOKS: Final = (
     PeriodicLook("a board's health", "a run", lambda s, *_: lambda: HealthBook(s).of("board-0000")),
     PeriodicLook("exporter: unchanged results", "15 s", lambda s, *_: ResultsReader(watch(s.url)).read),
     PeriodicLook("exporter: a run has ended", "a run", lambda s, *_: _after_a_run(s)),
+    PeriodicLook(
+        "worse numbers of a board", "a run", lambda s, *_: lambda: _worse_of(s), "with the names of releases"
+    ),
     PeriodicLook("exporter: jobs", "15 s", lambda s, *_: Jobs(watch(s.url)).read),
     PeriodicLook("exporter: health", "15 s", lambda s, *_: Healths(watch(s.url)).read),
     PeriodicLook("exporter: verdicts", "15 s", lambda s, *_: StandingVerdicts(watch(s.url), EvidenceLinks("")).read),

@@ -17,7 +17,7 @@ from support.periodic import LOOKS, PeriodicLook, aged, book
 
 from lab.results import open_store
 
-YOUNG, OLD = 800, 8000  # runs and jobs; a comparison reads 90 of a board and of each release
+YOUNG, OLD = 800, 8000  # runs and jobs; a comparison chooses from 360 of a board
 GROWTH = 1.2
 _STEP = 10  # instructions of SQLite's machine, after which it tells
 
