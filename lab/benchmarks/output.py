@@ -244,11 +244,10 @@ def last_line(data: bytes, *, before: int = 0) -> str:
     return lines[-1 - before].strip() if len(lines) > before else ""
 
 
-def in_pieces(data: bytes, patterns: Iterable[str]) -> bool:
-    """True if a pattern matches the last line without kernel lines."""
-    text = _STAMPED_LINE.sub("", data.decode("latin-1"))
-    line = text[text.rfind("\n") + 1 :]
-    return any(re.search(pattern, line) for pattern in patterns)
+def in_pieces(data: bytes, patterns: Iterable[str], *, anywhere: bool) -> bool:
+    """True if a pattern matches the last line, or any, without kernel lines."""
+    lines = _STAMPED_LINE.sub("", data.decode("latin-1")).split("\n")
+    return any(re.search(pattern, line) for pattern in patterns for line in (lines if anywhere else lines[-1:]))
 
 
 # --- mpstat's average ---

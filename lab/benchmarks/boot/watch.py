@@ -470,13 +470,14 @@ class BootWatch:
                 f"bootcmd failed. Last line before it: {self._last_text()!r}",
                 failure="stopped_at_uboot",
             )
-        if silence_ns > SETTLE_NS and self._prompt_in_pieces():
+        is_hung = silence_ns / 1e9 > self.board.timeouts.hang_silence_s
+        if silence_ns > SETTLE_NS and self._prompt_in_pieces(anywhere=is_hung):
             raise TestTransientError(
                 "the login prompt came in pieces, with kernel messages between them, so its moment is not known. Let the "
                 "release print less while it starts (loglevel=4 on the kernel's command line), or measure once more",
                 failure="prompt_broken",
             )
-        if silence_ns / 1e9 > self.board.timeouts.hang_silence_s:
+        if is_hung:
             stage = self._stage()
             raise BoardTransientError(
                 f"hung in {stage}: nothing for {self.board.timeouts.hang_silence_s:g} s after {self._last_text()!r}{self._hint()}",
@@ -628,8 +629,8 @@ class BootWatch:
             return "kernel"
         return "uboot" if "uboot" in names else "spl"
 
-    def _prompt_in_pieces(self) -> bool:
-        return in_pieces(self._recent, [p.regex for p in self.board.moments if p.name in ENDS])
+    def _prompt_in_pieces(self, *, anywhere: bool) -> bool:
+        return in_pieces(self._recent, [p.regex for p in self.board.moments if p.name in ENDS], anywhere=anywhere)
 
     def _last_text(self) -> str:
         return last_line(self._recent, before=int(self._stopped))  # the prompt itself says nothing

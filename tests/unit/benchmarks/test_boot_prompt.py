@@ -12,7 +12,7 @@ from lab.benchmarks.boot import BootWatch, PowerEdge
 from lab.benchmarks.boot.kernellog import BootKernelLog
 from lab.console.model import Chunk, LineTiming
 from lab.console.moments import MomentFinder, feed_watch
-from lab.errors import BoardlabError, BoardTransientError, LabTransientError
+from lab.errors import BoardlabError, BoardTransientError, LabTransientError, TestTransientError
 from lab.metrics import Flag, Sample, SampleRecord, summarise
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_STAGE, BOOT_TIME
 
@@ -80,6 +80,16 @@ class Boot:
 def healthy(*behind: tuple[float, bytes]) -> list[tuple[float, bytes]]:
     """A boot of 2 s whose prompt comes 3 s after power on, and what comes behind it."""
     return [(0.5, BEGIN), (1.0, KERNEL), (3.0, PROMPT), *behind]
+
+
+@pytest.mark.parametrize(("behind", "seconds"), [(b"", 0.4), (b"\r\nmy-app: ready\r\n", 16.0)])
+def test_a_prompt_into_which_the_kernel_wrote_is_no_hang_whatever_comes_behind_it(
+    behind: bytes, seconds: float
+) -> None:
+    broken = b"\r\nqemu-vi[    2.100000] usb 1-1: new device\r\nrt login: "
+    boot = Boot([*healthy()[:-1], (3.0, broken + behind)])
+    with pytest.raises(TestTransientError, match="came in pieces"):
+        boot.wait(seconds)
 
 
 def value(boot: Boot) -> float:
