@@ -245,9 +245,11 @@ def last_line(data: bytes, *, before: int = 0) -> str:
 
 
 def in_pieces(data: bytes, patterns: Iterable[str], *, anywhere: bool) -> bool:
-    """True if a pattern matches the last line, or any, without kernel lines."""
-    lines = _STAMPED_LINE.sub("", data.decode("latin-1")).split("\n")
-    return any(re.search(pattern, line) for pattern in patterns for line in (lines if anywhere else lines[-1:]))
+    """True if a pattern matches the last line, or any that kernel lines cut, without these."""
+    text = data.decode("latin-1")
+    lines, whole = _STAMPED_LINE.sub("", text).split("\n"), text.split("\n")
+    pieces = [line for line in lines if line not in whole] if anywhere else lines[-1:]
+    return any(re.search(pattern, line) for pattern in patterns for line in pieces)
 
 
 # --- mpstat's average ---
