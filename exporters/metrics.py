@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
@@ -25,7 +24,7 @@ from lab.judge.known_failures import KnownFailure, KnownState, Recognised, of_fa
 from lab.judge.latest import Reference
 from lab.judge.store import Standing, standing
 from lab.judge.summary import parts
-from lab.judge.text import EvidenceLinks, VerdictChange, changes, failing_lines, failing_title
+from lab.judge.text import EvidenceLinks, VerdictChange, changes, failing_lines, failing_title, failure_rates
 from lab.metrics.limits import LimitOutcome
 from lab.results.formatting import label
 from lab.results.records import DIAGNOSIS
@@ -371,16 +370,25 @@ def families(
     shown = [evolve(change, parts=parts_of(change)) for change in every[:MAX_CHANGES]]
     effects: list[BuildLabelledValue] = []
     errors: list[BuildLabelledValue] = []
+    shares: list[BuildLabelledValue] = []
     for change in shown:
         for verdict in change.verdicts:
             values = (verdict.metric, label(verdict.params), verdict.outcome, str(verdict.since_run))
             labels = (change.board, change.board_type, verdict.run.kind, *values)
-            effects.append((labels, math.nan if verdict.effect is None else verdict.effect))
+            if verdict.effect is not None:
+                effects.append((labels, verdict.effect))
+            if rates := failure_rates(verdict):
+                before, now = rates
+                low, high = (percent / 100 for percent in now.interval_percent)
+                stats = {"before": before.percent / 100, "avg": now.percent / 100, "low": low, "high": high}
+                shares += [((*labels, stat), value) for stat, value in stats.items()]
             if verdict.low is not None and verdict.high is not None:
                 errors.append((labels, (verdict.high - verdict.low) / 2))
     about = "of a number that moved and that nobody has decided on, relative: 0.02 is 2 % more, which may be better or worse."
     yield gauge("boardlab_verdict", f"The change {about}", _NUMBER, effects)
     yield gauge("boardlab_verdict_uncertainty", f"± at 95 % of the change {about}", _NUMBER, errors)
+    about = "Share of failed attempts since an open verdict on it (avg, low, high at 95 %), and before."
+    yield gauge("boardlab_verdict_failure_ratio", about, (*_NUMBER, "stat"), shares)
     counts = [(_standing_labels(change), float(len(change.verdicts))) for change in shown]
     yield gauge("boardlab_verdict_change", "Count of numbers that moved together.", _CHANGE, counts)
     yield _words(shown, evidence)

@@ -217,7 +217,7 @@ def _show(verdicts: Sequence[RecordsVerdict]) -> None:
             verdict.run.board,
             text.name(verdict),
             verdict.outcome,
-            "-" if verdict.effect is None else size(verdict),
+            "-" if verdict.effect is None and not text.failure_rates(verdict) else size(verdict),
             "-" if verdict.since_run is None else str(verdict.since_run),
             str(verdict.n or "-"),
             text.state(verdict) or text.differences(verdict) or "-",

@@ -21,7 +21,7 @@ from typing import Final, Self, TypeAlias
 
 from attrs import define, evolve, field, frozen
 
-from lab.judge import noise
+from lab.judge import noise, text
 from lab.judge.baseline import ACCEPTED, REJECTED, RUNS_BACK, JudgedRun, earlier, judge, window
 from lab.judge.compare import Verdict
 from lab.judge.labels import is_numbered, is_real_time, release_key
@@ -178,6 +178,7 @@ class WorseNumber:
     Attributes:
         run, release, kind, at: of that run; `at`: its end. against: the older release, or a phrase for earlier runs.
         effect: relative change; None: unknown. is_release: it is compared with another release.
+        rate: of a failure rate the change in words, without an effect.
         since: first run of the standing verdict on it; None: no history confirms it.
         is_confirmed: it was worse before the last night that could show it, of any release, and still is, and no verdict
         of a history tells it.
@@ -195,6 +196,7 @@ class WorseNumber:
     is_release: bool
     since: int | None = None
     is_confirmed: bool = False
+    rate: str = ""
 
     @property
     def key(self) -> _Key:
@@ -209,6 +211,8 @@ class WorseNumber:
     @property
     def size(self) -> str:
         """Relative change, e.g. `+23 %` or `+4.1 %`."""
+        if self.rate:
+            return self.rate
         if self.effect is None:
             return "is broken"
         return f"{100 * self.effect:+.{0 if abs(self.effect) >= _WHOLE else 1}f} %"
@@ -471,6 +475,7 @@ def _of_history(verdict: StoredVerdict) -> WorseNumber:
         effect=verdict.effect,
         is_release=False,
         since=verdict.since_run,
+        rate=text.size(verdict) if text.failure_rates(verdict) else "",
     )
 
 

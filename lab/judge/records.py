@@ -34,7 +34,8 @@ _LEFT: Final = 0.5  # share of a change; with no more left of it, it is over
 class Later:
     """Later changes of a number, read from the newest to the oldest.
 
-    A drift is a sum with some of the others in it: it is not added to them.
+    A drift is a sum with some of the others in it: it is not added to them. Changes add up as logarithms: -50 % takes
+    back +100 %.
     """
 
     _steps: float = 0.0
@@ -43,17 +44,22 @@ class Later:
     def add(self, effect: float, *, crept: bool) -> None:
         """Add the next older change; `effect`: relative."""
         if not crept:
-            self._steps += effect
+            self._steps += _logarithm(effect)
         elif self._drift is None:
-            self._drift = effect
+            self._drift = _logarithm(effect)
 
     def undoes(self, effect: float, *, crept: bool) -> bool:
         """True if later changes took back at least half of one, or a later drift has this one in it."""
         if crept and self._drift is not None:
             return True
-        drift = self._drift or 0.0
-        since = self._steps + (drift if drift * effect < 0 else 0.0)
-        return effect * (effect + since) <= effect**2 * _LEFT
+        drift, change = self._drift or 0.0, _logarithm(effect)
+        since = self._steps + (drift if drift * change < 0 else 0.0)
+        return change * (change + since) <= change**2 * _LEFT
+
+
+def _logarithm(effect: float) -> float:
+    """A relative change as a logarithm; of one to 0 that of a thousandth."""
+    return math.log1p(max(effect, -0.999))
 
 
 @frozen
@@ -68,7 +74,8 @@ class NewVerdict:
         effect: relative change of the number, 0.02 is 2 % more (not: worse). low, high: its 95 % interval; None of a mode.
         mode: the change is a new mode of single boots; the effect is then the distance of the modes.
         reruns: number of further runs of the same image and night that were used.
-        differs: cause -> (before, since), of the run before `since_run` and that one; only DRIFT: both runs of a drift.
+        differs: cause -> (before, since), of the run before `since_run` and that one; only DRIFT: both runs of a drift;
+            of a failure rate: both shares.
     """
 
     metric: str

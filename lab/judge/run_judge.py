@@ -23,19 +23,17 @@ from attrs import define, field, frozen
 
 from lab.errors import BoardlabError, ConfigurationError
 from lab.host.runtime import check_owner
-from lab.judge.baseline import earlier, rate_changes, window
 from lab.judge.causes import CAUSES, causes, causes_at, changes, contents
 from lab.judge.history import CONSTANTS, HistoryRun, Outcome, outcome
 from lab.judge.history.table import Provenance, night
 from lab.judge.history.walk import Walk
 from lab.judge.labels import line_of
-from lab.judge.records import DRIFT, UNSURE, NewVerdict, OutcomeName
+from lab.judge.rates import judge_rates
+from lab.judge.records import DRIFT, UNSURE, NewVerdict
 from lab.judge.store import read_verdicts, reviews, write_verdicts
-from lab.metrics import Metric
-from lab.metrics.rates import RATES, RateChange
+from lab.metrics.rates import RATES
 from lab.results import Run, Store
 from lab.results.history import HistoryRunHead, Item, MeasuredNumber, RunNumbers, item_of, read_numbers, run_heads
-from lab.results.series import BoardSeries, run_head, runs_at
 
 _MOST_LINES: Final = 4  # of builds that are remembered beside the current one
 
@@ -325,7 +323,9 @@ def judge_run(store: Store, run_id: int, *, remember: Path | None = None) -> Run
     remembered = None if further else dumped(history.memory)
     cohorts = history.cohorts_of(night)
     judged = tuple(_current(history.memory.cohorts, (judged for cohort in cohorts for judged in cohort.step(night))))
-    judged += _judged_rates(store, [each.run.id for each in night], run.kind)
+    with store.snapshot() as found:
+        on_rates = judge_rates(found, [each.run.id for each in night])
+    judged += tuple(Judged(verdict, item_of(verdict.params)) for verdict in on_rates)
     write_verdicts(store, night[0].run.id, [each.verdict for each in judged], history.found)
     if remembered is not None:
         save(path, remembered)
@@ -342,53 +342,6 @@ def _current(cohorts: Sequence[Cohort], judged: Iterable[Judged]) -> Iterator[Ju
         verdict = each.verdict
         if verdict.outcome != "no samples" or verdict.version == newest[verdict.metric, item_of(verdict.params)]:
             yield each
-
-
-def _judged_rates(store: Store, night: Sequence[int], kind: str) -> tuple[Judged, ...]:
-    """The verdicts on how often the board failed, where that moved or may have risen.
-
-    The attempts of a night count together, beside those of the runs since the last accepted one. A board that always failed has "no
-    samples" of its numbers instead.
-    """
-    with store.snapshot() as found:
-        head = run_head(found, night[0])
-        if kind not in RATES or head is None:
-            return ()
-        decisions = found.decisions()
-        before = window(earlier(runs_at(found, BoardSeries.of(head)), head, decisions), decisions)
-        changes = rate_changes(found, head, [each for each in before if each.id not in night], night)
-    judged = []
-    for params, change in changes:
-        verdict = _verdict_on(RATES[kind], params, change, night)
-        if verdict is not None and change.now.failed < change.now.tried:
-            judged.append(Judged(verdict, item_of(params)))
-    return tuple(judged)
-
-
-def _verdict_on(
-    metric: Metric, params: Mapping[str, str], change: RateChange, night: Sequence[int]
-) -> NewVerdict | None:
-    """The verdict on a failure rate; None: it did not move."""
-    old = change.before
-    if old is None:
-        return None
-    rises = change.now.percent > old.percent
-    moved: dict[str, OutcomeName] = {"regression": "regression", "improvement": "improvement"}
-    outcome = moved.get(change.outcome, UNSURE if change.outcome == "unsure" and rises else None)
-    if outcome is None:
-        return None
-    return NewVerdict(
-        metric=metric.name,
-        version=metric.version,
-        params=dict(params),
-        outcome=outcome,
-        direction=0 if outcome == UNSURE else 1 if rises else -1,
-        since_run=None if outcome == UNSURE else night[0],
-        n=change.now.tried,
-        effect=change.now.percent / old.percent - 1 if old.failed and outcome != UNSURE else None,
-        reruns=len(night) - 1,
-        differs={} if outcome == UNSURE else {"failed": (old.share, change.now.share)},
-    )
 
 
 def asked_again(store: Store, run_id: int) -> frozenset[Item]:

@@ -18,9 +18,10 @@ from attrs import AttrsInstance, asdict, evolve, field, frozen
 from lab.errors import ConfigurationError
 from lab.failures import BOOT_FAILURES
 from lab.judge.known_failures import KnownFailure, Recognised, of_verdict
-from lab.judge.records import CALLED, DRIFT, Began, StoredVerdict
+from lab.judge.records import CALLED, DRIFT, Began, NewVerdict, StoredVerdict
 from lab.metrics.catalogue import BOOT_STAGE
-from lab.results.formatting import anchor, decimals, label
+from lab.metrics.rates import FAILED, RATES, FailureRate
+from lab.results.formatting import anchor, decimals, label, rate_document
 from lab.results.standing_failures import Failing
 from lab.terminal import plain
 
@@ -217,8 +218,18 @@ def differing(differs: Mapping[str, tuple[str, str]]) -> str:
     return "; ".join(found) or "nothing that is known"
 
 
+def failure_rates(verdict: NewVerdict) -> tuple[FailureRate, FailureRate] | None:
+    """The failure rates before a change and since then; None: the verdict is on another number."""
+    shares = verdict.differs.get(FAILED) if verdict.metric in {metric.name for metric in RATES.values()} else None
+    return (FailureRate.of_share(shares[0]), FailureRate.of_share(shares[1])) if shares else None
+
+
 def size(verdict: StoredVerdict) -> str:
-    """`+3.0 % ± 0.4 %`."""
+    """`+3.0 % ± 0.4 %`; of a failure rate `fails 6.7 % (2.6 to 15.9 %), was 0 of 180`."""
+    if rates := failure_rates(verdict):
+        before, now = rates
+        low, high = now.interval_percent
+        return f"fails {now.percent:.1f} % ({low:.1f} to {high:.1f} %), was {before.share}"
     if verdict.effect is None:
         return "moved"
     if verdict.low is None or verdict.high is None:
@@ -337,6 +348,7 @@ def sentence(verdict: StoredVerdict) -> str:
     """The whole verdict as a sentence."""
     if verdict.since_run is None:
         why = f", {needs([verdict])}" if verdict.outcome == "no history" else ""
+        why = f", {size(verdict)}" if failure_rates(verdict) else why
         return f"{name(verdict)} on {verdict.run.board}, run {verdict.run.id}: {verdict.outcome}{why}"
     direction = "worse" if verdict.worse else "better"
     differs = differences(verdict) or "nothing that is known of the runs differs"
@@ -350,6 +362,9 @@ def document(verdict: StoredVerdict) -> dict[str, Any]:
     """A verdict for `--json`."""
     run, found = verdict.run, plain_document(verdict)
     del found["direction"], found["outdated"], found["over"]
+    if rates := failure_rates(verdict):
+        before, now = (rate_document(run.kind, verdict.params, rate) for rate in rates)
+        found["failure_rate"] = now | {"before": before}
     return found | {
         "run": run.id,
         "board_type": run.board_type,

@@ -16,6 +16,7 @@ BOARD: Final = "board"
 SURE: Final = (
     0.01  # a rise by chance less often than this is one: one of a hundred boards that did not change is called
 )
+FAILED: Final = "failed"  # of a verdict's `differs`: the attempts that failed before the change, and since then
 HINT: Final = 0.2  # and one below this is told, with its chance
 _DEFINITION: Final = (
     "Share of the attempts at {what} that failed by the board's fault, of all that were good or failed so; a cycle that a retry "
@@ -58,6 +59,12 @@ class FailureRate:
         counted = [(outcome != OK, count) for outcome, fault, count in outcomes if outcome == OK or fault == BOARD]
         tried = sum(count for _, count in counted)
         return cls(sum(count for failed, count in counted if failed), tried) if tried else None
+
+    @classmethod
+    def of_share(cls, share: str) -> FailureRate:
+        """The rate of a text, e.g. "3 of 60"."""
+        failed, tried = share.split(" of ")
+        return cls(int(failed), int(tried))
 
     @property
     def share(self) -> str:

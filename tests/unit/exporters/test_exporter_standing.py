@@ -44,6 +44,19 @@ def test_each_number_has_its_change_and_its_uncertainty() -> None:
     assert (its, round(about, 6)) == (labels, 0.004), "a new mode has no interval"
 
 
+def test_a_failure_rate_from_zero_has_its_shares_and_no_relative_change() -> None:
+    rate = evolve(
+        moved("boot.failure_rate", about=None), effect=None, differs={"failed": ("0 of 180", "4 of 60")}, unit="%"
+    )
+    found = exported(rate)
+    assert found["boardlab_verdict"] == []
+    shares = {labels["stat"]: round(value, 3) for labels, value in found["boardlab_verdict_failure_ratio"]}
+    assert shares == {"before": 0.0, "avg": 0.067, "low": 0.026, "high": 0.159}
+    ((words, _),) = found["boardlab_verdict_change_info"]
+    assert "boot.failure_rate (sd) fails 6.7 % (2.6 to 15.9 %), was 0 of 180, since run 12" in words["title"]
+    assert "boot.failure_rate (sd): fails 6.7 % (2.6 to 15.9 %), was 0 of 180, worse" in words["moved"]
+
+
 def test_what_moved_together_is_one_change_with_the_words_that_a_mail_gets() -> None:
     found = exported(moved(), moved("boot.stage"), muted=(moved("a", muted=True), moved("b", muted=True)), left_out=3)
     change = {"board": "am62x-1", "board_type": "am62xx_sk", "outcome": "regression", "since_run": "12", "known": ""}

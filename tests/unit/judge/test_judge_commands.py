@@ -143,7 +143,12 @@ def test_a_run_with_one_good_boot_fails_more_often(lab: Lab) -> None:
     assert "cycles failed" not in said
     assert code == 1, "it failed more often for sure"
     assert "boot.failure_rate (sd)  regression" in said
-    assert "failed: 4 of 5, was 0 of " in said
+    assert "fails 80.0 % (37.6 to 96.4 %), was 0 of " in said
+    listed = lab("list")[1]
+    assert "boot.failure_rate (sd)  regression  fails 80.0 % (37.6 to 96.4 %), was 0 of " in listed
+    assert "is broken" not in listed
+    (verdict,) = [each for each in lab.json("list") if each["metric"] == "boot.failure_rate"]
+    assert (verdict["failure_rate"]["failed"], verdict["failure_rate"]["before"]["failed"]) == (4, 0)
 
 
 def test_a_run_without_a_history_says_what_it_needs(lab: Lab, tmp_path: Path) -> None:

@@ -476,24 +476,41 @@ def test_a_failure_rate_is_judged_beside_the_runs_before_by_how_sure_its_rise_is
 ) -> None:
     for _ in range(3):
         nights.run(boots=20)
-    assert rates(store, nights.run(boots=19, failed=1), remembered) == [], "chance does that in one of four nights"
+    assert rates(store, nights.run(boots=19, failed=1), remembered) == [], "the evidence is below 5"
     first = nights.run(boots=17, failed=2)
     (unsure,) = rates(store, first, remembered)
-    assert (unsure.outcome, unsure.n, unsure.direction) == ("unsure: rerun asked", 19, 0)
+    assert (unsure.outcome, unsure.n, unsure.direction) == ("unsure: rerun asked", 39, 0), "with the night before"
+    assert text.sentence(unsure).endswith(": unsure: rerun asked, fails 7.7 % (2.7 to 20.3 %), was 0 of 60")
     assert run_judge.asked_again(store, first) == {(("medium", "sd"),)}
     again = nights.run(boots=14, failed=5, after=SOON, provenance={"confirms": first})
     judge_run(store, again, remember=remembered)
     (verdict,) = [each for each in read_verdicts(store, run_id=first) if each.metric == "boot.failure_rate"]
-    assert (verdict.outcome, verdict.since_run, verdict.reruns) == ("regression", first, 1)
-    assert verdict.differs == {"failed": ("1 of 80", "7 of 38")}, "the attempts of both runs"
-    assert verdict.effect == pytest.approx(7 / 38 * 80 - 1)
+    assert (verdict.outcome, verdict.reruns, verdict.since_run) == ("regression", 1, first - 1)
+    assert verdict.differs == {"failed": ("0 of 60", "8 of 58")}, "the attempts of all runs since then"
+    assert verdict.effect is None
     assert verdict.alarms
-    assert "regression, +1373.7 %, worse" in text.sentence(verdict)
+    assert "regression, fails 13.8 % (7.2 to 24.9 %), was 0 of 60, worse" in text.sentence(verdict)
     stand = store.read(lambda session: standing(session, nights.now)).unmuted
     assert [each.id for each in stand if each.metric == "boot.failure_rate"] == [verdict.id]
-    review(store, first, "accepted", "me", "a new supply")
     (better,) = rates(store, nights.run(boots=200), remembered)
     assert (better.outcome, better.direction) == ("improvement", -1)
+    assert store.read(lambda session: standing(session, nights.now)).unmuted == (), "it took the rise back"
+    review(store, first, "accepted", "me", "a new supply")
+    assert rates(store, nights.run(boots=20), remembered) == []
+
+
+def test_a_failure_rate_rises_over_nights_of_which_none_is_enough(
+    store: Store, nights: Nights, remembered: Path
+) -> None:
+    for _ in range(7):
+        nights.run(boots=16)
+    first = nights.now
+    outcomes = []
+    for failed in (2, 1, 1) * 3:
+        outcomes += [[each.outcome for each in rates(store, nights.run(boots=20 - failed, failed=failed), remembered)]]
+    assert outcomes == [["unsure: rerun asked"]] * 6 + [["regression"], [], []]
+    (verdict,) = read_verdicts(store, metric="boot.failure_rate", outcomes=["regression"])
+    assert store.run(verdict.since_run or 0).started_at >= first
 
 
 def test_a_section_that_failed_before_its_first_row_has_no_samples_of_any_row(
