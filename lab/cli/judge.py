@@ -25,7 +25,7 @@ from lab.judge.compare import Verdict
 from lab.judge.records import CALLED, OPEN, UNSURE, Decision
 from lab.judge.records import StoredVerdict as RecordsVerdict
 from lab.judge.replay import replay as verdicts
-from lab.judge.store import mute, read_verdicts, review, verdicts_with
+from lab.judge.store import mute, read_verdicts, review, still_open, verdicts_with
 from lab.judge.text import EvidenceLinks, plain_document, size
 from lab.metrics.rates import RATES
 from lab.results.formatting import label, number, rate_document
@@ -96,11 +96,13 @@ def run_command(
         judged = judge_run(store, run_number(store, run))
         verdicts = verdicts_with(store, judged.run.id)
         failed = summary.failed_cycles(store, judged.run.id)
-        worse = () if any(verdict.alarms for verdict in verdicts) else latest.worse_of_run(store, judged.run.id)
+        worse = latest.worse_of_run(store, judged.run.id, verdicts)
+        still = still_open(store, judged.run, verdicts)
         for file in summaries or ():
             summary.write(summary.of_run(store, judged.run.id), file, evidence)
     if as_json:
-        echo_json([text.document(verdict) for verdict in verdicts if everything or reportable(verdict)])
+        told = [verdict for verdict in verdicts if everything or reportable(verdict)]
+        echo_json([text.document(verdict) for verdict in (*told, *still)])
     else:
         about = judged.run
         confirmed = f", confirmed by {', '.join(map(str, judged.confirmed_by))}" if judged.confirmed_by else ""

@@ -26,7 +26,7 @@ from lab.judge.baseline import ACCEPTED, REJECTED, RUNS_BACK, JudgedRun, earlier
 from lab.judge.compare import Verdict
 from lab.judge.labels import is_numbered, is_real_time, release_key
 from lab.judge.records import Mute, StoredVerdict
-from lab.judge.store import mutes_of, read_verdicts, standing
+from lab.judge.store import mutes_of, standing, still_open
 from lab.metrics.catalogue import BOOT_STAGE
 from lab.results.history import Item, item_of
 from lab.results.records import APART
@@ -179,7 +179,7 @@ class WorseNumber:
         run, release, kind, at: of that run; `at`: its end. against: the older release, or a phrase for earlier runs.
         effect: relative change; None: unknown. is_release: it is compared with another release.
         rate: of a failure rate the change in words, without an effect.
-        since: first run of the standing verdict on it; None: no history confirms it.
+        since: first run of the standing verdict on it; None: no history confirms it. outcome: of that verdict.
         is_confirmed: it was worse before the last night that could show it, of any release, and still is, and no verdict
         of a history tells it.
     """
@@ -197,6 +197,7 @@ class WorseNumber:
     since: int | None = None
     is_confirmed: bool = False
     rate: str = ""
+    outcome: str = ""
 
     @property
     def key(self) -> _Key:
@@ -227,14 +228,17 @@ def described(worse: Sequence[WorseNumber]) -> str:
 
 
 def still_worse(worse: Sequence[WorseNumber], needs: str = "") -> str:
-    """The hint on worse numbers of a run without a verdict; at least one.
+    """The hint on changes that a run still shows and numbers that are worse without a verdict; at least one.
 
     Args:
         needs: the history that they lack.
     """
-    known, new = [each for each in worse if each.since is not None], [each for each in worse if each.since is None]
-    parts = [f"still worse since run {min(each.since or 0 for each in known)}: {described(known)}"] if known else []
-    if new:
+    parts = []
+    for outcome, begin in (("regression", "still worse"), ("environment", "environment, still")):
+        known = [each for each in worse if each.since is not None and each.outcome == outcome]
+        if known:
+            parts.append(f"{begin} since run {min(each.since or 0 for each in known)}: {described(known)}")
+    if new := [each for each in worse if each.since is None]:
         parts.append(f"worse, but not confirmed by a history{f' ({needs})' if needs else ''}: {described(new)}")
     return "; ".join(parts)
 
@@ -305,9 +309,12 @@ class LatestJudge:
             number, its_numbers = _of_history(verdict), numbers.setdefault(verdict.run.board, {})
             if verdict.outcome == "regression":
                 worse = its_numbers.get(number.key, number)
-                its_numbers[number.key] = evolve(worse, since=number.since, is_confirmed=False)
+                its_numbers[number.key] = evolve(
+                    worse, since=number.since, outcome=number.outcome, rate=number.rate, is_confirmed=False
+                )
             elif verdict.worse and number.key in its_numbers:
-                its_numbers[number.key] = evolve(its_numbers[number.key], is_confirmed=False)
+                worse = its_numbers[number.key]
+                its_numbers[number.key] = evolve(worse, since=number.since, outcome=number.outcome, is_confirmed=False)
         return LabComparison(
             {board: shown for board, its in numbers.items() if (shown := _ordered(board, its.values(), mutes, now))},
             left,
@@ -373,8 +380,13 @@ def _worse_of(url: str, wanted: Sequence[BoardSeries]) -> list[tuple[WorseNumber
         return [tuple(worse_numbers(found, series)) for series in wanted]
 
 
-def worse_of_run(store: Store, run_id: int) -> tuple[WorseNumber, ...]:
-    """The worse numbers of a run, where it is its board's latest; without muted ones.
+def worse_of_run(store: Store, run_id: int, verdicts: Sequence[StoredVerdict]) -> tuple[WorseNumber, ...]:
+    """The open changes that a run still shows, and the worse numbers without a verdict; without muted ones.
+
+    The latter are of its board's latest run, and only of one without a change of its own.
+
+    Args:
+        verdicts: on the run; its own changes are left out.
 
     Raises:
         LabError: the results cannot be read.
@@ -385,9 +397,9 @@ def worse_of_run(store: Store, run_id: int) -> tuple[WorseNumber, ...]:
             return ()
         numbers = [each for each in worse_numbers(found, BoardSeries.of(head)) if each.run == run_id]
         mutes, now = found.read(mutes_of), found.now()
-    verdicts = read_verdicts(store, board=head.board, outcomes=["regression"]) if numbers else []
-    since = {_of_history(each).key: each.since_run for each in verdicts if each.open}
-    return _ordered(head.board, (evolve(each, since=since.get(each.key)) for each in numbers), mutes, now)
+    shown = {} if any(verdict.direction for verdict in verdicts) else {number.key: number for number in numbers}
+    shown |= {number.key: number for number in map(_of_history, still_open(store, store.run(run_id), verdicts))}
+    return _ordered(head.board, shown.values(), mutes, now)
 
 
 def worse_numbers(found: StoreSnapshot, series: BoardSeries) -> list[WorseNumber]:
@@ -475,6 +487,7 @@ def _of_history(verdict: StoredVerdict) -> WorseNumber:
         effect=verdict.effect,
         is_release=False,
         since=verdict.since_run,
+        outcome=verdict.outcome,
         rate=text.size(verdict) if text.failure_rates(verdict) else "",
     )
 

@@ -29,6 +29,7 @@ from lab.metrics.rates import RATES
 from lab.results import rows
 from lab.results.history import Item, item_of
 from lab.results.models import MuteRow, ReviewRow, RunRow, VerdictRow
+from lab.results.records import Run
 from lab.results.store import Store, _find
 
 
@@ -103,9 +104,9 @@ def _is_same_change(row: VerdictRow, run_id: int, found: NewVerdict) -> bool:
 
 
 def verdicts_with(store: Store, run_id: int) -> list[StoredVerdict]:
-    """Verdicts on a run, with changes of earlier runs found by it.
+    """Verdicts on a run, with changes of earlier runs found by it, and open ones that began with it.
 
-    An earlier one replaces "none" on the same number. Those taken back by later ones are left out.
+    They replace "none" and "unsure" on the same number. Those taken back by later ones are left out.
     """
     own = read_verdicts(store, run_id=run_id)
     if not own:
@@ -125,8 +126,43 @@ def verdicts_with(store: Store, run_id: int) -> list[StoredVerdict]:
             since.add(_size(verdict), crept=verdict.crept)
             if not over:
                 found.setdefault(verdict.number, []).append(verdict)
+    called = {verdict.number for verdict in own if verdict.direction}
+    for verdict in _open_changes(store, own[0].run):
+        is_later = verdict.run.id > run_id and verdict.since_run == run_id
+        if is_later and verdict.number not in called and verdict.number not in found:
+            found[verdict.number] = [verdict]
     remaining = [verdict for verdict in own if verdict.direction or verdict.number not in found]
-    return [*remaining, *(verdict for verdict in same if verdict in found.get(verdict.number, ()))]
+    return [*remaining, *(verdict for verdicts in found.values() for verdict in verdicts)]
+
+
+def still_open(store: Store, run: Run, verdicts: Sequence[StoredVerdict]) -> list[StoredVerdict]:
+    """The open changes of other runs that a run still shows.
+
+    Args:
+        verdicts: on the run; its own changes are left out, and so is what it did not measure.
+    """
+    own = {verdict.number for verdict in verdicts if verdict.direction}
+    measured = {verdict.number for verdict in verdicts if verdict.outcome != "no samples"}
+    rates = {metric.name for metric in RATES.values()}  # that did not move has no verdict
+    return [
+        verdict
+        for verdict in _open_changes(store, run)
+        if verdict.number not in own
+        and (verdict.since_run or 0) <= run.id
+        and (verdict.number in measured or verdict.metric in rates)
+    ]
+
+
+def _open_changes(store: Store, run: Run) -> list[StoredVerdict]:
+    """The open regressions and changes of the environment of a run's board and kind, newest run first.
+
+    The newest verdict on a number counts.
+    """
+    newest: dict[object, StoredVerdict] = {}
+    for verdict in read_verdicts(store, board=run.board, outcomes=_TOLD):
+        if verdict.open and (verdict.run.board_type, verdict.run.kind) == (run.board_type, run.kind):
+            newest.setdefault(verdict.number, verdict)
+    return list(newest.values())
 
 
 def _size(verdict: StoredVerdict) -> float:
@@ -326,7 +362,7 @@ def _mute(row: MuteRow) -> Mute:
 
 LOOK_BACK: Final = dt.timedelta(days=60)  # an older run without a decision will get none
 MOST: Final = 500  # numbers; more than that is one cause, which the first of them show
-_TOLD: Final = ("regression", "environment")
+_TOLD: Final[tuple[OutcomeName, ...]] = ("regression", "environment")
 
 
 @frozen

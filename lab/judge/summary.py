@@ -38,7 +38,7 @@ class VerdictSummary:
         changes: the unmuted ones. muted: number of muted changes.
         failed: number of failed cycles of a run without a good one; 0: some were good.
         others: other outcomes by label -> their count. needs: runs that numbers without a history need.
-        worse: numbers that are worse than in the runs before, see `lab.judge.latest`.
+        worse: changes that the run still shows, and numbers worse than in the runs before, see `lab.judge.latest`.
     """
 
     run: Run
@@ -59,10 +59,10 @@ class VerdictSummary:
         counts[_NO_SAMPLES] = 0 if self.failed else self.others.get(_NO_SAMPLES, 0)
         found = [all_failed(self.failed)] if self.failed else []
         found += [_counted(outcome, counts[outcome]) for outcome in _WEIGHTS if counts[outcome]]
+        if worse := [each for each in self.worse if each.since is not None or not found]:
+            found.append(still_worse(worse, self.needs))
         if found:
             text = "; ".join(found)
-        elif self.worse:
-            text = still_worse(self.worse, self.needs)
         elif self.muted or _UNCHANGED in self.others:
             text = "Nothing moved"
         else:
@@ -89,7 +89,7 @@ def of_run(store: Store, run_id: int) -> VerdictSummary:
     began = {run.id: Began(run.id, run.started_at, run.release) for run in runs}
     made = summary(store.run(run_id), verdicts, began, failed_cycles(store, run_id))
     known = tuple(evolve(each, parts=parts(store, each)) for each in made.changes)
-    return evolve(made, changes=known, worse=worse_of_run(store, run_id))
+    return evolve(made, changes=known, worse=worse_of_run(store, run_id, verdicts))
 
 
 def parts(store: Store, change: VerdictChange) -> tuple[str, ...]:

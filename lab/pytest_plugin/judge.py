@@ -96,9 +96,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         terminalreporter.write_line(f"{unchanged} of {len(verdicts)} numbers have not moved")
         if needs_history := needs(verdicts):
             terminalreporter.write_line(f"no history: {needs_history}")
-        if not any(verdict.alarms for verdict in verdicts) and (
-            worse := worse_of_run(config.stash[STORE_KEY], run_id)
-        ):
+        if worse := worse_of_run(config.stash[STORE_KEY], run_id, verdicts):
             terminalreporter.write_line(plain(still_worse(worse)), yellow=True)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,44 @@ def test_a_known_regression_is_still_worse_and_no_news(lab: Lab, tmp_path: Path)
     assert f"still worse since run {lab.first}: boot.time sd +" in said
     assert (tmp_path / "verdict.txt").read_text().startswith(f"Still worse since run {lab.first}: boot.time sd +")
     assert "not confirmed" not in said
+
+
+def test_a_change_has_one_answer_whatever_run_is_named(lab: Lab, tmp_path: Path) -> None:
+    assert lab("run", str(lab.second))[0] == 1, "it decides"
+    with open_store(lab.db) as store:
+        nights = Nights(store, seed=2, now=store.run(lab.second).started_at + DAY)
+        third, fourth = nights.run(1.03, image="slow"), nights.run(1.03, image="slow")
+    answers = {}
+    for run in (fourth, third, lab.second, lab.first):
+        code, said = lab("run", str(run), "--summary", str(tmp_path / "verdict.txt"))
+        (verdict,) = lab.json("run", str(run))
+        headline = (tmp_path / "verdict.txt").read_text().partition(" (run")[0]
+        answers[run] = (code, re.sub(r"\+\d\.\d %.*", "", headline))
+        assert (verdict["outcome"], verdict["since_run"], verdict["run"]) == ("regression", lab.first, lab.second)
+        assert f"since run {lab.first}: boot.time sd +" in said or "regression" in said
+    still = f"Still worse since run {lab.first}: boot.time sd "
+    began = "Regression: 1 number"
+    assert answers == {fourth: (0, still), third: (0, still), lab.second: (1, began), lab.first: (1, began)}
+    assert [each["run"] for each in lab.json("list")] == [lab.second], "one verdict"
+
+
+def test_an_open_change_of_the_environment_is_told_as_one_on_later_nights(lab: Lab, tmp_path: Path) -> None:
+    with open_store(lab.db) as store:
+        nights = Nights(store, board="0043", now=store.now() - 12 * DAY)
+        nights.quiet(9, serial="A")
+        swapped = nights.run(1.04, image="image 1", serial="B")
+        nights.run(1.04, image="image 1", serial="B")
+        nights.run(1.04, image="image 1", serial="B")
+    headlines = []
+    for run in range(swapped, swapped + 3):
+        lab("run", str(run), "--summary", str(tmp_path / "verdict.txt"))
+        headlines.append((tmp_path / "verdict.txt").read_text().partition(" (run")[0])
+    (verdict,) = lab.json("list", "--board", "0043")
+    assert (verdict["outcome"], verdict["since_run"]) == ("environment", swapped)
+    assert "Environment: 1 number" in headlines
+    assert headlines[2].startswith(f"Environment, still since run {swapped}: boot.time sd +")
+    lab("run", str(swapped), "--summary", str(tmp_path / "verdict.txt"))
+    assert (tmp_path / "verdict.txt").read_text().startswith("Environment: 1 number")
 
 
 def test_a_verdict_ends_with_the_acceptance_of_a_later_run(lab: Lab) -> None:
