@@ -26,7 +26,9 @@ from lab.judge.records import CALLED, OPEN, UNSURE, Decision
 from lab.judge.records import StoredVerdict as RecordsVerdict
 from lab.judge.replay import replay as verdicts
 from lab.judge.store import mute, read_verdicts, review, still_open, verdicts_with
+from lab.judge.text import BOOT as BOOT_KIND
 from lab.judge.text import EvidenceLinks, plain_document, size
+from lab.metrics.catalogue import BOOT_TIME
 from lab.metrics.rates import RATES
 from lab.results.formatting import label, number, rate_document
 from lab.results.records import LAST_ID
@@ -435,6 +437,37 @@ def stats_command(*, as_json: Json = False, db: Database = None) -> None:
         for month in months
     ]
     echo(*table(header, rows, "<>>>>>>>>>"))
+
+
+@app.command("sensitivity")
+def sensitivity_command(
+    board: Annotated[str, typer.Argument(metavar="BOARD", help="The board.")],
+    *,
+    metric: Annotated[str, typer.Option(metavar="NAME", help="The numbers.")] = BOOT_TIME.name,
+    kind: Annotated[str, typer.Option(metavar="KIND", help="The kind of runs.")] = BOOT_KIND,
+    as_json: Json = False,
+    db: Database = None,
+) -> None:
+    """Show what the judge would find on a board, and its false alarms.
+
+    The board's own runs are judged again and again, with boots drawn anew, with and without a step. No reruns are asked.
+    """
+    from lab.judge import sensitivity  # noqa: PLC0415 - numpy
+
+    with open_store(db, create=False) as store:
+        numbers = sensitivity.board_sensitivity(store, board, kind, metric)
+    if as_json:
+        echo_json([plain_document(each) for each in numbers])
+        return
+    steps = [f"{100 * effect:+g} %" for effect in sensitivity.EFFECTS]
+    for each in numbers:
+        taken_out = f", without {each.removed} changes that the judge calls in them" if each.removed else ""
+        echo(f"{each.metric} {label(each.params)} of {board}: its latest {each.runs} runs{taken_out}")
+        echo(*table(["boots", "false alarms a year", *steps], list(sensitivity.lines(each)), "><<<<<"))
+    echo(
+        f"a step: nights until half are found (-: more than {sensitivity.NIGHTS}), and the share found in "
+        f"{sensitivity.NIGHTS} nights; 95 % in brackets. Reruns (lab run --judge) find large steps on the first night."
+    )
 
 
 def _review(run: str, decision: Decision, reason: str, as_json: bool, db: str | None) -> None:
