@@ -20,8 +20,9 @@ from lab.jobs.listing import jobs_since
 from lab.jobs.records import BY_LAB_RUN, LEASE_S, Job
 from lab.results import backup
 from lab.results.audit import last_done
+from lab.results.models import RunRow
 from lab.results.records import OK
-from lab.results.snapshot import RunHead, SnapshotReader, StoreSnapshot
+from lab.results.snapshot import CHUNK, RunHead, SnapshotReader, StoreSnapshot
 
 # --- Planned and present samples of a job's runs, by medium, mode or section ---
 
@@ -229,18 +230,20 @@ class Schedules:
         """
         with self.watcher.snapshot() as snapshot:
             now = (self.now or snapshot.now)()
-            jobs = jobs_since(snapshot, now - LOOK_BACK)
-            heads = snapshot.heads()
-            ended = [job for job in jobs if _has_ended(job, now)]
-            found = [(due, self._outcome(snapshot, due, ended, heads)) for due in self.due]
-        self._known = {head.id: self._known[head.id] for head in heads if head.id in self._known}
+            ended = [job for job in jobs_since(snapshot, now - LOOK_BACK) if _has_ended(job, now)]
+            of_due = [[job for job in ended if due.matches(job)] for due in self.due]
+            heads = _heads_of(snapshot, [job for jobs in of_due for job in jobs[-JOBS:]])
+            found = [
+                (due, self._outcome(snapshot, due, jobs, heads)) for due, jobs in zip(self.due, of_due, strict=True)
+            ]
+        used = {head.id for its in heads.values() for head in its}
+        self._known = {run_id: known for run_id, known in self._known.items() if run_id in used}
         return list(_families(found, now))
 
     def _outcome(
-        self, snapshot: StoreSnapshot, due: ScheduledRun, ended: Iterable[Job], heads: Sequence[RunHead]
+        self, snapshot: StoreSnapshot, due: ScheduledRun, jobs: Sequence[Job], heads: Mapping[int, Sequence[RunHead]]
     ) -> ScheduleOutcome:
-        jobs = [job for job in ended if due.matches(job)]
-        runs = {job.id: _runs_of(job, due, heads) for job in jobs[-JOBS:]}
+        runs = {job.id: _runs_of(job, due, heads[job.id]) for job in jobs[-JOBS:]}
         self._update(snapshot, [head for its in runs.values() for head in its])
         given = {job: [self._known[head.id] for head in its] for job, its in runs.items()}
         good = [job for job in jobs if job.state == COMPLETED and not any(y.missing for y in given.get(job.id, ()))]
@@ -298,6 +301,25 @@ def _has_ended(job: Job, now: datetime) -> bool:
     if job.state == "cancelled":
         return False
     return job.finished_at is not None or state_of(job, now) in {"stuck", "gone"}
+
+
+def _heads_of(snapshot: StoreSnapshot, jobs: Sequence[Job]) -> dict[int, list[RunHead]]:
+    """Runs that may be of these jobs, by job: its own, and those of its board that were stored without a job."""
+    found: dict[int, list[RunHead]] = {job.id: [] for job in jobs}
+    ids = list(found)
+    for start in range(0, len(ids), CHUNK):
+        for head in snapshot.heads_of(RunRow.job_id.in_(ids[start : start + CHUNK])):
+            found[head.job_id or 0].append(head)
+    started = [job.started_at for job in jobs if job.started_at is not None]
+    boards = {job.board for job in jobs}
+    if started:
+        without = (RunRow.job_id.is_(None), RunRow.board.in_(boards), RunRow.started_at >= min(started))
+        by_board: dict[str, list[RunHead]] = {}
+        for head in snapshot.heads_of(*without):
+            by_board.setdefault(head.board, []).append(head)
+        for job in {job.id: job for job in jobs}.values():
+            found[job.id] = sorted((*found[job.id], *by_board.get(job.board, ())), key=lambda head: head.id)
+    return found
 
 
 def _runs_of(job: Job, due: ScheduledRun, heads: Iterable[RunHead]) -> list[RunHead]:

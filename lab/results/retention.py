@@ -166,6 +166,9 @@ def prune(
             where = _old(now, wanted.runs, wanted.hold)
             if dry_run:
                 _count_runs(store, where, removed)
+                removed.jobs = store.read(
+                    lambda session: _count_jobs(session, now - dt.timedelta(days=wanted.runs), where)
+                )
             else:
                 _prune_runs(store, where, removed, pause)
                 _prune_jobs(store, now - dt.timedelta(days=wanted.runs), removed, pause)
@@ -310,6 +313,15 @@ def _prune_jobs(store: Store, before: dt.datetime, removed: Removed, pause: Call
     while count := store.write(work):
         removed.jobs += count
         pause(_GAP_S)
+
+
+def _count_jobs(session: Session, before: dt.datetime, where: ColumnElement[bool]) -> int:
+    """Jobs that ended before then and whose runs all go."""
+    old = (JobRow.finished_at < before, JobRow.id < select(func.max(JobRow.id)).scalar_subquery())
+    runs = session.execute(select(RunRow.id, RunRow.job_id).join(JobRow, JobRow.id == RunRow.job_id).where(*old))
+    gone = set(_chosen(session, where))
+    stay = {job_id for run_id, job_id in runs if run_id not in gone}
+    return len(set(session.scalars(select(JobRow.id).where(*old))) - stay)
 
 
 def _batches(store: Store, where: ColumnElement[bool], pause: Callable[[float], None]) -> Iterator[Sequence[int]]:
