@@ -193,5 +193,7 @@ def test_a_run_is_judged_and_exported_here_too(database: str, capsys: pytest.Cap
     assert {number["verdict"] for number in document["numbers"]} == {"noise"}
     assert {tuple(number["runs"]) for number in document["numbers"]} == {(1,)}
     view = ResultsReader(watch(database)).read()
+    with watch(database).snapshot() as snapshot:
+        assert snapshot.labels() == ["11.01"]
     assert {change.kind for change in view.changes} == {Reference.BASELINE}
     assert [(each.release, each.builds, each.labels) for each in view.builds] == [("11.01", 1, 1)]

@@ -16,7 +16,7 @@ from sqlalchemy import text
 from exporters.results import ResultsReader
 from exporters.verdicts import MetricChange
 from lab.errors import BoardlabError, ConfigurationError
-from lab.judge import noise
+from lab.judge import latest, noise
 from lab.judge.baseline import JudgedNumber, JudgedRun, judge_number, judge_run
 from lab.judge.compare import Verdict
 from lab.judge.labels import same_release
@@ -25,6 +25,7 @@ from lab.judge.store import review
 from lab.metrics import summarise
 from lab.metrics.catalogue import BOOT_TIME
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
+from lab.results.series import BoardSeries
 from lab.results.snapshot import watch
 from lab.results.sums import Average
 
@@ -99,6 +100,17 @@ def test_a_slower_run_is_a_regression_whatever_its_release_is_called(store: Stor
     (change,) = exported(store)
     assert (change.key.release, change.regression, change.verdict) == (labels[-1], True, Verdict.REGRESSION)
     assert change.ratio == pytest.approx(number.judgement.effect)
+
+
+def test_the_release_before_is_compared_also_where_it_is_not_among_the_last_runs(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(latest, "_LATEST", 0)
+    for value, label in ((2.3, "9.02"), (2.5, "10.00"), (2.9, "11.01")):
+        measure(store, value, label)
+    with watch(store.url).snapshot() as snapshot:
+        (number,) = latest.worse_numbers(snapshot, BoardSeries("b1", "am62xx_sk", "boot"))
+    assert (number.release, number.against) == ("11.01", "10.00")
 
 
 def test_one_more_run_like_the_others_is_noise(store: Store) -> None:
