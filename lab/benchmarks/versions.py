@@ -12,8 +12,10 @@ from typing import Final
 
 from attrs import define, field
 
-# Names in an attempt's `software`: version lines that a run must not change; the firmware and what it loads; the board.
-VERSION_LINES: Final = ("spl", "sysfw", "uboot", "kernel")
+# Names in an attempt's `software`: version lines that a run must not change, which the board confirms; those that only
+# the console tells; the firmware and what it loads; the board.
+VERSION_LINES: Final = ("uboot", "kernel")
+CONSOLE_LINES: Final = ("spl", "sysfw")
 FIRMWARE: Final = ("spl", "sysfw", "dm_firmware", "tf_a", "optee", "device_tree", "image_bytes")
 HARDWARE: Final = ("silicon", "security", "board_revision", "rom")
 

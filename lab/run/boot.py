@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -14,7 +15,7 @@ from lab.benchmarks.boot.crosscheck import CrossCheck, Software, contradictions,
 from lab.benchmarks.boot.poweron import CONFIRMED, PowerOnSilence, doubt, silences
 from lab.benchmarks.boot.timeline import KNOWN, RECENT, Judgement, TimeLine, bare_samples, learn
 from lab.benchmarks.identity import BoardIdentity, check_board, from_document
-from lab.benchmarks.versions import VERSION_LINES
+from lab.benchmarks.versions import CONSOLE_LINES, VERSION_LINES
 from lab.boards import NORMAL
 from lab.console.model import Event, LineTiming
 from lab.console.moments import missing_ns
@@ -147,6 +148,7 @@ class BootRun(CycleRun[GoodBoot]):
         console = self.board.console
         watch = self._boot()
         self._check_software(watch.software)
+        others = [attempt.details.get("software") or {} for attempt in self.good_attempts()[-RECENT:]]
         events = console.capture[: watch.events]  # the answer at the prompt and the login are no part of the boot
         clocks = compare_clocks(events, self.board.timing())
         overrun = frozenset({Flag.CONSOLE_OVERRUN} if console.overruns() else ())
@@ -160,7 +162,14 @@ class BootRun(CycleRun[GoodBoot]):
         checked = facts.flags if facts else frozenset()
         if facts and facts.software.names.get("uboot") and watch.lacks("uboot"):
             checked |= {Flag.FLOW_UNVERIFIED}
-        flags = clocks.flags | overrun | port_flags(console.info) | self._board_flags | checked
+        flags = (
+            clocks.flags
+            | overrun
+            | port_flags(console.info)
+            | self._board_flags
+            | checked
+            | firmware_flags(watch.software, others)
+        )
         silence = None if watch.init else self._check_power_on(watch, item)
         told = facts.document() if facts else {}
         known, earlier = self._other_answers(item), self._earlier_lines(item, told)
@@ -352,6 +361,19 @@ class BootRun(CycleRun[GoodBoot]):
                     )
             if not unchecked:
                 return
+
+
+def firmware_flags(software: Mapping[str, str], others: Sequence[Mapping[str, str]]) -> frozenset[Flag]:
+    """A flag where the firmware's lines are not those that two other good boots have.
+
+    Nothing but the console tells them, so a damaged line refuses no boot, nor becomes the run's by being the first.
+    """
+    for name in CONSOLE_LINES:
+        texts = Counter(other[name] for other in others if name in other)
+        usual, count = next(iter(texts.most_common(1)), ("", 0))
+        if count > 1 and software.get(name, usual) != usual:
+            return frozenset({Flag.FLOW_UNVERIFIED})
+    return frozenset()
 
 
 def judge_boot(

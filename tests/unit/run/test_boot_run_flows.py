@@ -10,6 +10,7 @@ from support.simruns import SimBench, bench, planned
 
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_SPL, BOOT_TIME
 from lab.metrics.model import Metric
+from lab.run.boot import firmware_flags
 from lab.virtual.sim.faults.base import Fault
 from lab.virtual.sim.setup import SimSetup
 from lab.virtual.truth_log import Truth
@@ -86,3 +87,20 @@ def test_a_kernel_that_falls_silent_ends_its_run(tmp_path: Path) -> None:
         assert set(outcomes[1:]) == {"software_changed"}
         said = made.store.attempts(made.run.run.id)[-1].message
         assert "'quiet' now, 'normal' then" in said
+
+
+@pytest.mark.parametrize(
+    ("now", "others", "flagged"),
+    [
+        ("SPL 2", ["SPL 1", "SPL 1"], True),
+        ("SPL 1", ["SPX 1", "SPL 1"], False),  # the first boot's line was damaged
+        ("SPL 1", ["SPX 1", "SPL 1", "SPL 1"], False),
+        ("SPX 1", ["SPL 1"], False),  # which of the two is damaged is open
+        (None, ["SPL 1", "SPL 1"], False),  # its line is lost, and says nothing
+    ],
+)
+def test_another_firmware_than_in_two_other_boots_is_flagged(
+    now: str | None, others: list[str], *, flagged: bool
+) -> None:
+    software = {} if now is None else {"spl": now}
+    assert bool(firmware_flags(software, [{"spl": other} for other in others])) == flagged
