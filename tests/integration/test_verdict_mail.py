@@ -31,6 +31,7 @@ from support.toldstories import STORIES
 from lab.virtual.ports import free_port
 from lab.virtual.sim.model import serial_number
 
+pytestmark = pytest.mark.timeout(1800)  # of one core: its nights are CPU time, 250 s of a quiet one
 LAB = Path(sys.executable).with_name("lab")
 HISTORY = either(6, 12)  # nights before the six
 ONE, OTHER = 1, 2  # boards, by their seeds
