@@ -97,7 +97,7 @@ class Laps:
 
 
 def board_seconds(truth: Truth, start_ns: int, end_ns: int) -> tuple[float, int]:
-    """The board's own time between two instants: power on to the shell's first prompt; cycles."""
+    """The board's own time, from power on to the shell's first prompt, and cycles."""
     edges = [e for e in truth.power if start_ns <= e.t_ns < end_ns]
     total_ns = cycles = started_ns = 0
     for edge, after in zip(edges, [*edges[1:], None], strict=True):

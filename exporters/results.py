@@ -338,7 +338,7 @@ class ExportView:
 
 @define
 class SeriesState:
-    """What comparisons of a series need of its completed runs.
+    """The completed runs of a series, as comparisons need them.
 
     Attributes:
         runs: ids by exported release and variant, recent: by variant; the latest last, so many as a comparison reads.
@@ -391,7 +391,7 @@ class SeriesState:
 
 @define
 class BoardState:
-    """What is exported of a board, without its runs.
+    """The exported numbers of a board, without its runs.
 
     Attributes:
         releases: exported, the one measured last is last. more: number of the board's other releases.
@@ -450,7 +450,7 @@ class BoardState:
 
 @define
 class ResultsReader:
-    """Reads a store repeatedly, but each ended run only once, and an unchanged store not at all.
+    """Reads each ended run once, and an unchanged store not at all.
 
     It keeps what is exported of each board, and no runs. A board whose past changed (a resumed run, a decision, an old
     release measured again) is read anew, and so are all after a removal of runs.
@@ -717,7 +717,10 @@ class ResultsReader:
 
 
 def _runs_with(snapshot: StoreSnapshot, condition: ColumnElement[bool]) -> list[RunHead]:
-    """The few runs with a condition that has an index: with the order by id alone SQLite would read all runs."""
+    """The few runs with a condition that has an index.
+
+    With the order by id alone SQLite would read all runs.
+    """
     return snapshot.heads_of(RunRow.id.in_(select(RunRow.id).where(condition)))
 
 

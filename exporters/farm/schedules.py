@@ -304,7 +304,10 @@ def _has_ended(job: Job, now: datetime) -> bool:
 
 
 def _heads_of(snapshot: StoreSnapshot, jobs: Sequence[Job]) -> dict[int, list[RunHead]]:
-    """Runs that may be of these jobs, by job: its own, and those of its board that were stored without a job."""
+    """Runs that may be of these jobs, by job.
+
+    They are its own, and those of its board that were stored without a job.
+    """
     found: dict[int, list[RunHead]] = {job.id: [] for job in jobs}
     ids = list(found)
     for start in range(0, len(ids), CHUNK):

@@ -1,4 +1,4 @@
-"""What the judge would find on a board: its own runs, again and again, with and without a step that was put in."""
+"""Sensitivity of the judge on a board: its own runs, redrawn, with and without an added step."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _Judged: TypeAlias = tuple[Sequence[StepVerdict], int]  # the verdicts on a copy
 
 @frozen
 class StepFinds:
-    """How a step was found.
+    """The share of redrawn histories in which a step was found.
 
     Attributes:
         share: of the copies with the step found within NIGHTS. low, high: at 95 %, of as many copies as the history has
@@ -50,7 +50,7 @@ class StepFinds:
 
 @frozen
 class BootsSensitivity:
-    """What so many boots a night would find.
+    """The findings of a number of boots a night.
 
     Attributes:
         false_alarms, low, high: a year of 365 runs, at 95 %; `high` tells how short the history is.

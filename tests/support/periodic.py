@@ -109,7 +109,7 @@ def aged(path: Path, runs: int) -> str:
 
 
 def _keep_sums(connection: Connection) -> None:
-    """What `lab.results.sums.keep` writes at each run's end."""
+    """The sums that `lab.results.sums.keep` writes at each run's end."""
     numbers = cast("Table", MeasurementRow.__table__)
     found = select(
         MeasurementRow.id, MeasurementRow.run_id, MeasurementRow.params, SampleRow.value, SampleRow.uncertainty

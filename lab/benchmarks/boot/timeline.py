@@ -171,7 +171,7 @@ def judge(line: TimeLine, usual: Mapping[str, Usual]) -> Verdict:
 
 
 def _moved_s(line: TimeLine, usual: Mapping[str, Usual]) -> dict[str, float]:
-    """Moments that moved, while the stages beside them are as long as usual together: their texts came from elsewhere.
+    """Moments whose texts came from elsewhere: the stages beside them are as long as usual together.
 
     Two of the kernel's lines are no slower than its clock says. So if nothing else explains them, the other stage was slow, too.
     """

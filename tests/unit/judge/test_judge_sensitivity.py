@@ -1,4 +1,4 @@
-"""What the judge would find on a board, by the board's own runs."""
+"""Sensitivity of the judge on a board, by the board's own runs."""
 
 from __future__ import annotations
 
