@@ -155,9 +155,6 @@ class Constants:
     # Nothing changed
     first_runs: int = 8  # the median of as many begins a series; fewer do not survive a second mode
     drift: float = 0.0002  # of the level, a night: some 0.4 % in a year, as ageing and seasons do
-    trend_gain: float = 0.0065  # share of a run's distance from its expectation that the level moves on each night,
-    trend_memory: float = 0.98  # for some fifty nights: a slow drift is no step of its images
-    trend_most: float = 2.0  # deviations that count at most: a step is no trend
     rerun_shared: float = 0.85  # a rerun of the same night has that much of the night in it,
     rerun_own: float = 0.5  # and something of its own: this share of the variance of nights
     least_night: float = 0.0003  # no series repeats better than this from night to night
@@ -229,7 +226,6 @@ class Constants:
     creep_gap: int = 6  # blocks between the compared ones: what came within fewer is a step, or an odd week
     creep_least: float = 0.03  # boards age and seasons pass by 2 % a year
     creep_noise: float = 12.0  # times the median difference of neighbouring blocks
-    creep_wander: float = 3.0  # times the history's farthest way back within the year: a wave comes back
     creep_more: float = 0.006  # of growth since the last report
     creep_step: float = 0.02  # a called step of less is one of the small ones
     creep_untold: float = 0.015  # so much of it was not called as steps

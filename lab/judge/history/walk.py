@@ -83,7 +83,6 @@ class Walk:
         self._residuals = np.full((series, known.learn_runs), np.nan)
         self._variances = np.ones((series, known.learn_runs))
         self._first = np.full((series, known.first_runs), np.nan)
-        self._trend = np.zeros(series)  # of the level, a night
         self._swapped = np.full(series, -1)  # run of the last known change that may still show
 
     def step(self, night: Night) -> Said:
@@ -138,7 +137,6 @@ class Walk:
         new_image = night.new_image & ready
         self._images.end(new_image, bank, self._learned, known)
         bank.next_night(self._learned, known.drift, new_image)
-        bank.mean[LEVEL] += self._trend[:, None]
         swapped = np.flatnonzero((night.swap > 0) & ready)
         if len(swapped):
             bank.copy_slot(swapped, NULL, BEFORE)
@@ -159,12 +157,6 @@ class Walk:
         self._variances[:, column] = variance
         weight, moved = bank.ordinary(y, noise, self._learned, known)
         self._images.add(moved, noise, np.where(here, weight, 0.0))
-        expected, uncertain = bank.expected(NULL)
-        most = known.trend_most * np.sqrt(uncertain + noise)
-        nights = self._learned.night**2
-        worth = (nights / (nights + noise)) ** 2  # of few boots it would be noise
-        behind = np.where(here, worth * weight * np.clip(moved - expected, -most, most), 0.0)
-        self._trend = known.trend_memory * self._trend + known.trend_gain * behind
 
     def _surprise(self, y: Floats, noise: Floats, here: Bools, night: Night) -> None:
         """Start a rival for a run that is unexpectedly far off."""
@@ -589,8 +581,7 @@ class Creep:
         effect = np.where(up >= -down, up, down)
         now = np.where(up >= -down, low, high)
         more = np.isnan(self._told) | (np.sign(effect) * (now - self._told) >= known.creep_more)
-        own = known.creep_wander * _turns(np.sign(effect)[:, None] * blocks)
-        far = np.abs(effect) >= np.maximum(np.maximum(known.creep_least, known.creep_noise * noise), own)
+        far = np.abs(effect) >= np.maximum(known.creep_least, known.creep_noise * noise)
         rows = np.flatnonzero(usable & more & far)
         behind = np.sign(effect[rows, None]) * (now[rows, None] - before[rows])
         old = behind >= np.abs(effect[rows, None]) - np.maximum(known.creep_near, noise[rows, None])
@@ -602,11 +593,3 @@ class Creep:
         rows, since, effect = rows[enough], since[enough], effect[enough]
         self._told[rows] = now[rows]
         return rows, since, effect, _SURE * np.sqrt(2) * np.maximum(noise[rows], known.night)
-
-
-def _turns(blocks: Floats) -> Floats:
-    """The farthest fall from an earlier height that lasted two blocks, (series,): how far a history wanders by itself."""
-    heights = np.maximum.accumulate(np.where(np.isfinite(blocks), blocks, -np.inf), axis=1)
-    falls = np.where(np.isfinite(blocks), heights - blocks, 0.0)
-    turns: Floats = np.minimum(falls[:, 1:], falls[:, :-1]).max(axis=1, initial=0.0)
-    return turns

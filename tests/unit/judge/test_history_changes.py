@@ -338,22 +338,6 @@ def test_one_odd_week_is_no_drift(size: float) -> None:
     assert told == [(14 * CONSTANTS.creep_block - 1, pytest.approx(size, abs=0.002))]
 
 
-@pytest.mark.parametrize("nights", [100, 140, 200])
-def test_a_wave_is_no_drift(nights: int) -> None:
-    creep, rng, told = Creep(1, CONSTANTS), np.random.default_rng(1), []
-    yes, no = np.array([True]), np.array([False])
-    for t in range(CONSTANTS.creep_blocks * CONSTANTS.creep_block):
-        creep.take(0.02 * np.sin(2 * np.pi * t / nights) + rng.normal(0, 0.001, 1), yes, no, t)
-        told += [t] * len(creep.grown(yes, t)[0])
-    assert told == []
-
-
-def test_a_slow_drift_is_blamed_on_no_image_and_asks_for_few_reruns() -> None:
-    found = judge([slowly(seed, 0.03, nights=110) for seed in range(8)], everything=False)
-    assert sum(call.outcome in {Outcome.REGRESSION, Outcome.IMPROVEMENT} for calls in found for call in calls) <= 2
-    assert sum(call.reruns for calls in found for call in calls) <= 20 * 8
-
-
 @pytest.mark.parametrize("step", [0.05, 0.5, -0.3])
 def test_a_step_that_was_told_is_no_drift(step: float) -> None:
     assert [call for call in calls(history(2, nights=200, step=step, at=84)) if call.crept] == []
