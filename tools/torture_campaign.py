@@ -196,7 +196,8 @@ def _cross_checked(boot: GoodBoot, mutated: Mutated, result: Rewatched, rng: Ran
     others = [check(started_ns, end_ns).time_line(begin, end, NO_LINE) for _ in range(OTHERS)]
     line = checked.time_line(result.start, result.prompt, result.line)
     judgement = Judgement.of(evolve(line, answer=None), learn(others), result.samples[0].flags)
-    return evolve(result, samples=tuple(judgement.covered(result.samples, result.start, result.prompt.position)))
+    moments = () if result.start is None else (result.start,)
+    return evolve(result, samples=tuple(judgement.covered(result.samples, moments, result.prompt.position)))
 
 
 def _watched(boot: GoodBoot, watcher: Rewatcher, mutated: Mutated) -> Rewatched:
