@@ -416,7 +416,7 @@ class BoardState:
         return {(clean(self.name), clean(release)) for release in self.releases}
 
     def use(self, release: str, most: int) -> bool:
-        """Export a release that is measured now, and no more than `most`; true if another one is left out for it."""
+        """Export a release that is measured now; true if another is left out."""
         self.releases.pop(release, None)
         self.releases[release] = None
         if len(self.releases) <= most:
@@ -499,7 +499,7 @@ class ResultsReader:
         self._boards, self._published, self._measured, self._recent = {}, {}, {}, {}
 
     def _update(self, snapshot: StoreSnapshot, before: RunsRevision | None, now: RunsRevision) -> list[RunHead]:
-        """Take what has changed since a revision; return the runs of exported boards that go on."""
+        """Take the changes since a revision; return the runs that go on."""
         new: list[RunHead] = []
         if before is not None:
             new = snapshot.heads_of(RunRow.id > (before.newest or 0))
@@ -550,7 +550,11 @@ class ResultsReader:
         return [changed[run_id] for run_id in sorted(changed) if changed[run_id].status != _RUNNING], anew
 
     def _use(self, snapshot: StoreSnapshot, new: Iterable[RunHead]) -> tuple[set[str], set[str]]:
-        """Export the releases of new runs; return boards that measure an old one again, and boards that left one out."""
+        """Export the releases of new runs.
+
+        Returns:
+            boards that measure an old one again, and boards that left one out.
+        """
         anew, shifted = set[str](), set[str]()
         for head in new:
             self._measured[head.board] = head.id

@@ -73,8 +73,8 @@ class BootEvidence:
         return error
 
     def root_is_on(self, device: str, card: str) -> LabTransientError | None:
-        """Take the root file system's device, and its card's kind; return a wrong medium's error."""
-        if card and (block := re.match(r"mmcblk\d+", device)):
+        """Take the root file system's device and card; return a wrong medium's error."""
+        if card in _MEDIA_OF_CARDS and (block := re.match(r"mmcblk\d+", device)):
             self._blocks[block[0]], self._cards[block[0]] = block[0], _MEDIA_OF_CARDS[card]
         medium = self.medium_of(device)
         return self._witness(SHELL, device, medium) if medium else None
@@ -87,7 +87,7 @@ class BootEvidence:
         return known[max(words, key=len)] if (words := [word for word in known if device.startswith(word)]) else ""
 
     def _medium_of_card(self, device: str) -> str:
-        """The medium of a device by the kernel's words of its card, where the board has such a one; empty: they did not come."""
+        """The medium of a device by its card's kind; empty: unknown."""
         block = next((name for name in self._blocks if re.match(rf"{name}(?!\d)", device)), "")
         medium = self._cards.get(self._blocks.get(block, ""), "")
         return medium if medium in self.board.media else ""

@@ -349,7 +349,7 @@ class BootWatch:
         return recognise(self.board, self._own_moments(), prompt, frozenset(self._ruled_out.flows))
 
     def _own_moments(self) -> list[MomentLike]:
-        """The moments without a kernel's line that lacks the time of its other lines: a program quotes it."""
+        """The moments without kernel lines that a program quotes: they lack the kernel's time."""
         timed = self.log.has_times
         return [m for m in self.moments if not timed or m.name not in SPOKEN or kernel_time_s(m.text) is not None]
 
