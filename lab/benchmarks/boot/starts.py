@@ -16,7 +16,7 @@ from typing import Final
 
 from attrs import define, field
 
-from lab.benchmarks.boot.records import EFI_START, START, MomentLike
+from lab.benchmarks.boot.records import EFI_START, ENDS, START, MomentLike
 from lab.benchmarks.output import unreadable
 from lab.boards import BoardType, MomentPattern
 from lab.errors import BoardTransientError
@@ -51,7 +51,7 @@ class Starts:
     kernel: bool = field(default=False, init=False)
     doubtful: bool = field(default=False, init=False)
     _markers: dict[str, MomentPattern] = field(init=False)
-    _bootloader: list[MomentPattern] = field(init=False)  # up to the start of the kernel
+    _bootloader: list[MomentPattern] = field(init=False)  # of a flow, up to the start of the kernel
     _counts: dict[str, int] = field(factory=lambda: defaultdict(int), init=False)
     _again: set[str] = field(factory=set, init=False)  # stages that started over
     _behind: set[str] = field(factory=set, init=False)  # stages that came behind the kernel's start
@@ -67,8 +67,12 @@ class Starts:
 
     def __attrs_post_init__(self) -> None:
         self._markers = {marker.name: marker for marker in self.board.markers}
-        names = list(self._markers)
-        self._bootloader = list(self._markers.values())[: names.index(START) + 1 if START in names else 0]
+        names: set[str] = set()
+        for flow in (self.board.moments, *map(self.board.flow, self.board.flows)):
+            begin = next((at for at, moment in enumerate(flow) if moment.name in BEGINS), len(flow))
+            names.update(moment.name for moment in flow[: begin + 1])
+        names -= {FIRST_PRINTK, "init", *ENDS}  # the kernel's own, and what a user sees
+        self._bootloader = [marker for marker in self._markers.values() if marker.name in names]
 
     def is_foreign(self, moment: MomentLike, kernel_lines: int) -> bool:
         """Return whether a moment is a bootloader's text behind the kernel's start.

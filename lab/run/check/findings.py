@@ -225,9 +225,10 @@ def _as_a_boot_prints(where: str, lines: Sequence[bytes], board: BoardType) -> B
         notes.append(f"read as far as the prompt in line {typed}, which has typed input")
     while len(lines) > 1 and not lines[-1].strip():
         lines = lines[:-1]
-    last = lines[-1].decode("latin-1")
-    waits = any(end.search(last) for end in ends) or re.match(board.prompts.uboot, last) is not None
-    return BareLog(where, (*(line + b"\n" for line in lines[:-1]), lines[-1] + b"\n" * (not waits)), tuple(notes))
+    last = lines[-1].rstrip(b"\r")  # the program that keeps a log ends its last line, not the board
+    text = last.decode("latin-1")
+    waits = any(end.search(text) for end in ends) or re.match(board.prompts.uboot, text) is not None
+    return BareLog(where, (*(line + b"\n" for line in lines[:-1]), last if waits else lines[-1] + b"\n"), tuple(notes))
 
 
 def _without_prefixes(lines: Sequence[bytes]) -> list[bytes] | None:

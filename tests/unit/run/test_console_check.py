@@ -57,6 +57,13 @@ def test_a_whole_boot_fits(check: Check) -> None:
     assert findings.flags == ()
 
 
+@pytest.mark.parametrize("ending", ["\r\n", "\n", "\r", "\r\n\r\n"])
+def test_the_end_of_a_logs_last_line_is_no_text_behind_the_prompt(check: Check, ending: str) -> None:
+    lines = bare_logs.k3()
+    findings, verdict = check([*lines[:-1], lines[-1] + ending])
+    assert (verdict.fit, findings.flags) == (Fit.WHOLE, ())
+
+
 @pytest.mark.parametrize(
     "mounted",
     [

@@ -275,3 +275,12 @@ def test_any_log_gives_a_type_that_loads_or_one_message(
     assert boards.patterns(board)
     for _, path in pairs:
         examine(read(path, board), board)
+
+
+def test_a_hang_of_a_board_without_u_boot_is_no_reset(tmp_path: Path) -> None:
+    at = next(number for number, line in enumerate(NXP) if "Booting Linux" in line)
+    _, board, (log,) = learnt(
+        tmp_path, sd=[*NXP[at:-2], "[    3.500000] systemd[1]: systemd 254 running in system mode", ""]
+    )
+    verdict = judge(examine(read(log, board), board))
+    assert (verdict.fit, "reset" in str(verdict.reasons)) == (Fit.PART, False)
