@@ -197,7 +197,7 @@ def test_the_page_on_the_command_line_lists_every_command() -> None:
     assert set(re.findall(r"^\| `(lab [a-z -]+?)(?: [\[A-Z][^`]*)?` \|", page, re.MULTILINE)) == commands()
 
 
-PAGES = [DOCS.parent / "README.md", *sorted(DOCS.rglob("*.md"))]
+PAGES = [DOCS.parent / "README.md", DOCS.parent / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 NAMED_PATH = re.compile(
     r"(?<![\w/.~$:=-])(?:lab|tests|tests_perf|bench|tools|virtual|exporters|farm|envs|strategies)/[\w./-]++(?!::)"
 )
