@@ -22,7 +22,7 @@ from lab.benchmarks.boot.samples import UNCERTAIN_SHARE, power_on
 from lab.benchmarks.cycles import CycleAttempt
 from lab.boards import MomentPattern
 from lab.console.model import Chunk
-from lab.console.moments import find_moments
+from lab.console.moments import MomentFinder, find_moments
 from lab.errors import BoardTransientError, ConfigurationError, LabTransientError, TestStableError
 from lab.host.clock import NS_PER_S, Clock
 from lab.metrics import Flag, Moment, Sample, SampleRecord
@@ -248,8 +248,11 @@ class Measure:
         except ValueError as error:
             raise ConfigurationError(f"measure.moment: {error}") from error
         deadline_ns = self._clock.now_ns() + round(timeout_s * NS_PER_S)
+        finder, matches, read = MomentFinder(patterns, self._board.timing()), list[Moment](), 0
         while True:
-            matches = find_moments(console.capture, patterns, self._board.timing())
+            events = console.capture[read:]
+            read += len(events)
+            matches += [match for event in events for match in finder.feed(event)]
             start = next((match for match in matches if match.name == since), None)
             after = start.position if start is not None else 0
             end = next((match for match in matches if match.name == pattern and match.position > after), None)

@@ -14,7 +14,7 @@ from attrs import field, frozen
 from lab.benchmarks.boot import BootWatch, MomentLike
 from lab.benchmarks.boot.samples import UNCERTAIN_SHARE, power_on
 from lab.boards import BoardType, MomentPattern, OwnMoment
-from lab.console.moments import find_moments
+from lab.console.moments import MomentFinder
 from lab.errors import BoardTransientError, ConfigurationError
 from lab.host.clock import NS_PER_S, Clock
 from lab.metrics import Flag, Metric, Moment, SampleRecord
@@ -64,8 +64,11 @@ class UserMoments:
     def _wait_for_all(self, board: Any, watch: BootWatch, clock: Clock) -> dict[str, Moment]:
         patterns = [MomentPattern(own.name, own.pattern, times=0) for own, _ in self.moments]
         start_ns = clock.now_ns()
+        finder, matches, read = MomentFinder(patterns, board.timing()), list[Moment](), 0
         while True:
-            matches = find_moments(board.console.capture, patterns, board.timing())
+            events = board.console.capture[read:]
+            read += len(events)
+            matches += [match for event in events for match in finder.feed(event)]
             moments: dict[str, Moment] = {}
             for own, _ in self.moments:
                 after = self._start(own, watch)
