@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -85,6 +86,7 @@ def guarded_kinds() -> list[str]:
     return [value.name for value in vars(guarded_calls).values() if isinstance(value, guarded_calls.DriverRole)]
 
 
+@functools.cache
 def classes() -> set[str]:
     """Every failure class that the code or a board type can give an attempt."""
     found = {f"hang_{stage}" for stage in ("spl", "uboot", "kernel", "before_login")}

@@ -217,6 +217,11 @@ def test_an_identity_that_any_software_has_is_refused(tmp_path: Path, key: str, 
     with pytest.raises(ConfigurationError, match="any software would prove the release") as caught:
         load(path)
     assert f": identity.{key}: {pattern!r} is found in any text" in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["uboot", "kernel", "build_id", "buildinfo"])
+def test_the_check_of_a_form_refuses_an_identity_that_any_software_has(tmp_path: Path, key: str) -> None:
+    path = written(tmp_path, GOOD.replace("kernel: Linux version 6\\.12", f"{key}: '.*'"))
     assert main(["release", "check", "--form", str(path)]) == 2
     load(written(tmp_path, GOOD.replace("kernel: Linux version 6\\.12", f"{key}: '^11\\.01|6\\.12'")))
 
