@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,11 +32,14 @@ def read(path: Path) -> dict[str, Any]:
         raise ConfigurationError(f"{path}: not TOML: {error}") from error
 
 
+def _no_hooks(_converter: cattrs.Converter) -> None: ...
+
+
 def structure(
     data: dict[str, Any],
     kind: type[Record],
     path: Path,
-    hooks: Callable[[cattrs.Converter], None] = lambda _converter: None,
+    hooks: Callable[[cattrs.Converter], None] = _no_hooks,
 ) -> Record:
     """The record of a table.
 
@@ -45,17 +49,22 @@ def structure(
     Raises:
         ConfigurationError: an unknown or missing key, a wrong type or value; the message names each.
     """
+    try:
+        return _converter(hooks).structure(data, kind)
+    except cattrs.BaseValidationError as error:
+        reasons = cattrs.transform_error(error, path=path.name, format_exception=reason)
+        raise ConfigurationError(f"{path}: {joined(reasons)}") from error
+
+
+@lru_cache(maxsize=8)  # cattrs compiles a function for each record that a converter meets
+def _converter(hooks: Callable[[cattrs.Converter], None]) -> cattrs.Converter:
     converter = cattrs.Converter(forbid_extra_keys=True)
     converter.register_structure_hook(int, _exact(int))
     converter.register_structure_hook(float, _number)
     converter.register_structure_hook(str, _exact(str))
     converter.register_structure_hook(bool, _exact(bool))
     hooks(converter)
-    try:
-        return converter.structure(data, kind)
-    except cattrs.BaseValidationError as error:
-        reasons = cattrs.transform_error(error, path=path.name, format_exception=reason)
-        raise ConfigurationError(f"{path}: {joined(reasons)}") from error
+    return converter
 
 
 def reason(error: BaseException, kind: type | None, keys_of: Mapping[str, Collection[str]] | None = None) -> str:

@@ -22,7 +22,7 @@ from lab.virtual.qemu import cable, uboot
 from lab.virtual.sim.environment import DEFAULT_SWITCH_PORT
 from lab.virtual.sim.faults.base import parameters
 from lab.virtual.sim.faults.catalogue import FAULTS
-from lab.virtual.sim.model import simulated
+from lab.virtual.sim.model import is_simulated
 from lab.virtual.sim.options import SimOptions, board_specs
 from lab.virtual.sim.tester import answer
 from lab.virtual.state import DEFAULT_FIFO_BYTES, default_folder, expect, running
@@ -192,7 +192,7 @@ def up(
                 "`lab virtual up sim`"
             )
         chosen = types[0] if types else QEMU_TYPE
-        if chosen in simulated():
+        if is_simulated(chosen):
             raise ConfigurationError(f"{chosen!r} is a simulated board: `lab virtual up sim --type {chosen}`")
         kind_of_board = kinds.qemu(chosen, with_tools=bench_tools, with_network=network, stock=stock)
         boards = (control.BoardSpec(name, chosen, kind_of_board),)

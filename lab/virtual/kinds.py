@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from lab.errors import ConfigurationError
 from lab.virtual.board import BoardKind
 from lab.virtual.sim.backend import SimKind
-from lab.virtual.sim.model import simulated
+from lab.virtual.sim.model import is_simulated, simulated
 
 if TYPE_CHECKING:
     from lab.virtual.qemu.kind import QemuKind
@@ -33,7 +33,7 @@ def load(board_type: str) -> BoardKind:
     """
     if board_type in QEMU:
         return qemu(board_type)
-    if board_type in simulated():
+    if is_simulated(board_type):
         return SimKind(board_type)
     raise _unknown(board_type)
 

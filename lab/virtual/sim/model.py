@@ -142,7 +142,12 @@ def model(board_type: str, release: str | None = None) -> Model:
 
 def simulated() -> tuple[str, ...]:
     """The board types that can be simulated."""
-    return tuple(name for name in boards.names() if (board := boards.load(name)).identity and board.releases)
+    return tuple(name for name in boards.names() if is_simulated(name))
+
+
+def is_simulated(board_type: str) -> bool:
+    """Return whether a board type of that name can be simulated."""
+    return board_type in boards.names() and bool((board := boards.load(board_type)).identity and board.releases)
 
 
 def _family(board_type: str, identity: Identity) -> Family:
