@@ -40,7 +40,7 @@ from lab.virtual.sim.options import SimOptions, board_specs
 from lab.virtual.state import STATE
 
 FILE: Final = Path(".lab", "farm", "farm.yaml")  # where none is named
-_VARIABLES: Final = ("HOME", "LANG", "LOGNAME", "PATH", "PYTHONPATH", "TMPDIR", "TZ", "USER")
+_VARIABLES: Final = ("HOME", "LANG", "LOGNAME", "PATH", "PYTHONPATH", "PYTHONPYCACHEPREFIX", "TMPDIR", "TZ", "USER")
 _VARIABLE_PREFIXES: Final = ("BOARDLAB_", "LAB_", "LC_", "XDG_")
 _QUEUE: Final = ("buildbot", "worker")
 _POLL_S: Final = 0.1
