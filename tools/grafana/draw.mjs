@@ -75,20 +75,33 @@ function facts() {
 }
 
 const browser = await launch(order);
+
+async function open(width, complaints) {
+  const page = await browser.newPage({ viewport: { width, height: 800 }, timezoneId: 'UTC', locale: 'en-GB' });
+  page.setDefaultTimeout(LIMIT_MS);
+  page.on('pageerror', (error) => complaints.push(String(error.stack)));
+  page.on('console', (message) => message.type() === 'error' && !/404/.test(message.text()) && complaints.push(message.text()));
+  await page.route('**', (route) => {
+    const { pathname } = new URL(route.request().url());
+    const icon = pathname.match(ICONS);
+    const path = icon ? join(modules, '@grafana/ui/dist/public/img/icons', icon[1]) : join(dirname(html), basename(pathname));
+    return existsSync(path) ? route.fulfill({ path }) : route.fulfill({ status: 404 }); // Grafana's fonts; the page has its own
+  });
+  await page.goto(`${ORIGIN}index.html`);
+  return page;
+}
+
 try {
+  const complaints = [];
+  let page, look; // pages of one width and theme share a tab, since Chromium takes a second to read Grafana's panels
   for (const job of jobs) {
-    const page = await browser.newPage({ viewport: { width: job.width, height: 800 }, timezoneId: 'UTC', locale: 'en-GB' });
-    page.setDefaultTimeout(LIMIT_MS);
-    const complaints = [];
-    page.on('pageerror', (error) => complaints.push(String(error.stack)));
-    page.on('console', (message) => message.type() === 'error' && !/404/.test(message.text()) && complaints.push(message.text()));
-    await page.route('**', (route) => {
-      const { pathname } = new URL(route.request().url());
-      const icon = pathname.match(ICONS);
-      const path = icon ? join(modules, '@grafana/ui/dist/public/img/icons', icon[1]) : join(dirname(html), basename(pathname));
-      return existsSync(path) ? route.fulfill({ path }) : route.fulfill({ status: 404 }); // Grafana's fonts; the page has its own
-    });
-    await page.goto(`${ORIGIN}index.html`);
+    if (job.png || look !== `${job.width} ${job.mode}`) { // a new tab tells when the icons of a picture are there
+      await page?.close();
+      page = await open(job.width, complaints);
+      look = `${job.width} ${job.mode}`;
+    }
+    complaints.length = 0;
+    await page.setViewportSize({ width: job.width, height: 800 });
     const height = await page.evaluate(([drawing, options]) => window.draw(drawing, options), [
       JSON.parse(readFileSync(job.drawing, 'utf8')), { width: job.width, mode: job.mode },
     ]);
@@ -99,7 +112,6 @@ try {
       await page.waitForLoadState('networkidle'); // icons
       await page.screenshot({ path: job.png });
     }
-    await page.close();
   }
 } finally {
   await browser.close();

@@ -40,19 +40,24 @@ function Panel({ panel, targets, dashboard, width, height, content }) {
   );
 }
 
+const fonts = Promise.all(['400', '500'].map((weight) => document.fonts.load(`${weight} 14px Inter`))); // before Grafana names its own
+let root; // of the dashboard that is drawn
+
 window.draw = async (dashboard, { width, mode }) => {
   const theme = createTheme({ colors: { mode } });
   const timeRange = { from: dateTime(dashboard.from * 1000), to: dateTime(dashboard.to * 1000), raw: dashboard.raw };
   const expand = expander(dashboard.variables, dashboard.raw);
   const contents = await Promise.all(dashboard.panels.map((one) => drawn(one, { theme, timeRange, expand, annotations: dashboard.annotations })));
-  await Promise.all(['400', '500'].map((weight) => document.fonts.load(`${weight} 14px Inter`)));
+  await fonts;
   document.documentElement.style.background = theme.colors.background.canvas;
   const column = (width - GAP) / COLUMNS;
   const bottom = Math.max(0, ...dashboard.panels.map(({ panel }) => panel.gridPos.y + panel.gridPos.h));
   const box = ({ x, y, w, h }) => ({ left: GAP + x * column, top: y * (ROW + GAP), width: w * column - GAP, height: h * (ROW + GAP) - GAP });
   const context = { eventBus: new EventBusSrv(), canExecuteActions: () => false };
+  root?.unmount();
+  root = createRoot(document.getElementById('root'));
   flushSync(() =>
-    createRoot(document.getElementById('root')).render(
+    root.render(
       <ThemeContext.Provider value={theme}>
         <GlobalStyles hackNoBackdropBlur isExtensionSidebarOpen={false} />
         <PanelContextProvider value={context}>
