@@ -13,6 +13,7 @@ from lab.virtual.sim.model import model
 from lab.virtual.sim.setup import DEFAULT, SimSetup
 from lab.virtual.truth_log import Note
 
+FIFO_BYTES = 62  # of a full-speed FTDI adapter, as simulated boards on a bench have it
 S = 1_000_000_000
 MS = 1_000_000
 
@@ -22,7 +23,7 @@ class VirtualPort:
     """A UART in virtual time, with an adapter that hands on each FIFO's load: what it said, and when."""
 
     lab: SimLab
-    line: UartChannel = field(factory=UartChannel)
+    line: UartChannel
     said: bytearray = field(factory=bytearray)
     chunks: list[tuple[int, bytes]] = field(factory=list)
     sent: list[tuple[int, bytes]] = field(factory=list)
@@ -79,7 +80,8 @@ class SimLab:
     def __attrs_post_init__(self) -> None:
         made = model(self.board_type, self.release)
         self.ports = {
-            uart.name: VirtualPort(self, UartChannel(latency_ns=self.adapter_latency_ns)) for uart in made.board.uarts
+            uart.name: VirtualPort(self, UartChannel(fifo_bytes=FIFO_BYTES, latency_ns=self.adapter_latency_ns))
+            for uart in made.board.uarts
         }
         self.board = SimBoard(
             made, self.ports, seed=self.seed, time_scale=self.time_scale, setup=self.setup, note_hook=self._note

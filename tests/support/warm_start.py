@@ -215,6 +215,9 @@ def _import_everything() -> None:
     for script in SCRIPTS.values():
         importlib.import_module(script)
     sys.meta_path.remove(hook)
+    boards = importlib.import_module("lab.boards")
+    for board_type in boards.names():
+        boards.load(board_type)  # which keeps them
     gc.collect()
     gc.freeze()
 
