@@ -96,8 +96,10 @@ def pytests(lab: Lab) -> list[psutil.Process]:
 
 
 def test_a_job_measures_and_a_second_one_for_the_board_is_refused_or_waits(lab: Lab) -> None:
-    first = start(lab, "--cycles", "1", "--release", "11.01")
-    until(lab, lambda: measured(lab) > 0, first)
+    with open_store(lab.environ["LAB_DB"]):
+        pass  # it is there
+    first = start(lab, "--cycles", "1", "--medium", "sd", "--release", "11.01")
+    until(lab, lambda: [head.state for head in jobs(lab)] == ["running"], first)
     first.send_signal(signal.SIGSTOP)  # so that it has its board for as long as the others need to ask
     code, said = ended(start(lab, "--cycles", "1"))
     assert code == BUSY
@@ -107,8 +109,8 @@ def test_a_job_measures_and_a_second_one_for_the_board_is_refused_or_waits(lab: 
     assert f"am62xx_sk-1 is busy: job j1 (boot) of {process.person()} on " in said
     assert "`lab jobs cancel j1` ends it" in said
     first.send_signal(signal.SIGCONT)
-    waiting = start(lab, "--cycles", "1", "--wait", str(DEADLINE_S))
-    other_board = start(lab, "--cycles", "1", board=2)
+    waiting = start(lab, "--cycles", "1", "--medium", "sd", "--wait", str(DEADLINE_S))
+    other_board = start(lab, "--cycles", "1", "--medium", "sd", board=2)
     assert ended(first)[0] == 0
     assert ended(other_board)[0] == 0
     assert ended(waiting)[0] == 0
@@ -258,8 +260,6 @@ def test_any_free_board_of_a_type_is_taken_and_one_that_fails_is_held_as_it_is(l
 
     first = start(lab, "--cycles", "1", "--medium", "sd")
     bench = ("--dir", str(lab.folder / "bench"))
-    with open_store(lab.environ["LAB_DB"]):
-        pass  # it is there
     until(lab, lambda: [head.state for head in jobs(lab)] == ["running"], first)
     first.send_signal(signal.SIGSTOP)  # so that its board stays busy
     assert command("virtual", "fault", "am62xx_sk-2", "kernel_panic", "--cycles", "all", *bench)[0] == 0

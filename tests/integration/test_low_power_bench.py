@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from labgrid.environment import Environment
-from support.atlength import LONG, either
+from support.atlength import either
 from support.measuring_lab import ENOUGH, Lab, Number, assert_true, running_lab
 from support.railbench import true_energy_j
 from support.virtual_bench import lab_virtual
@@ -23,7 +23,7 @@ from lab.virtual.truth_log import Truth, read_truth
 DEADLINE_S = 240
 BOARD = "am62xx_sk-1"
 CYCLES = either(1, 2)
-QEMU_MODES = ("deep_sleep", "standby", "s2idle") if LONG else ("deep_sleep",)
+QEMU_MODES = ("deep_sleep", "standby", "s2idle")
 KERNEL, PROMPT = "lpm.deep_sleep.resume_kernel", "lpm.deep_sleep.resume_wake_to_prompt"
 
 
@@ -255,7 +255,7 @@ def test_qemu_really_sleeps_in_two_modes_that_differ_and_wakes_by_its_uart_and_i
         env.cleanup()
 
 
-@pytest.mark.longer
+@pytest.mark.soak  # `./run test` measures one of them in the environment perf
 def test_qemu_is_measured_in_its_modes(qemu: Lab) -> None:
     done = session(qemu, "--lab-mode", ",".join(QEMU_MODES), "--lab-cycles", "1")
     assert done.wait(DEADLINE_S) == pytest.ExitCode.OK, qemu.log

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.longer
 RED = "rgb(242, 73, 92)"  # of Grafana's dark theme
 GREEN = "rgb(115, 191, 105)"
 NOW = float(int(time.time()) // farm_history.STEP_S * farm_history.STEP_S)
-EMPTY, ONE, LARGE = Farm("empty", 0, False, NOW), Farm("one", 1, False, NOW), Farm("large", either(20, 64), True, NOW)
+EMPTY, ONE, LARGE = Farm("empty", 0, False, NOW), Farm("one", 1, False, NOW), Farm("large", either(10, 64), True, NOW)
 PAGES = [
     (name, farm.name)
     for name in dashboards.ALL
