@@ -390,7 +390,7 @@ class Overview:
             return {}
         found: dict[frozenset[tuple[str, str]], list[tuple[str, str | None, int]]] = {}
         for attempt in (attempt for attempt in self.attempts if attempt.params.get("mode") not in STATES):
-            found.setdefault(_key(attempt.params), []).append((attempt.outcome, attempt.fault, 1))
+            found.setdefault(frozenset(attempt.params.items()), []).append((attempt.outcome, attempt.fault, 1))
         rates = {key: FailureRate.of(outcomes) for key, outcomes in found.items()}
         return {key: rate for key, rate in rates.items() if rate is not None}
 
@@ -435,12 +435,11 @@ def attempts_of(attempts: list[Attempt], measurement: Measurement) -> list[Attem
     An attempt at a section, or at a row of one, has other parameters than its numbers; it belongs to the numbers of the
     same section or row in any attempt.
     """
-    same = {_key(a.params) for a in attempts if _gave(a, measurement)}
-    return [a for a in attempts if measurement.params.items() >= a.params.items() or _key(a.params) in same]
-
-
-def _key(params: Mapping[str, str]) -> frozenset[tuple[str, str]]:
-    return frozenset(params.items())
+    same: list[Mapping[str, str]] = []  # one or two
+    for attempt in attempts:
+        if attempt.params not in same and _gave(attempt, measurement):
+            same.append(attempt.params)
+    return [a for a in attempts if a.params in same or measurement.params.items() >= a.params.items()]
 
 
 def _gave(attempt: Attempt, measurement: Measurement) -> bool:

@@ -50,6 +50,12 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SectionBench]:
         yield bench
 
 
+@pytest.fixture(scope="module")
+def numbers(full: SectionBench) -> GuideRelease:
+    """The board's numbers."""
+    return stored_release.collect(full.store, "11.01", [])
+
+
 def rows(one: MeasuredGuide, board: str) -> Mapping[tuple[str, str], set[object]]:
     """(Top chapter, table) -> what its rows are, for one board and for rows that no board can be given."""
     found: dict[tuple[str, str], set[object]] = defaultdict(set)
@@ -105,10 +111,10 @@ def test_the_rows_that_are_compared_with_the_guides_are_those_that_are_measured(
 
 
 def test_the_written_guide_has_every_chapter_table_and_row_of_the_published_one(
-    full: SectionBench, tmp_path: Path
+    numbers: GuideRelease, tmp_path: Path
 ) -> None:
     published = sheets.of_guide(reader.read(guide_family.family(tmp_path)["am62x-11.01.rst"]))
-    written = sheets.of_guide(reader.parse("written.rst", rst_writer.write(vendor_view.convert(release(full)))))
+    written = sheets.of_guide(reader.parse("written.rst", rst_writer.write(vendor_view.convert(numbers))))
     assert written.guide.unread == ()
     own = chapters(written)
     assert [name for name in own if name in chapters(published)] == chapters(published)
@@ -121,9 +127,9 @@ def test_the_written_guide_has_every_chapter_table_and_row_of_the_published_one(
 
 
 def test_the_written_guide_says_that_its_numbers_are_simulated_at_its_head_and_after_every_chapter(
-    full: SectionBench,
+    numbers: GuideRelease,
 ) -> None:
-    text = rst_writer.write(release(full))
+    text = rst_writer.write(numbers)
     mark = "Simulated, and no measurement of a real board: all numbers of am62xx_sk-sim."
     assert text.count(mark) == 1 + len({table.chapter[0] for table in sheet(text).guide.tables})
     assert text.index("Simulated") < text.index("LMBench")
@@ -139,8 +145,7 @@ def unmarked_errors(numbers: GuideRelease) -> list[str]:
     ]
 
 
-def test_the_written_guide_has_no_unmarked_error(full: SectionBench, tmp_path: Path) -> None:
-    numbers = release(full)
+def test_the_written_guide_has_no_unmarked_error(full: SectionBench, numbers: GuideRelease, tmp_path: Path) -> None:
     whole = footnotes.annotate(numbers, with_errors=True)
     assert unmarked_errors(numbers) != []
     assert unmarked_errors(whole) == []
@@ -150,16 +155,16 @@ def test_the_written_guide_has_no_unmarked_error(full: SectionBench, tmp_path: P
     assert [f.message for f in run_rules(sheets.of_guide(reader.read(page))) if f.severity is Severity.ERROR] == []
 
 
-def test_the_written_guide_has_the_board_and_the_software_that_booted(full: SectionBench, tmp_path: Path) -> None:
-    numbers = release(full)
+def test_the_written_guide_has_the_board_and_the_software_that_booted(
+    full: SectionBench, numbers: GuideRelease, tmp_path: Path
+) -> None:
     versions = {name: of[WRITTEN] for name, of in numbers.software.items()}
     assert versions["TF-A"].startswith("v2.12")
     assert versions["System firmware"].startswith("11.1.0")
     assert versions["U-Boot"].startswith("2025.01-")
     assert versions["Linux"].startswith("6.12.")
     assert versions["Root file system"] == "Arago 2025.01"
-    (rst,), (page,) = (list(writer.write(full.store, "11.01", (), tmp_path, [form])) for form in ("rst", "html"))
-    for path in (rst, page):
+    for path in writer.write(full.store, "11.01", (), tmp_path, ["rst", "html"]):
         (module,) = reader.read(path).modules
         assert (module.name, module.clock_mhz) == ("AM62x SK", 1400.0)
         assert module.description.startswith("AM62B-SKEVM-P1 rev A (AM62X SR1.0 HS-FS) with ARM running at 1.4GHz")
@@ -188,10 +193,6 @@ def test_every_number_leads_to_the_line_that_it_was_read_from(full: SectionBench
     shown = console_log(full.store.artifacts, openssl)[found.log_start : found.log_end].decode()
     assert shown.startswith("SHA256 ")
     assert f"{found.value:.2f}k" in shown
-
-
-def release(full: SectionBench) -> GuideRelease:
-    return stored_release.collect(full.store, "11.01", [])
 
 
 def sheet(text: str) -> MeasuredGuide:
