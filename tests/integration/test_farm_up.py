@@ -131,6 +131,7 @@ def farm_file(folder: Path, web: str, more: str = "") -> str:
     return f"database: sqlite:///{folder}/r.db\n{listen}web: {{listen: '{web}', {more}}}\n"
 
 
+@pytest.mark.soak  # tests/unit/farm/test_farm_local.py has one that cannot be started
 def test_a_program_that_does_not_start_is_named_with_its_reason(own: Path) -> None:
     own.write_text(farm_file(own.parent, f"127.0.0.1:{free_port()}", "web_config: /no/such.yml"))
     said = lab(own.parent, "farm", "up", "farm.yaml", code=1)

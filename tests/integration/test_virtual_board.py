@@ -46,6 +46,7 @@ def boot(bench: BenchProcess, console: Console, medium: str) -> None:
     console.until(b"aarch64\r\n" + name + b"\r\n")
 
 
+@pytest.mark.soak  # two tests below boot the others so
 def test_the_board_boots_the_medium_that_the_straps_select_and_says_so(bench: BenchProcess) -> None:
     with bench.console() as console:
         boot(bench, console, "emmc")

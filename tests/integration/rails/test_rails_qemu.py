@@ -35,7 +35,7 @@ def test_the_rails_of_real_software_follow_its_states(tmp_path: Path) -> None:
             console.until(rb"qemu-virt login: ")
             console.write(b"root\n")
             console.until(rb"root@qemu-virt:[^ ]*# ")
-            console.write(b"i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done; echo work''ed\n")
+            console.write(b"i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; echo work''ed\n")
             console.until(rb"worked\r\n")
             console.write(b"echo +4 > /sys/class/rtc/rtc0/wakealarm; echo mem > /sys/power/state; echo awa''ke\n")
             console.until(rb"awake\r\n")
