@@ -10,6 +10,7 @@ widest first. Numbers are never folded, only their headings. Nothing is cut off.
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import os
@@ -236,6 +237,7 @@ MOST_BYTES: Final = 65_000  # of a comment: GitHub takes 65,536
 _MENTION: Final = re.compile(r"@(?=\w)")
 
 
+@functools.cache  # a template is compiled once
 def environment(*packages: str, escapes: bool = True) -> Environment:
     """The templates of these packages, the first one's before the others'.
 

@@ -17,7 +17,7 @@ import typer
 from attrs import asdict
 
 from lab import package_data
-from lab.cli import farm_boards
+from lab.cli import farm_boards, farm_card
 from lab.cli.doctor import MARKS
 from lab.cli.options import Json, OutputFolder, Runtime
 from lab.errors import ConfigurationError
@@ -40,7 +40,6 @@ from lab.places.janitor import GRACE_S, LOOK_S, Janitor
 from lab.places.janitor import patient as janitor_patient
 from lab.places.job_place import measures_at
 from lab.places.records import with_port
-from lab.provision.writers import sd_mux
 from lab.results import open_store
 from lab.results.location import data_home
 from lab.terminal import echo, echo_json, echo_text, log_to, table
@@ -51,6 +50,7 @@ app = typer.Typer(
 )
 app.command()(farm_boards.add)
 app.command()(farm_boards.qualify)
+app.command(hidden=True)(farm_card.card)
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The host's farm.yaml.")]
 
 
@@ -265,24 +265,6 @@ def files(
     if needed := list(systemd.forwards(farm)):
         echo(f'On {farm.first_host}, before Prometheus reaches the others (docs/farm/alerts.md, "Several hosts"):')
         echo(*(f"  {command}" for command in needed))
-
-
-@app.command(hidden=True)
-def card(
-    device: Annotated[str, typer.Argument(metavar="DEVICE", help="The card reader's disk, e.g. /dev/sdb.")],
-    *,
-    write: Annotated[bool, typer.Option("--write", help="Write what comes on standard input.")] = False,
-    read: Annotated[bool, typer.Option("--read", help="Read back what is asked for on standard input.")] = False,
-    identity: Annotated[str, typer.Option(metavar="TEXT", help="Identity of the disk, as it was read before.")] = "",
-    size: Annotated[int, typer.Option("--bytes", metavar="N", help="Size of the disk.")] = 0,
-) -> None:
-    """Print a card reader's disk as JSON, or write or read it.
-
-    Another host's `lab provision` starts this.
-    """
-    answer = sd_mux.serve(device, identity, size, writable=write) if write or read else sd_mux.looked(device)
-    if answer:
-        echo_text(answer + "\n", end="")
 
 
 @app.command()

@@ -103,7 +103,7 @@ _FIRST: Final = HISTORY + 1
 _SLOWER: Final = (
     rf"Regression on {BOARD}: boot\.time \(sd\) \+3\.\d+ % ± \d\.\d+ % and 2 more numbers, since run {_FIRST}$"
 )
-LONG: Final = ("another label", "known", "branches")  # of the stories: they take the most nights
+LONG: Final = ("another label", "known", "unjudged", "branches")  # of the stories: they take the most nights
 STORIES: Final = {
     "another label": Story(_slower_label, True, "Regression: 3 numbers", (_SLOWER,), ("worse", "release")),
     "user space": Story(_slower_user_space, True, "Regression: 3 numbers", (_SLOWER,), ("worse", "")),

@@ -26,7 +26,7 @@ def prints(source: str) -> list[int]:
     """Lines with a call of print()."""
     return [
         node.lineno
-        for node in (ast.walk(ast.parse(source)) if "print" in source else ())
+        for node in (ast.walk(ast.parse(source)) if "print(" in source else ())
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
     ]
 

@@ -19,7 +19,7 @@ from support.simulation.simulate import hushed, simulate
 pytestmark = pytest.mark.longer
 
 TESTS = Path(__file__).parents[2]
-SEEDS = either(200, 6_000)
+SEEDS = either(60, 6_000)
 WITHIN_S = 60.0  # of one core
 SAME = either(12, 100)  # each kind of order among them
 FEW = 3  # faults of a short test; all of them are put back at length
