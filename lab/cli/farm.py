@@ -50,7 +50,6 @@ app = typer.Typer(
 )
 app.command()(farm_boards.add)
 app.command()(farm_boards.qualify)
-app.command(hidden=True)(farm_card.card)
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The host's farm.yaml.")]
 
 
@@ -265,6 +264,9 @@ def files(
     if needed := list(systemd.forwards(farm)):
         echo(f'On {farm.first_host}, before Prometheus reaches the others (docs/farm/alerts.md, "Several hosts"):')
         echo(*(f"  {command}" for command in needed))
+
+
+app.command(hidden=True)(farm_card.card)
 
 
 @app.command()
