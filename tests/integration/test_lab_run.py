@@ -96,10 +96,9 @@ def pytests(lab: Lab) -> list[psutil.Process]:
 
 
 def test_a_job_measures_and_a_second_one_for_the_board_is_refused_or_waits(lab: Lab) -> None:
-    with open_store(lab.environ["LAB_DB"]):
-        pass  # it is there
     first = start(lab, "--cycles", "1", "--medium", "sd", "--release", "11.01")
-    until(lab, lambda: [head.state for head in jobs(lab)] == ["running"], first)
+    with open_store(lab.environ["LAB_DB"]) as store:
+        until(lab, lambda: latest(store) > 0, first)
     first.send_signal(signal.SIGSTOP)  # so that it has its board for as long as the others need to ask
     code, said = ended(start(lab, "--cycles", "1"))
     assert code == BUSY
@@ -260,6 +259,8 @@ def test_any_free_board_of_a_type_is_taken_and_one_that_fails_is_held_as_it_is(l
 
     first = start(lab, "--cycles", "1", "--medium", "sd")
     bench = ("--dir", str(lab.folder / "bench"))
+    with open_store(lab.environ["LAB_DB"]):
+        pass  # it is there
     until(lab, lambda: [head.state for head in jobs(lab)] == ["running"], first)
     first.send_signal(signal.SIGSTOP)  # so that its board stays busy
     assert command("virtual", "fault", "am62xx_sk-2", "kernel_panic", "--cycles", "all", *bench)[0] == 0
