@@ -43,11 +43,11 @@ def lines() -> Iterator[str]:
     )
     yield from (".SH DESCRIPTION", *_ABOUT.splitlines())
     yield ".SH COMMANDS"
-    for usage, command, arguments, options in _all_commands():
+    for usage, command, arguments, options in all_commands():
         yield from _section(usage, command, arguments, options)
     for title, heading in (("EXIT STATUS", "Exit codes"), ("ENVIRONMENT", "Environment variables")):
         yield f".SH {title}"
-        for term, text in _rows(heading):
+        for term, text in table_rows(heading):
             yield from (".TP", f"\\fB{_roff(term)}\\fR", _line(text))
     yield from (".SH SEE ALSO", r"\fBpytest\fR(1), \fBlabgrid\-client\fR(1), \fBpdudaemon\fR(1)")
 
@@ -63,7 +63,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def _table() -> str:
-    rows = (f"| `{usage}` | {_paragraphs(command)[0]} |" for usage, command, *_ in _all_commands())
+    rows = (f"| `{usage}` | {_paragraphs(command)[0]} |" for usage, command, *_ in all_commands())
     return "\n".join(["| Command | Effect |", "|---|---|", *rows])
 
 
@@ -75,7 +75,7 @@ def _loaded(*words: str) -> Any:
     return command
 
 
-def _all_commands() -> Iterator[tuple[str, Any, list[Any], list[Any]]]:
+def all_commands() -> Iterator[tuple[str, Any, list[Any], list[Any]]]:
     """Each command: its name with arguments, itself, its arguments, its options."""
     for group in COMMAND_GROUPS:
         yield from _commands(f"lab {group.name}", _loaded(group.name))
@@ -132,7 +132,7 @@ def _metavar(parameter: Any) -> str:
     return str(parameter.metavar or parameter.name).upper()
 
 
-def _rows(heading: str) -> Iterator[tuple[str, str]]:
+def table_rows(heading: str) -> Iterator[tuple[str, str]]:
     """The rows of a table of the page of commands."""
     section = CLI_PAGE.read_text(encoding="utf-8").partition(f"## {heading}\n")[2].partition("\n## ")[0]
     section = re.sub(r"[,;] see \[[^|]*\)", "", section)

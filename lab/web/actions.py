@@ -42,8 +42,8 @@ Board = Annotated[str, Path(max_length=200)]
 
 def router(audit: AuditLog) -> APIRouter:
     """The actions' addresses."""
-    routes = APIRouter(include_in_schema=False)
-    programs = APIRouter(responses=ACTED)
+    # Two, since a router that is hidden hides all that it includes.
+    routes, programs, both = APIRouter(include_in_schema=False), APIRouter(responses=ACTED), APIRouter()
     site, queueing = audit.site, threading.Lock()
 
     @routes.post("/boards/{board:path}/reserve")
@@ -120,8 +120,9 @@ def router(audit: AuditLog) -> APIRouter:
             Audit(action.store).comment(board, action.person.name, text)
         return back(board)
 
-    routes.include_router(programs)
-    return routes
+    both.include_router(routes)
+    both.include_router(programs)
+    return both
 
 
 def done(request: Request, action: Action, board: str) -> Response:

@@ -1,0 +1,109 @@
+"""The names that stay within a major version: `python tools/stable_names.py` writes docs/stable-names.txt.
+
+A line is a kind and a name. A test compares the file with the code, so that a change is a decision: a new name is added by this
+program; one that goes is deprecated for a minor version first (docs/farm/upgrade.md).
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+import attr
+import man_page
+import metric_table
+import pytest
+from labgrid import target_factory
+
+from lab import drivers, extensions, pytest_plugin
+from lab.boards import BoardType
+from lab.failures import CATALOGUE
+from lab.farm.config import Farm
+from lab.metrics import Flag, lab_metrics
+from lab.metrics.catalogue import ALL
+from lab.metrics.rates import RATES
+from lab.provision.release import Release
+from lab.web.app import create
+from lab.web.site import Site
+
+PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "stable-names.txt"
+_FIXTURE: Final = type(pytest.fixture(lambda: None))
+_NOT_IN_FILES: Final = {"Release": {"name", "path"}, "BoardType": {"name"}}  # they are the file's own
+
+
+def names() -> Iterator[str]:
+    """Each kind and name."""
+    for usage, _, _, options in man_page.all_commands():
+        command = " ".join(word for word in usage.split() if word.islower())
+        yield f"command {command}"
+        yield from (f"option {command} {option.opts[0]}" for option in options)
+    yield from (f"exit {code}" for code, _ in man_page.table_rows("Exit codes"))
+    parser = pytest.Parser(_ispytest=True)
+    pytest_plugin.pytest_addoption(parser)
+    yield from (f"pytest-option {option.names()[0]}" for option in parser.getgroup("boardlab").options)
+    for module in _modules(pytest_plugin):
+        fixtures = (name for name, value in vars(module).items() if isinstance(value, _FIXTURE))
+        yield from (f"pytest-fixture {name}" for name in fixtures)
+    yield from (f"metric {metric.name} [{metric.unit}]" for metric in (*ALL, *RATES.values()))
+    yield from (f"flag {flag}" for flag in Flag)
+    yield from (f"failure {name}" for name in CATALOGUE)
+    for line in metric_table.lines():
+        family, labels = (cell.strip().replace("`", "") for cell in line.split("|")[1:3])
+        if family.startswith("boardlab_"):
+            yield f"prometheus {family}{{{labels}}}"
+    for path, methods in create(Site()).openapi()["paths"].items():
+        yield from (f"http {method.upper()} {path}" for method in methods if path.startswith("/api/"))
+    groups = (extensions.SECTIONS, extensions.RAILS, extensions.WRITERS, extensions.GUIDE_RULES)
+    yield from (f"entry-point {group}" for group in groups)
+    yield from (f"farm.yaml {key}" for key in _keys(Farm))
+    yield from (f"metrics.toml {key}" for key in _keys(lab_metrics._File))
+    yield from (f"release {key}" for key in _keys(Release))
+    yield from (f"board-type {key}" for key in _keys(BoardType))
+    yield from _of_environments()
+
+
+def text() -> str:
+    """The file's content."""
+    return "\n".join(sorted(set(names()))) + "\n"
+
+
+def _of_environments() -> Iterator[str]:
+    """Our drivers and resources of labgrid, and their arguments."""
+    list(_modules(drivers))
+    for cls in (*target_factory.drivers.values(), *target_factory.resources.values()):
+        if cls.__module__.startswith(drivers.__name__):
+            given = (key.alias or key.name for key in attr.fields(cls) if key.init)
+            yield from (f"environment {cls.__name__} {key}" for key in given if key not in {"target", "name"})
+
+
+def _modules(package: ModuleType) -> Iterator[ModuleType]:
+    """The modules of a package, imported."""
+    for module in pkgutil.iter_modules(package.__path__):
+        yield importlib.import_module(f"{package.__name__}.{module.name}")
+
+
+def _keys(record: Any, before: str = "", above: tuple[Any, ...] = ()) -> Iterator[str]:
+    """The keys of a file that is read as this record, those of records within it behind a dot."""
+    for key in attr.fields(attr.resolve_types(record)):
+        name = key.alias or key.name
+        if not key.init or name.startswith("_") or name in _NOT_IN_FILES.get(record.__name__, ()):
+            continue
+        yield f"{before}{name}"
+        for inner in _records_in(key.type):
+            if inner not in above:
+                yield from _keys(inner, f"{before}{name}.", (*above, record))
+
+
+def _records_in(kind: Any) -> list[Any]:
+    if isinstance(kind, type) and attr.has(kind):
+        return [kind]
+    return [record for argument in typing.get_args(kind) for record in _records_in(argument)]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(text(), encoding="utf-8")
