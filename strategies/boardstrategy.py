@@ -32,6 +32,7 @@ from lab.control.boot_progress import (
     falls_silent,
     follow,
     power_asked,
+    prepare_rails,
     rails_at_power_on,
     relate,
     widened,
@@ -41,7 +42,7 @@ from lab.control.provisioning import check_expected, writing
 from lab.drivers import guarded_calls
 from lab.drivers.guarded_calls import ACTIVATE_LIMIT_S, CONSOLE, POWER, SHELL, STRAP, UBOOT, DriverRole
 from lab.drivers.powerdriver import switch_of
-from lab.drivers.prompt import Prompt, type_line
+from lab.drivers.prompt import Prompt, type_line, type_question
 from lab.errors import BoardTransientError, ConfigurationError, LabStableError, LabTransientError
 from lab.host.clock import utc_now
 from lab.provision.provisioning import Provisioner
@@ -108,6 +109,7 @@ class BoardStrategy(Strategy):
         self.on_at = 0.0
         self.edge: PowerEdge | None = None
         self._off_verified = False
+        self._at_shell = False  # of a booted board, whose ShellDriver is not active
         self._off_bytes = 0  # of the console's capture, when the board was off
         self.software: dict[str, str] = {}
         self.low_power = LowPower(self)
@@ -225,6 +227,8 @@ class BoardStrategy(Strategy):
             self.low_power.wake()
             self.low_power.finish()
             return
+        elif self._at_shell:
+            self._at_shell = False  # a failed login leaves an unknown state
         else:
             self.boot()
         self._log_in()
@@ -257,7 +261,7 @@ class BoardStrategy(Strategy):
         Raises:
             LabStableError: the board is still there after the second try (a stuck relay, a second supply).
         """
-        self.status = Status.unknown
+        self.status, self._at_shell = Status.unknown, False
         self.low_power.forget()
         for driver in (self.uboot, self.shell):
             if driver is not None:
@@ -303,6 +307,7 @@ class BoardStrategy(Strategy):
             env has no UBootDriver.
         """
         self.status = Status.unknown
+        prepare_rails(self)
         self.off()
         if init or arguments or at_uboot is not None:
             edge = self.switch_on()
@@ -459,27 +464,47 @@ class BoardStrategy(Strategy):
         self.status = Status.linux
         return found
 
-    def asked(self, questions: Sequence[str]) -> tuple[int, list[list[str]]] | None:
-        """Log in to a booted board if needed, and run commands.
+    def asked(
+        self, question: str, is_whole: Callable[[Sequence[str]], bool] | None = None
+    ) -> tuple[int, list[str]] | None:
+        """Log in to a booted board if needed, and run a command.
+
+        Args:
+            is_whole: tells a whole answer; such a question is typed at the shell as it is, without a ShellDriver's marks around it.
 
         Returns:
-            the console's clock before the first, in ns, and the lines of each answer; None: the env has no ShellDriver.
+            the console's clock before it, in ns, and the lines of the answer; None: the env has no ShellDriver.
 
         Raises:
             BoardlabError: the login failed, or the shell does not answer.
         """
         if self.shell is None:
             return None
-        if self.status is not Status.linux:
+        if self.status is not Status.linux and not (is_whole and (self._at_shell or self._log_in_by_name())):
             self._log_in()
             self.status = Status.linux
         clock = self.power.clock
         asked_ns = clock.now_ns() - bound_ns(clock)
         try:
-            return asked_ns, [self.linux.run(question)[0] for question in questions]
+            if is_whole is None:
+                return asked_ns, self.linux.run(question)[0]
+            with power_asked(self, rails=False):
+                return asked_ns, type_question(self.console, SHELL, question, self.shell.prompt, is_whole)
         except BaseException:
-            self.status = Status.unknown
+            self.status, self._at_shell = Status.unknown, False
             raise
+
+    def _log_in_by_name(self) -> bool:
+        """Log in by the user's name alone; False: it needs more, or the shell's prompt does not come."""
+        if self.shell.password or self.type.prompts.password:
+            return False
+
+        def answered() -> bool:
+            self.console.sendline(self.shell.username)
+            return bool(self.console.expect([TIMEOUT, self.shell.prompt], timeout=self.shell.await_login_timeout)[0])
+
+        self._at_shell = guarded_calls.call(self.console, SHELL, "log in", answered, ACTIVATE_LIMIT_S)
+        return self._at_shell
 
     def _log_in(self) -> None:
         """Activate the ShellDriver of a board that waits at its login prompt."""

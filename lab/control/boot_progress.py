@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -138,6 +139,24 @@ def adapter_fed(console: Any, name: str) -> Iterator[None]:
 RISE_WAIT_NS: Final = 500_000_000  # after the switch's answer; a PMIC needs a tenth of it
 
 
+def _sees_power_on(board: Board) -> bool:
+    """Return whether the board has rails whose sensors are free to see them rise."""
+    return board.rails is not None and board.rails.sensors.backend != AUTOMATION
+
+
+def _rise_trace(board: Board) -> Path:
+    """One name per board, which has one user: what a killed run leaves is overwritten by the next."""
+    return prepare(runtime_dir()) / f"rise-{quote(board.board, safe='')}.trace"
+
+
+def prepare_rails(board: Board) -> None:
+    """Start the sampler's process of the next power on, which takes as long as a power off."""
+    if _sees_power_on(board):
+        with suppress(BoardlabError, OSError):  # `rails_at_power_on` tries again, and says why
+            board.activate(board.rails, RAILS)
+            board.rails.prepare(_rise_trace(board))
+
+
 @contextmanager
 def rails_at_power_on(board: Board) -> Iterator[Callable[[PowerEdge], PowerEdge]]:
     """Sample the board's rails, if any, while it is switched on.
@@ -149,12 +168,11 @@ def rails_at_power_on(board: Board) -> Iterator[Callable[[PowerEdge], PowerEdge]
     """
     with ExitStack() as sampling:
         sampler: Sampler | None = None
-        if board.rails is not None and board.rails.sensors.backend != AUTOMATION:
+        if _sees_power_on(board):
             try:
                 board.activate(board.rails, RAILS)
                 board.rails.check_clock()
-                # One name per board, which has one user: what a killed run leaves is overwritten by the next.
-                path = prepare(runtime_dir()) / f"rise-{quote(board.board, safe='')}.trace"
+                path = _rise_trace(board)
                 path.unlink(missing_ok=True)
                 sampling.callback(path.unlink, missing_ok=True)
                 sampler = sampling.enter_context(board.rails.sampling(path, reported=False))

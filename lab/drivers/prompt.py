@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+import re
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, Final
 
 from attrs import frozen
+from labgrid.util import re_vt100
+from pexpect import TIMEOUT
 
 from lab.drivers import guarded_calls
 from lab.drivers.guarded_calls import GRACE_S, UBOOT, DriverRole
@@ -14,6 +17,8 @@ from lab.drivers.typedline import TYPING_S
 
 _NO_ARROW: Final = "(?<!=)"  # `crc32` and `hash` print `==> DIGEST`, which a prompt `=> ` would be found in
 COMMAND_S = 30.0  # as labgrid's drivers have it
+SILENT_S: Final = 5.0  # in which a program says something, e.g. systemctl on a slow board
+QUIET_S: Final = 0.2  # behind a prompt, or a whole answer
 MORE_S = (
     2 * TYPING_S + GRACE_S
 )  # beyond a command's own time: labgrid's ShellDriver types a line for its prompt before it
@@ -58,6 +63,38 @@ class Prompt:
 
         with self.around():
             return guarded_calls.call(self.driver, self.kind, f"`{cmd}`", run, timeout + MORE_S)
+
+
+def type_question(
+    console: Any, kind: DriverRole, question: str, prompt: str, is_whole: Callable[[Sequence[str]], bool]
+) -> list[str]:
+    """Type a command at a shell's prompt, and read the lines of its output; as far as they come, if they are not whole.
+
+    It costs the board one prompt and no program, where labgrid's `run` takes two prompts and a shell.
+
+    Args:
+        console: a StampedConsoleDriver. prompt: of the shell, a regular expression.
+
+    Raises:
+        BoardlabError: the line was not taken, or the output does not end.
+    """
+    ends_there = re.compile(f"(?:{prompt})\\s*\\Z")
+
+    def ask() -> list[str]:
+        console.sendline(question)
+        text, lines = "", [""]
+        with suppress(TIMEOUT):
+            while True:
+                is_over = is_whole(lines[:-1])
+                at_prompt = ends_there.search(lines[-1]) is not None
+                if is_over and at_prompt:
+                    break
+                quiet_s = QUIET_S if is_over or at_prompt else SILENT_S
+                text += console.read(timeout=quiet_s).decode(errors="replace")
+                lines = re_vt100.sub("", text).replace("\r", "").split("\n")
+        return lines[:-1]
+
+    return guarded_calls.call(console, kind, f"`{question}`", ask, COMMAND_S + MORE_S)
 
 
 def uboot_prompt(uboot: Any) -> Prompt:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from lab.drivers.stampedconsoledriver import StampedConsoleDriver
 from lab.errors import ConfigurationError, LabStableError
 from lab.host.clock import MonotonicRaw
 from lab.rails import AdcRange, RailsConfig, Sampler, from_env, live, sampling
+from lab.rails.process import end, spawn
 
 GLANCE_S = 1.0  # the slowest backend reads each rail once
 
@@ -37,6 +39,22 @@ class RailsDriver(Driver):
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
         self._adapter = ""  # of the first sampling: later ones must have the same
+        self._spawned: tuple[Path, subprocess.Popen[bytes]] | None = None
+
+    def on_deactivate(self) -> None:
+        if self._spawned is not None:
+            end(self._spawned[1])
+        self._spawned = None
+
+    @Driver.check_active
+    def prepare(self, trace: Path) -> None:
+        """Start the process that will sample into a trace, if it is this host's; the caller goes on meanwhile."""
+        port = self._port()
+        is_remote = isinstance(port, RemotePort) and not port.published.is_here
+        path, process = self._spawned or (None, None)
+        if not is_remote and (path != trace or process is None or process.poll() is not None):
+            self.on_deactivate()
+            self._spawned = trace, spawn(trace)
 
     @property
     def config(self) -> RailsConfig:
@@ -71,10 +89,18 @@ class RailsDriver(Driver):
             line = relation.line if relation is not None else ""
             context = port.rails_server().sampling(config, trace, wanted, line)
         else:
-            context = sampling(config, trace, wanted)
+            context = sampling(config, trace, wanted, self._take_spawned(trace, wanted))
         with context as sampler:
             self._adapter = self._adapter or sampler.trace().meta.adapter
             yield sampler
+
+    def _take_spawned(self, trace: Path, wanted: AdcRange) -> subprocess.Popen[bytes] | None:
+        """The process that `prepare` started for this trace; None: there is none, or it has ended."""
+        path, process = self._spawned or (None, None)
+        if path != trace or wanted is not AdcRange.ACTIVE or process is None or process.poll() is not None:
+            return None
+        self._spawned = None
+        return process
 
     def check_clock(self) -> None:
         """Make sure that one clock stamps samples and console moments.

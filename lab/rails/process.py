@@ -72,18 +72,9 @@ class Sampler:
             time.sleep(NAP_S)
 
 
-@contextlib.contextmanager
-def sampling(config: RailsConfig, trace_path: Path, wanted: AdcRange = AdcRange.ACTIVE) -> Iterator[Sampler]:
-    """Sample a board's rails into a trace while the block runs.
-
-    The sensors convert when the block begins. The sampler ends with the block, and with this process: it watches a pipe that
-    the kernel closes.
-
-    Raises:
-        ConfigurationError: the configuration or the path of the trace is wrong.
-        LabTransientError: the sampler could not start, or ended early; the trace has its samples.
-    """
-    process = subprocess.Popen(
+def spawn(trace_path: Path, wanted: AdcRange = AdcRange.ACTIVE) -> subprocess.Popen[bytes]:
+    """Start a sampler's process, which takes some tenths of a second; it waits for its configuration."""
+    return subprocess.Popen(
         [
             sys.executable,
             "-P",
@@ -101,15 +92,37 @@ def sampling(config: RailsConfig, trace_path: Path, wanted: AdcRange = AdcRange.
         cwd="/",
         start_new_session=True,
     )
+
+
+@contextlib.contextmanager
+def sampling(
+    config: RailsConfig,
+    trace_path: Path,
+    wanted: AdcRange = AdcRange.ACTIVE,
+    spawned: subprocess.Popen[bytes] | None = None,
+) -> Iterator[Sampler]:
+    """Sample a board's rails into a trace while the block runs.
+
+    The sensors convert when the block begins. The sampler ends with the block, and with this process: it watches a pipe that
+    the kernel closes.
+
+    Args:
+        spawned: the process for this trace, if it was started before.
+
+    Raises:
+        ConfigurationError: the configuration or the path of the trace is wrong.
+        LabTransientError: the sampler could not start, or ended early; the trace has its samples.
+    """
+    process = spawned or spawn(trace_path, wanted)
     try:
         _start(process, config)
         yield Sampler(trace_path, process)
     except BaseException:
-        _end(process)
+        end(process)
         raise
     else:
         alive = process.poll() is None
-        reason = _end(process)
+        reason = end(process)
         if not alive or process.returncode:
             raise _error(process.returncode, reason, "ended on the way; its samples so far are in its trace")
     finally:
@@ -132,14 +145,14 @@ def _start(process: subprocess.Popen[bytes], config: RailsConfig) -> None:
         more = os.read(process.stdout.fileno(), 100) if ready else b""
         if not more:
             late = process.poll() is None and not ready
-            reason = _end(process)
+            reason = end(process)
             raise _error(
                 process.returncode, reason, f"gave no sample within {START_S:.0f} s" if late else "did not start"
             )
         heard += more
 
 
-def _end(process: subprocess.Popen[bytes]) -> str:
+def end(process: subprocess.Popen[bytes]) -> str:
     """Close the process's stdin, wait for its end, and return stderr."""
     if process.stdin is not None:
         with contextlib.suppress(OSError):

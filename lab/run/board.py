@@ -141,8 +141,10 @@ class Board(Protocol):
         """Log in to a just booted board and identify it."""
         ...
 
-    def asked(self, questions: Sequence[str]) -> tuple[int, list[list[str]]] | None:
-        """Log in if needed, and run commands: the clock before the first, and the answers' lines."""
+    def asked(
+        self, question: str, is_whole: Callable[[Sequence[str]], bool] | None = None
+    ) -> tuple[int, list[str]] | None:
+        """Log in if needed, and run a command: the clock before it, and its output's lines."""
         ...
 
     def select_medium(self, medium: str) -> None:
@@ -251,12 +253,12 @@ def _ask(board: Board, question: str) -> _Answer | None:
     A board without a program for digests is believed if it says the same twice, but for the clock in the first line.
     """
     before: list[str] = []
-    for _ in range(2):
+    for command in (question, f"dmesg -n 1;{question}"):  # the kernel may have written into the first answer
         at = len(board.console.capture)
-        answer = board.asked([question])
+        answer = board.asked(command, lambda lines: whole_text(lines) is not None)
         if answer is None:
             return None
-        asked_ns, (lines,) = answer
+        asked_ns, lines = answer
         text = whole_text(lines)
         if text is None and len(before) > 1 and before[1:] == lines[1:]:
             text = lines

@@ -181,8 +181,8 @@ class DiagnosisRun(CycleRun[BootDiagnosis]):
         return text or "\n".join(self._ask(f"{command} 2>/dev/null"))
 
     def _ask(self, command: str) -> list[str]:
-        answer = self.board.asked([command])
-        return [line.strip("\r\n") for line in answer[1][0]] if answer else []
+        answer = self.board.asked(command)
+        return [line.strip("\r\n") for line in answer[1]] if answer else []
 
     def evidence(self, item: str, result: BootDiagnosis | None) -> AttemptResult:
         params, recordings = {"medium": item}, store_recording(self.store, self.board.console)

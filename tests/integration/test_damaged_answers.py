@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -27,13 +27,15 @@ def test_a_damaged_answer_refuses_no_boot(
     """The first cycle asks for the software and the facts; each is asked for once more."""
     dice, asked, count = random.Random(seed), BoardStrategy.asked, 0
 
-    def spoil(board: BoardStrategy, questions: Sequence[str]) -> tuple[int, list[list[str]]] | None:
+    def spoil(
+        board: BoardStrategy, question: str, is_whole: Callable[[Sequence[str]], bool]
+    ) -> tuple[int, list[str]] | None:
         nonlocal count
-        answer = asked(board, questions)
-        if len(questions) == 1 and answer is not None:
+        answer = asked(board, question, is_whole)
+        if answer is not None:
             if count in spoiled:
-                text = damaged(dice, "\n".join(answer[1][0]).encode())
-                answer = answer[0], [text.decode("latin-1").split("\n")]
+                text = damaged(dice, "\n".join(answer[1]).encode())
+                answer = answer[0], text.decode("latin-1").split("\n")
             count += 1
         return answer
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -68,16 +68,16 @@ def test_a_boot_that_the_board_contradicts_gives_no_number_and_one_that_it_does_
 ) -> None:
     asked = board.strategy.asked
 
-    def started_later(questions: Sequence[str]) -> tuple[int, list[list[str]]]:
-        asked_ns, (lines,) = asked(questions)
+    def started_later(question: str, is_whole: Callable[[Sequence[str]], bool]) -> tuple[int, list[str]]:
+        asked_ns, lines = asked(question, is_whole)
         at_s, _, idle = lines[0].partition(" ")
         late = lines if ":" in lines[0] else with_digest([f"{float(at_s) - 7:.2f} {idle}", *lines[1:-1]])
-        return asked_ns, [late]
+        return asked_ns, late
 
     board.strategy.asked = started_later
     (attempt,) = measured(board, store)
     assert (attempt.outcome, list(attempt.samples)) == ("prompt_not_real", [])
-    board.strategy.asked = lambda _questions: None
+    board.strategy.asked = lambda *_: None
     (attempt,) = measured(board, store)
     assert attempt.samples[0].flags == {Flag.NOT_CROSS_CHECKED, Flag.SIMULATED}
 

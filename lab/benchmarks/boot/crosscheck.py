@@ -28,11 +28,11 @@ DMESG: Final = "{ dmesg -Sr || dmesg -r; } 2>/dev/null"
 # Zones and cooling devices (Documentation/driver-api/thermal/sysfs-api.rst), and sensors of the board (Documentation/hwmon/sysfs-interface.rst).
 THERMAL: Final = "/sys/class/thermal/t*/temp /sys/class/thermal/c*/type /sys/class/thermal/c*/cur_state /sys/class/hwmon/h*/t*_input"
 # Few characters and few programs: each program costs a slow board some 10 ms, and so do 30 characters. Any of them may fail or be missing.
-# The clock comes at once, the shell's parent and its parent are looked at since one of them was the prompt's program, and the last part
+# The clock comes at once, the shell and its parent are looked at since one of them was the prompt's program, and the last part
 # counts the lines that the kernel logged in each second, by level, e.g. "120 <6>[    3".
 _BEGIN: Final = "{ cd /proc;"
 _END: Final = "} 2>/dev/null|tee /dev/tty|md5sum"
-_PROCESSES: Final = r"read x x x q x <$PPID/stat;cut -d\  -f1-7,22 uptime $PPID/stat $q/stat sys/kernel/random/boot_id sys/kernel/tainted;"
+_PROCESSES: Final = r"cut -d\  -f1-7,22 uptime $$/stat $PPID/stat sys/kernel/random/boot_id sys/kernel/tainted;"
 _FINGERPRINT: Final = 'grep -hE "^[^0-9]| / / " 1/comm cmdline version /etc/os-release self/mountinfo|md5sum;'
 _SHORT_THERMAL: Final = (
     'cd /sys/class;grep -H "" t*l/t*/temp t*l/c*/[tc]*e h*n/h*/t*_i*;'  # the same as `THERMAL`, and more
@@ -69,7 +69,7 @@ _FAILED: Final = re.compile(r"(\S+\.\S+) +\S+ +failed ")
 
 
 def facts_question(software: Software, marks: Iterable[str]) -> str:
-    """The command for a boot's facts.
+    """The command for a boot's facts, typed at the login's own shell.
 
     Args:
         software: of the board. marks: as of `BootKernelLog`.

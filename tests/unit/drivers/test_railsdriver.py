@@ -19,6 +19,7 @@ from lab.errors import ConfigurationError, LabTransientError
 from lab.host.clock import MonotonicRaw
 from lab.rails import AdcRange, RailsConfig, Sampler, sampling
 from lab.rails.hwmon import HwmonSensor
+from lab.rails.process import spawn
 from lab.rails.sampler import SensorRecorder
 
 ENVS = Path(__file__).parents[3] / "envs"
@@ -73,8 +74,40 @@ def test_later_samplings_need_the_adapter_of_the_first(tmp_path: Path, monkeypat
         pass
 
 
+def test_a_prepared_process_samples_and_one_that_is_not_used_ends_with_the_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = Target("main")
+    RailSensors(target, None, backend="hwmon", port=str(tmp_path))
+    driver = RailsDriver(target, None)
+    target.activate(driver)
+    monkeypatch.setattr(RailsDriver, "config", hwmon(tmp_path))
+    processes = []
+
+    def counted(trace: Path, wanted: AdcRange = AdcRange.ACTIVE) -> subprocess.Popen[bytes]:
+        processes.append(spawn(trace, wanted))
+        return processes[-1]
+
+    monkeypatch.setattr("lab.drivers.railsdriver.spawn", counted)
+    path = tmp_path / "rise.trace"
+    for _ in range(2):
+        driver.prepare(path)
+    with driver.sampling(path) as sampler:
+        assert sampler.pid == processes[0].pid
+    driver.prepare(path)
+    processes[1].kill()
+    processes[1].wait()
+    driver.prepare(path)
+    with driver.sampling(tmp_path / "other.trace") as sampler:
+        assert sampler.pid not in {process.pid for process in processes}
+    target.deactivate(driver)
+    assert [process.poll() is None for process in processes] == [False] * 3
+
+
 @contextmanager
-def sampling_of(config: RailsConfig, given: RailsConfig, trace: Path, _range: AdcRange) -> Iterator[Sampler]:
+def sampling_of(
+    config: RailsConfig, given: RailsConfig, trace: Path, _range: AdcRange, _spawned: object
+) -> Iterator[Sampler]:
     """The first sampling, of an adapter that sysfs has: this sensor is files."""
     assert not given.adapter
     sensor = HwmonSensor(config)

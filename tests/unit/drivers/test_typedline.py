@@ -10,8 +10,9 @@ import select
 import signal
 import string
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import attr
 import pytest
@@ -23,13 +24,14 @@ from labgrid.resource import RawSerialPort
 from pexpect import TIMEOUT
 from support.atlength import either
 
+from lab.benchmarks.boot.crosscheck import Software, facts_question, read_facts, whole_text
 from lab.console.model import Chunk, Event
 from lab.console.recording import RecordingMeta
 from lab.console.status import PortInfo, ServerStatus
 from lab.drivers import StampedConsoleDriver, typedline
 from lab.drivers.consoleport import LocalPort
 from lab.drivers.guarded_calls import SHELL
-from lab.drivers.prompt import Prompt
+from lab.drivers.prompt import Prompt, type_question
 from lab.drivers.typedline import TypedLine, matched
 from lab.errors import BoardlabError, LabTransientError
 
@@ -37,6 +39,7 @@ PROMPT = "board:~# "
 FIFO_BYTES = 16  # of a UART whose guest gets no processor
 SHELLS = {"bash": ["bash", "--norc", "--noprofile"], "dash": ["dash"]}
 AT_LOGIN = b"board login: "
+QUESTIONS = 10
 COMMANDS = either(30, 5_000)  # in each shell
 ECHO_S = 0.05  # nothing but the patience of the test
 
@@ -148,6 +151,10 @@ def shell_on(line: Line) -> Iterator[Prompt]:
         yield Prompt(shell, SHELL)
 
 
+def is_whole(lines: Sequence[str]) -> bool:
+    return whole_text(lines) is not None
+
+
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(typedline, "_ECHO_S", ECHO_S)
@@ -178,6 +185,33 @@ def test_commands_through_a_line_that_drops_bytes_of_a_starved_guest_give_no_wro
     assert not wrong
     assert not blamed
     assert lost <= COMMANDS / 20
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_question_is_answered_whole_and_right_or_known_to_be_damaged(shell: str) -> None:
+    line = Line(SHELLS[shell], share=0.002, starved=0.02)
+    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    question = facts_question(Software(dmesg="-r"), ["0.000001"])
+    found = []
+    with shell_on(line) as prompt:
+        for _ in range(QUESTIONS):
+            with suppress(LabTransientError):
+                lines = type_question(prompt.driver.console, SHELL, question, prompt.driver.prompt, is_whole)
+                if (text := whole_text(lines)) is not None:
+                    found.append(read_facts(text))
+    assert line.lost > QUESTIONS / 4  # or the line was too good
+    assert len(found) > QUESTIONS / 2
+    starts_ns = {facts.getty_ns for facts in found if facts is not None and facts.boot_id == boot_id}
+    assert len(starts_ns) == 1, "each answer names this host's boot, and one start of the shell"
+
+
+def test_a_prompt_within_an_answer_does_not_end_it() -> None:
+    question = f"echo '{PROMPT}'; printf '%s' '{PROMPT}'; sleep 0.1; echo; echo last"
+    with shell_on(Line(SHELLS["bash"])) as prompt:
+        console, at = prompt.driver.console, prompt.driver.prompt
+        lines = type_question(console, SHELL, question, at, lambda lines: lines[-1:] == ["last"])
+        assert lines == [PROMPT, PROMPT, "last"]
+        assert type_question(console, SHELL, "echo damaged", at, lambda _: False) == ["damaged"]
 
 
 @define

@@ -125,6 +125,8 @@ class RisingRails(Driver):
 
     def check_clock(self) -> None: ...
 
+    def prepare(self, path: Path) -> None: ...
+
     @contextmanager
     def sampling(self, path: Path, *, reported: bool) -> Iterator[PlayedSampler]:
         assert not reported, "no energy is measured from it, so its gaps alarm nobody"

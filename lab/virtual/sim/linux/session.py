@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from lab.virtual.sim.editor import INTERRUPT, EndOfInputError, read_line
-from lab.virtual.sim.linux.files import SHELL_PID, Files, normalise
+from lab.virtual.sim.linux.files import LOGIN_PID, SHELL_PID, Files, normalise
 from lab.virtual.sim.linux.kernel import Kernel
 from lab.virtual.sim.program import Hear, Program
 from lab.virtual.sim.sh.interpreter import (
@@ -42,7 +42,7 @@ class LoginSession:
         self.folder = "/home/root" if user == "root" else f"/home/{user}"
         self._prompt_text = prompt
         variables = {"HOME": self.folder, "USER": user, "PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "PWD": self.folder}
-        variables["PPID"] = str(SHELL_PID)
+        variables |= {"$": str(SHELL_PID), "PPID": str(LOGIN_PID)}
         self.shell = Interpreter(self, variables=variables)
         self._streams = Streams(self.computer.write, self.computer.write)
 

@@ -186,6 +186,9 @@ class _Lexer:
             self._at = end + 1
             name, _, fallback = source[at + 2 : end].partition(":-")
             return Variable(name, quoted, fallback)
+        if source.startswith("$$", at):
+            self._at += 2
+            return Variable("$", quoted)
         name_there = _NAME.match(source, at + 1)
         if name_there is None:
             self._at += 1
