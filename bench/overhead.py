@@ -39,6 +39,7 @@ from labgrid.resource import PDUDaemonPort, RawSerialPort
 from labgrid.strategy import UBootStrategy
 from support.virtual_bench import BenchProcess, running_bench
 
+import lab.rails.process
 import lab.run.boot
 from lab import boards
 from lab.host.clock import MonotonicRaw
@@ -55,9 +56,13 @@ STEPS = {  # of a cycle, and the function that takes them; of the strategy, wher
     "off, verified": (None, "off"),
     "discharge, switch on": (None, "switch_on"),
     "boot until the login prompt": (None, "boot"),
-    "login": (None, "_log_in"),
+    "power sampler": (lab.rails.process, "_start"),
+    "login by name": (None, "_log_in_by_name"),
+    "login of labgrid, once": (None, "_log_in"),
     "identity, once": (None, "identify"),
     "questions at the shell": (None, "asked"),
+    "off, ordered": (None, "order_off"),
+    "clocks": (lab.run.boot, "compare_clocks"),
     "judgement": (lab.run.boot, "judge_boot"),
     "recording": (lab.run.boot, "store_recording"),
     "samples": (AttemptRecorder, "record"),

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import attr
+from labgrid.binding import BindingState
 from labgrid.exceptions import NoResourceFoundError
 from labgrid.factory import target_factory
 from labgrid.step import step
@@ -43,7 +45,7 @@ from lab.drivers import guarded_calls
 from lab.drivers.guarded_calls import ACTIVATE_LIMIT_S, CONSOLE, POWER, SHELL, STRAP, UBOOT, DriverRole
 from lab.drivers.powerdriver import switch_of
 from lab.drivers.prompt import Prompt, type_line, type_question
-from lab.errors import BoardTransientError, ConfigurationError, LabStableError, LabTransientError
+from lab.errors import BoardlabError, BoardTransientError, ConfigurationError, LabStableError, LabTransientError
 from lab.host.clock import utc_now
 from lab.provision.provisioning import Provisioner
 from lab.provision.release import Recovery
@@ -108,8 +110,8 @@ class BoardStrategy(Strategy):
         self.lives = False
         self.on_at = 0.0
         self.edge: PowerEdge | None = None
+        self._off_ordered = False  # and not verified yet
         self._off_verified = False
-        self._at_shell = False  # of a booted board, whose ShellDriver is not active
         self._off_bytes = 0  # of the console's capture, when the board was off
         self.software: dict[str, str] = {}
         self.low_power = LowPower(self)
@@ -183,7 +185,7 @@ class BoardStrategy(Strategy):
         status = Status.of(status)
         if status is Status.unknown:
             raise ConfigurationError("a board cannot be brought into the state 'unknown'")
-        if status is self.status:
+        if status is self.status and not self._lacks_shell:
             return
         try:
             with explaining_shared_port(self.console):
@@ -227,9 +229,7 @@ class BoardStrategy(Strategy):
             self.low_power.wake()
             self.low_power.finish()
             return
-        elif self._at_shell:
-            self._at_shell = False  # a failed login leaves an unknown state
-        else:
+        elif self.status is not Status.linux:
             self.boot()
         self._log_in()
         if self.identity:
@@ -255,13 +255,28 @@ class BoardStrategy(Strategy):
         self.status = status
 
     @step()
+    def order_off(self) -> None:
+        """Order the power off of a board that lives; `off` verifies it, and the caller uses the time between.
+
+        A switch that does not obey is `off`'s matter.
+        """
+        if not self.lives:
+            return
+        self.status = Status.unknown
+        with suppress(BoardlabError):
+            self.check_lab()
+            self.power.off()
+            self._off_ns = self.power.clock.now_ns()
+            self._off_ordered = True
+
+    @step()
     def off(self) -> None:
         """Switch off and verify it by the console's silence.
 
         Raises:
             LabStableError: the board is still there after the second try (a stuck relay, a second supply).
         """
-        self.status, self._at_shell = Status.unknown, False
+        self.status = Status.unknown
         self.low_power.forget()
         for driver in (self.uboot, self.shell):
             if driver is not None:
@@ -271,8 +286,10 @@ class BoardStrategy(Strategy):
         lived = self.lives or self.console.poll(0) or self.console.answers(self.type.timeouts.off_silence_s / 2)
         self.lives = False
         for _ in range(OFF_ATTEMPTS):
-            self.power.off()
-            self._off_ns = self.power.clock.now_ns()
+            if not self._off_ordered:
+                self.power.off()
+                self._off_ns = self.power.clock.now_ns()
+            self._off_ordered = False
             with adapter_fed(self.console, self.board):
                 silent = falls_silent(self) and not self.console.answers(self.type.timeouts.off_silence_s / 2)
             if silent:
@@ -362,7 +379,7 @@ class BoardStrategy(Strategy):
             check_still_off(self, self._off_bytes)
         self.console.start_capture()
         relate(self.console, self.power, self.wake_pins)  # anew after a jump of the console's clock
-        self.status = Status.unknown
+        self.status, self._off_ordered = Status.unknown, False
         self.on_at = utc_now().timestamp()
         self.power.on()
         self.edge = attr.evolve(widened(self.power.edge, self.power.clock), off_verified=self._off_verified)
@@ -480,8 +497,9 @@ class BoardStrategy(Strategy):
         """
         if self.shell is None:
             return None
-        if self.status is not Status.linux and not (is_whole and (self._at_shell or self._log_in_by_name())):
-            self._log_in()
+        if self.status is not Status.linux:
+            if not (is_whole and self._log_in_by_name()):
+                self._log_in()
             self.status = Status.linux
         clock = self.power.clock
         asked_ns = clock.now_ns() - bound_ns(clock)
@@ -491,7 +509,7 @@ class BoardStrategy(Strategy):
             with power_asked(self, rails=False):
                 return asked_ns, type_question(self.console, SHELL, question, self.shell.prompt, is_whole)
         except BaseException:
-            self.status, self._at_shell = Status.unknown, False
+            self.status = Status.unknown
             raise
 
     def _log_in_by_name(self) -> bool:
@@ -503,8 +521,7 @@ class BoardStrategy(Strategy):
             self.console.sendline(self.shell.username)
             return bool(self.console.expect([TIMEOUT, self.shell.prompt], timeout=self.shell.await_login_timeout)[0])
 
-        self._at_shell = guarded_calls.call(self.console, SHELL, "log in", answered, ACTIVATE_LIMIT_S)
-        return self._at_shell
+        return guarded_calls.call(self.console, SHELL, "log in", answered, ACTIVATE_LIMIT_S)
 
     def _log_in(self) -> None:
         """Activate the ShellDriver of a board that waits at its login prompt."""
@@ -559,8 +576,15 @@ class BoardStrategy(Strategy):
             guarded_calls.call(driver, kind, "activate", work, ACTIVATE_LIMIT_S + getattr(driver, "login_timeout", 0))
 
     @property
+    def _lacks_shell(self) -> bool:
+        """True if `asked` has logged in, and the ShellDriver is not active."""
+        return self.status is Status.linux and self.shell is not None and self.shell.state is not BindingState.active
+
+    @property
     def linux(self) -> Prompt:
         """The shell of a board whose status is `linux`."""
+        if self._lacks_shell:
+            self.transition(Status.linux)
         return Prompt(self.bound("shell", "ShellDriver"), SHELL, lambda: power_asked(self, rails=False))
 
     def tail(self) -> str:

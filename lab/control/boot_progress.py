@@ -150,7 +150,7 @@ def _rise_trace(board: Board) -> Path:
 
 
 def prepare_rails(board: Board) -> None:
-    """Start the sampler's process of the next power on, which takes as long as a power off."""
+    """Have the sampler's process for power ons, which takes as long to start as a power off to be verified."""
     if _sees_power_on(board):
         with suppress(BoardlabError, OSError):  # `rails_at_power_on` tries again, and says why
             board.activate(board.rails, RAILS)

@@ -42,13 +42,13 @@ class RailsDriver(Driver):
         self._spawned: tuple[Path, subprocess.Popen[bytes]] | None = None
 
     def on_deactivate(self) -> None:
-        if self._spawned is not None:
+        if self._spawned is not None and self._spawned[1].poll() is None:
             end(self._spawned[1])
         self._spawned = None
 
     @Driver.check_active
     def prepare(self, trace: Path) -> None:
-        """Start the process that will sample into a trace, if it is this host's; the caller goes on meanwhile."""
+        """Start the process that samples into this trace each time, if it is this host's; the caller goes on meanwhile."""
         port = self._port()
         is_remote = isinstance(port, RemotePort) and not port.published.is_here
         path, process = self._spawned or (None, None)
@@ -97,10 +97,8 @@ class RailsDriver(Driver):
     def _take_spawned(self, trace: Path, wanted: AdcRange) -> subprocess.Popen[bytes] | None:
         """The process that `prepare` started for this trace; None: there is none, or it has ended."""
         path, process = self._spawned or (None, None)
-        if path != trace or wanted is not AdcRange.ACTIVE or process is None or process.poll() is not None:
-            return None
-        self._spawned = None
-        return process
+        is_waiting = path == trace and wanted is AdcRange.ACTIVE and process is not None and process.poll() is None
+        return process if is_waiting else None
 
     def check_clock(self) -> None:
         """Make sure that one clock stamps samples and console moments.

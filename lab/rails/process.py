@@ -17,7 +17,7 @@ from attrs import frozen
 from lab.errors import ConfigurationError, LabTransientError
 from lab.rails.config import RailsConfig
 from lab.rails.model import AdcRange
-from lab.rails.sampler import EXIT_CONFIGURATION, READY
+from lab.rails.sampler import DONE, EXIT_CONFIGURATION, READY
 from lab.rails.trace import NAP_S, Trace
 
 START_S: Final = 30.0  # a Python start on a loaded host, and the first samples
@@ -73,7 +73,7 @@ class Sampler:
 
 
 def spawn(trace_path: Path, wanted: AdcRange = AdcRange.ACTIVE) -> subprocess.Popen[bytes]:
-    """Start a sampler's process, which takes some tenths of a second; it waits for its configuration."""
+    """Start a sampler's process, which takes some tenths of a second of a core; it waits for its configuration."""
     return subprocess.Popen(
         [
             sys.executable,
@@ -107,13 +107,14 @@ def sampling(
     the kernel closes.
 
     Args:
-        spawned: the process for this trace, if it was started before.
+        spawned: the process for this trace, if it was started before; it is kept for another sampling into it.
 
     Raises:
         ConfigurationError: the configuration or the path of the trace is wrong.
         LabTransientError: the sampler could not start, or ended early; the trace has its samples.
     """
     process = spawned or spawn(trace_path, wanted)
+    is_kept = False
     try:
         _start(process, config)
         yield Sampler(trace_path, process)
@@ -122,12 +123,13 @@ def sampling(
         raise
     else:
         alive = process.poll() is None
-        reason = end(process)
-        if not alive or process.returncode:
+        is_kept = alive and spawned is not None and _stops(process)
+        reason = "" if is_kept else end(process)
+        if not is_kept and (not alive or process.returncode):
             raise _error(process.returncode, reason, "ended on the way; its samples so far are in its trace")
     finally:
         for pipe in (process.stdin, process.stdout, process.stderr):
-            if pipe is not None:
+            if pipe is not None and not is_kept:
                 with contextlib.suppress(OSError):
                     pipe.close()
 
@@ -138,18 +140,34 @@ def _start(process: subprocess.Popen[bytes], config: RailsConfig) -> None:
     with contextlib.suppress(BrokenPipeError):  # it has ended already, and says why
         process.stdin.write(config.dumps().encode() + b"\n")
         process.stdin.flush()
+    if not _says(process, READY, START_S):
+        late = process.poll() is None and not select.select([process.stdout], [], [], 0)[0]
+        reason = end(process)
+        raise _error(process.returncode, reason, f"gave no sample within {START_S:.0f} s" if late else "did not start")
+
+
+def _stops(process: subprocess.Popen[bytes]) -> bool:
+    """End a sampling, and keep the process; False: it does not say that the trace is complete."""
+    try:
+        if process.stdin is not None:
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+    except BrokenPipeError:
+        return False
+    return _says(process, DONE, STOP_S)
+
+
+def _says(process: subprocess.Popen[bytes], text: bytes, limit_s: float) -> bool:
+    """Wait until the process says a text on its stdout."""
     heard = b""
-    deadline = time.monotonic() + START_S
-    while not heard.endswith(READY):
+    deadline = time.monotonic() + limit_s
+    while process.stdout is not None and not heard.endswith(text):
         ready, _, _ = select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))
         more = os.read(process.stdout.fileno(), 100) if ready else b""
         if not more:
-            late = process.poll() is None and not ready
-            reason = end(process)
-            raise _error(
-                process.returncode, reason, f"gave no sample within {START_S:.0f} s" if late else "did not start"
-            )
+            return False
         heard += more
+    return True
 
 
 def end(process: subprocess.Popen[bytes]) -> str:

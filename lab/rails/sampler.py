@@ -1,9 +1,10 @@
 """The sampler's process: `python -m lab.rails.sampler --trace FILE --range active`.
 
-Its configuration comes on stdin.
+Its configuration comes on stdin, a line for each sampling.
 
-It prints `ready` on stdout when the sensors convert and the trace exists, and ends when its stdin is closed: by its parent,
-or by the kernel after the parent's death. It has its own session, so that a Ctrl-C in the terminal
+It prints `ready` on stdout when the sensors convert and the trace exists. An empty line ends the sampling, and it prints `done`:
+a process that is kept spares the next sampling a start of Python. It ends when its stdin is closed: by its parent, or by the
+kernel after the parent's death. It has its own session, so that a Ctrl-C in the terminal
 reaches the measuring process, which then ends it. An error is one line on stderr.
 """
 
@@ -172,13 +173,11 @@ class StatusReporter:
 
 
 # --- The process ---
-# It says `ready` on stdout when the sensors convert and the trace is there, and ends when its stdin is closed: by its starter,
-# or by the kernel when that one died, however it died. It is in a session of its own, so that a Ctrl-C in the terminal
-# reaches the one that measures, which then ends it. An error is one line on stderr.
 
 
 EXIT_LAB, EXIT_CONFIGURATION = 1, 2
 READY: Final = b"ready\n"
+DONE: Final = b"done\n"
 LISTEN_NS: Final = 50_000_000  # interval of checks for the end of stdin
 _STDIN, _STDOUT = 0, 1
 
@@ -195,8 +194,8 @@ class _Ending:
         self.now = True
 
 
-def record(config: RailsConfig, wanted: AdcRange, path: Path) -> None:
-    """Sample until stdin is closed or SIGTERM comes.
+def record(config: RailsConfig, wanted: AdcRange, path: Path) -> bool:
+    """Sample until an empty line comes on stdin, its end, or SIGTERM; True: another sampling may follow.
 
     Raises:
         BoardlabError: it cannot go on.
@@ -213,9 +212,10 @@ def record(config: RailsConfig, wanted: AdcRange, path: Path) -> None:
     period_ns = recorder.poll_ns
     due_ns = clock.now_ns()
     listened_ns = due_ns
+    stop: bytes | None = None
     with TraceWriter(recorder.store) as writer:
         os.write(_STDOUT, READY)
-        while not ending.now:
+        while stop is None and not ending.now:
             if records := recorder.poll():
                 writer.put(records)
             due_ns += period_ns
@@ -226,24 +226,26 @@ def record(config: RailsConfig, wanted: AdcRange, path: Path) -> None:
                 time.sleep(max(0, -late_ns) / 1e9)
             if due_ns - listened_ns >= LISTEN_NS:
                 listened_ns = due_ns
-                if _closed():
-                    break
+                stop = _stop()
     recorder.close()
     idle_states.forbid(False)
+    if stop:
+        os.write(_STDOUT, DONE)
+    return bool(stop)
 
 
 def _line() -> str:
-    """Read the first line of stdin unbuffered: the pipe is watched later."""
+    """Read a line of stdin unbuffered: the pipe is watched later. Empty: it has ended."""
     line = b""
     while not line.endswith(b"\n") and (more := os.read(_STDIN, 1 << 16)):
         line += more
     return line.decode()
 
 
-def _closed() -> bool:
-    """True if stdin has ended."""
+def _stop() -> bytes | None:
+    """The empty line that ends a sampling; empty: stdin has ended; None: neither."""
     ready, _, _ = select.select([_STDIN], [], [], 0)
-    return bool(ready) and not os.read(_STDIN, 1)
+    return os.read(_STDIN, 1) if ready else None
 
 
 def main() -> int:
@@ -253,7 +255,9 @@ def main() -> int:
     parser.add_argument("--range", type=AdcRange, default=AdcRange.ACTIVE)
     given = parser.parse_args()
     try:
-        record(RailsConfig.loads(_line()), given.range, given.trace)
+        line = _line()
+        while line and record(RailsConfig.loads(line), given.range, given.trace):
+            line = _line()
     except BoardlabError as error:
         sys.stderr.write(f"{plain_text(str(error))}\n")
         return EXIT_CONFIGURATION if isinstance(error, ConfigurationError) else EXIT_LAB

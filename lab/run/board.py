@@ -122,6 +122,10 @@ class Board(Protocol):
         """Switch off and verify it."""
         ...
 
+    def order_off(self) -> None:
+        """Order the power off, which `off` verifies."""
+        ...
+
     def boot(self, init: str = "", *, arguments: str = "", at_uboot: Callable[[Any], None] | None = None) -> BootWatch:
         """Power-cycle and boot to the login prompt, with more kernel arguments."""
         ...

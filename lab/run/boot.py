@@ -191,6 +191,8 @@ class BootRun(CycleRun[GoodBoot]):
         bare += self.own.samples(own.moments, watch, bare[0].params, bare[0].flags)
         document = {**told, **judgement.document(bare)}
         samples = judgement.covered(bare, watch.moments, prompt_at)
+        if len(self.pending(item)) > 1:
+            self.board.order_off()  # the board discharges while its boot is stored; a failed one stays as it is
         return GoodBoot(watch, samples, clocks, identity, document, silence, tuple(own.moments.values()))
 
     def measure(self, item: str, only: Sequence[int] | None = None) -> None:

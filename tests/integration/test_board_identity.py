@@ -85,7 +85,7 @@ def test_a_first_boot_that_did_not_name_its_kernel_leaves_that_to_the_second(tmp
             return []
 
         board.troubles_for = each
-        made.strategy.asked = lambda _questions: None  # the damage is of the console's line, not of /proc/version
+        made.strategy.asked = lambda *_: None  # the damage is of the console's line, not of /proc/version
         attempts = made.measure()
         assert [attempt.outcome for attempt in attempts] == ["ok", "ok", *["software_changed"] * 3]
         assert "than in cycle 2 of this run" in attempts[-1].message

@@ -74,7 +74,7 @@ def test_later_samplings_need_the_adapter_of_the_first(tmp_path: Path, monkeypat
         pass
 
 
-def test_a_prepared_process_samples_and_one_that_is_not_used_ends_with_the_driver(
+def test_a_prepared_process_samples_each_time_and_ends_with_the_driver(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = Target("main")
@@ -90,18 +90,19 @@ def test_a_prepared_process_samples_and_one_that_is_not_used_ends_with_the_drive
 
     monkeypatch.setattr("lab.drivers.railsdriver.spawn", counted)
     path = tmp_path / "rise.trace"
-    for _ in range(2):
+    for _ in range(3):
         driver.prepare(path)
-    with driver.sampling(path) as sampler:
-        assert sampler.pid == processes[0].pid
-    driver.prepare(path)
-    processes[1].kill()
-    processes[1].wait()
+        path.unlink(missing_ok=True)
+        with driver.sampling(path) as sampler:
+            assert sampler.pid == processes[0].pid
+            assert sampler.trace().meta.board == "b1"
+    processes[0].kill()
+    processes[0].wait()
     driver.prepare(path)
     with driver.sampling(tmp_path / "other.trace") as sampler:
         assert sampler.pid not in {process.pid for process in processes}
     target.deactivate(driver)
-    assert [process.poll() is None for process in processes] == [False] * 3
+    assert [process.poll() is None for process in processes] == [False] * 2
 
 
 @contextmanager

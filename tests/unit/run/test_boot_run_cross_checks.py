@@ -12,9 +12,12 @@ from attrs import define
 from support.simruns import bench, planned
 
 from lab.benchmarks.boot.crosscheck import with_digest
-from lab.errors import BoardTransientError
+from lab.errors import BoardTransientError, LabTransientError
 from lab.metrics import Flag
-from lab.metrics.catalogue import BOOT_SPL, BOOT_TIME
+from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_SPL, BOOT_TIME
+from lab.results import ArtifactRef, Store
+from lab.run import boot
+from lab.run.attempts import RunConsole, store_recording
 from lab.run.boot import host_temperatures
 from lab.virtual.sim.faults.base import Fault
 from lab.virtual.sim.setup import FALCON, SimSetup
@@ -87,6 +90,52 @@ def test_a_boot_id_of_a_cycle_before_is_no_boot(tmp_path: Path) -> None:
         assert set(outcomes[1:]) == {"not_rebooted"}
         captured = made.strategy.console.captured()
         assert b"boot_id" in captured, "the board's answer, which is the evidence, is not in the recording"
+
+
+def test_the_power_off_is_ordered_before_a_good_boot_is_stored_and_verified_before_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outlets: list[str] = []
+    with bench(tmp_path, cycles=3) as made:
+
+        def stored(store: Store, console: RunConsole) -> tuple[ArtifactRef, ...]:
+            outlets.append(made.lab.outlet)
+            return store_recording(store, console)
+
+        monkeypatch.setattr(boot, "store_recording", stored)
+        assert [each.outcome for each in made.measure()] == ["ok"] * 3
+        samples = made.store.samples(made.run.run.id, metric=BOOT_POWER_ON.name)
+        assert {Flag.OFF_UNVERIFIED in sample.flags for sample in samples[1:]} == {False}
+        assert made.strategy.console.answers(1.0), "the last boot's board is left as it is"
+    assert outlets == ["off", "off", "on"]
+
+
+def test_a_switch_that_does_not_obey_at_once_loses_no_boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    orders = []
+    with bench(tmp_path, cycles=2) as made:
+        switch = made.strategy.power.off
+
+        def off() -> None:
+            orders.append(made.lab.outlet)
+            if len(orders) == 2:
+                raise LabTransientError("it is busy", failure="pdu_timeout")
+            switch()
+
+        monkeypatch.setattr(made.strategy.power, "off", off)
+        assert [each.outcome for each in made.measure()] == ["ok"] * 2
+    assert orders[1:] == ["on", "on"]
+
+
+def test_a_board_that_was_asked_is_in_linux_without_another_boot(tmp_path: Path) -> None:
+    with bench(tmp_path) as made:
+        made.strategy.boot()
+        answer = made.strategy.asked("echo asked", lambda lines: lines == ["asked"])
+        assert answer is not None
+        assert answer[1] == ["asked"]
+        booted = made.lab.board.cycle
+        made.strategy.transition("linux")
+        assert made.strategy.linux.run("echo once") == (["once"], [], 0)
+        assert made.lab.board.cycle == booted
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from random import Random
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from _pytest.mark.structures import ParameterSet
@@ -184,9 +183,9 @@ def test_an_rtc_that_lost_its_time_while_the_board_was_off_proves_no_rtc_only(tm
         set_jumpers(board)
         asked = board.strategy.asked
 
-        def lost(questions: Sequence[str]) -> tuple[int, list[list[str]]] | None:
+        def lost(*question: Any) -> tuple[int, list[str]] | None:
             board.lab.board.computer.wall_jump_s -= 3600  # type: ignore[union-attr]
-            return asked(questions)
+            return asked(*question)
 
         board.strategy.asked = lost
         attempt = measured(board, tmp_path, "rtc_only", "rtc")
