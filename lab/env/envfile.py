@@ -11,7 +11,7 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import module_from_spec
 from pathlib import Path
 from string import Template
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attr
 import yaml
@@ -23,9 +23,10 @@ from labgrid.util.yaml import load
 
 from lab import package_data, yamlfile
 from lab.benchmarks import lab_site
-from lab.env import wiring as envwiring
-from lab.env.wiring import TargetComponent
 from lab.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from lab.env.wiring import TargetComponent
 
 FOLDER = package_data.ENVS
 SUFFIXES = package_data.SUFFIXES
@@ -78,6 +79,8 @@ def problems(path: Path) -> Iterator[str]:
 
     A mistake that hides others ends the list.
     """
+    from lab.env import wiring  # noqa: PLC0415 - it loads all drivers, and most programs only look up a board
+
     try:
         yamlfile.text_of(path, unique=True)
         data = _parse(path)
@@ -92,8 +95,8 @@ def problems(path: Path) -> Iterator[str]:
             yield from wrong
             if not wrong:
                 yield from (
-                    f"{path}: {found}"
-                    for found in envwiring.problems(
+                    f"{path}: {problem}"
+                    for problem in wiring.problems(
                         [entry for entry in entries if issubclass(entry.cls, Resource)],
                         [entry for entry in entries if not issubclass(entry.cls, Resource)],
                     )
@@ -110,6 +113,8 @@ def refusals(path: Path) -> Iterator[str]:
     Raises:
         ConfigurationError: the file cannot be understood.
     """
+    from lab.env import wiring  # noqa: PLC0415 - as in `problems`
+
     data = _parse(path)
     yield from _unedited(path)
     yield from _misspelt(path, "options", data.get("options"), OPTIONS)
@@ -119,7 +124,8 @@ def refusals(path: Path) -> Iterator[str]:
         yield from _misspelt(path, place, target.get("options"), {lab_site.OPTION, "moments", *BOARD_OPTIONS})
         drivers = list(_entries(path, f"targets.{role}.drivers", target.get("drivers"), classes))
         yield from (
-            f"{path}: {found}" for found in envwiring.unfit([each for each in drivers if not isinstance(each, str)])
+            f"{path}: {problem}"
+            for problem in wiring.unfit([driver for driver in drivers if not isinstance(driver, str)])
         )
     try:
         lab_site.of_options(
@@ -286,6 +292,8 @@ def _targets(path: Path, data: Mapping[str, Any]) -> Iterator[tuple[str, dict[st
 
 def _entries(path: Path, place: str, data: object, known: Mapping[str, Any]) -> Iterator[TargetComponent | str]:
     """The entries of a list, or what is wrong with them."""
+    from lab.env import wiring  # noqa: PLC0415 - as in `problems`
+
     resources = place.endswith(".resources")
     registered = {name: cls for name, cls in known.items() if issubclass(cls, Resource) is resources}
     for where, item in _items(path, place, data or {}):
@@ -298,7 +306,7 @@ def _entries(path: Path, place: str, data: object, known: Mapping[str, Any]) -> 
             continue
         cls = registered[item["cls"]]
         arguments = _keys_of(cls)
-        strict = envwiring.is_own(cls)
+        strict = wiring.is_own(cls)
         unknown = list(_unknown(path, where, item, arguments | OWN_ARGUMENTS, ignored=False, strict=strict))
         yield from unknown
         bindings = item.get("bindings", {})
@@ -308,7 +316,7 @@ def _entries(path: Path, place: str, data: object, known: Mapping[str, Any]) -> 
             yield f"{path}: {where}: bindings: expected `slot: name`, got {bindings!r}"
         elif not unknown:
             given = {key: value for key, value in item.items() if key in arguments - OWN_ARGUMENTS}
-            yield TargetComponent(where, cls, item.get("name"), bindings, given)
+            yield wiring.TargetComponent(where, cls, item.get("name"), bindings, given)
 
 
 def _keys_of(cls: type) -> set[str]:
