@@ -20,9 +20,9 @@ from exporters.measurements import ExportedMeasurement, Labels, LatestRun, RunKe
 from exporters.results import BUCKETS, Counts, CycleKey, ExportView, LabelledBuilds, Tallies, rows
 from exporters.verdicts import MetricChange
 from lab.host.clock import utc_now
-from lab.judge.known_failures import KnownFailure, KnownState, Recognised, of_failing
+from lab.judge.known_failures import KnownFailure, KnownState, Recognition, of_failing
 from lab.judge.latest import Reference
-from lab.judge.store import Standing, standing
+from lab.judge.store import StandingChanges, standing
 from lab.judge.summary import parts
 from lab.judge.text import EvidenceLinks, VerdictChange, changes, failing_lines, failing_title, failure_rates
 from lab.metrics.limits import LimitOutcome
@@ -348,19 +348,19 @@ def _failures(
     yield gauge("boardlab_failing_left_out", "Number of omitted causes.", (), left_out)
 
 
-def _failure_labels(each: Failing, known: Recognised | None) -> tuple[str, ...]:
+def _failure_labels(each: Failing, known: Recognition | None) -> tuple[str, ...]:
     state = DEAD if each.dead else AT_TIMES
     known_state = known.state.value if known else ""
     return (each.board, each.board_type, each.release, each.cause.outcome, each.cause.line, state, known_state)
 
 
-def _is_open(known: Recognised | None) -> bool:
+def _is_open(known: Recognition | None) -> bool:
     """True for a known failure without a mail; it comes last."""
     return known is not None and known.state is KnownState.OPEN
 
 
 def families(
-    found: Standing,
+    found: StandingChanges,
     evidence: EvidenceLinks,
     known: Sequence[KnownFailure] = (),
     parts_of: Callable[[VerdictChange], tuple[str, ...]] = lambda _change: (),

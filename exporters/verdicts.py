@@ -13,7 +13,7 @@ from attrs import frozen
 from exporters.measurements import FigureMaker, Labels, RunKey, clean
 from lab.judge.baseline import JudgedNumber
 from lab.judge.compare import Verdict
-from lab.judge.known_failures import KnownFailure, recognised
+from lab.judge.known_failures import KnownFailure, recognise
 from lab.judge.latest import BootVariant, LatestComparison, Reference, comparisons
 from lab.metrics.catalogue import BOOT_STAGE
 from lab.results.snapshot import RunHead, StoreSnapshot
@@ -82,7 +82,7 @@ class Judge:
     def _judged(
         self, snapshot: StoreSnapshot, task: LatestComparison, averages: dict[int, list[Average]]
     ) -> tuple[MetricChange, ...]:
-        numbers = [each for each in task.judged(snapshot, averages).numbers if each.baseline is not None]
+        numbers = [each for each in task.judge(snapshot, averages).numbers if each.baseline is not None]
         changes = [self._change(task, each) for each in numbers if each.average.metric.name != BOOT_STAGE.name]
         counts: dict[RunKey, int] = {}
         limited = []
@@ -98,7 +98,7 @@ class Judge:
         names = (head.board, head.board_type, head.release, head.kind, place.medium, place.init)
         regression = judgement.verdict is Verdict.REGRESSION and not task.is_accepted
         higher = (judgement.effect or 0.0) > 0
-        known = recognised(
+        known = recognise(
             (
                 k
                 for k in self.known

@@ -18,7 +18,7 @@ from lab.env import envfile
 from lab.errors import ConfigurationError
 from lab.jobs.lease import open_results
 from lab.jobs.records import BY_BISECT, Order
-from lab.judge.bisection import Bisected
+from lab.judge.bisection import BisectionResult
 from lab.judge.paired import EFFECT
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_STAGE, HEADLINE_NAMES
 from lab.provision.history import ProvisionBook
@@ -174,7 +174,7 @@ def _first(store: Store, strategy: Any, env: Path, builds: Sequence[str], metric
     return run
 
 
-def _show(found: Bisected, builds: Sequence[str], *, as_json: bool) -> None:
+def _show(found: BisectionResult, builds: Sequence[str], *, as_json: bool) -> None:
     if as_json:
         echo_json(
             {

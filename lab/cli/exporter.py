@@ -32,7 +32,7 @@ from lab.farm.status import boards_of
 from lab.host.clock import MonotonicRaw
 from lab.host.runtime import runtime_dir
 from lab.http.access import check_address, load
-from lab.judge.known_failures import KnownFailure, recognised
+from lab.judge.known_failures import KnownFailure, recognise
 from lab.judge.latest import LatestJudge, WorseNumber
 from lab.judge.text import EvidenceLinks
 from lab.results.listing import LatestEnded
@@ -204,7 +204,7 @@ def _known_state(known: Sequence[KnownFailure], board_type: str, number: WorseNu
     """The state of a worse number's known failure; empty: it is none."""
     higher = (number.effect or 0.0) > 0
     its = (each for each in known if each.is_number(board_type, number.metric, higher=higher, worse=True))
-    state = recognised(its, number.release)
+    state = recognise(its, number.release)
     return "" if state is None else state.state.value
 
 

@@ -97,7 +97,7 @@ def run_command(
     with open_store(db, create=False) as store:
         judged = judge_run(store, run_number(store, run))
         verdicts = verdicts_with(store, judged.run.id)
-        failed = summary.failed_cycles(store, judged.run.id)
+        failed = summary.count_failed_cycles(store, judged.run.id)
         worse = latest.worse_of_run(store, judged.run.id, verdicts)
         still = still_open(store, judged.run, verdicts)
         for file in summaries or ():
@@ -166,7 +166,7 @@ def list_command(
         ]
         if its and board in {None, name}:
             echo(
-                doubtful(f"worse: {name}: {latest.described(its)}; `lab judge accept` or `reject` of that run decides")
+                doubtful(f"worse: {name}: {latest.describe(its)}; `lab judge accept` or `reject` of that run decides")
             )
     if verdicts:
         _show(verdicts)

@@ -12,7 +12,7 @@ from attrs import field, frozen
 from lab.health import Health
 from lab.health.reservations import QUALIFYING, QUARANTINE, Hold
 from lab.jobs.records import call
-from lab.judge.latest import WorseNumber, described
+from lab.judge.latest import WorseNumber, describe
 from lab.results.listing import FailedAttempt, ListedRun
 
 StateName = Literal[
@@ -186,7 +186,7 @@ class BoardNow:
             return None
         ends = [each.at for each in self.worse if each.at is not None]
         fault = "release" if any(each.is_release for each in self.worse) else ""
-        return BoardState("worse", described(self.worse), fault, min(ends, default=None))
+        return BoardState("worse", describe(self.worse), fault, min(ends, default=None))
 
     @property
     def _activity(self) -> BoardState:

@@ -15,7 +15,7 @@ from lab.judge.records import UNSURE, StoredVerdict
 from lab.judge.run_judge import RunVerdicts, judge_run
 from lab.judge.store import read_verdicts, verdicts_with
 from lab.judge.summary import OF_BOOTS
-from lab.judge.where import explained, latest
+from lab.judge.where import explain, latest
 from lab.results import Store
 from lab.results.history import Item
 from lab.run.options import BOOT, CONFIRMS
@@ -113,7 +113,7 @@ def report_parts(store: Store, run_id: int, say: Callable[[str], None]) -> None:
     media: dict[int, set[str]] = {}
     for verdict in _worse_boots(store, run_id):
         media.setdefault(verdict.since_run or run_id, set()).add(verdict.params.get("medium", ""))
-    lines = [line for since, its in media.items() for line in explained(store, run_id, since, its)]
+    lines = [line for since, its in media.items() for line in explain(store, run_id, since, its)]
     for line in lines:
         say(f"where: {line}")
     how = (

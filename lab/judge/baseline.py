@@ -1,7 +1,7 @@
 """Baselines of a run: the last runs not rejected, or a release's.
 
-Runs are of the same board, board type and kind, whatever their release is called; numbers are of the same definition and
-parameters; those of a virtual board are never compared with a real one's.
+Runs are of the same board, board type and kind, whatever their release is called; numbers are of the same definition
+and parameters; those of a virtual board are never compared with a real one's.
 """
 
 from __future__ import annotations
@@ -93,23 +93,23 @@ class JudgedRun:
 def earlier(heads: Iterable[RunHead], head: RunHead, decisions: Mapping[int, str]) -> list[RunHead]:
     """The runs that may be a run's baseline, oldest first.
 
-    Completed earlier runs of the same board, kind and line of builds that are not rejected. Before a published guide come the earlier
-    releases of its kernel, one run of each, in whichever order they were imported.
+    Completed earlier runs of the same board, kind and line of builds that are not rejected. Before a published guide
+    come the earlier releases of its kernel, one run of each, in whichever order they were imported.
     """
-    counting = [each for each in place(heads, head) if decisions.get(each.id) != REJECTED]
+    counting = [run for run in place(heads, head) if decisions.get(run.id) != REJECTED]
     if head.kind == PUBLISHED:
         return releases_before(counting, head.release)
-    known = [each for each in counting if each.id < head.id]
+    before = [run for run in counting if run.id < head.id]
     lines = Lines()
-    for each in known:
-        lines.add(each.release)
-    return [known[index] for index in lines.before(head.release)]
+    for run in before:
+        lines.add(run.release)
+    return [before[index] for index in lines.before(head.release)]
 
 
 def place(heads: Iterable[RunHead], head: RunHead) -> list[RunHead]:
     """The completed runs of the same board, board type and kind."""
-    wanted = (head.board, head.board_type, head.kind)
-    return [each for each in heads if each.status == COMPLETED and (each.board, each.board_type, each.kind) == wanted]
+    series = (head.board, head.board_type, head.kind)
+    return [run for run in heads if run.status == COMPLETED and (run.board, run.board_type, run.kind) == series]
 
 
 def judge_run(snapshot: StoreSnapshot, run_id: int, against: str | None = None) -> JudgedRun:
@@ -129,22 +129,22 @@ def judge_run(snapshot: StoreSnapshot, run_id: int, against: str | None = None) 
     before = earlier(heads, head, decisions)
     is_accepted = decisions.get(head.id) == ACCEPTED
     if against is None:
-        wanted = window(before, decisions)
-        judged = judge(snapshot, head, before, wanted, "the last accepted runs")
-        return evolve(judged, is_accepted=is_accepted, rates=rate_changes(snapshot, head, wanted))
-    known = [each for each in place(heads, head) if each.id != head.id and decisions.get(each.id) != REJECTED]
-    wanted = [each for each in known if same_release(each.release, against)]
-    if not wanted:
-        names = ", ".join(dict.fromkeys(each.release for each in known)) or "none"
+        references = window(before, decisions)
+        judged = judge(snapshot, head, before, references, "the last accepted runs")
+        return evolve(judged, is_accepted=is_accepted, rates=rate_changes(snapshot, head, references))
+    others = [run for run in place(heads, head) if run.id != head.id and decisions.get(run.id) != REJECTED]
+    references = [run for run in others if same_release(run.release, against)]
+    if not references:
+        names = ", ".join(dict.fromkeys(run.release for run in others)) or "none"
         raise ConfigurationError(
             f"board {head.board!r} has no other completed {head.kind} run of release {against!r}; there are: {names}"
         )
-    judged = judge(snapshot, head, before, wanted, f"release {against}")
-    return evolve(judged, is_accepted=is_accepted, rates=rate_changes(snapshot, head, wanted))
+    judged = judge(snapshot, head, before, references, f"release {against}")
+    return evolve(judged, is_accepted=is_accepted, rates=rate_changes(snapshot, head, references))
 
 
 def rate_changes(
-    snapshot: StoreSnapshot, head: RunHead, wanted: Sequence[RunHead], night: Sequence[int] = ()
+    snapshot: StoreSnapshot, head: RunHead, references: Sequence[RunHead], night: Sequence[int] = ()
 ) -> tuple[tuple[Mapping[str, str], RateChange], ...]:
     """How often a run's board failed, beside the compared runs together.
 
@@ -155,13 +155,13 @@ def rate_changes(
     if head.kind not in RATES:
         return ()
     counts: dict[bool, dict[frozenset[tuple[str, str]], list[tuple[str, str | None, int]]]] = {True: {}, False: {}}
-    ids = [*(each.id for each in wanted if each.id not in own), *sorted(own)]
+    ids = [*(run.id for run in references if run.id not in own), *sorted(own)]
     virtual = {run_id: provenance.get("virtual") is True for run_id, provenance in snapshot.provenances(ids)}
     for tally in snapshot.tallies(ids):
         if virtual.get(tally.run_id) != virtual.get(head.id) or tally.params.get("mode") in STATES:
             continue
-        its = counts[tally.run_id in own].setdefault(frozenset(tally.params.items()), [])
-        its.append((tally.outcome, tally.fault, tally.count))
+        group = counts[tally.run_id in own].setdefault(frozenset(tally.params.items()), [])
+        group.append((tally.outcome, tally.fault, tally.count))
     return tuple(
         (dict(key), RateChange(now, FailureRate.of(counts[False].get(key, ()))))
         for key, outcomes in counts[True].items()
@@ -175,15 +175,13 @@ def release_before_run(snapshot: StoreSnapshot, head: RunHead) -> str | None:
     In a completed run of its kind that is not rejected.
     """
     decisions = snapshot.decisions()
-    known = [
-        each for each in place(runs_at(snapshot, BoardSeries.of(head)), head) if decisions.get(each.id) != REJECTED
-    ]
-    return release_before([each.release for each in known], head.release)
+    others = [run for run in place(runs_at(snapshot, BoardSeries.of(head)), head) if decisions.get(run.id) != REJECTED]
+    return release_before([run.release for run in others], head.release)
 
 
 def window(before: Sequence[RunHead], decisions: Mapping[int, str]) -> list[RunHead]:
     """The earlier runs from the last accepted one on, oldest first."""
-    accepted = [index for index, each in enumerate(before) if decisions.get(each.id) == ACCEPTED]
+    accepted = [index for index, run in enumerate(before) if decisions.get(run.id) == ACCEPTED]
     return list(before[accepted[-1] :] if accepted else before)
 
 
@@ -191,7 +189,7 @@ def judge(
     snapshot: StoreSnapshot,
     head: RunHead,
     before: Sequence[RunHead],
-    wanted: Sequence[RunHead],
+    references: Sequence[RunHead],
     against: str,
     model: NoiseModel | None = None,
     averages: dict[int, list[Average]] | None = None,
@@ -200,44 +198,46 @@ def judge(
 
     Args:
         averages: of runs that were read already; gets those that are read now.
-        before: runs whose spread is the noise, if they are enough. wanted: the compared runs, the oldest first.
+        before: runs whose spread is the noise, if they are enough. references: the compared runs, the oldest first.
     """
     model = model or noises.load()
     longest = model.history.longest
     most = longest * RUNS_BACK
-    found = _read(snapshot, (*before[-longest:], *wanted[-longest:], head), {} if averages is None else averages)
-    if not _enough(found, head, before, longest) or not _enough(found, head, wanted, longest):
-        found = _read(snapshot, (*before[-most:], *wanted[-most:]), found)
-    compared = _by_key(found, wanted[-most:])
-    own = found.get(head.id, ())
-    judged = [each for each in own if model.of(each.metric.name, each.params).judged]
-    history = _by_key(found, before[-most:])
+    by_run = _read(snapshot, (*before[-longest:], *references[-longest:], head), {} if averages is None else averages)
+    if not _enough(by_run, head, before, longest) or not _enough(by_run, head, references, longest):
+        by_run = _read(snapshot, (*before[-most:], *references[-most:]), by_run)
+    compared = _by_key(by_run, references[-most:])
+    own = by_run.get(head.id, ())
+    judged = [average for average in own if model.of(average.metric.name, average.params).judged]
+    history = _by_key(by_run, before[-most:])
     if head.kind == PUBLISHED:
-        known = PublishedNumbers.of_runs(
-            snapshot, {each.id: each for each in (*before[-most:], *wanted[-most:], head)}.values()
+        published = PublishedNumbers.of_runs(
+            snapshot, {run.id: run for run in (*before[-most:], *references[-most:], head)}.values()
         )
         numbers = [
-            _judge_published(each, history.get(each.key, ()), compared.get(each.key, ()), against, known, model)
-            for each in judged
+            _judge_published(
+                average, history.get(average.key, ()), compared.get(average.key, ()), against, published, model
+            )
+            for average in judged
         ]
     else:
         numbers = [
-            judge_number(each, history.get(each.key, ()), compared.get(each.key, ()), against, model)
-            for each in judged
+            judge_number(average, history.get(average.key, ()), compared.get(average.key, ()), against, model)
+            for average in judged
         ]
-    last = wanted[-1:] if head.kind == PUBLISHED else wanted[-model.history.window :]
-    had = [average for each in last for average in found.get(each.id, ())]
-    flows = flows_of(average for each in wanted[-most:] for average in found.get(each.id, ()))
-    explained = tuple(_explained(number, flows) for number in numbers)
-    releases = tuple(dict.fromkeys(each.release for each in wanted[-model.history.window :]))
+    last = references[-1:] if head.kind == PUBLISHED else references[-model.history.window :]
+    had = [average for run in last for average in by_run.get(run.id, ())]
+    flows = flows_of(average for run in references[-most:] for average in by_run.get(run.id, ()))
+    explained = tuple(_explain(number, flows) for number in numbers)
+    releases = tuple(dict.fromkeys(run.release for run in references[-model.history.window :]))
     return JudgedRun(head, against, explained, missing=_missing(own, had, model), releases=releases)
 
 
-def judged_averages(snapshot: StoreSnapshot, run_id: int) -> list[Average]:
+def read_run_averages(snapshot: StoreSnapshot, run_id: int) -> list[Average]:
     """A run's numbers, without parameters of the test."""
     model = noises.load()
-    found = _read(snapshot, [head], {}) if (head := run_head(snapshot, run_id)) else {}
-    return [each for each in found.get(run_id, ()) if model.of(each.metric.name, each.params).judged]
+    by_run = _read(snapshot, [head], {}) if (head := run_head(snapshot, run_id)) else {}
+    return [average for average in by_run.get(run_id, ()) if model.of(average.metric.name, average.params).judged]
 
 
 def _missing(own: Sequence[Average], had: Iterable[Average], model: NoiseModel) -> tuple[Average, ...]:
@@ -246,22 +246,22 @@ def _missing(own: Sequence[Average], had: Iterable[Average], model: NoiseModel) 
     A number with a new definition is not missing; boots of another flow have a remark.
     """
     flows = flows_of(own)
-    measured = {(each.metric.name, frozenset(each.params.items())) for each in own}
-    last = {(each.metric.name, frozenset(each.params.items())): each for each in had}
-    gone = (each for key, each in last.items() if key not in measured)
+    measured = {(average.metric.name, frozenset(average.params.items())) for average in own}
+    last = {(average.metric.name, frozenset(average.params.items())): average for average in had}
+    gone = (average for key, average in last.items() if key not in measured)
     return tuple(
         sorted(
             (
-                each
-                for each in gone
-                if model.of(each.metric.name, each.params).judged and not another_flow(each, flows)
+                average
+                for average in gone
+                if model.of(average.metric.name, average.params).judged and not another_flow(average, flows)
             ),
-            key=lambda each: (each.metric.name, sorted(each.params.items())),
+            key=lambda average: (average.metric.name, sorted(average.params.items())),
         )
     )
 
 
-def _explained(number: JudgedNumber, flows: Flows) -> JudgedNumber:
+def _explain(number: JudgedNumber, flows: Flows) -> JudgedNumber:
     """Explain a number whose only baseline is of another flow."""
     why = "" if number.baseline else another_flow(number.average, flows)
     judgement = Judgement(Verdict.NOT_COMPARABLE, f"not compared: {why}", rule="flow")
@@ -272,19 +272,19 @@ def _read(
     snapshot: StoreSnapshot, heads: Iterable[RunHead], known: dict[int, list[Average]]
 ) -> dict[int, list[Average]]:
     """The known averages, with those of these runs."""
-    missing = sorted({each.id for each in heads} - known.keys())
+    missing = sorted({run.id for run in heads} - known.keys())
     known.update({run_id: [] for run_id in missing})
     for average in snapshot.averages(missing):
         known[average.run_id].append(average)
     return known
 
 
-def _enough(found: Mapping[int, list[Average]], head: RunHead, runs: Sequence[RunHead], longest: int) -> bool:
+def _enough(averages: Mapping[int, list[Average]], head: RunHead, runs: Sequence[RunHead], longest: int) -> bool:
     """True if the last runs have each number, or are all."""
     if len(runs) <= longest:
         return True
-    counts = Counter(average.key for each in runs[-longest:] for average in found.get(each.id, ()))
-    return all(counts[average.key] >= longest for average in found.get(head.id, ()))
+    counts = Counter(average.key for run in runs[-longest:] for average in averages.get(run.id, ()))
+    return all(counts[average.key] >= longest for average in averages.get(head.id, ()))
 
 
 def judge_number(
@@ -296,17 +296,17 @@ def judge_number(
     if not last:
         return JudgedNumber(average, None, _nothing(average, new, against, model))
     longest = history[-model.history.longest :]
-    noise = model.learned(
+    noise = model.learn(
         model.of(average.metric.name, average.params),
-        [each.value for each in longest],
-        [each.uncertainty / abs(each.value) if each.value else 0.0 for each in longest],
+        [past.value for past in longest],
+        [past.uncertainty / abs(past.value) if past.value else 0.0 for past in longest],
         len(last),
     )
     baseline = Baseline(
-        tuple(each.run_id for each in last),
-        tuple(each.value for each in last),
-        statistics.median(each.value for each in last),
-        statistics.median(each.uncertainty for each in last),
+        tuple(past.run_id for past in last),
+        tuple(past.value for past in last),
+        statistics.median(past.value for past in last),
+        statistics.median(past.uncertainty for past in last),
     )
     old = of_average(average.metric, average.params, baseline.value, baseline.uncertainty, against)
     return JudgedNumber(average, baseline, compare(old, new, noise))
@@ -331,8 +331,8 @@ def _judge_published(
         return JudgedNumber(average, None, _nothing(average, new, against, model))
     old = compared[-1]
     release = published.releases
-    before = [each for each in history if precedes(release[each.run_id], release[old.run_id])]
-    numbers = [published.number(each) for each in before[-model.history.window :]]
+    before = [past for past in history if precedes(release[past.run_id], release[old.run_id])]
+    numbers = [published.number(past) for past in before[-model.history.window :]]
     judgement = judge_release(numbers, published.number(old, against), new, model)
     return JudgedNumber(average, Baseline((old.run_id,), (old.value,), old.value, old.uncertainty), judgement)
 
@@ -341,17 +341,12 @@ def _nothing(average: Average, new: Number, against: str, model: NoiseModel) -> 
     return compare(Number(against, average.metric, average.params, None), new, model.default)
 
 
-def _by_key(found: Mapping[int, list[Average]], heads: Iterable[RunHead]) -> dict[object, list[Average]]:
+def _by_key(averages: Mapping[int, list[Average]], heads: Iterable[RunHead]) -> dict[object, list[Average]]:
     by_key: dict[object, list[Average]] = {}
     for head in heads:
-        for average in found.get(head.id, ()):
+        for average in averages.get(head.id, ()):
             by_key.setdefault(average.key, []).append(average)
     return by_key
-
-
-# --- A number against earlier releases ---
-# Earlier releases count only with numbers of the same definition, conditions and clock, and without suspect ones. They tell how much the
-# number moves by itself, whether a change only goes back to where it was, and whether small changes of one direction have added up.
 
 
 _MOST_OF_WAY = 0.7  # share of one step in what crept
@@ -361,20 +356,28 @@ _SAME = {Verdict.NOISE, Verdict.BELOW_RESOLUTION}
 def judge_release(earlier: Sequence[Number], old: Number, new: Number, model: NoiseModel) -> Judgement:
     """Judge a number against the last release, with remarks on earlier ones.
 
+    Earlier releases count only with numbers of the same definition, conditions and clock, and without suspect ones.
+    They tell how much the number moves by itself, whether a change only goes back to where it was, and whether small
+    changes of one direction have added up.
+
     Args:
         earlier: of the releases before `old`, the oldest first; may be empty.
     """
     usual = model.of(new.metric.name if new.metric else "", new.params)
     *like, last = [number if is_history(number, new, usual) else None for number in (*earlier, old)]
-    known = [number for number in like if number is not None]
-    noise = model.of_releases(usual, [number.value or 0.0 for number in (*known, *([last] if last else []))])
+    history = [number for number in like if number is not None]
+    noise = model.of_releases(usual, [number.value or 0.0 for number in (*history, *([last] if last else []))])
     judgement = compare(old, new, noise)
     if judgement.verdict.moved or judgement.verdict is Verdict.SUSPECT:
-        return _returned(known, new, noise, judgement)
-    return _crept([*known, old], new, noise, judgement) if last and judgement.verdict is Verdict.NOISE else judgement
+        return _note_return(history, new, noise, judgement)
+    return (
+        _detect_creep([*history, old], new, noise, judgement)
+        if last and judgement.verdict is Verdict.NOISE
+        else judgement
+    )
 
 
-def _returned(like: Sequence[Number], new: Number, noise: Noise, judgement: Judgement) -> Judgement:
+def _note_return(like: Sequence[Number], new: Number, noise: Noise, judgement: Judgement) -> Judgement:
     for number in reversed(like):
         if compare(number, new, noise).verdict in _SAME:
             level = f"{number.value:g} {new.metric.unit if new.metric else ''}".strip()
@@ -383,7 +386,7 @@ def _returned(like: Sequence[Number], new: Number, noise: Noise, judgement: Judg
     return judgement
 
 
-def _crept(before: Sequence[Number], new: Number, noise: Noise, judgement: Judgement) -> Judgement:
+def _detect_creep(before: Sequence[Number], new: Number, noise: Noise, judgement: Judgement) -> Judgement:
     """Detect a change that crept in by small steps of one direction."""
     if len(before) < 2:
         return judgement
@@ -425,25 +428,25 @@ def document(judged: JudgedRun, notes: Sequence[str], numbers: Sequence[JudgedNu
         "notes": list(notes),
         "numbers": [
             {
-                "metric": each.average.metric.name,
-                "version": each.average.metric.version,
-                "params": dict(each.average.params),
-                "unit": each.average.metric.unit,
-                "value": each.average.value,
-                "uncertainty": each.average.uncertainty,
-                "n": each.average.n,
-                "was": each.baseline.value if each.baseline else None,
-                "was_uncertainty": each.baseline.uncertainty if each.baseline else None,
-                "runs": list(each.baseline.runs) if each.baseline else [],
-                "verdict": str(each.judgement.verdict),
-                "effect": each.judgement.effect,
-                "low": each.judgement.low,
-                "high": each.judgement.high,
-                "reason": each.judgement.reason,
+                "metric": number.average.metric.name,
+                "version": number.average.metric.version,
+                "params": dict(number.average.params),
+                "unit": number.average.metric.unit,
+                "value": number.average.value,
+                "uncertainty": number.average.uncertainty,
+                "n": number.average.n,
+                "was": number.baseline.value if number.baseline else None,
+                "was_uncertainty": number.baseline.uncertainty if number.baseline else None,
+                "runs": list(number.baseline.runs) if number.baseline else [],
+                "verdict": str(number.judgement.verdict),
+                "effect": number.judgement.effect,
+                "low": number.judgement.low,
+                "high": number.judgement.high,
+                "reason": number.judgement.reason,
             }
-            for each in numbers
+            for number in numbers
         ],
-        "not_measured": [missing_document(each) for each in judged.missing],
+        "not_measured": [missing_document(average) for average in judged.missing],
     }
 
 

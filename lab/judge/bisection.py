@@ -1,9 +1,10 @@
 """Bisection of a change over builds, by boots paired with the good.
 
-First the last build is compared with the good one (`lab.judge.paired`): without a difference there is nothing to find. Each step is
-Wald's sequential probability ratio test between no difference and that one. The found build is then compared with the one before it;
-where they do not differ, a step was wrong, and the search begins again with smaller errors. A sure result is held against builds beside it:
-the probabilities follow from the differences of all builds, which tell how far builds differ for other reasons.
+First the last build is compared with the good one (`lab.judge.paired`): without a difference there is nothing to find.
+Each step is Wald's sequential probability ratio test between no difference and that one. The found build is then
+compared with the one before it; where they do not differ, a step was wrong, and the search begins again with smaller
+errors. A sure result is held against builds beside it: the probabilities follow from the differences of all builds,
+which tell how far builds differ for other reasons.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 from attrs import define, field, frozen
 
 from lab.errors import ConfigurationError
-from lab.judge.paired import EFFECT, PairedOutcome, PairedPlan, hodges_lehmann, judged
+from lab.judge.paired import EFFECT, PairedOutcome, PairedPlan, hodges_lehmann, judge_pairs
 
 _ERRORS: Final = (0.02, 0.005, 0.001)  # of each step, round by round
 _CHECK_ERROR: Final = 0.005  # of the comparison of the last two
@@ -51,7 +52,7 @@ Answer: TypeAlias = float | None  # log(build / reference); None: the build does
 
 
 @frozen
-class Compared:
+class BuildPair:
     """A pair of boots: the reference's, and the build's; indices of the list of builds."""
 
     reference: int
@@ -59,7 +60,7 @@ class Compared:
 
 
 @frozen
-class Bisected:
+class BisectionResult:
     """The result of a search; builds are indices.
 
     Attributes:
@@ -89,7 +90,9 @@ class Bisected:
         return self.spread > abs(self.change) * _TOO_MUCH
 
 
-def following(builds: int, answers: Sequence[tuple[Compared, Answer]], effect: float = EFFECT) -> Compared | Bisected:
+def following(
+    builds: int, answers: Sequence[tuple[BuildPair, Answer]], effect: float = EFFECT
+) -> BuildPair | BisectionResult:
     """The next pair to boot, or the result so far.
 
     The same answers lead to the same question, so a search that was killed goes on from its stored pairs.
@@ -106,12 +109,13 @@ def following(builds: int, answers: Sequence[tuple[Compared, Answer]], effect: f
         for asked, answer in answers:
             if asked != question:
                 raise ConfigurationError(
-                    f"the stored pairs are of another search: pair {len(search.seen) + 1} compares builds {asked.reference + 1} and "
-                    f"{asked.build + 1}, now {question.reference + 1} and {question.build + 1} are due. Begin anew, or bring the builds back"
+                    f"the stored pairs are of another search: pair {len(search.pairs) + 1} compares builds "
+                    f"{asked.reference + 1} and {asked.build + 1}, now {question.reference + 1} and "
+                    f"{question.build + 1} are due. Begin anew, or bring the builds back"
                 )
             question = questions.send(answer)
     except StopIteration as end:
-        result: Bisected = end.value
+        result: BisectionResult = end.value
         return result
     return question
 
@@ -120,15 +124,15 @@ def following(builds: int, answers: Sequence[tuple[Compared, Answer]], effect: f
 class _Search:
     builds: int
     effect: float
-    seen: list[tuple[Compared, float]] = field(factory=list)
+    pairs: list[tuple[BuildPair, float]] = field(factory=list)
     skipped: set[int] = field(factory=set)
     size: float = 0.0
     sigma: float = 0.0
 
-    def run(self) -> Generator[Compared, Answer, Bisected]:
+    def run(self) -> Generator[BuildPair, Answer, BisectionResult]:
         last = self.builds - 1
         if not (yield from self._confirm(last)):
-            return Bisected(None, (), 0.0, math.expm1(self.size), 0.0, (), len(self.seen))
+            return BisectionResult(None, (), 0.0, math.expm1(self.size), 0.0, (), len(self.pairs))
         high = last
         for error in _ERRORS:
             low, high = 0, last
@@ -143,19 +147,19 @@ class _Search:
         yield from self._compare_neighbours(low, high)
         return self._result(low, high)
 
-    def _compare_neighbours(self, low: int, high: int) -> Generator[Compared, Answer, None]:
+    def _compare_neighbours(self, low: int, high: int) -> Generator[BuildPair, Answer, None]:
         """Compare builds that no step has chosen while the result is sure: only they tell how builds differ.
 
         A step takes a build for good or bad, whichever is nearer, so its own differences look smaller than they are.
         """
-        seen = {
+        compared = {
             0,
             self.builds - 1,
             *self.skipped,
-            *(each for asked, _ in self.seen for each in (asked.reference, asked.build)),
+            *(build for asked, _ in self.pairs for build in (asked.reference, asked.build)),
         }
-        free = [build for build in range(1, self.builds) if build not in seen]
-        for build in sorted(free, key=lambda each: (min(abs(each - low), abs(each - high)), each))[:_NEIGHBOURS]:
+        free = [build for build in range(1, self.builds) if build not in compared]
+        for build in sorted(free, key=lambda build: (min(abs(build - low), abs(build - high)), build))[:_NEIGHBOURS]:
             if not self._result(low, high).sure:
                 return
             for _ in range(_NEIGHBOUR_PAIRS):
@@ -168,33 +172,33 @@ class _Search:
         free = [build for build in range(low + 1, high) if build not in self.skipped]
         return min(free, key=lambda build: (abs(2 * build - low - high), build), default=None)
 
-    def _pair(self, reference: int, build: int) -> Generator[Compared, Answer, Answer]:
-        asked = Compared(reference, build)
+    def _pair(self, reference: int, build: int) -> Generator[BuildPair, Answer, Answer]:
+        asked = BuildPair(reference, build)
         answer = yield asked
         if answer is not None:
-            self.seen.append((asked, answer))
+            self.pairs.append((asked, answer))
         return answer
 
-    def _confirm(self, last: int) -> Generator[Compared, Answer, bool]:
-        plan, found = PairedPlan(effect=self.effect), list[float]()
-        while len(found) < plan.pairs:
+    def _confirm(self, last: int) -> Generator[BuildPair, Answer, bool]:
+        plan, differences = PairedPlan(effect=self.effect), list[float]()
+        while len(differences) < plan.pairs:
             answer = yield from self._pair(0, last)
             if answer is None:
                 raise ConfigurationError("the good or the bad build does not boot: give two builds that do")
-            found.append(answer)
-            if plan.look_after(len(found)) is None:
+            differences.append(answer)
+            if plan.look_after(len(differences)) is None:
                 continue
-            outcome = judged(found, plan).outcome
+            outcome = judge_pairs(differences, plan).outcome
             if outcome is not PairedOutcome.UNDECIDED:
                 break
         else:
             outcome = PairedOutcome.UNDECIDED
-        values = np.asarray(found)
+        values = np.asarray(differences)
         self.size = hodges_lehmann(values)
         self.sigma = max(1e-4, 1.4826 * float(np.median(np.abs(values - np.median(values)))))
         return outcome is PairedOutcome.DIFFERENT
 
-    def _is_bad(self, reference: int, build: int, error: float) -> Generator[Compared, Answer, bool | None]:
+    def _is_bad(self, reference: int, build: int, error: float) -> Generator[BuildPair, Answer, bool | None]:
         """None: the build does not boot."""
         limit, total = math.log((1 - error) / error), 0.0
         for _ in range(_MOST):
@@ -217,49 +221,43 @@ class _Search:
 
         return math.log(density(difference - self.size) / density(difference))
 
-    def _result(self, low: int, high: int) -> Bisected:
+    def _result(self, low: int, high: int) -> BisectionResult:
         odds, spread = self._posterior()
-        wanted: list[int] = [high]
+        candidates: list[int] = [high]
         # Builds that do not boot lie between: each of them may be the first bad one.
-        wanted += range(low + 1, high)
-        for build in sorted(odds, key=lambda each: -odds[each]):
-            if sum(odds[each] for each in wanted) >= _SURE:
+        candidates += range(low + 1, high)
+        for build in sorted(odds, key=lambda build: -odds[build]):
+            if sum(odds[candidate] for candidate in candidates) >= _SURE:
                 break
-            if build not in wanted:
-                wanted.append(build)
-        return Bisected(
+            if build not in candidates:
+                candidates.append(build)
+        return BisectionResult(
             high,
-            tuple(sorted(wanted)),
+            tuple(sorted(candidates)),
             odds[high],
             math.expm1(self.size),
             spread,
             tuple(sorted(self.skipped)),
-            len(self.seen),
+            len(self.pairs),
         )
-
-    def _offsets(self) -> dict[Compared, tuple[float, int]]:
-        """Builds that were compared -> their difference, and the number of pairs."""
-        found: dict[Compared, list[float]] = {}
-        for asked, answer in self.seen:
-            found.setdefault(asked, []).append(answer)
-        return {asked: (hodges_lehmann(np.asarray(values)), len(values)) for asked, values in found.items()}
 
     def _posterior(self) -> tuple[dict[int, float], float]:
         """Probability of each build to be the first bad one, and the expected spread of the builds.
 
-        Each build is off by a normal deviate whose deviation is unknown, the good one too, which is in each difference with it. The
-        change is unknown, too. All spreads of `_SPREADS` are as likely before.
+        Each build is off by a normal deviate whose deviation is unknown, the good one too, which is in each difference
+        with it. The change is unknown, too. All spreads of `_SPREADS` are as likely before.
         """
-        offsets = self._offsets()
-        values = np.array([value for value, _ in offsets.values()])
-        noise = np.diag([self.sigma**2 / count for _, count in offsets.values()])
-        design = np.zeros((len(offsets), self.builds))
-        for row, asked in enumerate(offsets):
+        differences: dict[BuildPair, list[float]] = {}
+        for asked, answer in self.pairs:
+            differences.setdefault(asked, []).append(answer)
+        values = np.array([hodges_lehmann(np.asarray(answers)) for answers in differences.values()])
+        noise = np.diag([self.sigma**2 / len(answers) for answers in differences.values()])
+        design = np.zeros((len(differences), self.builds))
+        for row, asked in enumerate(differences):
             design[row, asked.build] += 1
             design[row, asked.reference] -= 1
-        steps = np.cumsum(design[:, :0:-1], axis=1)[
-            :, ::-1
-        ].T  # of each first bad build: which differences have the change
+        # Of each first bad build: which differences have the change.
+        steps = np.cumsum(design[:, :0:-1], axis=1)[:, ::-1].T
         changed = (_SIZES * self.size) ** 2 * steps[:, None, :, None] * steps[:, None, None, :]
         shares = (np.array(_SPREADS) * self.size) ** 2
         variance = noise + shares[:, None, None] * (design @ design.T) + changed

@@ -1,7 +1,8 @@
 """One tree of a boot over the clocks of host, U-Boot, kernel and systemd.
 
-Its stages are those of the measured boots, by the host's stamps; the parts inside them are of the diagnostic boots, placed by how their clock is
-related to the host's. Parts are together as long as their whole: what nothing explains is a part of its own.
+Its stages are those of the measured boots, by the host's stamps; the parts inside them are of the diagnostic boots,
+placed by how their clock is related to the host's. Parts are together as long as their whole: what nothing explains is
+a part of its own.
 """
 
 from __future__ import annotations
@@ -90,7 +91,9 @@ class BootAxis:
     """A measured boot on its own time line.
 
     Attributes:
-        at_s: moment -> its time since power on; bound_s: its ±. own: moments of the user. prompt_s: the prompt's time.
+        at_s: moment -> its time since power on; bound_s: its ±.
+        own: moments of the user.
+        prompt_s: the prompt's time.
         kernel_s, kernel_bound_s: the kernel's time 0; None: its lines do not tell.
     """
 
@@ -104,8 +107,8 @@ class BootAxis:
 
 def axis(attempt: Attempt) -> BootAxis | None:
     """The time line of a good boot; None: its moments are not those of its numbers."""
-    headline = next((each.value for each in attempt.samples if each.metric in HEADLINE_NAMES), None)
-    whole = next((each.value for each in attempt.samples if each.metric == BOOT_POWER_ON.name), headline)
+    headline = next((sample.value for sample in attempt.samples if sample.metric in HEADLINE_NAMES), None)
+    whole = next((sample.value for sample in attempt.samples if sample.metric == BOOT_POWER_ON.name), headline)
     if headline is None or whole is None:
         return None
     ends = (
@@ -118,14 +121,14 @@ def axis(attempt: Attempt) -> BootAxis | None:
         return None
     zero_ns = attempt.moments[number].t_ns - round(whole * 1e9)
     firsts: dict[str, Moment] = {}
-    for each in attempt.moments[: number + 1]:
-        firsts.setdefault(each.name, each)
+    for moment in attempt.moments[: number + 1]:
+        firsts.setdefault(moment.name, moment)
     fit = attempt.details.get("printk_fit")
     fitted = fit if isinstance(fit, Mapping) else {}
     return BootAxis(
-        {name: (each.t_ns - zero_ns) / 1e9 for name, each in firsts.items()},
-        {name: each.uncertainty_ns / 1e9 for name, each in firsts.items()},
-        {each.name: (each.t_ns - zero_ns) / 1e9 for each in attempt.moments[number + 1 :]},
+        {name: (moment.t_ns - zero_ns) / 1e9 for name, moment in firsts.items()},
+        {name: moment.uncertainty_ns / 1e9 for name, moment in firsts.items()},
+        {moment.name: (moment.t_ns - zero_ns) / 1e9 for moment in attempt.moments[number + 1 :]},
         whole,
         (fitted["offset_ns"] - zero_ns) / 1e9 if "offset_ns" in fitted else None,
         (fitted.get("late_ns", 0) + fitted.get("drift_ns", 0)) / 1e9,
@@ -133,7 +136,7 @@ def axis(attempt: Attempt) -> BootAxis | None:
 
 
 def mean_of(documents: Iterable[Mapping[str, Any]], name: str) -> float | None:
-    values = [float(each[name]) for each in documents if isinstance(each.get(name), int | float)]
+    values = [float(document[name]) for document in documents if isinstance(document.get(name), int | float)]
     return statistics.fmean(values) if values else None
 
 
@@ -198,36 +201,36 @@ class BootTree:
 
     def clocks(self) -> tuple[ClockZero, ...]:
         """The clocks that are related to the host's."""
-        found = (self.uboot_zero(), self.kernel_zero(), self.systemd_zero())
-        return tuple(each for each in found if each is not None)
+        zeros = (self.uboot_zero(), self.kernel_zero(), self.systemd_zero())
+        return tuple(zero for zero in zeros if zero is not None)
 
     def problems(self) -> list[str]:
         """Parts that have no place in the tree, and stages that are shorter than their parts; one sentence each."""
-        found = []
+        problems = []
         if self.boots and self._of(INITCALLS) and not self._start():
-            found.append(
+            problems.append(
                 "the kernel's parts have no place in the tree: the measured boots have no start of the kernel"
             )
         if self.boots and self._of(BOOTSTAGE) and self.uboot_zero() is None:
-            found.append(
+            problems.append(
                 f"U-Boot's parts have no place in the tree: it needs its mark {_MAIN_LOOP} and the autoboot's text"
             )
         for node in self._inner():
             took_s = sum(part.length_s for part in node.parts)
             bound_s = uncertainty.combined((node.uncertainty_s, *(part.uncertainty_s for part in node.parts)))
             if took_s > node.length_s + bound_s:
-                found.append(
-                    f"the parts of {node.name!r} took {took_s * 1e3:.1f} ms in the diagnostic boots, the whole {node.length_s * 1e3:.1f} ms in the measured "
-                    "ones: they are drawn shorter"
+                problems.append(
+                    f"the parts of {node.name!r} took {took_s * 1e3:.1f} ms in the diagnostic boots, the whole "
+                    f"{node.length_s * 1e3:.1f} ms in the measured ones: they are drawn shorter"
                 )
-        return found
+        return problems
 
     def root(self) -> BootNode | None:
         """The whole boot; None: no boot was measured."""
         if not self.boots:
             return None
         ends = [boot.prompt_s for boot in self.boots]
-        parts = [_filled(node) for node in self._inner()]
+        parts = [_fill(node) for node in self._inner()]
         end_s = statistics.fmean(ends)
         own = {name: at_s for boot in self.boots for name, at_s in boot.own.items()}
         for name in sorted(own, key=own.__getitem__):
@@ -237,16 +240,16 @@ class BootTree:
             parts.append(BootNode(f"moment {name}", STAGES, from_s, at_s - from_s, bound_s))
             end_s = max(at_s, end_s)
         bound_s = uncertainty.of_mean(ends, max(max(boot.bound_s.values(), default=0.0) for boot in self.boots))
-        parts.sort(key=lambda each: each.start_s)
-        return _filled(BootNode(_WHOLE, STAGES, 0.0, end_s, bound_s, tuple(parts)))
+        parts.sort(key=lambda part: part.start_s)
+        return _fill(BootNode(_WHOLE, STAGES, 0.0, end_s, bound_s, tuple(parts)))
 
     def _inner(self) -> list[BootNode]:
         """The stages, with their parts as long as they were; the kernel's are one."""
         start, init_s = self._start(), self._at("init")
         from_s = self._at(start) if start else None
         stages = [
-            BootNode(each.name, STAGES, each.start_s, each.summary.mean, each.summary.uncertainty)
-            for each in self.whole.stages.get(self.medium, ())
+            BootNode(stage.name, STAGES, stage.start_s, stage.summary.mean, stage.summary.uncertainty)
+            for stage in self.whole.stages.get(self.medium, ())
         ]
         if from_s is None or not self._of(INITCALLS):
             return [self._with_uboot(node) for node in stages]
@@ -269,12 +272,12 @@ class BootTree:
         zero = self.uboot_zero()
         if zero is None:
             return stage
-        its = [
+        marks = [
             BootNode(part.name, BOOTSTAGE, zero.at_s + part.start_s, part.length_s, part.uncertainty_s)
             for part in self._of(BOOTSTAGE)
             if part.name != SHORT and not part.name.endswith(ACCUMULATED)
         ]
-        return evolve(stage, parts=tuple(_clipped(its, stage.start_s, stage.start_s + stage.length_s)))
+        return evolve(stage, parts=tuple(_clip(marks, stage.start_s, stage.start_s + stage.length_s)))
 
     def _kernel(self, whole: BootNode) -> tuple[BootNode, ...]:
         """The time to the kernel's clock, its initcalls and gaps."""
@@ -283,10 +286,13 @@ class BootTree:
         first = (
             [] if zero is None else [BootNode(_TO_CLOCK, INITCALLS, whole.start_s, gap_s, zero.uncertainty_s or 0.0)]
         )
-        return (*first, *_nested(self._of(INITCALLS), whole.start_s + gap_s))
+        return (*first, *_nest_initcalls(self._of(INITCALLS), whole.start_s + gap_s))
 
     def _user(self, whole: BootNode) -> BootNode:
-        """The whole with units that the boot waited for, modules and the getty one after the other; other units beside them."""
+        """The whole with its units, modules and the getty one after the other.
+
+        Units that the boot did not wait for are beside them.
+        """
         systemd, kernel, getty_s = self.systemd_zero(), self.kernel_zero(), mean_of(self.documents, "getty_s")
         end_s = whole.start_s + whole.length_s
         units = []
@@ -296,96 +302,96 @@ class BootTree:
                 for part in self._of(UNITS)
                 if part.start_s > 0
             ]
-        chain = {name for each in self.documents for name in each.get("chain") or [unit.name for unit in units]}
-        found = [each for each in units if each.name in chain]
-        if found and getty_s is not None:  # a getty starts after its units; those are of other boots
-            late_s = max(each.start_s + each.length_s for each in found) - (end_s - getty_s)
+        chain = {
+            name for document in self.documents for name in document.get("chain") or [unit.name for unit in units]
+        }
+        parts = [unit for unit in units if unit.name in chain]
+        if parts and getty_s is not None:  # a getty starts after its units; those are of other boots
+            late_s = max(unit.start_s + unit.length_s for unit in parts) - (end_s - getty_s)
             if 0 < late_s <= _OTHER_BOOTS * whole.length_s:
-                units = [evolve(each, start_s=each.start_s - late_s) for each in units]
-                found = [each for each in units if each.name in chain]
+                units = [evolve(unit, start_s=unit.start_s - late_s) for unit in units]
+                parts = [unit for unit in units if unit.name in chain]
         beside = [
-            evolve(each, name=f"{each.name}{IN_PARALLEL}")
-            for each in units
-            if each.name not in chain and whole.start_s <= each.start_s < end_s
+            evolve(unit, name=f"{unit.name}{IN_PARALLEL}")
+            for unit in units
+            if unit.name not in chain and whole.start_s <= unit.start_s < end_s
         ]
         if kernel is not None:
             shift_s = kernel.at_s
             began, init_s = mean_of(self.documents, "init_s"), self._at("init")
-            if (
-                began is not None and init_s is not None
-            ):  # from init on, the diagnostic boots are quicker by the console's lines
-                shift_s = init_s - began
-            found += [
+            if began is not None and init_s is not None:
+                shift_s = init_s - began  # from init on, the diagnostic boots are quicker by the console's lines
+            parts += [
                 BootNode(part.name, MODULES, shift_s + part.start_s, part.length_s, part.uncertainty_s)
                 for part in self._of(MODULES)
                 if part.name != SHORT
             ]
         if getty_s is not None:
-            values = [float(each["getty_s"]) for each in self.documents if "getty_s" in each]
-            found.append(BootNode(_GETTY, UNITS, end_s - getty_s, getty_s, uncertainty.of_mean(values, 0.0)))
-        return evolve(whole, parts=tuple(_clipped(found, whole.start_s, end_s)), beside=tuple(beside))
+            values = [float(document["getty_s"]) for document in self.documents if "getty_s" in document]
+            parts.append(BootNode(_GETTY, UNITS, end_s - getty_s, getty_s, uncertainty.of_mean(values, 0.0)))
+        return evolve(whole, parts=tuple(_clip(parts, whole.start_s, end_s)), beside=tuple(beside))
 
 
-def _clipped(nodes: Iterable[BootNode], start_s: float, end_s: float) -> Iterator[BootNode]:
+def _clip(nodes: Iterable[BootNode], start_s: float, end_s: float) -> Iterator[BootNode]:
     """Parts within a time, one after the other: the one that began first has what they share."""
     at_s = start_s
-    for node in sorted(nodes, key=lambda each: each.start_s):
+    for node in sorted(nodes, key=lambda node: node.start_s):
         from_s, to_s = max(at_s, node.start_s), min(end_s, node.start_s + node.length_s)
         if to_s > from_s:
             yield evolve(node, start_s=from_s, length_s=to_s - from_s)
             at_s = to_s
 
 
-def _nested(parts: Sequence[PartTime], zero_s: float) -> list[BootNode]:
+def _nest_initcalls(parts: Sequence[PartTime], zero_s: float) -> list[BootNode]:
     """Initcalls with the probes inside them; each is as long as its own time and that of its parts."""
-    found: list[tuple[PartTime, list[PartTime]]] = []
-    for part in sorted(parts, key=lambda each: (each.start_s, -each.length_s)):
+    groups: list[tuple[PartTime, list[PartTime]]] = []
+    for part in sorted(parts, key=lambda part: (part.start_s, -part.length_s)):
         sums = {SHORT, BETWEEN}
-        outer = next((last for last, _ in reversed(found) if last.name not in sums), None)
+        outer = next((last for last, _ in reversed(groups) if last.name not in sums), None)
         if (
             part.name not in sums
             and outer is not None
             and part.start_s + part.length_s <= outer.start_s + outer.length_s + _SAME_S
         ):
-            next(inner for last, inner in reversed(found) if last is outer).append(part)
+            next(inner for last, inner in reversed(groups) if last is outer).append(part)
         else:
-            found.append((part, []))
+            groups.append((part, []))
     nodes = []
-    for part, inner in found:
-        its = tuple(BootNode(e.name, e.section, zero_s + e.start_s, e.mean_s, e.uncertainty_s) for e in inner)
-        bound_s = uncertainty.combined((part.uncertainty_s, *(each.uncertainty_s for each in its)))
-        length_s = part.mean_s + sum(each.length_s for each in its)
-        nodes.append(BootNode(part.name, part.section, zero_s + part.start_s, length_s, bound_s, its))
+    for part, inner in groups:
+        probes = tuple(BootNode(e.name, e.section, zero_s + e.start_s, e.mean_s, e.uncertainty_s) for e in inner)
+        bound_s = uncertainty.combined((part.uncertainty_s, *(probe.uncertainty_s for probe in probes)))
+        length_s = part.mean_s + sum(probe.length_s for probe in probes)
+        nodes.append(BootNode(part.name, part.section, zero_s + part.start_s, length_s, bound_s, probes))
     return nodes
 
 
-def _filled(node: BootNode) -> BootNode:
+def _fill(node: BootNode) -> BootNode:
     """A part whose parts are as long as it is, with one for what nothing explains."""
     took_s = sum(part.length_s for part in node.parts)
     if not node.parts:
         return node
     if took_s > node.length_s:
-        return evolve(node, parts=tuple(_scaled(part, node.length_s / took_s) for part in node.parts))
+        return evolve(node, parts=tuple(_scale(part, node.length_s / took_s) for part in node.parts))
     bound_s = uncertainty.combined((node.uncertainty_s, *(part.uncertainty_s for part in node.parts)))
     rest = BootNode(UNEXPLAINED, "", node.start_s, node.length_s - took_s, bound_s)
     return evolve(node, parts=(*node.parts, rest)) if rest.length_s > _SAME_S else node
 
 
-def _scaled(node: BootNode, by: float) -> BootNode:
-    return evolve(node, length_s=node.length_s * by, parts=tuple(_scaled(part, by) for part in node.parts))
+def _scale(node: BootNode, by: float) -> BootNode:
+    return evolve(node, length_s=node.length_s * by, parts=tuple(_scale(part, by) for part in node.parts))
 
 
-def shown(node: BootNode, most: int | None) -> BootNode:
+def shorten(node: BootNode, most: int | None) -> BootNode:
     """A part with its longest parts and those beside it; the others are one."""
-    parts = [shown(part, most) for part in node.parts]
+    parts = [shorten(part, most) for part in node.parts]
     if most is not None and node.beside:
         longest = sorted(node.beside, key=_length)[-most:]
         node = evolve(node, beside=tuple(part for part in node.beside if part in longest))
     if most is None or len(parts) <= most:
         return evolve(node, parts=tuple(parts))
-    kept = [part for part in sorted(parts, key=_length)[1 - most :] if part.name != UNEXPLAINED]
+    long_parts = [part for part in sorted(parts, key=_length)[1 - most :] if part.name != UNEXPLAINED]
     last = [part for part in parts if part.name == UNEXPLAINED]
-    others = [part for part in parts if part not in kept and part not in last]
+    others = [part for part in parts if part not in long_parts and part not in last]
     rest = BootNode(
         f"({len(others)} shorter parts)",
         "",
@@ -393,7 +399,7 @@ def shown(node: BootNode, most: int | None) -> BootNode:
         sum(part.length_s for part in others),
         uncertainty.combined(part.uncertainty_s for part in others),
     )
-    return evolve(node, parts=(*(part for part in parts if part in kept), rest, *last))
+    return evolve(node, parts=(*(part for part in parts if part in long_parts), rest, *last))
 
 
 def _length(node: BootNode) -> float:

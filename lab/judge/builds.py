@@ -40,8 +40,10 @@ class Build:
     """A run's software, as far as known; empty: unknown.
 
     Attributes:
-        uboot, kernel: their version lines, as printed. images: digest over the names and digests of the environment's images.
-        user_space: the board's os-release, list of modules and command line. root: type and options of its root file system.
+        uboot, kernel: their version lines, as printed.
+        images: digest over the names and digests of the environment's images.
+        user_space: the board's os-release, list of modules and command line.
+        root: type and options of its root file system.
         medium: that it booted from; only roots of the same medium compare.
     """
 
@@ -78,8 +80,8 @@ def build_of(provenance: Mapping[str, Any], details: Sequence[Mapping[str, Any]]
     if isinstance(hashes, Mapping) and hashes:
         text = "\n".join(f"{name} {digest}" for name, digest in sorted(hashes.items()))
         images = f"sha256 {hashlib.sha256(text.encode()).hexdigest()[:DIGEST_DIGITS]}"
-    software = next((s for each in details if isinstance(s := each.get("software"), Mapping) and s), {})
-    checked = next((each for each in details if board_software(each)), {})
+    software = next((s for attempt in details if isinstance(s := attempt.get("software"), Mapping) and s), {})
+    checked = next((attempt for attempt in details if board_software(attempt)), {})
     board = board_software(checked)
     return Build(
         str(software.get("uboot") or ""),
@@ -133,49 +135,48 @@ def remarks(snapshot: StoreSnapshot, run_id: int) -> list[str]:
     if head is None or head.kind == PUBLISHED:
         return []
     latest = runs_before(snapshot, head, RUNS_BACK)
-    run_ids = [head.id, *(each.id for each in latest)]
+    run_ids = [head.id, *(run.id for run in latest)]
     details = dict(snapshot.last_details(run_ids))
-    found = _builds(snapshot, run_ids, details)
-    own = found[head.id]
+    run_builds = _builds(snapshot, run_ids, details)
+    own = run_builds[head.id]
     flow = flow_remark(head, details, latest)
-    return [*flow, *_another_build(head, own, latest, found), *_another_label(head, own, latest, found)]
+    return [*flow, *_another_build(head, own, latest, run_builds), *_another_label(head, own, latest, run_builds)]
 
 
-def _another_build(head: RunHead, own: Build, latest: Iterable[RunHead], found: Mapping[int, Build]) -> list[str]:
-    for each in latest:
-        theirs = found.get(each.id, Build())
-        if each.release != head.release or not (own.is_same(theirs) or own.differences(theirs)):
+def _another_build(head: RunHead, own: Build, latest: Iterable[RunHead], run_builds: Mapping[int, Build]) -> list[str]:
+    for run in latest:
+        theirs = run_builds.get(run.id, Build())
+        if run.release != head.release or not (own.is_same(theirs) or own.differences(theirs)):
             continue
         text = "; ".join(
             f"{_TITLES[part]} {mine!r}, then {other!r}" for part, (mine, other) in own.differences(theirs).items()
         )
-        return [f"release {head.release!r} was another build in run {each.id}: now {text}"] if text else []
+        return [f"release {head.release!r} was another build in run {run.id}: now {text}"] if text else []
     return []
 
 
-def _another_label(head: RunHead, own: Build, latest: Iterable[RunHead], found: Mapping[int, Build]) -> list[str]:
+def _another_label(head: RunHead, own: Build, latest: Iterable[RunHead], run_builds: Mapping[int, Build]) -> list[str]:
     labels: dict[str, int] = {}
-    for each in latest:
-        if each.release != head.release and own.is_same(found.get(each.id, Build())):
-            labels.setdefault(each.release, each.id)
+    for run in latest:
+        if run.release != head.release and own.is_same(run_builds.get(run.id, Build())):
+            labels.setdefault(run.release, run.id)
     if not labels:
         return []
     named = ", ".join(f"{label!r} (run {run_id})" for label, run_id in list(labels.items())[:_LABELS])
     named += f" and {len(labels) - _LABELS} more" if len(labels) > _LABELS else ""
-    if own.images and all(found[run_id].images for run_id in labels.values()):
+    if own.images and all(run_builds[run_id].images for run_id in labels.values()):
         return [f"the same build had another label before: {named}"]
     return [f"nothing known of the builds differs from those with another label: {named}"]
 
 
 def medium_of(details: Mapping[str, Any]) -> str:
     """The medium that an attempt booted from; empty: unknown."""
-    seen = details.get("medium_seen")
-    return str(next(iter(seen.values()), "")) if isinstance(seen, Mapping) else ""
+    media = details.get("medium_seen")
+    return str(next(iter(media.values()), "")) if isinstance(media, Mapping) else ""
 
 
-FLOW: Final = (
-    "flow"  # a parameter of a number, and one of an attempt's details; a number without it is of the usual flow
-)
+# A parameter of a number, and one of an attempt's details; a number without it is of the usual flow.
+FLOW: Final = "flow"
 USUAL: Final = "normal"  # as `lab.boards.NORMAL`; a list of runs is faster without the board types
 _BOOTS: Final = HEADLINE_NAMES | {BOOT_POWER_ON.name, BOOT_STAGE.name}
 _OF_FLOW: Final = {FLOW, "stage"}  # each flow has its own stages
@@ -186,11 +187,11 @@ Flows: TypeAlias = Mapping[_Conditions, set[str]]
 
 def flows_of(averages: Iterable[Average]) -> Flows:
     """Conditions of a boot (e.g. its medium) -> its measured flows."""
-    found: dict[_Conditions, set[str]] = {}
-    for each in averages:
-        if each.metric.name in _BOOTS:
-            found.setdefault(_conditions(each), set()).add(each.params.get(FLOW, USUAL))
-    return found
+    flows: dict[_Conditions, set[str]] = {}
+    for average in averages:
+        if average.metric.name in _BOOTS:
+            flows.setdefault(_conditions(average), set()).add(average.params.get(FLOW, USUAL))
+    return flows
 
 
 def another_flow(average: Average, flows: Flows) -> str:
@@ -207,12 +208,13 @@ def flow_remark(head: RunHead, details: Mapping[int, Mapping[str, Any]], latest:
         details: run -> those of a good attempt. latest: the runs before it, the latest first.
     """
     now = details.get(head.id, {}).get(FLOW)
-    same = [each for each in latest if (each.board, each.kind) == (head.board, head.kind)]
-    known = {each.id: str(details[each.id][FLOW]) for each in same if details.get(each.id, {}).get(FLOW)}
-    if not now or not known or now in known.values():
+    same = [run for run in latest if (run.board, run.kind) == (head.board, head.kind)]
+    known_flows = {run.id: str(details[run.id][FLOW]) for run in same if details.get(run.id, {}).get(FLOW)}
+    if not now or not known_flows or now in known_flows.values():
         return []
     return [
-        f"not compared: {_flows_text(now, [next(iter(known.values()))])} (run {next(iter(known))}); numbers of two flows never are"
+        f"not compared: {_flows_text(now, [next(iter(known_flows.values()))])} (run {next(iter(known_flows))}); "
+        "numbers of two flows never are"
     ]
 
 

@@ -37,14 +37,14 @@ class RunFacts:
 
     def hardware(self, name: str) -> str:
         """The first that the consoles named of the board's hardware."""
-        return next((text for each in self.details if (text := _version(each, name))), "")
+        return next((text for attempt in self.details if (text := _version(attempt, name))), "")
 
     def firmware(self, name: str) -> str:
         """Each medium with a version that its boot named; the version alone where the medium is not known."""
         versions: dict[str, str] = {}
-        for each in self.details:
-            if text := _version(each, name):
-                versions.setdefault(medium_of(each), text)
+        for attempt in self.details:
+            if text := _version(attempt, name):
+                versions.setdefault(medium_of(attempt), text)
         return "; ".join(f"{medium} {text}".strip() for medium, text in sorted(versions.items()))
 
     @property
@@ -52,19 +52,23 @@ class RunFacts:
         """Each medium with the digest of what was provisioned on it."""
         media = self.provenance.get("provisioned")
         pairs = sorted(media.items()) if isinstance(media, Mapping) else ()
-        digests = ((medium, str(each.get("content") or "")) for medium, each in pairs if isinstance(each, Mapping))
+        digests = (
+            (medium, str(provisioned.get("content") or ""))
+            for medium, provisioned in pairs
+            if isinstance(provisioned, Mapping)
+        )
         return "; ".join(f"{medium} {digest[:DIGEST_DIGITS]}" for medium, digest in digests if digest)
 
     @property
     def board(self) -> str:
         """The serial number of the board's device tree, else its MAC addresses."""
-        identities = [from_document(each.get("identity")) for each in self.details]
-        return next((each.serial or " ".join(each.macs) for each in identities if each.names), "")
+        identities = [from_document(attempt.get("identity")) for attempt in self.details]
+        return next((identity.serial or " ".join(identity.macs) for identity in identities if identity.names), "")
 
     @property
     def card(self) -> str:
         """The cards that the attempts found."""
-        setups = [setup for each in self.details if isinstance(setup := each.get("setup"), Mapping)]
+        setups = [setup for attempt in self.details if isinstance(setup := attempt.get("setup"), Mapping)]
         cards = {
             f"{name} {value}" for setup in setups for name, value in setup.items() if str(name).startswith("card")
         }
@@ -73,7 +77,7 @@ class RunFacts:
     @property
     def adapter(self) -> str:
         """The serial adapter of the first attempt that knows it."""
-        ports = (each.get("port") for each in self.details)
+        ports = (attempt.get("port") for attempt in self.details)
         return next((str(port.get("adapter") or "") for port in ports if isinstance(port, Mapping)), "")
 
 
@@ -136,19 +140,19 @@ def causes_of(release: str, provenance: Mapping[str, Any], details: Sequence[Map
     return {name: value for name, cause in CAUSES.items() if (value := cause.read(facts))}
 
 
-def contents(known: Mapping[str, str], cause: str = "content") -> dict[str, str]:
+def contents(run_causes: Mapping[str, str], cause: str = "content") -> dict[str, str]:
     """Medium -> what was provisioned there, or another cause of it, by a run's causes."""
-    parts = (part.partition(" ") for part in known.get(cause, "").split("; ") if part)
+    parts = (part.partition(" ") for part in run_causes.get(cause, "").split("; ") if part)
     return {medium: digest for medium, _, digest in parts}
 
 
-def causes_at(known: Mapping[str, str], item: Item) -> Mapping[str, str]:
+def causes_at(run_causes: Mapping[str, str], item: Item) -> Mapping[str, str]:
     """A run's causes for a number of one medium: only what is on that counts."""
     medium = dict(item).get("medium")
     if medium is None:
-        return known
-    of_media = {name: contents(known, name).get(medium, "") for name in known if CAUSES[name].per_medium}
-    return {name: value for name, value in (dict(known) | of_media).items() if value}
+        return run_causes
+    of_media = {name: contents(run_causes, name).get(medium, "") for name in run_causes if CAUSES[name].per_medium}
+    return {name: value for name, value in (dict(run_causes) | of_media).items() if value}
 
 
 def changes(before: Mapping[str, str], since: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, str]]]:
@@ -165,9 +169,11 @@ def differences(snapshot: StoreSnapshot, run: int, before: int) -> dict[str, tup
     """
     provenances = dict(snapshot.provenances([run, before]))
     details = dict(snapshot.last_details([run, before]))
-    heads = {each: run_head(snapshot, each) for each in (run, before)}
+    heads = {run_id: run_head(snapshot, run_id) for run_id in (run, before)}
     now, was = (
-        causes_of(head.release, provenances.get(each, {}), [details[each]] if each in details else []) if head else {}
-        for each, head in heads.items()
+        causes_of(head.release, provenances.get(run_id, {}), [details[run_id]] if run_id in details else [])
+        if head
+        else {}
+        for run_id, head in heads.items()
     )
     return dict(changes(was, now))

@@ -69,10 +69,10 @@ def compare(old: Number, new: Number, noise: Noise) -> Judgement:
     """
     pair = _Pair(old, new, noise)
     for ask in _RULES:
-        found = ask(pair)
-        if found is not None:
-            return Judgement(*found, *pair.effect, rule=ask.__name__.strip("_"))
-    return Judgement(*_moved(pair), *pair.effect)
+        result = ask(pair)
+        if result is not None:
+            return Judgement(*result, *pair.effect, rule=ask.__name__.strip("_"))
+    return Judgement(*_judge_move(pair), *pair.effect)
 
 
 def is_history(earlier: Number, new: Number, noise: Noise) -> bool:
@@ -88,7 +88,7 @@ def is_history(earlier: Number, new: Number, noise: Noise) -> bool:
     )
 
 
-_Said = tuple[Verdict, str]
+_Ruling = tuple[Verdict, str]
 _ROUNDED = 1 + 1e-9  # 0.14 - 0.13 is not quite 0.01
 
 
@@ -159,19 +159,19 @@ class _Pair:
         return new / old if self.higher_is_better else old / new
 
 
-def _incomparable(pair: _Pair) -> _Said | None:
+def _incomparable(pair: _Pair) -> _Ruling | None:
     wrong = [
         f"{side.source}: {side.evidence.incomparable}" for side in (pair.old, pair.new) if side.evidence.incomparable
     ]
     return (Verdict.NOT_COMPARABLE, "; ".join(wrong)) if wrong else None
 
 
-def _broken(pair: _Pair) -> _Said | None:
+def _broken(pair: _Pair) -> _Ruling | None:
     wrong = [f"{side.source}: {side.evidence.broken}" for side in (pair.new, pair.old) if side.evidence.broken]
     return (Verdict.BROKEN_RUN, wrong[0]) if wrong else None
 
 
-def _empty(pair: _Pair) -> _Said | None:
+def _empty(pair: _Pair) -> _Ruling | None:
     if not pair.new.is_known:
         return Verdict.NO_SAMPLES, f"{pair.new.source} has no number: every cycle failed, or none was run"
     if not pair.old.is_known:
@@ -179,13 +179,13 @@ def _empty(pair: _Pair) -> _Said | None:
     return None
 
 
-def _unknown(pair: _Pair) -> _Said | None:
+def _unknown(pair: _Pair) -> _Ruling | None:
     if pair.new.metric is not None or pair.is_within:
         return None
     return Verdict.NOT_COMPARABLE, "boardlab does not know what this row measures, nor which direction is better"
 
 
-def _definition(pair: _Pair) -> _Said | None:
+def _definition(pair: _Pair) -> _Ruling | None:
     old, new = pair.old.evidence, pair.new.evidence
     if not old.definition or not new.definition or old.definition == new.definition:
         return None
@@ -197,7 +197,7 @@ def _definition(pair: _Pair) -> _Said | None:
     return Verdict.DEFINITION_CHANGED, text
 
 
-def _versions(pair: _Pair) -> _Said | None:
+def _versions(pair: _Pair) -> _Ruling | None:
     old, new = pair.old.metric, pair.new.metric
     if old is None or new is None or (old.name, old.version) == (new.name, new.version):
         return None
@@ -207,7 +207,7 @@ def _versions(pair: _Pair) -> _Said | None:
     )
 
 
-def _conditions(pair: _Pair) -> _Said | None:
+def _conditions(pair: _Pair) -> _Ruling | None:
     before, after = set(pair.old.evidence.conditions), set(pair.new.evidence.conditions)
     gone, come = sorted(before - after), sorted(after - before)
     if not gone or not come:  # one that does not say is no other one
@@ -218,18 +218,18 @@ def _conditions(pair: _Pair) -> _Said | None:
     )
 
 
-def _background(pair: _Pair) -> _Said | None:
+def _background(pair: _Pair) -> _Ruling | None:
     old, new = pair.old.evidence.background, pair.new.evidence.background
     if not old or not new or old == new:
         return None
     return Verdict.CONDITIONS_CHANGED, f"{old} in {pair.old.source}, {new} in {pair.new.source}"
 
 
-def _unchanged(pair: _Pair) -> _Said | None:
+def _unchanged(pair: _Pair) -> _Ruling | None:
     return (Verdict.NOISE, "unchanged") if not pair.difference else None
 
 
-def _resolution(pair: _Pair) -> _Said | None:
+def _resolution(pair: _Pair) -> _Ruling | None:
     evidence = max((side.evidence for side in (pair.old, pair.new)), key=lambda e: e.resolution or 0.0)
     if evidence.resolution is None or pair.difference > evidence.resolution * _ROUNDED:
         return None
@@ -237,7 +237,7 @@ def _resolution(pair: _Pair) -> _Said | None:
     return Verdict.BELOW_RESOLUTION, f"{text}: {evidence.resolution_note}"
 
 
-def _slack(pair: _Pair) -> _Said | None:
+def _slack(pair: _Pair) -> _Ruling | None:
     if not pair.noise.slack or pair.difference > pair.noise.slack * _ROUNDED:
         return None
     return (
@@ -246,7 +246,7 @@ def _slack(pair: _Pair) -> _Said | None:
     )
 
 
-def _other_work(pair: _Pair) -> _Said | None:
+def _other_work(pair: _Pair) -> _Ruling | None:
     """A load is comparable only for the same work."""
     did, does = pair.old.evidence.work, pair.new.evidence.work
     if not pair.noise.is_load or did is None or does is None or did.amount <= 0 or does.amount <= 0:
@@ -259,7 +259,7 @@ def _other_work(pair: _Pair) -> _Said | None:
     )
 
 
-def _noise(pair: _Pair) -> _Said | None:
+def _noise(pair: _Pair) -> _Ruling | None:
     if ranges := _overlap(pair):
         return Verdict.NOISE, ranges
     if not pair.is_within:
@@ -267,7 +267,7 @@ def _noise(pair: _Pair) -> _Said | None:
     return Verdict.NOISE, f"within {_usual(pair)}" + (f": {pair.noise.reason}" if pair.noise.reason else "")
 
 
-def _clock(pair: _Pair) -> _Said | None:
+def _clock(pair: _Pair) -> _Ruling | None:
     if pair.clocks is None or pair.new.metric is None:
         return None
     old, new = pair.clocks
@@ -285,14 +285,14 @@ def _clock(pair: _Pair) -> _Said | None:
     return Verdict.CONDITIONS_CHANGED, f"{text}; per clock it is {per_clock:.2f} times, which is {what}"
 
 
-def _suspect(pair: _Pair) -> _Said | None:
+def _suspect(pair: _Pair) -> _Ruling | None:
     """A suspect number gets neither worse nor better."""
     reasons = [f"suspect in {side.source}: {why}" for side in (pair.new, pair.old) for why in side.evidence.suspicions]
     change = f"{_ratio(pair.ratio)} times" if pair.ratio is not None else "from zero"
     return (Verdict.SUSPECT, "; ".join([change, *reasons])) if reasons else None
 
 
-def _moved(pair: _Pair) -> _Said:
+def _judge_move(pair: _Pair) -> _Ruling:
     old, new = pair.values
     is_better = (new > old) == pair.higher_is_better
     change = f"{_ratio(pair.ratio)} times" if pair.ratio is not None else f"from zero to {new:g} {pair.unit}"
@@ -335,13 +335,13 @@ def _overlap(pair: _Pair) -> str:
 
 def _range(side: Number) -> tuple[float, float]:
     """The printed range; of a recovered or single number itself."""
-    known, value = side.evidence, side.value or 0.0
-    if known.recovered or known.low is None or known.high is None:
+    evidence, value = side.evidence, side.value or 0.0
+    if evidence.recovered or evidence.low is None or evidence.high is None:
         return value, value
-    return min(known.low, known.high), max(known.low, known.high)
+    return min(evidence.low, evidence.high), max(evidence.low, evidence.high)
 
 
-_RULES: tuple[Callable[[_Pair], _Said | None], ...] = (
+_RULES: tuple[Callable[[_Pair], _Ruling | None], ...] = (
     _incomparable,
     _broken,
     _empty,

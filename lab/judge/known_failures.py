@@ -1,6 +1,7 @@
 """Known failures: a signature of a failure or a number, its ticket, and the release with the fix.
 
-They stand in farm.yaml (docs/farm/farm-yaml.md). Alertmanager mails none of them, until one comes back in a release with its fix.
+They stand in farm.yaml (docs/farm/farm-yaml.md). Alertmanager mails none of them, until one comes back in a release
+with its fix.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class KnownFailure:
         return (
             failing.cause.outcome == self.failure
             and self._is_of(failing.board_type)
-            and any(re.search(self.pattern, each) for each in text)
+            and any(re.search(self.pattern, line) for line in text)
         )
 
     def is_number(self, board_type: str, metric: str, *, higher: bool, worse: bool) -> bool:
@@ -90,10 +91,10 @@ class KnownFailure:
             return KnownState.OPEN
         if same_release(release, self.fixed_in):
             return KnownState.RETURNED
-        one, other = (label.lower().removesuffix(REAL_TIME) for label in (release, self.fixed_in))
-        if not (is_numbered(one) and is_numbered(other)) and _form(one) != _form(other):
+        own, other = (label.lower().removesuffix(REAL_TIME) for label in (release, self.fixed_in))
+        if not (is_numbered(own) and is_numbered(other)) and _form(own) != _form(other):
             return KnownState.UNCLEAR
-        return KnownState.OPEN if release_key(one) < release_key(other) else KnownState.RETURNED
+        return KnownState.OPEN if release_key(own) < release_key(other) else KnownState.RETURNED
 
     def _is_of(self, board_type: str) -> bool:
         return not self.board_types or board_type in self.board_types
@@ -105,7 +106,7 @@ def _form(label: str) -> str:
 
 
 @frozen
-class Recognised:
+class Recognition:
     """The known failures behind a failure or a change.
 
     Attributes:
@@ -118,8 +119,8 @@ class Recognised:
     @property
     def phrase(self) -> str:
         """The begin of a title."""
-        tickets = ", ".join(dict.fromkeys(each.ticket for each in self.known))
-        fixes = ", ".join(dict.fromkeys(each.fixed_in for each in self.known if each.fixed_in))
+        tickets = ", ".join(dict.fromkeys(failure.ticket for failure in self.known))
+        fixes = ", ".join(dict.fromkeys(failure.fixed_in for failure in self.known if failure.fixed_in))
         match self.state:
             case KnownState.OPEN:
                 return f"Known ({tickets}): "
@@ -132,22 +133,26 @@ class Recognised:
 _FIRST: Final = (KnownState.OPEN, KnownState.RETURNED, KnownState.UNCLEAR)  # an open ticket explains it
 
 
-def recognised(known: Iterable[KnownFailure], release: str) -> Recognised | None:
+def recognise(known: Iterable[KnownFailure], release: str) -> Recognition | None:
     """The known failures with their state in a release, if any."""
-    states = [(each.state(release), each) for each in known]
+    states = [(failure.state(release), failure) for failure in known]
     if not states:
         return None
     first = min((state for state, _ in states), key=_FIRST.index)
-    return Recognised(first, tuple(each for state, each in states if state is first))
+    return Recognition(first, tuple(failure for state, failure in states if state is first))
 
 
-def of_failing(known: Sequence[KnownFailure], failing: Failing) -> Recognised | None:
+def of_failing(known: Sequence[KnownFailure], failing: Failing) -> Recognition | None:
     """The known failures that a standing failure is; None: it is new."""
-    return recognised((each for each in known if each.is_failing(failing)), failing.release)
+    return recognise((failure for failure in known if failure.is_failing(failing)), failing.release)
 
 
-def of_verdict(known: Sequence[KnownFailure], verdict: StoredVerdict) -> Recognised | None:
+def of_verdict(known: Sequence[KnownFailure], verdict: StoredVerdict) -> Recognition | None:
     """The known failures that a verdict is; None: it is new."""
     higher, board_type = verdict.direction > 0, verdict.run.board_type
-    its = (each for each in known if each.is_number(board_type, verdict.metric, higher=higher, worse=verdict.worse))
-    return recognised(its, verdict.run.release)
+    matching = (
+        failure
+        for failure in known
+        if failure.is_number(board_type, verdict.metric, higher=higher, worse=verdict.worse)
+    )
+    return recognise(matching, verdict.run.release)

@@ -72,33 +72,30 @@ def precedes(one: str, other: str) -> bool:
     return is_real_time(one) == is_real_time(other) and release_key(one) < release_key(other)
 
 
-def releases_before(found: Iterable[_T], release: str) -> list[_T]:
+def releases_before(records: Iterable[_T], release: str) -> list[_T]:
     """The last item of each earlier release of its kernel, in order.
 
     So the last import of a guide counts, and the order of imports does not.
     """
-    latest = {release_key(each.release): each for each in found if precedes(each.release, release)}
+    latest = {release_key(record.release): record for record in records if precedes(record.release, release)}
     return [latest[key] for key in sorted(latest)]
 
 
 def release_before(labels: Sequence[str], release: str) -> str | None:
     """The preceding release; None: none.
 
-    Numbered releases of one kernel are ordered by number. Another label follows the one measured last before its first run.
+    Numbered releases of one kernel are ordered by number. Another label follows the one measured last before its first
+    run.
 
     Args:
         labels: of runs of one board and kind, the oldest run first; the release's own among them.
     """
-    lower = [each for each in labels if is_numbered(each) and precedes(each, release)]
+    lower = [label for label in labels if is_numbered(label) and precedes(label, release)]
     if is_numbered(release) and lower:
         return max(lower, key=release_key)
-    own = next((index for index, each in enumerate(labels) if same_release(each, release)), len(labels))
-    earlier = (each for each in reversed(labels[:own]) if is_real_time(each) == is_real_time(release))
-    return next((each for each in earlier if not (is_numbered(each) and is_numbered(release))), None)
-
-
-# --- Lines of builds ---
-# Builds of two branches may be measured in turn: each is compared along its own line.
+    own = next((index for index, label in enumerate(labels) if same_release(label, release)), len(labels))
+    earlier = (label for label in reversed(labels[:own]) if is_real_time(label) == is_real_time(release))
+    return next((label for label in earlier if not (is_numbered(label) and is_numbered(release))), None)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -108,14 +105,16 @@ def line_of(label: str) -> str:
     E.g. "main" of main-0412 and main-g1a2b3c4, "11.01" of 11.01.07: without hashes, dates and counts.
     """
     words = re.split(r"[-_/+ ]+", label.lower())
-    kept = (_VERSION.match(word) or word for word in words if not word.isdigit() and not _HASH.fullmatch(word))
-    parts = (part if isinstance(part, str) else part[0].lstrip("v") for part in kept)
+    significant = (_VERSION.match(word) or word for word in words if not word.isdigit() and not _HASH.fullmatch(word))
+    parts = (part if isinstance(part, str) else part[0].lstrip("v") for part in significant)
     return "-".join(part for part in parts if not re.fullmatch(r"rc[0-9]*", part))
 
 
 @define
 class Lines:
     """Runs by line: each line goes on from the line measured before its first run.
+
+    Builds of two branches may be measured in turn: each is compared along its own line.
 
     Attributes:
         runs: line -> the indices of its runs, and of those that it goes on from.

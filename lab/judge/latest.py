@@ -70,7 +70,7 @@ class LatestComparison:
     """A run to judge.
 
     Attributes:
-        wanted: its reference runs. before: its earlier runs; both are oldest first.
+        references: its reference runs. before: its earlier runs; both are oldest first.
         against: the older release, or "the last accepted runs".
         variants: for which it is the latest run.
     """
@@ -78,7 +78,7 @@ class LatestComparison:
     kind: Reference
     head: RunHead
     before: tuple[RunHead, ...]
-    wanted: tuple[RunHead, ...]
+    references: tuple[RunHead, ...]
     against: str
     is_accepted: bool
     variants: frozenset[BootVariant]
@@ -86,16 +86,16 @@ class LatestComparison:
     @property
     def fingerprint(self) -> tuple[object, ...]:
         """Inputs of the answer; completed runs never change."""
-        before, wanted = (tuple(each.id for each in runs) for runs in (self.before, self.wanted))
-        return self.kind, self.head.id, before, wanted, self.is_accepted
+        before, references = (tuple(run.id for run in runs) for runs in (self.before, self.references))
+        return self.kind, self.head.id, before, references, self.is_accepted
 
-    def judged(self, found: StoreSnapshot, averages: dict[int, list[Average]] | None = None) -> JudgedRun:
+    def judge(self, snapshot: StoreSnapshot, averages: dict[int, list[Average]] | None = None) -> JudgedRun:
         """The verdict on every number of the run, of all variants.
 
         Args:
             averages: as of `judge`.
         """
-        return judge(found, self.head, self.before, self.wanted, self.against, averages=averages)
+        return judge(snapshot, self.head, self.before, self.references, self.against, averages=averages)
 
 
 def comparisons(
@@ -106,20 +106,22 @@ def comparisons(
     Args:
         runs: completed and not rejected, oldest first. variants: of each run. decisions: of each decided run.
     """
-    found: dict[tuple[object, ...], LatestComparison] = {}
+    by_fingerprint: dict[tuple[object, ...], LatestComparison] = {}
     latest: dict[BootVariant, RunHead] = {}
     by_release: dict[tuple[BootVariant, bool], dict[tuple[int, ...], list[RunHead]]] = {}
 
-    def add(variant: BootVariant, kind: Reference, head: RunHead, wanted: Sequence[RunHead], accepted: bool) -> None:
+    def add(
+        variant: BootVariant, kind: Reference, head: RunHead, references: Sequence[RunHead], accepted: bool
+    ) -> None:
         most = noise.load().history.longest * RUNS_BACK
         before = earlier(runs, head, decisions)
-        chosen = window(before, decisions) if kind is Reference.BASELINE else wanted
-        against = "the last accepted runs" if kind is Reference.BASELINE else wanted[-1].release
-        made = LatestComparison(
+        chosen = window(before, decisions) if kind is Reference.BASELINE else references
+        against = "the last accepted runs" if kind is Reference.BASELINE else references[-1].release
+        comparison = LatestComparison(
             kind, head, tuple(before[-most:]), tuple(chosen[-most:]), against, accepted, frozenset({variant})
         )
-        known = found.get(made.fingerprint, made)
-        found[made.fingerprint] = evolve(known, variants=known.variants | made.variants)
+        existing = by_fingerprint.get(comparison.fingerprint, comparison)
+        by_fingerprint[comparison.fingerprint] = evolve(existing, variants=existing.variants | comparison.variants)
 
     for head in runs:
         for variant in variants.get(head.id, ()):
@@ -133,9 +135,9 @@ def comparisons(
     for (variant, _), releases in by_release.items():
         if len(releases) > 1:
             old, new = (releases[number] for number in sorted(releases)[-2:])
-            accepted = any(decisions.get(each.id) == ACCEPTED for each in new)
+            accepted = any(decisions.get(run.id) == ACCEPTED for run in new)
             add(variant, Reference.RELEASE, new[-1], old, accepted)
-    return list(found.values())
+    return list(by_fingerprint.values())
 
 
 def not_measured(runs: Iterable[RunHead]) -> list[tuple[RunHead, str]]:
@@ -160,9 +162,6 @@ def not_measured(runs: Iterable[RunHead]) -> list[tuple[RunHead, str]]:
     return missing
 
 
-# --- The numbers of boards that are worse and that no person decided on ---
-
-
 BUDGET_S: Final = 1.0  # of a look: that of a large lab stays short, and the next one goes on
 _LATEST: Final = 4  # times the runs that a comparison reads: a medium may be measured at each fourth only
 WORTH_A_PROCESS: Final = 32  # series or runs; fewer are judged before a process has started
@@ -180,8 +179,8 @@ class WorseNumber:
         effect: relative change; None: unknown. is_release: it is compared with another release.
         rate: of a failure rate the change in words, without an effect.
         since: first run of the standing verdict on it; None: no history confirms it. outcome: of that verdict.
-        is_confirmed: it was worse before the last night that could show it, of any release, and still is, and no verdict
-        of a history tells it.
+        is_confirmed: it was worse before the last night that could show it, of any release, and still is, and no
+            verdict of a history tells it.
     """
 
     run: int
@@ -219,11 +218,11 @@ class WorseNumber:
         return f"{100 * self.effect:+.{0 if abs(self.effect) >= _WHOLE else 1}f} %"
 
 
-def described(worse: Sequence[WorseNumber]) -> str:
+def describe(worse: Sequence[WorseNumber]) -> str:
     """E.g. `boot.time sd +23 % in 11.01 against 11.00, and 5 more numbers (run 12)`; of at least one number."""
     first, more = worse[0], len(worse) - 1
     also = f", and {more} more number{'s' * (more > 1)}" if more else ""
-    runs = ", ".join(str(run) for run in dict.fromkeys(each.run for each in worse))
+    runs = ", ".join(str(run) for run in dict.fromkeys(number.run for number in worse))
     return f"{first.title} {first.size} in {first.release} against {first.against}{also} (run {runs})"
 
 
@@ -235,11 +234,11 @@ def still_worse(worse: Sequence[WorseNumber], needs: str = "") -> str:
     """
     parts = []
     for outcome, begin in (("regression", "still worse"), ("environment", "environment, still")):
-        known = [each for each in worse if each.since is not None and each.outcome == outcome]
-        if known:
-            parts.append(f"{begin} since run {min(each.since or 0 for each in known)}: {described(known)}")
-    if new := [each for each in worse if each.since is None]:
-        parts.append(f"worse, but not confirmed by a history{f' ({needs})' if needs else ''}: {described(new)}")
+        confirmed = [number for number in worse if number.since is not None and number.outcome == outcome]
+        if confirmed:
+            parts.append(f"{begin} since run {min(number.since or 0 for number in confirmed)}: {describe(confirmed)}")
+    if new := [number for number in worse if number.since is None]:
+        parts.append(f"worse, but not confirmed by a history{f' ({needs})' if needs else ''}: {describe(new)}")
     return "; ".join(parts)
 
 
@@ -278,7 +277,7 @@ class LatestJudge:
     )
     _revision: RunsRevision | None = field(default=None, init=False)
     _states: Mapping[BoardSeries, PlaceState] = field(factory=dict, init=False)
-    _known: dict[BoardSeries, tuple[PlaceState, tuple[WorseNumber, ...]]] = field(factory=dict, init=False)
+    _judged: dict[BoardSeries, tuple[PlaceState, tuple[WorseNumber, ...]]] = field(factory=dict, init=False)
 
     def of(self, store: Store, now: dt.datetime) -> LabComparison:
         """The worse numbers as of an instant, without muted ones.
@@ -287,22 +286,22 @@ class LatestJudge:
             LabError: the results cannot be read.
         """
         revision = runs_revision(store)
-        with store.snapshot() as found:
+        with store.snapshot() as snapshot:
             if revision != self._revision:
-                every = states(found)
+                every = states(snapshot)
                 self._states = {
                     series: state
                     for series, state in every.items()
                     if series.kind not in APART and (self.only is None or series.board in self.only)
                 }
-                self._known = {series: known for series, known in self._known.items() if series in self._states}
+                self._judged = {series: judged for series, judged in self._judged.items() if series in self._states}
                 self._revision = revision
-            left = self._judge(found, store)
-            stands = found.read(lambda session: standing(session, now))
-            mutes = found.read(mutes_of)
+            left = self._judge(snapshot, store)
+            stands = snapshot.read(lambda session: standing(session, now))
+            mutes = snapshot.read(mutes_of)
         numbers: dict[str, dict[_Key, WorseNumber]] = {}
-        for series, (_, its) in self._known.items():
-            numbers.setdefault(series.board, {}).update({each.key: each for each in its})
+        for series, (_, of_series) in self._judged.items():
+            numbers.setdefault(series.board, {}).update({number.key: number for number in of_series})
         for verdict in stands.unmuted:
             if self.only is not None and verdict.run.board not in self.only:
                 continue
@@ -316,56 +315,62 @@ class LatestJudge:
                 worse = its_numbers[number.key]
                 its_numbers[number.key] = evolve(worse, since=number.since, outcome=number.outcome, is_confirmed=False)
         return LabComparison(
-            {board: shown for board, its in numbers.items() if (shown := _ordered(board, its.values(), mutes, now))},
+            {
+                board: shown
+                for board, by_key in numbers.items()
+                if (shown := _order(board, by_key.values(), mutes, now))
+            },
             left,
         )
 
-    def _judge(self, found: StoreSnapshot, store: Store) -> frozenset[str]:
+    def _judge(self, snapshot: StoreSnapshot, store: Store) -> frozenset[str]:
         """Judge changed series, the last measured first; return boards left."""
         if self._part is not None and self._part[1].done():
             self._take(*self._part)
-        stale = [series for series, state in self._states.items() if self._known.get(series, (None, ()))[0] != state]
-        stale.sort(key=lambda series: _seconds(self._states[series].finished_at), reverse=True)
+        stale = [series for series, state in self._states.items() if self._judged.get(series, (None, ()))[0] != state]
+        stale.sort(
+            key=lambda series: at.timestamp() if (at := self._states[series].finished_at) else 0.0, reverse=True
+        )
         if self._part is not None or (self.in_process and len(stale) >= WORTH_A_PROCESS):
             if self._part is None:
                 self._submit(store, stale[:_AT_ONCE])
-            return frozenset(each.board for each in stale)
+            return frozenset(series.board for series in stale)
         if self._process is not None:
             self._process.shutdown(wait=False)
             self._process = None
         ends_s = self.now_s() + self.budget_s
         for count, series in enumerate(stale):
             if count and self.now_s() >= ends_s:
-                return frozenset(each.board for each in stale[count:])
-            self._known[series] = self._states[series], tuple(worse_numbers(found, series))
+                return frozenset(series.board for series in stale[count:])
+            self._judged[series] = self._states[series], tuple(worse_numbers(snapshot, series))
         return frozenset()
 
     def _take(self, part: Mapping[BoardSeries, PlaceState], judged: Future[list[tuple[WorseNumber, ...]]]) -> None:
         """Take what the process has judged; one that was killed is started anew for it."""
         self._part = None
         try:
-            found = judged.result()
+            results = judged.result()
         except BrokenProcessPool:
             _log.warning("the process that judges was killed, for want of memory perhaps: it begins anew")
             self._process = None
             return
-        self._known |= {
+        self._judged |= {
             series: (state, numbers)
-            for (series, state), numbers in zip(part.items(), found, strict=True)
+            for (series, state), numbers in zip(part.items(), results, strict=True)
             if series in self._states
         }
 
-    def _submit(self, store: Store, wanted: Sequence[BoardSeries]) -> None:
+    def _submit(self, store: Store, batch: Sequence[BoardSeries]) -> None:
         """Have the process judge these series; one that was killed while idle is started anew at the next look."""
         if self._process is None:  # started anew: a fork would take over the database's connections
             self._process = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), begin_judging)
         url = store.location.url.render_as_string(hide_password=False)
         try:
-            judged = self._process.submit(_worse_of, url, list(wanted))
+            judged = self._process.submit(_worse_of, url, list(batch))
         except BrokenProcessPool:
             self._process = None
             return
-        self._part = {series: self._states[series] for series in wanted}, judged
+        self._part = {series: self._states[series] for series in batch}, judged
 
 
 def begin_judging() -> None:
@@ -374,10 +379,10 @@ def begin_judging() -> None:
     os.nice(_NICE)
 
 
-def _worse_of(url: str, wanted: Sequence[BoardSeries]) -> list[tuple[WorseNumber, ...]]:
+def _worse_of(url: str, batch: Sequence[BoardSeries]) -> list[tuple[WorseNumber, ...]]:
     """The worse numbers of some series, in the process that judges."""
-    with open_store(url, create=False) as store, store.snapshot() as found:
-        return [tuple(worse_numbers(found, series)) for series in wanted]
+    with open_store(url, create=False) as store, store.snapshot() as snapshot:
+        return [tuple(worse_numbers(snapshot, series)) for series in batch]
 
 
 def worse_of_run(store: Store, run_id: int, verdicts: Sequence[StoredVerdict]) -> tuple[WorseNumber, ...]:
@@ -391,70 +396,76 @@ def worse_of_run(store: Store, run_id: int, verdicts: Sequence[StoredVerdict]) -
     Raises:
         LabError: the results cannot be read.
     """
-    with store.snapshot() as found:
-        head = run_head(found, run_id)
+    with store.snapshot() as snapshot:
+        head = run_head(snapshot, run_id)
         if head is None:
             return ()
-        numbers = [each for each in worse_numbers(found, BoardSeries.of(head)) if each.run == run_id]
-        mutes, now = found.read(mutes_of), found.now()
+        numbers = [number for number in worse_numbers(snapshot, BoardSeries.of(head)) if number.run == run_id]
+        mutes, now = snapshot.read(mutes_of), snapshot.now()
     shown = {} if any(verdict.direction for verdict in verdicts) else {number.key: number for number in numbers}
     shown |= {number.key: number for number in map(_of_history, still_open(store, store.run(run_id), verdicts))}
-    return _ordered(head.board, shown.values(), mutes, now)
+    return _order(head.board, shown.values(), mutes, now)
 
 
-def worse_numbers(found: StoreSnapshot, series: BoardSeries) -> list[WorseNumber]:
+def worse_numbers(snapshot: StoreSnapshot, series: BoardSeries) -> list[WorseNumber]:
     """The worse numbers of a series' latest runs; one of both references counts once."""
-    latest = _latest_runs(found, series)
-    decisions = found.decisions_on([head.id for head in latest])
+    latest = _latest_runs(snapshot, series)
+    decisions = snapshot.decisions_on([head.id for head in latest])
     runs = [head for head in latest if decisions.get(head.id) != REJECTED]
     variants: dict[int, set[BootVariant]] = {}
-    for run_id, params in found.params([head.id for head in runs]):
+    for run_id, params in snapshot.params([head.id for head in runs]):
         variants.setdefault(run_id, set()).add(BootVariant.of(params))
-    numbers = _worse(found, comparisons(runs, variants, decisions))
+    numbers = _worse(snapshot, comparisons(runs, variants, decisions))
     confirmed: set[_Key] = set()
     for variant in {BootVariant.of(number.params) for number in numbers.values()}:
-        first = _night(found, max(head.id for head in runs if variant in variants.get(head.id, ())))
+        first = _night(snapshot, max(head.id for head in runs if variant in variants.get(head.id, ())))
         before = comparisons([head for head in runs if head.id < first], variants, decisions)
-        its = [evolve(each, variants=frozenset({variant})) for each in before if variant in each.variants]
-        confirmed |= _worse(found, its).keys()
+        of_variant = [
+            evolve(comparison, variants=frozenset({variant}))
+            for comparison in before
+            if variant in comparison.variants
+        ]
+        confirmed |= _worse(snapshot, of_variant).keys()
     return [evolve(number, is_confirmed=key in confirmed) for key, number in numbers.items()]
 
 
-def _latest_runs(found: StoreSnapshot, series: BoardSeries) -> list[RunHead]:
+def _latest_runs(snapshot: StoreSnapshot, series: BoardSeries) -> list[RunHead]:
     """The completed runs that comparisons of a series' latest runs read, the oldest first.
 
     The last ones, and those of each kernel's two newest releases.
     """
     most = noise.load().history.longest * RUNS_BACK
-    runs = {head.id: head for head in latest_completed(found, series, _LATEST * most)}
+    runs = {head.id: head for head in latest_completed(snapshot, series, _LATEST * most)}
     if len(runs) < _LATEST * most:  # these are all
         return list(runs.values())
     labels: dict[bool, dict[tuple[int, ...], list[str]]] = {}
-    for label in filter(is_numbered, found.labels()):
+    for label in filter(is_numbered, snapshot.labels()):
         labels.setdefault(is_real_time(label), {}).setdefault(release_key(label), []).append(label)
     for of_kernel in labels.values():
-        newest = (completed_with(found, series, of_kernel[key], most) for key in sorted(of_kernel, reverse=True))
+        newest = (completed_with(snapshot, series, of_kernel[key], most) for key in sorted(of_kernel, reverse=True))
         for heads in itertools.islice(filter(None, newest), 2):
             runs |= {head.id: head for head in heads}
     return [runs[run_id] for run_id in sorted(runs)]
 
 
-def _night(found: StoreSnapshot, run_id: int) -> int:
+def _night(snapshot: StoreSnapshot, run_id: int) -> int:
     """The first run of a run's night: what the judge asks for is no night of its own."""
-    while (asked := dict(found.provenances([run_id])).get(run_id, {}).get("confirms")) is not None and asked < run_id:
+    while (
+        asked := dict(snapshot.provenances([run_id])).get(run_id, {}).get("confirms")
+    ) is not None and asked < run_id:
         run_id = asked
     return run_id
 
 
-def _worse(found: StoreSnapshot, tasks: Iterable[LatestComparison]) -> dict[_Key, WorseNumber]:
+def _worse(snapshot: StoreSnapshot, tasks: Iterable[LatestComparison]) -> dict[_Key, WorseNumber]:
     """The worse numbers of some comparisons; those with a release come first."""
     numbers: dict[_Key, WorseNumber] = {}
-    for comparison in sorted(tasks, key=lambda each: each.kind is not Reference.RELEASE):
-        if comparison.is_accepted or not comparison.wanted:
+    for comparison in sorted(tasks, key=lambda comparison: comparison.kind is not Reference.RELEASE):
+        if comparison.is_accepted or not comparison.references:
             continue
         head = comparison.head
-        for each in comparison.judged(found).numbers:
-            average, verdict = each.average, each.judgement.verdict
+        for judged in comparison.judge(snapshot).numbers:
+            average, verdict = judged.average, judged.judgement.verdict
             if verdict not in WORSE or BootVariant.of(average.params) not in comparison.variants:
                 continue
             number = WorseNumber(
@@ -466,7 +477,7 @@ def _worse(found: StoreSnapshot, tasks: Iterable[LatestComparison]) -> dict[_Key
                 metric=average.metric.name,
                 version=average.metric.version,
                 params=average.params,
-                effect=each.judgement.effect,
+                effect=judged.judgement.effect,
                 is_release=comparison.kind is Reference.RELEASE,
             )
             numbers.setdefault(number.key, number)
@@ -492,12 +503,14 @@ def _of_history(verdict: StoredVerdict) -> WorseNumber:
     )
 
 
-def _ordered(
+def _order(
     board: str, numbers: Iterable[WorseNumber], mutes: Sequence[Mute], now: dt.datetime
 ) -> tuple[WorseNumber, ...]:
-    shown = [each for each in numbers if not any(mute.covers(board, each.metric, each.params, now) for mute in mutes)]
-    return tuple(sorted(shown, key=lambda each: (each.metric == BOOT_STAGE.name, -abs(each.effect or 0.0), each.key)))
-
-
-def _seconds(at: dt.datetime | None) -> float:
-    return at.timestamp() if at is not None else 0.0
+    shown = [
+        number
+        for number in numbers
+        if not any(mute.covers(board, number.metric, number.params, now) for mute in mutes)
+    ]
+    return tuple(
+        sorted(shown, key=lambda number: (number.metric == BOOT_STAGE.name, -abs(number.effect or 0.0), number.key))
+    )

@@ -112,7 +112,7 @@ class NoiseModel:
         """True if the metric has its own entry."""
         return any(entry.metric.fullmatch(metric) for entry in self.entries)
 
-    def learned(self, noise: Noise, values: Sequence[float], errors: Sequence[float], compared: int) -> Noise:
+    def learn(self, noise: Noise, values: Sequence[float], errors: Sequence[float], compared: int) -> Noise:
         """The latest run's noise against `compared` runs, from their history.
 
         The spread between runs comes from the differences of neighbours (of logarithms, robustly), so that one step in

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Self, TypeAlias
@@ -73,16 +72,14 @@ class NumberEvidence:
     @classmethod
     def of_document(cls, document: Mapping[str, Any]) -> Self:
         """Evidence from JSON; fields of a newer boardlab are ignored."""
-        known = {name: value for name, value in document.items() if name in _names()}
-        known |= {name: tuple(known[name]) for name in _TUPLES if name in known}
-        if known.get("work") is not None:
-            known["work"] = Work(**known["work"])
-        return cls(**known)
+        fields = {name: value for name, value in document.items() if name in _EVIDENCE_FIELDS}
+        fields |= {name: tuple(fields[name]) for name in _TUPLES if name in fields}
+        if fields.get("work") is not None:
+            fields["work"] = Work(**fields["work"])
+        return cls(**fields)
 
 
-@functools.cache
-def _names() -> frozenset[str]:
-    return frozenset(fields_dict(NumberEvidence))
+_EVIDENCE_FIELDS: Final = frozenset(fields_dict(NumberEvidence))
 
 
 @frozen
@@ -119,10 +116,10 @@ class Number:
 
 def of_average(metric: Metric, params: Mapping[str, str], value: float, uncertainty: float, source: str) -> Number:
     """The number of an average and its ±."""
-    known = NumberEvidence(
+    evidence = NumberEvidence(
         resolution=metric.resolution, resolution_note=f"of {metric.name} the method shows no less than that"
     )
-    return Number(source, metric, params, value, uncertainty, known)
+    return Number(source, metric, params, value, uncertainty, evidence)
 
 
 _What: TypeAlias = tuple[str, frozenset[tuple[str, str]]]
@@ -133,22 +130,22 @@ class PublishedNumbers:
     """Published numbers of some runs, with their evidence.
 
     Attributes:
-        known: run and number -> its guide's evidence. releases: run -> its release.
+        evidence_by_number: run and number -> its guide's evidence. releases: run -> its release.
     """
 
-    known: Mapping[tuple[int, _What], NumberEvidence]
+    evidence_by_number: Mapping[tuple[int, _What], NumberEvidence]
     releases: Mapping[int, str]
 
     @classmethod
     def of_runs(cls, snapshot: StoreSnapshot, heads: Iterable[RunHead]) -> Self:
         """Read them from the store."""
         releases = {head.id: head.release for head in heads}
-        known = {
+        evidence = {
             (run_id, _what(document["metric"], document["params"])): NumberEvidence.of_document(document)
             for run_id, details in snapshot.details(sorted(releases))
             for document in details.get(EVIDENCE, ())
         }
-        return cls(known, releases)
+        return cls(evidence, releases)
 
     def number(self, average: Average, source: str = "") -> Number:
         """A number with its evidence.
@@ -156,7 +153,7 @@ class PublishedNumbers:
         Args:
             source: its name in sentences; empty: its release.
         """
-        evidence = self.known.get((average.run_id, _what(average.metric.name, average.params)))
+        evidence = self.evidence_by_number.get((average.run_id, _what(average.metric.name, average.params)))
         if evidence is None:
             evidence = NumberEvidence(
                 incomparable="imported by an older boardlab, which kept no evidence; import the guide again"

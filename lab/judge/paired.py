@@ -1,9 +1,10 @@
 """Paired comparison of two builds on one board, with early stopping.
 
-Each pair boots both builds in an order that a coin gives, so under "equal" the sign of a difference is a coin, whatever drifts.
-The test is Wilcoxon's signed rank without gross differences; which those are follows from the sizes alone. Looks follow
-Wang and Tsiatis (Biometrics 43, 1987) with shape 1/4: 12 looks, 4 % error over all of them. The limits are the quantiles of 400,000
-simulated Brownian motions. `tests/unit/judge/test_paired.py` simulates the error and the power under drift and outliers.
+Each pair boots both builds in an order that a coin gives, so under "equal" the sign of a difference is a coin, whatever
+drifts. The test is Wilcoxon's signed rank without gross differences; which those are follows from the sizes alone.
+Looks follow Wang and Tsiatis (Biometrics 43, 1987) with shape 1/4: 12 looks, 4 % error over all of them. The limits are
+the quantiles of 400,000 simulated Brownian motions. `tests/unit/judge/test_paired.py` simulates the error and the power
+under drift and outliers.
 """
 
 from __future__ import annotations
@@ -20,15 +21,13 @@ from attrs import field, frozen, validators
 
 LOOKS: Final = 12
 EFFECT: Final = 0.005  # smallest relative difference that matters
-JITTER: Final = (
-    0.006  # standard deviation of a boot time, relative, for which `PAIRS` find `EFFECT` in 97 % of sessions
-)
+# Standard deviation of a boot time, relative, for which `PAIRS` find `EFFECT` in 97 % of sessions.
+JITTER: Final = 0.006
 PAIRS: Final = 60
 _DIFFERENT: Final = (4.27, 3.59, 3.24, 3.02, 2.85, 2.73, 2.62, 2.54, 2.46, 2.40, 2.34, 2.29)
 _EQUAL: Final = (4.73, 3.98, 3.60, 3.35, 3.17, 3.03, 2.91, 2.82, 2.73, 2.66, 2.60, 2.54)  # one-sided, 1 % each
-_GROSS: Final = (
-    3.5 * 1.4826
-)  # medians of the sizes, beyond which a difference is dropped; 1.4826 makes one a standard deviation
+# Medians of the sizes, beyond which a difference is dropped; 1.4826 makes one a standard deviation.
+_GROSS: Final = 3.5 * 1.4826
 _POWER_95: Final = 1.645  # quantile of the normal distribution
 
 Floats = npt.NDArray[np.float64]
@@ -62,13 +61,13 @@ class PairedPlan:
     @classmethod
     def of(cls, effect: float, jitter: float = JITTER) -> PairedPlan:
         """The plan that finds `effect` at this jitter (relative standard deviation of a boot)."""
-        wanted = PAIRS * (jitter / JITTER) ** 2 * (EFFECT / effect) ** 2
-        return cls(max(1, math.ceil(wanted / LOOKS)) * LOOKS, effect)
+        pairs = PAIRS * (jitter / JITTER) ** 2 * (EFFECT / effect) ** 2
+        return cls(max(1, math.ceil(pairs / LOOKS)) * LOOKS, effect)
 
     def look_after(self, pairs: int) -> int | None:
         """The look, from 0, due after so many pairs, if any."""
-        each = self.pairs // LOOKS
-        return pairs // each - 1 if pairs and pairs % each == 0 and pairs <= self.pairs else None
+        spacing = self.pairs // LOOKS
+        return pairs // spacing - 1 if pairs and pairs % spacing == 0 and pairs <= self.pairs else None
 
 
 @frozen
@@ -77,7 +76,7 @@ class PairedVerdict:
 
     Attributes:
         estimate: Hodges and Lehmann's; biased outward where the comparison stopped early.
-        low, high: interval that the looks do not spoil (repeated confidence interval, 96 %); None: unbounded as yet.
+        low, high: interval that the looks do not spoil (repeated confidence interval, 96 %); None: unbounded so far.
         dropped: gross differences that were dropped.
         findable: the smallest difference that so many pairs find in 95 % of sessions; None: not known as yet.
     """
@@ -97,26 +96,29 @@ def order(seed: int, pair: int) -> tuple[str, str]:
     return ("a", "b") if first else ("b", "a")
 
 
-def judged(differences: Sequence[float], plan: PairedPlan) -> PairedVerdict:
+def judge_pairs(differences: Sequence[float], plan: PairedPlan) -> PairedVerdict:
     """Judge the pairs of a session at its latest look.
 
     Args:
         differences: log(B / A) of each pair, in order, at least one.
     """
     d = np.asarray(differences, dtype=np.float64)
-    each = plan.pairs // LOOKS
-    look = min(len(d) // each, LOOKS) - 1
+    spacing = plan.pairs // LOOKS
+    look = min(len(d) // spacing, LOOKS) - 1
     estimate = hodges_lehmann(d)
-    dropped = int(np.sum(~_kept(d[None, :])))
+    dropped = int(np.sum(~_is_usual(d[None, :])))
     if look < 0:
         return PairedVerdict(PairedOutcome.UNDECIDED, len(d), math.expm1(estimate), None, None, dropped, None)
-    seen, limit = d[: each * (look + 1)], _DIFFERENT[look]
+    observed, limit = d[: spacing * (look + 1)], _DIFFERENT[look]
     outcome = PairedOutcome.UNDECIDED
-    if abs(_z(seen)) > limit:
+    if abs(_z(observed)) > limit:
         outcome = PairedOutcome.DIFFERENT
-    elif _z(seen - math.log1p(plan.effect)) < -_EQUAL[look] and _z(seen + math.log1p(plan.effect)) > _EQUAL[look]:
+    elif (
+        _z(observed - math.log1p(plan.effect)) < -_EQUAL[look]
+        and _z(observed + math.log1p(plan.effect)) > _EQUAL[look]
+    ):
         outcome = PairedOutcome.EQUAL
-    low, high = interval(seen, limit)
+    low, high = interval(observed, limit)
     findable = None if low is None or high is None else (high - low) / 2 * (1 + _POWER_95 / limit)
     return PairedVerdict(outcome, len(d), math.expm1(estimate), _relative(low), _relative(high), dropped, findable)
 
@@ -128,17 +130,17 @@ def _relative(log: float | None) -> float | None:
 def signed_rank(differences: Floats) -> Floats:
     """z of Wilcoxon's signed rank without gross differences; rows are samples."""
     size = np.abs(differences)
-    kept = _kept(differences)
-    rank = np.argsort(np.argsort(np.where(kept, size, -1.0), axis=1), axis=1) + 1.0 - (~kept).sum(1, keepdims=True)
-    rank = np.where(kept, rank, 0.0)
+    mask = _is_usual(differences)
+    rank = np.argsort(np.argsort(np.where(mask, size, -1.0), axis=1), axis=1) + 1.0 - (~mask).sum(1, keepdims=True)
+    rank = np.where(mask, rank, 0.0)
     z: Floats = (rank * np.sign(differences)).sum(1) / np.sqrt(np.maximum((rank * rank).sum(1), 1.0))
     return z
 
 
-def _kept(differences: Floats) -> npt.NDArray[np.bool_]:
+def _is_usual(differences: Floats) -> npt.NDArray[np.bool_]:
     size = np.abs(differences)
-    kept: npt.NDArray[np.bool_] = size <= _GROSS * np.median(size, axis=1, keepdims=True)
-    return kept
+    mask: npt.NDArray[np.bool_] = size <= _GROSS * np.median(size, axis=1, keepdims=True)
+    return mask
 
 
 def _z(differences: Floats) -> float:
@@ -166,7 +168,7 @@ def interval(differences: Floats, limit: float) -> tuple[float | None, float | N
     middle = int(np.searchsorted(shifts, hodges_lehmann(differences)).clip(0, len(shifts) - 1))
     if not held[middle]:
         return float(shifts[middle]), float(shifts[middle])
-    # A shift far off drops other differences than one nearby, so only those that hang together with the estimate count.
+    # A shift far off drops other differences than one nearby: only those connected to the estimate count.
     refused = np.flatnonzero(~held)
     below, above = refused[refused < middle], refused[refused > middle]
     first = int(below[-1]) + 1 if len(below) else 0

@@ -3,13 +3,14 @@
 Each night may be the first of a change. Its e-value is the likelihood of all boots under "one rate before it, another
 rate since", averaged over priors of both, by the highest likelihood under one constant rate (universal inference:
 Wasserman, Ramdas, Balakrishnan, PNAS 117, 2020). Their sum is an e-detector (Shin, Ramdas, Rinaldo, "E-detectors", New
-England Journal of Statistics in Data Science 2, 2024): by Ville's inequality it reaches 1 / SURE within T nights of a constant
-rate with a chance of at most T x SURE, however often it is looked at, and whatever the rate is. Reruns need no correction.
+England Journal of Statistics in Data Science 2, 2024): by Ville's inequality it reaches 1 / SURE within T nights of a
+constant rate with a chance of at most T x SURE, however often it is looked at, and whatever the rate is. Reruns need no
+correction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -86,7 +87,9 @@ class _Tables:
         """E-values of a rise and of a fall with each of these first nights."""
         old_failed, old_tried = failed[firsts] - failed[base], tried[firsts] - tried[base]
         new_failed, new_tried = failed[end] - failed[firsts], tried[end] - tried[firsts]
-        same = self._best(failed[end] - failed[base], tried[end] - tried[base])
+        all_failed, all_tried = failed[end] - failed[base], tried[end] - tried[base]
+        # The highest log likelihood of one rate.
+        same = self._counts[all_failed] + self._counts[all_tried - all_failed] - self._counts[all_tried]
         with np.errstate(over="ignore"):
             rise = np.exp(self._mean(_GOOD, old_failed, old_tried) + self._mean(_BAD, new_failed, new_tried) - same)
             fall = np.exp(self._mean(_BAD, old_failed, old_tried) + self._mean(_GOOD, new_failed, new_tried) - same)
@@ -98,10 +101,6 @@ class _Tables:
         bad, good = prior
         mean: Floats = self._rising[bad][failed] + self._rising[good][tried - failed] - self._rising[bad + good][tried]
         return mean
-
-    def _best(self, failed: int, tried: int) -> float:
-        """The highest log likelihood of one rate."""
-        return float(self._counts[failed] + self._counts[tried - failed] - self._counts[tried])
 
 
 def judge_rates(snapshot: StoreSnapshot, night: Sequence[int]) -> list[NewVerdict]:
@@ -117,7 +116,7 @@ def judge_rates(snapshot: StoreSnapshot, night: Sequence[int]) -> list[NewVerdic
         return []
     decisions = snapshot.decisions()
     before = window(earlier(runs_at(snapshot, BoardSeries.of(head)), head, decisions), decisions)
-    ids = [*(each.id for each in before if each.id not in night), *night]
+    ids = [*(run.id for run in before if run.id not in night), *night]
     verdicts = []
     for params, nights in _nights(snapshot, ids, night).items():
         first_runs, rates = list(nights), list(nights.values())
@@ -139,21 +138,19 @@ def _nights(
         first_run.setdefault(run_id, first_run.get(asked_by, run_id))
     outcomes: dict[Item, dict[int, list[tuple[str, str | None, int]]]] = {}
     order = {run_id: place for place, run_id in enumerate(ids)}
-    for tally in sorted(snapshot.tallies(ids), key=lambda each: order[each.run_id]):
+    for tally in sorted(snapshot.tallies(ids), key=lambda tally: order[tally.run_id]):
         same_kind = (provenances.get(tally.run_id, {}).get("virtual") is True) == is_virtual
         if same_kind and tally.params.get("mode") not in STATES:
             of_params = outcomes.setdefault(item_of(tally.params), {})
             counts = (tally.outcome, tally.fault, tally.count)
             of_params.setdefault(first_run[tally.run_id], []).append(counts)
-    return {params: _with_good_ones(of_params.items()) for params, of_params in outcomes.items()}
-
-
-def _with_good_ones(outcomes: Iterable[tuple[int, list[tuple[str, str | None, int]]]]) -> dict[int, FailureRate]:
-    rates = {run_id: FailureRate.of(counts) for run_id, counts in outcomes}
     return {
-        run_id: rate
-        for run_id, rate in rates.items()
-        if rate is not None and (rate.failed < rate.tried or rate.tried == 1)
+        params: {
+            run_id: rate
+            for run_id, counts in of_params.items()
+            if (rate := FailureRate.of(counts)) is not None and (rate.failed < rate.tried or rate.tried == 1)
+        }
+        for params, of_params in outcomes.items()
     }
 
 

@@ -31,7 +31,7 @@ _LEFT: Final = 0.5  # share of a change; with no more left of it, it is over
 
 
 @define
-class Later:
+class LaterChanges:
     """Later changes of a number, read from the newest to the oldest.
 
     A drift is a sum with some of the others in it: it is not added to them. Changes add up as logarithms: -50 % takes
@@ -71,7 +71,8 @@ class NewVerdict:
         direction: 1 the number rose, -1 it fell, 0 neither.
         since_run: id of the change's first run; None: no change.
         n: samples since then; of "no history": earlier runs that have the number.
-        effect: relative change of the number, 0.02 is 2 % more (not: worse). low, high: its 95 % interval; None of a mode.
+        effect: relative change of the number, 0.02 is 2 % more (not: worse).
+        low, high: its 95 % interval; None of a mode.
         mode: the change is a new mode of single boots; the effect is then the distance of the modes.
         reruns: number of further runs of the same image and night that were used.
         differs: cause -> (before, since), of the run before `since_run` and that one; only DRIFT: both runs of a drift;
@@ -116,7 +117,8 @@ class StoredVerdict(NewVerdict):
     Attributes:
         run: the run that was judged.
         unit, better: of the metric, as it was defined then.
-        outdated: a rerun was requested, and a later run has a verdict on the number; or a drift that went on to a later run.
+        outdated: a rerun was requested, and a later run has a verdict on the number; or a drift that went on to a later
+            run.
         over: later runs took back at least half of the change, or a later run of its board and kind is accepted.
         review: a person's decision on the run since; None: none.
         muted: end of its mute; None: not muted (now, or at the requested instant).
@@ -156,7 +158,7 @@ class StoredVerdict(NewVerdict):
 
 
 @frozen
-class Began:
+class ChangeStart:
     """The first run of a change."""
 
     run: int
@@ -205,5 +207,5 @@ class Mute:
             self.at <= at < self.until
             and self.board in {None, board}
             and fnmatchcase(metric, self.metric)
-            and all(name in params and fnmatchcase(params[name], wanted) for name, wanted in self.params.items())
+            and all(name in params and fnmatchcase(params[name], pattern) for name, pattern in self.params.items())
         )

@@ -1,8 +1,9 @@
 """Judge histories from JSON lines to verdict lines, for external referees.
 
-One line of the input is one series: `{"series": ID, "runs": [{"samples": [...], "image": ..., "reruns": [[...], ...]}]}`. A run may
-name further causes (`board`, `card`, `adapter`, `host`, `tester`); a series may say `"better": "higher"`. Without
-`reruns`, none are possible. Other keys are ignored.
+One line of the input is one series:
+`{"series": ID, "runs": [{"samples": [...], "image": ..., "reruns": [[...], ...]}]}`. A run may name further causes
+(`board`, `card`, `adapter`, `host`, `tester`); a series may say `"better": "higher"`. Without `reruns`, none are
+possible. Other keys are ignored.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from lab.judge.history import HistoryRun, Outcome, Series, StepVerdict, judge
 
 AT_ONCE: Final = 250  # series: enough that numpy's calls cost little, few enough to stay in 200 MB
 _BETTER: Final = {"lower": False, "higher": True}
-_SAID: Final = (Outcome.REGRESSION, Outcome.IMPROVEMENT, Outcome.ENVIRONMENT)
+_CALLED: Final = (Outcome.REGRESSION, Outcome.IMPROVEMENT, Outcome.ENVIRONMENT)
 
 
 def replay(lines: Iterable[str], source: str, *, everything: bool = False, jobs: int | None = None) -> Iterator[str]:
@@ -44,17 +45,17 @@ def replay(lines: Iterable[str], source: str, *, everything: bool = False, jobs:
     jobs = jobs or len(os.sched_getaffinity(0))
     if len(first) <= AT_ONCE or jobs == 1:
         for part in _parts(first, numbered):
-            yield from _judged(part, source, everything)
+            yield from _judge_lines(part, source, everything)
         return
     # forkserver: a fork of a process with threads, as numpy has them, may hang.
     with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("forkserver")) as pool:
         waiting = []
         for part in _parts(first, numbered):
-            waiting.append(pool.submit(_judged, part, source, everything))
+            waiting.append(pool.submit(_judge_lines, part, source, everything))
             if len(waiting) > jobs:
                 yield from waiting.pop(0).result()
-        for each in waiting:
-            yield from each.result()
+        for future in waiting:
+            yield from future.result()
 
 
 def _parts(first: list[tuple[int, str]], rest: Iterator[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
@@ -63,7 +64,7 @@ def _parts(first: list[tuple[int, str]], rest: Iterator[tuple[int, str]]) -> Ite
         yield part
 
 
-def _judged(lines: Sequence[tuple[int, str]], source: str, everything: bool) -> list[str]:
+def _judge_lines(lines: Sequence[tuple[int, str]], source: str, everything: bool) -> list[str]:
     series = [parse(line, f"{source}, line {number}") for number, line in lines]
     judged = judge(series, everything=everything)
     return [json.dumps(as_json(verdict)) for verdicts in judged for verdict in verdicts]
@@ -74,7 +75,7 @@ def as_json(verdict: StepVerdict) -> dict[str, Any]:
 
     `verdict` is regression, improvement, environment or none.
     """
-    called = verdict.outcome in _SAID
+    called = verdict.outcome in _CALLED
     line: dict[str, Any] = {
         "series": verdict.series,
         "run": verdict.run,
@@ -120,7 +121,7 @@ def parse(line: str, where: str) -> Series:
         if not isinstance(run, dict) or "samples" not in run:
             raise ConfigurationError(f'{where}: run {index} has no "samples"; a run that failed has "samples": []')
     samples = _tables([run["samples"] for run in runs], where, "samples")
-    made = []
+    history_runs = []
     for index, run in enumerate(runs):
         causes = {cause: str(run[cause]) for cause in CAUSES if run.get(cause) is not None}
         reruns = run.get("reruns")
@@ -130,8 +131,8 @@ def parse(line: str, where: str) -> Series:
                     f'{where}: "reruns" of run {index} is no list; write a list of lists of numbers'
                 )
             reruns = tuple(_tables(reruns, where, f"reruns of run {index}"))
-        made.append(HistoryRun(samples[index], causes, reruns))
-    return Series(record["series"], tuple(made), _BETTER[better])
+        history_runs.append(HistoryRun(samples[index], causes, reruns))
+    return Series(record["series"], tuple(history_runs), _BETTER[better])
 
 
 def _tables(rows: list[Any], where: str, what: str) -> Sequence[npt.NDArray[np.float64]]:

@@ -1,8 +1,8 @@
 """The history's judge on the store: judges stored runs.
 
-A series is one number (metric, version of its definition, parameters) of one board (type and name), of runs of one kind, on
-simulated boards or on real ones. Another serial number, card, adapter, host or image is a known cause within it. Rejected runs
-do not count.
+A series is one number (metric, version of its definition, parameters) of one board (type and name), of runs of one
+kind, on simulated boards or on real ones. Another serial number, card, adapter, host or image is a known cause within
+it. Rejected runs do not count.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MOST_LINES: Final = 4  # of builds that are remembered beside the current one
 
 
 @frozen
-class Judged:
+class ItemVerdict:
     """The verdict on one number, with its item of the plan."""
 
     verdict: NewVerdict
@@ -57,7 +57,7 @@ class Cohort:
 
     Attributes:
         items, higher: of each number: its item of the plan, and True if more is better.
-        runs: ids of the judged runs. known: their causes. counts: usable samples, (runs, numbers).
+        runs: ids of the judged runs. causes_of_runs: their causes. counts: usable samples, (runs, numbers).
         lines: other lines -> this cohort as it was after their last run, the latest last. line: of the last run.
     """
 
@@ -65,47 +65,47 @@ class Cohort:
     items: tuple[Item, ...]
     higher: tuple[bool, ...]
     walk: Walk = field(init=False)
-    seen: list[Provenance] = field(init=False)
+    provenances: list[Provenance] = field(init=False)
     runs: list[int] = field(factory=list)
-    known: list[Mapping[str, str]] = field(factory=list)
+    causes_of_runs: list[Mapping[str, str]] = field(factory=list)
     counts: list[npt.NDArray[np.int32]] = field(factory=list)
     lines: dict[str, bytes] = field(factory=dict)
     line: str | None = None
 
     def __attrs_post_init__(self) -> None:
         self.walk = Walk(len(self.numbers), CONSTANTS)
-        self.seen = [Provenance(CONSTANTS) for _ in self.numbers]
+        self.provenances = [Provenance(CONSTANTS) for _ in self.numbers]
 
     def _change_line(self, label: str) -> None:
         """Go on along the line of the next run."""
         line = line_of(label)
         if self.line is not None and line != self.line:
-            state = (self.walk, self.seen, self.runs, self.known, self.counts)
+            state = (self.walk, self.provenances, self.runs, self.causes_of_runs, self.counts)
             self.lines[self.line] = pickle.dumps(state, pickle.HIGHEST_PROTOCOL)
             if line in self.lines:
                 state = pickle.loads(self.lines.pop(line))  # noqa: S301 - our own
-                self.walk, self.seen, self.runs, self.known, self.counts = state
+                self.walk, self.provenances, self.runs, self.causes_of_runs, self.counts = state
             while len(self.lines) > _MOST_LINES:
                 self.lines.pop(next(iter(self.lines)))
         self.line = line
 
     def concerns(self, runs: Sequence[RunNumbers]) -> bool:
         """True if these runs tried to measure any of the numbers."""
-        return any(_tried(runs[0], number, item) for number, item in zip(self.numbers, self.items, strict=True))
+        return any(_has_tried(runs[0], number, item) for number, item in zip(self.numbers, self.items, strict=True))
 
-    def step(self, runs: Sequence[RunNumbers]) -> list[Judged]:
+    def step(self, runs: Sequence[RunNumbers]) -> list[ItemVerdict]:
         """Judge a night: a run and those that confirm it."""
-        first, known = runs[0], causes(runs[0])
+        first, run_causes = runs[0], causes(runs[0])
         self._change_line(first.run.release)
-        tried = [self._run(row, runs, known) for row in range(len(self.numbers))]
-        made = night(tried, self.seen)
-        result = self.walk.step(made)
-        counts = np.isfinite(made.logs).sum(axis=1)
+        tried = [self._run(row, runs, run_causes) for row in range(len(self.numbers))]
+        tonight = night(tried, self.provenances)
+        result = self.walk.step(tonight)
+        counts = np.isfinite(tonight.logs).sum(axis=1)
         self.runs.append(first.run.id)
-        self.known.append(known)
+        self.causes_of_runs.append(run_causes)
         self.counts.append(counts.astype(np.int32))
         t = len(self.runs) - 1
-        found = []
+        judged = []
         for row, number in enumerate(self.numbers):
             if tried[row] is not None:
                 words = outcome("", t, result, row, bool(counts[row]), higher_is_better=self.higher[row])
@@ -129,21 +129,21 @@ class Cohort:
                     reruns=words.reruns,
                     differs=self._causes(since, words.crept, self.items[row]),
                 )
-                found.append(Judged(verdict, self.items[row]))
-        return found
+                judged.append(ItemVerdict(verdict, self.items[row]))
+        return judged
 
-    def _run(self, row: int, runs: Sequence[RunNumbers], known: Mapping[str, str]) -> HistoryRun | None:
+    def _run(self, row: int, runs: Sequence[RunNumbers], run_causes: Mapping[str, str]) -> HistoryRun | None:
         """A number's run with failed cycles as NaN; None: not tried."""
         number, item = self.numbers[row], self.items[row]
         first = runs[0]
-        if not _tried(first, number, item):
+        if not _has_tried(first, number, item):
             return None
         readings = first.numbers.get(number)
         values = readings.values if readings else ()
-        samples = np.array([*values, *([np.nan] * _failed(first, item))], dtype=np.float64)
-        again = (each.numbers[number].values for each in runs[1:] if number in each.numbers)
+        samples = np.array([*values, *([np.nan] * _count_failures(first, item))], dtype=np.float64)
+        again = (run.numbers[number].values for run in runs[1:] if number in run.numbers)
         return HistoryRun(
-            samples, causes_at(known, item), tuple(np.array(values, dtype=np.float64) for values in again)
+            samples, causes_at(run_causes, item), tuple(np.array(values, dtype=np.float64) for values in again)
         )
 
     def _causes(self, since: int | None, crept: bool, item: Item) -> Mapping[str, tuple[str, str]]:
@@ -153,17 +153,17 @@ class Cohort:
         if crept:
             return {DRIFT: (f"run {self.runs[since]}", f"run {self.runs[-1]}")}
         before: dict[str, str] = {}  # of each cause the last that is known
-        for known in self.known[:since]:
-            before.update(causes_at(known, item))
-        return dict(changes(before, causes_at(self.known[since], item)))
+        for run_causes in self.causes_of_runs[:since]:
+            before.update(causes_at(run_causes, item))
+        return dict(changes(before, causes_at(self.causes_of_runs[since], item)))
 
 
-def _tried(run: RunNumbers, number: MeasuredNumber, item: Item) -> bool:
+def _has_tried(run: RunNumbers, number: MeasuredNumber, item: Item) -> bool:
     """True if a run tried to measure a number or its section."""
-    return number in run.numbers or item in run.failed or _failed(run, item) > 0
+    return number in run.numbers or item in run.failed or _count_failures(run, item) > 0
 
 
-def _failed(run: RunNumbers, item: Item) -> int:
+def _count_failures(run: RunNumbers, item: Item) -> int:
     """Number of failed cycles of an item or its section.
 
     (section) of (row, section).
@@ -184,10 +184,6 @@ def new_cohort(cohorts: Sequence[Cohort], run: RunNumbers) -> Cohort | None:
     )
 
 
-# --- The remembered history of a board ---
-# The file is this user's own and may be deleted at any time: the history is then walked through again.
-
-
 _log = logging.getLogger(__name__)
 _MODULES: Final = ("*.py", "history/*.py")  # whose change makes a memory worthless
 # Errors on reading a file that was cut short, damaged, or written by another version.
@@ -199,7 +195,9 @@ _UNREADABLE: Final = (
 
 @define(eq=False)
 class Memory:
-    """A board's numbers up to a night.
+    """A board's numbers up to a night, remembered in a file.
+
+    The file is this user's own and may be deleted at any time: the history is then walked through again.
 
     Attributes:
         walked: all runs up to that night. rejected: those of them that a person rejected.
@@ -226,13 +224,13 @@ def load(path: Path) -> Memory:
     """Load a remembered history; empty if there is no usable file."""
     try:
         check_owner(path.parent)  # what somebody else wrote there could do anything when it is unpickled
-        found = pickle.loads(path.read_bytes())  # noqa: S301 - this user's own file in a folder of nobody else
+        memory = pickle.loads(path.read_bytes())  # noqa: S301 - this user's own file in a folder of nobody else
     except (BoardlabError, *_UNREADABLE):
         return Memory()
-    return found if isinstance(found, Memory) else Memory()
+    return memory if isinstance(memory, Memory) else Memory()
 
 
-def dumped(memory: Memory) -> bytes:
+def dump(memory: Memory) -> bytes:
     """Serialise a memory for its file."""
     return pickle.dumps(memory, pickle.HIGHEST_PROTOCOL)
 
@@ -245,9 +243,8 @@ def save(path: Path, memory: bytes) -> None:
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
             file.write(memory)
         Path(file.name).replace(path)
-        for other in set(path.parent.glob(f"{path.name.partition('-')[0]}-*")) - {
-            path
-        }:  # of the judge's code of before
+        of_any_code = set(path.parent.glob(f"{path.name.partition('-')[0]}-*"))
+        for other in of_any_code - {path}:  # of earlier code of the judge
             other.unlink(missing_ok=True)
     except (BoardlabError, OSError) as error:
         _log.info("the judge cannot remember %s (%s): it will walk through the whole history again", path.name, error)
@@ -263,9 +260,6 @@ def path_of(store: Store, run: Run, where: Path, *, simulated: bool) -> Path:
     about = repr((store.url, run.board_type, run.board, run.kind, simulated)).encode()
     digest = hashlib.sha256(about).hexdigest()[:32]
     return where / f"{digest}-{hashlib.sha256(code).hexdigest()[:8]}.pickle"
-
-
-# --- Judging a stored run ---
 
 
 CONFIRMS: Final = "confirms"  # key of a run's provenance: the run that it was asked for as confirmation of
@@ -286,18 +280,19 @@ class RunVerdicts:
 
     run: Run
     confirmed_by: tuple[int, ...]
-    judged: tuple[Judged, ...]
+    judged: tuple[ItemVerdict, ...]
 
     @property
     def asked(self) -> frozenset[Item]:
         """Items of the plan that need another run this night."""
-        return frozenset(each.item for each in self.judged if each.asks)
+        return frozenset(judgement.item for judgement in self.judged if judgement.asks)
 
 
 def judge_run(store: Store, run_id: int, *, remember: Path | None = None) -> RunVerdicts:
     """Judge a run's numbers and replace its stored verdicts.
 
-    An earlier change whose night was not judged becomes a verdict on its night. A run that confirms another one is judged with it; the verdicts belong to the other.
+    An earlier change whose night was not judged becomes a verdict on its night. A run that confirms another one is
+    judged with it; the verdicts belong to the other.
 
     Args:
         remember: the folder of remembered histories; None: the user's own.
@@ -306,7 +301,7 @@ def judge_run(store: Store, run_id: int, *, remember: Path | None = None) -> Run
         ConfigurationError: no such run, or it is rejected.
     """
     run = store.run(run_id)
-    rejected = frozenset(each.run_id for each in reviews(store).values() if each.decision == "rejected")
+    rejected = frozenset(review.run_id for review in reviews(store).values() if review.decision == "rejected")
     if run_id in rejected:
         raise ConfigurationError(
             f"run {run_id} was rejected and counts for nothing; `lab judge accept {run_id}` takes that back"
@@ -320,31 +315,31 @@ def judge_run(store: Store, run_id: int, *, remember: Path | None = None) -> Run
     further = usable and len(memory.walked) > earlier  # an old run is judged again: what is remembered stays
     history = _History(store, heads, rejected, target, memory if usable and not further else Memory())
     night = history.walk_to()
-    remembered = None if further else dumped(history.memory)
+    remembered = None if further else dump(history.memory)
     cohorts = history.cohorts_of(night)
     judged = tuple(_current(history.memory.cohorts, (judged for cohort in cohorts for judged in cohort.step(night))))
-    with store.snapshot() as found:
-        on_rates = judge_rates(found, [each.run.id for each in night])
-    judged += tuple(Judged(verdict, item_of(verdict.params)) for verdict in on_rates)
-    write_verdicts(store, night[0].run.id, [each.verdict for each in judged], history.found)
+    with store.snapshot() as snapshot:
+        on_rates = judge_rates(snapshot, [run.run.id for run in night])
+    judged += tuple(ItemVerdict(verdict, item_of(verdict.params)) for verdict in on_rates)
+    write_verdicts(store, night[0].run.id, [judgement.verdict for judgement in judged], history.late_changes)
     if remembered is not None:
         save(path, remembered)
-    return RunVerdicts(night[0].run, tuple(each.run.id for each in night[1:]), judged)
+    return RunVerdicts(night[0].run, tuple(run.run.id for run in night[1:]), judged)
 
 
-def _current(cohorts: Sequence[Cohort], judged: Iterable[Judged]) -> Iterator[Judged]:
+def _current(cohorts: Sequence[Cohort], judged: Iterable[ItemVerdict]) -> Iterator[ItemVerdict]:
     """Verdicts without those on a definition's earlier, unmeasured versions."""
     newest: dict[tuple[str, Item], int] = {}
     for number in (number for cohort in cohorts for number in cohort.numbers):
         key = (number.metric, number.params)
         newest[key] = max(newest.get(key, 0), number.version)
-    for each in judged:
-        verdict = each.verdict
+    for judgement in judged:
+        verdict = judgement.verdict
         if verdict.outcome != "no samples" or verdict.version == newest[verdict.metric, item_of(verdict.params)]:
-            yield each
+            yield judgement
 
 
-def asked_again(store: Store, run_id: int) -> frozenset[Item]:
+def items_to_rerun(store: Store, run_id: int) -> frozenset[Item]:
     """Items of a run's plan that need another run."""
     verdicts = read_verdicts(store, run_id=run_id, outcomes=[UNSURE])
     rates = {metric.name for metric in RATES.values()}
@@ -362,7 +357,7 @@ class _History:
     """A board's history up to the night of a run.
 
     Attributes:
-        found: on the way: the first run of a night, and a change found in it.
+        late_changes: the first run of an earlier night, and a change in it.
     """
 
     store: Store
@@ -370,7 +365,7 @@ class _History:
     rejected: frozenset[int]
     target: RunNumbers
     memory: Memory
-    found: list[tuple[int, NewVerdict]] = field(factory=list)
+    late_changes: list[tuple[int, NewVerdict]] = field(factory=list)
 
     def walk_to(self) -> Night:
         """Judge everything before the target's night; return that night."""
@@ -380,10 +375,12 @@ class _History:
                 night = (run,)
             elif self._confirms(run, night):
                 night = (*night, run)
-            elif any(each.run.id == self.target.run.id for each in night):
+            elif any(other.run.id == self.target.run.id for other in night):
                 break
             else:
-                self._walk(night)
+                for cohort in self.cohorts_of(night):
+                    changed = (judged.verdict for judged in cohort.step(night) if judged.verdict.direction)
+                    self.late_changes.extend((night[0].run.id, verdict) for verdict in changed)
                 night = (run,)
         walked = tuple(self.heads[: next(n for n, head in enumerate(self.heads) if head.id == night[0].run.id)])
         self.memory.walked, self.memory.rejected = walked, self.rejected & {head.id for head in walked}
@@ -391,41 +388,37 @@ class _History:
 
     def cohorts_of(self, night: Night) -> list[Cohort]:
         """Cohorts with numbers of a night, a new one included."""
-        made = new_cohort(self.memory.cohorts, night[0])
-        if made is not None:
-            self.memory.cohorts.append(made)
+        new = new_cohort(self.memory.cohorts, night[0])
+        if new is not None:
+            self.memory.cohorts.append(new)
         return [cohort for cohort in self.memory.cohorts if cohort.concerns(night)]
-
-    def _walk(self, night: Night) -> None:
-        for cohort in self.cohorts_of(night):
-            called = (judged.verdict for judged in cohort.step(night) if judged.verdict.direction)
-            self.found.extend((night[0].run.id, verdict) for verdict in called)
 
     def _runs(self) -> Iterator[RunNumbers]:
         """The counting runs after the remembered ones."""
         ids = [head.id for head in self.heads[len(self.memory.walked) :] if head.id not in self.rejected]
-        for part in _parts(ids):
-            found = {
+        parts = [ids[:3], *(ids[start : start + _AT_ONCE] for start in range(3, len(ids), _AT_ONCE))]
+        for part in parts:  # a small one first: usually few are new
+            by_id = {
                 run.run.id: run
-                for run in read_numbers(self.store, [each for each in part if each != self.target.run.id])
+                for run in read_numbers(self.store, [run_id for run_id in part if run_id != self.target.run.id])
             }
-            found[self.target.run.id] = self.target
-            for run in (found[each] for each in part if each in found):
+            by_id[self.target.run.id] = self.target
+            for run in (by_id[run_id] for run_id in part if run_id in by_id):
                 if run.simulated == self.target.simulated and (run.failed or run.run.id == self.target.run.id):
                     yield run
 
     def _confirms(self, run: RunNumbers, night: Night) -> bool:
         """True if a run confirms a night.
 
-        The night requested it, or it has the image and came while runs were requested. A run with another board, card, adapter,
-        host or tester is a night of its own: it would hide what that changed.
+        The night requested it, or it has the image and came while runs were requested. A run with another board, card,
+        adapter, host or tester is a night of its own: it would hide what that changed.
         """
         first = night[0]
         asked_by = run.run.provenance.get(CONFIRMS)
-        if not _same_setup(run, first):
+        if any(CAUSES[name].kind == "setup" for name, _ in changes(causes(run), causes(first))):
             return False
         if asked_by is not None:
-            return asked_by in {each.run.id for each in night}
+            return asked_by in {other.run.id for other in night}
         if len(night) > CONSTANTS.most_reruns or run.run.started_at - first.run.started_at > NIGHT:
             return False
         if not _same_software(run, first):
@@ -437,20 +430,7 @@ class _History:
 def _same_software(one: RunNumbers, other: RunNumbers) -> bool:
     first, second = causes(one), causes(other)
     same = all(first.get(cause) == second.get(cause) for cause in ("image", "software", "release"))
-    known = first.keys() & second.keys() & {"user_space"}  # a board may not say it
+    shared = first.keys() & second.keys() & {"user_space"}  # a board may not say it
     media, others = contents(first), contents(second)
     same &= all(media[medium] == others[medium] for medium in media.keys() & others.keys())
-    return same and all(first[cause] == second[cause] for cause in known)
-
-
-def _same_setup(one: RunNumbers, other: RunNumbers) -> bool:
-    """True if no other board, card, adapter, host or tester is known."""
-    first, second = causes(one), causes(other)
-    return not any(CAUSES[name].kind == "setup" for name, _ in changes(first, second))
-
-
-def _parts(ids: Sequence[int]) -> Iterator[Sequence[int]]:
-    """Split ids with a small part first: usually few are new."""
-    yield ids[:3]
-    for start in range(3, len(ids), _AT_ONCE):
-        yield ids[start : start + _AT_ONCE]
+    return same and all(first[cause] == second[cause] for cause in shared)

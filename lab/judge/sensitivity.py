@@ -37,8 +37,9 @@ class StepFinds:
     """The share of redrawn histories in which a step was found.
 
     Attributes:
-        share: of the copies with the step found within NIGHTS. low, high: at 95 %, of as many copies as the history has
-            independent weeks. nights: until it was found in half of all copies; None: in fewer.
+        share: of the copies with the step found within NIGHTS.
+        low, high: at 95 %, of as many copies as the history has independent weeks.
+        nights: until it was found in half of all copies; None: in fewer.
     """
 
     effect: float
@@ -89,7 +90,7 @@ def board_sensitivity(store: Store, board: str, kind: str, metric: str) -> list[
         raise ConfigurationError(f"no {kind} run of board {board!r}; `lab results list` shows the runs")
     runs = _counting_runs(store, newest)
     numbers = {number for run in runs for number in run.numbers if number.metric == metric}
-    histories = {number: _history(runs, number) for number in sorted(numbers, key=lambda each: each.params)}
+    histories = {number: _history(runs, number) for number in sorted(numbers, key=lambda number: number.params)}
     longest = max(map(len, histories.values()), default=0)
     if longest < LEAST_RUNS:
         raise ConfigurationError(
@@ -100,7 +101,7 @@ def board_sensitivity(store: Store, board: str, kind: str, metric: str) -> list[
 
 def _counting_runs(store: Store, newest: Run) -> list[RunNumbers]:
     """The latest runs that count, oldest first, without those that confirm another."""
-    rejected = {each.run_id for each in reviews(store).values() if each.decision == "rejected"}
+    rejected = {review.run_id for review in reviews(store).values() if review.decision == "rejected"}
     ids = [head.id for head in run_heads(store, newest) if head.id not in rejected]
     runs = read_numbers(store, ids[-_LATEST:])
     simulated = runs[-1].simulated
@@ -113,8 +114,8 @@ def _history(runs: Sequence[RunNumbers], number: MeasuredNumber) -> list[History
         readings = run.numbers.get(number)
         values = np.array([value for value in (readings.values if readings else ()) if value > 0])
         if readings is not None and len(values):
-            known = causes_at(causes(run), readings.item)
-            setup = {name: value for name, value in known.items() if CAUSES[name].kind == "setup"}
+            run_causes = causes_at(causes(run), readings.item)
+            setup = {name: value for name, value in run_causes.items() if CAUSES[name].kind == "setup"}
             history.append(HistoryRun(values, setup))
     return history
 
@@ -162,7 +163,11 @@ def _of_boots(boots: int, runs: int, judged: Mapping[float, Sequence[_Judged]]) 
 
 
 def _of_step(effect: float, runs: int, judged: Sequence[_Judged]) -> StepFinds:
-    delays = sorted(_delay(verdicts, at) for verdicts, at in judged)
+    delays = []  # nights until the step was called; infinite: never
+    for verdicts, at in judged:
+        rises = (step.run - at + 1 for step in verdicts if step.outcome is Outcome.REGRESSION and step.run >= at)
+        delays.append(next(rises, math.inf))
+    delays.sort()
     hits = sum(delay <= NIGHTS for delay in delays)
     weeks = min(_COPIES, (runs - _BEFORE - NIGHTS) // _WEEK)
     low, high = wilson(round(hits / _COPIES * weeks), weeks)
@@ -185,15 +190,9 @@ def _copy(quiet: Sequence[HistoryRun], boots: int, rng: np.random.Generator, eff
     return Series("", tuple(runs)), at
 
 
-def _delay(verdicts: Sequence[StepVerdict], at: int) -> float:
-    """Nights until a step was called; infinite: never."""
-    rises = (each.run - at + 1 for each in verdicts if each.outcome is Outcome.REGRESSION and each.run >= at)
-    return next(rises, math.inf)
-
-
-def lines(found: NumberSensitivity) -> Iterator[list[str]]:
+def lines(number: NumberSensitivity) -> Iterator[list[str]]:
     """Rows of a table: boots, false alarms a year, and a cell per step."""
-    for row in found.boots:
+    for row in number.boots:
         alarms = f"{row.false_alarms:.1f} ({row.low:.1f} to {row.high:.1f})"
         cells = (
             f"{'-' if step.nights is None else step.nights}, {100 * step.share:.0f} % "

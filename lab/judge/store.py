@@ -16,9 +16,9 @@ from lab.judge.records import (
     CALLED,
     DRIFT,
     UNSURE,
-    Began,
+    ChangeStart,
     Decision,
-    Later,
+    LaterChanges,
     Mute,
     NewVerdict,
     OutcomeName,
@@ -34,13 +34,13 @@ from lab.results.store import Store, _find
 
 
 def write_verdicts(
-    store: Store, run_id: int, verdicts: Sequence[NewVerdict], found: Sequence[tuple[int, NewVerdict]] = ()
+    store: Store, run_id: int, verdicts: Sequence[NewVerdict], late_changes: Sequence[tuple[int, NewVerdict]] = ()
 ) -> None:
     """Replace the verdicts on a run, in one transaction.
 
     Args:
-        found: earlier runs of the same board and kind with changes found late. A change without a verdict gets
-            one on its run; `verdicts_with` returns it with the judged run.
+        late_changes: earlier runs of the same board and kind with changes found late. A change without a verdict
+            gets one on its run; `verdicts_with` returns it with the judged run.
 
     Raises:
         ConfigurationError: no such run.
@@ -52,12 +52,14 @@ def write_verdicts(
         now = utc_now()
         new: list[dict[str, Any]] = []
         instants = {row.judged_at for row in before.values()}
-        reported = [row for row in _called(session, run) if row.run_id != run_id]
+        series = (RunRow.board_type == run.board_type, RunRow.board == run.board, RunRow.kind == run.kind)
+        changed = select(VerdictRow).join(VerdictRow.run).where(*series, VerdictRow.outcome.in_(CALLED))
+        reported = [row for row in session.scalars(changed).all() if row.run_id != run_id]
         for row in reported:
             if row.run_id < run_id and row.judged_at in instants:
                 row.judged_at = now
         matched = [(run_id, verdict, before.pop(verdict.number, None)) for verdict in verdicts]
-        for night, verdict in found:
+        for night, verdict in late_changes:
             if not any(_is_same_change(row, night, verdict) for row in reported):
                 matched.append((night, verdict, _rows(session, night).get(verdict.number)))
         for night, verdict, old in matched:
@@ -83,23 +85,15 @@ def _rows(session: Session, run_id: int) -> dict[tuple[str, int, Item], VerdictR
     return {(row.metric, row.version, item_of(row.params)): row for row in rows}
 
 
-def _called(session: Session, run: RunRow) -> Sequence[VerdictRow]:
-    """All verdicts with a change, of a run's board and kind."""
-    same_series = (RunRow.board_type == run.board_type, RunRow.board == run.board, RunRow.kind == run.kind)
-    return session.scalars(
-        select(VerdictRow).join(VerdictRow.run).where(*same_series, VerdictRow.outcome.in_(CALLED))
-    ).all()
-
-
-def _is_same_change(row: VerdictRow, run_id: int, found: NewVerdict) -> bool:
+def _is_same_change(row: VerdictRow, run_id: int, change: NewVerdict) -> bool:
     """True if a verdict is on a change found at a run.
 
     They have one number, one direction, and overlapping runs. A later verdict on a drift has the earlier ones in it.
     """
-    same = (row.metric, row.version, item_of(row.params), row.direction) == (*found.number, found.direction)
-    since, began = row.since_run or row.run_id, found.since_run or run_id
-    if found.crept or DRIFT in row.differs:
-        return same and found.crept and DRIFT in row.differs and began <= row.run_id and run_id <= row.run_id
+    same = (row.metric, row.version, item_of(row.params), row.direction) == (*change.number, change.direction)
+    since, began = row.since_run or row.run_id, change.since_run or run_id
+    if change.crept or DRIFT in row.differs:
+        return same and change.crept and DRIFT in row.differs and began <= row.run_id and run_id <= row.run_id
     return same and since <= run_id and began <= row.run_id
 
 
@@ -114,25 +108,25 @@ def verdicts_with(store: Store, run_id: int) -> list[StoredVerdict]:
     run, judged_at = own[0].run, max(verdict.judged_at for verdict in own)
     same = read_verdicts(store, board=run.board, outcomes=CALLED, judged_at=judged_at)
     series = (run.board_type, run.kind)
-    found: dict[object, list[StoredVerdict]] = {}
-    later: dict[object, Later] = {}
+    changes: dict[object, list[StoredVerdict]] = {}
+    later: dict[object, LaterChanges] = {}
     for verdict in own:
         if verdict.direction:
-            later.setdefault(verdict.number, Later()).add(_size(verdict), crept=verdict.crept)
+            later.setdefault(verdict.number, LaterChanges()).add(_size(verdict), crept=verdict.crept)
     for verdict in same:
         if verdict.run.id < run_id and (verdict.run.board_type, verdict.run.kind) == series:
-            since = later.setdefault(verdict.number, Later())
+            since = later.setdefault(verdict.number, LaterChanges())
             over = since.undoes(_size(verdict), crept=verdict.crept)
             since.add(_size(verdict), crept=verdict.crept)
             if not over:
-                found.setdefault(verdict.number, []).append(verdict)
+                changes.setdefault(verdict.number, []).append(verdict)
     called = {verdict.number for verdict in own if verdict.direction}
     for verdict in _open_changes(store, own[0].run):
         is_later = verdict.run.id > run_id and verdict.since_run == run_id
-        if is_later and verdict.number not in called and verdict.number not in found:
-            found[verdict.number] = [verdict]
-    remaining = [verdict for verdict in own if verdict.direction or verdict.number not in found]
-    return [*remaining, *(verdict for verdicts in found.values() for verdict in verdicts)]
+        if is_later and verdict.number not in called and verdict.number not in changes:
+            changes[verdict.number] = [verdict]
+    remaining = [verdict for verdict in own if verdict.direction or verdict.number not in changes]
+    return [*remaining, *(verdict for verdicts in changes.values() for verdict in verdicts)]
 
 
 def still_open(store: Store, run: Run, verdicts: Sequence[StoredVerdict]) -> list[StoredVerdict]:
@@ -159,7 +153,7 @@ def _open_changes(store: Store, run: Run) -> list[StoredVerdict]:
     The newest verdict on a number counts.
     """
     newest: dict[object, StoredVerdict] = {}
-    for verdict in read_verdicts(store, board=run.board, outcomes=_TOLD):
+    for verdict in read_verdicts(store, board=run.board, outcomes=REPORTED):
         if verdict.open and (verdict.run.board_type, verdict.run.kind) == (run.board_type, run.kind):
             newest.setdefault(verdict.number, verdict)
     return list(newest.values())
@@ -187,7 +181,7 @@ def read_verdicts(
         since: earliest start of their runs. outcomes: only these; None: all. judged_at: only of that instant.
         at: the instant for mutes; None: now.
     """
-    wanted = select(VerdictRow).join(VerdictRow.run).order_by(VerdictRow.run_id.desc(), VerdictRow.id)
+    query = select(VerdictRow).join(VerdictRow.run).order_by(VerdictRow.run_id.desc(), VerdictRow.id)
     conditions = {
         VerdictRow.run_id: run_id,
         VerdictRow.id: verdict_id,
@@ -195,15 +189,15 @@ def read_verdicts(
         VerdictRow.judged_at: judged_at,
         RunRow.board: board,
     }
-    wanted = wanted.where(*(column == value for column, value in conditions.items() if value is not None))
+    query = query.where(*(column == value for column, value in conditions.items() if value is not None))
     if since is not None:
-        wanted = wanted.where(RunRow.started_at >= since)
+        query = query.where(RunRow.started_at >= since)
     if outcomes is not None:
-        wanted = wanted.where(VerdictRow.outcome.in_(tuple(outcomes)))
+        query = query.where(VerdictRow.outcome.in_(tuple(outcomes)))
     at = at or utc_now()
 
     def read(session: Session) -> list[StoredVerdict]:
-        rows = session.scalars(wanted.options(joinedload(VerdictRow.run), joinedload(VerdictRow.definition))).all()
+        rows = session.scalars(query.options(joinedload(VerdictRow.run), joinedload(VerdictRow.definition))).all()
         return list(_verdicts(session, rows, at))
 
     return store.read(read)
@@ -266,10 +260,10 @@ def mutes(store: Store) -> list[Mute]:
 
 def verdicts_of(session: Session, ids: Sequence[int], at: dt.datetime) -> list[StoredVerdict]:
     """The verdicts with these ids in order, as of an instant."""
-    wanted = select(VerdictRow).where(VerdictRow.id.in_(ids))
-    rows = session.scalars(wanted.options(joinedload(VerdictRow.run), joinedload(VerdictRow.definition))).all()
-    found = {verdict.id: verdict for verdict in _verdicts(session, rows, at)}
-    return [found[one] for one in ids if one in found]
+    query = select(VerdictRow).where(VerdictRow.id.in_(ids))
+    rows = session.scalars(query.options(joinedload(VerdictRow.run), joinedload(VerdictRow.definition))).all()
+    by_id = {verdict.id: verdict for verdict in _verdicts(session, rows, at)}
+    return [by_id[verdict_id] for verdict_id in ids if verdict_id in by_id]
 
 
 def newest_reviews(session: Session) -> dict[int, Review]:
@@ -302,16 +296,16 @@ def _latest(session: Session, rows: Sequence[VerdictRow]) -> dict[tuple[object, 
 
     Keys end with True for a drift.
     """
-    wanted = [row for row in rows if row.outcome == UNSURE or DRIFT in row.differs]
-    if not wanted:
+    candidates = [row for row in rows if row.outcome == UNSURE or DRIFT in row.differs]
+    if not candidates:
         return {}
     number = (RunRow.board_type, RunRow.board, VerdictRow.metric, VerdictRow.version, VerdictRow.params)
     later = (
-        VerdictRow.run_id >= min(row.run_id for row in wanted),
-        VerdictRow.metric.in_({row.metric for row in wanted}),
+        VerdictRow.run_id >= min(row.run_id for row in candidates),
+        VerdictRow.metric.in_({row.metric for row in candidates}),
     )
     judged = select(*number, func.max(VerdictRow.run_id)).join(VerdictRow.run).where(*later).group_by(*number)
-    found: dict[tuple[object, ...], int] = {
+    latest: dict[tuple[object, ...], int] = {
         (board_type, board, metric, version, item_of(params), False): run_id
         for board_type, board, metric, version, params, run_id in session.execute(judged)
     }
@@ -319,8 +313,8 @@ def _latest(session: Session, rows: Sequence[VerdictRow]) -> dict[tuple[object, 
     called = called.where(*later, VerdictRow.outcome.in_(CALLED)).order_by(VerdictRow.run_id)
     for board_type, board, metric, version, params, run_id, differs in session.execute(called):
         if DRIFT in differs:
-            found[board_type, board, metric, version, item_of(params), True] = run_id
-    return found
+            latest[board_type, board, metric, version, item_of(params), True] = run_id
+    return latest
 
 
 def _verdict(
@@ -346,7 +340,7 @@ def _verdict(
         outdated=(crept or row.outcome == UNSURE) and latest.get(number, row.run_id) > row.run_id,
         over=over,
         review=reviews.get(row.run_id),
-        muted=next((each for each in mutes if each.covers(run.board, row.metric, row.params, at)), None),
+        muted=next((mute for mute in mutes if mute.covers(run.board, row.metric, row.params, at)), None),
     )
 
 
@@ -362,11 +356,11 @@ def _mute(row: MuteRow) -> Mute:
 
 LOOK_BACK: Final = dt.timedelta(days=60)  # an older run without a decision will get none
 MOST: Final = 500  # numbers; more than that is one cause, which the first of them show
-_TOLD: Final[tuple[OutcomeName, ...]] = ("regression", "environment")
+REPORTED: Final[tuple[OutcomeName, ...]] = ("regression", "environment")
 
 
 @frozen
-class Standing:
+class StandingChanges:
     """The standing verdicts.
 
     Attributes:
@@ -377,52 +371,52 @@ class Standing:
 
     unmuted: tuple[StoredVerdict, ...]
     muted: tuple[StoredVerdict, ...]
-    began: Mapping[int, Began]
+    began: Mapping[int, ChangeStart]
     left_out: int
 
 
-def standing(session: Session, now: dt.datetime, most: int = MOST) -> Standing:
+def standing(session: Session, now: dt.datetime, most: int = MOST) -> StandingChanges:
     """Standing regressions and environment changes of the last LOOK_BACK.
 
     A verdict stands until its run is accepted or rejected, a later run of its board and kind is accepted, or later runs
     take back at least half of the change. A rejected run undoes nothing.
     """
-    ids = list(_standing(session, now - LOOK_BACK))
+    reviews = newest_reviews(session)
+    ids = [
+        row.id
+        for row, over in _changes_since(session, reviews, RunRow.started_at >= now - LOOK_BACK)
+        if row.outcome in REPORTED and not over and row.run_id not in reviews
+    ]
     verdicts = verdicts_of(session, ids[:most], now)
-    wanted = {verdict.since_run for verdict in verdicts if verdict.since_run is not None}
-    rows = session.execute(select(RunRow.id, RunRow.started_at, RunRow.release).where(RunRow.id.in_(wanted)))
-    return Standing(
+    since_runs = {verdict.since_run for verdict in verdicts if verdict.since_run is not None}
+    rows = session.execute(select(RunRow.id, RunRow.started_at, RunRow.release).where(RunRow.id.in_(since_runs)))
+    return StandingChanges(
         tuple(verdict for verdict in verdicts if verdict.muted is None),
         tuple(verdict for verdict in verdicts if verdict.muted is not None),
-        {row.id: Began(*row) for row in rows},
+        {row.id: ChangeStart(*row) for row in rows},
         max(0, len(ids) - most),
     )
 
 
-def _standing(session: Session, since: dt.datetime) -> Iterator[int]:
-    """Ids of the standing verdicts, newest run first."""
-    reviews = newest_reviews(session)
-    for row, over in _called_since(session, reviews, RunRow.started_at >= since):
-        if row.outcome in _TOLD and not over and row.run_id not in reviews:
-            yield row.id
-
-
 def _over(session: Session, rows: Sequence[VerdictRow]) -> frozenset[int]:
     """Ids of those that stand no more, though no person decided on their runs."""
-    told = [row for row in rows if row.outcome in _TOLD]
-    if not told:
+    reported = [row for row in rows if row.outcome in REPORTED]
+    if not reported:
         return frozenset()
-    since = (RunRow.board.in_({row.run.board for row in told}), VerdictRow.run_id >= min(row.run_id for row in told))
-    return frozenset(row.id for row, over in _called_since(session, newest_reviews(session), *since) if over)
+    since = (
+        RunRow.board.in_({row.run.board for row in reported}),
+        VerdictRow.run_id >= min(row.run_id for row in reported),
+    )
+    return frozenset(row.id for row, over in _changes_since(session, newest_reviews(session), *since) if over)
 
 
-def _called_since(
+def _changes_since(
     session: Session, reviews: Mapping[int, Review], *conditions: ColumnElement[bool]
 ) -> Iterator[tuple[Row[Any], bool]]:
     """Verdicts with a change, newest run first; True: taken back by later runs, or a later run is accepted."""
-    accepted = _newest_accepted(session, [run for run, its in reviews.items() if its.decision == "accepted"])
+    accepted = _newest_accepted(session, [run for run, review in reviews.items() if review.decision == "accepted"])
     columns = (VerdictRow.id, VerdictRow.run_id, VerdictRow.metric, VerdictRow.version, VerdictRow.params)
-    wanted = select(
+    query = select(
         *columns,
         VerdictRow.outcome,
         VerdictRow.direction,
@@ -432,16 +426,16 @@ def _called_since(
         RunRow.board,
         RunRow.kind,
     )
-    wanted = wanted.join(VerdictRow.run).where(VerdictRow.outcome.in_(CALLED), *conditions)
-    later: dict[tuple[Any, ...], Later] = {}
-    for row in session.execute(wanted.order_by(VerdictRow.run_id.desc(), VerdictRow.id)):
+    query = query.join(VerdictRow.run).where(VerdictRow.outcome.in_(CALLED), *conditions)
+    later: dict[tuple[Any, ...], LaterChanges] = {}
+    for row in session.execute(query.order_by(VerdictRow.run_id.desc(), VerdictRow.id)):
         series = (row.board_type, row.board, row.kind)
         decided = reviews.get(row.run_id)
         if decided is not None and decided.decision == "rejected":
             continue
         number = (*series, row.metric, row.version, tuple(sorted(row.params.items())))
         effect = row.direction if row.effect is None else row.effect
-        since_then, crept = later.setdefault(number, Later()), DRIFT in row.differs
+        since_then, crept = later.setdefault(number, LaterChanges()), DRIFT in row.differs
         undone = since_then.undoes(effect, crept=crept)
         since_then.add(effect, crept=crept)
         yield row, undone or row.run_id < accepted.get(series, 0)
@@ -449,8 +443,8 @@ def _called_since(
 
 def _newest_accepted(session: Session, run_ids: list[int]) -> dict[tuple[str, str, str], int]:
     """The newest accepted run by board type, board and kind."""
-    found: dict[tuple[str, str, str], int] = {}
-    wanted = select(RunRow.id, RunRow.board_type, RunRow.board, RunRow.kind).where(RunRow.id.in_(run_ids))
-    for row in session.execute(wanted.order_by(RunRow.id)):
-        found[row.board_type, row.board, row.kind] = row.id
-    return found
+    newest: dict[tuple[str, str, str], int] = {}
+    query = select(RunRow.id, RunRow.board_type, RunRow.board, RunRow.kind).where(RunRow.id.in_(run_ids))
+    for row in session.execute(query.order_by(RunRow.id)):
+        newest[row.board_type, row.board, row.kind] = row.id
+    return newest

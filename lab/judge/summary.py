@@ -11,10 +11,10 @@ from attrs import define, evolve, frozen
 
 from lab.errors import ConfigurationError, LabStableError
 from lab.judge.latest import WorseNumber, still_worse, worse_of_run
-from lab.judge.records import CALLED, OUTCOMES, UNSURE, Began, StoredVerdict
+from lab.judge.records import CALLED, OUTCOMES, UNSURE, ChangeStart, StoredVerdict
 from lab.judge.store import verdicts_with
 from lab.judge.text import EvidenceLinks, VerdictChange, changes, needs
-from lab.judge.where import explained
+from lab.judge.where import explain
 from lab.results.history import read_numbers
 from lab.results.records import Run
 from lab.results.store import Store
@@ -57,17 +57,22 @@ class VerdictSummary:
             counts.update(verdict.outcome for verdict in change.verdicts)
         counts[_UNSURE] = self.others.get(_UNSURE, 0)
         counts[_NO_SAMPLES] = 0 if self.failed else self.others.get(_NO_SAMPLES, 0)
-        found = [all_failed(self.failed)] if self.failed else []
-        found += [_counted(outcome, counts[outcome]) for outcome in _WEIGHTS if counts[outcome]]
-        if worse := [each for each in self.worse if each.since is not None or not found]:
-            found.append(still_worse(worse, self.needs))
-        if found:
-            text = "; ".join(found)
+        sentences = [all_failed(self.failed)] if self.failed else []
+        sentences += [
+            f"{outcome}: {counts[outcome]} number{'s' * (counts[outcome] > 1)}"
+            for outcome in _WEIGHTS
+            if counts[outcome]
+        ]
+        if worse := [number for number in self.worse if number.since is not None or not sentences]:
+            sentences.append(still_worse(worse, self.needs))
+        if sentences:
+            text = "; ".join(sentences)
         elif self.muted or _UNCHANGED in self.others:
             text = "Nothing moved"
         else:
             text = f"Nothing could be compared: {self.needs}" if self.needs else "Nothing was judged"
-        return f"{text[0].upper()}{text[1:]} (run {self.run.id}, {plain(self.run.board)}, release {plain(self.run.release)})"
+        run = f"run {self.run.id}, {plain(self.run.board)}, release {plain(self.run.release)}"
+        return f"{text[0].upper()}{text[1:]} ({run})"
 
     @property
     def rest(self) -> str:
@@ -86,27 +91,27 @@ def of_run(store: Store, run_id: int) -> VerdictSummary:
     """
     verdicts = verdicts_with(store, run_id)
     runs = [store.run(number) for number in {verdict.since_run for verdict in verdicts} if number is not None]
-    began = {run.id: Began(run.id, run.started_at, run.release) for run in runs}
-    made = summary(store.run(run_id), verdicts, began, failed_cycles(store, run_id))
-    known = tuple(evolve(each, parts=parts(store, each)) for each in made.changes)
-    return evolve(made, changes=known, worse=worse_of_run(store, run_id, verdicts))
+    began = {run.id: ChangeStart(run.id, run.started_at, run.release) for run in runs}
+    run_summary = summary(store.run(run_id), verdicts, began, count_failed_cycles(store, run_id))
+    diagnosed = tuple(evolve(change, parts=parts(store, change)) for change in run_summary.changes)
+    return evolve(run_summary, changes=diagnosed, worse=worse_of_run(store, run_id, verdicts))
 
 
 def parts(store: Store, change: VerdictChange) -> tuple[str, ...]:
     """The parts of the boot behind a change of boot times, as far as runs were diagnosed."""
     media = {verdict.params.get("medium", "") for verdict in change.verdicts if verdict.metric.startswith(OF_BOOTS)}
     last = max(verdict.run.id for verdict in change.verdicts)
-    return tuple(explained(store, last, change.began.run, media)) if media else ()
+    return tuple(explain(store, last, change.began.run, media)) if media else ()
 
 
-def failed_cycles(store: Store, run_id: int) -> int:
+def count_failed_cycles(store: Store, run_id: int) -> int:
     """The number of failed cycles if none was good; else 0."""
     (run,) = read_numbers(store, [run_id])
     return 0 if run.numbers else sum(run.failed.values())
 
 
 def summary(
-    run: Run, verdicts: Iterable[StoredVerdict], began: Mapping[int, Began], failed: int = 0
+    run: Run, verdicts: Iterable[StoredVerdict], began: Mapping[int, ChangeStart], failed: int = 0
 ) -> VerdictSummary:
     """Build a run's summary.
 
@@ -159,10 +164,6 @@ def all_failed(cycles: int) -> str:
     return "the only cycle that was tried failed" if cycles == 1 else f"all {cycles} cycles that were tried failed"
 
 
-def _counted(outcome: str, count: int) -> str:
-    return f"{outcome}: {count} number{'s' * (count > 1)}"
-
-
 @define
 class Month:
     """The verdicts on the runs of a month.
@@ -170,7 +171,7 @@ class Month:
     Attributes:
         month: as in 2026-11 (UTC).
         runs: that were judged. reruns: runs that were used to confirm, counted once a night.
-        rejected: regressions, improvements and changes of the environment on runs that a person rejected. accepted: the same.
+        rejected, accepted: regressions, improvements and changes of the environment on runs with that decision.
     """
 
     month: str
@@ -189,7 +190,7 @@ def by_month(verdicts: Sequence[StoredVerdict]) -> list[Month]:
     """The months with verdicts, the oldest first."""
     months: dict[str, Month] = {}
     most: dict[int, int] = {}
-    for verdict in sorted(verdicts, key=lambda each: (each.run.started_at, each.run.id)):
+    for verdict in sorted(verdicts, key=lambda verdict: (verdict.run.started_at, verdict.run.id)):
         key = f"{verdict.run.started_at:%Y-%m}"
         month = months.setdefault(key, Month(key))
         before = most.get(verdict.run.id)

@@ -1,7 +1,7 @@
 """Phrases about changes and failures, for mail, CI and command line.
 
 Numbers of one board that began to move together, for one cause, are one `VerdictChange`. The phrases stand only here:
-the exporter hands them to Alertmanager's templates (farm/alertmanager/boardlab.tmpl), `lab.judge.summary` writes them out.
+the exporter hands them to Alertmanager's templates (farm/alertmanager/boardlab.tmpl), `lab.judge.summary` writes them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from attrs import AttrsInstance, asdict, evolve, field, frozen
 
 from lab.errors import ConfigurationError
 from lab.failures import BOOT_FAILURES
-from lab.judge.known_failures import KnownFailure, Recognised, of_verdict
-from lab.judge.records import CALLED, DRIFT, Began, NewVerdict, StoredVerdict
+from lab.judge.known_failures import KnownFailure, Recognition, of_verdict
+from lab.judge.records import CALLED, DRIFT, ChangeStart, NewVerdict, StoredVerdict
 from lab.metrics.catalogue import BOOT_STAGE
 from lab.metrics.rates import FAILED, RATES, FailureRate
 from lab.results.formatting import anchor, decimals, label, rate_document
@@ -48,18 +48,19 @@ class VerdictChange:
         began: its first run. differs: known differences of that run: cause -> (before, since).
         verdicts: at least one; the plainest number first, of these the one that moved most.
         others: boards with the same change for the same cause. parts: of the boot that differ, where it was diagnosed.
-        known: the known failures that it is; None: it is new. shifted: time moved between stages; the boot time did not.
+        known: the known failures that it is; None: it is new.
+        shifted: time moved between stages; the boot time did not.
     """
 
     board_type: str
     board: str
     outcome: str
-    began: Began
+    began: ChangeStart
     differs: Mapping[str, tuple[str, str]]
     verdicts: tuple[StoredVerdict, ...]
     others: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
-    known: Recognised | None = None
+    known: Recognition | None = None
     shifted: bool = False
 
     @property
@@ -70,9 +71,9 @@ class VerdictChange:
         named = self.outcome == "environment" and self.differs and not first.crept
         changed = f" ({', '.join(self.differs)} changed)" if named else ""
         since = f"{'in small steps ' * first.crept}since run {self.began.run}"
-        known = self.known.phrase if self.known else ""
+        begin = self.known.phrase if self.known else ""
         name = "Time moved between stages" if self.shifted else _NAMES[self.outcome]
-        return f"{known}{name} on {plain(self.board)}{changed}: {_number(first)} {size(first)}{also}, {since}"
+        return f"{begin}{name} on {plain(self.board)}{changed}: {_number(first)} {size(first)}{also}, {since}"
 
     @property
     def lines(self) -> list[str]:
@@ -82,11 +83,11 @@ class VerdictChange:
         by_metric: dict[str, list[StoredVerdict]] = {}
         for verdict in self.verdicts:
             by_metric.setdefault(verdict.metric, []).append(verdict)
-        found = [_line(metric, its) for metric, its in list(by_metric.items())[:MAX_LINES]]
+        lines = [_line(metric, verdicts) for metric, verdicts in list(by_metric.items())[:MAX_LINES]]
         left = list(by_metric.values())[MAX_LINES:]
         if left:
-            found.append(f"and {sum(map(len, left))} numbers of {len(left)} more metrics")
-        return found
+            lines.append(f"and {sum(map(len, left))} numbers of {len(left)} more metrics")
+        return lines
 
     @property
     def boards(self) -> str:
@@ -121,7 +122,8 @@ class EvidenceLinks:
     def _is_an_address(self, _attribute: object, value: str) -> None:
         if value and (urlsplit(value).scheme not in {"http", "https"} or RUN not in value):
             raise ConfigurationError(
-                f"address of reports {value!r}: expected http(s) and {RUN}, e.g. https://lab.example.org/runs/{RUN}.html"
+                f"address of reports {value!r}: expected http(s) and {RUN}, "
+                f"e.g. https://lab.example.org/runs/{RUN}.html"
             )
 
     def report(self, change: VerdictChange) -> str:
@@ -155,29 +157,31 @@ class EvidenceLinks:
 
 
 def changes(
-    verdicts: Iterable[StoredVerdict], began: Mapping[int, Began], known: Sequence[KnownFailure] = ()
+    verdicts: Iterable[StoredVerdict], began: Mapping[int, ChangeStart], known: Sequence[KnownFailure] = ()
 ) -> list[VerdictChange]:
     """Group verdicts to changes, regressions first; a known failure is a change of its own.
 
     Args:
         verdicts: the first of a number and cause counts. began: their changes' first runs by id.
     """
-    found: dict[tuple[object, ...], dict[tuple[object, ...], tuple[StoredVerdict, Recognised | None]]] = {}
+    groups: dict[tuple[object, ...], dict[tuple[object, ...], tuple[StoredVerdict, Recognition | None]]] = {}
     for verdict in verdicts:
         if verdict.outcome in CALLED and verdict.since_run is not None:
             run, cause = verdict.run, tuple(sorted(verdict.differs.items())) or verdict.since_run
             its_known = of_verdict(known, verdict)
             state = its_known.state if its_known else None
-            its = found.setdefault((run.board_type, run.board, verdict.outcome, cause, state), {})
+            group = groups.setdefault((run.board_type, run.board, verdict.outcome, cause, state), {})
             number = (run.kind, verdict.metric, verdict.version, tuple(sorted(verdict.params.items())))
-            its.setdefault(number, (verdict, its_known))
-    made = [_change(tuple(its.values()), began) for its in found.values()]
-    made = _shifts(made)
-    made = [evolve(change, others=_others(change, made)) for change in made]
-    return sorted(made, key=lambda change: (CALLED.index(change.verdicts[0].outcome), change.board, change.began.run))
+            group.setdefault(number, (verdict, its_known))
+    grouped = [_change(tuple(group.values()), began) for group in groups.values()]
+    grouped = _shifts(grouped)
+    grouped = [evolve(change, others=_others(change, grouped)) for change in grouped]
+    return sorted(
+        grouped, key=lambda change: (CALLED.index(change.verdicts[0].outcome), change.board, change.began.run)
+    )
 
 
-def failing_title(failing: Failing, known: Recognised | None = None) -> str:
+def failing_title(failing: Failing, known: Recognition | None = None) -> str:
     """A standing failure in one line.
 
     Release, kind of failure, cause with its line, frequency and first run.
@@ -197,7 +201,8 @@ def failing_title(failing: Failing, known: Recognised | None = None) -> str:
         how = f"{release} fails{where and f' ({where.strip()})'}"
     count = f"{failing.failed} of {failing.attempts} attempts"
     begin = known.phrase if known else ""
-    return f"{begin}{plain(failing.board)}: {how}: {cause}, {count}, {_since(failing)}"
+    since = f"since run {failing.since.id}, {failing.since.started_at:%a %Y-%m-%d %H:%M} UTC"
+    return f"{begin}{plain(failing.board)}: {how}: {cause}, {count}, {since}"
 
 
 def failing_lines(failing: Failing) -> list[str]:
@@ -206,16 +211,12 @@ def failing_lines(failing: Failing) -> list[str]:
     return [f"{failing.cause.outcome}: {text}"] if text else []
 
 
-def _since(failing: Failing) -> str:
-    return f"since run {failing.since.id}, {failing.since.started_at:%a %Y-%m-%d %H:%M} UTC"
-
-
 def differing(differs: Mapping[str, tuple[str, str]]) -> str:
     """The differences in one line."""
     if DRIFT in differs:
         return _SMALL_STEPS
-    found = [f"{cause} {_short(before)} -> {_short(since)}" for cause, (before, since) in differs.items()]
-    return "; ".join(found) or "nothing that is known"
+    texts = [f"{cause} {_short(before)} -> {_short(since)}" for cause, (before, since) in differs.items()]
+    return "; ".join(texts) or "nothing that is known"
 
 
 def failure_rates(verdict: NewVerdict) -> tuple[FailureRate, FailureRate] | None:
@@ -239,29 +240,37 @@ def size(verdict: StoredVerdict) -> str:
     return f"{verdict.effect * 100:+.{places}f} % ± {about:.{places}f} %"
 
 
-def _change(its: Sequence[tuple[StoredVerdict, Recognised | None]], began: Mapping[int, Began]) -> VerdictChange:
-    verdicts = [verdict for verdict, _ in its]
+def _change(
+    pairs: Sequence[tuple[StoredVerdict, Recognition | None]], began: Mapping[int, ChangeStart]
+) -> VerdictChange:
+    verdicts = [verdict for verdict, _ in pairs]
     first = min(verdicts, key=lambda verdict: verdict.since_run or 0)
     run, since = first.run, first.since_run or 0
     ordered = tuple(sorted(verdicts, key=lambda v: (len(v.params), -abs(v.effect or 0), v.metric, label(v.params))))
-    start = began.get(since) or Began(since, run.started_at, run.release)
-    found = [known for _, known in its if known]
-    known = Recognised(found[0].state, tuple(each for one in found for each in one.known)) if found else None
-    return VerdictChange(run.board_type, run.board, first.outcome, start, first.differs, ordered, known=known)
+    start = began.get(since) or ChangeStart(since, run.started_at, run.release)
+    recognitions = [recognition for _, recognition in pairs if recognition]
+    merged = (
+        Recognition(
+            recognitions[0].state, tuple(failure for recognition in recognitions for failure in recognition.known)
+        )
+        if recognitions
+        else None
+    )
+    return VerdictChange(run.board_type, run.board, first.outcome, start, first.differs, ordered, known=merged)
 
 
-def _shifts(made: Sequence[VerdictChange]) -> list[VerdictChange]:
+def _shifts(grouped: Sequence[VerdictChange]) -> list[VerdictChange]:
     """Stages that got slower and stages of the same media that got faster with the same run, as one change."""
-    faster = {_stages(change): change for change in made if change.outcome == "improvement" and _stages(change)}
-    found, used = [], set[object]()
-    for change in made:
+    faster = {_stages(change): change for change in grouped if change.outcome == "improvement" and _stages(change)}
+    shifted, used = [], set[object]()
+    for change in grouped:
         other = faster.get(key) if (key := _stages(change)) and change.outcome == "regression" else None
         if other is None:
-            found.append(change)
+            shifted.append(change)
         else:
             used.add(key)
-            found.append(evolve(change, verdicts=(*change.verdicts, *other.verdicts), shifted=True))
-    return [each for each in found if each.outcome != "improvement" or _stages(each) not in used]
+            shifted.append(evolve(change, verdicts=(*change.verdicts, *other.verdicts), shifted=True))
+    return [change for change in shifted if change.outcome != "improvement" or _stages(change) not in used]
 
 
 def _stages(change: VerdictChange) -> object:
@@ -360,18 +369,18 @@ def sentence(verdict: StoredVerdict) -> str:
 
 def document(verdict: StoredVerdict) -> dict[str, Any]:
     """A verdict for `--json`."""
-    run, found = verdict.run, plain_document(verdict)
-    del found["direction"], found["outdated"], found["over"]
+    run, fields = verdict.run, plain_document(verdict)
+    del fields["direction"], fields["outdated"], fields["over"]
     if rates := failure_rates(verdict):
         before, now = (rate_document(run.kind, verdict.params, rate) for rate in rates)
-        found["failure_rate"] = now | {"before": before}
-    return found | {
+        fields["failure_rate"] = now | {"before": before}
+    return fields | {
         "run": run.id,
         "board_type": run.board_type,
         "board": run.board,
         "release": run.release,
         "run_started_at": run.started_at.isoformat(),
-        "definition_version": found.pop("version"),
+        "definition_version": fields.pop("version"),
         "worse": verdict.worse,
         "open": verdict.open,
     }
@@ -380,7 +389,7 @@ def document(verdict: StoredVerdict) -> dict[str, Any]:
 def plain_document(record: AttrsInstance) -> dict[str, Any]:
     """A record for `--json`; instants as ISO 8601."""
 
-    def written(_record: object, _field: object, value: Any) -> Any:
+    def serialise(_record: object, _field: object, value: Any) -> Any:
         return value.isoformat() if isinstance(value, dt.datetime) else value
 
-    return asdict(record, value_serializer=written)
+    return asdict(record, value_serializer=serialise)

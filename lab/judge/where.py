@@ -26,7 +26,7 @@ from lab.benchmarks.diagnosis.parts import (
     over,
 )
 from lab.errors import ConfigurationError
-from lab.judge.boottree import IN_PARALLEL, BootNode, BootTree, ClockZero, axis, mean_of, shown
+from lab.judge.boottree import IN_PARALLEL, BootNode, BootTree, ClockZero, axis, mean_of, shorten
 from lab.judge.labels import line_of
 from lab.metrics.catalogue import HEADLINE_NAMES
 from lab.results import Run, Store
@@ -46,7 +46,7 @@ class BootWhere:
         run: whose boots are explained; None: its run is not here. boots: number of diagnostic boots.
         cost_s: median boot time of the diagnostic boots less that of the measured ones; None: unknown.
         getty_s: from the start of the prompt's program to the prompt.
-        tree: the parts of all clocks on one; its stages are those of the measured boots. None: no measured boot is here.
+        tree: the parts of all clocks on one; its stages are those of the measured boots; None: none is here.
         clocks: how they are related.
     """
 
@@ -72,10 +72,10 @@ def diagnosis_of(store: Store, run_id: int) -> Run:
     run = store.run(run_id)
     if run.kind == DIAGNOSIS:
         return run
-    found = latest(store, run_id)
-    if found is None:
+    diagnosis = latest(store, run_id)
+    if diagnosis is None:
         raise ConfigurationError(f"run {run_id} has no diagnostic boots: measure with --where (pytest: --lab-where)")
-    return found
+    return diagnosis
 
 
 def where(store: Store, run_id: int) -> list[BootWhere]:
@@ -88,16 +88,22 @@ def where(store: Store, run_id: int) -> list[BootWhere]:
     measured = int(diagnosis.provenance.get(OF, diagnosis.id))
     whole = overview(store, measured)
     good = [
-        each for each in store.attempts(diagnosis.id) if each.ok and isinstance(each.details.get(DIAGNOSIS), Mapping)
+        attempt
+        for attempt in store.attempts(diagnosis.id)
+        if attempt.ok and isinstance(attempt.details.get(DIAGNOSIS), Mapping)
     ]
-    found = []
-    for medium in dict.fromkeys(each.params["medium"] for each in good):
-        documents = [each.details[DIAGNOSIS] for each in good if each.params["medium"] == medium]
-        parts = over([from_documents(each.get("parts")) for each in documents])
-        measured_boots = [each for each in whole.attempts if each.ok and each.params.get("medium") == medium]
-        tree = BootTree(whole, medium, [its for each in measured_boots if (its := axis(each))], parts, documents)
-        problems = dict.fromkeys(str(problem) for each in documents for problem in each.get("problems", ()))
-        found.append(
+    breakdowns = []
+    for medium in dict.fromkeys(attempt.params["medium"] for attempt in good):
+        documents = [attempt.details[DIAGNOSIS] for attempt in good if attempt.params["medium"] == medium]
+        parts = over([from_documents(document.get("parts")) for document in documents])
+        measured_boots = [
+            attempt for attempt in whole.attempts if attempt.ok and attempt.params.get("medium") == medium
+        ]
+        tree = BootTree(
+            whole, medium, [boot_axis for attempt in measured_boots if (boot_axis := axis(attempt))], parts, documents
+        )
+        problems = dict.fromkeys(str(problem) for document in documents for problem in document.get("problems", ()))
+        breakdowns.append(
             BootWhere(
                 diagnosis.id,
                 measured,
@@ -105,16 +111,16 @@ def where(store: Store, run_id: int) -> list[BootWhere]:
                 diagnosis.release,
                 len(documents),
                 (*_stages(whole, medium), *parts),
-                _cost(whole, medium, [float(each["boot_s"]) for each in documents]),
+                _cost(whole, medium, [float(document["boot_s"]) for document in documents]),
                 mean_of(documents, "getty_s"),
                 (*problems, *tree.problems()),
                 tree.root(),
                 tree.clocks(),
             )
         )
-    if not found:
+    if not breakdowns:
         raise ConfigurationError(f"run {diagnosis.id} has no good diagnostic boot: lab results show {diagnosis.id}")
-    return found
+    return breakdowns
 
 
 def where_of(store: Store, run_id: int) -> list[BootWhere]:
@@ -125,7 +131,7 @@ def where_of(store: Store, run_id: int) -> list[BootWhere]:
         return []
 
 
-def explained(store: Store, run_id: int, since: int, media: Collection[str]) -> list[str]:
+def explain(store: Store, run_id: int, since: int, media: Collection[str]) -> list[str]:
     """The parts that differ between a board's diagnosed runs since a change and those before it.
 
     Of both the newest runs count, up to `_MOST_RUNS`, of the run's own release line if there are any.
@@ -135,20 +141,22 @@ def explained(store: Store, run_id: int, since: int, media: Collection[str]) -> 
     """
     run = store.run(run_id)
     place = (run.board_type, run.board)
-    its = [
-        (int(each.provenance.get(OF, each.id)), each)
-        for each in store.runs(kind=DIAGNOSIS)
-        if (each.board_type, each.board) == place
+    diagnoses = [
+        (int(diagnosis.provenance.get(OF, diagnosis.id)), diagnosis)
+        for diagnosis in store.runs(kind=DIAGNOSIS)
+        if (diagnosis.board_type, diagnosis.board) == place
     ]
-    alike = [(of, each) for of, each in its if line_of(each.release) == line_of(run.release)]
+    alike = [(of, diagnosis) for of, diagnosis in diagnoses if line_of(diagnosis.release) == line_of(run.release)]
     sides = []
-    for wanted in (range(since), range(since, run_id + 1)):
-        chosen = [each for of, each in alike if of in wanted] or [each for of, each in its if of in wanted]
-        sides.append([found for each in chosen[:_MOST_RUNS] for found in where_of(store, each.id)])
+    for run_ids in (range(since), range(since, run_id + 1)):
+        chosen = [diagnosis for of, diagnosis in alike if of in run_ids] or [
+            diagnosis for of, diagnosis in diagnoses if of in run_ids
+        ]
+        sides.append([breakdown for diagnosis in chosen[:_MOST_RUNS] for breakdown in where_of(store, diagnosis.id)])
     lines = []
     for medium in sorted(media):
-        before, now = ([found.parts for found in side if found.medium == medium] for side in sides)
-        lines += [f"{medium}: {described(each)}" for each in of_runs(before, now)[:_MOST_EXPLAINED]]
+        before, now = ([breakdown.parts for breakdown in side if breakdown.medium == medium] for side in sides)
+        lines += [f"{medium}: {describe(change)}" for change in of_runs(before, now)[:_MOST_EXPLAINED]]
     return lines
 
 
@@ -176,10 +184,10 @@ def _cost(whole: Overview, medium: str, boots_s: Sequence[float]) -> float | Non
 
 def latest(store: Store, run_id: int) -> Run | None:
     """The latest diagnosis of a run; None: it has none."""
-    return next((each for each in store.runs(kind=DIAGNOSIS) if each.provenance.get(OF) == run_id), None)
+    return next(
+        (diagnosis for diagnosis in store.runs(kind=DIAGNOSIS) if diagnosis.provenance.get(OF) == run_id), None
+    )
 
-
-# --- As text ---
 
 SHOWN: Final = 12  # parts of a section that a person is shown
 _COMMON: Final = 0.05  # change of most parts that is said
@@ -195,22 +203,28 @@ _GETTY_S: Final = 1.0  # agetty's sleep on a serial line (util-linux term-utils/
 
 def longest(where: BootWhere, section: str, most: int | None = SHOWN) -> list[PartTime]:
     """A section's parts: stages in their order, others by their own time, the longest first."""
-    its = [part for part in where.parts if part.section == section]
-    return its if section == STAGES else sorted(its, key=lambda part: -part.mean_s)[:most]
+    parts = [part for part in where.parts if part.section == section]
+    return parts if section == STAGES else sorted(parts, key=lambda part: -part.mean_s)[:most]
 
 
 def rows(where: BootWhere, *, whole: bool = False) -> Iterator[tuple[str, list[list[str]]]]:
-    """Title of each section that the tree does not have whole, and its rows: part, own time, ±, with what is in it; in ms."""
+    """Title and rows of each section that the tree does not have whole.
+
+    A row: part, own time, ±, time with what is in it; in ms.
+    """
     placed = {node.name.removesuffix(IN_PARALLEL) for _, node in where.tree.all()} if where.tree else set[str]()
     for section, title in SECTIONS.items():
         if all(part.name in placed for part in where.parts if part.section == section and part.name != SHORT):
             continue
         if section == STAGES and where.tree:
             continue
-        its = longest(where, section, None if whole else SHOWN)
+        parts = longest(where, section, None if whole else SHOWN)
         yield (
             title,
-            [[part.name, *(_ms(value) for value in (part.mean_s, part.uncertainty_s, part.length_s))] for part in its],
+            [
+                [part.name, *(_ms(value) for value in (part.mean_s, part.uncertainty_s, part.length_s))]
+                for part in parts
+            ],
         )
 
 
@@ -222,8 +236,8 @@ def tree_rows(where: BootWhere, before: BootWhere | None = None, *, whole: bool 
     if where.tree is None:
         return []
     earlier = dict(before.tree.all()) if before and before.tree else {}
-    found = []
-    for path, node in shown(where.tree, None if whole else SHOWN).all():
+    table = []
+    for path, node in shorten(where.tree, None if whole else SHOWN).all():
         was = earlier.get(path)
         row = [
             "  " * (len(path) - 1) + node.name,
@@ -234,46 +248,49 @@ def tree_rows(where: BootWhere, before: BootWhere | None = None, *, whole: bool 
             row.append(f"{100 * node.length_s / where.tree.length_s:.1f}")
         else:
             row += [_ms(was.length_s), f"{(node.length_s - was.length_s) * 1e3:+.1f}"] if was else ["", ""]
-        found.append(row)
-    return found
+        table.append(row)
+    return table
 
 
 def clock_lines(where: BootWhere) -> list[str]:
     """The relation of each clock to the host's, one line each."""
     return [
-        f"{each.clock}: 0 at {each.at_s:.4f} s, ± {'unknown' if each.uncertainty_s is None else _ms(each.uncertainty_s) + ' ms'}, by {each.by}"
-        for each in where.clocks
+        f"{clock.clock}: 0 at {clock.at_s:.4f} s, ± "
+        f"{'unknown' if clock.uncertainty_s is None else _ms(clock.uncertainty_s) + ' ms'}, by {clock.by}"
+        for clock in where.clocks
     ]
 
 
 def remarks(where: BootWhere) -> list[str]:
     """Remarks on the figures, one sentence each."""
-    found = list(where.problems)
+    sentences = list(where.problems)
     if where.cost_s is not None:
-        found.insert(
+        sentences.insert(
             0,
-            f"a diagnostic boot took {where.cost_s * 1e3:+.0f} ms against the measured ones (medians): its log is in memory, and `quiet` keeps it off the line",
+            f"a diagnostic boot took {where.cost_s * 1e3:+.0f} ms against the measured ones (medians): "
+            "its log is in memory, and `quiet` keeps it off the line",
         )
     if where.getty_s is not None and where.getty_s > _GETTY_S * 0.9:
-        found.append(
-            f"{where.getty_s * 1e3:.0f} ms of it lie between the start of getty and its prompt: agetty sleeps 1 s on a serial line"
+        sentences.append(
+            f"{where.getty_s * 1e3:.0f} ms of it lie between the start of getty and its prompt: "
+            "agetty sleeps 1 s on a serial line"
         )
-    return found
+    return sentences
 
 
 def difference_lines(before: BootWhere, now: BootWhere) -> list[str]:
     """The parts that differ, the largest first, one line each; before them what most parts have in common."""
-    found = [described(change) for change in changes(before.parts, now.parts)]
-    if not found:
+    lines = [describe(change) for change in changes(before.parts, now.parts)]
+    if not lines:
         first = likeliest(before.parts, now.parts)
-        found = ["no part differs by more than its noise" + (f"; the likeliest: {described(first)}" if first else "")]
+        lines = ["no part differs by more than its noise" + (f"; the likeliest: {describe(first)}" if first else "")]
     ratio = common_ratio(before.parts, now.parts)
     if abs(ratio - 1) >= _COMMON:
-        found.insert(0, f"most parts take {ratio:.2f} times as long: is the processor's clock or the host another?")
-    return found
+        lines.insert(0, f"most parts take {ratio:.2f} times as long: is the processor's clock or the host another?")
+    return lines
 
 
-def described(change: PartChange) -> str:
+def describe(change: PartChange) -> str:
     """A change in a line, e.g. `+48 ms ± 2 ms: cdns_sdhci_probe, was 12 ms`."""
     if change.moved_from:
         how = f"moved from {_where(change.moved_from)} to {_where(change.section)}, was {_ms(change.before_s)} ms"
@@ -296,13 +313,13 @@ def _ms(seconds: float | None) -> str:
 
 def document(where: BootWhere, before: BootWhere | None = None) -> dict[str, Any]:
     """The same for `--json`, with what differs; times in seconds."""
-    found = asdict(where)
+    fields = asdict(where)
     if before is not None:
-        found["before"] = before.run
-        found["changes"] = [
+        fields["before"] = before.run
+        fields["changes"] = [
             asdict(change) | {"difference_s": change.difference_s} for change in changes(before.parts, where.parts)
         ]
-    found["parts"] = [
+    fields["parts"] = [
         {
             "section": part.section,
             "name": part.name,
@@ -314,4 +331,4 @@ def document(where: BootWhere, before: BootWhere | None = None) -> dict[str, Any
         }
         for part in where.parts
     ]
-    return found
+    return fields

@@ -35,12 +35,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Deselect tests that a confirmed run did not ask for."""
     if config.option.lab_confirms is None or STRATEGY_KEY not in config.stash:
         return
-    from lab.judge.run_judge import asked_again  # noqa: PLC0415 - numpy
+    from lab.judge.run_judge import items_to_rerun  # noqa: PLC0415 - numpy
 
     store = config.stash[STORE_KEY]
     try:
         run = store.run(config.option.lab_confirms)
-        asked = asked_again(store, run.id)
+        asked = items_to_rerun(store, run.id)
         strategy = config.stash[STRATEGY_KEY]
         if (run.board_type, run.board) != (strategy.type.name, strategy.board):
             raise ConfigurationError(f"--lab-confirms: run {run.id} is of {run.board}; give that board's env")

@@ -15,9 +15,9 @@ from attrs import define, field, frozen
 
 from lab.benchmarks.versions import FIRMWARE, HARDWARE
 from lab.errors import BoardlabError, ConfigurationError, LabStableError
-from lab.judge.bisection import Answer, Bisected, Compared, following
+from lab.judge.bisection import Answer, BisectionResult, BuildPair, following
 from lab.judge.builds import board_software
-from lab.judge.paired import PairedOutcome, PairedPlan, PairedVerdict, judged, order
+from lab.judge.paired import PairedOutcome, PairedPlan, PairedVerdict, judge_pairs, order
 from lab.metrics import Flag
 from lab.metrics.catalogue import HEADLINE_NAMES
 from lab.results import AttemptRecord, Run, SampleRecord, Store
@@ -251,14 +251,14 @@ def compare(pairs: BootPairs, plan: PairedPlan, say: Callable[[str], None]) -> P
             pairs.check_software()
         if not is_looked_at:
             continue
-        verdict = judged(differences, plan)
+        verdict = judge_pairs(differences, plan)
         say(describe(verdict))
         if verdict.outcome is not PairedOutcome.UNDECIDED or len(differences) >= plan.pairs:
             return PairedResult(verdict, failed)
     raise AssertionError
 
 
-def bisect(pairs: BootPairs, builds: Sequence[str], effect: float, say: Callable[[str], None]) -> Bisected:
+def bisect(pairs: BootPairs, builds: Sequence[str], effect: float, say: Callable[[str], None]) -> BisectionResult:
     """Boot pairs of builds until the first bad one is known.
 
     A build that fails twice in a row is skipped.
@@ -269,9 +269,9 @@ def bisect(pairs: BootPairs, builds: Sequence[str], effect: float, say: Callable
     Raises:
         BoardlabError: the good build fails, or another fault than the board's.
     """
-    answers: list[tuple[Compared, Answer]] = []
+    answers: list[tuple[BuildPair, Answer]] = []
     pair = failed = 0
-    while isinstance(question := following(len(builds), answers, effect), Compared):
+    while isinstance(question := following(len(builds), answers, effect), BuildPair):
         pair += 1
         reference, build = builds[question.reference], builds[question.build]
         try:

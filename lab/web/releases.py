@@ -21,7 +21,7 @@ from markupsafe import Markup
 
 from lab.errors import ConfigurationError
 from lab.host.clock import utc_now
-from lab.judge.baseline import COMPLETED, document, judge_run, judged_averages, missing_document, release_before_run
+from lab.judge.baseline import COMPLETED, document, judge_run, missing_document, read_run_averages, release_before_run
 from lab.judge.causes import differences
 from lab.judge.labels import release_before, same_release
 from lab.judge.records import UNSURE
@@ -242,13 +242,13 @@ class ReleaseJudge:
         against = against or release_before_run(snapshot, head)
         if against is None:
             problem = f"{NO_RELEASE_BEFORE} {head.release}"
-            count = len(judged_averages(snapshot, head.id))
+            count = len(read_run_averages(snapshot, head.id))
             shown = self._show(head, None, problem, None, ())
             return ReleaseRun(head, {UNCOMPARED: count} if count else {}, False, shown, _nothing(head, None), problem)
         try:
             judged = judge_run(snapshot, head.id, against)
         except ConfigurationError as error:  # this board never had that release
-            count = len(judged_averages(snapshot, head.id))
+            count = len(read_run_averages(snapshot, head.id))
             shown = self._show(head, None, str(error), None, ())
             counts = {UNCOMPARED: count} if count else {}
             return ReleaseRun(head, counts, False, shown, _nothing(head, against), str(error))
@@ -284,7 +284,7 @@ class ReleaseJudge:
         Args:
             against: the release that it has; None: the one before in the lab.
         """
-        had = judged_averages(snapshot, head.id)
+        had = read_run_averages(snapshot, head.id)
         problem = f"release {release} has no completed {head.kind} run of this board"
         titles = tuple(Names(head).number(each.metric, each.params) for each in had)
         found = {**_nothing(head, against or head.release), "not_measured": [missing_document(each) for each in had]}

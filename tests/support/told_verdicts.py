@@ -5,12 +5,12 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping
 
-from lab.judge.records import Began, Mute, OutcomeName, StoredVerdict
+from lab.judge.records import ChangeStart, Mute, OutcomeName, StoredVerdict
 from lab.results.records import Run
 
 NIGHT = dt.datetime(2026, 11, 19, 2, 0, tzinfo=dt.UTC)
 OLD, NEW = "a" * 64, "b1b2b3b4b5b6" + "c" * 52
-BEGAN = {number: Began(number, NIGHT + dt.timedelta(days=number), "11.02") for number in range(1, 20)}
+BEGAN = {number: ChangeStart(number, NIGHT + dt.timedelta(days=number), "11.02") for number in range(1, 20)}
 MUTE = Mute(1, "*", None, {}, NIGHT + dt.timedelta(days=99), "known", "ada", NIGHT)
 
 

@@ -26,7 +26,7 @@ from lab.guide.write.entries import EntryProvenance, GuideEntry, GuideRelease
 from lab.guide.write.remarks import Remarks, open_regressions
 from lab.guide.write.setup import BoardColumn, commands_of, conditions_of, modules_of, read_setup, software_of
 from lab.judge.labels import release_key
-from lab.judge.latest import WorseNumber, described
+from lab.judge.latest import WorseNumber, describe
 from lab.metrics import Flag, Measurement, summarise
 from lab.results import formatting
 from lab.results.listing import Overview, attempts_of
@@ -81,7 +81,7 @@ def collect(store: Store, name: str, boards: Sequence[str], *, is_judged: bool =
         left_out=tuple(dict.fromkeys(left_out)),
         failed=tuple(text for column in columns for text in column.failures),
         regressions=tuple(
-            f"{board}: {described(numbers)}"
+            f"{board}: {describe(numbers)}"
             for board, numbers in sorted(worse.items())
             if any(run.board == board for column in columns for run in column.runs)
         ),

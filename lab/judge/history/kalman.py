@@ -20,7 +20,7 @@ NOTHING, NEW_IMAGE, SILENT, SWAP = 0, 1, 2, 3  # kinds of rivals; SWAP: another 
 
 
 @define(eq=False)
-class Learned:
+class SeriesParameters:
     """The learned parameters of each series, shape (series,).
 
     Attributes:
@@ -37,13 +37,13 @@ class Learned:
     mode_rate: Floats
     image: Floats
 
-    def take(self, rows: Index) -> Learned:
+    def take(self, rows: Index) -> SeriesParameters:
         """Copy some series."""
-        return Learned(*(getattr(self, each.name)[rows] for each in fields(Learned)))
+        return SeriesParameters(*(getattr(self, parameter.name)[rows] for parameter in fields(SeriesParameters)))
 
-    def put(self, rows: Index, other: Learned) -> None:
-        for each in fields(Learned):
-            getattr(self, each.name)[rows] = getattr(other, each.name)
+    def put(self, rows: Index, other: SeriesParameters) -> None:
+        for parameter in fields(SeriesParameters):
+            getattr(self, parameter.name)[rows] = getattr(other, parameter.name)
 
 
 @frozen(eq=False)
@@ -55,7 +55,7 @@ class _Kind:
     variance: Floats
 
 
-def _kinds(error: Floats, variance: Floats, learned: Learned, known: Constants) -> tuple[_Kind, ...]:
+def _kinds(error: Floats, variance: Floats, learned: SeriesParameters, constants: Constants) -> tuple[_Kind, ...]:
     """An ordinary run, a second-mode, an odd and a grossly odd one.
 
     Args:
@@ -63,14 +63,14 @@ def _kinds(error: Floats, variance: Floats, learned: Learned, known: Constants) 
         variance: of the error, the same shape.
     """
     odd, mode, offset = (
-        each.reshape(-1, *[1] * (error.ndim - 1)) for each in (learned.odd, learned.mode_rate, learned.mode)
+        column.reshape(-1, *[1] * (error.ndim - 1)) for column in (learned.odd, learned.mode_rate, learned.mode)
     )
-    gross = known.odd_gross * odd
+    gross = constants.odd_gross * odd
     kinds = (
         (1 - odd - mode, error, variance),
         (mode, error - offset, variance),
-        (odd - gross, error, variance + known.odd_size**2),
-        (gross, error, variance + known.odd_gross_size**2),
+        (odd - gross, error, variance + constants.odd_size**2),
+        (gross, error, variance + constants.odd_gross_size**2),
     )
     return tuple(
         _Kind(share * np.exp(-0.5 * away**2 / wide) / np.sqrt(wide), away, wide) for share, away, wide in kinds
@@ -108,7 +108,7 @@ class Bank:
         self.cov = np.concatenate([self.cov, more.cov], axis=2)
         self.log = np.concatenate([self.log, more.log], axis=1)
 
-    def next_night(self, learned: Learned, drift: float, new_image: Bools) -> None:
+    def next_night(self, learned: SeriesParameters, drift: float, new_image: Bools) -> None:
         """The next night of all series; `new_image` of those that have one."""
         phi = learned.correlation[:, None]
         mean, cov = self.mean, self.cov
@@ -123,7 +123,7 @@ class Bank:
             cov[entry, new_image] = 0
         cov[II, new_image] = (learned.image**2)[new_image, None]
 
-    def expected(self, slot: int) -> tuple[Floats, Floats]:
+    def predict(self, slot: int) -> tuple[Floats, Floats]:
         """(mean, variance without noise) of the next centre by a slot.
 
         Shape (series,).
@@ -131,17 +131,25 @@ class Bank:
         cov = self.cov[:, :, slot]
         return self.mean[:, :, slot].sum(axis=0), cov[LL] + cov[II] + cov[NN] + 2 * (cov[LI] + cov[LN] + cov[IN])
 
-    def ordinary(self, centre: Floats, noise: Floats, learned: Learned, known: Constants) -> tuple[Floats, Floats]:
+    def ordinary(
+        self, centre: Floats, noise: Floats, learned: SeriesParameters, constants: Constants
+    ) -> tuple[Floats, Floats]:
         """(probability of an ordinary run, centre without mode offset), by NULL."""
-        expected, variance = self.expected(NULL)
+        predicted, variance = self.predict(NULL)
         total = variance + noise
-        kinds = _kinds(centre - expected, total, learned, known)
+        kinds = _kinds(centre - predicted, total, learned, constants)
         plain, mode, odd, gross = (kind.weight for kind in kinds)
         both = plain + mode + np.finfo(float).tiny
         return both / (both + odd + gross), centre - learned.mode * mode / both
 
     def update(
-        self, centre: Floats, noise: Floats, learned: Learned, known: Constants, share: float = 1.0, own: float = 0.0
+        self,
+        centre: Floats,
+        noise: Floats,
+        learned: SeriesParameters,
+        constants: Constants,
+        share: float = 1.0,
+        own: float = 0.0,
     ) -> None:
         """Update with one run's centre of each series, of variance `noise`.
 
@@ -155,7 +163,7 @@ class Bank:
         total += (noise + own * learned.night**2)[:, None]
         np.maximum(total, _LEAST, out=total)
         error = centre[:, None] - mean[LEVEL] - mean[IMAGE] - share * mean[NIGHT]
-        kinds = _kinds(error, total, learned, known)
+        kinds = _kinds(error, total, learned, constants)
         likelihood = sum((kind.weight for kind in kinds), np.full_like(total, np.finfo(float).tiny))
         self.log += np.log(likelihood)
         pull, certain, left = np.zeros_like(total), np.zeros_like(total), np.ones_like(total)
@@ -186,10 +194,10 @@ class Rivals:
         nights: its age. level, variance: of "nothing changed" at its start.
     """
 
-    def __init__(self, series: int, known: Constants) -> None:
-        self._known = known
-        self._sizes = len(known.rival_sizes)
-        self._log_shares = np.log(known.rival_shares)
+    def __init__(self, series: int, constants: Constants) -> None:
+        self._constants = constants
+        self._sizes = len(constants.rival_sizes)
+        self._log_shares = np.log(constants.rival_shares)
         self.kind = np.zeros((series, 0), dtype=np.int64)
         self.born = np.zeros((series, 0), dtype=np.int64)
         self.nights = np.zeros((series, 0), dtype=np.int64)
@@ -202,7 +210,7 @@ class Rivals:
             return
         if kind == SILENT:
             silent = self.kind[rows] == SILENT
-            full = silent.sum(axis=1) >= self._known.silent_rivals
+            full = silent.sum(axis=1) >= self._constants.silent_rivals
             oldest = np.where(silent, self.born[rows], np.iinfo(np.int64).max).argmin(axis=1) if silent.size else full
             self.drop(rows[full], oldest[full], bank)
         if not self.kind.shape[1] or (self.kind[rows] != NOTHING).all(axis=1).any():
@@ -210,7 +218,7 @@ class Rivals:
         free = (self.kind[rows] == NOTHING).argmax(axis=1)
         self.kind[rows, free], self.born[rows, free], self.nights[rows, free] = kind, born, 0
         self.level[rows, free], self.variance[rows, free] = bank.mean[LEVEL, rows, NULL], bank.cov[LL, rows, NULL]
-        for number, size in enumerate(self._known.rival_sizes):
+        for number, size in enumerate(self._constants.rival_sizes):
             slot = RIVALS + self._sizes * free + number
             bank.copy_slot(rows, NULL, slot)
             bank.cov[LL, rows, slot] += size**2
@@ -255,14 +263,16 @@ class Rivals:
         Args:
             later: log ratio that asks after the first night, (series,).
         """
-        known = self._known
+        constants = self._constants
         if not self.kind.shape[1]:
             return np.zeros(len(self.kind), dtype=bool)
         ratio = self.ratios(bank)
         first, silent = self.nights <= 1, self.kind == SILENT
-        need = np.where(first, known.ask_again if again else known.ask, later[:, None])
-        need = np.where(silent | (self.kind == SWAP), known.ask_silent, need)  # a swap that moves nothing costs none
-        won = ~first & (ratio > np.where(silent, known.silent, known.later_night))
+        need = np.where(first, constants.ask_again if again else constants.ask, later[:, None])
+        need = np.where(
+            silent | (self.kind == SWAP), constants.ask_silent, need
+        )  # a swap that moves nothing costs none
+        won = ~first & (ratio > np.where(silent, constants.silent, constants.later_night))
         best = self._best(ratio)
         asks: Bools = ((ratio > need).sum(axis=1) > 0) & ~won[np.arange(len(ratio)), best]
         return asks
@@ -273,7 +283,7 @@ class Rivals:
         Args:
             confirmed: all reruns of the night were used. can_rerun: reruns exist.
         """
-        known = self._known
+        constants = self._constants
         if not self.kind.shape[1]:
             self._widen(bank)
         ratio = self.ratios(bank)
@@ -281,14 +291,14 @@ class Rivals:
         best = self._best(ratio)
         rows = np.arange(len(ratio))
         first = self.nights[rows, best] <= 1
-        later = np.where(can_rerun, known.later_night, known.later_without_reruns)
-        need = np.where(first, np.where(confirmed, known.first_night, known.without_reruns), later)
-        need = np.where(silent[rows, best], np.maximum(need, known.silent), need)
+        later = np.where(can_rerun, constants.later_night, constants.later_without_reruns)
+        need = np.where(first, np.where(confirmed, constants.first_night, constants.without_reruns), later)
+        need = np.where(silent[rows, best], np.maximum(need, constants.silent), need)
         return best, ratio[rows, best] > need, ratio.max(axis=1)
 
     def _best(self, ratio: Floats) -> Ints:
         """The likeliest rival of each series, at odds against silent ones."""
-        best: Ints = (ratio - np.where(self.kind == SILENT, self._known.silent_odds, 0.0)).argmax(axis=1)
+        best: Ints = (ratio - np.where(self.kind == SILENT, self._constants.silent_odds, 0.0)).argmax(axis=1)
         return best
 
     def slot(self, bank: Bank, rows: Ints, groups: Ints) -> Ints:
@@ -303,6 +313,6 @@ class Rivals:
 
     def prune(self, bank: Bank) -> None:
         """End rivals that are too old or too unlikely."""
-        over = (self.nights >= self._known.rival_life) | (self.ratios(bank) < self._known.rival_end)
+        over = (self.nights >= self._constants.rival_life) | (self.ratios(bank) < self._constants.rival_end)
         rows, groups = np.nonzero(over & (self.kind != NOTHING))
         self.drop(rows, groups, bank)

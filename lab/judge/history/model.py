@@ -76,9 +76,6 @@ class StepVerdict:
     differs: Mapping[str, tuple[str, str]] = field(factory=dict)
 
 
-# --- Robust centre of a run ---
-
-
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
@@ -137,18 +134,15 @@ def _middle(ordered: Floats, count: Ints) -> Floats:
     return middle
 
 
-# --- The constants of the history's judge, each with its reason ---
-# Relative sizes are differences of natural logarithms: 0.01 is one per cent.
-
-
 @frozen(kw_only=True)
 class Constants:
-    """All constants; tests and benches may use other sets than `CONSTANTS`."""
+    """All constants, each with its reason; tests and benches may use other sets than `CONSTANTS`.
 
-    # A run
-    huber: float = (
-        1.5  # samples further than this many s from the median are pulled in: 4 % less efficient than the mean
-    )
+    Relative sizes are differences of natural logarithms: 0.01 is one per cent.
+    """
+
+    # A run: samples further than `huber` s from the median are pulled in, 4 % less efficient than the mean
+    huber: float = 1.5
     efficiency: float = 1.07  # variance of that centre over the mean's, for normal samples
     spread_memory: float = 0.05  # s follows a board that grows noisier within some 20 runs
 

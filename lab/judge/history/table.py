@@ -46,44 +46,50 @@ def logarithms(samples: Floats) -> Floats:
     return np.where(np.isfinite(logs), logs, np.nan)
 
 
-def nights(series: Sequence[Series], known: Constants) -> list[Night]:
+def nights(series: Sequence[Series], constants: Constants) -> list[Night]:
     """All nights of all series; shorter series end with empty runs."""
-    length = max((len(one.runs) for one in series), default=0)
-    seen = [Provenance(known) for _ in series]
-    return [night([one.runs[t] if t < len(one.runs) else None for one in series], seen) for t in range(length)]
+    length = max((len(history.runs) for history in series), default=0)
+    provenances = [Provenance(constants) for _ in series]
+    return [
+        night([history.runs[t] if t < len(history.runs) else None for history in series], provenances)
+        for t in range(length)
+    ]
 
 
 class Provenance:
     """A series' known causes, and their latest changes."""
 
-    def __init__(self, known: Constants) -> None:
-        self._known = known
+    def __init__(self, constants: Constants) -> None:
+        self._constants = constants
         self._last: dict[str, str] = {}
 
     def take(self, run: HistoryRun) -> tuple[bool, bool, float]:
         """Take the next run: (new image, image known, variance of swaps)."""
-        known, before = run.provenance, self._last
-        changed = {cause for cause, value in known.items() if before.get(cause, value) != value}
-        is_same = any(cause in known and before.get(cause) == known[cause] for cause in _DIGESTS)
+        causes, before = run.provenance, self._last
+        changed = {cause for cause, value in causes.items() if before.get(cause, value) != value}
+        is_same = any(cause in causes and before.get(cause) == causes[cause] for cause in _DIGESTS)
         is_same &= changed.isdisjoint(_DIGESTS | _NAMED)
         new_image = not is_same and not changed.isdisjoint(_SOFTWARE)
         sizes = (
-            self._known.swap_board if cause == "board" else self._known.swap_other for cause in changed - _SOFTWARE
+            self._constants.swap_board if cause == "board" else self._constants.swap_other
+            for cause in changed - _SOFTWARE
         )
-        before.update(known)
+        before.update(causes)
         return new_image, not before.keys().isdisjoint(_NAMES), sum(size**2 for size in sizes)
 
 
-def night(runs: Sequence[HistoryRun | None], seen: Sequence[Provenance]) -> Night:
+def night(runs: Sequence[HistoryRun | None], provenances: Sequence[Provenance]) -> Night:
     """One run of each series; None: a series has none."""
     count = len(runs)
-    logs = logarithms(_padded([run.samples if run else _NOTHING for run in runs]))
+    logs = logarithms(_pad([run.samples if run else _NOTHING for run in runs]))
     reruns = [(run.reruns or ()) if run else () for run in runs]
-    rerun_count = np.array([len(each) for each in reruns], dtype=np.int64)
+    rerun_count = np.array([len(again) for again in reruns], dtype=np.int64)
     most = int(rerun_count.max(initial=0))
-    blocks = [each[j] if j < len(each) else _NOTHING for each in reruns for j in range(most)]
-    shaped = logarithms(_padded(blocks)).reshape(count, most, -1) if most else np.zeros((count, 0, 1))
-    changes = [one.take(run) if run else (False, True, 0.0) for one, run in zip(seen, runs, strict=True)]
+    blocks = [again[j] if j < len(again) else _NOTHING for again in reruns for j in range(most)]
+    shaped = logarithms(_pad(blocks)).reshape(count, most, -1) if most else np.zeros((count, 0, 1))
+    changes = [
+        provenance.take(run) if run else (False, True, 0.0) for provenance, run in zip(provenances, runs, strict=True)
+    ]
     return Night(
         logs,
         shaped,
@@ -98,7 +104,7 @@ def night(runs: Sequence[HistoryRun | None], seen: Sequence[Provenance]) -> Nigh
 _NOTHING = np.zeros(0)
 
 
-def _padded(rows: Sequence[Floats]) -> Floats:
+def _pad(rows: Sequence[Floats]) -> Floats:
     longest = max((len(row) for row in rows), default=0)
     if longest and all(len(row) == longest for row in rows):
         return np.array(rows)

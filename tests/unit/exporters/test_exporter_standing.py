@@ -10,7 +10,7 @@ from support.told_verdicts import BEGAN, moved
 from exporters.metrics import LONGEST_WORDS, MAX_CHANGES, families
 from lab.judge.known_failures import KnownFailure
 from lab.judge.records import StoredVerdict
-from lab.judge.store import Standing
+from lab.judge.store import StandingChanges
 from lab.judge.text import EvidenceLinks
 
 
@@ -21,7 +21,7 @@ def exported(
     known: Sequence[KnownFailure] = (),
 ) -> dict[str, list[tuple[dict[str, str], float]]]:
     """Family -> labels and value of each series."""
-    found = families(Standing(heard, muted, BEGAN, left_out), EvidenceLinks("https://lab/{run}"), known)
+    found = families(StandingChanges(heard, muted, BEGAN, left_out), EvidenceLinks("https://lab/{run}"), known)
     return {family.name: [(sample.labels, sample.value) for sample in family.samples] for family in found}
 
 

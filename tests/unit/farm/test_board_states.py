@@ -316,12 +316,12 @@ def test_a_judge_that_looks_again_sees_a_new_run_and_a_decision_and_judges_nothi
     judge, (board,) = LatestJudge(60.0), WORSE
     with open_store(lab.db) as store:
         assert set(judge.of(store, utc_now()).worse) == {board}
-        known = dict(judge._known)
+        known = dict(judge._judged)
         assert set(judge.of(store, utc_now()).worse) == {board}
-        assert all(judge._known[series] is its for series, its in known.items())
+        assert all(judge._judged[series] is its for series, its in known.items())
         review(store, lab.runs[board], "accepted", "lena", "a new SPL")
         assert not judge.of(store, utc_now()).worse
-        changed = {series.board for series, its in judge._known.items() if known[series] is not its}
+        changed = {series.board for series, its in judge._judged.items() if known[series] is not its}
         assert changed == {board}
 
 

@@ -10,7 +10,7 @@ from support.atlength import either
 from support.paired_boots import DRIFTS, DriftingBoard
 
 from lab.errors import ConfigurationError
-from lab.judge.bisection import Answer, Bisected, Compared, following
+from lab.judge.bisection import Answer, BisectionResult, BuildPair, following
 
 BUILDS = 32
 STEP = 0.015
@@ -18,16 +18,16 @@ STEP = 0.015
 
 def search(
     seed: int, drift: str, spread: float = 0.0, size: float = STEP, dead: frozenset[int] = frozenset()
-) -> tuple[Bisected, int, DriftingBoard]:
+) -> tuple[BisectionResult, int, DriftingBoard]:
     """A whole search; its result, the first bad build, and the board."""
     rng = np.random.default_rng(1_000_000 + seed)
     culprit = int(rng.integers(1, BUILDS))
     offsets = [float(rng.normal(0, spread)) + size * (build >= culprit) for build in range(BUILDS)]
     board = DriftingBoard(seed, drift, offsets)
-    answers: list[tuple[Compared, Answer]] = []
+    answers: list[tuple[BuildPair, Answer]] = []
     while True:
         asked = following(BUILDS, answers)
-        if isinstance(asked, Bisected):
+        if isinstance(asked, BisectionResult):
             return asked, culprit, board
         answers.append((asked, None if asked.build in dead else board.pair(asked.reference, asked.build)))
 
@@ -72,16 +72,16 @@ def test_a_wrong_build_is_not_called_sure_where_builds_differ_too_much_to_tell()
 
 def test_a_search_goes_on_from_its_stored_pairs() -> None:
     board = DriftingBoard(5, "none", [STEP * (build >= 3) for build in range(6)])
-    answers: list[tuple[Compared, Answer]] = []
+    answers: list[tuple[BuildPair, Answer]] = []
     for _ in range(20):
         asked = following(6, answers)
-        assert isinstance(asked, Compared)
+        assert isinstance(asked, BuildPair)
         assert following(6, list(answers)) == asked
         answers.append((asked, board.pair(asked.reference, asked.build)))
 
 
 def test_pairs_of_another_list_of_builds_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="another search"):
-        following(6, [(Compared(0, 4), 0.01)])
+        following(6, [(BuildPair(0, 4), 0.01)])
     with pytest.raises(ConfigurationError, match="does not boot"):
-        following(6, [(Compared(0, 5), None)])
+        following(6, [(BuildPair(0, 5), None)])

@@ -12,7 +12,7 @@ from support.atlength import either
 from support.judge_histories import calls, history, mapped, with_cause
 
 from lab.judge.history import CONSTANTS, Outcome, Series, judge
-from lab.judge.history.kalman import Bank, Learned
+from lab.judge.history.kalman import Bank, SeriesParameters
 from lab.judge.history.walk import Creep
 
 pytestmark = pytest.mark.longer
@@ -373,7 +373,7 @@ def test_a_run_that_can_only_be_ordinary_is_taken_as_by_kalman() -> None:
     before, mean, seen, noise = root @ root.T, np.array([2.7, 0.01, -0.01]), 2.75, 1e-5
     entries = np.triu_indices(3)
     bank = Bank(mean[:, None, None].copy(), before[entries][:, None, None].copy(), np.zeros((1, 1)))
-    learned = Learned(*(np.zeros(1) for _ in range(6)))
+    learned = SeriesParameters(*(np.zeros(1) for _ in range(6)))
     bank.update(np.array([seen]), np.array([noise]), learned, CONSTANTS)
     gain = before.sum(axis=1) / (before.sum() + noise)
     assert bank.mean[:, 0, 0] == pytest.approx(mean + gain * (seen - mean.sum()))

@@ -236,7 +236,7 @@ def test_every_metric_has_its_noise_or_the_usual_one() -> None:
 
 
 def learned(values: list[float], errors: float = 0.0, compared: int = 10) -> Noise:
-    return noise.load().learned(USUAL, values, [errors] * len(values), compared)
+    return noise.load().learn(USUAL, values, [errors] * len(values), compared)
 
 
 def test_a_quiet_board_is_judged_by_its_own_noise() -> None:

@@ -481,7 +481,7 @@ def test_a_failure_rate_is_judged_beside_the_runs_before_by_how_sure_its_rise_is
     (unsure,) = rates(store, first, remembered)
     assert (unsure.outcome, unsure.n, unsure.direction) == ("unsure: rerun asked", 39, 0), "with the night before"
     assert text.sentence(unsure).endswith(": unsure: rerun asked, fails 7.7 % (2.7 to 20.3 %), was 0 of 60")
-    assert run_judge.asked_again(store, first) == {(("medium", "sd"),)}
+    assert run_judge.items_to_rerun(store, first) == {(("medium", "sd"),)}
     again = nights.run(boots=14, failed=5, after=SOON, provenance={"confirms": first})
     judge_run(store, again, remember=remembered)
     (verdict,) = [each for each in read_verdicts(store, run_id=first) if each.metric == "boot.failure_rate"]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from support.paired_boots import DRIFTS, DriftingBoard
 
-from lab.judge.paired import LOOKS, PairedOutcome, PairedPlan, PairedVerdict, judged, order, signed_rank
+from lab.judge.paired import LOOKS, PairedOutcome, PairedPlan, PairedVerdict, judge_pairs, order, signed_rank
 
 PLAN = PairedPlan()
 
@@ -22,7 +22,7 @@ def session(seed: int, drift: str, effect: float) -> tuple[PairedVerdict, int]:
     while True:
         found.append(board.pair(0, 1))
         if PLAN.look_after(len(found)) is not None:
-            verdict = judged(found, PLAN)
+            verdict = judge_pairs(found, PLAN)
             if verdict.outcome is not PairedOutcome.UNDECIDED or len(found) == PLAN.pairs:
                 return verdict, board.boots
 
@@ -72,13 +72,13 @@ def test_the_interval_holds_the_difference_and_fits_the_outcome() -> None:
 
 def test_gross_differences_are_dropped_and_counted() -> None:
     pairs = [0.01 + 0.001 * (-1) ** number for number in range(29)] + [-0.3]
-    verdict = judged(pairs, PLAN)
+    verdict = judge_pairs(pairs, PLAN)
     assert (verdict.outcome, verdict.dropped) == (PairedOutcome.DIFFERENT, 1)
     assert verdict.estimate == pytest.approx(0.01, abs=0.001)
 
 
 def test_before_the_first_look_nothing_is_decided() -> None:
-    verdict = judged([0.1, 0.1], PLAN)
+    verdict = judge_pairs([0.1, 0.1], PLAN)
     assert (verdict.outcome, verdict.low, verdict.high, verdict.findable) == (
         PairedOutcome.UNDECIDED,
         None,
@@ -90,7 +90,7 @@ def test_before_the_first_look_nothing_is_decided() -> None:
 def test_the_findable_effect_shrinks_with_the_pairs() -> None:
     board = DriftingBoard(3, "none", [0.0, 0.0])
     found = [board.pair(0, 1) for _ in range(PLAN.pairs)]
-    few, many = judged(found[:30], PLAN).findable, judged(found, PLAN).findable
+    few, many = judge_pairs(found[:30], PLAN).findable, judge_pairs(found, PLAN).findable
     assert few is not None
     assert many is not None
     assert 0.003 < many < few

@@ -14,7 +14,7 @@ from lab.benchmarks.diagnosis.parts import INITCALLS, BootPart, documents
 from lab.judge.records import NewVerdict
 from lab.judge.store import write_verdicts
 from lab.judge.text import EvidenceLinks
-from lab.judge.where import OF, explained
+from lab.judge.where import OF, explain
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
 from lab.results.records import DIAGNOSIS
 from lab.results.snapshot import watch
@@ -54,11 +54,11 @@ def test_all_diagnosed_runs_before_and_since_a_change_are_compared(store: Store)
         diagnosed(store, dice, USUAL)
     since = diagnosed(store, dice, USUAL | {"part_7": 0.06})
     last = diagnosed(store, dice, USUAL | {"part_7": 0.06})
-    (line,) = explained(store, last, since, {"sd"})
+    (line,) = explain(store, last, since, {"sd"})
     assert line.startswith("sd: +")
     assert "part_7, was" in line
-    assert explained(store, last, since, {"emmc"}) == []
-    assert explained(store, last, last + 100, {"sd"}) == [], "none since the change"
+    assert explain(store, last, since, {"emmc"}) == []
+    assert explain(store, last, last + 100, {"sd"}) == [], "none since the change"
 
 
 def test_runs_of_another_line_of_builds_do_not_count_beside_those_of_the_own(store: Store) -> None:
@@ -67,7 +67,7 @@ def test_runs_of_another_line_of_builds_do_not_count_beside_those_of_the_own(sto
         diagnosed(store, dice, USUAL)
         diagnosed(store, dice, USUAL | {"part_3": 0.5}, "main-0412")
     since = diagnosed(store, dice, USUAL | {"part_7": 0.06})
-    assert [line.split()[6] for line in explained(store, since, since, {"sd"})] == ["part_7,"]
+    assert [line.split()[6] for line in explain(store, since, since, {"sd"})] == ["part_7,"]
 
 
 def test_the_mail_of_a_regression_names_the_part(store: Store) -> None:

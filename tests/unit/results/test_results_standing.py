@@ -9,7 +9,7 @@ import pytest
 
 from lab.host.clock import utc_now
 from lab.judge.records import NewVerdict, OutcomeName
-from lab.judge.store import LOOK_BACK, Standing, mute, review, standing, write_verdicts
+from lab.judge.store import LOOK_BACK, StandingChanges, mute, review, standing, write_verdicts
 from lab.results import AttemptRecord, SampleRecord, Store
 
 SD = {"medium": "sd"}
@@ -36,7 +36,7 @@ def moved(
     return NewVerdict(metric, 1, params, outcome, direction, since, 20, size * direction, 0.02, 0.04)
 
 
-def look(store: Store, most: int = 99, *, later: dt.timedelta = dt.timedelta(0)) -> Standing:
+def look(store: Store, most: int = 99, *, later: dt.timedelta = dt.timedelta(0)) -> StandingChanges:
     return store.read(lambda session: standing(session, utc_now() + later, most))
 
 

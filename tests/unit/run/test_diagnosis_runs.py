@@ -15,7 +15,7 @@ from support.simruns import SimBench, bench, planned
 from lab.benchmarks.diagnosis.parts import INITCALLS, UNITS, BootPart, PartChange, changes
 from lab.cli import main
 from lab.errors import ConfigurationError
-from lab.judge.where import BootWhere, difference_lines, explained, where
+from lab.judge.where import BootWhere, difference_lines, explain, where
 from lab.results import AttemptRecord, Run
 from lab.results.records import DIAGNOSIS
 from lab.run import diagnosis
@@ -132,13 +132,11 @@ def test_a_run_is_shown_with_its_parts_and_what_differs(tmp_path: Path, capsys: 
         )
         diagnosed(evolve(made, run=evolve(made.run, run=later)))
         second = later.id
-        assert [line.partition(", was")[0] for line in explained(made.store, second, second, {"sd"})] == [
+        assert [line.partition(", was")[0] for line in explain(made.store, second, second, {"sd"})] == [
             f"sd: {line.partition(', was')[0]}"
             for line in difference_lines(*(where(made.store, run)[0] for run in (first.id, second)))
         ]
-        assert (
-            explained(made.store, second, second, {"emmc"}) == explained(made.store, first.id, first.id, {"sd"}) == []
-        )
+        assert explain(made.store, second, second, {"emmc"}) == explain(made.store, first.id, first.id, {"sd"}) == []
     db = str(tmp_path / "results.db")
     assert main(["results", "where", str(second), str(first.id), "--db", db]) == 0
     text = capsys.readouterr().out

@@ -25,7 +25,7 @@ from support.web_serving import serving
 
 from lab.errors import LabStableError
 from lab.host.clock import utc_now
-from lab.judge.baseline import document, judge_run, judged_averages
+from lab.judge.baseline import document, judge_run, read_run_averages
 from lab.judge.labels import release_before
 from lab.judge.records import NewVerdict
 from lab.judge.store import review, write_verdicts
@@ -290,7 +290,7 @@ def test_each_row_has_its_number_among_those_of_the_runs_before(lab: Lab) -> Non
             each for each in judge_run(seen, NEWEST[0], BEFORE).numbers if each.average.metric.name == "boot.time"
         )
         assert number.baseline is not None
-        before = {each.run_id: each.value for run in number.baseline.runs for each in judged_averages(seen, run)[:1]}
+        before = {each.run_id: each.value for run in number.baseline.runs for each in read_run_averages(seen, run)[:1]}
     assert number.baseline.values == tuple(before[run] for run in number.baseline.runs)
     words, drawn = strips[0]
     assert words.startswith("1 run before: ")
@@ -363,7 +363,7 @@ def test_what_was_not_measured_is_counted_and_named(lab: Lab) -> None:
     page = lab.get(f"/releases/{LAST}", "05.00").text
     with lab.store.snapshot() as seen:
         judged = judge_run(seen, again, "05.00")
-        gone = judged_averages(seen, NEWEST[2] - BOARDS)
+        gone = read_run_averages(seen, NEWEST[2] - BOARDS)
     assert len(judged.missing) == 2
     assert len(gone) == 3
     assert "5 not measured, " in page  # of a board nothing was
