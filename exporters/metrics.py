@@ -30,7 +30,7 @@ from lab.results.formatting import label
 from lab.results.records import DIAGNOSIS
 from lab.results.series import newest_of_kind
 from lab.results.snapshot import SnapshotReader
-from lab.results.standing_failures import Explained, Failing, FailureReader
+from lab.results.standing_failures import ExplainedItem, FailureReader, StandingFailure
 from lab.results.store import SharedStore
 
 _BOARD: Final = ("board", "board_type", "release")
@@ -291,7 +291,7 @@ class StandingVerdicts:
                 return ()
             key = (newest, _standing_labels(change), tuple(verdict.id for verdict in change.verdicts))
             if (lines := self._parts.get(key)) is None:
-                with self._store.opened(self.watcher.location.url.render_as_string(hide_password=False)) as store:
+                with self._store.store_at(self.watcher.location.url.render_as_string(hide_password=False)) as store:
                     lines = parts(store, change)
             known[key] = lines
             return lines
@@ -323,7 +323,10 @@ class StandingFailures:
 
 
 def _failures(
-    found: Sequence[Failing], explained: Sequence[Explained], evidence: EvidenceLinks, known: Sequence[KnownFailure]
+    found: Sequence[StandingFailure],
+    explained: Sequence[ExplainedItem],
+    evidence: EvidenceLinks,
+    known: Sequence[KnownFailure],
 ) -> Iterator[Metric]:
     every = [(each, of_failing(known, each)) for each in found]
     shown = sorted(every, key=lambda each: _is_open(each[1]))[:MAX_CHANGES]
@@ -348,7 +351,7 @@ def _failures(
     yield gauge("boardlab_failing_left_out", "Number of omitted causes.", (), left_out)
 
 
-def _failure_labels(each: Failing, known: Recognition | None) -> tuple[str, ...]:
+def _failure_labels(each: StandingFailure, known: Recognition | None) -> tuple[str, ...]:
     state = DEAD if each.dead else AT_TIMES
     known_state = known.state.value if known else ""
     return (each.board, each.board_type, each.release, each.cause.outcome, each.cause.line, state, known_state)

@@ -17,7 +17,7 @@ from lab.farm import labfolder, services
 from lab.host import process
 from lab.results import backup as backups
 from lab.results.audit import Act, Audit
-from lab.results.backup import Copied
+from lab.results.backup import CopyResult
 from lab.results.location import locate
 from lab.results.store import open_store
 from lab.terminal import echo, echo_json
@@ -97,13 +97,13 @@ def restore(
     Results go to --db, an SQLite file or an empty database of PostgreSQL, whichever they were on. Nothing that is there
     is replaced. All is verified by SHA-256.
     """
-    chosen = backups.chosen(folder)
+    chosen = backups.find_backup(folder)
     about = (
         f"{chosen.path}: of {chosen.at[:19].replace('T', ' ')} UTC, boardlab {chosen.boardlab}, from {chosen.source}"
     )
     if dry_run:
         echo(about)
-        _tell(backups.verified(chosen), "intact")
+        _tell(backups.verify(chosen), "intact")
         return
     if files is not None:
         written = backups.write_files(chosen, files)
@@ -117,7 +117,7 @@ def restore(
     _tell(copied, f"in {target.artifacts}")
 
 
-def _tell(copied: Copied, where: str) -> None:
+def _tell(copied: CopyResult, where: str) -> None:
     echo(f"{copied.count} artifacts, {copied.bytes / 1e6:.1f} MB, {where}")
     if copied.missing:
         raise LabStableError(

@@ -96,7 +96,7 @@ def _known(column: str) -> Source:
         from lab.results.store import open_store  # noqa: PLC0415
 
         with open_store(line.get("db"), create=False) as store:
-            return [(value, "") for value in listing.known(store, column)]
+            return [(value, "") for value in listing.column_values(store, column)]
 
     return values
 

@@ -170,7 +170,7 @@ def _show(log: HealthBook, board: str, host: HostFile, *, as_json: bool) -> None
     if board:
         state, checks = log.of(board), log.checks(board, SHOWN)
         nothing_known = state.state == "suspect" and not state.known and not checks
-        if nothing_known and board not in {*listing.known(log.store, "board"), *_described(host)}:
+        if nothing_known and board not in {*listing.column_values(log.store, "board"), *_described(host)}:
             raise ConfigurationError(f"no board {board!r:.200}; `lab health` shows the boards that there are")
         if as_json:
             echo_json({**_health_document(state), "checks": [check_document(each) for each in checks]})

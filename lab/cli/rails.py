@@ -33,7 +33,7 @@ from lab.rails.live import Now
 from lab.rails.model import PhasePower, RailPower
 from lab.rails.phase import StagePower, cut, samples_of, stages
 from lab.rails.selftest import SensorCheck
-from lab.results.formatting import fixed
+from lab.results.formatting import format_fixed
 from lab.terminal import bad, doubtful, echo, echo_json, echo_text, log_to, plain_text, table
 
 app = typer.Typer(help="Supply rails: sample them, watch them, test their sensors.", no_args_is_help=True)
@@ -299,7 +299,7 @@ def _row(rail: RailPower) -> list[str]:
 
 
 def _number(value: float | None, factor: float, decimals: int) -> str:
-    return "-" if value is None else fixed(value * factor, decimals)
+    return "-" if value is None else format_fixed(value * factor, decimals)
 
 
 def stacked(trace: Trace, moments: Sequence[Moment] = ()) -> str:

@@ -68,7 +68,7 @@ def list_runs(
     with open_store(db, create=False) as store:
         runs = listed_runs(store, wanted, limit)
         if as_json:
-            echo_json([formatting.listed_document(each.run, each.outcomes, each.averaged) for each in runs])
+            echo_json([formatting.list_document(each.run, each.outcomes, each.averaged) for each in runs])
             return
         if not runs:
             echo(_none(store, wanted))
@@ -318,7 +318,7 @@ def upload(
     """
     with open_store(db, create=False) as store:
         done = packs.upload(store, everything=everything, say=lambda line: echo(line, err=True))
-        left, where = len(store.artifacts.marked()), store.artifacts.shared
+        left, where = len(store.artifacts.list_marked()), store.artifacts.shared
     if as_json:
         echo_json({"to": where, "brought": done.count, "bytes": done.bytes, "left": left, "busy": done.busy})
     elif done.busy:
@@ -398,7 +398,7 @@ def _none(store: Store, wanted: listing.RunFilter) -> str:
         ("releases", "release", wanted.releases),
     )
     there = [
-        f"{title} with runs: {', '.join(listing.known(store, column)) or 'none'}"
+        f"{title} with runs: {', '.join(listing.column_values(store, column)) or 'none'}"
         for title, column, names in asked
         if names
     ]

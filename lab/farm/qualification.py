@@ -135,7 +135,7 @@ def _kin(store: Store, seen: Overview) -> list[Overview]:
     new = {hold.board for hold in ReservationBook(store).standing() if hold.kind == QUALIFYING}
     wanted = RunFilter(types=(seen.run.board_type,), releases=(seen.run.release,), statuses=("completed",))
     found: list[Overview] = []
-    for each in listing.listed(store, wanted, KIN_RUNS * 10):
+    for each in listing.list_runs(store, wanted, KIN_RUNS * 10):
         run = each.run
         if run.kind != BOOT or run.board in {seen.run.board, *new} or len(found) == KIN_RUNS:
             continue

@@ -477,7 +477,7 @@ def start_upload(store: Store) -> subprocess.Popen[bytes] | None:
     It never fails: what is not uploaded stays marked, for the next job or `lab results upload`.
     """
     artifacts = store.artifacts
-    if not artifacts.shared or not artifacts.marked():
+    if not artifacts.shared or not artifacts.list_marked():
         return None
     database = store.location.url.render_as_string(hide_password=False)
     own = {DATABASE_VARIABLE: database, ARTIFACTS_VARIABLE: str(artifacts.root)}

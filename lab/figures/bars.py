@@ -9,7 +9,7 @@ from attrs import frozen
 
 from lab.figures import COLOURS, Tick, ticks
 from lab.metrics import uncertainty
-from lab.results.formatting import decimals, fixed
+from lab.results.formatting import decimals, format_fixed
 from lab.results.listing import Stage
 
 
@@ -85,14 +85,14 @@ def _row(stage: Stage, before: Stage | None, moved: str, scale: float) -> StageR
         bound = uncertainty.combined((stage.summary.uncertainty, before.summary.uncertainty))
         by = length - before.summary.mean
         places = decimals(bound, 0.001)
-        text = fixed(by, places)
-        difference = f"{'+' if float(text) > 0 else ''}{text} ± {fixed(bound, places)}"
+        text = format_fixed(by, places)
+        difference = f"{'+' if float(text) > 0 else ''}{text} ± {format_fixed(bound, places)}"
         beyond = abs(by) > bound
     return StageRow(
         name=stage.name,
         left=stage.start_s * scale,
         width=length * scale,
-        length=fixed(length, 3),
+        length=format_fixed(length, 3),
         before=None if before is None else (before.start_s * scale, before.summary.mean * scale),
         difference=difference,
         beyond=beyond,
@@ -141,7 +141,7 @@ def stack(title: str, unit: str, bars: Mapping[str, Mapping[str, float]]) -> Sta
             StackPart(series.index(one), 100 * left / longest, 100 * value / longest, f"{one} {value:.2f} {unit}")
             for left, (one, value) in zip(ends, parts.items(), strict=True)
         )
-        rows.append(StackRow(name, drawn, fixed(sum(parts.values()), 2)))
+        rows.append(StackRow(name, drawn, format_fixed(sum(parts.values()), 2)))
     axis = tuple(Tick(100 * value / longest, text) for value, text in ticks(0, longest, 6))
     return Stack(title, unit, series, tuple(rows), axis)
 
@@ -186,7 +186,7 @@ def flame(title: str, parts: Sequence[FlamePart], whole_s: float) -> Flame:
         left, width = 100 * part.start_s / whole_s, 100 * part.length_s / whole_s
         row = rows.setdefault(part.depth, [])
         name = part.name if width >= _NAMED else ""
-        text = f"{part.name}: {fixed(part.length_s * 1e3, 1)} ms"
+        text = f"{part.name}: {format_fixed(part.length_s * 1e3, 1)} ms"
         row.append(FlameBox(name, text, len(row) % COLOURS, left, min(width, 100 - left)))
     axis = tuple(Tick(100 * value / whole_s, text) for value, text in ticks(0, whole_s, 6))
     return Flame(title, tuple(tuple(row) for _, row in sorted(rows.items())), axis)

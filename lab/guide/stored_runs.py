@@ -15,7 +15,7 @@ from lab.judge.labels import release_key
 from lab.judge.store import reviews
 from lab.metrics import Measurement
 from lab.results.formatting import label
-from lab.results.listing import Overview, attempts_of, overview, tried
+from lab.results.listing import Overview, attempts_of, count_tried, overview
 from lab.results.records import APART, PUBLISHED, ArtifactRef, Run
 from lab.results.store import Store
 
@@ -150,7 +150,7 @@ def sound_numbers(store: Store, run: Run) -> tuple[Overview, list[str]]:
         outcomes = ", ".join(f"{outcome} {count}" for outcome, count in counts)
         item = label(next(iter(lost.values())).params)
         place = f"{run.board}{f' ({item})' if item else ''}"
-        failures[f"{place}: run {run.id} failed in {len(lost)} of {tried(attempts)} cycles ({outcomes})"] = None
+        failures[f"{place}: run {run.id} failed in {len(lost)} of {count_tried(attempts)} cycles ({outcomes})"] = None
     return Overview(whole.run, whole.attempts, sound), list(failures)
 
 

@@ -347,7 +347,7 @@ def listed_runs(store: Store, wanted: RunFilter, limit: int | None = None) -> li
         BoardlabError: the store cannot be read.
     """
     killed = killed_runs(store)
-    found = listing.listed(store, evolve(wanted, killed=killed), limit)
+    found = listing.list_runs(store, evolve(wanted, killed=killed), limit)
     return [evolve(each, run=evolve(each.run, status=KILLED)) if each.run.id in killed else each for each in found]
 
 

@@ -17,7 +17,7 @@ from attrs import field, frozen
 from lab.failures import CATALOGUE
 from lab.judge.labels import REAL_TIME, is_numbered, release_key, same_release
 from lab.judge.records import StoredVerdict
-from lab.results.standing_failures import Failing
+from lab.results.standing_failures import StandingFailure
 
 _TICKET: Final = re.compile(r"https?://[^\s'\"<>]+")
 _NUMBER: Final = re.compile(r"\d+")
@@ -71,7 +71,7 @@ class KnownFailure:
         if (self.pattern and not self.failure) or (self.direction and not self.metric):
             raise ValueError(f"{self.ticket}: `pattern` is of a `failure`, `direction` of a `metric`")
 
-    def is_failing(self, failing: Failing) -> bool:
+    def is_failing(self, failing: StandingFailure) -> bool:
         """True if a standing failure has this signature."""
         text = (failing.line, failing.message)
         return (
@@ -142,7 +142,7 @@ def recognise(known: Iterable[KnownFailure], release: str) -> Recognition | None
     return Recognition(first, tuple(failure for state, failure in states if state is first))
 
 
-def of_failing(known: Sequence[KnownFailure], failing: Failing) -> Recognition | None:
+def of_failing(known: Sequence[KnownFailure], failing: StandingFailure) -> Recognition | None:
     """The known failures that a standing failure is; None: it is new."""
     return recognise((failure for failure in known if failure.is_failing(failing)), failing.release)
 

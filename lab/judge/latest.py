@@ -31,7 +31,7 @@ from lab.metrics.catalogue import BOOT_STAGE
 from lab.results.history import Item, item_of
 from lab.results.records import APART
 from lab.results.revision import RunsRevision, runs_revision
-from lab.results.series import BoardSeries, PlaceState, completed_with, latest_completed, run_head, states
+from lab.results.series import BoardSeries, PlaceState, latest_completed, latest_with, run_head, states
 from lab.results.snapshot import RunHead, StoreSnapshot
 from lab.results.store import Store, open_store
 from lab.results.sums import VARIANT, Average
@@ -442,7 +442,7 @@ def _latest_runs(snapshot: StoreSnapshot, series: BoardSeries) -> list[RunHead]:
     for label in filter(is_numbered, snapshot.labels()):
         labels.setdefault(is_real_time(label), {}).setdefault(release_key(label), []).append(label)
     for of_kernel in labels.values():
-        newest = (completed_with(snapshot, series, of_kernel[key], most) for key in sorted(of_kernel, reverse=True))
+        newest = (latest_with(snapshot, series, of_kernel[key], most) for key in sorted(of_kernel, reverse=True))
         for heads in itertools.islice(filter(None, newest), 2):
             runs |= {head.id: head for head in heads}
     return [runs[run_id] for run_id in sorted(runs)]

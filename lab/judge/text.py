@@ -22,7 +22,7 @@ from lab.judge.records import CALLED, DRIFT, ChangeStart, NewVerdict, StoredVerd
 from lab.metrics.catalogue import BOOT_STAGE
 from lab.metrics.rates import FAILED, RATES, FailureRate
 from lab.results.formatting import anchor, decimals, label, rate_document
-from lab.results.standing_failures import Failing
+from lab.results.standing_failures import StandingFailure
 from lab.terminal import plain
 
 MAX_LINES: Final = 10  # of the numbers of one change
@@ -145,7 +145,7 @@ class EvidenceLinks:
         """A run's page."""
         return self._of(run) if self.address else f"lab report {run}"
 
-    def attempts(self, failing: Failing) -> str:
+    def attempts(self, failing: StandingFailure) -> str:
         """The failed attempts, with the newest one's log."""
         run = failing.last.id
         if not self.address:
@@ -181,7 +181,7 @@ def changes(
     )
 
 
-def failing_title(failing: Failing, known: Recognition | None = None) -> str:
+def failing_title(failing: StandingFailure, known: Recognition | None = None) -> str:
     """A standing failure in one line.
 
     Release, kind of failure, cause with its line, frequency and first run.
@@ -205,7 +205,7 @@ def failing_title(failing: Failing, known: Recognition | None = None) -> str:
     return f"{begin}{plain(failing.board)}: {how}: {cause}, {count}, {since}"
 
 
-def failing_lines(failing: Failing) -> list[str]:
+def failing_lines(failing: StandingFailure) -> list[str]:
     """The failure's console line, or the newest failure's message."""
     text = plain(failing.line or failing.message)
     return [f"{failing.cause.outcome}: {text}"] if text else []

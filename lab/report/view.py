@@ -25,7 +25,7 @@ from lab.results.formatting import (
     anchor,
     average_cell,
     console_log,
-    fixed,
+    format_fixed,
     limit_checks,
     lines,
     number,
@@ -656,5 +656,5 @@ def strip_of(each: JudgedNumber) -> RowStrip | None:
 
 
 def _percent(share: float) -> str:
-    text = fixed(100 * share, 1 if abs(share) < 0.1 else 0)
+    text = format_fixed(100 * share, 1 if abs(share) < 0.1 else 0)
     return f"{text if text.startswith('-') or not float(text) else f'+{text}'} %"

@@ -26,7 +26,8 @@ from lab.results.records import CONSOLE_INDEX, CONSOLE_LOG, ArtifactRef, Attempt
 
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 PACK_BYTES: Final = 32 << 20  # of a pack's artifacts, which are in memory at once
-# Of a damaged zip file; zipfile itself raises RuntimeError for a flipped bit "encrypted", and struct's and text's errors.
+# Of a damaged zip file; zipfile itself raises RuntimeError for a flipped bit "encrypted", and struct's and text's
+# errors.
 _DAMAGED: Final = (
     OSError,
     EOFError,
@@ -46,7 +47,8 @@ class ArtifactStore:
     """Content-addressed files under `root`: the file of a hash ab12… is root/ab/12….
 
     Attributes:
-        shared: URL of the shared store (lab.results.location); empty: none. Artifacts read from it are also stored here.
+        shared: URL of the shared store (lab.results.location); empty: none. Artifacts read from it are also stored
+            here.
         pack_of: SHA-256 of an artifact -> that of the pack with its bytes, itself an artifact; None: it is in none.
     """
 
@@ -65,7 +67,7 @@ class ArtifactStore:
         ref = ArtifactRef(kind, hashlib.sha256(data).hexdigest(), len(data))
         path = self.path(ref.sha256)
         try:
-            if not _found_again(path, data):  # a damaged one is mended
+            if not _touch_same(path, data):  # a damaged one is mended
                 location.private_folder(self.root)
                 if self.shared:
                     self.mark(ref.sha256)  # before: a mark without its artifact does no harm
@@ -98,18 +100,19 @@ class ArtifactStore:
         if data is not None:
             return data
         if (pack := self.pack_of(sha256)) is not None:
-            return self._unpacked(sha256, pack)
+            return self._unpack(sha256, pack)
         if not self.shared:
             raise LabStableError(
                 f"artifact {sha256} is not in {self.root}; if it was measured on another host, let "
-                f"${ARTIFACTS_VARIABLE} name a directory that both share, or ${location.SHARED_VARIABLE} a store, or copy it from there",
+                f"${ARTIFACTS_VARIABLE} name a directory that both share, or "
+                f"${location.SHARED_VARIABLE} a store, or copy it from there",
                 failure="artifacts",
             )
         data = location.at(self.shared).get(sha256)
         if data is None:
             raise LabStableError(
-                f"artifact {sha256} is neither in {self.root} nor in {self.shared}; the host that measured it may not have brought it yet: "
-                "there, run `lab results upload`",
+                f"artifact {sha256} is neither in {self.root} nor in {self.shared}; the host that measured it may not "
+                "have brought it yet: there, run `lab results upload`",
                 failure="artifacts",
             )
         _verify(data, sha256, f"in {self.shared}")
@@ -119,7 +122,7 @@ class ArtifactStore:
             _log.warning("artifact %s of %s is not kept here: %s", sha256, self.shared, error.strerror)
         return data
 
-    def _unpacked(self, sha256: str, pack: str) -> bytes:
+    def _unpack(self, sha256: str, pack: str) -> bytes:
         path = self.path(pack)
         source = path if path.exists() else io.BytesIO(self.read(pack))
         try:
@@ -131,7 +134,8 @@ class ArtifactStore:
                 raise zipfile.BadZipFile(f"it inflates to more than {PACK_BYTES} bytes")
         except _DAMAGED as error:
             raise LabStableError(
-                f"artifact {sha256} cannot be read from its pack {path}: {error}; restore that from a copy, and check the disk",
+                f"artifact {sha256} cannot be read from its pack {path}: {error}; "
+                "restore that from a copy, and check the disk",
                 failure="artifacts",
             ) from error
         _verify(data, sha256, f"in its pack {path}")
@@ -188,13 +192,13 @@ class ArtifactStore:
         """Remove the mark of an uploaded artifact."""
         (self.marks / sha256).unlink(missing_ok=True)
 
-    def marked(self) -> list[str]:
+    def list_marked(self) -> list[str]:
         """Return the artifacts to upload."""
-        found = (path.name for path in self.marks.glob("*")) if self.marks.is_dir() else ()
-        return sorted(name for name in found if _SHA256.fullmatch(name))
+        marks = (path.name for path in self.marks.glob("*")) if self.marks.is_dir() else ()
+        return sorted(name for name in marks if _SHA256.fullmatch(name))
 
 
-def _found_again(path: Path, data: bytes) -> bool:
+def _touch_same(path: Path, data: bytes) -> bool:
     """Return whether the artifact is there; its time then says that it is wanted (lab.results.retention)."""
     try:
         if path.read_bytes() != data:
@@ -207,11 +211,11 @@ def _found_again(path: Path, data: bytes) -> bool:
 
 
 def _verify(data: bytes, sha256: str, where: str) -> None:
-    found = hashlib.sha256(data).hexdigest()
-    if found != sha256:
+    digest = hashlib.sha256(data).hexdigest()
+    if digest != sha256:
         raise LabStableError(
-            f"artifact {where} is damaged: it has {len(data)} bytes with SHA-256 {found}, not {sha256}; restore it from a copy, "
-            "and check the disk",
+            f"artifact {where} is damaged: it has {len(data)} bytes with SHA-256 {digest}, not {sha256}; restore it "
+            "from a copy, and check the disk",
             failure="artifacts",
         )
 
@@ -236,7 +240,7 @@ def _write(path: Path, data: bytes) -> None:
         os.close(directory)
 
 
-def zipped(contents: Mapping[str, bytes]) -> bytes:
+def make_pack(contents: Mapping[str, bytes]) -> bytes:
     """A pack: a zip file of artifacts by SHA-256.
 
     The same contents give the same bytes.
@@ -248,13 +252,8 @@ def zipped(contents: Mapping[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
-# --- Upload to the shared store ---
-# A mark beside a kept artifact says that it is to be uploaded; it costs a file's name and no network. The mark goes when the artifact is in
-# the shared store, so a failed upload is repeated at the next occasion. Nothing that was measured is ever removed here.
-
-
 @frozen
-class Brought:
+class UploadResult:
     """Result of an upload. busy: another process uploads."""
 
     count: int
@@ -264,8 +263,12 @@ class Brought:
 
 def upload(
     artifacts: ArtifactStore, *, everything: bool = False, say: Callable[[str], None] = lambda _: None
-) -> Brought:
+) -> UploadResult:
     """Upload marked artifacts, also those marked meanwhile; of a packed one its pack.
+
+    A mark beside a kept artifact says that it is to be uploaded; it costs a file's name and no network. The mark goes
+    when the artifact is in the shared store, so a failed upload is repeated at the next occasion. Nothing that was
+    measured is ever removed here.
 
     Args:
         everything: also unmarked artifacts that the shared store lacks, e.g. earlier ones.
@@ -282,14 +285,14 @@ def upload(
     count = size = 0
     with _alone(artifacts) as ours:
         if not ours:
-            return Brought(0, 0, busy=True)
+            return UploadResult(0, 0, busy=True)
         if everything:
-            known = shared.names()
+            shared_names = shared.names()
             for sha256 in artifacts.hashes():
-                if sha256 not in known:
+                if sha256 not in shared_names:
                     artifacts.mark(sha256)
         tried: set[str] = set()
-        while names := [name for name in artifacts.marked() if name not in tried]:
+        while names := [name for name in artifacts.list_marked() if name not in tried]:
             for sha256 in names:
                 tried.add(sha256)
                 if artifacts.pack_of(sha256) is not None:  # it goes with its pack
@@ -304,7 +307,7 @@ def upload(
                 shared.put(sha256, data)
                 count, size = count + 1, size + len(data)
                 artifacts.unmark(sha256)
-    return Brought(count, size)
+    return UploadResult(count, size)
 
 
 @contextmanager
@@ -327,9 +330,6 @@ def _alone(artifacts: ArtifactStore) -> Iterator[bool]:
             yield True
     finally:
         os.close(fd)
-
-
-# --- Recordings as files ---
 
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._+@]+")  # a stored value is not a path, whatever its text: `init` is /bin/sh

@@ -76,9 +76,9 @@ class Audit:
         self, action: str, *, person: str, address: str = "", board: str = "", about: str = "", outcome: str = DONE
     ) -> None:
         """Append an entry."""
-        given = (person, address, action, board, about, outcome)
+        texts = (person, address, action, board, about, outcome)
         names = ("person", "address", "action", "board", "about", "outcome")
-        cut = {name: text[:_LONGEST].replace("\0", "\ufffd") for name, text in zip(names, given, strict=True)}
+        cut = {name: text[:_LONGEST].replace("\0", "\ufffd") for name, text in zip(names, texts, strict=True)}
 
         def insert(session: Session) -> None:
             session.add(AuditRow(at=self.now(), **cut))
@@ -110,10 +110,10 @@ class Audit:
     ) -> list[Entry]:
         """Entries, the newest first; `before`: with a smaller id."""
         conditions = ((AuditRow.board, board), (AuditRow.person, person), (AuditRow.action, action))
-        wanted = select_fields(AuditRow, Entry).where(*(column == value for column, value in conditions if value))
+        query = select_fields(AuditRow, Entry).where(*(column == value for column, value in conditions if value))
         if before is not None:
-            wanted = wanted.where(AuditRow.id < before)
-        newest = wanted.order_by(AuditRow.id.desc()).limit(limit)
+            query = query.where(AuditRow.id < before)
+        newest = query.order_by(AuditRow.id.desc()).limit(limit)
         return [Entry(*row) for row in self.store.rows(newest)]
 
     def comment(self, board: str, person: str, text: str) -> Comment:
@@ -136,14 +136,14 @@ class Audit:
 
     def comments(self, board: str, limit: int = 50) -> list[Comment]:
         """The latest comments on a board, the newest first."""
-        wanted = select_fields(CommentRow, Comment).where(CommentRow.board == board)
-        return [Comment(*row) for row in self.store.rows(wanted.order_by(CommentRow.id.desc()).limit(limit))]
+        query = select_fields(CommentRow, Comment).where(CommentRow.board == board)
+        return [Comment(*row) for row in self.store.rows(query.order_by(CommentRow.id.desc()).limit(limit))]
 
 
 def last_done(session: Session, action: str) -> dt.datetime | None:
     """When this action was last done; None: never."""
-    wanted = select(AuditRow.at).where(AuditRow.action == action, AuditRow.outcome == DONE)
-    return session.scalars(wanted.order_by(AuditRow.id.desc()).limit(1)).first()
+    query = select(AuditRow.at).where(AuditRow.action == action, AuditRow.outcome == DONE)
+    return session.scalars(query.order_by(AuditRow.id.desc()).limit(1)).first()
 
 
 def document(entry: Entry) -> dict[str, Any]:
@@ -155,7 +155,7 @@ def as_csv(entries: Iterable[Entry]) -> str:
     """Entries as CSV (RFC 4180) with a header, safe for spreadsheets."""
     text = io.StringIO()
     writer = csv.writer(text)
-    writer.writerow([each.name for each in fields(Entry)])
+    writer.writerow([column.name for column in fields(Entry)])
     for entry in entries:
         writer.writerow([cell(value) for value in document(entry).values()])
     return text.getvalue()

@@ -37,8 +37,8 @@ class AveragePoint:
 
 def metrics(store: Store) -> list[tuple[str, str, str]]:
     """Name, unit and newest definition of every measured metric, by name."""
-    wanted = select(DefinitionRow.metric, DefinitionRow.unit, DefinitionRow.definition)
-    rows = store.rows(wanted.order_by(DefinitionRow.metric, DefinitionRow.version))
+    query = select(DefinitionRow.metric, DefinitionRow.unit, DefinitionRow.definition)
+    rows = store.rows(query.order_by(DefinitionRow.metric, DefinitionRow.version))
     return list({row[0]: (row[0], row[1], row[2]) for row in rows}.values())
 
 
@@ -48,7 +48,7 @@ def points(
     """Averages of a metric, oldest run first, without vendors' guides.
 
     Args:
-        wanted: conditions on the runs, see `RunFilter.wanted`. runs: number of the last runs with the metric.
+        wanted: conditions on the runs, see `RunFilter.conditions`. runs: number of the last runs with the metric.
     """
     has = select(MeasurementRow.id).where(MeasurementRow.run_id == RunRow.id, MeasurementRow.metric == metric).exists()
     newest = select(RunRow.id).where(has, RunRow.kind.not_in(APART), *wanted).order_by(RunRow.id.desc()).limit(runs)
@@ -56,7 +56,9 @@ def points(
         ids = [row.id for row in snapshot.rows(newest)]
         heads = {head.id: head for head in snapshot.heads_of(RunRow.id.in_(ids))}
         averages = list(snapshot.averages(ids, MeasurementRow.metric == metric))
-    return sorted((AveragePoint(heads[each.run_id], each) for each in averages), key=lambda point: point.run.id)
+    return sorted(
+        (AveragePoint(heads[average.run_id], average) for average in averages), key=lambda point: point.run.id
+    )
 
 
 def boots(store: Store, boards: Collection[str]) -> dict[str, list[Average]]:
@@ -64,23 +66,24 @@ def boots(store: Store, boards: Collection[str]) -> dict[str, list[Average]]:
 
     In seconds, the oldest first.
 
-    All of a board have the definition and parameters of the newest one's first; a board without a boot time is left out.
+    All of a board have the definition and parameters of the newest one's first; a board without a boot time is left
+    out.
     """
     newest = func.row_number().over(partition_by=RunRow.board, order_by=RunRow.id.desc())
     ended = (RunRow.board.in_(boards), RunRow.status != "running", RunRow.kind.not_in(APART))
     ranked = select(RunRow.id, RunRow.board, newest.label("place")).where(*ended).subquery()
     has = select(MeasurementRow.id).where(MeasurementRow.run_id == ranked.c.id, MeasurementRow.metric.in_(_METRICS))
-    wanted = select(ranked.c.id, ranked.c.board).where(ranked.c.place <= _LOOKED_AT, has.exists())
+    query = select(ranked.c.id, ranked.c.board).where(ranked.c.place <= _LOOKED_AT, has.exists())
     with store.snapshot() as snapshot:
         by_board: dict[str, list[int]] = {}
-        for run_id, board in snapshot.rows(wanted.order_by(ranked.c.id.desc())):
+        for run_id, board in snapshot.rows(query.order_by(ranked.c.id.desc())):
             by_board.setdefault(board, []).append(run_id)
         board_of = {run_id: board for board, ids in by_board.items() for run_id in ids[:RUNS]}
         averages = list(snapshot.averages(list(board_of), MeasurementRow.metric.in_(_METRICS)))
-    found: dict[str, list[Average]] = {}
+    boots_of: dict[str, list[Average]] = {}
     for average in averages:
-        found.setdefault(board_of[average.run_id], []).append(average)
-    return {board: _alike(numbers) for board, numbers in found.items()}
+        boots_of.setdefault(board_of[average.run_id], []).append(average)
+    return {board: _alike(numbers) for board, numbers in boots_of.items()}
 
 
 def _alike(numbers: list[Average]) -> list[Average]:

@@ -3,7 +3,7 @@
 A folder of backups holds one folder for each backup, named by its time, and `artifacts`, which all share:
 
     20261127T020000Z/manifest.json   digests and versions
-                    /results.db      the store as an SQLite file, from PostgreSQL too, so that each restores on the other
+                    /results.db      the store as an SQLite file, from PostgreSQL too: each restores on the other
     artifacts/ab/12...               artifacts and files by SHA-256, as lab.results.artifacts has them
 
 A backup gets its name when it is complete on the disk. A restore writes the database last.
@@ -68,8 +68,13 @@ class Backup:
     """A complete backup, as its manifest has it.
 
     Attributes:
-        path: its folder. boardlab, schema: of the program that wrote it. at: in UTC, ISO 8601. source: the database's name.
-        sha256: of its database. artifacts: their number. missing: SHA-256 of those that were nowhere, or damaged.
+        path: its folder.
+        boardlab, schema: of the program that wrote it.
+        at: in UTC, ISO 8601.
+        source: the database's name.
+        sha256: of its database.
+        artifacts: their number.
+        missing: SHA-256 of those that were nowhere, or damaged.
     """
 
     path: Path
@@ -85,7 +90,7 @@ class Backup:
 
 
 @frozen
-class Copied:
+class CopyResult:
     """Artifacts that a backup or restore wrote; missing: SHA-256 of those that it could not."""
 
     count: int
@@ -93,12 +98,9 @@ class Copied:
     missing: Sequence[str]
 
 
-# --- Backup ---
-
-
 def back_up(
     store: Store, folder: Path, files: Iterable[Path], keep: int = KEEP, at: dt.datetime | None = None
-) -> tuple[Backup, Copied]:
+) -> tuple[Backup, CopyResult]:
     """Back up a store in use, and keep only the newest backups.
 
     Args:
@@ -119,7 +121,7 @@ def back_up(
         raise LabTransientError(f"{path}: there is a backup of this second; try again", failure="results")
     with (
         failing(f"cannot back up to {folder}", _INTACT),
-        _locked(folder),
+        _flock(folder, fcntl.LOCK_EX),
         in_use(store.artifacts),
     ):
         for left in folder.glob(f"{_PART}*"):  # of one that was killed
@@ -127,12 +129,12 @@ def back_up(
         try:
             part.mkdir(mode=0o700)
             digest = _copy_database(store, part / DATABASE)
-            copied = _copied_artifacts(store.artifacts, folder / ARTIFACTS, part / DATABASE)
-            saved = list(_saved(files, ArtifactStore(folder / ARTIFACTS)))
-            with _opened(part / DATABASE) as copy:
+            copied = _copy_artifacts(store.artifacts, folder / ARTIFACTS, part / DATABASE)
+            saved = list(_save_files(files, ArtifactStore(folder / ARTIFACTS)))
+            with _open_database(part / DATABASE) as copy:
                 runs = copy.execute("SELECT count(*) FROM runs").fetchone()[0]
                 artifacts = copy.execute("SELECT count(*) FROM artifacts").fetchone()[0]
-            made = Backup(
+            backup = Backup(
                 path,
                 version("boardlab"),
                 schema.NEWEST,
@@ -144,13 +146,13 @@ def back_up(
                 copied.missing,
                 saved,
             )
-            _write(part / MANIFEST, json.dumps({**asdict(made), "path": path.name}, indent=1).encode(), PRIVATE_FILE)
+            _write(part / MANIFEST, json.dumps({**asdict(backup), "path": path.name}, indent=1).encode(), PRIVATE_FILE)
             part.rename(path)
             _sync(folder)
         finally:
             shutil.rmtree(part, ignore_errors=True)
         _forget(folder, keep)
-    return made, copied
+    return backup, copied
 
 
 def backups(folder: Path) -> list[Backup]:
@@ -169,7 +171,7 @@ def _copy_database(store: Store, path: Path) -> str:
         its SHA-256.
     """
     path.touch(mode=PRIVATE_FILE)
-    with database.guarded(store.location), database.reader(store._engine).connect() as source:
+    with database.guard(store.location), database.reader(store._engine).connect() as source:
         if store.location.path is not None:
             origin: Any = source.connection.driver_connection
             with (
@@ -192,7 +194,7 @@ def _copy_rows_to_file(source: Connection, path: Path) -> None:
     where = location.locate(str(path))
     engine = database.create(where, BUSY_TIMEOUT_S)
     try:
-        with database.guarded(where):
+        with database.guard(where):
             schema.make_ready(engine, where, create=True, migrate=None)
             with engine.begin() as target:
                 transfer.copy(source, target)
@@ -202,7 +204,7 @@ def _copy_rows_to_file(source: Connection, path: Path) -> None:
         copy.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def _copied_artifacts(source: ArtifactStore, folder: Path, store: Path, *, verify: bool = False) -> Copied:
+def _copy_artifacts(source: ArtifactStore, folder: Path, store: Path, *, verify: bool = False) -> CopyResult:
     """Copy the artifacts that a database file names.
 
     Args:
@@ -210,7 +212,7 @@ def _copied_artifacts(source: ArtifactStore, folder: Path, store: Path, *, verif
     """
     target, missing = ArtifactStore(folder), list[str]()
     count = size = 0
-    with _opened(store) as rows:
+    with _open_database(store) as rows:
         for sha256, length in _own_files(rows):
             with contextlib.suppress(OSError):
                 if not verify and target.path(sha256).stat().st_size == length:
@@ -221,11 +223,11 @@ def _copied_artifacts(source: ArtifactStore, folder: Path, store: Path, *, verif
                 continue
             target.put(data, kind="")
             count, size = count + 1, size + length
-    return Copied(count, size, missing)
+    return CopyResult(count, size, missing)
 
 
-def _saved(files: Iterable[Path], target: ArtifactStore) -> Iterator[SavedFile]:
-    for path in dict.fromkeys(each.absolute() for each in files):
+def _save_files(files: Iterable[Path], target: ArtifactStore) -> Iterator[SavedFile]:
+    for path in dict.fromkeys(file.absolute() for file in files):
         try:
             data, mode = path.read_bytes(), path.stat().st_mode & 0o777
         except FileNotFoundError:
@@ -239,23 +241,20 @@ def _forget(folder: Path, keep: int) -> None:
     old = backups(folder)[keep:]
     if not old:
         return
-    for each in old:
-        shutil.rmtree(each.path.rename(folder / f"{_PART}{each.path.name}"))  # half a backup is none
-    wanted = set[str]()
-    for each in backups(folder):
-        wanted.update(file.sha256 for file in each.files)
-        with _opened(each.path / DATABASE) as rows:
-            wanted.update(sha256 for sha256, _ in _own_files(rows))
+    for backup in old:
+        shutil.rmtree(backup.path.rename(folder / f"{_PART}{backup.path.name}"))  # half a backup is none
+    needed = set[str]()
+    for backup in backups(folder):
+        needed.update(file.sha256 for file in backup.files)
+        with _open_database(backup.path / DATABASE) as rows:
+            needed.update(sha256 for sha256, _ in _own_files(rows))
     artifacts = ArtifactStore(folder / ARTIFACTS)
     for sha256 in artifacts.hashes():
-        if sha256 not in wanted:
+        if sha256 not in needed:
             artifacts.path(sha256).unlink()
 
 
-# --- Restore ---
-
-
-def chosen(folder: Path) -> Backup:
+def find_backup(folder: Path) -> Backup:
     """The backup of this folder, or the newest in it.
 
     Raises:
@@ -263,13 +262,13 @@ def chosen(folder: Path) -> Backup:
     """
     if (folder / MANIFEST).is_file():
         return _read(folder)
-    found = backups(folder)
-    if not found:
+    complete = backups(folder)
+    if not complete:
         raise ConfigurationError(f"{folder}: no complete backup there; `lab backup` writes one")
-    return found[0]
+    return complete[0]
 
 
-def verified(backup: Backup) -> Copied:
+def verify(backup: Backup) -> CopyResult:
     """Read all of a backup and check its digests.
 
     Returns: what is intact; `missing`: damaged or missing artifacts and files.
@@ -280,7 +279,7 @@ def verified(backup: Backup) -> Copied:
     artifacts, missing, count, size = ArtifactStore(backup.path.parent / ARTIFACTS), list[str](), 0, 0
     with failing(f"cannot read {backup.path}", "choose another backup"):
         _check_database(backup)
-        with _opened(backup.path / DATABASE) as rows:
+        with _open_database(backup.path / DATABASE) as rows:
             names = [sha256 for sha256, _ in _own_files(rows)]
     for sha256 in (*names, *(file.sha256 for file in backup.files)):
         data = _intact(artifacts, sha256)
@@ -288,14 +287,14 @@ def verified(backup: Backup) -> Copied:
             missing.append(sha256)
         else:
             count, size = count + 1, size + len(data)
-    return Copied(count, size, missing)
+    return CopyResult(count, size, missing)
 
 
 def _check_database(backup: Backup) -> None:
-    found = _sha256(backup.path / DATABASE)
-    if found != backup.sha256:
+    digest = _sha256(backup.path / DATABASE)
+    if digest != backup.sha256:
         raise LabStableError(
-            f"{backup.path / DATABASE} is damaged: its SHA-256 is {found}, not {backup.sha256}; choose another backup",
+            f"{backup.path / DATABASE} is damaged: its SHA-256 is {digest}, not {backup.sha256}; choose another backup",
             failure="results",
         )
 
@@ -313,7 +312,7 @@ def _intact(artifacts: ArtifactStore, sha256: str) -> bytes | None:
     return data if data is not None and hashlib.sha256(data).hexdigest() == sha256 else None
 
 
-def restore(backup: Backup, target: Location) -> Copied:
+def restore(backup: Backup, target: Location) -> CopyResult:
     """Restore artifacts and database, each verified by its digest.
 
     The database comes last, at once or not at all; after a kill the next try ends well.
@@ -322,21 +321,22 @@ def restore(backup: Backup, target: Location) -> Copied:
         ConfigurationError: the target has other results, or the backup is of a newer boardlab.
         LabStableError: the backup is damaged, or the target cannot be written.
     """
-    if backup.schema not in schema.known():
+    if backup.schema not in schema.readable_revisions():
         raise ConfigurationError(
-            f"{backup.path} is of boardlab {backup.boardlab}, whose schema {backup.schema} this one does not know; install that or a newer one"
+            f"{backup.path} is of boardlab {backup.boardlab}, whose schema "
+            f"{backup.schema} this one does not know; install that or a newer one"
         )
     file = backup.path / DATABASE
     if target.path is not None:
         _check_free(target.path, backup)
     elif backup.schema != schema.NEWEST:
         raise ConfigurationError(
-            f"{backup.path} has schema {backup.schema}; restore it to an SQLite file (--db FILE), then lab results migrate --db FILE, "
-            "back that up and restore it"
+            f"{backup.path} has schema {backup.schema}; restore it to an SQLite file (--db FILE), then lab results "
+            "migrate --db FILE, back that up and restore it"
         )
     with failing("cannot restore", "the backup is intact; mend this and try again"):
         _check_database(backup)
-        copied = _copied_artifacts(ArtifactStore(backup.path.parent / ARTIFACTS), target.artifacts, file, verify=True)
+        copied = _copy_artifacts(ArtifactStore(backup.path.parent / ARTIFACTS), target.artifacts, file, verify=True)
         if target.path is not None:
             _place(file, target.path, backup.sha256)
         else:
@@ -352,26 +352,27 @@ def write_files(backup: Backup, folder: Path) -> list[Path]:
         LabStableError: one is damaged, or cannot be written.
     """
     artifacts = ArtifactStore(backup.path.parent / ARTIFACTS)
-    wanted, taken = dict[Path, SavedFile](), list[str]()
+    missing_files, taken = dict[Path, SavedFile](), list[str]()
     with failing(f"cannot write the files below {folder}", "mend this and try again"):
-        for each in backup.files:
-            path = folder / os.path.normpath(each.path).lstrip("/")  # no `..` leads out of it
+        for file in backup.files:
+            path = folder / os.path.normpath(file.path).lstrip("/")  # no `..` leads out of it
             if not path.exists():
-                wanted[path] = each
-            elif not path.is_file() or _sha256(path) != each.sha256:
+                missing_files[path] = file
+            elif not path.is_file() or _sha256(path) != file.sha256:
                 taken.append(str(path))
         if taken:
             raise ConfigurationError(
-                f"nothing was written, since there is already, and otherwise: {', '.join(taken)}. Move that away, or name another folder"
+                f"nothing was written, since there is already, and otherwise: {', '.join(taken)}. "
+                "Move that away, or name another folder"
             )
-        contents = {path: artifacts.read(each.sha256) for path, each in wanted.items()}
-        for path, each in wanted.items():
+        contents = {path: artifacts.read(file.sha256) for path, file in missing_files.items()}
+        for path, file in missing_files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             part = path.with_name(f"{_PART}{path.name}")
             part.unlink(missing_ok=True)
-            _write(part, contents[path], each.mode)
+            _write(part, contents[path], file.mode)
             part.rename(path)
-    return list(wanted)
+    return list(missing_files)
 
 
 def _check_free(path: Path, backup: Backup) -> None:
@@ -384,14 +385,15 @@ def _check_free(path: Path, backup: Backup) -> None:
     """
     if path.exists() and _sha256(path) == backup.sha256:
         return
-    there = [str(each) for end in ("", "-wal", "-shm") if (each := path.with_name(path.name + end)).exists()]
+    there = [str(file) for end in ("", "-wal", "-shm") if (file := path.with_name(path.name + end)).exists()]
     if there:
         raise ConfigurationError(
-            f"there are results already: {', '.join(there)}. Stop the services, move that away, or name another database with --db"
+            f"there are results already: {', '.join(there)}. "
+            "Stop the services, move that away, or name another database with --db"
         )
 
 
-def _place(file: Path, path: Path, wanted: str) -> None:
+def _place(file: Path, path: Path, sha256: str) -> None:
     if path.exists():  # the same, as an earlier try left it
         return
     location.private_folder(path.parent)
@@ -400,7 +402,7 @@ def _place(file: Path, path: Path, wanted: str) -> None:
         part.unlink(missing_ok=True)
         os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE))
         shutil.copyfile(file, part)
-        if _sha256(part) != wanted:
+        if _sha256(part) != sha256:
             raise LabStableError(f"{part} differs from {file} after it was copied; check the disk and the memory")
         with part.open("rb") as copied:
             os.fsync(copied.fileno())
@@ -413,22 +415,20 @@ def _place(file: Path, path: Path, wanted: str) -> None:
 def _restore_to_server(file: Path, target: Location) -> None:
     engine = database.create(target, BUSY_TIMEOUT_S)
     try:
-        with database.guarded(target):
+        with database.guard(target):
             schema.make_ready(engine, target, create=True, migrate=None)
             with _file_engine(file) as source_engine, source_engine.connect() as source, engine.begin() as server:
-                filled = transfer.filled(server)
-                if filled and transfer.digests(server) == transfer.digests(source):  # as an earlier try left it
+                nonempty = transfer.nonempty_tables(server)
+                if nonempty and transfer.digests(server) == transfer.digests(source):  # as an earlier try left it
                     return
-                if filled:
+                if nonempty:
                     raise ConfigurationError(
-                        f"there are results already in {target.name}: {', '.join(filled)}. Name an empty database with --db: createdb NAME"
+                        f"there are results already in {target.name}: {', '.join(nonempty)}. "
+                        "Name an empty database with --db: createdb NAME"
                     )
                 transfer.copy(source, server)
     finally:
         engine.dispose()
-
-
-# --- Files ---
 
 
 @contextmanager
@@ -440,12 +440,6 @@ def in_use(artifacts: ArtifactStore, *, removing: bool = False) -> Iterator[None
     """
     location.private_folder(artifacts.root)
     with _flock(artifacts.root, fcntl.LOCK_EX if removing else fcntl.LOCK_SH):
-        yield
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    with _flock(folder, fcntl.LOCK_EX):
         yield
 
 
@@ -478,7 +472,7 @@ def failing(doing: str, meanwhile: str) -> Iterator[None]:
 
 
 @contextmanager
-def _opened(file: Path) -> Iterator[sqlite3.Connection]:
+def _open_database(file: Path) -> Iterator[sqlite3.Connection]:
     """A backup's database, without SQLite's files beside a changing one."""
     with contextlib.closing(sqlite3.connect(f"{file.absolute().as_uri()}?immutable=1", uri=True)) as opened:
         yield opened

@@ -20,9 +20,9 @@ class DamagedValueError(ValueError):
     """A value has not its column's type: damage or a foreign writer."""
 
 
-def _damaged(wanted: str, value: object) -> DamagedValueError:
+def _damage_error(expected: str, value: object) -> DamagedValueError:
     text = repr(value)
-    return DamagedValueError(f"expected {wanted}, found {text[:60]}")
+    return DamagedValueError(f"expected {expected}, found {text[:60]}")
 
 
 class Words(TypeDecorator[str]):
@@ -36,7 +36,7 @@ class Words(TypeDecorator[str]):
 
     def process_result_value(self, value: object, dialect: Dialect) -> str | None:  # noqa: ARG002
         if value is not None and not isinstance(value, str):
-            raise _damaged("text", value)
+            raise _damage_error("text", value)
         return value
 
 
@@ -48,7 +48,7 @@ class Whole(TypeDecorator[int]):
 
     def process_result_value(self, value: object, dialect: Dialect) -> int | None:  # noqa: ARG002
         if value is not None and not isinstance(value, int):
-            raise _damaged("a whole number", value)
+            raise _damage_error("a whole number", value)
         return value
 
 
@@ -69,7 +69,7 @@ class FloatColumn(TypeDecorator[float]):
         if value is None:
             return None
         if not isinstance(value, (int, float)) or not math.isfinite(value):
-            raise _damaged("a number", value)
+            raise _damage_error("a number", value)
         return float(value)
 
 
@@ -81,7 +81,7 @@ class JsonObject(TypeDecorator[Mapping[str, Any]]):
 
     def process_result_value(self, value: object, dialect: Dialect) -> dict[str, Any] | None:  # noqa: ARG002
         if value is not None and not isinstance(value, dict):
-            raise _damaged("a JSON object", value)
+            raise _damage_error("a JSON object", value)
         return value
 
 
@@ -116,7 +116,7 @@ class ConsoleTextColumn(TypeDecorator[str]):
 
     def process_result_value(self, value: object, dialect: Dialect) -> str | None:  # noqa: ARG002
         if value is not None and not isinstance(value, str):
-            raise _damaged("text", value)
+            raise _damage_error("text", value)
         return value
 
 
@@ -144,14 +144,14 @@ class Flags(TypeDecorator[frozenset[str]]):
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> frozenset[str] | None:  # noqa: ARG002
         if value is not None and not isinstance(value, str):
-            raise _damaged("names of flags", value)
+            raise _damage_error("names of flags", value)
         return None if value is None else frozenset(value.split())
 
 
 @functools.lru_cache(maxsize=1024)
 def _pairs(text: object) -> tuple[tuple[str, str], ...]:
     """Parse parameters; cached, since a history repeats them."""
-    found = json.loads(text) if isinstance(text, str) else None
-    if not isinstance(found, dict):
-        raise _damaged("a JSON object", text)
-    return tuple((str(key), str(value)) for key, value in found.items())
+    params = json.loads(text) if isinstance(text, str) else None
+    if not isinstance(params, dict):
+        raise _damage_error("a JSON object", text)
+    return tuple((str(key), str(value)) for key, value in params.items())

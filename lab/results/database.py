@@ -32,7 +32,8 @@ from lab.terminal import plain
 
 _READ_ONLY: Final = "lab_read_only"
 _CONNECT_TIMEOUT_S: Final = 10
-# Of a server: one whose host is gone without a word is noticed within a minute. Linux would ask after two hours, and send again for a quarter.
+# Of a server: one whose host is gone without a word is noticed within a minute. Linux would ask after two
+# hours, and send again for a quarter.
 _NOTICES: Final = {
     "keepalives_idle": 30,
     "keepalives_interval": 10,
@@ -54,9 +55,9 @@ def create(location: Location, busy_timeout_s: float, *, anew: bool = False) -> 
         anew: open SQLite's file anew for each transaction, to notice a moved or replaced database.
 
     SQLite: write-ahead log, so that readers never wait; a transaction takes the write lock when it begins, because one
-    that reads first and writes later fails at once where another writer came between (sqlite.org/lang_transaction.html).
-    `synchronous=NORMAL` loses nothing when a program is killed; after a loss of power the last commits may be missing,
-    but the database is sound (sqlite.org/pragma.html#pragma_synchronous).
+    that reads first and writes later fails at once where another writer came between
+    (sqlite.org/lang_transaction.html). `synchronous=NORMAL` loses nothing when a program is killed; after a loss of
+    power the last commits may be missing, but the database is sound (sqlite.org/pragma.html#pragma_synchronous).
     """
     if location.path is None:
         arguments = {"connect_timeout": _CONNECT_TIMEOUT_S, "application_name": "boardlab"}
@@ -97,7 +98,8 @@ def reader(engine: Engine) -> Engine:
 def now(session: Session) -> dt.datetime:
     """The time by the clock that all programs with this database share.
 
-    It is the clock of PostgreSQL's server, whatever the clocks of its clients say. SQLite's programs share a host, and its clock.
+    It is the clock of PostgreSQL's server, whatever the clocks of its clients say. SQLite's
+    programs share a host, and its clock.
     """
     if session.get_bind().dialect.name != "postgresql":
         return utc_now()
@@ -180,8 +182,8 @@ def _turn_to_wal(cursor: DBAPICursor) -> None:
         try:
             cursor.execute("PRAGMA journal_mode=WAL")
         except sqlite3.OperationalError as error:
-            busy = error.sqlite_errorcode & _PRIMARY == sqlite3.SQLITE_BUSY
-            if not busy or time.monotonic() > give_up_at:
+            is_busy = error.sqlite_errorcode & _PRIMARY == sqlite3.SQLITE_BUSY
+            if not is_busy or time.monotonic() > give_up_at:
                 raise
         else:
             return
@@ -197,9 +199,6 @@ def _forbid_writing(connection: DBAPIConnection, _record: ConnectionPoolEntry) -
 def _begin(connection: Connection) -> None:
     reads = connection.get_execution_options().get(_READ_ONLY, False)
     connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
-
-
-# --- Database errors as ours ---
 
 
 _SAID_CHARACTERS: Final = 200
@@ -278,7 +277,7 @@ def explain(error: DBAPIError, location: Location) -> BoardlabError:
     return kind(f"results in {location.name}: {reason}: {hint}", failure="results")
 
 
-def busy(location: Location) -> BoardlabError:
+def busy_error(location: Location) -> BoardlabError:
     """Return the error of an exhausted connection pool."""
     return LabTransientError(
         f"results in {location.name}: this program asks so much at once that no connection to them is free; try again",
@@ -286,7 +285,7 @@ def busy(location: Location) -> BoardlabError:
     )
 
 
-def damaged(error: Exception, location: Location) -> BoardlabError:
+def damage_error(error: Exception, location: Location) -> BoardlabError:
     """Return the error of a database with unreadable contents."""
     if location.path is None:
         hint = "it holds what boardlab does not write; restore a backup, or look at who else writes to it"
@@ -297,20 +296,20 @@ def damaged(error: Exception, location: Location) -> BoardlabError:
 
 
 @contextmanager
-def guarded(location: Location) -> Iterator[None]:
+def guard(location: Location) -> Iterator[None]:
     """Convert a database's errors and undecodable values to ours."""
     try:
         yield
     except PoolTimeoutError as error:
-        raise busy(location) from error
+        raise busy_error(location) from error
     except DBAPIError as error:
         raise explain(error, location) from error
     except UNREADABLE as error:
-        raise damaged(error, location) from error
+        raise damage_error(error, location) from error
 
 
 @contextmanager
-def understood(location: Location) -> Iterator[None]:
+def guard_contents(location: Location) -> Iterator[None]:
     """Convert a reader's errors on foreign contents to ours.
 
     Raises:
@@ -329,7 +328,8 @@ def misread(error: Exception, location: Location) -> LabStableError:
     frame = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{PurePath(frame.filename).name}, line {frame.lineno}"
     return LabStableError(
-        f"{damaged(error, location)}. Where a sound copy says the same, it is a fault of boardlab: report this line ({where})",
+        f"{damage_error(error, location)}. Where a sound copy says the same, it is a fault of boardlab: "
+        f"report this line ({where})",
         failure="results",
     )
 
@@ -369,11 +369,10 @@ def _no_connection(reason: str) -> tuple[type[BoardlabError], str]:
     return ConfigurationError, "the server refused; mend user, password and database in the URL, or: createdb NAME"
 
 
-# --- Disk space for SQLite's index ---
 # The index (the file DATABASE-shm) is written through a memory map. SQLite makes it by one byte in each 4 KiB
-# (os_unix.c, unixShmMap); where a file system has smaller blocks, e.g. a small ext4 with 1 KiB, the rest of a page is a hole,
-# and the first write to a hole on a full disk is no error but SIGBUS, which ends the program without a word. So there must be
-# room before SQLite makes it, and the holes are filled as soon as it is made.
+# (os_unix.c, unixShmMap); where a file system has smaller blocks, e.g. a small ext4 with 1 KiB, the rest of a page is
+# a hole, and the first write to a hole on a full disk is no error but SIGBUS, which ends the program without a word.
+# So there must be room before SQLite makes it, and the holes are filled as soon as it is made.
 
 
 REGION_BYTES: Final = 32 * 1024  # what SQLite makes at a time (wal.c, WALINDEX_PGSZ); enough for 4062 pages of the log
@@ -395,7 +394,7 @@ def require_room(database: Path) -> None:
         # statvfs(3) counts blocks that ext4 keeps to itself: only having them tells.
         nameless = os.open(database.parent, os.O_TMPFILE | os.O_RDWR, 0o600)
         try:
-            if not _allocated(nameless, LEAST_FREE_BYTES):
+            if not _allocate(nameless, LEAST_FREE_BYTES):
                 raise _full(database)
         finally:
             os.close(nameless)
@@ -413,7 +412,7 @@ def fill_holes(database: Path) -> None:
     if descriptor is None:
         return
     size = os.fstat(descriptor).st_size
-    if not _allocated(descriptor, max(size, AHEAD_BYTES)) and not _allocated(descriptor, size):
+    if not _allocate(descriptor, max(size, AHEAD_BYTES)) and not _allocate(descriptor, size):
         raise _full(database)
 
 
@@ -423,15 +422,15 @@ def _index(database: Path) -> Path:
 
 def _descriptor(path: Path) -> int | None:
     """This process's descriptor of an open file."""
-    wanted = str(path.parent.resolve() / path.name)
+    target = str(path.parent.resolve() / path.name)
     for entry in _DESCRIPTORS.iterdir():
         with suppress(OSError):  # closed meanwhile
-            if str(entry.readlink()) == wanted:
+            if str(entry.readlink()) == target:
                 return int(entry.name)
     return None
 
 
-def _allocated(descriptor: int, size: int) -> bool:
+def _allocate(descriptor: int, size: int) -> bool:
     """Allocate the file's first bytes; False if the disk is full.
 
     fallocate(2) itself: posix_fallocate(3) falls back to writing bytes that another process may be changing.
@@ -449,7 +448,8 @@ def _allocated(descriptor: int, size: int) -> bool:
 
 def _full(database: Path) -> LabStableError:
     return LabStableError(
-        f"results in {database}: the disk is full: there is no room for SQLite's index of its log ({_index(database)}); free "
+        f"results in {database}: the disk is full: there is no room for SQLite's index of its log "
+        f"({_index(database)}); free "
         f"space under {database.parent}: earlier records are intact; mend this and resume the run",
         failure="results",
     )

@@ -16,18 +16,16 @@ from lab.results.listing import Overview
 from lab.results.records import Attempt
 from lab.terminal import plain_text
 
-# --- JUnit ---
-
 
 def junit(runs: Sequence[Overview]) -> str:
     """JUnit's XML: a suite per run, a case per number and per cycle that failed.
 
-    A number's value, ± and samples are its properties; a number beyond a limit is a failure, as is a cycle that the board
-    failed; one that the lab, the test or the configuration failed is an error.
+    A number's value, ± and samples are its properties; a number beyond a limit is a failure, as is a cycle that the
+    board failed; one that the lab, the test or the configuration failed is an error.
     """
     root = ET.Element("testsuites", name="boardlab")
     for run in runs:
-        r, lost = run.run, _lost_cycles(run)
+        r, lost = run.run, _missing_cycles(run)
         suite = ET.SubElement(root, "testsuite", name=_text(f"run {r.id}: {r.kind} of {r.board}"))
         suite.set("timestamp", r.started_at.isoformat())
         about = {
@@ -38,14 +36,18 @@ def junit(runs: Sequence[Overview]) -> str:
             "virtual": run.virtual,
         }
         _properties(suite, {**about, "status": r.status})
-        broken = {id(m): found for m, found in limit_checks(run) if found.outcome is LimitOutcome.FAIL}
+        broken = {
+            id(m): limit_check for m, limit_check in limit_checks(run) if limit_check.outcome is LimitOutcome.FAIL
+        }
         for m in run.measurements:
             case = ET.SubElement(
                 suite, "testcase", classname=m.metric.name, name=_text(label(m.params) or m.metric.name), time="0"
             )
             _properties(case, _number(m) | {"samples": " ".join(f"{s.value:.9g}" for s in m.samples)})
-            if found := broken.get(id(m)):
-                ET.SubElement(case, "failure", type="limit", message=_text(found.sentence(m.metric, m.metric.name)))
+            if limit_check := broken.get(id(m)):
+                ET.SubElement(
+                    case, "failure", type="limit", message=_text(limit_check.sentence(m.metric, m.metric.name))
+                )
         for attempt in lost:
             name = f"{label(attempt.params)} cycle {attempt.cycle}"
             case = ET.SubElement(
@@ -61,9 +63,9 @@ def junit(runs: Sequence[Overview]) -> str:
 
 
 def _properties(parent: ET.Element, values: dict[str, Any]) -> None:
-    found = ET.SubElement(parent, "properties")
+    element = ET.SubElement(parent, "properties")
     for name, value in values.items():
-        ET.SubElement(found, "property", name=name, value=_text(str(value)))
+        ET.SubElement(element, "property", name=name, value=_text(str(value)))
 
 
 def _text(text: str) -> str:
@@ -86,7 +88,7 @@ def _number(m: Measurement) -> dict[str, Any]:
     }
 
 
-def _lost_cycles(run: Overview) -> list[Attempt]:
+def _missing_cycles(run: Overview) -> list[Attempt]:
     """The last attempt of each cycle that has no good one."""
     last: dict[tuple[frozenset[tuple[str, str]], int], Attempt] = {}
     for attempt in run.attempts:
@@ -94,9 +96,6 @@ def _lost_cycles(run: Overview) -> list[Attempt]:
         if key not in last or not last[key].ok:
             last[key] = attempt
     return [attempt for attempt in last.values() if not attempt.ok]
-
-
-# --- KCIDB ---
 
 
 KCIDB_VERSION: Final = {"major": 5, "minor": 3}  # of March 2025; `number` came with 4.4
@@ -108,8 +107,8 @@ _EXCERPT: Final = 16_384  # characters of a log_excerpt at most
 def kcidb(runs: Sequence[Overview], origin: str, build_id: str = "") -> str:
     """KCIDB's JSON: a test per number and per cycle that failed. The file is to be posted by a person.
 
-    A measurement is DONE: only a verdict would pass or fail it. Its path begins with `boardlab`, since KernelCI takes each
-    path `boot` for a boot test.
+    A measurement is DONE: only a verdict would pass or fail it. Its path begins with `boardlab`, since KernelCI
+    takes each path `boot` for a boot test.
 
     Args:
         origin: as KernelCI has given it. build_id: of the kernel, `ORIGIN:...`; empty: named after the release.
@@ -134,9 +133,9 @@ def _kcidb_tests(run: Overview, origin: str, build_id: str) -> Iterator[dict[str
         "start_time": r.started_at.isoformat(),
     }
     for number, m in enumerate(run.measurements):
-        found = _number(m)
-        value: dict[str, Any] = {"value": found.pop("value"), "prefix": "metric"}
-        if unit := found.pop("unit"):
+        figures = _number(m)
+        value: dict[str, Any] = {"value": figures.pop("value"), "prefix": "metric"}
+        if unit := figures.pop("unit"):
             value["unit"] = unit
         yield {
             **common,
@@ -144,9 +143,9 @@ def _kcidb_tests(run: Overview, origin: str, build_id: str) -> Iterator[dict[str
             "path": _path(m.metric.name.replace(".", "_"), label(m.params)),
             "status": "DONE",
             "number": value,
-            "misc": {**found, "params": dict(m.params), "run": r.id, "release": r.release, "metric": m.metric.name},
+            "misc": {**figures, "params": dict(m.params), "run": r.id, "release": r.release, "metric": m.metric.name},
         }
-    for attempt in _lost_cycles(run):
+    for attempt in _missing_cycles(run):
         yield {
             **common,
             "id": f"{origin}:boardlab-run-{r.id}-attempt-{attempt.id}",

@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from itertools import chain, groupby
 from typing import Any, Final
 
-from attrs import Attribute, asdict, evolve, frozen
+from attrs import asdict, evolve, frozen
 
 from lab.errors import ConfigurationError
 from lab.metrics import Flag, Measurement, Metric, Moment, Summary, summarise
 from lab.metrics.limits import LimitCheck, LimitOutcome, check, limits_of
 from lab.metrics.rates import RATES, FailureRate
 from lab.results.artifacts import ArtifactStore
-from lab.results.listing import Failure, Overview, Stage, attempts_of, overview, sample_count
+from lab.results.listing import Overview, Stage, attempts_of, overview, sample_count
 from lab.results.records import ATTACHED, CONSOLE_LOG, LIMITS, MEASURED, OK, Attempt, Run
 from lab.results.store import Store
 from lab.terminal import bad, doubtful, plain, plain_bytes, table
@@ -80,36 +80,36 @@ def _numbers(run: Overview, metric: Metric, group: Sequence[Measurement]) -> lis
     for m, s in zip(group, summaries, strict=True):
         values = [number(value, s.uncertainty, metric) for value in (s.uncertainty, s.median, s.p95, s.std)]
         cells = [label(m.params), average_cell(s, metric), sample_count(m, attempts_of(run.attempts, m)), *values]
-        rows.append([*cells, _flags(m)])
+        flags = ", ".join(sorted(m.flags))
+        rows.append([*cells, flags if m.flags <= {Flag.SIMULATED} else doubtful(flags)])
     header = ["", f"avg (min, max) [{metric.unit}]", "n", "±", "median", "p95", "std", "flags"]
     return [metric.name, *table(header, rows, "<<>>>>><", indent=_INDENT)]
-
-
-def _flags(measurement: Measurement) -> str:
-    """Format flags; highlight all but `simulated`."""
-    text = ", ".join(sorted(measurement.flags))
-    return text if measurement.flags <= {Flag.SIMULATED} else doubtful(text)
 
 
 def _stages(stages: dict[str, list[Stage]]) -> list[str]:
     if not stages:
         return []
-    lengths = {medium: {stage.name: stage.summary for stage in found} for medium, found in stages.items()}
-    names = list(dict.fromkeys(name for found in lengths.values() for name in found))
-    rows = [[n, *(fixed(found[n].mean, 3) if n in found else "-" for found in lengths.values())] for n in names]
+    lengths = {
+        medium: {stage.name: stage.summary for stage in medium_stages} for medium, medium_stages in stages.items()
+    }
+    names = list(dict.fromkeys(name for by_stage in lengths.values() for name in by_stage))
+    rows = [
+        [n, *(format_fixed(by_stage[n].mean, 3) if n in by_stage else "-" for by_stage in lengths.values())]
+        for n in names
+    ]
     return ["stages, mean [s]", *table(["", *lengths], rows, "<" + ">" * len(lengths), indent=_INDENT)]
 
 
 def limit_checks(run: Overview) -> list[tuple[Measurement, LimitCheck]]:
     """The limits of a run's numbers, as they were when each was measured last."""
-    found = []
+    checks = []
     for measurement in run.measurements:
         details = (attempt.details for attempt in reversed(attempts_of(run.attempts, measurement)))
         limits = next(
-            (its for each in details if (its := limits_of(each.get(LIMITS, {}), measurement.metric.name))), []
+            (own for document in details if (own := limits_of(document.get(LIMITS, {}), measurement.metric.name))), []
         )
-        found += [(measurement, each) for each in check(limits, measurement.samples)]
-    return found
+        checks += [(measurement, limit_check) for limit_check in check(limits, measurement.samples)]
+    return checks
 
 
 def _rates(run: Overview) -> list[str]:
@@ -122,8 +122,10 @@ def _limits(run: Overview) -> list[str]:
     """The limits and what became of them, the worst marked."""
     marks = {LimitOutcome.FAIL: bad, LimitOutcome.MARGINAL: doubtful}
     lines = [
-        marks.get(found.outcome, str)(found.sentence(m.metric, f"  {m.metric.name} {label(m.params)}".rstrip()))
-        for m, found in limit_checks(run)
+        marks.get(limit_check.outcome, str)(
+            limit_check.sentence(m.metric, f"  {m.metric.name} {label(m.params)}".rstrip())
+        )
+        for m, limit_check in limit_checks(run)
     ]
     return ["limits", *lines] if lines else []
 
@@ -131,21 +133,16 @@ def _limits(run: Overview) -> list[str]:
 def _failures(run: Overview) -> list[str]:
     if not run.failures:
         return [f"failed attempts: none of {len(run.attempts)}"]
-    rows = [_failure(failure) for failure in run.failures]
+    rows = []
+    for failure in run.failures:
+        where = "; ".join(
+            f"{name} cycle {', '.join(str(a.cycle) for a in attempts)}"
+            for name, attempts in groupby(failure.attempts, lambda a: label(a.params))
+        )
+        kind = "transient" if failure.transient else "stable"
+        rows.append([bad(failure.outcome), f"the {failure.fault}", kind, str(len(failure.attempts)), where])
     title = bad(f"failed attempts: {len(run.failed)} of {len(run.attempts)}")
     return [title, *table(["class", "fault of", "", "n", "where"], rows, "<<<><", indent=_INDENT)]
-
-
-def _failure(failure: Failure) -> list[str]:
-    where = "; ".join(
-        f"{name} cycle {', '.join(str(a.cycle) for a in attempts)}"
-        for name, attempts in groupby(failure.attempts, lambda a: label(a.params))
-    )
-    kind = "transient" if failure.transient else "stable"
-    return [bad(failure.outcome), f"the {failure.fault}", kind, str(len(failure.attempts)), where]
-
-
-# --- Export as JSON and CSV ---
 
 
 FORMAT: Final = "boardlab-results"
@@ -161,7 +158,7 @@ def run_document(run: Run) -> dict[str, Any]:
     return asdict(run, value_serializer=_plain)
 
 
-def listed_document(run: Run, outcomes: Mapping[str, int], measurements: Sequence[Measurement]) -> dict[str, Any]:
+def list_document(run: Run, outcomes: Mapping[str, int], measurements: Sequence[Measurement]) -> dict[str, Any]:
     """A run for `lab results list`: good attempts and first averages.
 
     Args:
@@ -182,9 +179,21 @@ def full_document(run: Overview) -> dict[str, Any]:
     return {
         **run_document(run.run),
         "virtual": run.virtual,
-        "measurements": [_measurement(m) for m in run.measurements],
+        "measurements": [
+            {
+                "metric": asdict(m.metric),
+                "params": dict(m.params),
+                "summary": asdict(summarise(m.samples)),
+                "flags": sorted(m.flags),
+                "samples": [asdict(sample, value_serializer=_plain) for sample in m.samples],
+            }
+            for m in run.measurements
+        ],
         "failure_rates": [rate_document(run.run.kind, dict(key), rate) for key, rate in run.failure_rates.items()],
-        "attempts": [asdict(attempt, filter=_stored, value_serializer=_plain) for attempt in run.attempts],
+        "attempts": [
+            asdict(attempt, filter=lambda attribute, _: attribute.name != "declared", value_serializer=_plain)
+            for attempt in run.attempts
+        ],
     }
 
 
@@ -254,29 +263,12 @@ def rate_document(kind: str, params: Mapping[str, str], rate: FailureRate) -> di
     }
 
 
-def _measurement(m: Measurement) -> dict[str, Any]:
-    return {
-        "metric": asdict(m.metric),
-        "params": dict(m.params),
-        "summary": asdict(summarise(m.samples)),
-        "flags": sorted(m.flags),
-        "samples": [asdict(sample, value_serializer=_plain) for sample in m.samples],
-    }
-
-
-def _stored(attribute: Attribute[Any], _value: object) -> bool:
-    return attribute.name != "declared"
-
-
 def _plain(_instance: object, _attribute: object, value: object) -> object:
     if isinstance(value, dt.datetime):
         return value.isoformat()
     if isinstance(value, frozenset):
         return sorted(value)
     return dict(value) if isinstance(value, Mapping) else value
-
-
-# --- Evidence of one cycle ---
 
 
 _TAIL_BYTES: Final = 4096  # of the log of an attempt without numbers
@@ -307,11 +299,11 @@ def _chosen(run: Overview, cycle: int | None, medium: str | None, metric: str | 
         attempts = [a for a in attempts if a.params.get("medium") == medium]
         if not attempts:
             raise ConfigurationError(f"run {run_id} has no medium {medium!r}; it has: {', '.join(media) or 'none'}")
-    wanted = min(a.cycle for a in attempts) if cycle is None else cycle
-    chosen = [a for a in attempts if a.cycle == wanted]
+    chosen_cycle = min(a.cycle for a in attempts) if cycle is None else cycle
+    chosen = [a for a in attempts if a.cycle == chosen_cycle]
     if not chosen:
         first, last = min(a.cycle for a in attempts), max(a.cycle for a in attempts)
-        raise ConfigurationError(f"run {run_id} has no cycle {wanted}; it has cycles {first} to {last}")
+        raise ConfigurationError(f"run {run_id} has no cycle {chosen_cycle}; it has cycles {first} to {last}")
     return chosen
 
 
@@ -328,38 +320,32 @@ def _attempt(attempt: Attempt, run: Overview, artifacts: ArtifactStore, metric: 
         for s in attempt.samples
         if metric in {None, s.metric}
     ]
-    found = [f"{head}, {attempt.started_at:%Y-%m-%d %H:%M:%S} UTC"]
+    text_lines = [f"{head}, {attempt.started_at:%Y-%m-%d %H:%M:%S} UTC"]
     if attempt.ok:
-        found += table(["  number", "", "value", "from"], numbers, "<<><")
+        text_lines += table(["  number", "", "value", "from"], numbers, "<<><")
     else:
-        found.append(f"  the {attempt.fault}'s fault: {plain(attempt.message)}")
-    for each in attempt.details.get(MEASURED, ()):
-        value = " ".join(plain(f"{each.get(key, '')}") for key in ("metric", "value", "unit")).strip()
-        found.append(f"  measured, and not counted: {value}")
+        text_lines.append(f"  the {attempt.fault}'s fault: {plain(attempt.message)}")
+    for measured in attempt.details.get(MEASURED, ()):
+        value = " ".join(plain(f"{measured.get(key, '')}") for key in ("metric", "value", "unit")).strip()
+        text_lines.append(f"  measured, and not counted: {value}")
     for file in attempt.artifacts:
         if file.kind.startswith(ATTACHED):
-            found.append(f"  file {plain(file.kind.removeprefix(ATTACHED))}: {artifacts.where(file.sha256)}")
+            text_lines.append(f"  file {plain(file.kind.removeprefix(ATTACHED))}: {artifacts.where(file.sha256)}")
     ref = attempt.artifact(CONSOLE_LOG)
     if ref is None:
-        return [*found, "  no console log was kept", ""]
+        return [*text_lines, "  no console log was kept", ""]
     data = console_log(artifacts, attempt)
     start, end = window(attempt, metric) or (max(0, len(data) - _TAIL_BYTES), len(data))
-    found.append(f"  console log {artifacts.where(ref.sha256)}, {len(data)} bytes")
+    text_lines.append(f"  console log {artifacts.where(ref.sha256)}, {len(data)} bytes")
     zero_ns = attempt.moments[0].t_ns if attempt.moments else 0
-    return [*found, *(_line(line, zero_ns) for line in lines(data, start, end, attempt.moments)), ""]
+    return [*text_lines, *(_line(line, zero_ns) for line in lines(data, start, end, attempt.moments)), ""]
 
 
 def _line(line: LogLine, zero_ns: int) -> str:
-    notes = "".join(f"  <- {_note(moment, zero_ns)}" for moment in line.moments)
+    notes = "".join(
+        f"  <- {m.name} at {(m.t_ns - zero_ns) / 1e9:.4f} s ± {m.uncertainty_ns / 1e6:.2f} ms" for m in line.moments
+    )
     return f"{line.start:8} | {line.text}{notes}"
-
-
-def _note(moment: Moment, zero_ns: int) -> str:
-    """A moment's name and time since the first one."""
-    return f"{moment.name} at {(moment.t_ns - zero_ns) / 1e9:.4f} s ± {moment.uncertainty_ns / 1e6:.2f} ms"
-
-
-# --- Number formats ---
 
 
 _GUIDE_DECIMALS: Final = 2
@@ -370,7 +356,7 @@ _THOUSANDTHS: Final = {"J": "mJ", "W": "mW"}
 
 def guide_cell(summary: Summary) -> str:
     """A vendor's guide cell: `16.24 (min 15.96, max 16.42)`."""
-    mean, low, high = (fixed(value, _GUIDE_DECIMALS) for value in (summary.mean, summary.min, summary.max))
+    mean, low, high = (format_fixed(value, _GUIDE_DECIMALS) for value in (summary.mean, summary.min, summary.max))
     return f"{mean} (min {low}, max {high})"
 
 
@@ -405,17 +391,17 @@ def decimals(uncertainty: float, resolution: float = 0.0) -> int:
     finest = _places(resolution, 1) if resolution > 0 else _MOST_DECIMALS
     if uncertainty <= 0:
         return finest
-    if not float(fixed(uncertainty, finest)):  # half a step of 1 is not ± 0
+    if not float(format_fixed(uncertainty, finest)):  # half a step of 1 is not ± 0
         return _places(uncertainty, 1)
     return min(finest, _places(uncertainty, 2))
 
 
 def number(value: float, uncertainty: float, metric: Metric) -> str:
     """A value without its unit, with the decimals its uncertainty allows."""
-    return fixed(value, decimals(uncertainty, metric.resolution))
+    return format_fixed(value, decimals(uncertainty, metric.resolution))
 
 
-def fixed(value: float, places: int) -> str:
+def format_fixed(value: float, places: int) -> str:
     """A value with fixed decimals; zero has no sign."""
     return f"{value:z.{places}f}"
 
@@ -466,9 +452,6 @@ def _places(value: float, digits: int) -> int:
     return min(_MOST_DECIMALS, max(0, digits - 1 - math.floor(math.log10(value) + 1e-9)))
 
 
-# --- The console log behind a number ---
-
-
 @frozen
 class LogLine:
     """One line of a console log.
@@ -505,20 +488,20 @@ def window(attempt: Attempt, metric: str | None = None) -> tuple[int, int] | Non
 
     With `metric`: behind that metric's numbers.
     """
-    wanted = [s for s in attempt.samples if metric in {None, s.metric}]
-    starts = [s.log_start for s in wanted if s.log_start is not None]
-    ends = [s.log_end for s in wanted if s.log_end is not None]
+    samples = [s for s in attempt.samples if metric in {None, s.metric}]
+    starts = [s.log_start for s in samples if s.log_start is not None]
+    ends = [s.log_end for s in samples if s.log_end is not None]
     return (min(starts), max(ends)) if starts and ends else None
 
 
 def lines(data: bytes, start: int, end: int, moments: Sequence[Moment] = ()) -> list[LogLine]:
     """The whole lines that the bytes start..end touch."""
     start = data.rfind(b"\n", 0, max(0, start)) + 1
-    found = []
+    log_lines = []
     while start < min(end, len(data)):
         newline = data.find(b"\n", start)
         after = len(data) if newline < 0 else newline + 1
         here = tuple(m for m in moments if start < m.position <= after)
-        found.append(LogLine(start, plain_bytes(data[start:after].rstrip(b"\r\n")), here))
+        log_lines.append(LogLine(start, plain_bytes(data[start:after].rstrip(b"\r\n")), here))
         start = after
-    return found
+    return log_lines

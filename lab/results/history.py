@@ -81,10 +81,10 @@ def run_heads(store: Store, like: Run) -> list[HistoryRunHead]:
 
     A run that confirms another one stands behind it.
     """
-    its = (RunRow.board_type == like.board_type, RunRow.board == like.board, RunRow.kind == like.kind)
-    wanted = select(RunRow.id, RunRow.status, RunRow.finished_at).where(*its)
+    same_series = (RunRow.board_type == like.board_type, RunRow.board == like.board, RunRow.kind == like.kind)
+    query = select(RunRow.id, RunRow.status, RunRow.finished_at).where(*same_series)
     confirming = select(RunRow.id, RunRow.provenance).where(
-        *its, cast(RunRow.provenance, String).contains('"confirms"')
+        *same_series, cast(RunRow.provenance, String).contains('"confirms"')
     )
     with store.snapshot() as snapshot:
         confirmed = {run: provenance.get("confirms") for run, provenance in snapshot.rows(confirming)}
@@ -96,7 +96,7 @@ def run_heads(store: Store, like: Run) -> list[HistoryRunHead]:
                 row.finished_at,
                 nights.setdefault(row.id, nights.get(confirmed.get(row.id, row.id), row.id)),
             )
-            for row in snapshot.rows(wanted.order_by(RunRow.id))
+            for row in snapshot.rows(query.order_by(RunRow.id))
         ]
     return sorted(heads, key=lambda head: (head.night, head.id))
 
@@ -133,25 +133,25 @@ def _attempts(
     session: Session, run_ids: Sequence[int]
 ) -> tuple[dict[int, dict[Item, dict[int, bool]]], dict[int, Item]]:
     """Cycles' success by run and item, and attempts' items."""
-    its = AttemptRow
-    wanted = select(its.id, its.run_id, its.params, its.cycle, its.outcome).where(its.run_id.in_(run_ids))
-    found: dict[int, dict[Item, dict[int, bool]]] = {}
+    row = AttemptRow
+    query = select(row.id, row.run_id, row.params, row.cycle, row.outcome).where(row.run_id.in_(run_ids))
+    cycles: dict[int, dict[Item, dict[int, bool]]] = {}
     items: dict[int, Item] = {}
-    for attempt_id, run_id, params, cycle, outcome in session.execute(wanted):
+    for attempt_id, run_id, params, cycle, outcome in session.execute(query):
         items[attempt_id] = item_of(params)
-        done = found.setdefault(run_id, {}).setdefault(items[attempt_id], {})
+        done = cycles.setdefault(run_id, {}).setdefault(items[attempt_id], {})
         done[cycle] = done.get(cycle, False) or outcome == OK
-    return found, items
+    return cycles, items
 
 
 def _details(session: Session, run_ids: Sequence[int]) -> dict[int, list[Json]]:
     first = select(func.min(AttemptRow.id)).where(AttemptRow.run_id.in_(run_ids), AttemptRow.outcome == OK)
     first = first.group_by(AttemptRow.run_id, AttemptRow.params)
-    wanted = select(AttemptRow.run_id, AttemptRow.details).where(AttemptRow.id.in_(first)).order_by(AttemptRow.id)
-    found: dict[int, list[Json]] = {}
-    for run_id, details in session.execute(wanted):
-        found.setdefault(run_id, []).append(details)
-    return found
+    query = select(AttemptRow.run_id, AttemptRow.details).where(AttemptRow.id.in_(first)).order_by(AttemptRow.id)
+    by_run: dict[int, list[Json]] = {}
+    for run_id, details in session.execute(query):
+        by_run.setdefault(run_id, []).append(details)
+    return by_run
 
 
 def _numbers(
@@ -164,13 +164,15 @@ def _numbers(
             select(DefinitionRow.metric, DefinitionRow.version, DefinitionRow.better)
         )
     }
-    its = MeasurementRow
-    rows = select(its.id, its.run_id, its.metric, its.version, its.params).where(its.run_id.in_(run_ids))
+    measurement = MeasurementRow
+    rows = select(
+        measurement.id, measurement.run_id, measurement.metric, measurement.version, measurement.params
+    ).where(measurement.run_id.in_(run_ids))
     measured = {row[0]: (row[1], MeasuredNumber(row[2], row[3], item_of(row[4]))) for row in session.execute(rows)}
     taken = (
         select(SampleRow.measurement_id, SampleRow.attempt_id, SampleRow.value, SampleRow.flags)
         .join(SampleRow.measurement)
-        .where(its.run_id.in_(run_ids))
+        .where(measurement.run_id.in_(run_ids))
         .order_by(SampleRow.id)
     )
     values: dict[int, list[float]] = {}
@@ -183,9 +185,9 @@ def _numbers(
             into.append(value)
         if Flag.SIMULATED in flags:
             flagged.add(measured[measurement_id][0])
-    found: dict[int, dict[MeasuredNumber, RunReadings]] = {}
+    by_run: dict[int, dict[MeasuredNumber, RunReadings]] = {}
     for measurement_id, some in values.items():
         run_id, number = measured[measurement_id]
         higher = better[number.metric, number.version]
-        found.setdefault(run_id, {})[number] = RunReadings(tuple(some), items[measurement_id], higher)
-    return found, flagged
+        by_run.setdefault(run_id, {})[number] = RunReadings(tuple(some), items[measurement_id], higher)
+    return by_run, flagged

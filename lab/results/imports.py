@@ -84,10 +84,10 @@ def read_runs(
     Raises:
         ConfigurationError: a file is wrong, says nothing that can be recorded, or lacks what `target` does not say.
     """
-    found: list[tuple[dt.datetime, WholeRun]] = []
+    dated_runs: list[tuple[dt.datetime, WholeRun]] = []
     together: dict[str, list[tuple[Path, str, bytes, list[_Reading]]]] = {}
     for file in files:
-        data = _bytes(file)
+        data = _read_bytes(file)
         name = form or _form(file, data, more)
         try:
             if name in more:
@@ -105,8 +105,8 @@ def read_runs(
         key = name if target.one_run else str(file)
         together.setdefault(key, []).append((file, name, data, readings))
     for group in together.values():
-        found += _runs(group, target)
-    return [run for _, run in sorted(found, key=lambda each: each[0])]
+        dated_runs += _runs(group, target)
+    return [run for _, run in sorted(dated_runs, key=lambda dated: dated[0])]
 
 
 def _runs(
@@ -122,7 +122,7 @@ def _runs(
     digests = {path.name: hashlib.sha256(data).hexdigest() for path, _, data, _ in group}
     for run, numbered in by_run.items():
         first = numbered[0][1]
-        at = min((each.at for _, each in numbered if each.at is not None), default=None) or utc_now()
+        at = min((reading.at for _, reading in numbered if reading.at is not None), default=None) or utc_now()
         for key in _RUN_FIELDS:
             values = sorted({reading.run_fields[key] for _, reading in numbered if reading.run_fields.get(key)})
             if len(values) > 1:
@@ -135,9 +135,10 @@ def _runs(
         for key, value in fields.items():
             if not value:
                 raise ConfigurationError(
-                    f"{file}: nothing says the {key.replace('_', ' ')} of its numbers: give --{key.removeprefix('board_')}"
+                    f"{file}: nothing says the {key.replace('_', ' ')} of its numbers: "
+                    f"give --{key.removeprefix('board_')}"
                 )
-        virtual = any(each.virtual for _, each in numbered)
+        virtual = any(reading.virtual for _, reading in numbered)
         record = WholeRun(
             kind=first.run_fields.get("kind") or KIND,
             **fields,
@@ -162,9 +163,9 @@ def _attempts(numbered: Sequence[tuple[int, _Reading]], name: str, at: dt.dateti
             fault=None,
             transient=None,
             message="",
-            started_at=next((each.at for each in readings if each.at is not None), at),
+            started_at=next((reading.at for reading in readings if reading.at is not None), at),
             duration_s=0.0,
-            samples=tuple(each.sample for each in readings),
+            samples=tuple(reading.sample for reading in readings),
         )
 
 
@@ -172,7 +173,7 @@ class _WrongError(Exception):
     """An error in a file, from its place on, e.g. ":3: ..."."""
 
 
-def _bytes(file: Path) -> bytes:
+def _read_bytes(file: Path) -> bytes:
     try:
         if file.stat().st_size > _LARGEST:
             raise ConfigurationError(f"{file}: larger than {_LARGEST >> 20} MiB; split it")
@@ -183,8 +184,8 @@ def _bytes(file: Path) -> bytes:
 
 def _form(file: Path, data: bytes, more: Mapping[str, ImportForm]) -> str:
     head = data[:4096]
-    for name, its in more.items():
-        if its.mark in data:
+    for name, more_form in more.items():
+        if more_form.mark in data:
             return name
     if b"{" not in head and (b"," in head or b"metric" in head.partition(b"\n")[0]):
         return "csv"
@@ -198,9 +199,6 @@ def _form(file: Path, data: bytes, more: Mapping[str, ImportForm]) -> str:
         f"{file}: none of {', '.join((*FORMATS, *more))} by its contents, and a CSV needs a header; say which with "
         "--format. Of boardlab's exports --json and --csv have every number"
     )
-
-
-# --- JSON ---
 
 
 def _documents(data: bytes) -> Iterator[Mapping[str, Any]]:
@@ -219,13 +217,13 @@ def _documents(data: bytes) -> Iterator[Mapping[str, Any]]:
         raise _WrongError(": no JSON object in it; run fio with --output-format=json, iperf3 with -J")
     while at >= 0:
         try:
-            found, end = decoder.raw_decode(text, at)
+            document, end = decoder.raw_decode(text, at)
         except (ValueError, RecursionError) as error:
             line = text.count("\n", 0, getattr(error, "pos", at)) + 1
             raise _WrongError(
                 f":{line}: broken JSON: {getattr(error, 'msg', error)}; was the program killed?"
             ) from error
-        yield found
+        yield document
         at = text.find("{", end)
 
 
@@ -246,21 +244,21 @@ def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _object(document: object, key: str, where: str) -> Mapping[str, Any]:
-    found = document.get(key) if isinstance(document, Mapping) else None
-    if not isinstance(found, Mapping):
+    part = document.get(key) if isinstance(document, Mapping) else None
+    if not isinstance(part, Mapping):
         raise _WrongError(f": {where} has no {key!r}; this is no output of a test that ended")
-    return found
+    return part
 
 
 def _figure(document: Mapping[str, Any], key: str, where: str) -> float:
     value = document.get(key)
     try:
-        found = math.nan if isinstance(value, bool) or not isinstance(value, (int, float)) else float(value)
+        figure = math.nan if isinstance(value, bool) or not isinstance(value, (int, float)) else float(value)
     except OverflowError:
-        found = math.inf
-    if not 0 <= found <= LARGEST:
+        figure = math.inf
+    if not 0 <= figure <= LARGEST:
         raise _WrongError(f": {where}.{key} is {str(value)[:40]!r}, and has to be a number from 0 on")
-    return found
+    return figure
 
 
 def _instant(seconds: object) -> dt.datetime | None:
@@ -315,23 +313,23 @@ def _fio_job(job: object, shared: Mapping[str, Any], where: str, at: dt.datetime
         raise _WrongError(f": {where} has no jobname")
     if job.get("error"):
         return  # it failed on the way: its rates are of a part
-    given = job.get("job options")
-    options = {**shared, **(given if isinstance(given, Mapping) else {})}
+    job_options = job.get("job options")
+    options = {**shared, **(job_options if isinstance(job_options, Mapping) else {})}
     params = {"job": str(job["jobname"])} | {name: str(options[name]) for name in _FIO_OPTIONS if name in options}
     if "group_reporting" in options and params.get("numjobs", "1") != "1":  # the sum of its jobs, not one of them
         params["group_reporting"] = "1"
     if "hostname" in job:  # of `fio --client`
         params["host"] = str(job["hostname"])
-    flags = frozenset({Flag.SHORTENED} if _interrupted(job, options) else ())
+    flags = frozenset({Flag.SHORTENED} if _was_interrupted(job, options) else ())
     for direction in ("read", "write"):
-        found = _object(job, direction, where)
+        figures = _object(job, direction, where)
         place = f"{where}.{direction}"
-        if not _figure(found, "total_ios", place):
+        if not _figure(figures, "total_ios", place):
             continue
-        rate = _figure(found, "bw_bytes", place) if "bw_bytes" in found else 1024 * _figure(found, "bw", place)
-        values = {"throughput": rate / 1e6, "iops": _figure(found, "iops", place)}
+        rate = _figure(figures, "bw_bytes", place) if "bw_bytes" in figures else 1024 * _figure(figures, "bw", place)
+        values = {"throughput": rate / 1e6, "iops": _figure(figures, "iops", place)}
         for key, per_us in (("lat", 1.0), ("lat_ns", 1e3)):
-            if isinstance(latency := found.get(key), Mapping):
+            if isinstance(latency := figures.get(key), Mapping):
                 values["latency"] = _figure(latency, "mean", f"{place}.{key}") / per_us
         for name, value in values.items():
             sample = sample_of(FIO[name], params | {"direction": direction}, value, flags=flags, declared=True)
@@ -343,21 +341,23 @@ _FIO_SIZES: Final = {unit: 1024.0**power for power, unit in enumerate(("", "k", 
 _WHOLE: Final = 0.98  # of what was asked for
 
 
-def _interrupted(job: Mapping[str, Any], options: Mapping[str, Any]) -> bool:
+def _was_interrupted(job: Mapping[str, Any], options: Mapping[str, Any]) -> bool:
     """True if a job ended before its time or size; fio itself ends with status 0 then."""
-    directions = [its for name in ("read", "write", "trim") if isinstance(its := job.get(name), Mapping)]
+    directions = [report for name in ("read", "write", "trim") if isinstance(report := job.get(name), Mapping)]
     asked_ms = _fio_number(options.get("runtime"), _FIO_TIMES)
-    took_ms = max(_plain_number(each.get("runtime")) for each in (*directions, {"runtime": job.get("job_runtime")}))
+    took_ms = max(
+        _plain_number(report.get("runtime")) for report in (*directions, {"runtime": job.get("job_runtime")})
+    )
     if asked_ms and took_ms >= _WHOLE * asked_ms:
         return False
     if "time_based" in options:
         return bool(asked_ms and took_ms)
-    wanted = _fio_number(options.get("io_size", options.get("size")), _FIO_SIZES)
-    moved = sum(_moved_bytes(direction) for direction in directions)
-    return bool(wanted and moved) and moved < _WHOLE * wanted
+    asked_bytes = _fio_number(options.get("io_size", options.get("size")), _FIO_SIZES)
+    moved = sum(_count_moved_bytes(direction) for direction in directions)
+    return bool(asked_bytes and moved) and moved < _WHOLE * asked_bytes
 
 
-def _moved_bytes(direction: Mapping[str, Any]) -> float:
+def _count_moved_bytes(direction: Mapping[str, Any]) -> float:
     """Bytes of a direction; fio 2 counts `io_bytes` in KiB, which its rate in KiB/s shows."""
     count = _plain_number(direction.get("io_bytes"))
     kib = _plain_number(direction.get("bw")) * _plain_number(direction.get("runtime")) / 1e3
@@ -379,10 +379,31 @@ def _fio_number(text: object, units: Mapping[str, float]) -> float:
 
 
 IPERF3: Final = {
-    "throughput": _metric("iperf3.throughput", "Mbit/s", "higher", "Payload that the receiver got over the time of the test, as iperf3 reports it.", 1e-3, "iperf3, sum_received"),
-    "loss": _metric("iperf3.loss", "%", "lower", "Datagrams that did not arrive, as iperf3 reports them.", 1e-4, "iperf3, lost_packets"),
-    "jitter": _metric("iperf3.jitter", "ms", "lower", "Jitter of datagrams (RFC 1889), as iperf3 reports it.", 1e-3, "iperf3, jitter_ms"),
-}  # fmt: skip
+    "throughput": _metric(
+        "iperf3.throughput",
+        "Mbit/s",
+        "higher",
+        "Payload that the receiver got over the time of the test, as iperf3 reports it.",
+        1e-3,
+        "iperf3, sum_received",
+    ),
+    "loss": _metric(
+        "iperf3.loss",
+        "%",
+        "lower",
+        "Datagrams that did not arrive, as iperf3 reports them.",
+        1e-4,
+        "iperf3, lost_packets",
+    ),
+    "jitter": _metric(
+        "iperf3.jitter",
+        "ms",
+        "lower",
+        "Jitter of datagrams (RFC 1889), as iperf3 reports it.",
+        1e-3,
+        "iperf3, jitter_ms",
+    ),
+}
 _REVERSE: Final = "_bidir_reverse"
 
 
@@ -402,7 +423,8 @@ def _iperf3(data: bytes, _declarations: Declarations) -> Iterator[_Reading]:
         both = test.get("bidir") or any(key.endswith(_REVERSE) for key in end)
         if server and (reverse or both):
             raise _WrongError(
-                ": the server's file of a reverse test does not know what arrived; give the client's (iperf3 -c HOST -J)"
+                ": the server's file of a reverse test does not know what arrived; "
+                "give the client's (iperf3 -c HOST -J)"
             )
         if both:  # each direction had to share the link and the processor with the other
             params["bidir"] = "1"
@@ -417,14 +439,15 @@ def _iperf3_values(
 ) -> Iterator[tuple[str, float]]:
     """The numbers of one direction; `datagram`: its payload in bytes.
 
-    After the last datagram that came, iperf3 takes the sender's count for the receiver's, and loses none: the bytes say.
+    After the last datagram that came, iperf3 takes the sender's count for the receiver's, and loses none: the bytes
+    say.
     """
     received, sent = (end.get(f"sum_{side}{suffix}") for side in ("received", "sent"))
     sent_bytes = _plain_number(sent.get("bytes")) if isinstance(sent, Mapping) else 0.0
     if sent_bytes and isinstance(received, Mapping) and received.get("bits_per_second") == 0:
         raise _WrongError(
-            f": end.sum_received{suffix} is 0 of {sent_bytes:.0f} bytes sent: nothing arrived, or the receiver's count is "
-            "missing; measure again"
+            f": end.sum_received{suffix} is 0 of {sent_bytes:.0f} bytes sent: nothing arrived, or the receiver's "
+            "count is missing; measure again"
         )
     if protocol != "UDP":
         received = _object(end, f"sum_received{suffix}", "end")
@@ -432,16 +455,15 @@ def _iperf3_values(
         yield "throughput", _figure(received, "bits_per_second", f"end.sum_received{suffix}") / 1e6
     if protocol == "UDP":
         place = f"sum{suffix}"
-        its = received if isinstance(received, Mapping) and "lost_packets" in received else _object(end, place, "end")
-        packets, lost = _figure(its, "packets", f"end.{place}"), its.get("lost_packets")
+        counted = (
+            received if isinstance(received, Mapping) and "lost_packets" in received else _object(end, place, "end")
+        )
+        packets, lost = _figure(counted, "packets", f"end.{place}"), counted.get("lost_packets")
         if packets and isinstance(lost, int) and lost <= packets:  # fewer than none: some came twice
             if isinstance(received, Mapping) and "bytes" in received and isinstance(datagram, int) and datagram > 0:
                 lost = max(lost, packets - _figure(received, "bytes", f"end.sum_received{suffix}") / datagram)
             yield "loss", 100 * max(lost, 0) / packets
-        yield "jitter", _figure(its, "jitter_ms", f"end.{place}")
-
-
-# --- CSV ---
+        yield "jitter", _figure(counted, "jitter_ms", f"end.{place}")
 
 
 _PARAMS: Final = "params."
@@ -494,8 +516,8 @@ def _csv_row(row: Mapping[str | None, Any], where: str, declarations: Declaratio
     version = _number(cells, "definition_version", where, metric.version)
     if cells["unit"] != metric.unit or version != metric.version:
         raise _WrongError(
-            f"{where}: {metric.name} is in {cells['unit'] or 'no unit'}, version {version:g}, and is declared in {metric.unit}, version "
-            f"{metric.version}; numbers of two definitions are never compared"
+            f"{where}: {metric.name} is in {cells['unit'] or 'no unit'}, version {version:g}, and is declared in "
+            f"{metric.unit}, version {metric.version}; numbers of two definitions are never compared"
         )
     flags = frozenset(cells.get("flags", "").split())
     if unknown := sorted(flags - set(Flag)):
@@ -553,17 +575,17 @@ def _boardlab(data: bytes, declarations: Declarations) -> Iterator[_Reading]:
 
 
 def _csv_metric(cells: Mapping[str, str], declarations: Declarations) -> Metric:
-    found = catalogue.find(cells["metric"])
-    if found is not None:
-        return found
-    known = cells["metric"] in declarations.metrics
-    given: dict[str, Any] = {"unit": cells["unit"]} if not known else {}
+    metric = catalogue.find(cells["metric"])
+    if metric is not None:
+        return metric
+    is_declared = cells["metric"] in declarations.metrics
+    fields: dict[str, Any] = {"unit": cells["unit"]} if not is_declared else {}
     for key, read in (("better", str), ("resolution", _exact), ("definition", str)):
         if cells.get(key):
-            given[key] = read(cells[key])
-    if not known and cells.get("definition_version", "").isdecimal():
-        given["version"] = int(cells["definition_version"])
-    return declarations.metric(cells["metric"], **given)
+            fields[key] = read(cells[key])
+    if not is_declared and cells.get("definition_version", "").isdecimal():
+        fields["version"] = int(cells["definition_version"])
+    return declarations.metric(cells["metric"], **fields)
 
 
 def _exact(text: str) -> float:
@@ -590,12 +612,12 @@ def _csv_instant(text: str, where: str) -> dt.datetime | None:
     if not text:
         return None
     try:
-        found = dt.datetime.fromisoformat(text)
+        instant = dt.datetime.fromisoformat(text)
     except ValueError as error:
         raise _WrongError(
             f"{where}: run_started_at {text[:40]!r} is no instant; give e.g. 2026-11-20T14:00:00+00:00"
         ) from error
-    return found if found.tzinfo is not None else found.replace(tzinfo=dt.UTC)
+    return instant if instant.tzinfo is not None else instant.replace(tzinfo=dt.UTC)
 
 
 FORMATS: Final[Mapping[str, Callable[[bytes, Declarations], Iterator[_Reading]]]] = {

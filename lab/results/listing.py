@@ -9,11 +9,11 @@ from functools import cached_property
 from typing import Any, Final
 
 from attrs import define, field, frozen
-from sqlalchemy import ColumnElement, Select, and_, func, or_, select
+from sqlalchemy import ColumnElement, and_, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased, joinedload
 
 from lab.errors import ConfigurationError
-from lab.metrics import Flag, Measurement, Metric, Sample, SampleRecord, Summary, summarise
+from lab.metrics import Flag, Measurement, Metric, SampleRecord, Summary, summarise
 from lab.metrics.catalogue import BOOT_STAGE, STATES
 from lab.metrics.rates import RATES, FailureRate
 from lab.results import rows as results_rows
@@ -57,18 +57,18 @@ class RunFilter:
     killed: frozenset[int] = frozenset()
     sort: str = ""
 
-    def wanted(self) -> list[ColumnElement[bool]]:
+    def conditions(self) -> list[ColumnElement[bool]]:
         """The filter as SQL conditions on runs."""
         named = ((RunRow.board, self.boards), (RunRow.board_type, self.types), (RunRow.release, self.releases))
-        found = [or_(*(_matches(column, name) for name in names)) for column, names in named if names]
+        conditions = [or_(*(_matches(column, name) for name in names)) for column, names in named if names]
         if self.statuses:
             stored = and_(RunRow.status.in_(self.statuses), RunRow.id.not_in(self.killed))
-            found.append(or_(stored, RunRow.id.in_(self.killed)) if KILLED in self.statuses else stored)
+            conditions.append(or_(stored, RunRow.id.in_(self.killed)) if KILLED in self.statuses else stored)
         if self.since is not None:
-            found.append(RunRow.started_at >= self.since)
+            conditions.append(RunRow.started_at >= self.since)
         if self.before is not None:
-            found.append(self._after(self.before))
-        return found
+            conditions.append(self._after(self.before))
+        return conditions
 
     def order(self) -> list[ColumnElement[Any]]:
         """The order as SQL."""
@@ -116,12 +116,12 @@ class ListedRun:
         return self.tried - self.good
 
 
-def listed(store: Store, wanted: RunFilter = RunFilter(), limit: int | None = None) -> list[ListedRun]:
+def list_runs(store: Store, run_filter: RunFilter = RunFilter(), limit: int | None = None) -> list[ListedRun]:
     """Return the matching runs, newest first, at most `limit`."""
 
     def read(session: Session) -> list[ListedRun]:
-        query = select(RunRow).where(*wanted.wanted()).order_by(*wanted.order()).limit(limit)
-        return _described(session, [results_rows.run(row) for row in session.scalars(query)])
+        query = select(RunRow).where(*run_filter.conditions()).order_by(*run_filter.order()).limit(limit)
+        return _describe(session, [results_rows.run(row) for row in session.scalars(query)])
 
     return store.read(read)
 
@@ -139,7 +139,10 @@ def latest(store: Store, *, running: bool, known: Mapping[int, ListedRun] = {}) 
         query = select(RunRow).where(RunRow.id.in_(ids)).order_by(RunRow.board)
         runs = [results_rows.run(row) for row in session.scalars(query)]
         same = {run.id: known[run.id] for run in runs if not running and run.id in known and known[run.id].run == run}
-        new = {each.run.id: each for each in _described(session, [run for run in runs if run.id not in same])}
+        new = {
+            listed_run.run.id: listed_run
+            for listed_run in _describe(session, [run for run in runs if run.id not in same])
+        }
         return [same[run.id] if run.id in same else new[run.id] for run in runs]
 
     return store.read(read)
@@ -159,7 +162,9 @@ class LatestEnded:
         """In the order of the boards' names."""
         now = runs_revision(store)
         if now != self._revision:
-            self._runs = latest(store, running=False, known={each.run.id: each for each in self._runs})
+            self._runs = latest(
+                store, running=False, known={listed_run.run.id: listed_run for listed_run in self._runs}
+            )
             self._revision = now
         return self._runs
 
@@ -205,8 +210,8 @@ def still_assumed(store: Store, board_type: str, assumed: Sequence[str]) -> list
 
     The last `_RUNS_ASKED` runs are asked.
 
-    A boot confirms its medium, the moments and the prompts; a suspend whose mode was verified confirms the mode, but its rails and its
-    jumper only with power of rails: nothing else shows them.
+    A boot confirms its medium, the moments and the prompts; a suspend whose mode was verified confirms the mode, but
+    its rails and its jumper only with power of rails: nothing else shows them.
     """
     runs = select(RunRow.id).where(RunRow.board_type == board_type).order_by(RunRow.id.desc()).limit(_RUNS_ASKED)
     query = (
@@ -234,10 +239,10 @@ def still_assumed(store: Store, board_type: str, assumed: Sequence[str]) -> list
     return [place for place in assumed if not any(f"{place}.".startswith(f"{sure}.") for sure in confirmed)]
 
 
-def known(store: Store, column: str) -> list[str]:
+def column_values(store: Store, column: str) -> list[str]:
     """The values that runs have: of `board`, `board_type`, `release` or `kind`."""
-    wanted: InstrumentedAttribute[str] = getattr(RunRow, column)
-    return store.read(lambda session: sorted(session.scalars(select(wanted).distinct())))
+    attribute: InstrumentedAttribute[str] = getattr(RunRow, column)
+    return store.read(lambda session: sorted(session.scalars(select(attribute).distinct())))
 
 
 def instant(text: str, now: dt.datetime) -> dt.datetime:
@@ -252,12 +257,13 @@ def instant(text: str, now: dt.datetime) -> dt.datetime:
     try:
         if ago is not None:
             return now - dt.timedelta(seconds=int(ago[1]) * _UNIT_S[ago[2]])
-        given = dt.datetime.fromisoformat(text)
+        instant = dt.datetime.fromisoformat(text)
     except (ValueError, OverflowError) as error:
         raise ConfigurationError(
-            f"{text!r} is no instant: give a day (2026-11-20), a day and a time (2026-11-20T14:00), or how long ago (12h, 7d)"
+            f"{text!r} is no instant: give a day (2026-11-20), a day and a time "
+            "(2026-11-20T14:00), or how long ago (12h, 7d)"
         ) from error
-    return given.replace(tzinfo=dt.UTC) if given.tzinfo is None else given
+    return instant.replace(tzinfo=dt.UTC) if instant.tzinfo is None else instant
 
 
 def _matches(column: InstrumentedAttribute[str], name: str) -> ColumnElement[bool]:
@@ -267,38 +273,34 @@ def _matches(column: InstrumentedAttribute[str], name: str) -> ColumnElement[boo
     return column.like(escaped.replace(_ANY, "%"), escape="\\")
 
 
-def _described(session: Session, runs: Sequence[Run]) -> list[ListedRun]:
+def _describe(session: Session, runs: Sequence[Run]) -> list[ListedRun]:
     ids = [run.id for run in runs]
     outcomes: dict[int, dict[str, int]] = {}
     counted = select(AttemptRow.run_id, AttemptRow.outcome, func.count()).where(AttemptRow.run_id.in_(ids))
     for run_id, outcome, count in session.execute(counted.group_by(AttemptRow.run_id, AttemptRow.outcome)):
         outcomes.setdefault(run_id, {})[outcome] = count
-    averaged = _averaged(session, ids)
+    averaged = _first_numbers(session, ids)
     return [ListedRun(run, outcomes.get(run.id, {}), averaged.get(run.id, [])) for run in runs]
 
 
-def _averaged(session: Session, run_ids: Collection[int]) -> dict[int, list[Measurement]]:
+def _first_numbers(session: Session, run_ids: Collection[int]) -> dict[int, list[Measurement]]:
     """The numbers of each run's first metric, without boot stages."""
     of_runs = and_(MeasurementRow.run_id.in_(run_ids), MeasurementRow.metric != BOOT_STAGE.name)
     first_ids = select(func.min(MeasurementRow.id)).where(of_runs).group_by(MeasurementRow.run_id)
     first = aliased(MeasurementRow)  # by its unique index its run's others are found
     same = and_(*(getattr(first, name) == getattr(MeasurementRow, name) for name in ("run_id", "metric", "version")))
     rows = select(MeasurementRow).join(first, same).where(first.id.in_(first_ids))
-    found = list(session.scalars(rows.options(joinedload(MeasurementRow.definition)).order_by(MeasurementRow.id)))
-    samples = _samples(session, select(MeasurementRow.id).join(first, same).where(first.id.in_(first_ids)))
+    measurement_rows = list(
+        session.scalars(rows.options(joinedload(MeasurementRow.definition)).order_by(MeasurementRow.id))
+    )
+    ids = select(MeasurementRow.id).join(first, same).where(first.id.in_(first_ids))
+    readings = results_rows.READINGS.where(SampleRow.measurement_id.in_(ids))
+    samples = results_rows.by_measurement(session.execute(readings.order_by(AttemptRow.cycle, SampleRow.id)))
     by_run: dict[int, list[Measurement]] = {}
-    for row in map(results_rows.whole, found):
+    for row in map(results_rows.whole, measurement_rows):
         number = Measurement(results_rows.metric(row.definition), row.params, tuple(samples.get(row.id, [])))
         by_run.setdefault(row.run_id, []).append(number)
     return by_run
-
-
-def _samples(session: Session, measurement_ids: Select[Any]) -> dict[int, list[Sample]]:
-    wanted = results_rows.READINGS.where(SampleRow.measurement_id.in_(measurement_ids))
-    return results_rows.by_measurement(session.execute(wanted.order_by(AttemptRow.cycle, SampleRow.id)))
-
-
-# --- Overview of a run ---
 
 
 STAGE = "stage"  # the parameter that tells the samples of boot.stage apart
@@ -342,11 +344,11 @@ class Overview:
     @cached_property
     def numbers(self) -> dict[Metric, list[Measurement]]:
         """The run's numbers by metric, without the stages."""
-        found: dict[Metric, list[Measurement]] = {}
+        by_metric: dict[Metric, list[Measurement]] = {}
         for measurement in self.measurements:
             if measurement.metric.name != BOOT_STAGE.name:
-                found.setdefault(measurement.metric, []).append(measurement)
-        return found
+                by_metric.setdefault(measurement.metric, []).append(measurement)
+        return by_metric
 
     @property
     def virtual(self) -> bool:
@@ -356,17 +358,17 @@ class Overview:
     @property
     def software(self) -> dict[str, str]:
         """Versions that the board named; with the medium where they differ."""
-        found: dict[str, dict[str, str]] = {}
+        versions: dict[str, dict[str, str]] = {}
         for attempt in self.attempts:
             software = attempt.details.get("software")
             if attempt.ok and isinstance(software, Mapping):
                 for name, text in software.items():
-                    found.setdefault(str(name), {}).setdefault(attempt.params.get("medium", ""), str(text))
+                    versions.setdefault(str(name), {}).setdefault(attempt.params.get("medium", ""), str(text))
         return {
             name: texts.popitem()[1]
             if len(set(texts.values())) == 1
             else "; ".join(f"{medium} {text}".strip() for medium, text in texts.items())
-            for name, texts in found.items()
+            for name, texts in versions.items()
         }
 
     @property
@@ -380,18 +382,19 @@ class Overview:
         groups: dict[tuple[str, str, bool], list[Attempt]] = {}
         for a in self.failed:
             groups.setdefault((a.outcome, a.fault or "", bool(a.transient)), []).append(a)
-        found = [Failure(*key, tuple(attempts)) for key, attempts in groups.items()]
-        return sorted(found, key=lambda failure: -len(failure.attempts))
+        failures = [Failure(*key, tuple(attempts)) for key, attempts in groups.items()]
+        return sorted(failures, key=lambda failure: -len(failure.attempts))
 
     @property
     def failure_rates(self) -> dict[frozenset[tuple[str, str]], FailureRate]:
         """How often the board failed, by the attempts' parameters; empty: no rate is defined for this kind of run."""
         if self.run.kind not in RATES:
             return {}
-        found: dict[frozenset[tuple[str, str]], list[tuple[str, str | None, int]]] = {}
+        outcomes_by_params: dict[frozenset[tuple[str, str]], list[tuple[str, str | None, int]]] = {}
         for attempt in (attempt for attempt in self.attempts if attempt.params.get("mode") not in STATES):
-            found.setdefault(frozenset(attempt.params.items()), []).append((attempt.outcome, attempt.fault, 1))
-        rates = {key: FailureRate.of(outcomes) for key, outcomes in found.items()}
+            key = frozenset(attempt.params.items())
+            outcomes_by_params.setdefault(key, []).append((attempt.outcome, attempt.fault, 1))
+        rates = {key: FailureRate.of(outcomes) for key, outcomes in outcomes_by_params.items()}
         return {key: rate for key, rate in rates.items() if rate is not None}
 
     @cached_property
@@ -414,8 +417,8 @@ class Overview:
             if m.metric.name == BOOT_STAGE.name
         }
         return {
-            medium: [Stage(name, sum(at) / len(at), lengths[medium, name]) for name, at in found.items()]
-            for medium, found in starts.items()
+            medium: [Stage(name, sum(at) / len(at), lengths[medium, name]) for name, at in starts_of.items()]
+            for medium, starts_of in starts.items()
         }
 
 
@@ -425,8 +428,8 @@ def overview(store: Store, run_id: int) -> Overview:
     Raises:
         ConfigurationError: no such run.
     """
-    found = store.contents(run_id)
-    return Overview(found.run, found.attempts, found.measurements)
+    contents = store.contents(run_id)
+    return Overview(contents.run, contents.attempts, contents.measurements)
 
 
 def attempts_of(attempts: list[Attempt], measurement: Measurement) -> list[Attempt]:
@@ -435,15 +438,12 @@ def attempts_of(attempts: list[Attempt], measurement: Measurement) -> list[Attem
     An attempt at a section, or at a row of one, has other parameters than its numbers; it belongs to the numbers of the
     same section or row in any attempt.
     """
+    metric, params = measurement.metric.name, measurement.params
     same: list[Mapping[str, str]] = []  # one or two
     for attempt in attempts:
-        if attempt.params not in same and _gave(attempt, measurement):
+        if attempt.params not in same and any(s.metric == metric and s.params == params for s in attempt.samples):
             same.append(attempt.params)
-    return [a for a in attempts if a.params in same or measurement.params.items() >= a.params.items()]
-
-
-def _gave(attempt: Attempt, measurement: Measurement) -> bool:
-    return any(s.metric == measurement.metric.name and s.params == measurement.params for s in attempt.samples)
+    return [a for a in attempts if a.params in same or params.items() >= a.params.items()]
 
 
 def name_of(sample: SampleRecord) -> str:
@@ -453,7 +453,7 @@ def name_of(sample: SampleRecord) -> str:
     return f"{sample.metric} {sample.params.get('rail', '')}".strip()
 
 
-def tried(attempts: list[Attempt]) -> int:
+def count_tried(attempts: list[Attempt]) -> int:
     """Number of tried cycles."""
     return len({attempt.cycle for attempt in attempts})
 
@@ -462,4 +462,4 @@ def sample_count(measurement: Measurement, attempts: list[Attempt]) -> str:
     """Samples of the tried cycles, e.g. "19/20"; "40 in 19/20" where a cycle has several."""
     samples, cycles = len(measurement.samples), len({sample.cycle for sample in measurement.samples})
     several = "" if samples == cycles else f"{samples} in "
-    return f"{several}{cycles}/{tried(attempts)}"
+    return f"{several}{cycles}/{count_tried(attempts)}"

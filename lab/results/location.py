@@ -80,7 +80,12 @@ def locate(url: str | None = None) -> Location:
     text = url or os.environ.get(DATABASE_VARIABLE)
     if not text:
         folder = data_home()
-        _make(folder)
+        try:
+            private_folder(folder)
+        except OSError as error:
+            raise ConfigurationError(
+                f"cannot create {folder} for the results: {error.strerror}; set ${DATABASE_VARIABLE} to another place"
+            ) from error
         text = str(folder / "results.db")
     parsed = _parse(text)
     artifacts = os.environ.get(ARTIFACTS_VARIABLE)
@@ -89,17 +94,17 @@ def locate(url: str | None = None) -> Location:
         _require_driver()
         root = Path(artifacts) if artifacts else data_home() / "artifacts"
         url_there = _one_password(parsed).set(drivername="postgresql+psycopg")
-        return Location(url_there, None, root.absolute(), _shared())
+        return Location(url_there, None, root.absolute(), _shared_url())
     path = _sqlite_path(parsed, redacted(text))
     root = Path(artifacts) if artifacts else path.parent / "artifacts"
-    return Location(URL.create("sqlite", database=str(path)), path, root.absolute(), _shared())
+    return Location(URL.create("sqlite", database=str(path)), path, root.absolute(), _shared_url())
 
 
-def _shared() -> str:
-    found = os.environ.get(SHARED_VARIABLE, "")
-    if found:
-        check(found)
-    return found
+def _shared_url() -> str:
+    url = os.environ.get(SHARED_VARIABLE, "")
+    if url:
+        check(url)
+    return url
 
 
 def data_home() -> Path:
@@ -149,15 +154,6 @@ def _sqlite_path(url: URL, text: str) -> Path:
     return path
 
 
-def _make(folder: Path) -> None:
-    try:
-        private_folder(folder)
-    except OSError as error:
-        raise ConfigurationError(
-            f"cannot create {folder} for the results: {error.strerror}; set ${DATABASE_VARIABLE} to another place"
-        ) from error
-
-
 def private_folder(folder: Path) -> None:
     """Make a folder for its owner and, as the umask has it, a group.
 
@@ -176,9 +172,8 @@ def _require_driver() -> None:
         ) from error
 
 
-# --- Shared artifacts (obstore: folder or S3) ---
-# The environment has the credentials, as for AWS's own programs: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a web
-# identity, a container's or a machine's role; never by the address.
+# The environment has the credentials of shared artifacts, as for AWS's own programs: AWS_ACCESS_KEY_ID and
+# AWS_SECRET_ACCESS_KEY, a web identity, a container's or a machine's role; never by the address.
 
 
 SHARED_VARIABLE: Final = "LAB_SHARED_ARTIFACTS"
@@ -226,7 +221,7 @@ class Shared:
 
         began = self._clock()
         if began < self._away.until:
-            raise self._failed("read", sha256, self._away.error)
+            raise self._failure("read", sha256, self._away.error)
         try:
             return bytes(obstore.get(self._reader, _key(sha256)).bytes())
         except FileNotFoundError:
@@ -234,7 +229,7 @@ class Shared:
         except (BaseError, OSError) as error:
             if self._clock() - began >= _SLOW_S:
                 self._away.until, self._away.error = self._clock() + _AGAIN_S, error
-            raise self._failed("read", sha256, error) from None
+            raise self._failure("read", sha256, error) from None
 
     def put(self, sha256: str, data: bytes) -> None:
         """Store contents under their name when they are complete.
@@ -248,7 +243,7 @@ class Shared:
         try:
             obstore.put(self._store, _key(sha256), data)
         except (BaseError, OSError) as error:
-            raise self._failed("written", sha256, error) from None
+            raise self._failure("written", sha256, error) from None
 
     def remove(self, sha256: str) -> None:
         """Remove stored contents, if there are any.
@@ -264,7 +259,7 @@ class Shared:
         except FileNotFoundError:
             return
         except (BaseError, OSError) as error:
-            raise self._failed("removed", sha256, error) from None
+            raise self._failure("removed", sha256, error) from None
 
     def names(self) -> set[str]:
         """The SHA-256 of all stored contents.
@@ -278,11 +273,12 @@ class Shared:
         try:
             return {entry["path"].replace("/", "") for part in obstore.list(self._store) for entry in part}
         except (BaseError, OSError) as error:
-            raise self._failed("listed", "all", error) from None
+            raise self._failure("listed", "all", error) from None
 
-    def _failed(self, done: str, what: str, error: Exception) -> LabStableError:
+    def _failure(self, done: str, what: str, error: Exception) -> LabStableError:
         return LabStableError(
-            f"artifact {what} cannot be {done} in {self.url}: {str(error).partition(chr(10))[0]}. Look at ${SHARED_VARIABLE}, at what the "
+            f"artifact {what} cannot be {done} in {self.url}: {str(error).partition(chr(10))[0]}. Look at "
+            f"${SHARED_VARIABLE}, at what the "
             "environment says of it (AWS_ENDPOINT_URL, AWS_REGION, credentials), and at the network",
             failure="artifacts",
         )
@@ -332,8 +328,8 @@ def check(url: str) -> None:
     """
     if redacted(url) != url or not url.startswith(("s3://", "file:///")):
         raise ConfigurationError(
-            f"${SHARED_VARIABLE}: {redacted(url)!r}: expected {FORMS}, without a password: that is in the environment (AWS_ACCESS_KEY_ID, "
-            "AWS_SECRET_ACCESS_KEY) or in the machine's role"
+            f"${SHARED_VARIABLE}: {redacted(url)!r}: expected {FORMS}, without a password: that is in the environment "
+            "(AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) or in the machine's role"
         )
 
 

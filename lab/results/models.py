@@ -259,9 +259,6 @@ class JobRow(Base):
     request: Mapped[str]
 
 
-# --- Health checks ---
-
-
 class HealthCheckRow(Base):
     """An ended check of a board; `found` has its parts and output."""
 
@@ -281,9 +278,6 @@ class HealthCheckRow(Base):
     found: Mapped[Mapping[str, Sequence[Mapping[str, Any]]]] = mapped_column(JsonObject)
     duration_s: Mapped[float]
     at: Mapped[dt.datetime]
-
-
-# --- Provisioning ---
 
 
 class ProvisionRow(Base):
@@ -312,9 +306,6 @@ class ProvisionRow(Base):
     spare: Mapped[Mapping[str, Any]] = mapped_column(JsonObject, server_default="{}")
     identity: Mapped[Mapping[str, Any]] = mapped_column(JsonObject, server_default="{}")
     at: Mapped[dt.datetime]
-
-
-# --- The judge's tables ---
 
 
 class VerdictRow(Base):
@@ -372,9 +363,6 @@ class MuteRow(Base):
     reason: Mapped[str]
     by: Mapped[str]
     at: Mapped[dt.datetime]
-
-
-# --- Reservations, comments and audit ---
 
 
 _OPEN = text("ended_at IS NULL")

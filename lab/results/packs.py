@@ -1,6 +1,7 @@
 """Packs: a run's files, which are many and small, as one zip file for each of `PACKED`.
 
-Each part goes as a whole. A file goes when its pack is on the disk and in the rows, and in the shared store where there is one.
+Each part goes as a whole. A file goes when its pack is on the disk and in the rows, and in
+the shared store where there is one.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from lab.errors import BoardlabError, LabTransientError
 from lab.results import artifacts
-from lab.results.artifacts import Brought
+from lab.results.artifacts import UploadResult
 from lab.results.backup import failing, in_use
 from lab.results.models import ArtifactRow, AttemptArtifactRow, AttemptRow, RunRow
 from lab.results.records import PUBLISHED
@@ -34,30 +35,33 @@ from lab.results.store import Store
 PACKED: Final = (RECORDINGS, TRACES, OTHERS)  # the kinds of a run's files; a pack for each
 
 
-def upload(store: Store, *, everything: bool = False, say: Callable[[str], None] = lambda _: None) -> Brought:
-    """Upload marked artifacts, those of ended runs as packs; arguments and errors as of `lab.results.artifacts.upload`."""
-    its = store.artifacts
-    if its.shared:
+def upload(store: Store, *, everything: bool = False, say: Callable[[str], None] = lambda _: None) -> UploadResult:
+    """Upload marked artifacts, those of ended runs as packs.
+
+    Arguments and errors are those of `lab.results.artifacts.upload`.
+    """
+    store_artifacts = store.artifacts
+    if store_artifacts.shared:
         try:
             with failing("cannot pack", "the files are uploaded one by one"):
-                for run_id in unpacked_runs(store, RunRow.finished_at.is_not(None), its.marked()):
+                for run_id in runs_to_pack(store, RunRow.finished_at.is_not(None), store_artifacts.list_marked()):
                     pack_run(store, run_id)
         except BoardlabError as error:  # e.g. the disk is full here
             say(str(error))
-    done = artifacts.upload(its, everything=everything, say=say)
+    done = artifacts.upload(store_artifacts, everything=everything, say=say)
     # During a backup they stay until the next time.
     with (
         contextlib.suppress(LabTransientError),
         failing("cannot remove", "all is in packs"),
-        in_use(its, removing=True),
+        in_use(store_artifacts, removing=True),
     ):
-        if packed := [name for name in its.marked() if its.pack_of(name) is not None]:
-            note_names(its, f"packed-{len(packed)}", packed)
+        if packed := [name for name in store_artifacts.list_marked() if store_artifacts.pack_of(name) is not None]:
+            note_names(store_artifacts, f"packed-{len(packed)}", packed)
         remove_noted_files(store)
     return done
 
 
-def unpacked_runs(store: Store, where: ColumnElement[bool], names: Sequence[str] | None = None) -> list[int]:
+def runs_to_pack(store: Store, where: ColumnElement[bool], names: Sequence[str] | None = None) -> list[int]:
     """Runs with files for a pack; `names`: with one of these."""
     loose = (
         select(AttemptRow.run_id)
@@ -69,12 +73,12 @@ def unpacked_runs(store: Store, where: ColumnElement[bool], names: Sequence[str]
     def read(session: Session) -> list[int]:
         run_ids = set[int]()
         for start in range(0, 1 if names is None else len(names), NAMES_PER_STATEMENT):
-            its = (
+            part = (
                 loose
                 if names is None
                 else loose.where(ArtifactRow.sha256.in_(names[start : start + NAMES_PER_STATEMENT]))
             )
-            packable = (where, RunRow.kind != PUBLISHED, RunRow.id.in_(its))
+            packable = (where, RunRow.kind != PUBLISHED, RunRow.id.in_(part))
             run_ids.update(session.scalars(select(RunRow.id).where(*packable)))
         return sorted(run_ids)
 
@@ -85,13 +89,13 @@ def pack_run(store: Store, run_id: int, *, dry_run: bool = False) -> int:
     """Pack a run's files that can be read here; return their number."""
     count = 0
     for kinds in PACKED:
-        wanted = select(ArtifactRow.sha256, ArtifactRow.size).join(
+        query = select(ArtifactRow.sha256, ArtifactRow.size).join(
             AttemptArtifactRow, AttemptArtifactRow.sha256 == ArtifactRow.sha256
         )
-        loose = store.rows(wanted.where(files_of([run_id], kinds), ArtifactRow.pack.is_(None)).distinct())
+        loose = store.rows(query.where(files_of([run_id], kinds), ArtifactRow.pack.is_(None)).distinct())
         batches: list[list[str]] = [[]]
         size = 0
-        for name, length in sorted((each.sha256, each.size) for each in loose):
+        for name, length in sorted((row.sha256, row.size) for row in loose):
             if len(batches[-1]) == NAMES_PER_STATEMENT or (batches[-1] and size + length > artifacts.PACK_BYTES):
                 batches.append([])
                 size = 0
@@ -110,14 +114,15 @@ def _pack_batch(store: Store, run_id: int, names: Sequence[str]) -> int:
             contents[name] = store.artifacts.read(name)
     if len(contents) < 2:
         return 0
-    data = artifacts.zipped(contents)
+    data = artifacts.make_pack(contents)
     pack = hashlib.sha256(data).hexdigest()
     note_names(store.artifacts, f"pack-{run_id}-{pack[:8]}", [pack, *contents])
     store.artifacts.put(data, kind="")
 
     def work(session: Session) -> int:
-        its = and_(ArtifactRow.sha256.in_(contents), ArtifactRow.pack.is_(None))
-        count: int = session.execute(update(ArtifactRow).where(its).values(pack=pack)).rowcount  # type: ignore[attr-defined]
+        unpacked = and_(ArtifactRow.sha256.in_(contents), ArtifactRow.pack.is_(None))
+        statement = update(ArtifactRow).where(unpacked).values(pack=pack)
+        count: int = session.execute(statement).rowcount  # type: ignore[attr-defined]
         if count:  # else the run is gone since, or another host has packed it
             insert_if_absent(session, ArtifactRow, {"sha256": pack, "size": len(data)})
         return count

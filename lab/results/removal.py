@@ -40,14 +40,14 @@ def note_files(
     artifacts: ArtifactStore, session: Session, runs: Sequence[int], kinds: Sequence[str] = (), *, only: bool = False
 ) -> list[str]:
     """Note the artifacts of these runs, before their rows go, so that a kill leaves none behind."""
-    its = (
+    condition = (
         files_of(runs, kinds)
         if only
         else AttemptArtifactRow.attempt_id.in_(select(AttemptRow.id).where(AttemptRow.run_id.in_(runs)))
     )
-    names = list(session.scalars(select(AttemptArtifactRow.sha256).where(its).distinct()))
+    names = list(session.scalars(select(AttemptArtifactRow.sha256).where(condition).distinct()))
     packs = select(ArtifactRow.pack).join(AttemptArtifactRow, AttemptArtifactRow.sha256 == ArtifactRow.sha256)
-    names += filter(None, session.scalars(packs.where(its).distinct()))  # last: in use until the others go
+    names += filter(None, session.scalars(packs.where(condition).distinct()))  # last: in use until the others go
     if names:
         note_names(artifacts, f"{runs[0]}-{runs[-1]}-{len(names)}", names)
     return names
@@ -84,37 +84,37 @@ def _remove_noted(store: Store, names: Sequence[str], later: list[str]) -> int:
     def work(session: Session) -> tuple[set[str], dict[str, str]]:
         free = set[str]()
         for _ in ("files", "their packs"):
-            free |= {name for name in names if not _wanted(session, name)}
+            free |= {name for name in names if not _is_needed(session, name)}
             session.execute(delete(ArtifactRow).where(ArtifactRow.sha256.in_(free)))
         in_packs = and_(ArtifactRow.sha256.in_(names), ArtifactRow.pack.is_not(None))
         packed = session.execute(select(ArtifactRow.sha256, ArtifactRow.pack).where(in_packs))
         return free, {name: pack for name, pack in packed if pack is not None}
 
-    size, its = 0, store.artifacts
-    waiting = set(its.marked())
+    size, store_artifacts = 0, store.artifacts
+    waiting = set(store_artifacts.list_marked())
     free, packed = store.write(work)
     for name in sorted(free | packed.keys()):
         pack = packed.get(name)
-        if pack is not None and not its.path(pack).exists():  # another host has packed it
+        if pack is not None and not store_artifacts.path(pack).exists():  # another host has packed it
             continue
-        gone = None if pack in waiting else _removed(its.path(name), sure=pack is not None)
+        gone = None if pack in waiting else _remove_file(store_artifacts.path(name), sure=pack is not None)
         if gone is None:
             later.append(name)
             continue
         size += gone
-        if its.shared and (pack is None or name not in waiting):
-            location.at(its.shared).remove(name)
-        its.unmark(name)
+        if store_artifacts.shared and (pack is None or name not in waiting):
+            location.at(store_artifacts.shared).remove(name)
+        store_artifacts.unmark(name)
     return size
 
 
-def _wanted(session: Session, name: str) -> bool:
+def _is_needed(session: Session, name: str) -> bool:
     """True if an attempt refers to this artifact, or one in it does."""
     links = select(AttemptArtifactRow.sha256).where(AttemptArtifactRow.sha256 == name)
     return bool(session.scalar(links.union_all(select(ArtifactRow.sha256).where(ArtifactRow.pack == name)).limit(1)))
 
 
-def _removed(path: Path, *, sure: bool = False) -> int | None:
+def _remove_file(path: Path, *, sure: bool = False) -> int | None:
     """Remove a file, and return its bytes; None: it is left for later.
 
     It is left if a program has just found it again.

@@ -1,10 +1,11 @@
 """Packing and removal of old evidence, and removal of runs.
 
-It goes by age or by hand; the audit has each removal. Kept whatever their age: runs that a verdict, a review or a written guide refers to, runs of a release under hold, vendors'
-guides, runs that are not at their end, and the newest run, whose number must not be used again.
+It goes by age or by hand; the audit has each removal. Kept whatever their age: runs that a verdict, a review or a
+written guide refers to, runs of a release under hold, vendors' guides, runs that are not at their end, and the newest
+run, whose number must not be used again.
 
-Rows go in short transactions, so that a measuring program waits for none. An artifact's file goes after its row, or after
-its pack is in the rows.
+Rows go in short transactions, so that a measuring program waits for none. An artifact's file goes after its
+row, or after its pack is in the rows.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from lab.results.models import (
     SampleRow,
     VerdictRow,
 )
-from lab.results.packs import pack_run, unpacked_runs
+from lab.results.packs import pack_run, runs_to_pack
 from lab.results.records import PUBLISHED, Retention
 from lab.results.removal import OTHERS, RECORDINGS, TRACES, files_of, note_files, remove_noted_files
 from lab.results.store import Store
@@ -49,8 +50,8 @@ GUIDE: Final = "guide"  # the audit's action of a written guide; `about` names i
 _QUIET: Final = ("none", "no history", "no samples")  # verdicts that call no number moved
 _FOREVER_DAYS: Final = 3650
 _BATCH_S: Final = 0.3  # of a transaction, aimed at
-# Between two: a program that waits for SQLite's lock asks for it at least each 100 ms (sqliteDefaultBusyCallback in main.c), so
-# each waiting one gets it before the next transaction.
+# Between two: a program that waits for SQLite's lock asks for it at least each 100 ms (sqliteDefaultBusyCallback in
+# main.c), so each waiting one gets it before the next transaction.
 _GAP_S: Final = 0.12
 _LARGEST_BATCH: Final = 1000  # runs
 _SUMS: Final = 10_000  # runs of an older boardlab, a night
@@ -58,18 +59,21 @@ _GUIDE_RUNS: Final = 100  # of one entry of the audit
 
 
 @define
-class Removed:
-    """The removed things, or those that would be; `packed`: files that went into packs; `jobs`: ended ones without runs."""
+class PruneResult:
+    """The removed things, or those that would be.
+
+    Attributes:
+        jobs: ended ones without runs.
+        files: their number by part.
+        packed: files that went into packs.
+    """
 
     runs: int = 0
     jobs: int = 0
     samples: int = 0
-    files: dict[str, int] = field(factory=dict)  # part -> number
+    files: dict[str, int] = field(factory=dict)
     bytes: int = 0
     packed: int = 0
-
-
-# --- Sizes ---
 
 
 WEEK: Final = dt.timedelta(days=7)
@@ -90,7 +94,7 @@ class StoreSizes:
 
     @property
     def days_left(self) -> float:
-        """Days until a disk is full, if the next ones are as the last week; parts of one disk have the same free bytes."""
+        """Days until a disk is full, if the next ones are as the last week."""
         growth = {
             free: sum(self.week[part] for part in self.free if self.free[part] == free) for free in self.free.values()
         }
@@ -106,11 +110,12 @@ class StoreSizes:
 
 def sizes(session: Session, where: Location) -> StoreSizes:
     """The sizes of the results; takes as long as a look at all artifacts' rows."""
-    pages = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"  # the file lacks what is in its log
+    # Of SQLite the pages count: the file lacks what is in its log.
+    pages = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
     database = session.scalar(text("SELECT pg_database_size(current_database())" if where.path is None else pages))
     since = now_of(session) - WEEK
     lately = AttemptRow.run_id.in_(select(RunRow.id).where(RunRow.finished_at >= since))
-    added = session.scalar(_stored(AttemptArtifactRow.attempt_id.in_(select(AttemptRow.id).where(lately))))
+    added = session.scalar(_sum_bytes(AttemptArtifactRow.attempt_id.in_(select(AttemptRow.id).where(lately))))
     attempts = session.scalar(select(func.count(AttemptRow.id))) or 1
     share = (session.scalar(select(func.count(AttemptRow.id)).where(lately)) or 0) / attempts
     stored = session.scalar(select(cast(func.sum(ArtifactRow.size), LargeWhole)).where(ArtifactRow.pack.is_(None)))
@@ -122,13 +127,13 @@ def sizes(session: Session, where: Location) -> StoreSizes:
     )
 
 
-def _stored(links: ColumnElement[bool]) -> Select[Any]:
+def _sum_bytes(links: ColumnElement[bool]) -> Select[Any]:
     """Bytes of the files of these links of attempts; of packed ones their packs'."""
-    its = select(func.coalesce(ArtifactRow.pack, ArtifactRow.sha256)).join(
+    names = select(func.coalesce(ArtifactRow.pack, ArtifactRow.sha256)).join(
         AttemptArtifactRow, AttemptArtifactRow.sha256 == ArtifactRow.sha256
     )
     file = aliased(ArtifactRow)
-    return select(cast(func.sum(file.size), LargeWhole)).where(file.sha256.in_(its.where(links)))
+    return select(cast(func.sum(file.size), LargeWhole)).where(file.sha256.in_(names.where(links)))
 
 
 def refer(store: Store, runs: Collection[int], name: str, person: str) -> None:
@@ -146,7 +151,7 @@ def prune(
     dry_run: bool = False,
     person: str = "",
     pause: Callable[[float], None] = time.sleep,
-) -> Removed:
+) -> PruneResult:
     """Remove and pack what is older than wanted, in short transactions.
 
     Args:
@@ -155,7 +160,7 @@ def prune(
     Raises:
         LabTransientError: a backup goes on.
     """
-    now, removed = store.now(), Removed()
+    now, removed = store.now(), PruneResult()
     with failing("cannot remove", "nothing but what was told is gone"), in_use(store.artifacts, removing=True):
         parts = (
             ("recordings", wanted.recordings, RECORDINGS),
@@ -181,8 +186,8 @@ def prune(
             else:
                 _prune_files(store, where, part, kinds, removed, pause)
         if wanted.packed:
-            its = unpacked_runs(store, _old(now, wanted.packed, ()))
-            removed.packed = sum(pack_run(store, run_id, dry_run=dry_run) for run_id in its)
+            run_ids = runs_to_pack(store, _old(now, wanted.packed, ()))
+            removed.packed = sum(pack_run(store, run_id, dry_run=dry_run) for run_id in run_ids)
         if not dry_run:
             remove_noted_files(store)
     if not dry_run and (removed.runs or removed.files):
@@ -193,14 +198,14 @@ def prune(
     return removed
 
 
-def delete_run(store: Store, run_id: int, person: str, reason: str) -> Removed:
+def delete_run(store: Store, run_id: int, person: str, reason: str) -> PruneResult:
     """Remove a run with all that belongs to it.
 
     Raises:
         ConfigurationError: there is no such run, something refers to it, or it is the newest.
         LabTransientError: a backup goes on.
     """
-    run, removed = store.run(run_id), Removed()
+    run, removed = store.run(run_id), PruneResult()
     with failing(f"cannot remove run {run_id}", "it is whole or gone"), in_use(store.artifacts, removing=True):
 
         def work(session: Session) -> list[str]:
@@ -217,33 +222,30 @@ def delete_run(store: Store, run_id: int, person: str, reason: str) -> Removed:
     return removed
 
 
-# --- Which runs ---
-
-
 def _old(now: dt.datetime, days: int, hold: Sequence[str]) -> ColumnElement[bool]:
     ended = and_(RunRow.finished_at.is_not(None), RunRow.finished_at < now - dt.timedelta(days=days))
     held = RunRow.release.in_(hold) if hold else None
     return and_(ended, RunRow.kind != PUBLISHED, *([~held] if held is not None else []))
 
 
-def _referred(*, thorough: bool = True) -> Mapping[str, Select[Any]]:
+def _reasons_to_keep(*, thorough: bool = True) -> Mapping[str, Select[Any]]:
     """Why a run is kept -> ids of such runs; `thorough`: also what takes long to find."""
-    told, before, since = VerdictRow.outcome.not_in(_QUIET), aliased(RunRow), aliased(RunRow)
+    changed, before, since = VerdictRow.outcome.not_in(_QUIET), aliased(RunRow), aliased(RunRow)
     same = and_(before.board == since.board, before.board_type == since.board_type, before.kind == since.kind)
     last_before = (
         select(func.max(before.id))
         .join(since, and_(same, before.id < since.id))
-        .join(VerdictRow, and_(VerdictRow.since_run == since.id, told))
+        .join(VerdictRow, and_(VerdictRow.since_run == since.id, changed))
         .group_by(since.id)
     )
-    found: dict[str, Select[Any]] = {
-        "a verdict is on it": select(VerdictRow.run_id).where(told),
+    reasons: dict[str, Select[Any]] = {
+        "a verdict is on it": select(VerdictRow.run_id).where(changed),
         "a verdict's change begins with it": select(VerdictRow.since_run).where(
-            told, VerdictRow.since_run.is_not(None)
+            changed, VerdictRow.since_run.is_not(None)
         ),
         "it was accepted or rejected": select(ReviewRow.run_id),
     }
-    return {**found, "a verdict compares with it": last_before} if thorough else found
+    return {**reasons, "a verdict compares with it": last_before} if thorough else reasons
 
 
 def _in_guides(session: Session) -> set[int]:
@@ -257,7 +259,7 @@ def _newest(session: Session) -> int:
 
 
 def _why_kept(session: Session, run_id: int) -> list[str]:
-    why = [text for text, ids in _referred().items() if run_id in set(session.scalars(ids))]
+    why = [text for text, ids in _reasons_to_keep().items() if run_id in set(session.scalars(ids))]
     run = session.get_one(RunRow, run_id)
     if run_id in _in_guides(session):
         why.append("a written guide has its numbers")
@@ -271,23 +273,22 @@ def _why_kept(session: Session, run_id: int) -> list[str]:
 def _chosen(session: Session, where: ColumnElement[bool]) -> list[int]:
     """Old runs that nothing refers to, by id."""
     guides = _in_guides(session)
-    return [run for run in session.scalars(_unreferred(where, _newest(session))) if run not in guides]
+    return [run for run in session.scalars(_removable_runs(where, _newest(session))) if run not in guides]
 
 
-def _unreferred(where: ColumnElement[bool], newest: int, *, thorough: bool = True) -> Select[Any]:
-    kept = or_(*(RunRow.id.in_(ids) for ids in _referred(thorough=thorough).values()))
-    return select(RunRow.id).where(where, RunRow.id < newest, ~kept).order_by(RunRow.id)
+def _removable_runs(where: ColumnElement[bool], newest: int, *, thorough: bool = True) -> Select[Any]:
+    referred = or_(*(RunRow.id.in_(ids) for ids in _reasons_to_keep(thorough=thorough).values()))
+    return select(RunRow.id).where(where, RunRow.id < newest, ~referred).order_by(RunRow.id)
 
 
 def _still(session: Session, where: ColumnElement[bool], runs: Sequence[int]) -> list[int]:
     """Those runs of which nothing was said since their choice."""
-    return list(session.scalars(_unreferred(and_(where, RunRow.id.in_(runs)), _newest(session), thorough=False)))
+    return list(session.scalars(_removable_runs(and_(where, RunRow.id.in_(runs)), _newest(session), thorough=False)))
 
 
-# --- Runs ---
-
-
-def _prune_runs(store: Store, where: ColumnElement[bool], removed: Removed, pause: Callable[[float], None]) -> None:
+def _prune_runs(
+    store: Store, where: ColumnElement[bool], removed: PruneResult, pause: Callable[[float], None]
+) -> None:
     for runs in _batches(store, where, pause):
 
         def work(session: Session, runs: Sequence[int] = runs) -> None:
@@ -299,8 +300,11 @@ def _prune_runs(store: Store, where: ColumnElement[bool], removed: Removed, paus
         remove_noted_files(store)
 
 
-def _prune_jobs(store: Store, before: dt.datetime, removed: Removed, pause: Callable[[float], None]) -> None:
-    """Remove jobs that ended before then and have no runs any more, but the newest, whose number must not be used again."""
+def _prune_jobs(store: Store, before: dt.datetime, removed: PruneResult, pause: Callable[[float], None]) -> None:
+    """Remove jobs that ended before then and have no runs any more.
+
+    The newest stays: its number must not be used again.
+    """
     newest = select(func.max(JobRow.id)).scalar_subquery()
     has_runs = select(RunRow.id).where(RunRow.job_id == JobRow.id).exists()
     old = select(JobRow.id).where(JobRow.finished_at < before, JobRow.id < newest, ~has_runs).limit(_LARGEST_BATCH)
@@ -337,9 +341,10 @@ def _batches(store: Store, where: ColumnElement[bool], pause: Callable[[float], 
             pause(_GAP_S)
 
 
-def _delete(session: Session, runs: Sequence[int], removed: Removed) -> None:
+def _delete(session: Session, runs: Sequence[int], removed: PruneResult) -> None:
     attempts = select(AttemptRow.id).where(AttemptRow.run_id.in_(runs))
-    removed.samples += session.execute(delete(SampleRow).where(SampleRow.attempt_id.in_(attempts))).rowcount  # type: ignore[attr-defined]
+    samples = delete(SampleRow).where(SampleRow.attempt_id.in_(attempts))
+    removed.samples += session.execute(samples).rowcount  # type: ignore[attr-defined]
     session.execute(delete(MomentRow).where(MomentRow.attempt_id.in_(attempts)))
     session.execute(delete(AttemptArtifactRow).where(AttemptArtifactRow.attempt_id.in_(attempts)))
     for model in (AttemptRow, MeasurementRow, VerdictRow):
@@ -348,12 +353,12 @@ def _delete(session: Session, runs: Sequence[int], removed: Removed) -> None:
     removed.runs += len(runs)
 
 
-def _count_runs(store: Store, where: ColumnElement[bool], removed: Removed) -> None:
+def _count_runs(store: Store, where: ColumnElement[bool], removed: PruneResult) -> None:
     def read(session: Session) -> tuple[int, int]:
         runs, samples = _chosen(session, where), 0
         for start in range(0, len(runs), _LARGEST_BATCH):
-            its = AttemptRow.run_id.in_(runs[start : start + _LARGEST_BATCH])
-            samples += session.scalar(select(func.count(SampleRow.id)).join(SampleRow.attempt).where(its)) or 0
+            of_runs = AttemptRow.run_id.in_(runs[start : start + _LARGEST_BATCH])
+            samples += session.scalar(select(func.count(SampleRow.id)).join(SampleRow.attempt).where(of_runs)) or 0
         return len(runs), samples
 
     removed.runs, removed.samples = store.read(read)
@@ -364,7 +369,7 @@ def _prune_files(
     where: ColumnElement[bool],
     part: str,
     kinds: Sequence[str],
-    removed: Removed,
+    removed: PruneResult,
     pause: Callable[[float], None],
 ) -> None:
     for runs in _batches(store, where, pause):
@@ -372,20 +377,23 @@ def _prune_files(
         def work(session: Session, runs: Sequence[int] = runs) -> int:
             still = _still(session, where, runs)
             note_files(store.artifacts, session, still, kinds, only=True)
-            return session.execute(delete(AttemptArtifactRow).where(files_of(still, kinds))).rowcount  # type: ignore[attr-defined,no-any-return]
+            links = delete(AttemptArtifactRow).where(files_of(still, kinds))
+            return session.execute(links).rowcount  # type: ignore[attr-defined,no-any-return]
 
         if count := store.write(work):
             removed.files[part] = removed.files.get(part, 0) + count
         removed.bytes += remove_noted_files(store)
 
 
-def _count_files(store: Store, where: ColumnElement[bool], part: str, kinds: Sequence[str], removed: Removed) -> None:
+def _count_files(
+    store: Store, where: ColumnElement[bool], part: str, kinds: Sequence[str], removed: PruneResult
+) -> None:
     def read(session: Session) -> tuple[int, int]:
         runs, count, size = _chosen(session, where), 0, 0
         for start in range(0, len(runs), _LARGEST_BATCH):
-            its = files_of(runs[start : start + _LARGEST_BATCH], kinds)
-            count += session.scalar(select(func.count()).select_from(AttemptArtifactRow).where(its)) or 0
-            size += session.scalar(_stored(its)) or 0
+            links = files_of(runs[start : start + _LARGEST_BATCH], kinds)
+            count += session.scalar(select(func.count()).select_from(AttemptArtifactRow).where(links)) or 0
+            size += session.scalar(_sum_bytes(links)) or 0
         return count, size
 
     count, size = store.read(read)

@@ -40,13 +40,18 @@ class RunRevision:
 
 def run_revision(store: Store, run_id: int) -> RunRevision:
     """The revision of a run's page with its comparisons."""
-    its = aliased(RunRow)
-    same_series = (RunRow.board == its.board, RunRow.board_type == its.board_type, RunRow.kind == its.kind)
-    ended = select(func.count(), func.max(RunRow.finished_at)).join(its, and_(*same_series))
-    ended = ended.where(its.id == run_id, RunRow.status == "completed")
-    its_type = select(its.board_type).where(its.id == run_id).scalar_subquery()
+    this_run = aliased(RunRow)
+    same_series = (
+        RunRow.board == this_run.board,
+        RunRow.board_type == this_run.board_type,
+        RunRow.kind == this_run.kind,
+    )
+    ended = select(func.count(), func.max(RunRow.finished_at)).join(this_run, and_(*same_series))
+    ended = ended.where(this_run.id == run_id, RunRow.status == "completed")
+    its_type = select(this_run.board_type).where(this_run.id == run_id).scalar_subquery()
     begun = select(RunRow.id, RunRow.board_type == its_type).where(GOES_ON, RunRow.id + 0 < run_id)
-    # The sums are there so that the databases use the indices of what goes on and of ends, and do not read all earlier runs.
+    # The sums are there so that the databases use the indices of what goes on and of ends, and do not read all earlier
+    # runs.
     before = select(RunRow.finished_at).where(RunRow.id + 0 < run_id, RunRow.finished_at.is_not(None))
 
     def read(session: Session) -> RunRevision:
@@ -91,8 +96,8 @@ def runs_revision(store: Store) -> RunsRevision:
 def read_runs_revision(session: Session) -> RunsRevision:
     """As `runs_revision`, in a session."""
     last = (func.max(RunRow.id), func.max(RunRow.finished_at), func.max(ReviewRow.id))
-    wanted = (select(func.count()).select_from(RunRow), *(select(column) for column in last))
-    runs, newest, finished_at, review = session.execute(select(*(each.scalar_subquery() for each in wanted))).one()
+    queries = (select(func.count()).select_from(RunRow), *(select(column) for column in last))
+    runs, newest, finished_at, review = session.execute(select(*(query.scalar_subquery() for query in queries))).one()
     running = frozenset(session.scalars(select(RunRow.id).where(GOES_ON)))
     return RunsRevision(runs, newest, running, finished_at, review)
 
@@ -110,5 +115,5 @@ def revision(store: Store) -> Revision:
     newest = [
         select(func.max(row.id)).scalar_subquery() for row in (AttemptRow, RunRow, ReviewRow, VerdictRow, MuteRow)
     ]
-    (found,) = store.rows(select(*newest, select(func.max(RunRow.finished_at)).scalar_subquery()))
-    return found[0], found[1], found[2], found[3], found[4], found[5]
+    (newest_ids,) = store.rows(select(*newest, select(func.max(RunRow.finished_at)).scalar_subquery()))
+    return newest_ids[0], newest_ids[1], newest_ids[2], newest_ids[3], newest_ids[4], newest_ids[5]

@@ -67,7 +67,15 @@ def insert_attempt(session: Session, run_id: int, record: AttemptRecord) -> int:
     session.add(row)
     session.flush()
     if record.samples:  # hundreds of a guide; as objects they take three times as long
-        session.execute(insert(SampleRow), [_sample(row.id, sample, ids) for sample in record.samples])
+        samples = [
+            {
+                "attempt_id": row.id,
+                "measurement_id": ids[_identity(_metric(sample), sample.params)],
+                **columns_of(sample, "metric", "params", "declared"),
+            }
+            for sample in record.samples
+        ]
+        session.execute(insert(SampleRow), samples)
     return row.id
 
 
@@ -102,14 +110,6 @@ def revise_attempt(session: Session, run_id: int, record: AttemptRecord) -> None
         sample.uncertainty, sample.flags = revised.uncertainty, frozenset(map(str, revised.flags))
 
 
-def _sample(attempt_id: int, sample: SampleRecord, ids: Mapping[_Identity, int]) -> dict[str, Any]:
-    return {
-        "attempt_id": attempt_id,
-        "measurement_id": ids[_identity(_metric(sample), sample.params)],
-        **columns_of(sample, "metric", "params", "declared"),
-    }
-
-
 def _metric(sample: SampleRecord) -> Metric:
     return sample.declared or by_name(sample.metric)
 
@@ -120,11 +120,11 @@ def _identity(metric: Metric, params: Mapping[str, str]) -> _Identity:
 
 def _measurements(session: Session, run_id: int, samples: Sequence[SampleRecord]) -> Mapping[_Identity, int]:
     """Ids of the samples' measurements; missing ones are inserted at once."""
-    wanted = {_identity(metric := _metric(sample), sample.params): (metric, sample.params) for sample in samples}
-    known = _known(session, run_id)
-    missing = {identity: one for identity, one in wanted.items() if identity not in known}
+    needed = {_identity(metric := _metric(sample), sample.params): (metric, sample.params) for sample in samples}
+    ids = _measurement_ids(session, run_id)
+    missing = {identity: number for identity, number in needed.items() if identity not in ids}
     if not missing:
-        return known
+        return ids
     insert_definitions(session, {(metric.name, metric.version): metric for metric, _ in missing.values()}.values())
     for sample in samples:
         if sample.declared is not None:
@@ -134,7 +134,7 @@ def _measurements(session: Session, run_id: int, samples: Sequence[SampleRecord]
         for metric, params in missing.values()
     ]
     insert_if_absent(session, MeasurementRow, *identities)
-    return _known(session, run_id)
+    return _measurement_ids(session, run_id)
 
 
 def insert_definitions(session: Session, metrics: Iterable[Metric]) -> None:
@@ -143,24 +143,25 @@ def insert_definitions(session: Session, metrics: Iterable[Metric]) -> None:
     insert_if_absent(session, DefinitionRow, *values)
 
 
-def check_definition(session: Session, wanted: Metric) -> None:
+def check_definition(session: Session, declared: Metric) -> None:
     """Refuse a declaration that contradicts the stored one of its version.
 
     Raises:
         ConfigurationError: the message names what differs.
     """
-    row = session.get(DefinitionRow, (wanted.name, wanted.version))
-    like = func.replace(DefinitionRow.metric, ".", "_") == lab_metrics.exported(wanted.name)
-    lab_metrics.check_exported(wanted.name, session.scalars(select(DefinitionRow.metric).where(like)), "the results")
-    wrong = [] if row is None else lab_metrics.differences(metric(row), wanted)
+    row = session.get(DefinitionRow, (declared.name, declared.version))
+    like = func.replace(DefinitionRow.metric, ".", "_") == lab_metrics.exported(declared.name)
+    lab_metrics.check_exported(declared.name, session.scalars(select(DefinitionRow.metric).where(like)), "the results")
+    wrong = [] if row is None else lab_metrics.differences(metric(row), declared)
     if wrong:
         raise ConfigurationError(
-            f"{wanted.name}, version {wanted.version}, is in the results already, and otherwise: {'; '.join(wrong)}. Numbers of two "
-            "definitions are never compared: raise its version, or give it another name"
+            f"{declared.name}, version {declared.version}, is in the results already, and otherwise: "
+            f"{'; '.join(wrong)}. "
+            "Numbers of two definitions are never compared: raise its version, or give it another name"
         )
 
 
-def _known(session: Session, run_id: int) -> dict[_Identity, int]:
+def _measurement_ids(session: Session, run_id: int) -> dict[_Identity, int]:
     columns = select(MeasurementRow.id, MeasurementRow.metric, MeasurementRow.version, MeasurementRow.params)
     rows = session.execute(columns.where(MeasurementRow.run_id == run_id))
     return {(metric, version, tuple(sorted(params.items()))): id_ for id_, metric, version, params in rows}
@@ -173,25 +174,29 @@ def insert_if_absent(session: Session, model: type[Base], *values: dict[str, Any
     session.connection().execute(upsert(table).on_conflict_do_nothing(), list(values))
 
 
-# --- From rows to records ---
-
-
 Record = TypeVar("Record", bound=AttrsInstance)
 
 
 def record_of(kind: type[Record], row: Base | Row[Any], **others: object) -> Record:
     """The record of a row. `others`: fields without a column of their name and type."""
-    return kind(**{each.name: getattr(row, each.name) for each in fields(kind) if each.name not in others}, **others)
+    return kind(
+        **{attribute.name: getattr(row, attribute.name) for attribute in fields(kind) if attribute.name not in others},
+        **others,
+    )
 
 
 def select_fields(model: type[Base], kind: type[AttrsInstance]) -> Select[Any]:
     """The query for a record's fields alone."""
-    return select(*(getattr(model, each.name) for each in fields(kind)))
+    return select(*(getattr(model, attribute.name) for attribute in fields(kind)))
 
 
 def columns_of(record: AttrsInstance, *without: str) -> dict[str, Any]:
     """The fields of a record as a row's columns, but for some."""
-    return {each.name: getattr(record, each.name) for each in fields(type(record)) if each.name not in without}
+    return {
+        attribute.name: getattr(record, attribute.name)
+        for attribute in fields(type(record))
+        if attribute.name not in without
+    }
 
 
 StoredRow = TypeVar("StoredRow", bound=Base)
@@ -223,41 +228,41 @@ def run(row: RunRow) -> Run:
 
 def attempts(session: Session, run_id: int) -> list[Attempt]:
     """A run's attempts with all their parts, in recorded order."""
-    wanted = select(AttemptRow).where(AttemptRow.run_id == run_id).order_by(AttemptRow.id)
+    query = select(AttemptRow).where(AttemptRow.run_id == run_id).order_by(AttemptRow.id)
     parts = (
         selectinload(AttemptRow.samples).joinedload(SampleRow.measurement),
         selectinload(AttemptRow.moments),
         selectinload(AttemptRow.artifacts).joinedload(AttemptArtifactRow.artifact),
     )
-    return [_attempt(row) for row in session.scalars(wanted.options(*parts))]
+    return [_attempt(row) for row in session.scalars(query.options(*parts))]
 
 
 def good_attempts(session: Session, run_id: int) -> list[GoodAttempt]:
     """A run's good attempts in short, in recorded order."""
-    wanted = (
+    query = (
         select_fields(AttemptRow, GoodAttempt)
         .where(AttemptRow.run_id == run_id, AttemptRow.outcome == OK)
         .order_by(AttemptRow.id)
     )
-    found = [GoodAttempt(*row) for row in session.execute(wanted)]
-    if any(attempt.params is None or attempt.cycle is None for attempt in found):
+    good = [GoodAttempt(*row) for row in session.execute(query)]
+    if any(attempt.params is None or attempt.cycle is None for attempt in good):
         raise DamagedValueError("a row of attempts has no params or no cycle")
-    return found
+    return good
 
 
 def artifacts(session: Session, run_ids: Collection[int], kind: str) -> dict[int, list[ArtifactRef]]:
     """Artifacts of a kind by run, in recorded order."""
-    wanted = (
+    query = (
         select(AttemptRow.run_id, AttemptArtifactRow)
         .join(AttemptRow, AttemptRow.id == AttemptArtifactRow.attempt_id)
         .where(AttemptRow.run_id.in_(run_ids), AttemptArtifactRow.kind == kind)
         .order_by(AttemptRow.id)
         .options(joinedload(AttemptArtifactRow.artifact))
     )
-    found: dict[int, list[ArtifactRef]] = {}
-    for run_id, row in session.execute(wanted):
-        found.setdefault(run_id, []).append(_artifact(row))
-    return found
+    by_run: dict[int, list[ArtifactRef]] = {}
+    for run_id, row in session.execute(query):
+        by_run.setdefault(run_id, []).append(_artifact(row))
+    return by_run
 
 
 def _attempt(row: AttemptRow) -> Attempt:
@@ -284,7 +289,7 @@ def _artifact(row: AttemptArtifactRow) -> ArtifactRef:
 
 def samples(session: Session, run_id: int, name: str | None) -> list[StoredSample]:
     """The samples of a run, in the order they were recorded."""
-    wanted = (
+    query = (
         select(SampleRow)
         .join(SampleRow.measurement)
         .where(MeasurementRow.run_id == run_id)
@@ -294,7 +299,7 @@ def samples(session: Session, run_id: int, name: str | None) -> list[StoredSampl
         .order_by(SampleRow.id)
     )
     if name is not None:
-        wanted = wanted.where(MeasurementRow.metric == name)
+        query = query.where(MeasurementRow.metric == name)
     return [
         _sample_of(
             StoredSample,
@@ -303,7 +308,7 @@ def samples(session: Session, run_id: int, name: str | None) -> list[StoredSampl
             version=row.measurement.version,
             unit=row.measurement.definition.unit,
         )
-        for row in map(whole, session.scalars(wanted))
+        for row in map(whole, session.scalars(query))
     ]
 
 
@@ -319,8 +324,8 @@ def measurements(session: Session, its_run: Run) -> list[Measurement]:
         "board": its_run.board,
         "release": its_run.release,
     }
-    its = READINGS.where(AttemptRow.run_id == its_run.id).order_by(AttemptRow.cycle, SampleRow.id)
-    taken = by_measurement(session.execute(its))
+    query = READINGS.where(AttemptRow.run_id == its_run.id).order_by(AttemptRow.cycle, SampleRow.id)
+    taken = by_measurement(session.execute(query))
     rows = (
         select(MeasurementRow)
         .where(MeasurementRow.run_id == its_run.id)
@@ -340,10 +345,10 @@ READINGS: Final = select(
 
 def by_measurement(readings: Iterable[Any]) -> dict[int, list[Sample]]:
     """The samples of rows of `READINGS`, by the id of their measurement."""
-    found: dict[int, list[Sample]] = {}
+    grouped: dict[int, list[Sample]] = {}
     for measurement_id, value, uncertainty, cycle, names in readings:
-        found.setdefault(measurement_id, []).append(Sample(value, uncertainty, cycle, flags(names)))
-    return found
+        grouped.setdefault(measurement_id, []).append(Sample(value, uncertainty, cycle, flags(names)))
+    return grouped
 
 
 def metric(row: DefinitionRow) -> Metric:

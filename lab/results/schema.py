@@ -28,17 +28,17 @@ VERSION_TABLE: Final = "boardlab_schema"
 NEWEST: Final = "0005_indices"  # the last of lab/results/migrations
 
 
-def require(connection: Connection, wanted: str, location: Location) -> None:
+def require(connection: Connection, expected: str, location: Location) -> None:
     """Check the database's revision without changing it.
 
     Raises:
         LabTransientError: it has another one, perhaps since it is being migrated just now.
     """
-    found = revision(connection)
-    if found != wanted:
+    current = revision(connection)
+    if current != expected:
         raise LabTransientError(
-            f"{location.name} has schema {found or 'none'}, this program reads {wanted}: {how_to_migrate(location)}; "
-            "where it is a newer one, update boardlab here",
+            f"{location.name} has schema {current or 'none'}, this program reads {expected}: "
+            f"{how_to_migrate(location)}; where it is a newer one, update boardlab here",
             failure="results",
         )
 
@@ -53,18 +53,16 @@ def revision(connection: Connection) -> str | None:
     """The database's Alembic revision; None: none or several."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
-    found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalars().all()  # noqa: S608 - our name
-    return str(found[0]) if len(found) == 1 else None
+    query = text(f"SELECT version_num FROM {VERSION_TABLE}")  # noqa: S608 - our name
+    versions = connection.execute(query).scalars().all()
+    return str(versions[0]) if len(versions) == 1 else None
 
 
-def known() -> set[str]:
+def readable_revisions() -> set[str]:
     """Revisions that this program reads or migrates."""
     from alembic.script import ScriptDirectory  # noqa: PLC0415
 
-    return {each.revision for each in ScriptDirectory.from_config(_config()).walk_revisions()}
-
-
-# --- Readiness of a database ---
+    return {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
 
 
 def make_ready(engine: Engine, location: Location, *, create: bool, migrate: Callable[[str], None] | None) -> None:
@@ -94,10 +92,6 @@ def make_ready(engine: Engine, location: Location, *, create: bool, migrate: Cal
     upgrade(engine, location, create=create, migrate=migrate)
 
 
-# --- Upgrade of a database ---
-# Alembic is imported where it is used: it is a fifth of what a command takes that only reads.
-
-
 _LOCK: Final = 0x626F6172646C6162  # "boardlab"; PostgreSQL's advisory locks are numbers
 _log = logging.getLogger(__name__)
 
@@ -105,11 +99,13 @@ _log = logging.getLogger(__name__)
 def upgrade(engine: Engine, location: Location, *, create: bool, migrate: Callable[[str], None] | None) -> None:
     """Create or migrate the tables if needed; see `make_ready`.
 
-    Safe when several programs open a new database at once: one migrates, the others wait for it. Of an SQLite file a copy is
-    left beside it before it is migrated.
+    Alembic is imported where it is used: it is a fifth of what a command takes that only reads.
+    Safe when several programs open a new database at once: one migrates, the others wait for it. Of an SQLite file a
+    copy is left beside it before it is migrated.
 
     Raises:
-        ConfigurationError: there are no tables, or the database belongs to an older or newer boardlab, or to something else.
+        ConfigurationError: there are no tables, or the database belongs to an older or newer boardlab, or to something
+            else.
         DamagedSchemaError: the database's schema revision cannot be read.
         LabStableError: no copy could be made; the database is as it was.
     """
@@ -129,7 +125,7 @@ def _upgrade(engine: Engine, location: Location, *, create: bool, migrate: Calla
     script = ScriptDirectory.from_config(config)
     newest = script.get_current_head()
     with reader(engine).connect() as connection:
-        if not _outdated(
+        if not _needs_upgrade(
             _found(connection, script, location), newest, location, create=create, may=migrate is not None
         ):
             return
@@ -138,47 +134,47 @@ def _upgrade(engine: Engine, location: Location, *, create: bool, migrate: Calla
         with engine.begin() as connection:  # on SQLite this is the write lock
             if connection.dialect.name == "postgresql":
                 connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
-            found = _found(connection, script, location)
-            if not _outdated(found, newest, location, create=create, may=migrate is not None):
+            current = _found(connection, script, location)
+            if not _needs_upgrade(current, newest, location, create=create, may=migrate is not None):
                 return
-            if found is not None and location.path is not None:
-                copy = _copied(engine, location.path, found)
+            if current is not None and location.path is not None:
+                copy = _copy_beside(engine, location.path, current)
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
     except BaseException:
         if copy is not None:  # the database is as it was
             copy.unlink(missing_ok=True)
         raise
-    if migrate is None or found is None:
+    if migrate is None or current is None:
         _log.info("%s has schema %s now", location.name, newest)
         return
     copied = f"as it was: {copy}" if copy is not None else "no copy was made"
     migrate(
-        f"{location.name}: migrated from schema {found} to {newest} ({copied}); "
+        f"{location.name}: migrated from schema {current} to {newest} ({copied}); "
         "a host with an older boardlab cannot use it until boardlab is updated there"
     )
 
 
-def _outdated(found: str | None, newest: str | None, location: Location, *, create: bool, may: bool) -> bool:
+def _needs_upgrade(current: str | None, newest: str | None, location: Location, *, create: bool, may: bool) -> bool:
     """True if tables must be created or migrated; `may`: migration is allowed.
 
     Raises:
         ConfigurationError: they must, and it is not allowed.
     """
-    if found is None and not create:
+    if current is None and not create:
         raise NoResultsError(
             f"there are no results in {location.name}: it has no tables; name another one with --db or "
             f"${DATABASE_VARIABLE}, or measure something first"
         )
-    if found not in {None, newest} and not may:
+    if current not in {None, newest} and not may:
         raise ConfigurationError(
-            f"{location.name} has schema {found} of an older boardlab, this one needs {newest}; nothing was changed: "
+            f"{location.name} has schema {current} of an older boardlab, this one needs {newest}; nothing was changed: "
             f"{how_to_migrate(location)}"
         )
-    return found != newest
+    return current != newest
 
 
-def _copied(engine: Engine, path: Path, schema: str) -> Path:
+def _copy_beside(engine: Engine, path: Path, schema: str) -> Path:
     """Copy an SQLite database beside it; the caller holds the write lock.
 
     Raises:
@@ -197,21 +193,23 @@ def _copied(engine: Engine, path: Path, schema: str) -> Path:
     except (sqlite3.Error, OSError) as error:
         part.unlink(missing_ok=True)
         raise LabStableError(
-            f"{path} cannot be copied to {copy} before it is migrated ({error}); nothing was changed: free space or mend the "
-            f"rights in {path.parent}, then try again",
+            f"{path} cannot be copied to {copy} before it is migrated ({error}); nothing was changed: free space or "
+            f"mend the rights in {path.parent}, then try again",
             failure="results",
         ) from error
     return copy
 
 
-def _put_back(location: Location, known: set[str]) -> str:
+def _restore_command(location: Location, revisions: set[str]) -> str:
     """Command that goes back to the copy of before a migration; empty: there is none."""
     path = location.path
-    copies = [] if path is None else [each for each in path.parent.glob(f"{path.name}.*") if _schema_of(each) in known]
-    if path is None or not copies:
+    if path is None:
         return ""
-    newest = max(copies, key=lambda each: each.stat().st_mtime_ns)
-    words = [shlex.quote(str(each)) for each in (path, newest)]
+    copies = [copy for copy in path.parent.glob(f"{path.name}.*") if _schema_of(copy) in revisions]
+    if not copies:
+        return ""
+    newest = max(copies, key=lambda copy: copy.stat().st_mtime_ns)
+    words = [shlex.quote(str(file)) for file in (path, newest)]
     return (
         f". Or go back to the copy of before the migration, without what was measured since: stop the services, then "
         f"mv {words[0]} {words[0]}.newer && rm -f {words[0]}-wal {words[0]}-shm && cp -p {words[1]} {words[0]}"
@@ -221,13 +219,6 @@ def _put_back(location: Location, known: set[str]) -> str:
 def _schema_of(copy: Path) -> str:
     """Schema of a copy by its name, which may end with a number (`_copied`)."""
     return re.sub(r"-\d+$", "", copy.suffix.removeprefix("."))
-
-
-def _revision(connection: Connection) -> str | None:
-    from alembic.runtime.migration import MigrationContext  # noqa: PLC0415
-
-    _hush()
-    return MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()
 
 
 def _hush() -> None:
@@ -246,18 +237,21 @@ def _config() -> Config:
 
 def _found(connection: Connection, script: ScriptDirectory, location: Location) -> str | None:
     """The schema that the database has; None: it is empty."""
+    from alembic.runtime.migration import MigrationContext  # noqa: PLC0415
+
+    _hush()
     tables = inspect(connection).get_table_names()  # before the version: another program may be creating both just now
-    current = _revision(connection)
+    current = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()
     if current is None and tables:
         raise ConfigurationError(
             f"{location.name} is a database of something else: it has tables, but not {VERSION_TABLE}; "
             "choose another one with --db, --lab-db or $LAB_DB"
         )
-    known = {revision.revision for revision in script.walk_revisions()}
-    if current is not None and current not in known:
+    revisions = {revision.revision for revision in script.walk_revisions()}
+    if current is not None and current not in revisions:
         raise ConfigurationError(
             f"{location.name} was written by a newer boardlab (its schema is {current}, this program knows up to "
             f"{script.get_current_head()}); update boardlab, or choose another database with --db, --lab-db or $LAB_DB"
-            f"{_put_back(location, known)}"
+            f"{_restore_command(location, revisions)}"
         )
     return current

@@ -50,45 +50,45 @@ def run_head(snapshot: StoreSnapshot, run_id: int) -> RunHead | None:
 
 def newest_of_kind(snapshot: StoreSnapshot, kind: str) -> RunHead | None:
     """The newest run of a kind; None: there is none."""
-    wanted = HEADS.where(RunRow.kind == kind).order_by(RunRow.id.desc()).limit(1)
-    return next((RunHead(*row) for row in snapshot.rows(wanted)), None)
+    query = HEADS.where(RunRow.kind == kind).order_by(RunRow.id.desc()).limit(1)
+    return next((RunHead(*row) for row in snapshot.rows(query)), None)
 
 
 def runs_at(snapshot: StoreSnapshot, series: BoardSeries) -> list[RunHead]:
     """All runs of a series, the oldest first."""
-    its = (RunRow.board == series.board, RunRow.board_type == series.board_type, RunRow.kind == series.kind)
-    return snapshot.heads_of(*its)
+    conditions = (RunRow.board == series.board, RunRow.board_type == series.board_type, RunRow.kind == series.kind)
+    return snapshot.heads_of(*conditions)
 
 
 def latest_completed(snapshot: StoreSnapshot, series: BoardSeries, most: int) -> list[RunHead]:
     """The last completed runs of a series, the oldest first."""
-    its = (RunRow.board == series.board, RunRow.board_type == series.board_type, RunRow.kind == series.kind)
-    wanted = HEADS.where(*its, RunRow.status == _COMPLETED).order_by(RunRow.finished_at.desc(), RunRow.id.desc())
-    return sorted((RunHead(*row) for row in snapshot.rows(wanted.limit(most))), key=lambda head: head.id)
+    conditions = (RunRow.board == series.board, RunRow.board_type == series.board_type, RunRow.kind == series.kind)
+    query = HEADS.where(*conditions, RunRow.status == _COMPLETED).order_by(RunRow.finished_at.desc(), RunRow.id.desc())
+    return sorted((RunHead(*row) for row in snapshot.rows(query.limit(most))), key=lambda head: head.id)
 
 
-def completed_with(snapshot: StoreSnapshot, series: BoardSeries, labels: Sequence[str], most: int) -> list[RunHead]:
+def latest_with(snapshot: StoreSnapshot, series: BoardSeries, labels: Sequence[str], most: int) -> list[RunHead]:
     """The last completed runs of a series with one of these releases."""
     with_label = select(RunRow.id).where(RunRow.release.in_(labels), RunRow.status == _COMPLETED)
-    its = (RunRow.board == series.board, RunRow.board_type == series.board_type)
-    wanted = HEADS.where(RunRow.id.in_(with_label.where(RunRow.kind == series.kind)), *its)
-    return [RunHead(*row) for row in snapshot.rows(wanted.order_by(RunRow.id.desc()).limit(most))]
+    of_board = (RunRow.board == series.board, RunRow.board_type == series.board_type)
+    query = HEADS.where(RunRow.id.in_(with_label.where(RunRow.kind == series.kind)), *of_board)
+    return [RunHead(*row) for row in snapshot.rows(query.order_by(RunRow.id.desc()).limit(most))]
 
 
 def runs_before(snapshot: StoreSnapshot, head: RunHead, most: int) -> list[RunHead]:
     """Last earlier runs of the board type, newest first, without guides."""
-    its = (RunRow.board_type == head.board_type, RunRow.kind.not_in(APART), RunRow.id < head.id)
-    return [RunHead(*row) for row in snapshot.rows(HEADS.where(*its).order_by(RunRow.id.desc()).limit(most))]
+    conditions = (RunRow.board_type == head.board_type, RunRow.kind.not_in(APART), RunRow.id < head.id)
+    return [RunHead(*row) for row in snapshot.rows(HEADS.where(*conditions).order_by(RunRow.id.desc()).limit(most))]
 
 
 def release_names(snapshot: StoreSnapshot) -> list[str]:
     """The releases that were measured here, the one measured last first."""
     last = func.max(RunRow.id)
-    wanted = select(RunRow.release).where(RunRow.kind.not_in(APART)).group_by(RunRow.release).order_by(last.desc())
-    return [row[0] for row in snapshot.rows(wanted)]
+    query = select(RunRow.release).where(RunRow.kind.not_in(APART)).group_by(RunRow.release).order_by(last.desc())
+    return [row[0] for row in snapshot.rows(query)]
 
 
-def completed_releases(snapshot: StoreSnapshot, before: Sequence[str] = ()) -> list[str]:
+def usable_releases(snapshot: StoreSnapshot, before: Sequence[str] = ()) -> list[str]:
     """Releases with completed runs that nobody rejected, the latest last.
 
     Args:
@@ -97,11 +97,11 @@ def completed_releases(snapshot: StoreSnapshot, before: Sequence[str] = ()) -> l
     last_reviews = select(func.max(ReviewRow.id)).group_by(ReviewRow.run_id)
     rejected = select(ReviewRow.run_id).where(ReviewRow.id.in_(last_reviews), ReviewRow.decision == "rejected")
     these = (RunRow.status == _COMPLETED, RunRow.kind.not_in(APART), RunRow.id.not_in(rejected))
-    wanted = select(RunRow.release).where(*these)
+    query = select(RunRow.release).where(*these)
     if before:
         first = select(func.min(RunRow.id)).where(RunRow.release.in_(before)).scalar_subquery()
-        wanted = wanted.where(RunRow.id < first)
-    return [row[0] for row in snapshot.rows(wanted.group_by(RunRow.release).order_by(func.max(RunRow.id)))]
+        query = query.where(RunRow.id < first)
+    return [row[0] for row in snapshot.rows(query.group_by(RunRow.release).order_by(func.max(RunRow.id)))]
 
 
 @frozen
@@ -124,8 +124,8 @@ def release_summaries(snapshot: StoreSnapshot) -> list[ReleaseSummary]:
     last = func.max(RunRow.id)
     unfinished = func.sum(case((RunRow.status == _COMPLETED, 0), else_=1))
     counts = (func.count(RunRow.board.distinct()), func.count(), unfinished, func.max(RunRow.started_at))
-    wanted = select(RunRow.release, *counts).where(RunRow.kind.not_in(APART)).group_by(RunRow.release)
-    return [ReleaseSummary(*row) for row in snapshot.rows(wanted.order_by(last.desc()))]
+    query = select(RunRow.release, *counts).where(RunRow.kind.not_in(APART)).group_by(RunRow.release)
+    return [ReleaseSummary(*row) for row in snapshot.rows(query.order_by(last.desc()))]
 
 
 def last_completed(snapshot: StoreSnapshot, labels: Sequence[str]) -> list[RunHead]:
@@ -171,10 +171,10 @@ def attempts(snapshot: StoreSnapshot, labels: Sequence[str]) -> dict[BoardSeries
     """Attempts with these labels per series, without rejected runs and guides."""
     decisions = snapshot.decisions()
     columns = (RunRow.board, RunRow.board_type, RunRow.kind, RunRow.id, AttemptRow.outcome, AttemptRow.fault)
-    wanted = select(*columns, func.count()).join(AttemptRow, AttemptRow.run_id == RunRow.id)
-    wanted = wanted.where(RunRow.release.in_(labels), RunRow.kind.not_in(APART)).group_by(*columns)
+    query = select(*columns, func.count()).join(AttemptRow, AttemptRow.run_id == RunRow.id)
+    query = query.where(RunRow.release.in_(labels), RunRow.kind.not_in(APART)).group_by(*columns)
     by_place: dict[BoardSeries, list[tuple[int, str, str | None, int]]] = {}
-    for *where, run, outcome, fault, count in snapshot.rows(wanted):
+    for *where, run, outcome, fault, count in snapshot.rows(query):
         if decisions.get(run) != "rejected":
             by_place.setdefault(BoardSeries(*where), []).append((run, outcome, fault, count))
     return {where: _attempts(rows, decisions) for where, rows in by_place.items()}
@@ -198,6 +198,6 @@ def states(snapshot: StoreSnapshot) -> dict[BoardSeries, PlaceState]:
         select(*columns, func.max(ReviewRow.id)).join(ReviewRow, ReviewRow.run_id == RunRow.id).group_by(*columns)
     )
     reviews = {BoardSeries(*row[:3]): row[3] for row in snapshot.rows(reviewed)}
-    wanted = select(*columns, func.count(), func.max(RunRow.finished_at)).where(RunRow.status == _COMPLETED)
-    found = ((BoardSeries(*row[:3]), row[3], row[4]) for row in snapshot.rows(wanted.group_by(*columns)))
-    return {where: PlaceState(count, at, reviews.get(where, 0)) for where, count, at in found}
+    query = select(*columns, func.count(), func.max(RunRow.finished_at)).where(RunRow.status == _COMPLETED)
+    series_rows = ((BoardSeries(*row[:3]), row[3], row[4]) for row in snapshot.rows(query.group_by(*columns)))
+    return {where: PlaceState(count, at, reviews.get(where, 0)) for where, count, at in series_rows}

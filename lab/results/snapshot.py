@@ -21,7 +21,7 @@ from lab.metrics.limits import Limit, limits_of
 from lab.results import database, schema, sums
 from lab.results import rows as results_rows
 from lab.results.columns import DamagedValueError
-from lab.results.database import MISREAD, damaged, guarded, understood
+from lab.results.database import MISREAD, damage_error, guard, guard_contents
 from lab.results.location import Location, locate
 from lab.results.models import FAILED, AttemptRow, DefinitionRow, MeasurementRow, ReviewRow, RunRow
 from lab.results.records import LIMITS, OK
@@ -66,7 +66,7 @@ class AttemptCount:
 
 
 @frozen
-class Try:
+class AttemptOutcome:
     """An attempt without its samples; of a good one without its message."""
 
     run_id: int
@@ -131,24 +131,24 @@ class StoreSnapshot:
         for ids in _chunks(run_ids, _RUNS):
             samples = results_rows.READINGS.where(AttemptRow.run_id.in_(ids)).order_by(AttemptRow.cycle)
             taken = results_rows.by_measurement(self.rows(samples))
-            found: dict[int, list[Measurement]] = {run_id: [] for run_id in ids}
-            wanted = rows.add_columns(MeasurementRow.params).where(MeasurementRow.run_id.in_(ids))
-            for run_id, number, metric, version, params in self.rows(wanted.order_by(MeasurementRow.id)):
-                found[run_id].append(Measurement(definitions[metric, version], params, tuple(taken.get(number, ()))))
-            yield from found.items()
+            numbers: dict[int, list[Measurement]] = {run_id: [] for run_id in ids}
+            query = rows.add_columns(MeasurementRow.params).where(MeasurementRow.run_id.in_(ids))
+            for run_id, number, metric, version, params in self.rows(query.order_by(MeasurementRow.id)):
+                numbers[run_id].append(Measurement(definitions[metric, version], params, tuple(taken.get(number, ()))))
+            yield from numbers.items()
 
     def summaries(self, run_ids: Sequence[int]) -> Iterator[tuple[int, list[SummarisedNumber]]]:
         """Numbers of these runs without their samples, read in parts."""
         definitions = self._definitions()
         for ids in _chunks(run_ids, _RUNS_OF_SUMS):
-            kept = self._kept(ids)
-            numbers = sums.summaries(self.rows, list(kept), definitions) if kept else {}
+            stored = self._sums_of(ids)
+            numbers = sums.summaries(self.rows, list(stored), definitions) if stored else {}
             rest = (
-                (run_id, [SummarisedNumber.of(m.metric, m.params, m.samples) for m in found])
-                for run_id, found in self.measurements([run_id for run_id in ids if run_id not in kept])
+                (run_id, [SummarisedNumber.of(m.metric, m.params, m.samples) for m in measured])
+                for run_id, measured in self.measurements([run_id for run_id in ids if run_id not in stored])
             )
             for run_id in ids:
-                yield (run_id, numbers.get(run_id, [])) if run_id in kept else next(rest)
+                yield (run_id, numbers.get(run_id, [])) if run_id in stored else next(rest)
 
     def averages(self, run_ids: Sequence[int], *where: ColumnElement[bool]) -> Iterator[Average]:
         """Averages of these runs; the database makes them, or made them at a run's end.
@@ -169,19 +169,19 @@ class StoreSnapshot:
 
     def decisions_on(self, run_ids: Sequence[int]) -> dict[int, str]:
         """The last decision on each of these runs, if there is one."""
-        found: dict[int, str] = {}
+        decisions: dict[int, str] = {}
         for ids in _chunks(run_ids):
             reviews = select(ReviewRow.run_id, ReviewRow.decision).where(ReviewRow.run_id.in_(ids))
-            found |= {row[0]: row[1] for row in self.rows(reviews.order_by(ReviewRow.id))}
-        return found
+            decisions |= {row[0]: row[1] for row in self.rows(reviews.order_by(ReviewRow.id))}
+        return decisions
 
     def labels(self) -> list[str]:
         """The releases of all runs; read once."""
         if self._labels is None:
             label = select(func.min(RunRow.release).label("name")).cte("labels", recursive=True)
             after = select(func.min(RunRow.release)).where(RunRow.release > label.c.name).scalar_subquery()
-            each = label.union_all(select(after).where(label.c.name.is_not(None)))  # by the index, not by all runs
-            self._labels = [row[0] for row in self.rows(select(each.c.name).where(each.c.name.is_not(None)))]
+            names = label.union_all(select(after).where(label.c.name.is_not(None)))  # by the index, not by all runs
+            self._labels = [row[0] for row in self.rows(select(names.c.name).where(names.c.name.is_not(None)))]
         return self._labels
 
     def provenances(self, run_ids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -209,11 +209,11 @@ class StoreSnapshot:
         with_limits = cast(AttemptRow.details, Text).like(f'%"{LIMITS}"%')
         for ids in _chunks(run_ids):
             good = _DETAILS.where(AttemptRow.run_id.in_(ids), with_limits, AttemptRow.outcome == OK)
-            found: dict[int, dict[str, Sequence[Limit]]] = {}
+            by_run: dict[int, dict[str, Sequence[Limit]]] = {}
             for run_id, details in self.rows(good.order_by(AttemptRow.id)):
                 for metric in (documents := details.get(LIMITS, {})):
-                    found.setdefault(run_id, {})[metric] = limits_of(documents, metric)
-            yield from found.items()
+                    by_run.setdefault(run_id, {})[metric] = limits_of(documents, metric)
+            yield from by_run.items()
 
     def _definitions(self) -> dict[tuple[str, int], Metric]:
         if self._metrics is None:
@@ -227,12 +227,12 @@ class StoreSnapshot:
             for count in counts:
                 yield AttemptCount(run_id, *count)
 
-    def failed_runs(self, since: dt.datetime) -> set[int]:
+    def runs_with_failures(self, since: dt.datetime) -> set[int]:
         """The runs with an attempt that failed since then."""
-        wanted = select(AttemptRow.run_id).where(FAILED, AttemptRow.started_at >= since)
-        return {row[0] for row in self.rows(wanted)}
+        query = select(AttemptRow.run_id).where(FAILED, AttemptRow.started_at >= since)
+        return {row[0] for row in self.rows(query)}
 
-    def tries(self, run_ids: Sequence[int]) -> Iterator[Try]:
+    def tries(self, run_ids: Sequence[int]) -> Iterator[AttemptOutcome]:
         """Attempts of these runs, of each run in recorded order."""
         message = case((AttemptRow.outcome != OK, AttemptRow.message), else_="")
         columns = (
@@ -247,8 +247,8 @@ class StoreSnapshot:
             for row in self.rows(select(*columns).where(AttemptRow.run_id.in_(ids)).order_by(AttemptRow.id)):
                 if None in (row[1], row[2], row[5]):
                     lost = DamagedValueError("a row of attempts has no params, cycle or message")
-                    raise damaged(lost, self._location)
-                yield Try(*row)
+                    raise damage_error(lost, self._location)
+                yield AttemptOutcome(*row)
 
     def moments(self, run_ids: Sequence[int]) -> Iterator[tuple[int, int]]:
         """Each run's number of moments."""
@@ -262,12 +262,12 @@ class StoreSnapshot:
 
     def _part(self, run_ids: Sequence[int], name: str) -> Iterator[tuple[int, Any]]:
         for ids in _chunks(run_ids):
-            yield from sums.part(self.rows, self._kept(ids), ids, name).items()
+            yield from sums.part(self.rows, self._sums_of(ids), ids, name).items()
 
-    def _kept(self, ids: tuple[int, ...]) -> Mapping[int, Mapping[str, Any]]:
+    def _sums_of(self, ids: tuple[int, ...]) -> Mapping[int, Mapping[str, Any]]:
         """The sums of runs that have some; the last answer stays."""
         if self._last[0] != ids:
-            self._last = ids, sums.kept(self.rows, ids)
+            self._last = ids, sums.read_sums(self.rows, ids)
         return self._last[1]
 
     def plans(self, run_ids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -279,8 +279,8 @@ class StoreSnapshot:
     def metrics(self, run_ids: Sequence[int]) -> Iterator[tuple[int, str]]:
         """Run, and each metric that it has."""
         for ids in _chunks(run_ids):
-            wanted = select(MeasurementRow.run_id, MeasurementRow.metric).where(MeasurementRow.run_id.in_(ids))
-            for row in self.rows(wanted.distinct()):
+            query = select(MeasurementRow.run_id, MeasurementRow.metric).where(MeasurementRow.run_id.in_(ids))
+            for row in self.rows(query.distinct()):
                 yield row.run_id, row.metric
 
     def read(self, work: Callable[[Session], _Read]) -> _Read:
@@ -292,18 +292,18 @@ class StoreSnapshot:
         try:
             return work(self._session)
         except MISREAD as error:
-            raise damaged(error, self._location) from error
+            raise damage_error(error, self._location) from error
 
-    def rows(self, wanted: Executable) -> Sequence[Any]:
+    def rows(self, query: Executable) -> Sequence[Any]:
         """The rows of a query.
 
         Raises:
             BoardlabError: they cannot be read.
         """
         try:
-            return self._session.execute(wanted).all()
+            return self._session.execute(query).all()
         except MISREAD as error:
-            raise damaged(error, self._location) from error
+            raise damage_error(error, self._location) from error
 
 
 @define
@@ -328,9 +328,9 @@ class SnapshotReader:
                 "name another file with --db",
                 failure="results",
             )
-        with guarded(self.location), Session(self._engine) as session:
+        with guard(self.location), Session(self._engine) as session:
             schema.require(session.connection(), self._revision, self.location)
-            with understood(self.location):
+            with guard_contents(self.location):
                 yield StoreSnapshot(session, self.location)
 
 

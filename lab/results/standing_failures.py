@@ -14,7 +14,7 @@ from sqlalchemy import select
 
 from lab.results.models import FAILED, AttemptRow, JobRow, RunRow
 from lab.results.records import APART, OK
-from lab.results.snapshot import RunHead, StoreSnapshot, Try
+from lab.results.snapshot import AttemptOutcome, RunHead, StoreSnapshot
 
 LOOK_BACK: Final = dt.timedelta(days=8)  # a weekly run's failure lasts until the next one
 MOST_RUNS: Final = 30  # of a board and kind that are looked at
@@ -38,7 +38,7 @@ class FailureCause:
 
 
 @frozen
-class Failing:
+class StandingFailure:
     """A standing failure cause of a board.
 
     Attributes:
@@ -67,7 +67,7 @@ class Failing:
 
 
 @frozen
-class Explained:
+class ExplainedItem:
     """An item whose missing samples are explained by failed attempts."""
 
     board: str
@@ -76,18 +76,19 @@ class Explained:
 
 
 @frozen
-class _Tried:
+class _RunAttempts:
     """The attempts of a run.
 
     Attributes:
-        attempts, good: by item. failed: by item and cause. newest: of a cause. lost: items without samples because attempts failed.
+        attempts, good: by item. failed: by item and cause. newest: of a cause. lost: items
+            without samples because attempts failed.
     """
 
     head: RunHead
     attempts: Counter[str]
     good: Counter[str]
     failed: Mapping[FailureCause, Counter[str]]
-    newest: Mapping[FailureCause, Try]
+    newest: Mapping[FailureCause, AttemptOutcome]
     lost: frozenset[str]
 
     @property
@@ -103,18 +104,19 @@ class FailureReader:
     A resumed run is read again.
     """
 
-    _known: dict[RunHead, _Tried] = field(factory=dict, init=False)
+    _known: dict[RunHead, _RunAttempts] = field(factory=dict, init=False)
 
-    def read(self, snapshot: StoreSnapshot, now: dt.datetime) -> tuple[list[Failing], list[Explained]]:
+    def read(self, snapshot: StoreSnapshot, now: dt.datetime) -> tuple[list[StandingFailure], list[ExplainedItem]]:
         """Return the standing causes, and the items they explain, by board.
 
-        A cause of all attempts ends with a run that ends otherwise; an occasional cause ends after GOOD_RUNS without it.
+        A cause of all attempts ends with a run that ends otherwise; an occasional cause ends after GOOD_RUNS without
+        it.
 
         Raises:
             BoardlabError: the store cannot be read.
         """
         since = now - LOOK_BACK
-        failed = snapshot.failed_runs(since)
+        failed = snapshot.runs_with_failures(since)
         if not failed:
             return [], []
         unended = select(JobRow.id).where(JobRow.state.in_(("queued", "running")))
@@ -127,25 +129,25 @@ class FailureReader:
             begun = head.status == "running" and (head.job_id is None or head.job_id in active)
             if head.started_at >= since and head.kind not in APART and not begun and len(runs) < MOST_RUNS:
                 runs.append(head)
-        wanted = [runs for runs in by_kind.values() if any(head.id in failed for head in runs)]
-        wanted = [[head for head in runs if head.release == runs[0].release] for runs in wanted]
-        self._learn(snapshot, [head for runs in wanted for head in runs])
-        found: list[Failing] = []
-        explained: list[Explained] = []
-        for heads in wanted:
+        failing_runs = [runs for runs in by_kind.values() if any(head.id in failed for head in runs)]
+        failing_runs = [[head for head in runs if head.release == runs[0].release] for runs in failing_runs]
+        self._learn(snapshot, [head for runs in failing_runs for head in runs])
+        failing: list[StandingFailure] = []
+        explained: list[ExplainedItem] = []
+        for heads in failing_runs:
             tried = [self._known[head] for head in heads]
-            found += _failing(tried)
+            failing += _failing(tried)
             first = tried[0]
-            explained += [Explained(first.head.board, first.head.kind, item) for item in sorted(first.lost)]
-        return _merged(found), explained
+            explained += [ExplainedItem(first.head.board, first.head.kind, item) for item in sorted(first.lost)]
+        return _merge(failing), explained
 
     def _learn(self, snapshot: StoreSnapshot, heads: Sequence[RunHead]) -> None:
         unknown = {head.id: head for head in heads if head not in self._known}
-        tries: dict[int, list[Try]] = {run_id: [] for run_id in unknown}
-        for each in snapshot.tries(list(unknown)):
-            tries[each.run_id].append(each)
+        tries: dict[int, list[AttemptOutcome]] = {run_id: [] for run_id in unknown}
+        for attempt in snapshot.tries(list(unknown)):
+            tries[attempt.run_id].append(attempt)
         self._known = {head: self._known[head] for head in heads if head in self._known}
-        self._known |= {head: _tried(head, tries[head.id]) for head in unknown.values()}
+        self._known |= {head: _count_attempts(head, tries[head.id]) for head in unknown.values()}
 
 
 def line_of(message: str) -> str:
@@ -154,41 +156,33 @@ def line_of(message: str) -> str:
     return _STAMP.sub("", quoted["text"]) if quoted else ""
 
 
-def _cause(each: Try) -> FailureCause:
-    line = line_of(each.message) if each.outcome in _OF_LINE else ""
-    return FailureCause(each.outcome, _VARYING.sub("N", line))
-
-
-def _item(params: Mapping[str, str]) -> str:
-    return next((params[name] for name in _NAMES if name in params), "")
-
-
-def _tried(head: RunHead, tries: Iterable[Try]) -> _Tried:
-    attempts, good, newest = Counter[str](), Counter[str](), dict[FailureCause, Try]()
+def _count_attempts(head: RunHead, tries: Iterable[AttemptOutcome]) -> _RunAttempts:
+    attempts, good, newest = Counter[str](), Counter[str](), dict[FailureCause, AttemptOutcome]()
     failed: dict[FailureCause, Counter[str]] = {}
-    last: dict[str, Try] = {}
+    last: dict[str, AttemptOutcome] = {}
     cycles: dict[tuple[str, tuple[tuple[str, str], ...], int], bool] = {}
-    for each in tries:
-        item = _item(each.params)
-        last[item] = each
+    for attempt in tries:
+        item = next((attempt.params[name] for name in _NAMES if name in attempt.params), "")
+        last[item] = attempt
         attempts[item] += 1
-        key = (item, tuple(sorted(each.params.items())), each.cycle)
-        cycles[key] = cycles.get(key, False) or each.outcome == OK
-        if each.outcome == OK:
+        key = (item, tuple(sorted(attempt.params.items())), attempt.cycle)
+        cycles[key] = cycles.get(key, False) or attempt.outcome == OK
+        if attempt.outcome == OK:
             good[item] += 1
         else:
-            cause = _cause(each)
+            line = line_of(attempt.message) if attempt.outcome in _OF_LINE else ""
+            cause = FailureCause(attempt.outcome, _VARYING.sub("N", line))
             failed.setdefault(cause, Counter())[item] += 1
-            newest[cause] = each
-    lost = {item for item, each in last.items() if each.outcome != OK}
+            newest[cause] = attempt
+    lost = {item for item, attempt in last.items() if attempt.outcome != OK}
     if head.status in {"completed", "failed"}:  # else it may lack what it had no time for
         lost |= {item for (item, _, _), is_good in cycles.items() if not is_good}
-    return _Tried(head, attempts, good, failed, newest, frozenset(lost))
+    return _RunAttempts(head, attempts, good, failed, newest, frozenset(lost))
 
 
-def _failing(runs: Sequence[_Tried]) -> list[Failing]:
+def _failing(runs: Sequence[_RunAttempts]) -> list[StandingFailure]:
     """Causes of a board and kind, from one release's runs, newest first."""
-    found = []
+    failings = []
     dead = runs[0].dead
     if dead:
         counts = Counter[FailureCause]()  # of what the newest run died of, the cause that all runs have most
@@ -196,23 +190,23 @@ def _failing(runs: Sequence[_Tried]) -> list[Failing]:
             counts.update({cause: sum(items[item] for item in dead) for cause, items in run.failed.items()})
         now = [cause for cause, items in runs[0].failed.items() if any(items[item] for item in dead)]
         cause = max(now, key=lambda cause: counts[cause])
-        found.append(_made(cause, _streak(runs, partial(_fails, cause), 1), dead, dead=True))
-    causes = {each.cause for each in found}
+        failings.append(_make_failure(cause, _streak(runs, partial(_fails, cause), 1), dead, dead=True))
+    causes = {failing.cause for failing in failings}
     for run in runs[:GOOD_RUNS]:
         for cause, items in run.failed.items():
             if cause not in causes and any(items[item] and item not in run.dead for item in items):
                 causes.add(cause)
                 streak = _streak(runs, partial(_fails, cause), GOOD_RUNS)
                 hit = frozenset(item for run in streak for item in run.failed.get(cause, ()))
-                found.append(_made(cause, streak, hit, dead=False))
-    return found
+                failings.append(_make_failure(cause, streak, hit, dead=False))
+    return failings
 
 
-def _fails(cause: FailureCause, run: _Tried) -> bool:
+def _fails(cause: FailureCause, run: _RunAttempts) -> bool:
     return cause in run.failed
 
 
-def _streak(runs: Sequence[_Tried], has_it: Callable[[_Tried], bool], gap: int) -> Sequence[_Tried]:
+def _streak(runs: Sequence[_RunAttempts], has_it: Callable[[_RunAttempts], bool], gap: int) -> Sequence[_RunAttempts]:
     """Newest runs back to the first hit, with misses below `gap`."""
     first = missed = 0
     for number, run in enumerate(runs):
@@ -223,12 +217,14 @@ def _streak(runs: Sequence[_Tried], has_it: Callable[[_Tried], bool], gap: int) 
     return runs[: first + 1]
 
 
-def _made(cause: FailureCause, streak: Sequence[_Tried], items: frozenset[str], *, dead: bool) -> Failing:
+def _make_failure(
+    cause: FailureCause, streak: Sequence[_RunAttempts], items: frozenset[str], *, dead: bool
+) -> StandingFailure:
     last = next(run for run in streak if cause in run.failed)
     newest, head = last.newest[cause], last.head
     failed = sum(run.failed[cause][item] for run in streak if cause in run.failed for item in items)
     attempts = sum(run.attempts[item] for run in streak for item in items)
-    return Failing(
+    return StandingFailure(
         board=head.board,
         board_type=head.board_type,
         release=head.release,
@@ -247,18 +243,18 @@ def _made(cause: FailureCause, streak: Sequence[_Tried], items: frozenset[str], 
     )
 
 
-def _merged(found: Iterable[Failing]) -> list[Failing]:
+def _merge(failings: Iterable[StandingFailure]) -> list[StandingFailure]:
     """Merge the causes per board, release and cause over all kinds."""
-    merged: dict[tuple[object, ...], Failing] = {}
-    for each in found:
-        key = (each.board, each.board_type, each.release, each.cause)
+    merged: dict[tuple[object, ...], StandingFailure] = {}
+    for failing in failings:
+        key = (failing.board, failing.board_type, failing.release, failing.cause)
         other = merged.get(key)
-        merged[key] = each if other is None else _both(other, each)
+        merged[key] = failing if other is None else _both(other, failing)
     return [merged[key] for key in sorted(merged, key=repr)]
 
 
-def _both(one: Failing, other: Failing) -> Failing:
-    first, second = sorted((one, other), key=lambda each: (not each.dead, -each.last.id))
+def _both(one: StandingFailure, other: StandingFailure) -> StandingFailure:
+    first, second = sorted((one, other), key=lambda failing: (not failing.dead, -failing.last.id))
     if first.dead != second.dead:
         return first
     return evolve(

@@ -20,7 +20,7 @@ from lab.errors import BoardlabError, ConfigurationError, LabTransientError, Tes
 from lab.metrics import Measurement, Metric
 from lab.results import database, rows, schema, sums
 from lab.results.artifacts import ArtifactStore
-from lab.results.database import MISREAD, damaged, guarded, misread, understood
+from lab.results.database import MISREAD, damage_error, guard, guard_contents, misread
 from lab.results.location import Location, locate
 from lab.results.models import ArtifactRow, AttemptRow, RunRow
 from lab.results.records import (
@@ -52,12 +52,12 @@ class Store:
 
     Make one with `open_store`.
 
-    Every method raises a BoardlabError with a remedy when the database cannot be used: transient if it is locked or does
-    not answer (after retries), stable if the disk is full or the file is damaged.
+    Every method raises a BoardlabError with a remedy when the database cannot be used: transient if it is locked or
+    does not answer (after retries), stable if the disk is full or the file is damaged.
 
     Attributes:
-        patience_s: how long a database may be away before a method raises. It is counted from the first failure, so all calls
-            share it: after it each call raises at its first failure, until the database answers again.
+        patience_s: how long a database may be away before a method raises. It is counted from the first failure, so
+            all calls share it: after it each call raises at its first failure, until the database answers again.
     """
 
     location: Location
@@ -159,17 +159,17 @@ class Store:
 
         A run whose rows cannot be read is left without: its readers say why.
         """
-        kept = 0
+        count = 0
         for run_id in self.read(lambda session: sums.lacking(session, most)):
             try:
                 self.write(lambda session, run_id=run_id: sums.keep(session, run_id))  # type: ignore[misc]
             except BoardlabError as error:
                 _log.info("run %s keeps no sums: %s", run_id, error)
             else:
-                kept += 1
+                count += 1
             if pause is not None:
                 pause()
-        return kept
+        return count
 
     def record_attempt(self, run_id: int, record: AttemptRecord) -> int:
         """Commit an attempt with all its parts at once; return its id.
@@ -280,10 +280,10 @@ class Store:
 
     def outcomes(self, run_id: int) -> dict[str, int]:
         """Number of a run's attempts by outcome ("ok" or failure class)."""
-        wanted = (
+        query = (
             select(AttemptRow.outcome, func.count()).where(AttemptRow.run_id == run_id).group_by(AttemptRow.outcome)
         )
-        return {row[0]: row[1] for row in self.rows(wanted)}
+        return {row[0]: row[1] for row in self.rows(query)}
 
     def hurry(self) -> None:
         """End the patience: the program ends, and a person waits for that."""
@@ -321,9 +321,9 @@ class Store:
 
         return self._patiently(read)
 
-    def rows(self, wanted: Executable) -> Sequence[Any]:
+    def rows(self, query: Executable) -> Sequence[Any]:
         """The rows of a query, as `read`."""
-        return self.read(lambda session: session.execute(wanted).all())
+        return self.read(lambda session: session.execute(query).all())
 
     def write(self, work: Callable[[Session], Result]) -> Result:
         """Commit what `work` writes, and return its result.
@@ -353,14 +353,14 @@ class Store:
     def _session(self) -> Iterator[Session]:
         """A read-only transaction of one instant."""
         try:
-            with guarded(self.location), Session(self._reader) as session:
+            with guard(self.location), Session(self._reader) as session:
                 self._patiently(partial(self._connect, session))
                 yield session
         except MISREAD as error:  # only readout stands between: rows that are not as boardlab writes them
-            raise damaged(error, self.location) from error
+            raise damage_error(error, self.location) from error
 
     def _connect(self, session: Session) -> None:
-        with guarded(self.location):
+        with guard(self.location):
             session.connection()
 
     def _patiently(self, attempt: Callable[[], Result], retries: int = 0) -> Result:
@@ -392,7 +392,7 @@ class Store:
 
     def _transaction(self, work: Callable[[Session], Result], sent: _Sent[Result]) -> Result:
         sent.number = ""
-        with guarded(self.location), Session(self._engine) as session, session.begin():
+        with guard(self.location), Session(self._engine) as session, session.begin():
             sent.results = [work(session)]
             session.flush()
             sent.number = database.transaction_number(session)
@@ -404,14 +404,15 @@ class Store:
         Raises:
             LabTransientError: the server does not answer, or does not know yet.
         """
-        with guarded(self.location), Session(self._reader) as session:
-            found = database.was_committed(session, number)
-        if found is None:
+        with guard(self.location), Session(self._reader) as session:
+            committed = database.was_committed(session, number)
+        if committed is None:
             raise LabTransientError(
-                f"results in {self.location.name}: the connection broke at a commit, and the server has not ended it yet; try again",
+                f"results in {self.location.name}: the connection broke at a commit, "
+                "and the server has not ended it yet; try again",
                 failure="results",
             )
-        return found
+        return committed
 
 
 @define
@@ -466,7 +467,7 @@ def open_store(
 def require(store: Store, *, create: bool, migrate: Callable[[str], None] | None = None) -> None:
     """Check that a store is usable, as `open_store`; else close it."""
     try:
-        with guarded(store.location):
+        with guard(store.location):
             schema.make_ready(store._engine, store.location, create=create, migrate=migrate)
     except BoardlabError:
         store.close()
@@ -484,7 +485,7 @@ class SharedStore:
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
     @contextmanager
-    def opened(self, url: str | None, *, create: bool = False) -> Iterator[Store]:
+    def store_at(self, url: str | None, *, create: bool = False) -> Iterator[Store]:
         """The opened store; errors as of `lab.results.store.open_store`."""
         location = locate(url)
         with self._lock:
@@ -500,7 +501,7 @@ class SharedStore:
                 if last is not None:
                     last.close()
         require(store, create=create)
-        with understood(location):
+        with guard_contents(location):
             yield store
 
 
@@ -513,9 +514,6 @@ def _find(session: Session, run_id: int) -> RunRow:
             f"no run {run_id}; " + (f"the latest are: {listed}" if recent else "there are none yet")
         )
     return row
-
-
-# --- Complete runs in one transaction ---
 
 
 @frozen

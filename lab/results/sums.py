@@ -1,7 +1,7 @@
 """Sums that a completed run keeps, so that no reader adds up its samples again.
 
-A run's end writes them, and those of some older runs that lack them. Without them the samples are read, with the same result. A
-completed run never changes, and goes with its sums: nothing has to renew them.
+A run's end writes them, and those of some older runs that lack them. Without them the samples are read, with the same
+result. A completed run never changes, and goes with its sums: nothing has to renew them.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class SummarisedNumber:
     @classmethod
     def of(cls, metric: Metric, params: Mapping[str, str], samples: Sequence[Sample]) -> SummarisedNumber:
         """The number of these samples."""
-        return cls(metric, params, summarise(samples) if samples else None, _flagged(samples))
+        return cls(metric, params, summarise(samples) if samples else None, _count_flags(samples))
 
 
 @frozen
@@ -115,9 +115,6 @@ class Average:
         return self.metric.name, self.metric.version, frozenset(self.params.items()), self.simulated
 
 
-# --- Totals of measurements ---
-
-
 def totals(
     execute: Execute, run_ids: Sequence[int], *where: Any
 ) -> list[tuple[int, str, int, Mapping[str, str], Total]]:
@@ -129,12 +126,12 @@ def totals(
     table = MeasurementRow.__table__  # not the class, whose attributes a session looks after
     names = ("id", "run_id", "metric", "version", "params", "sums")
     there = (table.c.run_id.in_(run_ids), table.c.sums.is_not(None), *where)
-    kept = execute(select(*(table.c[name] for name in names)).where(*there))
-    found = [(*row[:5], Total.of(row[5])) for row in kept if row[5]]
-    have = {row[1] for row in kept}
+    stored = execute(select(*(table.c[name] for name in names)).where(*there))
+    numbered = [(*row[:5], Total.of(row[5])) for row in stored if row[5]]
+    have = {row[1] for row in stored}
     if rest := [run_id for run_id in run_ids if run_id not in have]:
-        found += [(*row[:5], _total(row[5:])) for row in execute(_totals(rest).where(*where))]
-    return [each[1:] for each in sorted(found, key=lambda each: each[0])]
+        numbered += [(*row[:5], _total(row[5:])) for row in execute(_totals(rest).where(*where))]
+    return [row[1:] for row in sorted(numbered, key=lambda row: row[0])]
 
 
 def averages(
@@ -206,15 +203,15 @@ def _total(columns: Sequence[Any]) -> Total:
     return Total(n, value, squares, error, columns[8])
 
 
-def _numbers(kept: Sequence[Any]) -> Sequence[Any]:
+def _numbers(values: Sequence[Any]) -> Sequence[Any]:
     """Kept numbers.
 
     Raises:
         DamagedValueError: one is something else.
     """
-    if not all(type(each) in {int, float} for each in kept):
-        raise DamagedValueError(f"the sums of a measurement are no numbers: {str(kept)[:60]}")
-    return kept
+    if not all(type(value) in {int, float} for value in values):
+        raise DamagedValueError(f"the sums of a measurement are no numbers: {str(values)[:60]}")
+    return values
 
 
 def summaries(
@@ -222,23 +219,20 @@ def summaries(
 ) -> dict[int, list[SummarisedNumber]]:
     """The kept numbers of runs, in order of the measurements; runs without sums are left out."""
     columns = (MeasurementRow.run_id, MeasurementRow.metric, MeasurementRow.version, MeasurementRow.params)
-    wanted = select(*columns, MeasurementRow.summary).order_by(MeasurementRow.id)
+    query = select(*columns, MeasurementRow.summary).order_by(MeasurementRow.id)
     there = (MeasurementRow.run_id.in_(run_ids), MeasurementRow.summary.is_not(None))
-    found: dict[int, list[SummarisedNumber]] = {}
-    for run_id, metric, version, params, summary in execute(wanted.where(*there)):
+    by_run: dict[int, list[SummarisedNumber]] = {}
+    for run_id, metric, version, params, summary in execute(query.where(*there)):
         statistics = Summary(*_numbers(summary[_STATISTICS])) if summary[_STATISTICS] else None
         number = SummarisedNumber(definitions[metric, version], params, statistics, summary[_FLAGS])
-        found.setdefault(run_id, []).append(number)
-    return found
+        by_run.setdefault(run_id, []).append(number)
+    return by_run
 
 
-# --- Parts of runs ---
-
-
-def kept(execute: Execute, run_ids: Sequence[int]) -> dict[int, Mapping[str, Any]]:
+def read_sums(execute: Execute, run_ids: Sequence[int]) -> dict[int, Mapping[str, Any]]:
     """The sums of those runs that have some."""
-    wanted = select(RunRow.id, RunRow.sums).where(RunRow.id.in_(run_ids), RunRow.sums.is_not(None))
-    return {row[0]: row[1] for row in execute(wanted)}
+    query = select(RunRow.id, RunRow.sums).where(RunRow.id.in_(run_ids), RunRow.sums.is_not(None))
+    return {row[0]: row[1] for row in execute(query)}
 
 
 def part(
@@ -247,57 +241,57 @@ def part(
     """A part of each run, in order of the runs: the kept one, else from its rows.
 
     Args:
-        there: as of `kept`.
+        there: as of `read_sums`.
     """
     rest = [run_id for run_id in run_ids if run_id not in there]
-    found = _PARTS[name](execute, rest) if rest else {}
-    return {run_id: there[run_id][name] if run_id in there else found[run_id] for run_id in run_ids}
+    fresh = _PARTS[name](execute, rest) if rest else {}
+    return {run_id: there[run_id][name] if run_id in there else fresh[run_id] for run_id in run_ids}
 
 
 def _attempts(execute: Execute, run_ids: Sequence[int]) -> dict[int, list[Any]]:
     """[parameters, outcome, fault, number] of a run's attempts."""
     columns = (AttemptRow.run_id, AttemptRow.params, AttemptRow.outcome, AttemptRow.fault)
-    wanted = select(*columns, func.count()).where(AttemptRow.run_id.in_(run_ids)).group_by(*columns)
-    found: dict[int, list[Any]] = {run_id: [] for run_id in run_ids}
-    for run_id, *count in execute(wanted):
-        found[run_id].append(count)
-    for counts in found.values():
+    query = select(*columns, func.count()).where(AttemptRow.run_id.in_(run_ids)).group_by(*columns)
+    by_run: dict[int, list[Any]] = {run_id: [] for run_id in run_ids}
+    for run_id, *count in execute(query):
+        by_run[run_id].append(count)
+    for counts in by_run.values():
         counts.sort(key=lambda count: (sorted(count[0].items()), count[1], count[2] or ""))
-    return found
+    return by_run
 
 
 def _moments(execute: Execute, run_ids: Sequence[int]) -> dict[int, int]:
     """Number of a run's moments."""
-    wanted = select(AttemptRow.run_id, func.count()).join(MomentRow, MomentRow.attempt_id == AttemptRow.id)
+    query = select(AttemptRow.run_id, func.count()).join(MomentRow, MomentRow.attempt_id == AttemptRow.id)
     counts = dict(
-        tuple(row) for row in execute(wanted.where(AttemptRow.run_id.in_(run_ids)).group_by(AttemptRow.run_id))
+        tuple(row) for row in execute(query.where(AttemptRow.run_id.in_(run_ids)).group_by(AttemptRow.run_id))
     )
     return {run_id: counts.get(run_id, 0) for run_id in run_ids}
 
 
 def _variants(execute: Execute, run_ids: Sequence[int]) -> dict[int, list[Mapping[str, str]]]:
     """Media and inits of a run's numbers, as parameters."""
-    wanted = select(MeasurementRow.run_id, MeasurementRow.params).where(MeasurementRow.run_id.in_(run_ids))
-    found: dict[int, list[Mapping[str, str]]] = {run_id: [] for run_id in run_ids}
-    for run_id, params in execute(wanted.distinct()):
-        if (variant := {key: params[key] for key in VARIANT if key in params}) not in found[run_id]:
-            found[run_id].append(variant)
-    for variants in found.values():
-        variants.sort(key=lambda each: sorted(each.items()))
-    return found
+    query = select(MeasurementRow.run_id, MeasurementRow.params).where(MeasurementRow.run_id.in_(run_ids))
+    by_run: dict[int, list[Mapping[str, str]]] = {run_id: [] for run_id in run_ids}
+    for run_id, params in execute(query.distinct()):
+        if (variant := {key: params[key] for key in VARIANT if key in params}) not in by_run[run_id]:
+            by_run[run_id].append(variant)
+    for variants in by_run.values():
+        variants.sort(key=lambda variant: sorted(variant.items()))
+    return by_run
 
 
 def _readings(execute: Execute, run_ids: Sequence[int]) -> dict[int, list[Any]]:
     """[metric, unit, parameters, values] of a run's numbers of the metrics `TIMED`."""
     columns = (MeasurementRow.run_id, MeasurementRow.id, MeasurementRow.metric, DefinitionRow.unit)
     like = or_(*(MeasurementRow.metric.like(pattern, escape="\\") for pattern in TIMED))
-    wanted = select(*columns, MeasurementRow.params, SampleRow.value)
-    wanted = wanted.join(SampleRow.measurement).join(MeasurementRow.definition)
-    found: dict[int, dict[int, list[Any]]] = {run_id: {} for run_id in run_ids}
+    query = select(*columns, MeasurementRow.params, SampleRow.value)
+    query = query.join(SampleRow.measurement).join(MeasurementRow.definition)
+    by_run: dict[int, dict[int, list[Any]]] = {run_id: {} for run_id in run_ids}
     there = (MeasurementRow.run_id.in_(run_ids), like)
-    for run_id, number, *about, value in execute(wanted.where(*there).order_by(MeasurementRow.id, SampleRow.id)):
-        found[run_id].setdefault(number, [*about, []])[-1].append(value)
-    return {run_id: list(numbers.values()) for run_id, numbers in found.items()}
+    for run_id, number, *about, value in execute(query.where(*there).order_by(MeasurementRow.id, SampleRow.id)):
+        by_run[run_id].setdefault(number, [*about, []])[-1].append(value)
+    return {run_id: list(numbers.values()) for run_id, numbers in by_run.items()}
 
 
 _PARTS: Final[Mapping[str, Callable[[Execute, Sequence[int]], dict[int, Any]]]] = {
@@ -308,20 +302,17 @@ _PARTS: Final[Mapping[str, Callable[[Execute, Sequence[int]], dict[int, Any]]]] 
 }
 
 
-# --- Keeping ---
-
-
 def lacking(session: Session, most: int) -> list[int]:
     """The newest completed runs without sums."""
-    wanted = select(RunRow.id).where(RunRow.status == _COMPLETED, RunRow.sums.is_(None))
-    return list(session.scalars(wanted.order_by(RunRow.id.desc()).limit(most)))
+    query = select(RunRow.id).where(RunRow.status == _COMPLETED, RunRow.sums.is_(None))
+    return list(session.scalars(query.order_by(RunRow.id.desc()).limit(most)))
 
 
 def keep(session: Session, run_id: int) -> None:
     """Keep the sums of a run, if it is completed."""
 
-    def execute(wanted: Executable) -> Sequence[Any]:
-        return session.execute(wanted).all()
+    def execute(query: Executable) -> Sequence[Any]:
+        return session.execute(query).all()
 
     if session.scalar(select(RunRow.status).where(RunRow.id == run_id).with_for_update()) != _COMPLETED:
         return
@@ -332,25 +323,24 @@ def keep(session: Session, run_id: int) -> None:
         {
             "number": number,
             "total": added[number].text if number in added else "",
-            "kept": _summary(taken.get(number, ())),
+            "kept": {
+                _STATISTICS: astuple(summarise(samples)) if samples else None,
+                _FLAGS: _count_flags(samples),
+            },
         }
-        for (number,) in numbers
+        for number, samples in ((row[0], taken.get(row[0], ())) for row in numbers)
     ]
     if changes:
         table = cast("Table", MeasurementRow.__table__)
-        wanted = (
+        statement = (
             update(table)
             .where(table.c.id == bindparam("number"))
             .values(sums=bindparam("total"), summary=bindparam("kept"))
         )
-        session.connection().execute(wanted, changes)
+        session.connection().execute(statement, changes)
     parts = {name: read(execute, [run_id])[run_id] for name, read in _PARTS.items()}
     session.execute(update(RunRow).where(RunRow.id == run_id).values(sums=parts))
 
 
-def _summary(samples: Sequence[Sample]) -> dict[str, Any]:
-    return {_STATISTICS: astuple(summarise(samples)) if samples else None, _FLAGS: _flagged(samples)}
-
-
-def _flagged(samples: Sequence[Sample]) -> dict[str, int]:
+def _count_flags(samples: Sequence[Sample]) -> dict[str, int]:
     return dict(sorted(Counter(str(flag) for sample in samples for flag in sample.flags).items()))

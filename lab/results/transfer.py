@@ -28,19 +28,19 @@ _OF_SERVER: Final = (
 
 def digests(connection: Connection) -> dict[str, str]:
     """SHA-256 of each table's rows, the same on SQLite and PostgreSQL."""
-    found = {}
+    by_table = {}
     for table in _TABLES:
         digest = hashlib.sha256()
         for row in _rows(connection, table):
             digest.update(repr(row).encode())
-        found[table.name] = digest.hexdigest()
-    return found
+        by_table[table.name] = digest.hexdigest()
+    return by_table
 
 
-def filled(connection: Connection) -> list[str]:
+def nonempty_tables(connection: Connection) -> list[str]:
     """Tables that have rows; a server's are locked against other writers until the transaction ends."""
     if connection.dialect.name == "postgresql":
-        names = ", ".join(_quoted(table.name) for table in _TABLES)
+        names = ", ".join(_quote(table.name) for table in _TABLES)
         connection.exec_driver_sql(f"LOCK TABLE {names} IN EXCLUSIVE MODE")
     return [t.name for t in _TABLES if connection.execute(select(literal(1)).select_from(t).limit(1)).first()]
 
@@ -54,20 +54,23 @@ def copy(source: Connection, target: Connection) -> None:
     sent = {}
     for table in _TABLES:
         digest = hashlib.sha256()
-        _fill(target, table, _hashed(_rows(source, table), digest))
+        _fill(target, table, _hash_rows(_rows(source, table), digest))
         sent[table.name] = digest.hexdigest()
         if target.dialect.name == "postgresql" and "id" in table.c:
-            _go_on_counting(target, table)
+            name = _quote(table.name)
+            next_id = f"SELECT setval(pg_get_serial_sequence('{name}', 'id'), coalesce(max(id), 0) + 1, false)"
+            target.exec_driver_sql(f"{next_id} FROM {name}")
     came = digests(target)
     wrong = [name for name in sent if sent[name] != came[name]]
     if wrong:
         raise LabStableError(
-            f"rows of {', '.join(wrong)} came otherwise than they were sent; nothing was changed: look at the databases' logs",
+            f"rows of {', '.join(wrong)} came otherwise than they were sent; "
+            "nothing was changed: look at the databases' logs",
             failure="results",
         )
 
 
-def _hashed(rows: Iterable[tuple[Any, ...]], digest: Any) -> Iterator[tuple[Any, ...]]:
+def _hash_rows(rows: Iterable[tuple[Any, ...]], digest: Any) -> Iterator[tuple[Any, ...]]:
     for row in rows:
         digest.update(repr(row).encode())
         yield row
@@ -75,13 +78,13 @@ def _hashed(rows: Iterable[tuple[Any, ...]], digest: Any) -> Iterator[tuple[Any,
 
 def _rows(connection: Connection, table: Table) -> Iterator[tuple[Any, ...]]:
     driver: Any = connection.connection.driver_connection
-    order = ", ".join(_quoted(column.name) for column in table.primary_key)
+    order = ", ".join(_quote(column.name) for column in table.primary_key)
     if connection.dialect.name != "postgresql":
-        names = ", ".join(_quoted(column.name) for column in table.c)
-        yield from driver.execute(f"SELECT {names} FROM {_quoted(table.name)} ORDER BY {order}")  # noqa: S608
+        names = ", ".join(_quote(column.name) for column in table.c)
+        yield from driver.execute(f"SELECT {names} FROM {_quote(table.name)} ORDER BY {order}")  # noqa: S608
         return
-    shown = [_shown(column.type, _quoted(column.name)) for column in table.c]
-    query = f"SELECT {', '.join(text for text, _ in shown)} FROM {_quoted(table.name)} ORDER BY {order}"  # noqa: S608
+    shown = [_sqlite_form(column.type, _quote(column.name)) for column in table.c]
+    query = f"SELECT {', '.join(text for text, _ in shown)} FROM {_quote(table.name)} ORDER BY {order}"  # noqa: S608
     with _of_driver(connection), driver.cursor() as cursor, cursor.copy(f"COPY ({query}) TO STDOUT") as copy:
         copy.set_types([kind for _, kind in shown])
         yield from copy.rows()
@@ -89,15 +92,15 @@ def _rows(connection: Connection, table: Table) -> Iterator[tuple[Any, ...]]:
 
 def _fill(connection: Connection, table: Table, rows: Iterable[tuple[Any, ...]]) -> None:
     driver: Any = connection.connection.driver_connection
-    names = ", ".join(_quoted(column.name) for column in table.c)
+    names = ", ".join(_quote(column.name) for column in table.c)
     if connection.dialect.name != "postgresql":
         marks = ", ".join("?" for _ in table.c)
         with _of_driver(connection):
-            driver.executemany(f"INSERT INTO {_quoted(table.name)} ({names}) VALUES ({marks})", rows)  # noqa: S608
+            driver.executemany(f"INSERT INTO {_quote(table.name)} ({names}) VALUES ({marks})", rows)  # noqa: S608
         return
     with _of_driver(connection), driver.cursor() as cursor:
         cursor.execute("SET LOCAL TIME ZONE 'UTC'")
-        with cursor.copy(f"COPY {_quoted(table.name)} ({names}) FROM STDIN") as copy:
+        with cursor.copy(f"COPY {_quote(table.name)} ({names}) FROM STDIN") as copy:
             for row in rows:
                 copy.write_row(row)
 
@@ -112,20 +115,18 @@ def _of_driver(connection: Connection) -> Iterator[None]:
         raise DBAPIError.instance(None, None, error, kinds.Error, dialect=connection.dialect) from error
 
 
-def _shown(kind: object, name: str) -> tuple[str, str]:
+def _sqlite_form(kind: object, name: str) -> tuple[str, str]:
     """Expression and PostgreSQL type of a column as SQLite has it."""
     plain = getattr(kind, "impl", kind)
     return next(
-        ((text.format(name), its) for wanted, text, its in _OF_SERVER if isinstance(plain, wanted)), (name, "text")
+        (
+            (text.format(name), sql_type)
+            for column_type, text, sql_type in _OF_SERVER
+            if isinstance(plain, column_type)
+        ),
+        (name, "text"),
     )
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return f'"{name}"'
-
-
-def _go_on_counting(server: Connection, table: Table) -> None:
-    name = _quoted(table.name)
-    server.exec_driver_sql(
-        f"SELECT setval(pg_get_serial_sequence('{name}', 'id'), coalesce(max(id), 0) + 1, false) FROM {name}"  # noqa: S608 - our names
-    )

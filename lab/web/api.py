@@ -89,7 +89,7 @@ def router(site: Site) -> APIRouter:
             found = listed_runs(store, wanted, limit + 1)
         if form == "csv":
             return as_csv([_row(each) for each in found[:limit]])
-        shown = [formatting.listed_document(each.run, each.outcomes, each.averaged) for each in found[:limit]]
+        shown = [formatting.list_document(each.run, each.outcomes, each.averaged) for each in found[:limit]]
         return {"runs": shown, "next": found[limit - 1].run.id if len(found) > limit else None}
 
     @routes.get("/runs/{run_id}")
@@ -128,7 +128,7 @@ def router(site: Site) -> APIRouter:
         """The averages of a metric over the last runs, the oldest first."""
         wanted = RunFilter(chosen(board), chosen(board_type), chosen(release))
         with site.store() as store:
-            points = averages.points(store, metric, wanted.wanted(), runs)
+            points = averages.points(store, metric, wanted.conditions(), runs)
         if not points:
             raise ConfigurationError(f"no run that is asked for has the metric {metric!r}; /api/v1/metrics lists them")
         rows = [_point(point) for point in points]
@@ -162,7 +162,7 @@ def board_router(site: Site) -> APIRouter:
             logs = [asdict(each) for each in job_control.of_board(site, store, board)]
         if now is None and not runs:
             raise ConfigurationError(f"no board {board!r}; /api/v1/lab lists them")
-        listed = [formatting.listed_document(each.run, each.outcomes, each.averaged) for each in runs]
+        listed = [formatting.list_document(each.run, each.outcomes, each.averaged) for each in runs]
         wired, unread = wires(site.home(), board, env)
         return {
             "board": board,
@@ -265,11 +265,13 @@ def named_like(site: Site, wanted: str) -> dict[str, list[tuple[str, str]]]:
     """
     text = wanted.casefold()
     with site.store() as store:
-        boards = {*listing.known(store, "board"), *(each.board for each in site.seen().lab.boards)}
+        boards = {*listing.column_values(store, "board"), *(each.board for each in site.seen().lab.boards)}
         named = {
             "Boards": [(name, f"/boards/{quote(name)}") for name in sorted(boards)],
-            "Board types": [(name, f"/runs?type={quote(name)}") for name in listing.known(store, "board_type")],
-            "Releases": [(name, f"/releases/{quote(name)}") for name in listing.known(store, "release")],
+            "Board types": [
+                (name, f"/runs?type={quote(name)}") for name in listing.column_values(store, "board_type")
+            ],
+            "Releases": [(name, f"/releases/{quote(name)}") for name in listing.column_values(store, "release")],
             "Metrics": [(name, f"/metrics/{quote(name)}") for name, _, _ in averages.metrics(store)],
         }
         matching = {
@@ -277,7 +279,7 @@ def named_like(site: Site, wanted: str) -> dict[str, list[tuple[str, str]]]:
             for title, names in named.items()
         }
         if wanted.isdecimal() and len(wanted) < _DIGITS:
-            runs = listing.listed(store, RunFilter(before=int(wanted) + 1), 1)
+            runs = listing.list_runs(store, RunFilter(before=int(wanted) + 1), 1)
             matching["Runs"] = [
                 (f"run {each.run.id}", f"/runs/{each.run.id}") for each in runs if str(each.run.id) == wanted
             ]

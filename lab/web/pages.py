@@ -156,7 +156,7 @@ def router(site: Site, renderer: Renderer, parts: WallParts) -> APIRouter:
         )
         with site.store() as store:
             runs = listed_runs(store, wanted, PAGE + 1)
-            known = {name: listing.known(store, column)[:_CHOICES] for name, column in _COLUMNS.items()}
+            known = {name: listing.column_values(store, column)[:_CHOICES] for name, column in _COLUMNS.items()}
         asked = {"board": board, "type": board_type, "release": release, "status": status, "sort": sort}
         more = runs[PAGE - 1].run.id if len(runs) > PAGE else None
         shown: dict[str, Any] = {
@@ -204,9 +204,9 @@ def metric_router(site: Site, renderer: Renderer) -> APIRouter:
         asked = {"board": chosen(board), "type": chosen(board_type), "release": chosen(release)}
         wanted = RunFilter(asked["board"], asked["type"], asked["release"])
         with site.store() as store:
-            points = averages.points(store, metric, wanted.wanted())
+            points = averages.points(store, metric, wanted.conditions())
             found = triage.called(store, metric, asked["board"])
-            known = {name: listing.known(store, column)[:_CHOICES] for name, column in _COLUMNS.items()}
+            known = {name: listing.column_values(store, column)[:_CHOICES] for name, column in _COLUMNS.items()}
         if not points:
             raise ConfigurationError(f"no run that is asked for has the metric {metric!r}; /metrics lists the metrics")
         return renderer.page(

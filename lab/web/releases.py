@@ -46,10 +46,10 @@ from lab.results.series import (
     BoardSeries,
     PlaceState,
     attempts,
-    completed_releases,
     last_completed,
     last_runs,
     states,
+    usable_releases,
 )
 from lab.results.snapshot import RunHead, StoreSnapshot
 from lab.results.store import Store
@@ -185,7 +185,7 @@ class ReleaseJudge:
             raise ConfigurationError(f"no run of release {release!r}; there are: {known}")
         now, tried = states(snapshot), attempts(snapshot, labels)
         other = against or release_before(
-            [*completed_releases(snapshot, labels), release, *completed_releases(snapshot)], release
+            [*usable_releases(snapshot, labels), release, *usable_releases(snapshot)], release
         )
         others = last_completed(snapshot, _labels(other, names)) if other else []
         found = [

@@ -136,7 +136,7 @@ class Site:
         """
         with ExitStack() as stack:
             try:
-                store = stack.enter_context(self._results.opened(self.database(), create=create))
+                store = stack.enter_context(self._results.store_at(self.database(), create=create))
             except ConfigurationError as error:  # the request of the page is not at fault
                 raise LabStableError(str(error), failure="results") from error
             yield store

@@ -94,7 +94,7 @@ def test_a_destroyed_host_goes_on_from_its_backup_on_postgresql_and_back(
             admin.execute("CREATE DATABASE restored")
         url = server.url.replace("/postgres", "/restored")
         fresh = {**lab.environ, "LAB_DB": url, "LAB_ARTIFACTS": str(new / "artifacts")}
-        made = backup.chosen(backups)
+        made = backup.find_backup(backups)
         with open_store(str(_copy(made.path / "results.db", tmp_path)), create=False) as kept:
             was, interrupted = digests(kept), [run for run in kept.runs(BOARDS) if run.status == "running"]
             verdicts = kept._engine.connect().exec_driver_sql("SELECT count(*) FROM verdicts").scalar_one()
@@ -123,7 +123,7 @@ def test_a_destroyed_host_goes_on_from_its_backup_on_postgresql_and_back(
         assert main(["backup", str(second), "--db", url]) == 0
         with open_store(url, create=False) as store:
             now = digests(store)
-        backup.restore(backup.chosen(second), locate(str(new / "back.db")))
+        backup.restore(backup.find_backup(second), locate(str(new / "back.db")))
         with open_store(str(new / "back.db"), create=False) as store:
             assert digests(store) == now
 

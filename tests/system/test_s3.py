@@ -70,7 +70,7 @@ def test_a_store_that_is_away_costs_nothing_that_was_measured_and_tells_no_secre
             action()
         assert URL in str(caught.value)
         assert SECRET not in str(caught.value)
-    assert (one.marked(), one.read(ref.sha256)) == ([ref.sha256], LOG)
+    assert (one.list_marked(), one.read(ref.sha256)) == ([ref.sha256], LOG)
     monkeypatch.setenv("AWS_ENDPOINT_URL", server)
     location.at.cache_clear()
     assert artifacts.upload(one).count == 1

@@ -37,7 +37,7 @@ def results(db: str | None) -> Iterator[Finding]:
             if path is not None and path.stat().st_mode & 0o007:
                 text = "every user of this host may read it: an older boardlab made it, or a person"
                 yield Finding(STORE, "store", "doubtful", text, f"chmod o= {path}* {store.artifacts.root}")
-            if left := store.artifacts.marked():
+            if left := store.artifacts.list_marked():
                 text = f"{len(left)} are not yet in {store.artifacts.shared or 'where they were to be shared'}"
                 yield Finding(STORE, "artifacts", "doubtful", text, "lab results upload; it names the obstacle")
             yield from server_clock(store)
@@ -128,7 +128,7 @@ def schema_change(db: str | None) -> Iterator[Finding]:
         return
     engine = database.create(where, BUSY_TIMEOUT_S)
     try:
-        with database.guarded(where), database.reader(engine).connect() as connection:
+        with database.guard(where), database.reader(engine).connect() as connection:
             revision = schema.revision(connection)
     except BoardlabError as error:
         yield Finding.of_error(UPGRADE, STORE, error)
@@ -137,7 +137,7 @@ def schema_change(db: str | None) -> Iterator[Finding]:
         engine.dispose()
     if revision in {schema.NEWEST, None}:
         yield Finding(UPGRADE, STORE, "ok", f"{where.name} has this boardlab's schema, {schema.NEWEST}")
-    elif revision in schema.known():
+    elif revision in schema.readable_revisions():
         copy = "a copy is left beside it" if where.path is not None else "no copy is made"
         text = f"the next measurement migrates {where.name} from schema {revision} to {schema.NEWEST} ({copy}); older hosts are refused then"
         hint = f"lab backup DIR with the older boardlab; {schema.how_to_migrate(where)}"

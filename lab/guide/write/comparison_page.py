@@ -16,7 +16,7 @@ from lab.guide.catalogue import CellReading, params_text
 from lab.guide.compare.causes import Cause, Kind, find_causes, heading, quiet_changes, verdict_line
 from lab.guide.compare.comparison import Change, Comparison
 from lab.judge.compare import Verdict
-from lab.results.formatting import decimals, fixed
+from lab.results.formatting import decimals, format_fixed
 from lab.terminal import MOST_BYTES, cut, environment
 
 _BAD: Final = {Kind.WRONG, Kind.WORSE}
@@ -160,7 +160,7 @@ def _groups(comparison: Comparison) -> list[GroupView]:
 
 def _row_view(change: Change) -> ChangeRowView:
     old, new = (
-        f"{fixed(value, places)} ± {fixed(uncertainty, places)} {change.unit}".strip()
+        f"{format_fixed(value, places)} ± {format_fixed(uncertainty, places)} {change.unit}".strip()
         for value, uncertainty in zip((change.old, change.new), change.uncertainties, strict=True)
         for places in [min(decimals(uncertainty), 3)]
     )
@@ -187,7 +187,7 @@ def _describe_ratio(change: Change) -> str:
 
 
 def _percent(share: float) -> str:
-    text = fixed(100 * share, 1 if abs(share) < 0.1 else 0)
+    text = format_fixed(100 * share, 1 if abs(share) < 0.1 else 0)
     return text if text.startswith("-") or not float(text) else f"+{text}"
 
 

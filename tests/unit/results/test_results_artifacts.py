@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lab.errors import LabStableError, TestStableError
 from lab.results import ArtifactStore
-from lab.results.artifacts import PACK_BYTES, zipped
+from lab.results.artifacts import PACK_BYTES, make_pack
 
 LOG = b"U-Boot 2023.01\r\n\x00\xff\x1b[0m"
 
@@ -42,7 +42,7 @@ def test_any_bytes_come_back(artifacts: ArtifactStore, data: bytes) -> None:
 
 def packed(folder: Path, contents: dict[str, bytes]) -> tuple[ArtifactStore, Path]:
     """A store whose artifacts lie in one pack, and the pack."""
-    pack = ArtifactStore(folder).put(zipped(contents), kind="").sha256
+    pack = ArtifactStore(folder).put(make_pack(contents), kind="").sha256
     store = ArtifactStore(folder, pack_of=lambda sha256: pack if sha256 in contents else None)
     store.path(pack).chmod(0o600)
     return store, store.path(pack)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import fcntl
 import json
 import resource
 import shutil
@@ -67,7 +68,7 @@ def all_of(store: Store) -> dict[str, str]:
 
 def restored(folder: Path, to: Path) -> dict[str, str]:
     to.mkdir(exist_ok=True)
-    backup.restore(backup.chosen(folder), locate(str(to / "results.db")))
+    backup.restore(backup.find_backup(folder), locate(str(to / "results.db")))
     with open_store(str(to / "results.db"), create=False) as store:
         return all_of(store)
 
@@ -103,7 +104,7 @@ def test_a_run_that_goes_on_meanwhile_is_in_the_backup_up_to_an_attempt(lab: Sto
         assert measuring.result() > 10
     for made in backup.backups(folder):
         assert not made.missing
-        assert not backup.verified(made).missing
+        assert not backup.verify(made).missing
         with closing(sqlite3.connect(made.path / "results.db")) as copy:
             assert copy.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
             assert copy.execute("PRAGMA foreign_key_check").fetchall() == []
@@ -122,14 +123,14 @@ def test_a_second_backup_writes_only_new_artifacts_and_the_oldest_goes_with_its_
     record(lab, cycles=1, seed=3)
     made, copied = backup.back_up(lab, folder, (), 2, FIRST + dt.timedelta(days=1))
     assert (copied.count, made.runs) == (
-        len(lab.artifacts.hashes()) - backup.chosen(folder / "20261127T020000Z").artifacts,
+        len(lab.artifacts.hashes()) - backup.find_backup(folder / "20261127T020000Z").artifacts,
         3,
     )
     assert old in ArtifactStore(folder / "artifacts").hashes()
     back_up(lab, folder, day=2, keep=2)
     assert [each.path.name for each in backup.backups(folder)] == ["20261129T020000Z", "20261128T020000Z"]
     assert old not in ArtifactStore(folder / "artifacts").hashes()
-    assert not any(backup.verified(each).missing for each in backup.backups(folder))
+    assert not any(backup.verify(each).missing for each in backup.backups(folder))
 
 
 def test_a_kill_at_any_step_of_a_backup_leaves_the_earlier_one_and_the_next_is_whole(
@@ -145,7 +146,7 @@ def test_a_kill_at_any_step_of_a_backup_leaves_the_earlier_one_and_the_next_is_w
         with open_store(path) as store:
             back_up(store, folder, step, keep=1)
 
-    steps = _every_step(work, lambda: backup.verified(backup.chosen(folder)))
+    steps = _every_step(work, lambda: backup.verify(backup.find_backup(folder)))
     assert steps > 10
     assert len(list(folder.iterdir())) == 2  # one backup, and the artifacts
     assert restored(folder, tmp_path / "new") == before
@@ -154,7 +155,7 @@ def test_a_kill_at_any_step_of_a_backup_leaves_the_earlier_one_and_the_next_is_w
 def test_a_kill_at_any_step_of_a_restore_is_mended_by_the_next_one(lab: Store, tmp_path: Path) -> None:
     before = all_of(lab)
     back_up(lab, tmp_path / "backups")
-    made, target = backup.chosen(tmp_path / "backups"), tmp_path / "new" / "results.db"
+    made, target = backup.find_backup(tmp_path / "backups"), tmp_path / "new" / "results.db"
     target.parent.mkdir()
     steps = _every_step(lambda _step: backup.restore(made, locate(str(target))), lambda: None)
     assert steps > 10
@@ -188,7 +189,7 @@ def test_a_disk_that_fills_at_any_step_of_a_backup_costs_only_that_backup(
     assert ends_at(step, work, full=True) == 1
     assert [each.path.name for each in backup.backups(folder)] == ["20261127T020000Z"]
     work()
-    assert backup.verified(backup.chosen(folder)).missing == []
+    assert backup.verify(backup.find_backup(folder)).missing == []
 
 
 @pytest.mark.parametrize("way", ["backup", "restore"])
@@ -197,7 +198,7 @@ def test_a_database_that_does_not_fit_is_told_with_the_folder(lab: Store, tmp_pa
     target.mkdir()
     if way == "restore":
         back_up(lab, folder)
-        made = backup.chosen(folder)
+        made = backup.find_backup(folder)
     work = (
         partial(back_up, lab, folder)
         if way == "backup"
@@ -221,7 +222,7 @@ def test_a_damaged_artifact_is_named_and_all_else_restored(lab: Store, tmp_path:
     path = ArtifactStore(tmp_path / "backups" / "artifacts").path(name)
     path.chmod(0o600)
     path.write_bytes(b"bad blocks")
-    assert backup.verified(made).missing == [name]
+    assert backup.verify(made).missing == [name]
     (tmp_path / "new").mkdir()
     copied = backup.restore(made, locate(str(tmp_path / "new" / "results.db")))
     assert (copied.missing, copied.count) == ([name], made.artifacts - 1)
@@ -269,7 +270,7 @@ def test_a_restore_replaces_nothing(lab: Store, tmp_path: Path, name: str) -> No
 
 
 def test_two_backups_at_once_do_not_mix(lab: Store, tmp_path: Path) -> None:
-    with backup._locked(tmp_path / "backups"), pytest.raises(LabTransientError, match="try again"):
+    with backup._flock(tmp_path / "backups", fcntl.LOCK_EX), pytest.raises(LabTransientError, match="try again"):
         back_up(lab, tmp_path / "backups")
 
 
@@ -278,7 +279,7 @@ def test_the_backup_of_a_newer_boardlab_is_refused_by_name(lab: Store, tmp_path:
     manifest = made.path / "manifest.json"
     manifest.write_text(manifest.read_text().replace(made.schema, "9999_later").replace(made.boardlab, "9.1"))
     with pytest.raises(ConfigurationError, match=r"boardlab 9\.1"):
-        backup.restore(backup.chosen(tmp_path / "backups"), locate(str(tmp_path / "new.db")))
+        backup.restore(backup.find_backup(tmp_path / "backups"), locate(str(tmp_path / "new.db")))
 
 
 # --- The commands ---
@@ -323,7 +324,7 @@ def test_without_a_folder_the_command_says_which_it_needs(lab: Store, capsys: py
     assert main(["backup"]) == 2
     assert "backup: {to: DIR}" in capsys.readouterr().err
     with pytest.raises(BoardlabError, match="no complete backup"):
-        backup.chosen(Path("backups"))
+        backup.find_backup(Path("backups"))
 
 
 # --- An old backup ---

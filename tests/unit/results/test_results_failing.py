@@ -17,7 +17,7 @@ from lab.results import Store, open_store
 from lab.results.models import RunRow
 from lab.results.records import AttemptRecord
 from lab.results.snapshot import SnapshotReader, watch
-from lab.results.standing_failures import Explained, Failing, FailureReader
+from lab.results.standing_failures import ExplainedItem, FailureReader, StandingFailure
 
 FIRST = dt.datetime(2026, 11, 24, 2, 0, tzinfo=dt.UTC)
 DAY = dt.timedelta(days=1)
@@ -65,7 +65,7 @@ class Lab:
             session.get_one(RunRow, run.id).started_at = at
         return run.id
 
-    def found(self) -> tuple[list[Failing], list[Explained]]:
+    def found(self) -> tuple[list[StandingFailure], list[ExplainedItem]]:
         """What fails in the morning after the last night."""
         with self.watcher.snapshot() as snapshot:
             return self.reader.read(snapshot, FIRST + (self.nights - 1) * DAY + DAY / 4)
@@ -163,7 +163,7 @@ def test_a_dead_medium_beside_good_ones_is_named(lab: Lab) -> None:
     assert failing_title(found[0]).startswith(
         "am62x-sk-1: release 11.03 does not boot from ospi: silent, 1 of 1 attempts"
     )
-    assert explained == [Explained("am62x-sk-1", "boot", "ospi")]
+    assert explained == [ExplainedItem("am62x-sk-1", "boot", "ospi")]
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from lab.judge.store import review, write_verdicts
 from lab.results import Store, backup, open_store, packs, removal, retention
 from lab.results.artifacts import ArtifactStore
 from lab.results.audit import Audit
-from lab.results.backup import back_up, in_use, restore, verified
+from lab.results.backup import back_up, in_use, restore, verify
 from lab.results.location import locate
 from lab.results.models import AttemptArtifactRow, JobRow, RunRow
 from lab.results.records import Retention
@@ -294,7 +294,7 @@ def test_a_backup_has_the_packs_and_its_restore_all_files(store: Store, tmp_path
     made, copied = back_up(store, tmp_path / "backups", (), keep=1, at=NOW + dt.timedelta(days=1))
     assert copied.count == 1
     assert set(ArtifactStore(tmp_path / "backups" / "artifacts").hashes()) == set(store.artifacts.hashes())
-    assert (verified(made).count, verified(made).missing) == (len(store.artifacts.hashes()), [])
+    assert (verify(made).count, verify(made).missing) == (len(store.artifacts.hashes()), [])
     target = locate(str(tmp_path / "new.db"))
     restore(made, evolve(target, artifacts=tmp_path / "new"))
     again = ArtifactStore(tmp_path / "new", pack_of=store.artifacts.pack_of)
@@ -319,7 +319,7 @@ def test_what_is_packed_while_a_backup_copies_is_in_it(
 
     monkeypatch.setattr(backup, "_copy_database", and_pack)
     made, _ = back_up(store, tmp_path / "backups", ())
-    assert (list(made.missing), verified(made).missing) == ([], [])
+    assert (list(made.missing), verify(made).missing) == ([], [])
 
 
 def test_a_prune_waits_for_no_backup_and_a_backup_for_no_prune(store: Store) -> None:

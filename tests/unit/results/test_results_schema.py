@@ -188,7 +188,7 @@ def test_a_migration_that_fails_or_cannot_be_copied_changes_nothing_and_leaves_n
     with monkeypatch.context() as patched:
         patched.setattr(schema.sqlite3, "connect", fails)  # type: ignore[attr-defined]
         with pytest.raises(LabStableError, match="cannot be copied"):
-            schema._copied(database.create(locate(str(path)), 1.0), path, OLDER)
+            schema._copy_beside(database.create(locate(str(path)), 1.0), path, OLDER)
     assert state(f"sqlite:///{path}") == before
     assert [each.name for each in tmp_path.glob("results.db.*") if OLDER in each.name] == []
 

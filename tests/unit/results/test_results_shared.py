@@ -52,15 +52,15 @@ def farm(tmp_path: Path) -> Farm:
 
 def test_keeping_an_artifact_asks_nobody_and_bringing_it_lets_others_read_it(farm: Farm) -> None:
     ref = farm.one.put(LOG, kind="console-log")
-    assert (farm.files(), farm.one.marked()) == ([], [ref.sha256])
+    assert (farm.files(), farm.one.list_marked()) == ([], [ref.sha256])
     with pytest.raises(LabStableError, match="may not have brought it yet"):
         farm.two.read(ref.sha256)
-    assert artifacts.upload(farm.one) == artifacts.Brought(1, len(LOG))
+    assert artifacts.upload(farm.one) == artifacts.UploadResult(1, len(LOG))
     assert farm.one.local(ref.sha256) == LOG, "it stays here, too"
-    assert farm.one.marked() == []
+    assert farm.one.list_marked() == []
     assert farm.two.read(ref.sha256) == LOG
     assert farm.two.path(ref.sha256).read_bytes() == LOG, "it is kept where it was read"
-    assert farm.two.marked() == []
+    assert farm.two.list_marked() == []
 
 
 def test_what_cannot_be_brought_stays_and_is_brought_later(farm: Farm) -> None:
@@ -70,7 +70,7 @@ def test_what_cannot_be_brought_stays_and_is_brought_later(farm: Farm) -> None:
     location.at.cache_clear()
     with pytest.raises((LabStableError, ConfigurationError)):
         artifacts.upload(farm.one)
-    assert farm.one.marked() == sorted(ref.sha256 for ref in refs)
+    assert farm.one.list_marked() == sorted(ref.sha256 for ref in refs)
     assert [farm.one.read(ref.sha256) for ref in refs] == [b"1", b"2"]
     farm.there.unlink()
     farm.there.mkdir()
@@ -85,7 +85,7 @@ def test_a_damaged_artifact_is_neither_brought_nor_believed(farm: Farm) -> None:
     said: list[str] = []
     assert artifacts.upload(farm.one, say=said.append).count == 1
     assert "is damaged" in said[0]
-    assert farm.one.marked() == [bad.sha256]
+    assert farm.one.list_marked() == [bad.sha256]
     (there,) = farm.files()
     there.chmod(0o644)
     there.write_bytes(b"other")
@@ -145,7 +145,7 @@ def test_after_a_job_a_process_brings_what_it_measured(
         child = runner.start_upload(store)
         assert child is not None
         assert child.wait(120) == 0, (store.artifacts.marks / runner.LOG).read_text()
-        assert store.artifacts.marked() == []
+        assert store.artifacts.list_marked() == []
         assert farm.two.read(ref.sha256) == LOG
         store.artifacts.put(b"2", kind="k")
     assert main(["results", "upload", "--json"]) == 0
@@ -181,7 +181,7 @@ def test_the_files_of_a_run_are_one_object_that_other_hosts_read(
         assert len(files(there)) == 1
         assert len(files(store.artifacts.root)) == len(names) + 1
         assert packs.upload(store).count == 0
-        assert (len(files(store.artifacts.root)), store.artifacts.marked()) == (1, [])
+        assert (len(files(store.artifacts.root)), store.artifacts.list_marked()) == (1, [])
         goes_on = record(store, cycles=1, finish=False, seed=2)
         loose = {ref.sha256 for each in store.attempts(goes_on.id) for ref in each.artifacts} - names
         assert packs.upload(store).count == len(loose)
@@ -241,7 +241,7 @@ def test_a_kill_or_a_full_disk_at_any_step_of_an_upload_loses_nothing(
     assert (status, step > 3) == (0, True)
     work()
     with open_store(path) as store:
-        assert (len(store.artifacts.hashes()), store.artifacts.marked()) == (1, [])
+        assert (len(store.artifacts.hashes()), store.artifacts.list_marked()) == (1, [])
         assert {name: store.artifacts.read(name) for name in before} == before
     assert len(there.hashes()) == 1
 
@@ -254,7 +254,7 @@ def test_files_that_cannot_be_packed_are_uploaded_one_by_one(tmp_path: Path, mon
         record(store, cycles=1)
         (store.artifacts.root / ".to-remove").touch()  # where a note of them belongs
         said: list[str] = []
-        names = store.artifacts.marked()
+        names = store.artifacts.list_marked()
         with suppress(LabStableError):
             packs.upload(store, say=said.append)
         assert "cannot pack" in said[0]
@@ -272,9 +272,9 @@ def test_without_sharing_the_library_is_not_loaded(tmp_path: Path) -> None:
 def test_an_artifact_that_is_about_to_be_kept_stays_marked(farm: Farm) -> None:
     name = hashlib.sha256(LOG).hexdigest()
     farm.one.mark(name)  # as another job of this host does, before it writes the artifact
-    assert artifacts.upload(farm.one) == artifacts.Brought(0, 0)
+    assert artifacts.upload(farm.one) == artifacts.UploadResult(0, 0)
     farm.one.put(LOG, kind="console-log")
-    assert artifacts.upload(farm.one) == artifacts.Brought(1, len(LOG))
+    assert artifacts.upload(farm.one) == artifacts.UploadResult(1, len(LOG))
 
 
 def test_a_place_that_does_not_answer_is_not_asked_for_each_artifact(

@@ -17,7 +17,7 @@ from lab.results.formatting import (
     average_cell,
     decimals,
     duration,
-    fixed,
+    format_fixed,
     guide_cell,
     label,
     lines,
@@ -57,9 +57,9 @@ def test_small_energies_are_read_in_millijoule_and_the_others_as_they_are() -> N
 
 @given(st.floats(-1e6, 1e6), st.integers(0, 9))
 def test_nothing_that_rounds_to_zero_has_a_sign(value: float, places: int) -> None:
-    shown = fixed(value, places)
+    shown = format_fixed(value, places)
     assert shown == f"{value:.{places}f}" or (float(shown) == 0 and not shown.startswith("-"))
-    assert fixed(-0.001, 2) == "0.00"
+    assert format_fixed(-0.001, 2) == "0.00"
 
 
 @pytest.mark.parametrize(
