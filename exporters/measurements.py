@@ -21,9 +21,6 @@ from lab.metrics.limits import Limit, LimitOutcome, check
 from lab.metrics.rates import RATES, FailureRate
 from lab.results.sums import SummarisedNumber
 
-# --- Prometheus names of the catalogue's metrics: boardlab_<quantity>_<base unit>; see docs/farm-metrics.md ---
-
-
 PREFIX: Final = "boardlab"
 
 # Unit of the store -> base unit of Prometheus (prometheus.io/docs/practices/naming) and the factor to it.
@@ -88,12 +85,16 @@ Labels = tuple[tuple[str, str], ...]
 
 @frozen
 class MetricName:
-    """Exported name of a metric.
+    """Exported name of a metric: boardlab_<quantity>_<base unit>; see docs/farm-metrics.md.
 
     Attributes:
-        quantity: without prefix and unit. value, uncertainty: families in the base unit. samples: family of the
-        sample count. factor: from the store's unit to the base unit. labels: parts of the metric's own name.
-        about: help text. better: "lower" or "higher".
+        quantity: without prefix and unit.
+        value, uncertainty: families in the base unit.
+        samples: family of the sample count.
+        factor: from the store's unit to the base unit.
+        labels: parts of the metric's own name.
+        about: help text.
+        better: "lower" or "higher".
     """
 
     quantity: str
@@ -134,9 +135,6 @@ def quantity_of(name: str) -> tuple[str, Labels]:
 
 def _plain(name: str) -> str:
     return _NO_METRIC_NAME.sub("_", name.lower()).strip("_")
-
-
-# --- Exported numbers of a run ---
 
 
 STATS: Final = ("min", "avg", "median", "p95", "max")
@@ -228,21 +226,21 @@ class FigureMaker:
 
     def figures(self, numbers: Iterable[SummarisedNumber], place: BootVariant) -> tuple[ExportedMeasurement, ...]:
         """Figures of a variant; boot stages come last."""
-        wanted = [(n, n.summary) for n in numbers if BootVariant.of(n.params) == place and n.summary]
-        wanted.sort(key=lambda each: each[0].metric.name == BOOT_STAGE.name)
-        return tuple(self._figure(number, summary) for number, summary in wanted)
+        summarised = [(n, n.summary) for n in numbers if BootVariant.of(n.params) == place and n.summary]
+        summarised.sort(key=lambda pair: pair[0].metric.name == BOOT_STAGE.name)
+        return tuple(self._figure(number, summary) for number, summary in summarised)
 
-    def flagged(self, numbers: Iterable[SummarisedNumber], place: BootVariant) -> dict[tuple[str, str], int]:
+    def count_flags(self, numbers: Iterable[SummarisedNumber], place: BootVariant) -> dict[tuple[str, str], int]:
         """Number of a variant's flagged samples by (metric, flag)."""
-        found: dict[tuple[str, str], int] = {}
+        counts: dict[tuple[str, str], int] = {}
         for number in numbers:
             if BootVariant.of(number.params) != place:
                 continue
             for flag, count in number.flagged.items():
                 key = (number.metric.name, flag)
                 key = self._flags.setdefault(key, key)
-                found[key] = found.get(key, 0) + count
-        return found
+                counts[key] = counts.get(key, 0) + count
+        return counts
 
     def rates(
         self, kind: str, found: Iterable[tuple[Mapping[str, str], FailureRate]], place: BootVariant
@@ -252,35 +250,37 @@ class FigureMaker:
         if metric is None:
             return ()
         name = self._name(metric)
-        made = []
+        exported = []
         for params, rate in found:
             if BootVariant.of(params) != place:
                 continue
             low, high = (percent * name.factor for percent in rate.interval_percent)
             labels = self._labels_of(name, metric, params)
             values = (low, rate.percent * name.factor, high)
-            made.append(ExportedMeasurement(metric.name, name, labels, rate.tried, (high - low) / 2, values))
-        return tuple(made)
+            exported.append(ExportedMeasurement(metric.name, name, labels, rate.tried, (high - low) / 2, values))
+        return tuple(exported)
 
     def limits(
         self, measurements: Iterable[Measurement], limits: Mapping[str, Sequence[Limit]], place: BootVariant
     ) -> tuple[ExportedLimit, ...]:
         """The limits of a variant's numbers; the tightest for each statistic."""
-        found: dict[tuple[str, Labels, str], ExportedLimit] = {}
+        tightest: dict[tuple[str, Labels, str], ExportedLimit] = {}
         severity = list(LimitOutcome)
         for m in measurements:
             if BootVariant.of(m.params) != place or not limits.get(m.metric.name):
                 continue
             name = self._name(m.metric)
-            for each in check(limits[m.metric.name], m.samples):
-                key = m.metric.name, self._labels_of(name, m.metric, m.params), str(each.limit.of)
-                before = found.get(key, ExportedLimit(*key, {}, LimitOutcome.PASS))
+            for limit_check in check(limits[m.metric.name], m.samples):
+                key = m.metric.name, self._labels_of(name, m.metric, m.params), str(limit_check.limit.of)
+                before = tightest.get(key, ExportedLimit(*key, {}, LimitOutcome.PASS))
                 bounds = dict(before.bounds)
-                for bound, value, tighter in zip(("min", "max"), each.limit.bounds, (max, min), strict=True):
+                for bound, value, tighter in zip(("min", "max"), limit_check.limit.bounds, (max, min), strict=True):
                     if math.isfinite(value):
                         bounds[bound] = tighter(value * name.factor, bounds.get(bound, value * name.factor))
-                found[key] = ExportedLimit(*key, bounds, max(before.outcome, each.outcome, key=severity.index))
-        return tuple(found.values())
+                tightest[key] = ExportedLimit(
+                    *key, bounds, max(before.outcome, limit_check.outcome, key=severity.index)
+                )
+        return tuple(tightest.values())
 
     def labels(self, metric: Metric, params: Mapping[str, str]) -> Labels:
         """Labels of a metric's number with these parameters."""
@@ -294,13 +294,15 @@ class FigureMaker:
     def _figure(self, number: SummarisedNumber, summary: Summary) -> ExportedMeasurement:
         metric = number.metric
         name = self._name(metric)
+        detailed = (summary.min, summary.mean, summary.median, summary.p95, summary.max)
+        values = detailed if name.quantity in DETAILED else (summary.mean,)
         return ExportedMeasurement(
             metric.name,
             name,
             self._labels_of(name, metric, number.params),
             summary.n,
             summary.uncertainty * name.factor,
-            _values(summary, name.factor, detailed=name.quantity in DETAILED),
+            tuple(value * name.factor for value in values),
         )
 
     def _labels_of(self, name: MetricName, metric: Metric, params: Mapping[str, str]) -> Labels:
@@ -308,15 +310,6 @@ class FigureMaker:
         named |= {**dict(name.labels), "version": str(metric.version)}
         labels = tuple(sorted(named.items()))
         return self._labels.setdefault(labels, labels)
-
-
-def _values(summary: Summary, factor: float, *, detailed: bool) -> tuple[float, ...]:
-    if not detailed:
-        return (summary.mean * factor,)
-    return tuple(value * factor for value in (summary.min, summary.mean, summary.median, summary.p95, summary.max))
-
-
-# --- Valid names and values of labels ---
 
 
 LONGEST_VALUE: Final = 100  # characters

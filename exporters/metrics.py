@@ -17,7 +17,7 @@ from prometheus_client.samples import Sample
 from exporters.farm.build import LabelledValue as BuildLabelledValue
 from exporters.farm.build import gauge
 from exporters.measurements import ExportedMeasurement, Labels, LatestRun, RunKey, clean
-from exporters.results import BUCKETS, Counts, CycleKey, ExportView, LabelledBuilds, Tallies, rows
+from exporters.results import BUCKETS, Counts, ExportView, LabelledBuilds, Tallies, rows
 from exporters.verdicts import MetricChange
 from lab.host.clock import utc_now
 from lab.judge.known_failures import KnownFailure, KnownState, Recognition, of_failing
@@ -60,8 +60,9 @@ class Results(Collector):
         yield from _changes(self.view.changes)
         yield from _gauge(
             "boardlab_release_not_measured",
-            "1: the newest release has no completed run of this kind on a board that the release before was measured on.",
-            ((asdict(each), 1.0) for each in self.view.unmeasured),
+            "1: the newest release has no completed run of this kind on a "
+            "board that the release before was measured on.",
+            ((asdict(board), 1.0) for board in self.view.unmeasured),
         )
         yield from _builds(self.view.builds)
         yield from _last_runs(self.view)
@@ -83,20 +84,18 @@ def _figures(groups: Sequence[LatestRun]) -> Iterator[Metric]:
     for group in groups:
         for figure in group.figures:
             by_family.setdefault(figure.name.value, []).append((group, figure))
-    for value, found in sorted(by_family.items()):
-        name = found[0][1].name
-        yield from _gauge(value, f"{name.about} Latest completed run.", _statistics(found))
-        uncertainties = ((_labels(group, figure.labels), figure.uncertainty) for group, figure in found)
+    for value, pairs in sorted(by_family.items()):
+        name = pairs[0][1].name
+        statistics = (
+            ({**_labels(group, figure.labels), "stat": stat}, number)
+            for group, figure in pairs
+            for stat, number in zip(figure.stats, figure.values, strict=True)
+        )
+        yield from _gauge(value, f"{name.about} Latest completed run.", statistics)
+        uncertainties = ((_labels(group, figure.labels), figure.uncertainty) for group, figure in pairs)
         yield from _gauge(name.uncertainty, f"± of the average of {value} at 95 %.", uncertainties)
-        samples = ((_labels(group, figure.labels), float(figure.samples)) for group, figure in found)
+        samples = ((_labels(group, figure.labels), float(figure.samples)) for group, figure in pairs)
         yield from _gauge(name.samples, f"Number of samples of {value}.", samples)
-
-
-def _statistics(found: Iterable[tuple[LatestRun, ExportedMeasurement]]) -> Iterator[LabelledValue]:
-    for group, figure in found:
-        labels = _labels(group, figure.labels)
-        for stat, number in zip(figure.stats, figure.values, strict=True):
-            yield {**labels, "stat": stat}, number
 
 
 def _gauge(name: str, about: str, rows: Iterable[LabelledValue]) -> Iterator[Metric]:
@@ -124,9 +123,9 @@ def _of_groups(groups: Sequence[LatestRun]) -> Iterator[Metric]:
         for group in groups
         for limit in group.limits
     ]
-    bounds = (({**labels, "bound": bound}, value) for labels, its in limits for bound, value in its.bounds.items())
+    bounds = (({**labels, "bound": bound}, value) for labels, limit in limits for bound, value in limit.bounds.items())
     yield from _gauge("boardlab_limit", "The lab's limit of a number, in its base unit.", bounds)
-    outcomes = ((labels, float(_OUTCOMES.index(its.outcome))) for labels, its in limits)
+    outcomes = ((labels, float(_OUTCOMES.index(limit.outcome))) for labels, limit in limits)
     about = "Outcome of a limit in the latest completed run: 0 pass, 1 marginal, 2 fail."
     yield from _gauge("boardlab_limit_outcome", about, outcomes)
 
@@ -139,26 +138,29 @@ _CHANGES: Final = {
 
 def _changes(changes: Sequence[MetricChange]) -> Iterator[Metric]:
     for kind, source in _CHANGES.items():
-        found = [change for change in changes if change.kind is kind]
+        of_kind = [change for change in changes if change.kind is kind]
         ratios = (
             (_of(change) | ({"against": change.against} if change.against else {}), change.ratio)
-            for change in found
+            for change in of_kind
             if change.ratio is not None
         )
         yield from _gauge(
             f"boardlab_{kind}_change_ratio", f"Change of the average {source}, relative to that.", ratios
         )
-        regressions = ((_of(change) | {"known": change.known}, float(change.regression)) for change in found)
+        regressions = ((_of(change) | {"known": change.known}, float(change.regression)) for change in of_kind)
         about = f"1: the judge calls the change {source} a regression, and the run is not accepted."
         yield from _gauge(f"boardlab_{kind}_regression", about, regressions)
 
 
-def _builds(found: Sequence[LabelledBuilds]) -> Iterator[Metric]:
-    of = [({"board": each.board, "board_type": each.board_type, "release": each.release}, each) for each in found]
+def _builds(builds: Sequence[LabelledBuilds]) -> Iterator[Metric]:
+    of = [
+        ({"board": labelled.board, "board_type": labelled.board_type, "release": labelled.release}, labelled)
+        for labelled in builds
+    ]
     about = "Number of builds with this release's label on this board."
-    yield from _gauge("boardlab_label_builds", about, ((labels, float(each.builds)) for labels, each in of))
+    yield from _gauge("boardlab_label_builds", about, ((labels, float(labelled.builds)) for labels, labelled in of))
     about = "Number of labels of this release's latest build, on boards of this type."
-    yield from _gauge("boardlab_build_labels", about, ((labels, float(each.labels)) for labels, each in of))
+    yield from _gauge("boardlab_build_labels", about, ((labels, float(labelled.labels)) for labels, labelled in of))
 
 
 def _of(change: MetricChange) -> dict[str, str]:
@@ -234,24 +236,14 @@ def _histograms(tallies: Tallies) -> Iterator[Metric]:
             part = Metric(name, about, "histogram")
             for key, histogram in itertools.islice(rest, _PART // len(BUCKETS[quantity])):
                 own = {"board": key.board, "board_type": key.board_type, "release": key.release, **dict(key.labels)}
-                for bound, count in _cumulated(key, histogram.counts):
-                    part.samples.append(Sample(f"{name}_bucket", {**own, "le": bound}, count))
+                bounds = [*(str(float(bound)) for bound in BUCKETS[quantity]), "+Inf"]
+                for bound, count in zip(bounds, itertools.accumulate(histogram.counts), strict=True):
+                    part.samples.append(Sample(f"{name}_bucket", {**own, "le": bound}, float(count)))
                 part.samples.append(Sample(f"{name}_count", own, float(sum(histogram.counts))))
                 part.samples.append(Sample(f"{name}_sum", own, histogram.total_s))
             yield part
             if not part.samples:
                 break
-
-
-def _cumulated(key: CycleKey, counts: list[int]) -> list[tuple[str, float]]:
-    total, found = 0, []
-    for bound, count in zip([*(f"{b:g}" for b in BUCKETS[key.quantity]), "+Inf"], counts, strict=True):
-        total += count
-        found.append((str(float(bound)) if bound != "+Inf" else bound, float(total)))
-    return found
-
-
-# --- Open verdicts and standing failures, with the text of their mails ---
 
 
 MAX_CHANGES: Final = 100
@@ -282,9 +274,9 @@ class StandingVerdicts:
             BoardlabError: the store cannot be read.
         """
         with self.watcher.snapshot() as snapshot:
-            found = snapshot.read(lambda session: standing(session, self.now()))
+            open_verdicts = snapshot.read(lambda session: standing(session, self.now()))
             newest = newest_of_kind(snapshot, DIAGNOSIS)
-        known: dict[tuple[object, ...], tuple[str, ...]] = {}
+        lines_of: dict[tuple[object, ...], tuple[str, ...]] = {}
 
         def parts_of(change: VerdictChange) -> tuple[str, ...]:
             if newest is None:
@@ -293,12 +285,12 @@ class StandingVerdicts:
             if (lines := self._parts.get(key)) is None:
                 with self._store.store_at(self.watcher.location.url.render_as_string(hide_password=False)) as store:
                     lines = parts(store, change)
-            known[key] = lines
+            lines_of[key] = lines
             return lines
 
-        made = list(families(found, self.evidence, self.known, parts_of))
-        self._parts = known
-        return made
+        metrics = list(families(open_verdicts, self.evidence, self.known, parts_of))
+        self._parts = lines_of
+        return metrics
 
 
 @define
@@ -318,43 +310,51 @@ class StandingFailures:
             BoardlabError: the store cannot be read.
         """
         with self.watcher.snapshot() as snapshot:
-            found, explained = self._reader.read(snapshot, self.now())
-        return list(_failures(found, explained, self.evidence, self.known))
+            failings, explained = self._reader.read(snapshot, self.now())
+        return list(_failures(failings, explained, self.evidence, self.known))
 
 
 def _failures(
-    found: Sequence[StandingFailure],
+    failings: Sequence[StandingFailure],
     explained: Sequence[ExplainedItem],
     evidence: EvidenceLinks,
     known: Sequence[KnownFailure],
 ) -> Iterator[Metric]:
-    every = [(each, of_failing(known, each)) for each in found]
-    shown = sorted(every, key=lambda each: _is_open(each[1]))[:MAX_CHANGES]
-    counts = [(_failure_labels(*each), float(each[0].failed)) for each in shown]
+    every = [(failing, of_failing(known, failing)) for failing in failings]
+    shown = sorted(every, key=lambda pair: _is_open(pair[1]))[:MAX_CHANGES]
+    counts = [(_failure_labels(failing, its_known), float(failing.failed)) for failing, its_known in shown]
     about = "Failed attempts of a board by cause, since the first run with that cause."
     yield gauge("boardlab_failing", about, _FAILURE, counts)
     family = GaugeMetricFamily(
         "boardlab_failing_info", "Texts of a cause's mail.", labels=[*_FAILURE, *_FAILURE_WORDS]
     )
-    for each, its_known in shown:
-        where = (evidence.run(each.last.id), evidence.attempts(each))
-        words = (failing_title(each, its_known), "\n".join(failing_lines(each)), *where)
-        labels = map(clean, _failure_labels(each, its_known))
+    for failing, its_known in shown:
+        where = (evidence.run(failing.last.id), evidence.attempts(failing))
+        words = (failing_title(failing, its_known), "\n".join(failing_lines(failing)), *where)
+        labels = map(clean, _failure_labels(failing, its_known))
         family.add_metric([*labels, *(text[:LONGEST_WORDS] for text in words)], 1.0)
     yield family
     about = (
         "1: the samples that a board's last run of this kind lacks of this item are missing since its attempts failed."
     )
-    items = [((each.board, each.kind, each.item), 1.0) for each in explained]
+    items = [((item.board, item.kind, item.item), 1.0) for item in explained]
     yield gauge("boardlab_failing_item", about, ("board", "kind", "item"), items)
-    left_out = [((), float(len(found) - len(shown)))]
+    left_out = [((), float(len(failings) - len(shown)))]
     yield gauge("boardlab_failing_left_out", "Number of omitted causes.", (), left_out)
 
 
-def _failure_labels(each: StandingFailure, known: Recognition | None) -> tuple[str, ...]:
-    state = DEAD if each.dead else AT_TIMES
+def _failure_labels(failing: StandingFailure, known: Recognition | None) -> tuple[str, ...]:
+    state = DEAD if failing.dead else AT_TIMES
     known_state = known.state.value if known else ""
-    return (each.board, each.board_type, each.release, each.cause.outcome, each.cause.line, state, known_state)
+    return (
+        failing.board,
+        failing.board_type,
+        failing.release,
+        failing.cause.outcome,
+        failing.cause.line,
+        state,
+        known_state,
+    )
 
 
 def _is_open(known: Recognition | None) -> bool:
@@ -363,13 +363,15 @@ def _is_open(known: Recognition | None) -> bool:
 
 
 def families(
-    found: StandingChanges,
+    standing_changes: StandingChanges,
     evidence: EvidenceLinks,
     known: Sequence[KnownFailure] = (),
     parts_of: Callable[[VerdictChange], tuple[str, ...]] = lambda _change: (),
 ) -> Iterator[Metric]:
     """Families of the open verdicts."""
-    every = sorted(changes(found.unmuted, found.began, known), key=lambda change: _is_open(change.known))
+    every = sorted(
+        changes(standing_changes.unmuted, standing_changes.began, known), key=lambda change: _is_open(change.known)
+    )
     shown = [evolve(change, parts=parts_of(change)) for change in every[:MAX_CHANGES]]
     effects: list[BuildLabelledValue] = []
     errors: list[BuildLabelledValue] = []
@@ -387,7 +389,10 @@ def families(
                 shares += [((*labels, stat), value) for stat, value in stats.items()]
             if verdict.low is not None and verdict.high is not None:
                 errors.append((labels, (verdict.high - verdict.low) / 2))
-    about = "of a number that moved and that nobody has decided on, relative: 0.02 is 2 % more, which may be better or worse."
+    about = (
+        "of a number that moved and that nobody has decided on, relative: 0.02 is 2 % more, which may be better or "
+        "worse."
+    )
     yield gauge("boardlab_verdict", f"The change {about}", _NUMBER, effects)
     yield gauge("boardlab_verdict_uncertainty", f"± at 95 % of the change {about}", _NUMBER, errors)
     about = "Share of failed attempts since an open verdict on it (avg, low, high at 95 %), and before."
@@ -395,10 +400,10 @@ def families(
     counts = [(_standing_labels(change), float(len(change.verdicts))) for change in shown]
     yield gauge("boardlab_verdict_change", "Count of numbers that moved together.", _CHANGE, counts)
     yield _words(shown, evidence)
-    muted = Counter((verdict.run.board, verdict.run.board_type) for verdict in found.muted)
+    muted = Counter((verdict.run.board, verdict.run.board_type) for verdict in standing_changes.muted)
     rows = [(key, float(count)) for key, count in muted.items()]
     yield gauge("boardlab_verdict_muted", "Count of moved numbers that are muted.", ("board", "board_type"), rows)
-    left_out = found.left_out + sum(len(change.verdicts) for change in every[MAX_CHANGES:])
+    left_out = standing_changes.left_out + sum(len(change.verdicts) for change in every[MAX_CHANGES:])
     yield gauge("boardlab_verdict_left_out", "Count of moved numbers that are omitted.", (), [((), float(left_out))])
 
 
@@ -418,5 +423,5 @@ def _words(shown: Sequence[VerdictChange], evidence: EvidenceLinks) -> Metric:
 
 
 def _standing_labels(change: VerdictChange) -> tuple[str, ...]:
-    known = change.known.state.value if change.known else ""
-    return (change.board, change.board_type, change.outcome, str(change.began.run), known)
+    known_state = change.known.state.value if change.known else ""
+    return (change.board, change.board_type, change.outcome, str(change.began.run), known_state)

@@ -32,11 +32,11 @@ class _Runs(Collector):
             at = run.run.started_at.timestamp()
             for m in run.measurements:
                 name, s = name_of(m.metric), summarise(m.samples)
-                its = dict(maker.labels(m.metric, m.params)) | of_run | {MEDIUM: clean(m.params.get(MEDIUM, ""))}
+                labels = dict(maker.labels(m.metric, m.params)) | of_run | {MEDIUM: clean(m.params.get(MEDIUM, ""))}
                 values = {name.value: s.mean, name.uncertainty: s.uncertainty}
                 for family, value in values.items():
-                    _family(families, family, name).add_sample(family, its, value * name.factor, at)
-                _family(families, name.samples, name).add_sample(name.samples, its, s.n, at)
+                    _family(families, family, name).add_sample(family, labels, value * name.factor, at)
+                _family(families, name.samples, name).add_sample(name.samples, labels, s.n, at)
         return families.values()
 
 

@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from attrs import define, evolve, field, frozen
+from attrs import define, field, frozen
 from sqlalchemy import ColumnElement, func, select
 
 from exporters.measurements import (
@@ -38,18 +38,15 @@ from lab.results.records import APART, OK, PUBLISHED
 from lab.results.revision import GOES_ON, RunsRevision, last_attempt, read_runs_revision
 from lab.results.series import BoardSeries
 from lab.results.snapshot import CHUNK, RunHead, SnapshotReader, StoreSnapshot
-from lab.results.sums import SummarisedNumber
-
-# --- Builds of a release's label, and labels of its newest build: more than one is a mistake ---
 
 
 @frozen
 class LabelledBuilds:
-    """Builds of a release's label on one board.
+    """Builds of a release's label on one board; more than one build or label is a mistake.
 
     Attributes:
-        builds: number of builds with this label. labels: number of labels of its latest build, on boards of
-        that type.
+        builds: number of builds with this label.
+        labels: number of labels of its latest build, on boards of that type.
     """
 
     board: str
@@ -59,7 +56,7 @@ class LabelledBuilds:
     labels: int
 
 
-def labelled_builds(of_label: Mapping[tuple[str, str, str], Sequence[Build]]) -> tuple[LabelledBuilds, ...]:
+def count_label_builds(of_label: Mapping[tuple[str, str, str], Sequence[Build]]) -> tuple[LabelledBuilds, ...]:
     """Builds of labels, as clean names.
 
     Args:
@@ -71,23 +68,23 @@ def labelled_builds(of_label: Mapping[tuple[str, str, str], Sequence[Build]]) ->
             labels.setdefault((board_type, build), set()).add(release)
     return tuple(
         LabelledBuilds(
-            clean(board), clean(board_type), clean(release), _distinct(found), len(labels[board_type, found[-1]])
+            clean(board),
+            clean(board_type),
+            clean(release),
+            _distinct(label_builds),
+            len(labels[board_type, label_builds[-1]]),
         )
-        for (board, board_type, release), found in of_label.items()
+        for (board, board_type, release), label_builds in of_label.items()
     )
 
 
-def _distinct(found: Sequence[Build]) -> int:
+def _distinct(label_builds: Sequence[Build]) -> int:
     """Number of distinct builds; an incompletely known one may equal another."""
     distinct: list[Build] = []
-    for build in found:
+    for build in label_builds:
         if not any(build.is_same(other) for other in distinct):
             distinct.append(build)
     return len(distinct)
-
-
-# --- Outcomes of a board's attempts over all runs: each class of the catalogue starts at 0 ---
-# `increase()` of a counter that appears at 1 is 0: without the zeros the first failure would raise no alert.
 
 
 @frozen
@@ -107,13 +104,13 @@ Counts = dict[BoardLabels, Counter[str]]  # by outcome
 
 
 def rows(counts: Counts) -> Iterator[tuple[BoardLabels, str, int]]:
-    """Board, outcome and count, for every possible outcome."""
-    for board, found in counts.items():
+    """Board, outcome and count, for every possible outcome.
+
+    `increase()` of a counter that appears at 1 is 0: without the zeros the first failure would raise no alert.
+    """
+    for board, outcomes in counts.items():
         for outcome in (OK, *sorted(CATALOGUE)):
-            yield board, outcome, found[outcome]
-
-
-# --- Counters and histograms over all runs of the store; they never fall while this process lives ---
+            yield board, outcome, outcomes[outcome]
 
 
 # Upper bounds in seconds. Boots of the published guides take 2 to 30 s, resumes 0.05 to 2 s.
@@ -165,7 +162,7 @@ class Histogram:
 
 @define
 class Tallies:
-    """Counts of some runs."""
+    """Counts of some runs; exported ones never fall while this process lives."""
 
     attempts: Counter[AttemptKey] = field(factory=Counter)
     moments: Counter[tuple[str, str, str]] = field(factory=Counter)  # by board, its type, release
@@ -225,14 +222,14 @@ def count(
     """
     runs, ids = {head.id: head for head in heads}, [head.id for head in heads]
     labels = {(head.board, head.board_type): BoardLabels.of(head) for head in heads}
-    for (board, _), its in labels.items():
-        into[board].outcomes.setdefault(its, Counter())
+    for (board, _), board_labels in labels.items():
+        into[board].outcomes.setdefault(board_labels, Counter())
     exported = {run_id for run_id, head in runs.items() if head.release in boards[head.board].releases}
     for tally in snapshot.tallies(ids):
         head = runs[tally.run_id]
-        found = into[head.board]
+        counted = into[head.board]
         outcome = tally.outcome if tally.outcome in CATALOGUE or tally.outcome == OK else OTHER
-        found.outcomes[labels[head.board, head.board_type]][outcome] += tally.count
+        counted.outcomes[labels[head.board, head.board_type]][outcome] += tally.count
         if head.id not in exported:
             continue
         classes, outcome = boards[head.board].classes, clean(tally.outcome)
@@ -241,7 +238,7 @@ def count(
         else:
             outcome = OTHER
         medium = clean(tally.params.get("medium", ""))
-        found.tallies.attempts[AttemptKey(*_labels(head), medium, outcome, tally.fault or "")] += tally.count
+        counted.tallies.attempts[AttemptKey(*_labels(head), medium, outcome, tally.fault or "")] += tally.count
     for run_id, moments in snapshot.moments(ids):
         if moments and run_id in exported:
             into[runs[run_id].board].tallies.moments[_labels(runs[run_id])] += moments
@@ -267,9 +264,6 @@ def bucket(bounds: Sequence[float], value: float) -> int:
 
 def _labels(head: RunHead) -> tuple[str, str, str]:
     return clean(head.board), clean(head.board_type), clean(head.release)
-
-
-# --- Exported view of the store ---
 
 
 GroupKey: TypeAlias = tuple[str, str, str, str, str, bool]  # of a RunKey; true: with an init of its own, the latest
@@ -359,10 +353,10 @@ class SeriesState:
             ids = [self.recent.setdefault(variant, array("q"))]
             if is_exported:
                 ids.append(self.runs.setdefault((head.release, variant), array("q")))
-            for each in ids:
-                bisect.insort(each, head.id)
-                if len(each) > most:
-                    del each[0]
+            for run_ids in ids:
+                bisect.insort(run_ids, head.id)
+                if len(run_ids) > most:
+                    del run_ids[0]
         if is_numbered(head.release) and not is_rejected:
             of_kernel = self.newest.setdefault(is_real_time(head.release), {})
             key = release_key(head.release)
@@ -371,21 +365,21 @@ class SeriesState:
             if len(of_kernel) > 2:
                 del of_kernel[min(of_kernel)]
 
-    def compare(self, snapshot: StoreSnapshot, judge: Judge, known: Mapping[int, RunHead]) -> None:
+    def compare(self, snapshot: StoreSnapshot, judge: Judge, heads_read: Mapping[int, RunHead]) -> None:
         """Compare the latest runs; unchanged comparisons keep their answers.
 
         Args:
-            known: heads that were read already.
+            heads_read: heads that were read already.
         """
         variants: dict[int, set[BootVariant]] = {}
         for (_, variant), ids in self.runs.items():
             for run_id in ids:
                 variants.setdefault(run_id, set()).add(variant)
-        wanted = sorted({*variants, *itertools.chain.from_iterable(self.recent.values())})
-        decisions = snapshot.decisions_on(wanted)
-        heads = {run_id: known[run_id] for run_id in wanted if run_id in known}
-        heads |= {head.id: head for head in snapshot.heads_with([each for each in wanted if each not in heads])}
-        runs = [heads[run_id] for run_id in wanted if decisions.get(run_id) != REJECTED]
+        run_ids = sorted({*variants, *itertools.chain.from_iterable(self.recent.values())})
+        decisions = snapshot.decisions_on(run_ids)
+        heads = {run_id: heads_read[run_id] for run_id in run_ids if run_id in heads_read}
+        heads |= {head.id: head for head in snapshot.heads_with([run_id for run_id in run_ids if run_id not in heads])}
+        runs = [heads[run_id] for run_id in run_ids if decisions.get(run_id) != REJECTED]
         self.changes, self.answers = judge.changes(snapshot, runs, variants, decisions, self.answers)
 
 
@@ -509,19 +503,22 @@ class ResultsReader:
         running, late = _runs_with(snapshot, GOES_ON), list[RunHead]()
         if now.finished_at is not None:
             late = _runs_with(snapshot, RunRow.finished_at >= now.finished_at - _LATE)
-        ended, anew = self._changed(snapshot, before, now, (*late, *running, *new)) if before else ([], set())
+        ended, anew = self._find_changes(snapshot, before, now, (*late, *running, *new)) if before else ([], set())
         self._recent = {head.id: head for head in late}
         if before is None:
-            self._measured = _last_of_boards(snapshot)
+            last = select(RunRow.board, func.max(RunRow.id)).where(RunRow.kind.not_in(APART)).group_by(RunRow.board)
+            self._measured = {row[0]: row[1] for row in snapshot.rows(last)}
         again, shifted = self._use(snapshot, [head for head in new if head.kind not in APART])
         anew |= again
         exported = heapq.nlargest(self.limits.boards, self._measured, key=self._measured.__getitem__)
         self._boards = {
             board: self._boards[board] for board in exported if board in self._boards and board not in anew
         }
-        its = [head for head in ended if head.kind not in APART and head.board in self._boards]
+        ended_here = [head for head in ended if head.kind not in APART and head.board in self._boards]
         self._take(
-            snapshot, its, {each for board in shifted & self._boards.keys() for each in self._boards[board].series}
+            snapshot,
+            ended_here,
+            {series for board in shifted & self._boards.keys() for series in self._boards[board].series},
         )
         self._load(snapshot, [board for board in exported if board not in self._boards])
         if before is None:
@@ -530,7 +527,7 @@ class ResultsReader:
             self._load_guides(snapshot, RunRow.board.in_(changed))
         return [head for head in running if head.board in self._boards and head.kind not in APART]
 
-    def _changed(
+    def _find_changes(
         self, snapshot: StoreSnapshot, before: RunsRevision, now: RunsRevision, heads: Iterable[RunHead]
     ) -> tuple[list[RunHead], set[str]]:
         """Runs that have ended since a revision, and boards whose past has changed.
@@ -562,8 +559,8 @@ class ResultsReader:
             if state is None:
                 continue
             if head.release not in state.releases:
-                its = (RunRow.board == head.board, RunRow.release == head.release, RunRow.kind.not_in(APART))
-                if snapshot.rows(select(RunRow.id).where(*its, RunRow.id < head.id).limit(1)):
+                same_release = (RunRow.board == head.board, RunRow.release == head.release, RunRow.kind.not_in(APART))
+                if snapshot.rows(select(RunRow.id).where(*same_release, RunRow.id < head.id).limit(1)):
                     anew.add(head.board)
             if state.use(head.release, self.limits.releases_per_board):
                 shifted.add(head.board)
@@ -572,10 +569,10 @@ class ResultsReader:
     def _load(self, snapshot: StoreSnapshot, boards: Sequence[str]) -> None:
         """Read boards from the beginning, some at a time."""
         for start in range(0, len(boards), CHUNK):
-            its = (RunRow.board.in_(boards[start : start + CHUNK]), RunRow.kind.not_in(APART))
+            conditions = (RunRow.board.in_(boards[start : start + CHUNK]), RunRow.kind.not_in(APART))
             runs = {
                 row[0]: row[1]
-                for row in snapshot.rows(select(RunRow.board, func.count()).where(*its).group_by(RunRow.board))
+                for row in snapshot.rows(select(RunRow.board, func.count()).where(*conditions).group_by(RunRow.board))
             }
             some, count = list[str](), 0
             for number, (board, its_count) in enumerate(runs.items(), start=1):
@@ -589,12 +586,12 @@ class ResultsReader:
         heads = snapshot.heads_of(RunRow.board.in_(boards), RunRow.kind.not_in(APART))
         releases: dict[str, dict[str, None]] = {board: {} for board in boards}
         for head in heads:
-            its = releases[head.board]
-            its.pop(head.release, None)
-            its[head.release] = None
-        for board, its in releases.items():
-            exported = list(its)[-self.limits.releases_per_board :]
-            self._boards[board] = BoardState(board, dict.fromkeys(exported), len(its) - len(exported))
+            of_board = releases[head.board]
+            of_board.pop(head.release, None)
+            of_board[head.release] = None
+        for board, of_board in releases.items():
+            exported = list(of_board)[-self.limits.releases_per_board :]
+            self._boards[board] = BoardState(board, dict.fromkeys(exported), len(of_board) - len(exported))
         self._take(snapshot, [head for head in heads if head.status != _RUNNING])
 
     def _load_guides(self, snapshot: StoreSnapshot, *where: ColumnElement[bool]) -> None:
@@ -634,75 +631,84 @@ class ResultsReader:
                     state.end(head)
                 if head.status != COMPLETED:
                     continue
-                its = variants.get(head.id, ())
+                run_variants = variants.get(head.id, ())
                 is_rejected = decisions.get(head.id) == REJECTED
                 of_series = state.series.setdefault(series, SeriesState())
-                of_series.add(head, its, is_exported=is_exported, is_rejected=is_rejected)
+                of_series.add(head, run_variants, is_exported=is_exported, is_rejected=is_rejected)
                 changed.add(series)
                 if not is_exported:
                     continue
                 label = (head.board, head.board_type, head.release)
                 of_label.setdefault(label, deque(maxlen=_BUILDS)).append(head.id)
-                for place in its:
+                for place in run_variants:
                     key = (*label, head.kind, place.medium, bool(place.init))
                     if key not in state.groups or state.groups[key][0] < head.id:
                         latest[key] = head, place
         self._read_groups(snapshot, latest)
         self._read_builds(snapshot, of_label)
-        known = {head.id: head for head in heads}
+        heads_by_id = {head.id: head for head in heads}
         for series in changed:
-            self._boards[series.board].series[series].compare(snapshot, self._judge, known)
+            self._boards[series.board].series[series].compare(snapshot, self._judge, heads_by_id)
 
     def _read_builds(self, snapshot: StoreSnapshot, of_label: Mapping[tuple[str, str, str], Iterable[int]]) -> None:
         """Read the builds of labels' newest runs."""
-        found = builds(snapshot, [run_id for ids in of_label.values() for run_id in ids])
+        run_builds = builds(snapshot, [run_id for ids in of_label.values() for run_id in ids])
         for label, ids in of_label.items():
-            known = self._boards[label[0]].builds.setdefault(label, [])
-            for build in (self._builds.setdefault(found[run_id], found[run_id]) for run_id in ids if run_id in found):
+            label_builds = self._boards[label[0]].builds.setdefault(label, [])
+            for build in (
+                self._builds.setdefault(run_builds[run_id], run_builds[run_id])
+                for run_id in ids
+                if run_id in run_builds
+            ):
                 if build.is_known:
-                    if build in known:
-                        known.remove(build)
-                    known.append(build)
+                    if build in label_builds:
+                        label_builds.remove(build)
+                    label_builds.append(build)
 
     def _read_groups(self, snapshot: StoreSnapshot, latest: Mapping[GroupKey, tuple[RunHead, BootVariant]]) -> None:
         """Read the numbers of the latest runs."""
         unread: dict[int, list[GroupKey]] = {}
         for key, (head, _) in latest.items():
             unread.setdefault(head.id, []).append(key)
-        rates = _rates(snapshot, list(unread))
+        rates, most = _rates(snapshot, list(unread)), self.limits.figures_per_group
         limits = dict(snapshot.limits(list(unread)))
         samples = dict(snapshot.measurements(list(limits)))  # limits are of samples
         for run_id, numbers in snapshot.summaries(list(unread)):
             for key in unread[run_id]:
                 head, place = latest[key]
-                made = self._group(head, place, numbers)
+                names = (head.board, head.board_type, head.release, head.kind, place.medium, place.init)
+                figures = self._maker.figures(numbers, place)
+                own_rates = self._maker.rates(head.kind, rates.get(run_id, ()), place)
                 bounds = self._maker.limits(samples.get(run_id, ()), limits.get(run_id, {}), place)
-                made = evolve(made, limits=bounds[: self.limits.figures_per_group])
-                its = self._maker.rates(head.kind, rates.get(run_id, ()), place)
-                self._boards[head.board].groups[key] = run_id, evolve(made, figures=(*its, *made.figures))
-
-    def _group(self, head: RunHead, place: BootVariant, numbers: Sequence[SummarisedNumber]) -> LatestRun:
-        names = (head.board, head.board_type, head.release, head.kind, place.medium, place.init)
-        figures = self._maker.figures(numbers, place)
-        most = self.limits.figures_per_group
-        flags = self._maker.flagged(numbers, place)
-        key = RunKey(*map(clean, names))
-        return LatestRun(key, figures[:most], flags, _duration_s(head), max(0, len(figures) - most))
+                group = LatestRun(
+                    RunKey(*map(clean, names)),
+                    (*own_rates, *figures[:most]),
+                    self._maker.count_flags(numbers, place),
+                    (head.finished_at - head.started_at).total_seconds() if head.finished_at else 0.0,
+                    max(0, len(figures) - most),
+                    bounds[:most],
+                )
+                self._boards[head.board].groups[key] = run_id, group
 
     def _view(self, unsettled: Counted) -> ExportView:
         states = [self._boards[board] for board in sorted(self._boards)]
         shown, outcomes = Tallies(), Counts()
         for counted in (*(state.settled for state in states), unsettled):
             shown.add(counted.tallies)
-            for board, its in counted.outcomes.items():
-                outcomes.setdefault(board, Counter()).update(its)
+            for board, counts in counted.outcomes.items():
+                outcomes.setdefault(board, Counter()).update(counts)
         exported = set[tuple[str, str]]().union(*(state.exported for state in states))
         shown.rise_to(self._shown.of(exported))  # no counter falls where runs were removed
         self._shown = shown
-        self._outcomes = {board: its | self._outcomes.get(board, Counter()) for board, its in outcomes.items()}
+        self._outcomes = {board: counts | self._outcomes.get(board, Counter()) for board, counts in outcomes.items()}
         groups = tuple(group for state in states for _, group in state.groups.values())
-        series = [each for state in states for each in state.series.values()]
-        newest = [head for each in series for of_kernel in each.newest.values() for head in of_kernel.values()]
+        series = [series_state for state in states for series_state in state.series.values()]
+        newest = [
+            head
+            for series_state in series
+            for of_kernel in series_state.newest.values()
+            for head in of_kernel.values()
+        ]
         unmeasured = tuple(
             UnmeasuredBoard(*map(clean, (head.board, head.board_type, head.kind, release, head.release)))
             for head, release in not_measured(sorted(newest, key=lambda head: head.id))
@@ -712,11 +718,20 @@ class ResultsReader:
             "releases": sum(state.more for state in states),
             "figures": sum(group.left_out for group in groups),
         }
-        changes = (change for each in (*series, *self._published.values()) for change in each.changes)
-        of_label = {label: found for state in states for label, found in state.builds.items() if found}
+        changes = (change for series_state in (*series, *self._published.values()) for change in series_state.changes)
+        of_label = {
+            label: label_builds for state in states for label, label_builds in state.builds.items() if label_builds
+        }
         last_runs = tuple(last for state in states for last in state.ends)
         return ExportView(
-            groups, tuple(changes), unmeasured, labelled_builds(of_label), last_runs, shown, self._outcomes, left_out
+            groups,
+            tuple(changes),
+            unmeasured,
+            count_label_builds(of_label),
+            last_runs,
+            shown,
+            self._outcomes,
+            left_out,
         )
 
 
@@ -728,24 +743,14 @@ def _runs_with(snapshot: StoreSnapshot, condition: ColumnElement[bool]) -> list[
     return snapshot.heads_of(RunRow.id.in_(select(RunRow.id).where(condition)))
 
 
-def _last_of_boards(snapshot: StoreSnapshot) -> dict[str, int]:
-    """All boards, and the last run of each."""
-    wanted = select(RunRow.board, func.max(RunRow.id)).where(RunRow.kind.not_in(APART)).group_by(RunRow.board)
-    return {row[0]: row[1] for row in snapshot.rows(wanted)}
-
-
 def _rates(snapshot: StoreSnapshot, run_ids: Sequence[int]) -> dict[int, list[tuple[Mapping[str, str], FailureRate]]]:
     """How often the board failed in these runs, by parameters."""
     outcomes: dict[tuple[int, Item], list[tuple[str, str | None, int]]] = {}
     for tally in snapshot.tallies(run_ids):
-        its = outcomes.setdefault((tally.run_id, item_of(tally.params)), [])
-        its.append((tally.outcome, tally.fault, tally.count))
-    found: dict[int, list[tuple[Mapping[str, str], FailureRate]]] = {}
+        triples = outcomes.setdefault((tally.run_id, item_of(tally.params)), [])
+        triples.append((tally.outcome, tally.fault, tally.count))
+    rates: dict[int, list[tuple[Mapping[str, str], FailureRate]]] = {}
     for (run_id, item), counts in outcomes.items():
         if (rate := FailureRate.of(counts)) is not None:
-            found.setdefault(run_id, []).append((dict(item), rate))
-    return found
-
-
-def _duration_s(head: RunHead) -> float:
-    return (head.finished_at - head.started_at).total_seconds() if head.finished_at else 0.0
+            rates.setdefault(run_id, []).append((dict(item), rate))
+    return rates

@@ -92,7 +92,7 @@ def application(exposition: Exposition) -> Starlette:
         if "gzip" not in request.headers.get("accept-encoding", ""):
             length, pieces = exposition.plain()  # unpacked in a thread
             return StreamingResponse(pieces, headers={**headers, "Content-Length": str(length)})
-        return PackedResponse(exposition.gzipped(), headers={**headers, "Content-Encoding": "gzip"})
+        return PackedResponse(exposition.gzip(), headers={**headers, "Content-Encoding": "gzip"})
 
     async def healthy(_request: Request) -> Response:
         return PlainTextResponse("ok\n")
@@ -132,9 +132,6 @@ def is_address(host: str) -> bool:
     return True
 
 
-# --- A rendered page, compressed once and served often ---
-
-
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _GZIP_HEADER: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"  # RFC 1952: deflate, no name, no time, any system
 _LEVEL: Final = 3  # a third of the time of level 6, for a quarter more bytes on loopback
@@ -146,7 +143,7 @@ _HEAD_LINES: Final = 2  # HELP and TYPE
 
 @frozen
 class Page:
-    """Head of a gzip file with text in Prometheus' format.
+    """Head of a gzip file with text in Prometheus' format, compressed once and served often.
 
     Attributes:
         packed: without the end of its deflate stream. crc: CRC-32 of the text. length: of the text in bytes.
@@ -156,7 +153,7 @@ class Page:
     crc: int
     length: int
 
-    def gzipped(self, tail: bytes) -> list[bytes | memoryview]:
+    def gzip(self, tail: bytes) -> list[bytes | memoryview]:
         """Pieces of the page and tail as gzip file."""
         packer = zlib.compressobj(_LEVEL, wbits=_RAW)
         trailer = struct.pack("<II", zlib.crc32(tail, self.crc), (self.length + len(tail)) & 0xFFFFFFFF)
@@ -205,9 +202,6 @@ def render(families: Iterable[Metric]) -> Page:
 
 
 EMPTY: Final = render(())
-
-
-# --- A scrape: the rendered page of the results, and the live metrics ---
 
 
 class ResultsSource:
@@ -272,9 +266,9 @@ class Exposition:
     def _head(self) -> Page:
         return (self._results and self._results.latest) or EMPTY
 
-    def gzipped(self) -> list[bytes | memoryview]:
+    def gzip(self) -> list[bytes | memoryview]:
         """All metrics, compressed: pieces of it."""
-        return self._head.gzipped(generate_latest(self._live))
+        return self._head.gzip(generate_latest(self._live))
 
     def plain(self) -> tuple[int, Iterable[bytes]]:
         """All metrics: length in bytes, and pieces of it."""

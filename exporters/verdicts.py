@@ -61,29 +61,32 @@ class Judge:
         runs: Sequence[RunHead],
         variants: Mapping[int, set[BootVariant]],
         decisions: Mapping[int, str],
-        known: Answers,
+        earlier_answers: Answers,
     ) -> tuple[tuple[MetricChange, ...], Answers]:
         """Changes of a series' numbers with a reference, and the answers that they are from.
 
         Args:
-            runs: completed and not rejected, oldest first. variants: of those that are compared. decisions: on these runs.
-            known: answers of the look before.
+            runs: completed and not rejected, oldest first. variants: of those that are compared. decisions: on these
+                runs.
+            earlier_answers: answers of the look before.
         """
         answers: Answers = {}
-        found: list[MetricChange] = []
+        changes: list[MetricChange] = []
         averages: dict[int, list[Average]] = {}  # which the comparisons share
         for task in comparisons(runs, variants, decisions):
-            wanted = {(clean(variant.medium), clean(variant.init)) for variant in task.variants}
-            answer = known.get(task.fingerprint)
-            answers[task.fingerprint] = self._judged(snapshot, task, averages) if answer is None else answer
-            found += [each for each in answers[task.fingerprint] if (each.key.medium, each.key.init) in wanted]
-        return tuple(found), answers
+            places = {(clean(variant.medium), clean(variant.init)) for variant in task.variants}
+            answer = earlier_answers.get(task.fingerprint)
+            answers[task.fingerprint] = self._judge(snapshot, task, averages) if answer is None else answer
+            changes += [
+                change for change in answers[task.fingerprint] if (change.key.medium, change.key.init) in places
+            ]
+        return tuple(changes), answers
 
-    def _judged(
+    def _judge(
         self, snapshot: StoreSnapshot, task: LatestComparison, averages: dict[int, list[Average]]
     ) -> tuple[MetricChange, ...]:
-        numbers = [each for each in task.judge(snapshot, averages).numbers if each.baseline is not None]
-        changes = [self._change(task, each) for each in numbers if each.average.metric.name != BOOT_STAGE.name]
+        numbers = [number for number in task.judge(snapshot, averages).numbers if number.baseline is not None]
+        changes = [self._change(task, number) for number in numbers if number.average.metric.name != BOOT_STAGE.name]
         counts: dict[RunKey, int] = {}
         limited = []
         for change in changes:
@@ -98,7 +101,7 @@ class Judge:
         names = (head.board, head.board_type, head.release, head.kind, place.medium, place.init)
         regression = judgement.verdict is Verdict.REGRESSION and not task.is_accepted
         higher = (judgement.effect or 0.0) > 0
-        known = recognise(
+        recognition = recognise(
             (
                 k
                 for k in self.known
@@ -115,5 +118,5 @@ class Judge:
             judgement.effect,
             judgement.verdict,
             regression,
-            known.state.value if known and regression else "",
+            recognition.state.value if recognition and regression else "",
         )

@@ -21,7 +21,8 @@ class ExportedBoard:
     Attributes:
         fault: whose it is, e.g. "board"; empty: unknown, or none. since: begin of the state; None: unknown.
         worse: numbers that are worse and wait for a decision; None: they are not judged yet.
-        confirmed: number of those that a second night confirms and no verdict tells, by the state of a known failure (empty: none).
+        confirmed: number of those that a second night confirms and no verdict tells, by the
+            state of a known failure (empty: none).
     """
 
     board: str
@@ -66,6 +67,6 @@ def families(boards: Collection[ExportedBoard]) -> list[Metric]:
             "boardlab_board_worse_confirmed",
             "Those of them that the next night, of any release, left worse and no verdict tells.",
             ["board", "board_type", "known"],
-            [((*name, known), float(n)) for name, board in named for known, n in board.confirmed.items()],
+            [((*name, state), float(n)) for name, board in named for state, n in board.confirmed.items()],
         ),
     ]

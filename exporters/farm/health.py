@@ -26,7 +26,8 @@ class Healths:
     """The health of a store's boards.
 
     Attributes:
-        reference: the board by which the lab is told from a release; empty: there is none. now: None: the store's clock.
+        reference: the board by which the lab is told from a release; empty: there is none.
+        now: None: the store's clock.
     """
 
     watcher: SnapshotReader
@@ -42,24 +43,27 @@ class Healths:
         """
         with self.watcher.snapshot() as snapshot:
             now = (self.now or snapshot.now)()
-            found = snapshot.read(lambda session: healths(session, self.rule, now))
+            health_of = snapshot.read(lambda session: healths(session, self.rule, now))
             holds = snapshot.read(lambda session: standing(session, None, now))
         states = [
             ((board, state), float(health.state == state))
-            for board, health in found.items()
+            for board, health in health_of.items()
             for state in get_args(State)
         ]
         whys = [
             ((board, health.state, health.reasons[0][:LONGEST]), 1.0)
-            for board, health in found.items()
+            for board, health in health_of.items()
             if health.state != "healthy" and health.reasons
         ]
         quarantined = [((hold.board,), hold.at.timestamp()) for hold in holds if hold.kind == QUARANTINE]
-        checked = [((board,), health.checked_at.timestamp()) for board, health in found.items() if health.checked_at]
+        checked = [
+            ((board,), health.checked_at.timestamp()) for board, health in health_of.items() if health.checked_at
+        ]
         return [
             gauge(
                 "boardlab_board_health",
-                "1: state of a board by its checks and failures: healthy, suspect, bad (in quarantine, or its check failed), maintenance.",
+                "1: state of a board by its checks and failures: "
+                "healthy, suspect, bad (in quarantine, or its check failed), maintenance.",
                 ["board", "state"],
                 states,
             ),
@@ -85,12 +89,9 @@ class Healths:
         ]
 
 
-# --- Jobs (`lab run`, sessions of pytest): those that wait, those that measure, those that stopped giving signs of life ---
-
-
 @frozen
 class Jobs:
-    """The jobs in a store.
+    """The jobs in a store (`lab run`, sessions of pytest).
 
     Attributes:
         now: None: the store's clock, which heartbeats are of.

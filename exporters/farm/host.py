@@ -13,9 +13,9 @@ import requests
 from attrs import define, field, frozen
 from prometheus_client import Metric
 
-from exporters.farm.build import LabelledValue, counter, gauge
+from exporters.farm.build import counter, gauge
 from lab.console.client import ConsoleClient
-from lab.console.status import PortStatus, ServerStatus
+from lab.console.status import ServerStatus
 from lab.errors import LabTransientError
 from lab.host import runtime
 from lab.host.runtime import OutletStatus, RailStatus, socket_path
@@ -76,13 +76,9 @@ def families(status: ServerStatus) -> list[Metric]:
             "boardlab_console_line_errors",
             "The driver's counters of lost and damaged characters since its start.",
             ["port", "error"],
-            [row for _, port in ports for row in _line_errors(port)],
+            [((n, error), count) for n, p in ports for error, count in (p.line_errors or {}).items()],
         ),
     ]
-
-
-def _line_errors(port: PortStatus) -> list[LabelledValue]:
-    return [((port.info.name, error), count) for error, count in (port.line_errors or {}).items()]
 
 
 def _gauge(name: str, about: str, rows: list[tuple[str, float]]) -> Metric:
@@ -91,9 +87,6 @@ def _gauge(name: str, about: str, rows: list[tuple[str, float]]) -> Metric:
 
 def _counter(name: str, about: str, rows: list[tuple[str, int]]) -> Metric:
     return counter(f"boardlab_console_{name}", about, ["port"], [((port,), value) for port, value in rows])
-
-
-# --- Power outlets, by their switching programs, and pdudaemon ---
 
 
 TIMEOUT_S = 5.0
@@ -107,38 +100,38 @@ class Outlets:
 
     def read(self) -> list[Metric]:
         """The last command to each outlet."""
-        found = runtime.read_all(self.runtime / runtime.OUTLETS, OutletStatus)
+        outlets = runtime.read_all(self.runtime / runtime.OUTLETS, OutletStatus)
         labels = ["server", "pdu", "outlet"]
         return [
             gauge(
                 "boardlab_outlet_last_command_on",
                 "Last command: on (1) or off (0).",
                 labels,
-                [((o.server, o.pdu, o.outlet), float(o.command == "on")) for o in found],
+                [((o.server, o.pdu, o.outlet), float(o.command == "on")) for o in outlets],
             ),
             gauge(
                 "boardlab_outlet_last_command_timestamp_seconds",
                 "When the last command was given.",
                 labels,
-                [((o.server, o.pdu, o.outlet), o.at) for o in found],
+                [((o.server, o.pdu, o.outlet), o.at) for o in outlets],
             ),
             gauge(
                 "boardlab_outlet_last_command_duration_seconds",
                 "Duration of the last command, or of the failed attempt.",
                 labels,
-                [((o.server, o.pdu, o.outlet), o.duration_s) for o in found],
+                [((o.server, o.pdu, o.outlet), o.duration_s) for o in outlets],
             ),
             counter(
                 "boardlab_outlet_commands",
                 "Commands.",
                 labels,
-                [((o.server, o.pdu, o.outlet), o.commands) for o in found],
+                [((o.server, o.pdu, o.outlet), o.commands) for o in outlets],
             ),
             counter(
                 "boardlab_outlet_failures",
                 "Commands that failed.",
                 labels,
-                [((o.server, o.pdu, o.outlet), o.failures) for o in found],
+                [((o.server, o.pdu, o.outlet), o.failures) for o in outlets],
             ),
         ]
 
@@ -168,12 +161,9 @@ class PduDaemonProbe:
         return []
 
 
-# --- USB adapters, SD-muxes and hubs, found through udev by where they are plugged in (ID_PATH) ---
-
-
 @frozen
 class UsbDevice:
-    """A device that shall be there.
+    """A USB device that shall be there: udev finds it by where it is plugged in.
 
     Attributes:
         kind: "adapter", "sdmux", "hub" …; id_path: as `udevadm info` has it.
@@ -189,9 +179,8 @@ class RealUdev:
 
     def __init__(self) -> None:
         self._context = pyudev.Context()
-        self._monitor = pyudev.Monitor.from_netlink(
-            self._context
-        )  # of udev's own events: the kernel's have no ID_PATH
+        # Of udev's own events: the kernel's have no ID_PATH.
+        self._monitor = pyudev.Monitor.from_netlink(self._context)
         self._monitor.filter_by("usb", "usb_device")
         self._monitor.start()
 
@@ -199,14 +188,14 @@ class RealUdev:
         """True while a device is plugged in there."""
         return any(True for _ in self._context.list_devices(ID_PATH=id_path))
 
-    def added(self) -> Sequence[str]:
+    def new_id_paths(self) -> Sequence[str]:
         """The ID_PATH of devices that were plugged in since the last question."""
-        found = []
+        id_paths = []
         while (device := self._monitor.poll(timeout=0)) is not None:
             with contextlib.suppress(KeyError):
                 if device.action == "add":
-                    found.append(str(device.properties["ID_PATH"]))
-        return found
+                    id_paths.append(str(device.properties["ID_PATH"]))
+        return id_paths
 
 
 @define
@@ -219,8 +208,8 @@ class Usb:
 
     def read(self) -> list[Metric]:
         """Presence of the devices, and how often each was plugged in."""
-        known = {device.id_path for device in self.devices}
-        self._added.update(id_path for id_path in self.udev.added() if id_path in known)
+        id_paths = {device.id_path for device in self.devices}
+        self._added.update(id_path for id_path in self.udev.new_id_paths() if id_path in id_paths)
         labels = ["device", "kind", "id_path"]
         return [
             gauge(
@@ -238,12 +227,9 @@ class Usb:
         ]
 
 
-# --- The disks that results and recordings are kept on ---
-
-
 @frozen
 class Disks:
-    """The file systems of some folders; one series for each disk.
+    """The file systems of some folders, e.g. of results and recordings; one series for each disk.
 
     Attributes:
         folders: by their content.
@@ -297,24 +283,21 @@ class Sizes:
             BoardlabError: the store cannot be read.
         """
         with self.watcher.snapshot() as snapshot:
-            found = snapshot.read(lambda session: retention.sizes(session, self.watcher.location))
+            sizes = snapshot.read(lambda session: retention.sizes(session, self.watcher.location))
         return [
             gauge(
                 "boardlab_results_size_bytes",
                 "Size of the results' database and artifacts.",
                 ["part"],
-                [((part,), size) for part, size in found.parts.items()],
+                [((part,), size) for part, size in sizes.parts.items()],
             ),
             gauge(
                 "boardlab_results_week_bytes",
                 "What the runs of the last seven days have added to it.",
                 ["part"],
-                [((part,), size) for part, size in found.week.items()],
+                [((part,), size) for part, size in sizes.week.items()],
             ),
         ]
-
-
-# --- Rail sensors, by the sampler (lab.host.runtime.RailStatus), if one runs ---
 
 
 @frozen
@@ -325,16 +308,16 @@ class RailsCollector:
 
     def read(self) -> list[Metric]:
         """The last status of each rail."""
-        found = [((r.board, r.rail), r) for r in runtime.read_all(self.runtime / runtime.RAILS, RailStatus)]
+        rails = [((r.board, r.rail), r) for r in runtime.read_all(self.runtime / runtime.RAILS, RailStatus)]
         labels = ["board", "rail"]
         return [
-            gauge("boardlab_rail_rate_hertz", "Samples per second.", labels, [(k, r.rate_hz) for k, r in found]),
-            counter("boardlab_rail_samples", "Samples.", labels, [(k, r.samples) for k, r in found]),
-            counter("boardlab_rail_gaps", "Gaps between samples.", labels, [(k, r.gaps) for k, r in found]),
+            gauge("boardlab_rail_rate_hertz", "Samples per second.", labels, [(k, r.rate_hz) for k, r in rails]),
+            counter("boardlab_rail_samples", "Samples.", labels, [(k, r.samples) for k, r in rails]),
+            counter("boardlab_rail_gaps", "Gaps between samples.", labels, [(k, r.gaps) for k, r in rails]),
             gauge(
                 "boardlab_rail_told_timestamp_seconds",
                 "When the sampler told this.",
                 labels,
-                [(k, r.at) for k, r in found],
+                [(k, r.at) for k, r in rails],
             ),
         ]

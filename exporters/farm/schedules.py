@@ -24,9 +24,6 @@ from lab.results.models import RunRow
 from lab.results.records import OK
 from lab.results.snapshot import CHUNK, RunHead, SnapshotReader, StoreSnapshot
 
-# --- Planned and present samples of a job's runs, by medium, mode or section ---
-
-
 COMPLETED: Final = "completed"
 SECTIONS: Final = "sections"
 MAX_ITEMS: Final = 200  # of a run; a guide has some fifty sections
@@ -47,7 +44,7 @@ class Item:
 
 
 @frozen
-class Yield:
+class RunCompleteness:
     """The planned and the measured items of a run.
 
     Attributes:
@@ -67,7 +64,7 @@ class Yield:
         return any(self.present.get(item, 0) < planned for item, planned in self.planned.items())
 
 
-def yields(snapshot: StoreSnapshot, heads: Sequence[RunHead]) -> dict[int, Yield]:
+def completeness_of_runs(snapshot: StoreSnapshot, heads: Sequence[RunHead]) -> dict[int, RunCompleteness]:
     """The yields of these runs, by their ids."""
     ids = [head.id for head in heads]
     plans = dict(snapshot.plans(ids))
@@ -87,29 +84,29 @@ def yields(snapshot: StoreSnapshot, heads: Sequence[RunHead]) -> dict[int, Yield
         is_row = kind == SECTIONS and tally.params.keys() != {parameter}
         if tally.outcome == OK and not is_row:
             good[tally.run_id][item] = good[tally.run_id].get(item, 0) + tally.count
-    found = {}
+    by_run = {}
     for head in heads:
         completed = head.status == COMPLETED
-        planned = _planned(head.kind, plans.get(head.id, {}))
+        planned = _plan_items(head.kind, plans.get(head.id, {}))
         if head.kind == SECTIONS and completed:  # the preflight refused untried sections: no tool, no tester
             planned = {item: cycles for item, cycles in planned.items() if item in tried[head.id]}
-        found[head.id] = Yield(head.kind, completed, planned, good[head.id], frozenset(metrics[head.id]))
-    return found
+        by_run[head.id] = RunCompleteness(head.kind, completed, planned, good[head.id], frozenset(metrics[head.id]))
+    return by_run
 
 
-def gone_items(now: Iterable[Yield], before: Iterable[Yield]) -> dict[Item, int]:
+def gone_items(now: Iterable[RunCompleteness], before: Iterable[RunCompleteness]) -> dict[Item, int]:
     """Earlier measured items without a plan, with their former number."""
     runs = list(now)
     kinds = {run.kind for run in runs} - {SECTIONS}  # the metrics cover sections
     there = {item for run in runs for item in run.planned}
-    found: dict[Item, int] = {}
+    gone: dict[Item, int] = {}
     for run in before:
         if run.kind in kinds:
-            found |= {item: run.planned.get(item, 1) for item in run.present if item not in there}
-    return found
+            gone |= {item: run.planned.get(item, 1) for item in run.present if item not in there}
+    return gone
 
 
-def gone_metrics(now: Iterable[Yield], before: Iterable[Yield]) -> set[tuple[str, str]]:
+def gone_metrics(now: Iterable[RunCompleteness], before: Iterable[RunCompleteness]) -> set[tuple[str, str]]:
     """Kind and name of earlier metrics that today's completed runs lack."""
     runs = list(now)
     kinds = {run.kind for run in runs} - {run.kind for run in runs if not run.completed}
@@ -117,20 +114,17 @@ def gone_metrics(now: Iterable[Yield], before: Iterable[Yield]) -> set[tuple[str
     return {(run.kind, metric) for run in before if run.kind in kinds for metric in run.metrics} - there
 
 
-def _planned(kind: str, plan: Mapping[str, Any]) -> dict[Item, int]:
+def _plan_items(kind: str, plan: Mapping[str, Any]) -> dict[Item, int]:
     names = plan.get(_ITEMS[kind][0]) if kind in _ITEMS else None
     if not isinstance(names, list):
         return {}  # another boardlab's
     names = [str(name) for name in names[:MAX_ITEMS]]
     if kind == SECTIONS:  # before it was in the plan, each was measured once
         repeats = plan.get("repeats")
-        each = {name: repeats.get(name, 1) if isinstance(repeats, Mapping) else 1 for name in names}
+        cycles_of = {name: repeats.get(name, 1) if isinstance(repeats, Mapping) else 1 for name in names}
     else:
-        each = dict.fromkeys(names, plan.get("cycles"))
-    return {Item(kind, clean(name)): cycles for name, cycles in each.items() if isinstance(cycles, int)}
-
-
-# --- Schedules: due times and outcomes ---
+        cycles_of = dict.fromkeys(names, plan.get("cycles"))
+    return {Item(kind, clean(name)): cycles for name, cycles in cycles_of.items() if isinstance(cycles, int)}
 
 
 LOOK_BACK: Final = timedelta(days=70)  # ten weekly runs
@@ -145,9 +139,13 @@ class ScheduledRun:
     """A schedule's due run.
 
     Attributes:
-        schedule: its name. kinds: of the suites' runs. release: empty: the environment's. interval_s: between
-        two starts. last_start: last due time of the timer before a time. cycles: None: any number. options: of
-        `lab.run.options`.
+        schedule: its name.
+        kinds: of the suites' runs.
+        release: empty: the environment's.
+        interval_s: between two starts.
+        last_start: last due time of the timer before a time.
+        cycles: None: any number.
+        options: of `lab.run.options`.
     """
 
     schedule: str
@@ -171,15 +169,10 @@ class ScheduledRun:
         The person does not matter; an order that measures less is another one.
         """
         same = (job.board, job.suites) == (self.board, self.suites)
-        provisioned = bool(
-            self.options.get(_PROVISION)
-        )  # the release file then has the label, which changes each night
-        named = job.release if provisioned else self.release
-        return same and job.release == named and self._measured_as(job)
-
-    def _measured_as(self, job: Job) -> bool:
-        how = job.program == BY_LAB_RUN and _measurement_options(job.options) == _measurement_options(self.options)
-        return how and self.cycles in {None, job.cycles}
+        # The release file of a provisioned board has the label, which changes each night.
+        same &= bool(self.options.get(_PROVISION)) or job.release == self.release
+        same &= job.program == BY_LAB_RUN and _measurement_options(job.options) == _measurement_options(self.options)
+        return same and self.cycles in {None, job.cycles}
 
 
 def _measurement_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -187,8 +180,8 @@ def _measurement_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
     The previously provisioned release does not.
     """
-    found = {name: value for name, value in options.items() if name not in _MEASURE_NOTHING}
-    return {**found, _PROVISION: True} if found.get(_PROVISION) else found
+    measuring = {name: value for name, value in options.items() if name not in _MEASURE_NOTHING}
+    return {**measuring, _PROVISION: True} if measuring.get(_PROVISION) else measuring
 
 
 @frozen
@@ -220,7 +213,7 @@ class Schedules:
     watcher: SnapshotReader
     due: Sequence[ScheduledRun]
     now: Callable[[], datetime] | None = None
-    _known: dict[int, Yield] = field(factory=dict, init=False)
+    _known: dict[int, RunCompleteness] = field(factory=dict, init=False)
 
     def read(self) -> list[Metric]:
         """Families of the schedules.
@@ -233,28 +226,32 @@ class Schedules:
             ended = [job for job in jobs_since(snapshot, now - LOOK_BACK) if _has_ended(job, now)]
             of_due = [[job for job in ended if due.matches(job)] for due in self.due]
             heads = _heads_of(snapshot, [job for jobs in of_due for job in jobs[-JOBS:]])
-            found = [
+            outcomes = [
                 (due, self._outcome(snapshot, due, jobs, heads)) for due, jobs in zip(self.due, of_due, strict=True)
             ]
-        used = {head.id for its in heads.values() for head in its}
-        self._known = {run_id: known for run_id, known in self._known.items() if run_id in used}
-        return list(_families(found, now))
+        used = {head.id for runs in heads.values() for head in runs}
+        self._known = {run_id: run_yield for run_id, run_yield in self._known.items() if run_id in used}
+        return list(_families(outcomes, now))
 
     def _outcome(
         self, snapshot: StoreSnapshot, due: ScheduledRun, jobs: Sequence[Job], heads: Mapping[int, Sequence[RunHead]]
     ) -> ScheduleOutcome:
         runs = {job.id: _runs_of(job, due, heads[job.id]) for job in jobs[-JOBS:]}
-        self._update(snapshot, [head for its in runs.values() for head in its])
-        given = {job: [self._known[head.id] for head in its] for job, its in runs.items()}
-        good = [job for job in jobs if job.state == COMPLETED and not any(y.missing for y in given.get(job.id, ()))]
+        heads_now = (head for of_job in runs.values() for head in of_job)
+        unread = [head for head in heads_now if not (head.id in self._known and self._known[head.id].completed)]
+        self._known.update(completeness_of_runs(snapshot, unread))
+        yields_of = {job: [self._known[head.id] for head in of_job] for job, of_job in runs.items()}
+        good = [
+            job for job in jobs if job.state == COMPLETED and not any(y.missing for y in yields_of.get(job.id, ()))
+        ]
         bad = [job for job in jobs if job not in good]
-        measured = [its for its in given.values() if its]
+        measured = [of_job for of_job in yields_of.values() if of_job]
         last = measured[-1] if measured else []
-        before = [one for its in measured[:-1] for one in its]
+        before = [run_yield for of_job in measured[:-1] for run_yield in of_job]
         planned, present = Counter[Item](), Counter[Item]()
-        for one in last:
-            planned.update(one.planned)
-            present.update(one.present)
+        for run_yield in last:
+            planned.update(run_yield.planned)
+            present.update(run_yield.present)
         return ScheduleOutcome(
             max((job.ended_at for job in good), default=None),
             max((job.ended_at for job in bad), default=None),
@@ -262,10 +259,6 @@ class Schedules:
             present,
             frozenset(gone_metrics(last, before)),
         )
-
-    def _update(self, snapshot: StoreSnapshot, heads: Iterable[RunHead]) -> None:
-        unknown = [head for head in heads if not (head.id in self._known and self._known[head.id].completed)]
-        self._known.update(yields(snapshot, unknown))
 
 
 @frozen
@@ -308,11 +301,11 @@ def _heads_of(snapshot: StoreSnapshot, jobs: Sequence[Job]) -> dict[int, list[Ru
 
     They are its own, and those of its board that were stored without a job.
     """
-    found: dict[int, list[RunHead]] = {job.id: [] for job in jobs}
-    ids = list(found)
+    by_job: dict[int, list[RunHead]] = {job.id: [] for job in jobs}
+    ids = list(by_job)
     for start in range(0, len(ids), CHUNK):
         for head in snapshot.heads_of(RunRow.job_id.in_(ids[start : start + CHUNK])):
-            found[head.job_id or 0].append(head)
+            by_job[head.job_id or 0].append(head)
     started = [job.started_at for job in jobs if job.started_at is not None]
     boards = {job.board for job in jobs}
     if started:
@@ -321,42 +314,42 @@ def _heads_of(snapshot: StoreSnapshot, jobs: Sequence[Job]) -> dict[int, list[Ru
         for head in snapshot.heads_of(*without):
             by_board.setdefault(head.board, []).append(head)
         for job in {job.id: job for job in jobs}.values():
-            found[job.id] = sorted((*found[job.id], *by_board.get(job.board, ())), key=lambda head: head.id)
-    return found
+            by_job[job.id] = sorted((*by_job[job.id], *by_board.get(job.board, ())), key=lambda head: head.id)
+    return by_job
 
 
 def _runs_of(job: Job, due: ScheduledRun, heads: Iterable[RunHead]) -> list[RunHead]:
     """Runs of a job, one for each of its suites."""
     if job.started_at is None:
         return []
-    wanted = Counter(due.kinds)
+    kinds = Counter(due.kinds)
     until = job.ended_at + timedelta(seconds=LEASE_S)
-    found = []
+    runs = []
     for head in heads:
-        its = head.board == job.board and head.release == (job.release or head.release)
+        fits = head.board == job.board and head.release == (job.release or head.release)
         at_its_time = job.started_at <= head.started_at <= until  # for runs that were stored without a job
         own = at_its_time if head.job_id is None else head.job_id == job.id
-        if its and wanted[head.kind] and own:
-            wanted[head.kind] -= 1
-            found.append(head)
-    return found
+        if fits and kinds[head.kind] and own:
+            kinds[head.kind] -= 1
+            runs.append(head)
+    return runs
 
 
-def _families(found: Sequence[tuple[ScheduledRun, ScheduleOutcome]], now: datetime) -> Iterator[Metric]:
+def _families(outcomes: Sequence[tuple[ScheduledRun, ScheduleOutcome]], now: datetime) -> Iterator[Metric]:
     def times(of: Callable[[ScheduledRun, ScheduleOutcome], datetime | None]) -> list[LabelledValue]:
-        each = ((due.labels, of(due, outcome)) for due, outcome in found)
-        return [(labels, at.timestamp()) for labels, at in each if at is not None]
+        instants = ((due.labels, of(due, outcome)) for due, outcome in outcomes)
+        return [(labels, at.timestamp()) for labels, at in instants if at is not None]
 
     def items(of: Callable[[ScheduleOutcome, Item], int]) -> list[LabelledValue]:
         return [
             ((due.schedule, due.board, item.kind, item.name), of(outcome, item))
-            for due, outcome in found
+            for due, outcome in outcomes
             for item in outcome.planned
         ]
 
     name = "boardlab_schedule"
     per_item = ("schedule", "board", "kind", "item")
-    intervals = [(due.labels, due.interval_s) for due, _ in found]
+    intervals = [(due.labels, due.interval_s) for due, _ in outcomes]
     yield gauge(f"{name}_interval_seconds", "Time between two starts of the schedule.", _LABELS, intervals)
     yield gauge(
         f"{name}_due_timestamp_seconds",
@@ -381,7 +374,7 @@ def _families(found: Sequence[tuple[ScheduledRun, ScheduleOutcome]], now: dateti
     yield gauge(f"{name}_planned_samples", f"Planned samples {about}", per_item, planned)
     present = items(lambda outcome, item: outcome.present.get(item, 0))
     yield gauge(f"{name}_present_samples", f"Present samples {about}", per_item, present)
-    gone = [((due.schedule, due.board, *key), 1.0) for due, outcome in found for key in sorted(outcome.metrics)]
+    gone = [((due.schedule, due.board, *key), 1.0) for due, outcome in outcomes for key in sorted(outcome.metrics)]
     yield gauge(
         f"{name}_missing_metric",
         "1: earlier jobs of the schedule gave this metric, and its last one, though complete, did not.",

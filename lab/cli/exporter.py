@@ -173,7 +173,7 @@ def _boards(host: HostFile, database: str | None, runtime: Path) -> Callable[[],
     """A reader of the boards' states, as `lab status` has them."""
     ended, judge, results = LatestEnded(), LatestJudge(_JUDGING_S), SharedStore()
     known = () if host.farm is None else host.farm.known
-    return lambda: families(exported(boards_of(host, database, runtime, ended, judge, results.opened), known))
+    return lambda: families(exported(boards_of(host, database, runtime, ended, judge, results.store_at), known))
 
 
 def exported(boards: Iterable[BoardNow], known: Sequence[KnownFailure] = ()) -> list[ExportedBoard]:

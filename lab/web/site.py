@@ -110,7 +110,7 @@ class Site:
                     self.folder,
                     self._ended,
                     self._judge,
-                    opened=self._results.opened,
+                    opened=self._results.store_at,
                 )
                 sparks = self._sparks.of(found.boards, self.store)
                 self._fresh_s = max(LOOK_S, LOOK_SHARE * (time.monotonic() - began_s))

@@ -74,7 +74,7 @@ class Plugs:
     def present(self, id_path: str) -> bool:
         return id_path in self.plugged
 
-    def added(self) -> list[str]:
+    def new_id_paths(self) -> list[str]:
         new, self.new = self.new, []
         return new
 

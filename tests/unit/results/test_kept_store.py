@@ -30,10 +30,10 @@ def begin(url: str, board: str) -> None:
 def test_what_others_write_is_seen_and_the_queries_are_kept(database: str) -> None:
     kept = SharedStore()
     begin(database, "a")
-    with kept.opened(database) as first:
+    with kept.store_at(database) as first:
         assert boards(first) == ["a"]
     begin(database, "b")
-    with kept.opened(database) as again:
+    with kept.store_at(database) as again:
         assert boards(again) == ["a", "b"]
     assert again is first
 
@@ -41,13 +41,13 @@ def test_what_others_write_is_seen_and_the_queries_are_kept(database: str) -> No
 def test_a_file_that_is_moved_away_is_missed_and_another_in_its_place_is_read(tmp_path: Path) -> None:
     kept, path = SharedStore(), tmp_path / "results.db"
     begin(str(path), "old")
-    with kept.opened(str(path)) as store:
+    with kept.store_at(str(path)) as store:
         assert boards(store) == ["old"]
     path.rename(tmp_path / "away.db")
-    with pytest.raises(ConfigurationError, match="does not exist"), kept.opened(str(path)):
+    with pytest.raises(ConfigurationError, match="does not exist"), kept.store_at(str(path)):
         pass
     begin(str(path), "new")
-    with kept.opened(str(path)) as store:
+    with kept.store_at(str(path)) as store:
         assert boards(store) == ["new"]
 
 
@@ -55,7 +55,7 @@ def test_another_database_is_opened_when_it_is_asked_for(tmp_path: Path) -> None
     kept = SharedStore()
     for name in ("one", "two"):
         begin(str(tmp_path / f"{name}.db"), name)
-        with kept.opened(str(tmp_path / f"{name}.db")) as store:
+        with kept.store_at(str(tmp_path / f"{name}.db")) as store:
             assert boards(store) == [name]
 
 
@@ -64,11 +64,11 @@ def test_what_is_written_while_another_request_is_in_progress_goes_to_the_file_t
 ) -> None:
     kept, path = SharedStore(), tmp_path / "results.db"
     begin(str(path), "old")
-    with kept.opened(str(path)) as held:
+    with kept.store_at(str(path)) as held:
         assert boards(held) == ["old"]
         path.rename(tmp_path / "away.db")
         begin(str(path), "new")
-        with kept.opened(str(path)) as store:
+        with kept.store_at(str(path)) as store:
             store.begin_run("boot", "am62xx_sk", "newer", "11.01", plan={}, provenance={})
     with open_store(str(path)) as read:
         assert boards(read) == ["new", "newer"]
@@ -79,7 +79,7 @@ def test_many_requests_at_once_wait_for_nothing(database: str) -> None:
     begin(database, "a")
     with ExitStack() as requests, open_store(database) as shared:
         for _ in range(AT_ONCE):
-            for store in (shared, requests.enter_context(kept.opened(database))):
+            for store in (shared, requests.enter_context(kept.store_at(database))):
                 requests.enter_context(store.snapshot()).heads()  # its connection is held from here on
 
 
@@ -95,9 +95,9 @@ def test_the_store_of_another_database_is_closed(tmp_path: Path, monkeypatch: py
     for name in ("one", "two"):
         begin(str(tmp_path / f"{name}.db"), name)
     monkeypatch.setattr(Store, "close", property(lambda store: lambda: closed.append(store)))
-    with kept.opened(str(tmp_path / "one.db")) as first:
+    with kept.store_at(str(tmp_path / "one.db")) as first:
         assert boards(first) == ["one"]
-    with kept.opened(str(tmp_path / "two.db")) as second:
+    with kept.store_at(str(tmp_path / "two.db")) as second:
         assert closed == [first]
-    with kept.opened(str(tmp_path / "two.db")) as again:
+    with kept.store_at(str(tmp_path / "two.db")) as again:
         assert (again is second, closed) == (True, [first])

@@ -319,7 +319,7 @@ def test_what_only_looks_on_for_long_is_told_the_same(tmp_path: Path, whole: byt
     connection.close()
     with (
         pytest.raises(LabStableError, match=r"KeyError.*\.recover.*listing\.py"),
-        SharedStore().opened(str(path)) as store,
+        SharedStore().store_at(str(path)) as store,
     ):
         overview(store, 1).stages  # noqa: B018
     with pytest.raises(LabStableError, match=r"ZeroDivisionError.*\.recover"), watch(str(path)).snapshot() as snapshot:

@@ -126,7 +126,7 @@ def test_no_command_but_those_that_measure_migrates_and_each_says_what_to_do(
 def test_the_site_and_the_exporter_migrate_nothing_and_say_what_to_do(older: str) -> None:
     before = state(older)
     for create in (False, True):
-        with pytest.raises(BoardlabError, match="lab results migrate"), SharedStore().opened(older, create=create):
+        with pytest.raises(BoardlabError, match="lab results migrate"), SharedStore().store_at(older, create=create):
             pass
     with pytest.raises(BoardlabError, match="lab results migrate"), watch(older).snapshot():
         pass

@@ -190,9 +190,9 @@ def test_a_database_that_this_user_has_no_right_to_is_explained(mode: str, says:
 def test_no_file_is_made_where_one_was_moved_away(tmp_path: Path) -> None:
     path = tmp_path / "results.db"
     shared = SharedStore()
-    with shared.opened(str(path), create=True) as store:
+    with shared.store_at(str(path), create=True) as store:
         run = begin(store)
-    with shared.opened(str(path)) as store:
+    with shared.store_at(str(path)) as store:
         away = path.rename(tmp_path / "away.db")
         with pytest.raises(ConfigurationError, match="does not exist"):
             store.runs()

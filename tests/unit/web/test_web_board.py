@@ -93,19 +93,19 @@ def test_runs_and_failures_stand_where_they_were(tmp_path: Path) -> None:
             attempt(store, run.id, outcome, utc_now())
             store.finish_run(run.id, "failed")
         now = utc_now() + dt.timedelta(hours=3)
-        line = timeline(store, listing.listed(store), now)
+        line = timeline(store, listing.list_runs(store), now)
         assert line is not None
         assert [bar.run_id for bar in line.bars] == [1, 2]
         assert [cross.text.split(",")[0] for cross in line.crosses] == ["hang_kernel", "reset"]
         assert all(0 <= bar.x < bar.x + bar.width <= TIMELINE_WIDTH for bar in line.bars)
         assert line.bars[1].x < TIMELINE_WIDTH / 10, "they were three hours ago"
         assert 2 <= len(line.marks) <= 4, "the hours"
-        days = timeline(store, listing.listed(store), now + dt.timedelta(days=40))
+        days = timeline(store, listing.list_runs(store), now + dt.timedelta(days=40))
         assert days is not None
         assert 8 <= len(days.marks) <= 13
         assert all(re.fullmatch(r"\d\d-\d\d", text) for _, text in days.marks)
         for minutes in (3, 20, 100):
-            short = timeline(store, listing.listed(store), utc_now() + dt.timedelta(minutes=minutes))
+            short = timeline(store, listing.list_runs(store), utc_now() + dt.timedelta(minutes=minutes))
             assert short is not None
             assert 2 <= len(short.marks) <= 13, "a line of some minutes has times, too"
         assert timeline(store, [], now) is None
@@ -118,7 +118,7 @@ def test_a_release_is_named_where_it_begins_and_of_two_that_would_meet_the_newer
             run = store.begin_run("boot", "am62xx_sk", BOARD, release, plan={}, provenance={})
             begun = update(RunRow).where(RunRow.id == run.id).values(started_at=now - dt.timedelta(hours=hours))
             store.write(lambda session, begun=begun: session.execute(begun))
-        line = timeline(store, listing.listed(store), now)
+        line = timeline(store, listing.list_runs(store), now)
     assert line is not None
     assert [(name, round(x, -1)) for x, name in line.releases] == [("11.01", 20), ("11.02", 880)]
 
