@@ -1,4 +1,7 @@
-"""Bars on an axis: the stages of a boot, its tree, and the rails of a mode. Places and lengths are per cent of the axis."""
+"""Bars on an axis: the stages of a boot, its tree, and the rails of a mode.
+
+Places and lengths are per cent of the axis.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,11 @@ class StageRow:
 
 @frozen
 class Waterfall:
-    """The stages of one medium, on a time axis that all media share; `axis` in seconds since the first stage's start."""
+    """The stages of one medium, on a time axis that all media share.
+
+    Attributes:
+        axis: in seconds since the first stage's start.
+    """
 
     title: str
     colour: int
@@ -60,29 +67,30 @@ def waterfalls(
     """One for each medium.
 
     Args:
-        titles: medium -> what the page calls it. before: the stages of another run. moved: "worse" or "better", of those
-            that moved by the judge's word.
+        titles: medium -> what the page calls it.
+        before: the stages of another run.
+        moved: "worse" or "better", of those that moved by the judge's word.
     """
     both = [*stages.values(), *((before or {}).get(medium, ()) for medium in stages)]
-    ends = [stage.start_s + stage.summary.mean for found in both for stage in found]
+    ends = [stage.start_s + stage.summary.mean for of_medium in both for stage in of_medium]
     if not stages or max(ends) <= 0:
         return []
     scale = 100 / max(ends)
     axis = tuple(Tick(value * scale, text) for value, text in ticks(0, max(ends), 6))
-    found = []
-    for number, (medium, its) in enumerate(stages.items()):
+    charts = []
+    for number, (medium, medium_stages) in enumerate(stages.items()):
         earlier = {stage.name: stage for stage in (before or {}).get(medium, ())}
-        words = {stage.name: (moved or {}).get(StageKey(medium, stage.name), "") for stage in its}
-        rows = tuple(_row(stage, earlier.get(stage.name), words[stage.name], scale) for stage in its)
-        found.append(Waterfall(titles.get(medium, medium), number % COLOURS, rows, axis))
-    return found
+        words = {stage.name: (moved or {}).get(StageKey(medium, stage.name), "") for stage in medium_stages}
+        rows = tuple(_row(stage, earlier.get(stage.name), words[stage.name], scale) for stage in medium_stages)
+        charts.append(Waterfall(titles.get(medium, medium), number % COLOURS, rows, axis))
+    return charts
 
 
 def _row(stage: Stage, before: Stage | None, moved: str, scale: float) -> StageRow:
     length = stage.summary.mean
     difference, beyond = "", False
     if before is not None:
-        bound = uncertainty.combined((stage.summary.uncertainty, before.summary.uncertainty))
+        bound = uncertainty.combine((stage.summary.uncertainty, before.summary.uncertainty))
         by = length - before.summary.mean
         places = decimals(bound, 0.001)
         text = format_fixed(by, places)
@@ -138,8 +146,8 @@ def stack(title: str, unit: str, bars: Mapping[str, Mapping[str, float]]) -> Sta
     for name, parts in bars.items():
         ends = [sum(list(parts.values())[:number]) for number in range(len(parts))]
         drawn = tuple(
-            StackPart(series.index(one), 100 * left / longest, 100 * value / longest, f"{one} {value:.2f} {unit}")
-            for left, (one, value) in zip(ends, parts.items(), strict=True)
+            StackPart(series.index(part), 100 * left / longest, 100 * value / longest, f"{part} {value:.2f} {unit}")
+            for left, (part, value) in zip(ends, parts.items(), strict=True)
         )
         rows.append(StackRow(name, drawn, format_fixed(sum(parts.values()), 2)))
     axis = tuple(Tick(100 * value / longest, text) for value, text in ticks(0, longest, 6))

@@ -183,7 +183,7 @@ class BootTree:
         mark = next((part for part in self._of(BOOTSTAGE) if part.name == _MAIN_LOOP), None)
         if prompt_s is None or mark is None:
             return None
-        bound_s = uncertainty.combined((max(boot.bound_s[_AUTOBOOT] for boot in self.boots), mark.uncertainty_s))
+        bound_s = uncertainty.combine((max(boot.bound_s[_AUTOBOOT] for boot in self.boots), mark.uncertainty_s))
         by = f"its mark {_MAIN_LOOP} and the text of the autoboot, which follows it"
         return ClockZero("U-Boot (bootstage)", prompt_s - mark.start_s - mark.length_s, bound_s, by)
 
@@ -217,7 +217,7 @@ class BootTree:
             )
         for node in self._inner():
             took_s = sum(part.length_s for part in node.parts)
-            bound_s = uncertainty.combined((node.uncertainty_s, *(part.uncertainty_s for part in node.parts)))
+            bound_s = uncertainty.combine((node.uncertainty_s, *(part.uncertainty_s for part in node.parts)))
             if took_s > node.length_s + bound_s:
                 problems.append(
                     f"the parts of {node.name!r} took {took_s * 1e3:.1f} ms in the diagnostic boots, the whole "
@@ -359,7 +359,7 @@ def _nest_initcalls(parts: Sequence[PartTime], zero_s: float) -> list[BootNode]:
     nodes = []
     for part, inner in groups:
         probes = tuple(BootNode(e.name, e.section, zero_s + e.start_s, e.mean_s, e.uncertainty_s) for e in inner)
-        bound_s = uncertainty.combined((part.uncertainty_s, *(probe.uncertainty_s for probe in probes)))
+        bound_s = uncertainty.combine((part.uncertainty_s, *(probe.uncertainty_s for probe in probes)))
         length_s = part.mean_s + sum(probe.length_s for probe in probes)
         nodes.append(BootNode(part.name, part.section, zero_s + part.start_s, length_s, bound_s, probes))
     return nodes
@@ -372,7 +372,7 @@ def _fill(node: BootNode) -> BootNode:
         return node
     if took_s > node.length_s:
         return evolve(node, parts=tuple(_scale(part, node.length_s / took_s) for part in node.parts))
-    bound_s = uncertainty.combined((node.uncertainty_s, *(part.uncertainty_s for part in node.parts)))
+    bound_s = uncertainty.combine((node.uncertainty_s, *(part.uncertainty_s for part in node.parts)))
     rest = BootNode(UNEXPLAINED, "", node.start_s, node.length_s - took_s, bound_s)
     return evolve(node, parts=(*node.parts, rest)) if rest.length_s > _SAME_S else node
 
@@ -397,7 +397,7 @@ def shorten(node: BootNode, most: int | None) -> BootNode:
         "",
         others[0].start_s,
         sum(part.length_s for part in others),
-        uncertainty.combined(part.uncertainty_s for part in others),
+        uncertainty.combine(part.uncertainty_s for part in others),
     )
     return evolve(node, parts=(*(part for part in parts if part in long_parts), rest, *last))
 

@@ -15,9 +15,6 @@ from lab.metrics.model import Metric
 from lab.metrics.rates import RATES
 from lab.sleep_modes import SLEEP_MODES, LowPowerMode
 
-# --- Low-power metrics ---
-
-
 STATES: Final = {  # of a board that does not sleep -> when its power is measured
     "off": "while the board is switched off and its console is silent, from 1.5 s after that",
     "idle": "while Linux waits at its prompt, its processors busy for at most 10 %",
@@ -63,7 +60,8 @@ def _resume(mode: str, of_mode: LowPowerMode) -> Resume:
         name=f"lpm.{mode}.resume_kernel",
         unit="ms",
         better="lower",
-        definition='From the kernel\'s "Enabling non-boot CPUs" (with one CPU or from s2idle: its first line of the resume) '
+        definition='From the kernel\'s "Enabling non-boot CPUs" (with one CPU or from s2idle: its first line of the '
+        "resume) "
         'to "PM: suspend exit", on its own clock, with the consoles detached. The firmware\'s share is not in it.',
         resolution=1e-3,
         source='Performance guide, "Resume Latency Performance"',
@@ -90,8 +88,8 @@ def _resume(mode: str, of_mode: LowPowerMode) -> Resume:
         name=f"lpm.{mode}.energy",
         unit="J",
         better="lower",
-        definition="Energy of a supply rail, or of all that are measured, from the command that sends the board to sleep to the "
-        "answer of its shell.",
+        definition="Energy of a supply rail, or of all that are measured, from the command that sends the board to "
+        "sleep to the answer of its shell.",
         resolution=1e-6,
         source="boardlab, docs/low-power.md",
     )
@@ -99,8 +97,8 @@ def _resume(mode: str, of_mode: LowPowerMode) -> Resume:
         name=f"lpm.{mode}.rail_voltage",
         unit="V",
         better="lower",
-        definition="The highest mean voltage of the supply rails that must be off in this mode: of all that are measured but "
-        "those that stay on by design. Without the wake-up, and while the console is silent.",
+        definition="The highest mean voltage of the supply rails that must be off in this mode: of all that are "
+        "measured but those that stay on by design. Without the wake-up, and while the console is silent.",
         resolution=1e-3,
         source='Performance guide, "Partial I/O Data": all voltage rails were measured to be near 0V',
     )
@@ -124,8 +122,8 @@ def _efficiency(mode: str, when: str) -> Metric:
         name=f"lpm.{mode}.efficiency",
         unit="%",
         better="higher",
-        definition=f"Power of all measured rails by that of the board's input {when}: the efficiency of its supplies, where "
-        "every rail that they feed is measured.",
+        definition=f"Power of all measured rails by that of the board's input {when}: the efficiency of its supplies, "
+        "where every rail that they feed is measured.",
         resolution=1e-2,
         source="boardlab, docs/rails.md",
     )
@@ -140,9 +138,6 @@ def _state(state: str, when: str) -> Resume:
 RESUMES: Final[Mapping[str, Resume]] = {
     name: _resume(name, mode) for name, mode in sorted(SLEEP_MODES.items(), key=lambda named: named[1].boots)
 } | {state: _state(state, when) for state, when in STATES.items()}
-
-
-# --- All metrics ---
 
 
 PRINTED_STEP: Final = 0.01  # the guides print two decimals
@@ -168,8 +163,8 @@ BOOT_SPL: Final = Metric(
     name="boot.spl_to_prompt",
     unit="s",
     better="lower",
-    definition="Of a boot without U-Boot: from the arrival of the last byte of SPL's banner, up to its version, to that of the "
-    "Linux prompt; in a flow of a lab's own type from the moment that it counts from.",
+    definition="Of a boot without U-Boot: from the arrival of the last byte of SPL's banner, up to its version, to "
+    "that of the Linux prompt; in a flow of a lab's own type from the moment that it counts from.",
     resolution=1e-4,
     source="boardlab, docs/boot-time.md",
 )
@@ -177,8 +172,8 @@ BOOT_EFI: Final = Metric(
     name="boot.efi_to_prompt",
     unit="s",
     better="lower",
-    definition='Of a boot through EFI: from the arrival of the last byte of "EFI stub: Booting Linux Kernel..." to that of the Linux '
-    'prompt. U-Boot prints no "Starting kernel ..." then.',
+    definition='Of a boot through EFI: from the arrival of the last byte of "EFI stub: Booting Linux Kernel..." to '
+    'that of the Linux prompt. U-Boot prints no "Starting kernel ..." then.',
     resolution=1e-4,
     source="boardlab, docs/boot-time.md",
 )
@@ -228,10 +223,10 @@ def by_name(name: str) -> Metric:
     Raises:
         TestStableError: no such metric.
     """
-    found = find(name)
-    if found is None:
+    metric = find(name)
+    if metric is None:
         raise TestStableError(f"no metric {name!r}; there are: {', '.join(_names())}")
-    return found
+    return metric
 
 
 def find(name: str) -> Metric | None:

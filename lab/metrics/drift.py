@@ -1,10 +1,10 @@
 """Drift within a run: a step, or a climb to its end.
 
 A rank test for a change at an unknown place. The samples' ranks are held against each step and each climb that begins
-in the run (simple linear rank statistics, standardised: Hájek, Šidák, Theory of Rank Tests, 1967), and the best match is
-compared with the best matches of shuffled ranks. Pettitt's test (Applied Statistics 28, 1979), which is the same with steps alone
-that are not standardised, misses most changes near the ends, and a climb is no step. Ranks make single slow boots count no
-more than others.
+in the run (simple linear rank statistics, standardised: Hájek, Šidák, Theory of Rank Tests, 1967), and the best match
+is compared with the best matches of shuffled ranks. Pettitt's test (Applied Statistics 28, 1979), which is the same
+with steps alone that are not standardised, misses most changes near the ends, and a climb is no step. Ranks make
+single slow boots count no more than others.
 
 The rate of false alarms is CHANCE, which the shuffles ensure.
 """
@@ -58,8 +58,9 @@ class _Shapes:
     """The shapes to match in series of one length.
 
     Attributes:
-        weights: one row a shape, of mean 0 and length 1. places: index of the first sample that moved. by_chance: the best
-            matches of shuffled series, always the same ones.
+        weights: one row a shape, of mean 0 and length 1.
+        places: index of the first sample that moved.
+        by_chance: the best matches of shuffled series, always the same ones.
     """
 
     weights: Floats
@@ -73,7 +74,7 @@ def drift(samples: Sequence[Sample]) -> Drift | None:
     if len(ordered) < FEWEST:
         return None
     values = np.array([s.value for s in ordered])
-    ranks = _centred_ranks(values)
+    ranks = _rank(values)
     length = float(np.linalg.norm(ranks))
     if not length:
         return None
@@ -85,11 +86,11 @@ def drift(samples: Sequence[Sample]) -> Drift | None:
         return None
     at = int(shapes.places[best])
     before, after = float(np.median(values[:at])), float(np.median(values[at:]))
-    found = Drift(ordered[at].cycle, before, after, chance)
-    return found if not found.before or abs(found.ratio) >= LEAST else None
+    change = Drift(ordered[at].cycle, before, after, chance)
+    return change if not change.before or abs(change.ratio) >= LEAST else None
 
 
-def _centred_ranks(values: Floats) -> Floats:
+def _rank(values: Floats) -> Floats:
     """Ranks less their mean; equal values share one."""
     below = (values[:, None] > values[None, :]).sum(axis=1)
     equal = (values[:, None] == values[None, :]).sum(axis=1)

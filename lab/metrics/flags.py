@@ -1,6 +1,7 @@
 """The flags of a sample: each disturbance or doubt that a number may have.
 
-A module of its own, since a new doubt begins here; docs/results.md and docs/judge.md say what each does to a comparison.
+A module of its own, since a new doubt begins here; docs/results.md and docs/judge.md say what each does to a
+comparison.
 """
 
 from __future__ import annotations
@@ -15,22 +16,20 @@ class Flag(enum.StrEnum):
     BOARD_UNVERIFIED = "board_unverified"  # nothing said which board it is
     MODE_UNVERIFIED = "mode_unverified"  # nothing names the low-power mode that was reached, and nothing another one
     OFF_UNVERIFIED = "off_unverified"  # the board was silent already before it was switched off, so nothing proved it
-    ON_UNVERIFIED = (
-        "on_unverified"  # neither rails nor other boots confirm when the power came, or they contradict the switch
-    )
-    CLOCK_DISAGREES = "clock_disagrees"  # the kernel's printk times and the host's stamps drift apart, or step; or bytes came too soon
+    # Neither rails nor other boots confirm when the power came, or they contradict the switch.
+    ON_UNVERIFIED = "on_unverified"
+    # The kernel's printk times and the host's stamps drift apart, or step; or bytes came too soon.
+    CLOCK_DISAGREES = "clock_disagrees"
     CONSOLE_OVERRUN = "console_overrun"  # the kernel's tty driver counted lost bytes, or the text shows that some are
-    REMOTE_STAMP = (
-        "remote_stamp"  # no console server stamped the bytes where they came: they came over a network first
-    )
+    # No console server stamped the bytes where they came: they came over a network first.
+    REMOTE_STAMP = "remote_stamp"
     PROMPT_REPEATED = "prompt_repeated"  # the prompt may be another text, one drawn again, or one that nobody waits at
-    FLOW_UNVERIFIED = (
-        "flow_unverified"  # the kernel's start or the flow may be another one, as if characters were lost
-    )
-    NOT_CROSS_CHECKED = "not_cross_checked"  # the board said nothing of its own boot or suspend, or no other boots are known to compare it with
-    KERNEL_ERRORS = (
-        "kernel_errors"  # the log shows trouble that the boot or resume survived; the lines are in the attempt
-    )
+    # The kernel's start or the flow may be another one, as if characters were lost.
+    FLOW_UNVERIFIED = "flow_unverified"
+    # The board said nothing of its own boot or suspend, or no other boots are known to compare it with.
+    NOT_CROSS_CHECKED = "not_cross_checked"
+    # The log shows trouble that the boot or resume survived; the lines are in the attempt.
+    KERNEL_ERRORS = "kernel_errors"
     UNCERTAIN = "uncertain"  # the ± is beyond half of the number; others of its kind are averaged without it
     POWER_GAP = "power_gap"  # samples of a rail are missing
     POWER_NACK = "power_nack"  # a sensor did not answer now and then

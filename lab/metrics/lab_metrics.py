@@ -1,6 +1,7 @@
 """A lab's own metrics, from `metrics.toml` or from a test's first call.
 
-A metric is declared once: name, unit, better direction, resolution, definition and its version. A contradiction is refused.
+A metric is declared once: name, unit, better direction, resolution, definition and its version.
+A contradiction is refused.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from lab import tomlfile
 from lab.errors import ConfigurationError
 from lab.metrics import catalogue
 from lab.metrics.limits import Limit
-from lab.metrics.model import LARGEST, Metric, shown
+from lab.metrics.model import LARGEST, Metric, repr_short
 
 FILE: Final = "metrics.toml"
 MOMENT_RESOLUTION_S: Final = 1e-4  # of a line of the console, as boot.time's
@@ -30,14 +31,8 @@ _EXPORTED: Final = frozenset(
     {
         *("attempts", "board_health", "board_state", "boot_failure_rate", "disk_free", "disk_size", "flagged_samples"),
         *("limit_outcome", "low_power_failure_rate", "rail_gaps", "rail_rate", "rail_samples", "run_duration"),
-        *(
-            "verdict_change",
-            "verdict_uncertainty",
-            "build_labels",
-            "label_builds",
-            "outlet_commands",
-            "outlet_failures",
-        ),
+        *("verdict_change", "verdict_uncertainty", "build_labels", "label_builds"),
+        *("outlet_commands", "outlet_failures"),
     }
 )  # exporters' families, as far as a metric can be called so
 _WANTED: Final = {
@@ -70,9 +65,9 @@ class _Entry:
     @property
     def moment(self) -> dict[str, Any]:
         """The keys of its moment; {}: it is none."""
-        given = {"pattern": self.pattern, "since": self.since, "timeout_s": self.timeout_s}
-        found = {key: value for key, value in given.items() if value is not None}
-        return {"name": self.name, **found} if found else {}
+        keys = {"pattern": self.pattern, "since": self.since, "timeout_s": self.timeout_s}
+        present = {key: value for key, value in keys.items() if value is not None}
+        return {"name": self.name, **present} if present else {}
 
 
 @frozen
@@ -113,52 +108,55 @@ class Declarations:
         """
         if not isinstance(name, str):
             raise ConfigurationError(f"measure({name!r}): a metric's name is {_NAMED}")
-        known = self.metrics.get(name)
+        declared = self.metrics.get(name)
         check_exported(name, (*self.metrics, *catalogue.names()), f"measure({name!r})")
-        given = {
+        arguments = {
             "unit": unit,
             "better": better,
             "resolution": resolution,
             "definition": definition,
             "version": version,
         }
-        if known is None:
-            known = self._first(name, {key: value for key, value in given.items() if value is not None})
+        if declared is None:
+            declared = self._first(name, {key: value for key, value in arguments.items() if value is not None})
         wrong = [
-            f"{key} {shown(value, 40)} here, {getattr(known, key)!r} there"
-            for key, value in given.items()
-            if value is not None and value != getattr(known, key)
+            f"{key} {repr_short(value, 40)} here, {getattr(declared, key)!r} there"
+            for key, value in arguments.items()
+            if value is not None and value != getattr(declared, key)
         ]
         if wrong:
             raise ConfigurationError(
-                f"{name} is declared otherwise by {known.source or self.path}: {'; '.join(wrong)}. Leave it out of the call, or raise the "
-                "version of the definition, or give the number another name"
+                f"{name} is declared otherwise by {declared.source or self.path}: {'; '.join(wrong)}. Leave it out of "
+                "the call, or raise the version of the definition, or give the number another name"
             )
-        self.metrics[name] = known
-        return known
+        self.metrics[name] = declared
+        return declared
 
-    def _first(self, name: str, given: Mapping[str, Any]) -> Metric:
+    def _first(self, name: str, arguments: Mapping[str, Any]) -> Metric:
         _check_name(name, f"measure({name!r})")
-        lacks = [key for key in ("unit", "better", "resolution") if key not in given]
+        lacks = [key for key in ("unit", "better", "resolution") if key not in arguments]
         if lacks:
             raise ConfigurationError(
-                f"measure({name!r}) lacks {', '.join(lacks)}: nothing declares this metric. Declare it in {FILE} of the lab's folder, or give "
+                f"measure({name!r}) lacks {', '.join(lacks)}: nothing declares this metric. "
+                f"Declare it in {FILE} of the lab's folder, or give "
                 'them in the call, e.g. unit="s", better="lower", resolution=0.001'
             )
-        resolution, version = given["resolution"], given.get("version", 1)
-        if isinstance(given["unit"], str):
-            _check_unit(given["unit"], f"measure({name!r})")
+        resolution, version = arguments["resolution"], arguments.get("version", 1)
+        if isinstance(arguments["unit"], str):
+            _check_unit(arguments["unit"], f"measure({name!r})")
         good = {
-            "unit": isinstance(given["unit"], str),
-            "better": given["better"] in {"lower", "higher"},
+            "unit": isinstance(arguments["unit"], str),
+            "better": arguments["better"] in {"lower", "higher"},
             "resolution": isinstance(resolution, (int, float)) and 0 <= resolution <= LARGEST,
-            "definition": isinstance(given.get("definition", ""), str),
+            "definition": isinstance(arguments.get("definition", ""), str),
             "version": type(version) is int and 1 <= version <= _LAST_VERSION,
         }
         for key, fits in good.items():
             if not fits:
-                raise ConfigurationError(f"measure({name!r}): {key} {shown(given[key], 40)} is none; {_WANTED[key]}")
-        return Metric(name=name, **{"definition": "", "source": "a test's first call", **given})
+                raise ConfigurationError(
+                    f"measure({name!r}): {key} {repr_short(arguments[key], 40)} is none; {_WANTED[key]}"
+                )
+        return Metric(name=name, **{"definition": "", "source": "a test's first call", **arguments})
 
 
 def load(path: Path) -> Declarations:
@@ -167,31 +165,32 @@ def load(path: Path) -> Declarations:
     Raises:
         ConfigurationError: the file is wrong; the message names the metric and the key.
     """
-    found = Declarations(path)
-    for given in tomlfile.structure(tomlfile.read(path), _File, path).metric:
-        shipped = catalogue.find(given.name)
-        is_moment = bool(given.moment) and shipped is None
-        entry = _timed(given) if is_moment else given
+    declarations = Declarations(path)
+    for raw in tomlfile.structure(tomlfile.read(path), _File, path).metric:
+        shipped = catalogue.find(raw.name)
+        is_moment = bool(raw.moment) and shipped is None
+        entry = _complete_moment(raw) if is_moment else raw
         where = f"{path}: metric {entry.name!r}"
-        if entry.name in found.limits:
+        if entry.name in declarations.limits:
             raise ConfigurationError(f"{where} stands twice; join them")
-        found.limits[entry.name] = entry.limit
+        declarations.limits[entry.name] = entry.limit
         if is_moment:
-            found.moments[entry.name] = entry.moment
+            declarations.moments[entry.name] = entry.moment
         if shipped is None:
-            check_exported(entry.name, (*found.metrics, *catalogue.names()), where)
-            found.metrics[entry.name] = _own(entry, where)
+            check_exported(entry.name, (*declarations.metrics, *catalogue.names()), where)
+            declarations.metrics[entry.name] = _own(entry, where)
         elif any(
             value not in {None, ""}
             for value in (entry.unit, entry.better, entry.resolution, entry.definition, *entry.moment)
         ):
             raise ConfigurationError(
-                f"{where} is boardlab's own ({shipped.definition}): only limits may be given to it; call yours otherwise"
+                f"{where} is boardlab's own ({shipped.definition}): only limits may be given to it; "
+                "call yours otherwise"
             )
-    return found
+    return declarations
 
 
-def _timed(entry: _Entry) -> _Entry:
+def _complete_moment(entry: _Entry) -> _Entry:
     """A moment's entry with what is known of a time."""
     return evolve(
         entry,
@@ -232,20 +231,22 @@ def _check_name(name: str, where: str) -> None:
         raise ConfigurationError(f"{where}: boardlab measures {name} itself; give yours another name")
     if not _NAME.fullmatch(name) or len(name) > _LONGEST_NAME:
         raise ConfigurationError(f"{where}: a metric's name is {_NAMED}, at most {_LONGEST_NAME} characters")
-    if exported(name) in _EXPORTED or _OF_ANOTHER.search(exported(name)):
+    if prometheus_name(name) in _EXPORTED or _OF_ANOTHER.search(prometheus_name(name)):
         raise ConfigurationError(
-            f"{where}: the exporter has a name of its own like this one, boardlab_{exported(name)}; give yours another name"
+            f"{where}: the exporter has a name of its own like this one, boardlab_{prometheus_name(name)}; "
+            "give yours another name"
         )
 
 
 def _check_unit(unit: str, where: str) -> None:
     if not unit.isprintable() or len(unit) > _LONGEST_UNIT:
         raise ConfigurationError(
-            f"{where}: a unit is a symbol of at most {_LONGEST_UNIT} printable characters, e.g. s; got {unit[:_LONGEST_UNIT]!r}"
+            f"{where}: a unit is a symbol of at most {_LONGEST_UNIT} printable characters, e.g. s; "
+            f"got {unit[:_LONGEST_UNIT]!r}"
         )
 
 
-def exported(name: str) -> str:
+def prometheus_name(name: str) -> str:
     """The name of a metric in Prometheus, without prefix and unit; two metrics must not share one."""
     return name.replace(".", "_")
 
@@ -256,10 +257,11 @@ def check_exported(name: str, others: Iterable[str], where: str) -> None:
     Raises:
         ConfigurationError: one of `others` is called so there.
     """
-    same = next((other for other in others if other != name and exported(other) == exported(name)), None)
+    same = next((other for other in others if other != name and prometheus_name(other) == prometheus_name(name)), None)
     if same is not None:
         raise ConfigurationError(
-            f"{where}: {name} and {same} have one name in Prometheus, boardlab_{exported(name)}; give one of them another"
+            f"{where}: {name} and {same} have one name in Prometheus, boardlab_{prometheus_name(name)}; "
+            "give one of them another"
         )
 
 

@@ -26,8 +26,8 @@ class LimitOutcome(StrEnum):
 class Limit:
     """A limit of a metric's numbers.
 
-    A number fails beyond the limit, and is marginal within the guard band before it. The band is never narrower than the ±
-    of the number: guarded acceptance of JCGM 106:2012, 8.3.2.
+    A number fails beyond the limit, and is marginal within the guard band before it. The band is never narrower than
+    the ± of the number: guarded acceptance of JCGM 106:2012, 8.3.2.
 
     Attributes:
         of: "sample", each of them; "mean"; or "spread", the standard deviation of the samples.
@@ -44,8 +44,8 @@ class Limit:
     guard: float = 0.0
 
     def __attrs_post_init__(self) -> None:
-        given = [value for value in asdict(self).values() if isinstance(value, float)]
-        if not all(math.isfinite(value) for value in given):
+        numbers = [value for value in asdict(self).values() if isinstance(value, float)]
+        if not all(math.isfinite(value) for value in numbers):
             raise ValueError("a limit is made of finite numbers")
         if (self.expected is None) != (self.percent is None):
             raise ValueError("expected and percent belong together: give both, or min and max")
@@ -95,7 +95,7 @@ class Limit:
 
 def limits_of(documents: Mapping[str, Any], metric: str) -> list[Limit]:
     """A metric's limits from the JSON of an attempt."""
-    return [limit for each in documents.get(metric, ()) if (limit := Limit.of_document(each)) is not None]
+    return [limit for document in documents.get(metric, ()) if (limit := Limit.of_document(document)) is not None]
 
 
 Limits: TypeAlias = Mapping[str, tuple[Limit, ...]]  # by metric
@@ -127,7 +127,9 @@ class LimitCheck:
 def check(limits: Iterable[Limit], samples: Iterable[MetricSample]) -> list[LimitCheck]:
     """Hold limits against samples; the spread needs two of them."""
     readings = list(samples)
-    return [found for limit in limits if (found := _check(limit, readings, summarise(readings))) is not None]
+    return [
+        limit_check for limit in limits if (limit_check := _check(limit, readings, summarise(readings))) is not None
+    ]
 
 
 def _check(limit: Limit, samples: list[MetricSample], summary: Summary) -> LimitCheck | None:
@@ -140,11 +142,10 @@ def _check(limit: Limit, samples: list[MetricSample], summary: Summary) -> Limit
     else:  # the standard deviation of a standard deviation, of normal samples: JCGM 100:2008, E.4.3
         figures = [(summary.std, NORMAL_95 * summary.std / math.sqrt(2 * (summary.n - 1)))]
     severity = list(LimitOutcome)
-    worst = max(figures, key=lambda each: (severity.index(limit.outcome(*each)), -_room(limit, each[0])))
-    return LimitCheck(limit, *worst, limit.outcome(*worst))
-
-
-def _room(limit: Limit, value: float) -> float:
-    """The distance to the nearer limit; negative beyond it."""
     low, high = limit.bounds
-    return min(value - low, high - value)
+
+    def badness(figure: tuple[float, float]) -> tuple[int, float]:
+        return severity.index(limit.outcome(*figure)), -min(figure[0] - low, high - figure[0])
+
+    worst = max(figures, key=badness)
+    return LimitCheck(limit, *worst, limit.outcome(*worst))

@@ -72,11 +72,12 @@ def finite(instance: object, attribute: object, value: Any) -> None:
     if not (isinstance(value, Real) and abs(number) <= LARGEST):
         name = getattr(attribute, "name", "value")
         raise TestStableError(
-            f"{name} of a {type(instance).__name__} must be a finite number, at most {LARGEST:g}; got {shown(value, 40)}"
+            f"{name} of a {type(instance).__name__} must be a finite number, at most {LARGEST:g}; "
+            f"got {repr_short(value, 40)}"
         )
 
 
-def shown(value: object, width: int = 200) -> str:
+def repr_short(value: object, width: int = 200) -> str:
     """A wrong value for a message; Python refuses the digits of a very large integer."""
     try:
         return repr(value)[:width]
@@ -94,8 +95,10 @@ class SampleRecord:
         value: in the metric's unit.
         uncertainty: ±, in the metric's unit.
         flags: values of `lab.metrics.Flag`.
-        log_start, log_end: the bytes that the value was read from: of the console's stream, and in the store of the attempt's log.
-        declared: the metric itself where a lab declares it (`lab.metrics.lab_metrics`), and the catalogue has none; not read back.
+        log_start, log_end: the bytes that the value was read from: of the console's stream,
+            and in the store of the attempt's log.
+        declared: the metric itself where a lab declares it (`lab.metrics.lab_metrics`), and
+            the catalogue has none; not read back.
     """
 
     metric: str
@@ -156,8 +159,8 @@ def sample_of(
         TestStableError: the value or its ± is no finite number, or the ± is negative.
     """
     bound = uncertainty.of_step(metric.resolution) if bound is None else bound
-    its = metric if declared else None
-    return SampleRecord(metric.name, dict(params), value, bound, frozenset(flags), *window, declared=its)
+    own_metric = metric if declared else None
+    return SampleRecord(metric.name, dict(params), value, bound, frozenset(flags), *window, declared=own_metric)
 
 
 @frozen
@@ -198,9 +201,6 @@ class Measurement:
     def flags(self) -> frozenset[Flag]:
         """The flags of all samples."""
         return frozenset().union(*(s.flags for s in self.samples))
-
-
-# --- Statistics ---
 
 
 def summarise(samples: Sequence[Sample]) -> Summary:

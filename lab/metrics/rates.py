@@ -13,14 +13,14 @@ from lab.metrics.model import Metric
 
 OK: Final = "ok"
 BOARD: Final = "board"
-SURE: Final = (
-    0.01  # a rise by chance less often than this is one: one of a hundred boards that did not change is called
-)
+# A rise by chance less often than this is one: one of a hundred boards that did not change is called.
+SURE: Final = 0.01
 FAILED: Final = "failed"  # of a verdict's `differs`: the attempts that failed before the change, and since then
 HINT: Final = 0.2  # and one below this is told, with its chance
 _DEFINITION: Final = (
-    "Share of the attempts at {what} that failed by the board's fault, of all that were good or failed so; a cycle that a retry "
-    "saved counts with its failed attempt. Failures of the lab, of the test and of the configuration say nothing of the board."
+    "Share of the attempts at {what} that failed by the board's fault, of all that were good or failed so; a cycle "
+    "that a retry saved counts with its failed attempt. Failures of the lab, of the test "
+    "and of the configuration say nothing of the board."
 )
 
 

@@ -2,7 +2,8 @@
 
 JCGM 100:2008, Guide to the expression of uncertainty in measurement.
 
-A ± in boardlab is an *expanded uncertainty* that is to cover the true value with 95 % (GUM 2.3.5, 6.2). Its components are
+A ± in boardlab is an *expanded uncertainty* that is to cover the true value with 95 % (GUM 2.3.5, 6.2). Its
+components are
 
 - *type A* (GUM 4.2): the spread of repeated readings. The standard uncertainty of their mean is the sample standard
   deviation by the root of their number; Student's t is the coverage factor for so few of them (GUM G.3).
@@ -32,7 +33,8 @@ _T95: Final = (
 def of_interval(first: float, last: float) -> float:
     """± of the time between two stamps, in their ± unit.
 
-    Each stamp is late by 0 to its own bound and never early, so their difference is wrong by at most the larger one, either way.
+    Each stamp is late by 0 to its own bound and never early, so their difference is wrong by at most the larger one,
+    either way.
     """
     return max(first, last)
 
@@ -46,9 +48,12 @@ def of_mean(values: Sequence[float], bound: float) -> float:
     """± of the mean of at least one reading.
 
     Args:
-        bound: the largest type B ± of a single reading; it may be the same error in all of them, so it does not average out.
+        bound: the largest type B ± of a single reading; it may be the same error in all of them, so it does not
+            average out.
     """
-    return combined((_type_a(values), bound))
+    count = len(values)
+    spread = of_deviation(deviation(values), count) if count > 1 else 0.0
+    return combine((spread, bound))
 
 
 def wilson(count: int, of: int) -> tuple[float, float]:
@@ -62,21 +67,16 @@ def wilson(count: int, of: int) -> tuple[float, float]:
     return (max(0.0, middle - reach) if count else 0.0, min(1.0, middle + reach) if count < of else 1.0)
 
 
-def combined(components: Iterable[float]) -> float:
+def combine(components: Iterable[float]) -> float:
     """± of independent components together."""
     return math.hypot(*components)
-
-
-def _type_a(values: Sequence[float]) -> float:
-    """± of the mean by its readings' spread; 0 for one."""
-    count = len(values)
-    return of_deviation(deviation(values), count) if count > 1 else 0.0
 
 
 def deviation(values: Sequence[float]) -> float:
     """Sample standard deviation of two or more values, in two passes.
 
-    `statistics.stdev` computes in fractions, which takes 16 times as long (`python -m timeit`, 20 values); the difference is in the last digits of a float.
+    `statistics.stdev` computes in fractions, which takes 16 times as long (`python -m timeit`, 20 values); the
+    difference is in the last digits of a float.
     """
     mean = statistics.fmean(values)
     return math.sqrt(math.fsum((value - mean) * (value - mean) for value in values) / (len(values) - 1))
@@ -92,7 +92,8 @@ def student_t95(degrees: int) -> float:
 
     From the table, and above it by Abramowitz & Stegun 26.7.5 (relative error < 1e-6).
 
-    A test compares it with scipy's, which is not used here: it takes seconds to import, and 30 MB of a long-running program.
+    A test compares it with scipy's, which is not used here: it takes seconds to import, and 30 MB of a long-running
+    program.
     """
     if degrees <= len(_T95):
         return _T95[degrees - 1]

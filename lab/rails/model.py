@@ -229,9 +229,9 @@ class PhasePower:
         given = sum(watts)
         if len(watts) < len(fed) or given <= 0:
             return None
-        given_bound = uncertainty.combined([rail.uncertainty_w or 0.0 for rail in fed])
+        given_bound = uncertainty.combine([rail.uncertainty_w or 0.0 for rail in fed])
         share = total / given
-        return 100 * share, 100 * uncertainty.combined((total_bound / given, share * given_bound / given))
+        return 100 * share, 100 * uncertainty.combine((total_bound / given, share * given_bound / given))
 
     @property
     def flags(self) -> frozenset[Flag]:

@@ -201,15 +201,15 @@ def _uncertainty(
         noise_w=_noise(spread, count),
         edges_w=cut_j / span.seconds,
     )
-    steady_w = uncertainty.combined((parts.resolution_w, parts.sensor_w, parts.shunt_w, parts.noise_w))
-    return parts, uncertainty.combined((steady_w * span.seconds, edge_j))
+    steady_w = uncertainty.combine((parts.resolution_w, parts.sensor_w, parts.shunt_w, parts.noise_w))
+    return parts, uncertainty.combine((steady_w * span.seconds, edge_j))
 
 
 def _volts_bound(channel: Channel, inside: Samples) -> float:
     """The mean voltage's ±: register step, offset, gain and spread."""
     count, mean_v = len(inside.volts_v), float(inside.volts_v.mean())
     spread = float(inside.volts_v.std(ddof=1)) if count > 1 else 0.0
-    return uncertainty.combined(
+    return uncertainty.combine(
         (channel.bus_lsb_uv * 1e-6, BUS_OFFSET_V, abs(mean_v) * channel.gain, _noise(spread, count))
     )
 
@@ -220,7 +220,7 @@ def _noise(spread: float, count: int) -> float:
 
 
 def _together(parts: UncertaintyBudget) -> float:
-    return uncertainty.combined((parts.resolution_w, parts.sensor_w, parts.shunt_w, parts.noise_w, parts.edges_w))
+    return uncertainty.combine((parts.resolution_w, parts.sensor_w, parts.shunt_w, parts.noise_w, parts.edges_w))
 
 
 def _total(rails: list[RailPower], inside: list[Samples]) -> RailPower:
@@ -232,10 +232,10 @@ def _total(rails: list[RailPower], inside: list[Samples]) -> RailPower:
         return RailPower("total", samples=samples, expected=expected, flags=flags)
     each = [rail.parts for rail in whole if rail.parts is not None]
     parts = UncertaintyBudget(
-        resolution_w=uncertainty.combined(part.resolution_w for part in each),
-        sensor_w=uncertainty.combined(part.sensor_w for part in each),
-        shunt_w=uncertainty.combined(part.shunt_w for part in each),
-        noise_w=uncertainty.combined(part.noise_w for part in each),
+        resolution_w=uncertainty.combine(part.resolution_w for part in each),
+        sensor_w=uncertainty.combine(part.sensor_w for part in each),
+        shunt_w=uncertainty.combine(part.shunt_w for part in each),
+        noise_w=uncertainty.combine(part.noise_w for part in each),
         edges_w=sum(part.edges_w for part in each),  # all rails are cut at the same two instants
     )
     times = inside[0].centre_ns

@@ -139,7 +139,7 @@ def exceeds_input(total: RailPower, supply: RailPower) -> bool:
     """True if the rails take more than their input gives."""
     if total.mean_w is None or supply.mean_w is None:
         return False
-    known_w = uncertainty.combined((total.uncertainty_w or 0.0, supply.uncertainty_w or 0.0))
+    known_w = uncertainty.combine((total.uncertainty_w or 0.0, supply.uncertainty_w or 0.0))
     return total.mean_w - supply.mean_w > known_w
 
 

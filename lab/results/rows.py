@@ -150,7 +150,7 @@ def check_definition(session: Session, declared: Metric) -> None:
         ConfigurationError: the message names what differs.
     """
     row = session.get(DefinitionRow, (declared.name, declared.version))
-    like = func.replace(DefinitionRow.metric, ".", "_") == lab_metrics.exported(declared.name)
+    like = func.replace(DefinitionRow.metric, ".", "_") == lab_metrics.prometheus_name(declared.name)
     lab_metrics.check_exported(declared.name, session.scalars(select(DefinitionRow.metric).where(like)), "the results")
     wrong = [] if row is None else lab_metrics.differences(metric(row), declared)
     if wrong:

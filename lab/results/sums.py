@@ -148,7 +148,7 @@ def averages(
     for run_id, metric, version, params, total in totals(execute, run_ids, *where):
         n, mean = total.n, total.value / total.n
         deviation = math.sqrt(max(0.0, (total.squares - n * mean * mean) / (n - 1))) if n > 1 else 0.0
-        pm = uncertainty.combined((uncertainty.of_deviation(deviation, n), total.error))
+        pm = uncertainty.combine((uncertainty.of_deviation(deviation, n), total.error))
         yield Average(run_id, definitions[metric, version], params, n, mean, pm, bool(total.simulated))
 
 

@@ -27,7 +27,7 @@ from lab.errors import BoardTransientError, ConfigurationError, LabTransientErro
 from lab.host.clock import NS_PER_S, Clock
 from lab.metrics import Flag, Moment, Sample, SampleRecord
 from lab.metrics.lab_metrics import MOMENT_RESOLUTION_S, Declarations
-from lab.metrics.model import LARGEST, sample_of, shown
+from lab.metrics.model import LARGEST, repr_short, sample_of
 from lab.metrics.uncertainty import of_interval
 from lab.results import Run, Store
 from lab.results.records import ATTACHED, MEASURED
@@ -347,7 +347,7 @@ class Measure:
             self.refused.append(
                 {
                     "metric": str(name),
-                    "value": shown(values if several else value),
+                    "value": repr_short(values if several else value),
                     "unit": declaration["unit"],
                     "params": _params_as_texts(self.params, params),
                     "why": str(error),
@@ -364,7 +364,7 @@ class Measure:
         own = params or {}
         if not isinstance(own, Mapping):
             raise ConfigurationError(
-                f"measure: params {shown(params)}: give names and texts, e.g. params={{'camera': 'left'}}"
+                f"measure: params {repr_short(params)}: give names and texts, e.g. params={{'camera': 'left'}}"
             )
         wrong = [key for key, text in own.items() if not (isinstance(key, str) and isinstance(text, str) and key)]
         if wrong:
@@ -435,7 +435,7 @@ def _values(name: str, values: Sequence[Any]) -> list[float]:
             number = math.inf
         if not abs(number) <= LARGEST:
             raise TestStableError(
-                f"measure({name!r}): expected a finite number, or a list of them; got {shown(value, 40)}; the largest is "
+                f"measure({name!r}): expected a finite number, or a list of them; got {repr_short(value, 40)}; the largest is "
                 f"{LARGEST:g}"
             )
         numbers.append(number)
@@ -446,7 +446,7 @@ def _values(name: str, values: Sequence[Any]) -> list[float]:
 
 def _params_as_texts(test: Mapping[str, str], params: object) -> dict[str, str]:
     """The parameters of a wrong call."""
-    own = params if isinstance(params, Mapping) else {} if params is None else {"params": shown(params)}
+    own = params if isinstance(params, Mapping) else {} if params is None else {"params": repr_short(params)}
     return {str(key): str(text) for key, text in {**test, **own}.items()}
 
 

@@ -272,7 +272,7 @@ def _moved(sure: Sequence[PartChange]) -> list[PartChange]:
             found.append(change)
             continue
         used.add(was.name)
-        bound = uncertainty.combined((change.uncertainty_s, was.uncertainty_s))
+        bound = uncertainty.combine((change.uncertainty_s, was.uncertainty_s))
         found.append(evolve(change, before_s=was.before_s, uncertainty_s=bound, moved_from=was.section))
     return [change for change in found if not (change.now_s is None and change.name in used)]
 

@@ -126,7 +126,7 @@ def test_each_repetition_is_a_cycle_and_the_spread_between_them_is_in_the_uncert
         summary = summarise(measurement.samples)
         spread = uncertainty.student_t95(2) * 1.0 / 3**0.5
         assert (summary.n, summary.std) == (3, 1.0)
-        assert summary.uncertainty == pytest.approx(uncertainty.combined([spread, measurement.samples[0].uncertainty]))
+        assert summary.uncertainty == pytest.approx(uncertainty.combine([spread, measurement.samples[0].uncertainty]))
 
 
 def test_results_report_and_guide_have_the_number_of_samples_and_the_uncertainty_of_their_spread(
