@@ -13,7 +13,7 @@ from lab.jobs.listing import whole_run
 from lab.judge.builds import remarks
 from lab.judge.where import where_of
 from lab.report.page import render
-from lab.report.view import judged, last_of
+from lab.report.view import judge_against, last_of
 from lab.results.listing import overview
 from lab.results.snapshot import watch
 from lab.results.store import open_store
@@ -45,7 +45,7 @@ def report(
         run_id = run_number(store, run)
         measured = whole_run(store, run_id)
         with watch(db).snapshot() as snapshot:
-            verdicts, notes = judged(snapshot, run_id, against), remarks(snapshot, run_id)
+            verdicts, notes = judge_against(snapshot, run_id, against), remarks(snapshot, run_id)
         before = last_of(verdicts)
         earlier = None if before is None else overview(store, before)
         page = render(

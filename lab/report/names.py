@@ -92,7 +92,8 @@ class Names:
 def title_of(metric: Metric) -> str:
     """A metric's title, e.g. "Boot time" for "boot.time".
 
-    "boot.power_on_to_prompt" is "Power on to prompt", "lpm.deep_sleep.resume_kernel" "Deep sleep, resume kernel", "ethernet.tcp.cpu_load" "Ethernet, TCP, CPU load".
+    "boot.power_on_to_prompt" is "Power on to prompt", "lpm.deep_sleep.resume_kernel" "Deep sleep, resume kernel",
+    "ethernet.tcp.cpu_load" "Ethernet, TCP, CPU load".
     """
     room, _, name = metric.name.partition(".")
     if name == "time":

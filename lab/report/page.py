@@ -27,8 +27,8 @@ from lab.results.listing import STAGE, Overview
 from lab.terminal import environment, json_text
 
 UNCERTAINTY: Final = (
-    "± bounds the error of the average at 95 % confidence: Student's t times the standard error over the cycles, and the "
-    "largest timing error of a single cycle, added in quadrature."
+    "± bounds the error of the average at 95 % confidence: Student's t times the standard error over the cycles, and "
+    "the largest timing error of a single cycle, added in quadrature."
 )
 
 
@@ -75,9 +75,9 @@ def render(
                 run.stages,
                 names.media,
                 None if before is None else before.stages,
-                None if judged is None else _moved_stages(judged),
+                None if judged is None else _stage_words(judged),
             ),
-            where=[_parts(each, where_before, names) for each in where],
+            where=[_parts(breakdown, where_before, names) for breakdown in where],
             comparison=comparison(judged, names) if judged is not None and run.numbers else None,
             before=None if before is None else before.run,
             drifts=view.drifts(run, names),
@@ -129,8 +129,8 @@ class WhereSection:
 
 def _parts(where: BootWhere, others: Sequence[BootWhere], names: Names) -> WhereSection:
     """A medium's tree as a flame graph, below that of another run, and as a table."""
-    other = next((each for each in others if each.medium == where.medium), None)
-    drawn = [each for each in (other, where) if each is not None and each.tree is not None]
+    other = next((breakdown for breakdown in others if breakdown.medium == where.medium), None)
+    drawn = [breakdown for breakdown in (other, where) if breakdown is not None and breakdown.tree is not None]
     columns = ("part", "length", "±", *(("before", "difference") if other else ("start, s", "%")))
     return WhereSection(
         names.media.get(where.medium, where.medium),
@@ -149,15 +149,15 @@ _MANY_PARTS: Final = 5  # of a stage, from which on it is drawn by itself
 
 def _flames(drawn: Sequence[BootWhere], depth: int) -> Iterator[Flame]:
     """The trees (1), or their stages with many parts (2), those of all runs on one axis."""
-    found: dict[tuple[str, ...], list[tuple[BootWhere, BootNode]]] = {}
-    for each in drawn:
-        for path, node in each.tree.all() if each.tree else ():
+    by_path: dict[tuple[str, ...], list[tuple[BootWhere, BootNode]]] = {}
+    for breakdown in drawn:
+        for path, node in breakdown.tree.all() if breakdown.tree else ():
             many = sum(part.placed for part in (*node.parts, *node.beside)) >= _MANY_PARTS
             if len(path) == depth and node.length_s > 0 and (depth == 1 or many):
-                found.setdefault(path, []).append((each, node))
-    for its in found.values():
-        longest_s = max(node.length_s for _, node in its)
-        for each, node in its:
+                by_path.setdefault(path, []).append((breakdown, node))
+    for of_path in by_path.values():
+        longest_s = max(node.length_s for _, node in of_path)
+        for breakdown, node in of_path:
             name = "" if depth == 1 else f": {node.name}"
             inside = [
                 (len(path) - 2, part)
@@ -169,14 +169,14 @@ def _flames(drawn: Sequence[BootWhere], depth: int) -> Iterator[Flame]:
                 FlamePart(part.name, row, part.start_s - node.start_s, part.length_s)
                 for row, part in (*inside, *_lanes(node.beside, below))
             ]
-            yield flame(f"run {each.run}, release {each.release}{name}", parts, longest_s)
+            yield flame(f"run {breakdown.run}, release {breakdown.release}{name}", parts, longest_s)
 
 
 def _lanes(beside: Sequence[BootNode], first: int) -> Iterator[tuple[int, BootNode]]:
     """The rows, from `first` on, of the longest parts in parallel: each in the first row that is free at its time."""
     ends: list[float] = []
-    longest = sorted(beside, key=lambda each: each.length_s)[-SHOWN:]
-    for part in sorted(longest, key=lambda each: each.start_s):
+    longest = sorted(beside, key=lambda part: part.length_s)[-SHOWN:]
+    for part in sorted(longest, key=lambda part: part.start_s):
         lane = next((number for number, end_s in enumerate(ends) if end_s <= part.start_s), len(ends))
         ends[lane : lane + 1] = [part.start_s + part.length_s]
         yield first + lane, part
@@ -201,11 +201,13 @@ def _inside(kind: str, text: str) -> str:
     return f"data:{kind};base64,{base64.b64encode(text.encode()).decode()}"
 
 
-def _moved_stages(judged: JudgedRun) -> dict[StageKey, str]:
+def _stage_words(judged: JudgedRun) -> dict[StageKey, str]:
     """The stages that got "worse" or "better"."""
     words = {Verdict.REGRESSION: "worse", Verdict.IMPROVEMENT: "better"}
     return {
-        StageKey(each.average.params.get("medium", ""), each.average.params[STAGE]): words[each.judgement.verdict]
-        for each in judged.numbers
-        if each.average.metric.name == BOOT_STAGE.name and each.judgement.verdict in words
+        StageKey(number.average.params.get("medium", ""), number.average.params[STAGE]): words[
+            number.judgement.verdict
+        ]
+        for number in judged.numbers
+        if number.average.metric.name == BOOT_STAGE.name and number.judgement.verdict in words
     }

@@ -38,9 +38,6 @@ from lab.results.series import BoardSeries, run_head, runs_at
 from lab.results.snapshot import StoreSnapshot
 from lab.terminal import plain
 
-# --- The part of a console log that a page has room for ---
-
-
 LIMIT: Final = 12_000  # characters a log; 60 cycles stay under a megabyte
 _LONGEST_LINE: Final = 400
 
@@ -59,27 +56,25 @@ def excerpt(lines: Sequence[LogLine], limit: int = LIMIT) -> list[LogLine | LogG
     """
     anchors = [i for i, line in enumerate(lines) if line.moments or i in {0, len(lines) - 1}]
     nearest = sorted(range(len(lines)), key=lambda i: min(abs(i - anchor) for anchor in anchors))
-    kept: set[int] = set()
+    indices: set[int] = set()
     for i in nearest:
         limit -= min(len(lines[i].text), _LONGEST_LINE)
-        if limit < 0 and kept:
+        if limit < 0 and indices:
             break
-        kept.add(i)
-    found: list[LogLine | LogGap] = []
+        indices.add(i)
+    pieces: list[LogLine | LogGap] = []
     after = 0
-    for i in [*sorted(kept), len(lines)]:
+    for i in [*sorted(indices), len(lines)]:
         if i > after:
-            found.append(LogGap(i - after))
+            pieces.append(LogGap(i - after))
         if i < len(lines):
-            found.append(_cut(lines[i]))
+            line, length = lines[i], len(lines[i].text)
+            if length > _LONGEST_LINE:
+                text = f"{line.text[:_LONGEST_LINE]} … ({length} characters)"
+                line = LogLine(line.start, text, line.moments)
+            pieces.append(line)
         after = i + 1
-    return found
-
-
-def _cut(line: LogLine) -> LogLine:
-    if len(line.text) <= _LONGEST_LINE:
-        return line
-    return LogLine(line.start, f"{line.text[:_LONGEST_LINE]} … ({len(line.text)} characters)", line.moments)
+    return pieces
 
 
 _MEDIUM: Final = "medium"
@@ -205,12 +200,12 @@ def limits(run: Overview, names: Names) -> list[LimitRow]:
         LimitRow(
             m.metric.name,
             names.number(m.metric, m.params),
-            found.limit.of,
-            found.number(m.metric),
-            found.limit.text(m.metric),
-            str(found.outcome),
+            limit_check.limit.of,
+            limit_check.number(m.metric),
+            limit_check.limit.text(m.metric),
+            str(limit_check.outcome),
         )
-        for m, found in sorted(limit_checks(run), key=lambda each: -severity.index(each[1].outcome))
+        for m, limit_check in sorted(limit_checks(run), key=lambda pair: -severity.index(pair[1].outcome))
     ]
 
 
@@ -221,8 +216,8 @@ def failure_rates(run: Overview, names: Names) -> list[tuple[str, str]]:
 
 def tiles(run: Overview, names: Names) -> list[SummaryRow]:
     """The first numbers as tiles; none where there are too many."""
-    found = first_numbers(run)
-    return [_row(run, m, names) for m in found] if len(found) <= _MOST_TILES else []
+    first = first_numbers(run)
+    return [_row(run, m, names) for m in first] if len(first) <= _MOST_TILES else []
 
 
 def first_numbers(run: Overview) -> list[Measurement]:
@@ -244,7 +239,7 @@ def cycles(run: Overview, names: Names, before: Overview | None = None) -> Cycle
         (m.metric, frozenset(m.params.items())): summarise(m.samples).mean
         for m in (before.measurements if before else ())
     }
-    found = []
+    all_series = []
     for m in first_numbers(run):
         tries = attempts_of(run.attempts, m)
         good = {attempt.cycle: attempt for attempt in tries if attempt.ok}
@@ -258,15 +253,15 @@ def cycles(run: Overview, names: Names, before: Overview | None = None) -> Cycle
             averages.get((m.metric, frozenset(m.params.items()))),
             {cycle: busy for cycle, attempt in good.items() if (busy := host_busy(attempt)) is not None},
         )
-        found.append(series)
-    if all(one.summary.n < 2 for one in found):
+        all_series.append(series)
+    if all(series.summary.n < 2 for series in all_series):
         return None
-    return cycle_strip(found, shared=run.run.kind == "boot")
+    return cycle_strip(all_series, shared=run.run.kind == "boot")
 
 
 def drifts(run: Overview, names: Names) -> list[str]:
     """A sentence for each first number that moved, with the host's usage."""
-    found = []
+    sentences = []
     for m in first_numbers(run):
         moved = drift(m.samples)
         if moved is None:
@@ -274,14 +269,14 @@ def drifts(run: Overview, names: Names) -> list[str]:
         about = summarise(m.samples).uncertainty
         before, after = number(moved.before, about, m.metric), number(moved.after, about, m.metric)
         text = (
-            f"{names.of(m.params)}: from cycle {moved.cycle} on the median is {after} {m.metric.unit}, before it was {before} "
-            f"({100 * moved.ratio:+.1f} %). The average above mixes both."
+            f"{names.of(m.params)}: from cycle {moved.cycle} on the median is {after} {m.metric.unit}, before it was "
+            f"{before} ({100 * moved.ratio:+.1f} %). The average above mixes both."
         )
         loads = _loads(attempts_of(run.attempts, m), moved.cycle)
         if loads is not None:
             text += f" The host was {100 * loads[0]:.0f} % busy before, and {100 * loads[1]:.0f} % after."
-        found.append(text)
-    return found
+        sentences.append(text)
+    return sentences
 
 
 def link(attempt: Attempt) -> str:
@@ -309,16 +304,16 @@ def _loads(attempts: Iterable[Attempt], cycle: int) -> tuple[float, float] | Non
 
 def groups(run: Overview, artifacts: ArtifactStore, names: Names) -> list[AttemptGroup]:
     """Every attempt with its evidence, by medium, in the order of cycles."""
-    found: dict[str, list[Attempt]] = {}
+    by_anchor: dict[str, list[Attempt]] = {}
     for attempt in run.attempts:
-        found.setdefault(anchor(attempt.params), []).append(attempt)
+        by_anchor.setdefault(anchor(attempt.params), []).append(attempt)
     return [
         AttemptGroup(
             name,
             names.of(attempts[0].params),
             tuple(_entry(run, a, artifacts, names) for a in sorted(attempts, key=lambda a: (a.cycle, a.number))),
         )
-        for name, attempts in found.items()
+        for name, attempts in by_anchor.items()
     ]
 
 
@@ -340,11 +335,11 @@ def failure_causes(groups: Iterable[AttemptGroup]) -> list[FailureSummary]:
         for entry in group.entries:
             if not entry.ok:
                 by_class.setdefault(entry.attempt.outcome, []).append(entry)
-    found = [
+    causes = [
         FailureSummary(name, entries[-1].attempt.fault or "", len(entries), entries[-1].message, entries[-1].link)
         for name, entries in by_class.items()
     ]
-    return sorted(found, key=lambda cause: -cause.count)
+    return sorted(causes, key=lambda cause: -cause.count)
 
 
 def facts(run: Overview) -> list[tuple[str, str]]:
@@ -425,9 +420,6 @@ def _flat(key: str, value: object) -> list[tuple[str, str]]:
     return [(key, str(value))]
 
 
-# --- The verdict on each of a run's numbers, arranged for the page ---
-
-
 _ORDER = list(Verdict)
 _BAD = {Verdict.REGRESSION, Verdict.BROKEN_RUN}
 NOT_MEASURED: Final = "not measured"
@@ -442,7 +434,8 @@ class JudgedRow:
     """One number against what it is compared with.
 
     Attributes:
-        metric: its name, under which the page of a run has it. change: with its interval at 95 %; empty where there is nothing to compare with. bad: it needs a person.
+        metric: its name, under which the page of a run has it. change: with its interval at 95 %; empty where there is
+            nothing to compare with. bad: it needs a person.
         strip: it beside the numbers of the runs that it is compared with; None where there are none.
     """
 
@@ -464,10 +457,12 @@ class ComparisonView:
     Attributes:
         line: in one sentence. counts: the same by word, e.g. "worse". rows: the numbers that are not as they were.
         reported: the numbers of the rows, in their order.
-        moved: what got worse, a line for each number of all media, e.g. `User space: +0.48 s (+11 %) on SD, +0.41 s (+10 %) on eMMC`.
+        moved: what got worse, a line for each number of all media, e.g. `User space: +0.48 s
+            (+11 %) on SD, +0.41 s (+10 %) on eMMC`.
         new: titles of those that there is nothing to compare with, where others have something.
         missing: titles of those that were there before and are not now.
-        state: "bad" where a number needs a person, "good" where all are as they were, "plain" where there is no history.
+        state: "bad" where a number needs a person, "good" where all are as they were, "plain" where there is no
+            history.
     """
 
     against: str
@@ -481,12 +476,12 @@ class ComparisonView:
     moved: tuple[str, ...] = ()
 
 
-def judged(snapshot: StoreSnapshot, run_id: int, against: str | None) -> JudgedRun:
+def judge_against(snapshot: StoreSnapshot, run_id: int, against: str | None) -> JudgedRun:
     """The verdict on every number of a run.
 
     Args:
-        against: a release or a run's number; a release that its board was measured with comes before a run of that number. None: the
-            last runs that nobody rejected.
+        against: a release or a run's number; a release that its board was measured with comes before a run of that
+            number. None: the last runs that nobody rejected.
 
     Raises:
         ConfigurationError: no such run, or it measured something else or another board.
@@ -495,15 +490,15 @@ def judged(snapshot: StoreSnapshot, run_id: int, against: str | None) -> JudgedR
     if against is None or not against.isdecimal() or head is None:
         return judge_run(snapshot, run_id, against)  # which says where there is no such run
     runs = runs_at(snapshot, BoardSeries.of(head))
-    if any(each.id != head.id and same_release(each.release, against) for each in place(runs, head)):
+    if any(run.id != head.id and same_release(run.release, against) for run in place(runs, head)):
         return judge_run(snapshot, run_id, against)
     other = run_head(snapshot, int(against)) if int(against) <= LAST_ID else None
     if other is None or other.id == head.id:
         raise ConfigurationError(f"--against {against}: no other run {against}; `lab results list` shows the runs")
     if (other.kind, other.board_type) != (head.kind, head.board_type):
         raise ConfigurationError(
-            f"--against {against}: run {other.id} is {other.kind} of {other.board_type}, run {head.id} is {head.kind} of "
-            f"{head.board_type}; name a run of the same kind and board type"
+            f"--against {against}: run {other.id} is {other.kind} of {other.board_type}, run {head.id} is {head.kind} "
+            f"of {head.board_type}; name a run of the same kind and board type"
         )
     before = earlier(runs, head, snapshot.decisions())
     name = f"run {other.id}, release {other.release}" + (
@@ -514,7 +509,7 @@ def judged(snapshot: StoreSnapshot, run_id: int, against: str | None) -> JudgedR
 
 def last_of(judged: JudgedRun) -> int | None:
     """The last run of the baselines, or None."""
-    return max((run for each in judged.numbers if each.baseline for run in each.baseline.runs), default=None)
+    return max((run for n in judged.numbers if n.baseline for run in n.baseline.runs), default=None)
 
 
 def comparison(judged: JudgedRun, names: Names) -> ComparisonView:
@@ -524,66 +519,66 @@ def comparison(judged: JudgedRun, names: Names) -> ComparisonView:
     """
     numbers = sorted(
         judged.numbers,
-        key=lambda each: (
-            _ORDER.index(each.judgement.verdict),
-            each.average.metric.name == BOOT_STAGE.name,
-            each.average.metric.name,
+        key=lambda n: (
+            _ORDER.index(n.judgement.verdict),
+            n.average.metric.name == BOOT_STAGE.name,
+            n.average.metric.name,
         ),
     )
-    counts = Counter(each.judgement.verdict for each in numbers)
+    counts = Counter(n.judgement.verdict for n in numbers)
     same = counts[Verdict.NOISE] + counts[Verdict.BELOW_RESOLUTION]
     reported = tuple(
-        each
-        for each in numbers
-        if each.judgement.verdict not in {Verdict.NOISE, Verdict.BELOW_RESOLUTION, Verdict.NO_HISTORY}
-        and (each.judgement.verdict.moved or each.average.metric.name != BOOT_STAGE.name)
+        n
+        for n in numbers
+        if n.judgement.verdict not in {Verdict.NOISE, Verdict.BELOW_RESOLUTION, Verdict.NO_HISTORY}
+        and (n.judgement.verdict.moved or n.average.metric.name != BOOT_STAGE.name)
     )
-    new = [each.average for each in numbers if each.judgement.verdict is Verdict.NO_HISTORY]
+    new = [n.average for n in numbers if n.judgement.verdict is Verdict.NO_HISTORY]
     by_word = _by_word(counts, same) | ({NOT_MEASURED: len(judged.missing)} if judged.missing else {})
     return ComparisonView(
         against=judged.base,
         line=line(by_word),
         counts=by_word,
-        rows=tuple(_comparison_row(each, names) for each in reported),
+        rows=tuple(_comparison_row(n, names) for n in reported),
         reported=reported,
         new=()
         if len(new) == len(numbers)
         else tuple(names.number(a.metric, a.params) for a in new if a.metric.name != BOOT_STAGE.name),
-        missing=tuple(names.number(each.metric, each.params) for each in judged.missing),
+        missing=tuple(names.number(average.metric, average.params) for average in judged.missing),
         state=_state(counts, whole=not judged.missing),
-        moved=_moved([each for each in reported if each.judgement.verdict is Verdict.REGRESSION], names),
+        moved=_worse_lines([n for n in reported if n.judgement.verdict is Verdict.REGRESSION], names),
     )
 
 
-def _moved(worse: Sequence[JudgedNumber], names: Names) -> tuple[str, ...]:
+def _worse_lines(worse: Sequence[JudgedNumber], names: Names) -> tuple[str, ...]:
     """A line for each worse number, with all media where it moved; stages come last, what moved most first."""
     groups: dict[str, list[JudgedNumber]] = {}
-    for each in worse:
-        params = {name: value for name, value in each.average.params.items() if name != _MEDIUM}
-        groups.setdefault(names.number(each.average.metric, params), []).append(each)
+    for judged_number in worse:
+        params = {name: value for name, value in judged_number.average.params.items() if name != _MEDIUM}
+        groups.setdefault(names.number(judged_number.average.metric, params), []).append(judged_number)
 
     def rank(group: tuple[str, list[JudgedNumber]]) -> tuple[bool, float]:
         is_stage = group[1][0].average.metric.name == BOOT_STAGE.name
-        return is_stage, -max(abs(each.judgement.effect or 0.0) for each in group[1])
+        return is_stage, -max(abs(n.judgement.effect or 0.0) for n in group[1])
 
-    found = []
+    sentences = []
     for title, numbers in sorted(groups.items(), key=rank):
         sizes = []
-        for each in numbers:
-            medium = each.average.params.get(_MEDIUM)
-            sizes.append(" on ".join(filter(None, (_size(each), medium and names.of({_MEDIUM: medium})))))
-        found.append(f"{title}: {', '.join(filter(None, sizes))}")
-    return tuple(found)
+        for judged_number in numbers:
+            medium = judged_number.average.params.get(_MEDIUM)
+            sizes.append(" on ".join(filter(None, (_size(judged_number), medium and names.of({_MEDIUM: medium})))))
+        sentences.append(f"{title}: {', '.join(filter(None, sizes))}")
+    return tuple(sentences)
 
 
-def _size(each: JudgedNumber) -> str:
+def _size(judged_number: JudgedNumber) -> str:
     """The change in the metric's unit and in per cent; empty: unknown."""
-    average, old = each.average, each.baseline
-    if old is None or each.judgement.effect is None:
+    average, old = judged_number.average, judged_number.baseline
+    if old is None or judged_number.judgement.effect is None:
         return ""
     change = average.value - old.value
     text = number(abs(change), max(average.uncertainty, old.uncertainty), average.metric)
-    return f"{'+' if change > 0 else '−'}{text} {average.metric.unit} ({_percent(each.judgement.effect)})"
+    return f"{'+' if change > 0 else '−'}{text} {average.metric.unit} ({_percent(judged_number.judgement.effect)})"
 
 
 def line(counts: Mapping[str, int]) -> str:
@@ -595,12 +590,12 @@ def line(counts: Mapping[str, int]) -> str:
 
 
 def _state(counts: Counter[Verdict], *, whole: bool) -> str:
-    found = set(counts)
-    if found & _BAD:
+    verdicts = set(counts)
+    if verdicts & _BAD:
         return "bad"
-    if found == {Verdict.NO_HISTORY}:
+    if verdicts == {Verdict.NO_HISTORY}:
         return "plain"
-    return "good" if found <= _SAME and whole else ""
+    return "good" if verdicts <= _SAME and whole else ""
 
 
 def _by_word(counts: Counter[Verdict], same: int) -> dict[str, int]:
@@ -610,14 +605,14 @@ def _by_word(counts: Counter[Verdict], same: int) -> dict[str, int]:
         Verdict.IMPROVEMENT: "better",
         Verdict.NO_HISTORY: UNCOMPARED,
     }
-    found = {word: counts[verdict] for verdict, word in words.items()}
-    found[UNCHANGED] = same
-    found["not comparable"] = sum(counts.values()) - sum(found.values())
-    return {word: count for word, count in found.items() if count}
+    word_counts = {word: counts[verdict] for verdict, word in words.items()}
+    word_counts[UNCHANGED] = same
+    word_counts["not comparable"] = sum(counts.values()) - sum(word_counts.values())
+    return {word: count for word, count in word_counts.items() if count}
 
 
-def _comparison_row(each: JudgedNumber, names: Names) -> JudgedRow:
-    average, judgement = each.average, each.judgement
+def _comparison_row(judged_number: JudgedNumber, names: Names) -> JudgedRow:
+    average, judgement = judged_number.average, judged_number.judgement
     change = ""
     if judgement.effect is not None:
         change = f"{_percent(judgement.effect)}"
@@ -627,20 +622,20 @@ def _comparison_row(each: JudgedNumber, names: Names) -> JudgedRow:
         metric=average.metric.name,
         title=names.number(average.metric, average.params),
         before=""
-        if each.baseline is None
-        else with_uncertainty(each.baseline.value, each.baseline.uncertainty, average.metric),
+        if judged_number.baseline is None
+        else with_uncertainty(judged_number.baseline.value, judged_number.baseline.uncertainty, average.metric),
         now=with_uncertainty(average.value, average.uncertainty, average.metric),
         change=change,
         verdict=str(judgement.verdict),
         reason=judgement.reason,
         bad=judgement.verdict in _BAD,
-        strip=strip_of(each),
+        strip=strip_of(judged_number),
     )
 
 
-def strip_of(each: JudgedNumber) -> RowStrip | None:
+def strip_of(judged_number: JudgedNumber) -> RowStrip | None:
     """A number as a strip under its baseline, or None."""
-    average, old = each.average, each.baseline
+    average, old = judged_number.average, judged_number.baseline
     if old is None:
         return None
     ends = [number(end, old.uncertainty, average.metric) for end in (min(old.values), max(old.values))]

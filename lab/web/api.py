@@ -21,7 +21,7 @@ from lab.judge import text
 from lab.judge.baseline import document
 from lab.judge.builds import remarks
 from lab.judge.store import read_verdicts
-from lab.report.view import judged
+from lab.report.view import judge_against
 from lab.results import averages, formatting, listing
 from lab.results.audit import Audit, cell
 from lab.results.averages import AveragePoint
@@ -105,7 +105,7 @@ def router(site: Site) -> APIRouter:
         They are against a release, another run, or the last accepted runs.
         """
         with site.snapshot() as snapshot:
-            found, notes = judged(snapshot, run_id, against), remarks(snapshot, run_id)
+            found, notes = judge_against(snapshot, run_id, against), remarks(snapshot, run_id)
         return document(found, notes, found.numbers)
 
     @routes.get("/metrics")

@@ -21,7 +21,7 @@ from lab.judge.builds import remarks
 from lab.judge.where import where_of
 from lab.report import view
 from lab.report.page import render
-from lab.report.view import judged, last_of
+from lab.report.view import judge_against, last_of
 from lab.results import averages, formatting, listing
 from lab.results.artifacts import ArtifactStore
 from lab.results.audit import Audit
@@ -254,7 +254,7 @@ def file_router(site: Site) -> APIRouter:
 def _report(site: Site, store: Store, run_id: int, against: str | None) -> str:
     run = whole_run(store, run_id)
     with site.snapshot() as snapshot:
-        verdicts, notes = judged(snapshot, run_id, against), remarks(snapshot, run_id)
+        verdicts, notes = judge_against(snapshot, run_id, against), remarks(snapshot, run_id)
     last = last_of(verdicts)
     before = None if last is None else overview(store, last)
     artifacts = WatchedArtifacts(store.artifacts.root, store.artifacts.shared, store.artifacts.pack_of)

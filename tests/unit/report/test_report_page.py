@@ -19,7 +19,7 @@ from lab.metrics.catalogue import published
 from lab.metrics.limits import Limit
 from lab.report import render
 from lab.report.names import title_of
-from lab.report.view import judged
+from lab.report.view import judge_against
 from lab.results import AttemptRecord, Run, SampleRecord, open_store
 from lab.results.formatting import export_csv
 from lab.results.listing import Overview, overview
@@ -355,7 +355,7 @@ def test_the_command_writes_the_page_and_says_where(
     with open_store("a.db") as store:
         run = overview(store, record(store, cycles=1).id)
         with watch("a.db").snapshot() as snapshot:
-            page = render(run, store.artifacts, judged(snapshot, 1, None))
+            page = render(run, store.artifacts, judge_against(snapshot, 1, None))
     assert main(["report", "1", "--db", "a.db"]) == 0
     assert main(["report", "1", "-o", "other.html", "--db", "a.db"]) == 0
     assert capsys.readouterr().out == f"{tmp_path}/boardlab-run-1.html\n{tmp_path}/other.html\n"
