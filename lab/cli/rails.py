@@ -23,7 +23,7 @@ from lab.console.recording import Recording
 from lab.console.replay import guess_board, replay
 from lab.env import envfile
 from lab.errors import ConfigurationError, LabStableError
-from lab.figures import drawn
+from lab.figures import draw
 from lab.figures.power import power_figure
 from lab.host.clock import MonotonicRaw
 from lab.host.runtime import runtime_dir
@@ -317,7 +317,7 @@ def stacked(trace: Trace, moments: Sequence[Moment] = ()) -> str:
     figure = power_figure(f"Rails of {trace.meta.board}, stacked", times_ns, watts, moments, stacked=True)
     if figure is None:
         raise ConfigurationError(f"{trace.path}: too few samples for a picture; sample longer")
-    return drawn("trace", figure, True)
+    return draw("trace", figure, True)
 
 
 def _binned(trace: Trace, number: int, edges: Floats) -> Floats:

@@ -1,7 +1,7 @@
 """Figures: one record for each kind, and one template that draws them.
 
-`strips` has samples with their mean and ±, `bars` stages and rails, `lines` numbers over releases and runs, `power` a trace.
-A page includes `page.css` and `figures.css`, and calls the macros of `figures.html.j2`, or `drawn`.
+`strips` has samples with their mean and ±, `bars` stages and rails, `lines` numbers over releases and runs, `power` a
+trace. A page includes `page.css` and `figures.css`, and calls the macros of `figures.html.j2`, or `draw`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ class Tick:
 
 
 def ticks(low: float, high: float, about: int) -> list[tuple[float, str]]:
-    """About so many round values from low to high, as far apart as 1, 2 or 5 of some decimal place, with their texts."""
+    """About so many round values from low to high, with their texts.
+
+    They are as far apart as 1, 2 or 5 of some decimal place.
+    """
     raw = (high - low) / about
     place = math.floor(math.log10(raw))
     factor = next(factor for factor in (1, 2, 5, 10) if factor * 10.0**place >= raw * (1 - 1e-9))
@@ -37,7 +40,7 @@ def ticks(low: float, high: float, about: int) -> list[tuple[float, str]]:
     return [(n * step, f"{n * step:z.{places}f}") for n in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
-def drawn(kind: str, *figure: object) -> Markup:
+def draw(kind: str, *figure: object) -> Markup:
     """A figure as the macro `kind` draws it."""
     macro = getattr(environment("lab.figures").get_template("figures.html.j2").module, kind)
     return Markup(macro(*figure).strip())  # noqa: S704 - the template escapes its texts

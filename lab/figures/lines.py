@@ -27,7 +27,8 @@ class TimeAxis:
     """An axis of time; a place on it is a share of its length, 0 to 1.
 
     Attributes:
-        dates: places with the text below them. begins: places where something begins, e.g. a release, with the text above them.
+        dates: places with the text below them.
+        begins: places where something begins, e.g. a release, with the text above them.
     """
 
     dates: Sequence[tuple[float, str]]
@@ -39,7 +40,9 @@ class LinePoint:
     """A number.
 
     Attributes:
-        at: its place on the axis, counted from 0, or a share of a `TimeAxis`. low, high: its range or its ±. href: where it leads; empty: nowhere.
+        at: its place on the axis, counted from 0, or a share of a `TimeAxis`.
+        low, high: its range or its ±.
+        href: where it leads; empty: nowhere.
     """
 
     at: float
@@ -85,7 +88,9 @@ class LinePanel:
     """A drawing with axes.
 
     Attributes:
-        x, y: of its upper left corner. across, up: the figures of the axes; an empty one had no room. upright: those below the axis are.
+        x, y: of its upper left corner.
+        across, up: the figures of the axes; an empty one had no room.
+        upright: those below the axis are.
         ruled: whether each figure below the axis has a line, since a part of the axis begins there.
         level: y of a line across; None: none. changes: x of marks below the axis, and what changed there.
         begins: x and text of what begins there, for an axis of time; None: another axis.
@@ -151,8 +156,12 @@ def together(
     """All series in one panel, with a legend for several.
 
     Args:
-        axis: the name of each place (empty: none), or an axis of time. size: width of the chart, and height of its panel.
-        headed: the title is drawn, too. least: see `span`. level: a value with a line across. changes: place, and what changed there.
+        axis: the name of each place (empty: none), or an axis of time.
+        size: width of the chart, and height of its panel.
+        headed: the title is drawn, too.
+        least: see `span`.
+        level: a value with a line across.
+        changes: place, and what changed there.
     """
     corner = (_LEFT, _HEAD if headed else _UNIT)
     panel = _panel(series, axis, corner, (size[0] - _LEFT - _RIGHT, size[1]), "", least, level, changes)
@@ -169,13 +178,13 @@ def apart(series: Sequence[LineSeries], axis: Sequence[str], title: str, unit: s
     down = height + 26.0 + _UNDER[_is_upright(axis, width)]
     panels = [
         _panel(
-            [one],
+            [line],
             axis,
             (_LEFT + number % _COLUMNS * whole / _COLUMNS, _HEAD + 16.0 + number // _COLUMNS * down),
             (width, height),
-            one.name if len(one.name) <= _MOST_TITLE else f"{one.name[: _MOST_TITLE - 1]}…",
+            line.name if len(line.name) <= _MOST_TITLE else f"{line.name[: _MOST_TITLE - 1]}…",
         )
-        for number, one in enumerate(series)
+        for number, line in enumerate(series)
     ]
     below = panels[-1].y + height + _UNDER[panels[-1].upright]
     return LineChart(title, unit, True, whole, below + _ROW / 2, tuple(panels), ())
@@ -192,7 +201,7 @@ def _panel(
     changes: Sequence[tuple[float, str]] = (),
 ) -> LinePanel:
     (x, y), (width, height) = corner, size
-    ends = [end for one in series for point in one.points for end in (point.low, point.value, point.high)]
+    ends = [end for line in series for point in line.points for end in (point.low, point.value, point.high)]
     low, high = span(ends if level is None else [*ends, level], least)
     low, high = (low, high) if high > low else (low - 1, high + 1)
     low, high = low - _ROOM * (high - low), high + _ROOM * (high - low)
@@ -207,11 +216,13 @@ def _panel(
 
     if isinstance(axis, TimeAxis):
         upright, ruled = False, False
-        names = _named(axis.dates, across, _LYING)
-        begins = _named(axis.begins, across, _LYING)
+        names = _name_places(axis.dates, across, _LYING)
+        begins = _name_places(axis.begins, across, _LYING)
     else:
         upright, ruled = _is_upright(axis, width), not all(axis)
-        names = _named([(at, name) for at, name in enumerate(axis) if name], across, _UPRIGHT if upright else _LYING)
+        names = _name_places(
+            [(at, name) for at, name in enumerate(axis) if name], across, _UPRIGHT if upright else _LYING
+        )
         begins = None
     return LinePanel(
         x,
@@ -219,7 +230,18 @@ def _panel(
         width,
         height,
         title,
-        tuple(_line(number, one, across, down) for number, one in enumerate(series)),
+        tuple(
+            Line(
+                number % COLOURS,
+                number >= COLOURS,
+                line.name,
+                tuple(
+                    LineMark(across(point.at), down(point.value), down(point.low), down(point.high), point)
+                    for point in line.points
+                ),
+            )
+            for number, line in enumerate(series)
+        ),
         names,
         tuple(Tick(down(value), text) for value, text in ticks(low, high, 5 if height > 200 else 3)),
         upright,
@@ -230,20 +252,15 @@ def _panel(
     )
 
 
-def _line(number: int, one: LineSeries, across: Callable[[float], float], down: Callable[[float], float]) -> Line:
-    marks = tuple(
-        LineMark(across(point.at), down(point.value), down(point.low), down(point.high), point) for point in one.points
-    )
-    return Line(number % COLOURS, number >= COLOURS, one.name, marks)
-
-
-def _named(places: Iterable[tuple[float, str]], across: Callable[[float], float], room: float) -> tuple[Tick, ...]:
+def _name_places(
+    places: Iterable[tuple[float, str]], across: Callable[[float], float], room: float
+) -> tuple[Tick, ...]:
     """The places with their names; those without room are empty."""
-    found, free = [], -math.inf
+    named_ticks, free = [], -math.inf
     for at, name in places:
-        found.append(Tick(across(at), name if across(at) >= free else ""))
-        free = across(at) + room if found[-1].text else free
-    return tuple(found)
+        named_ticks.append(Tick(across(at), name if across(at) >= free else ""))
+        free = across(at) + room if named_ticks[-1].text else free
+    return tuple(named_ticks)
 
 
 def _is_upright(axis: Sequence[str], width: float) -> bool:

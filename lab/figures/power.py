@@ -70,11 +70,11 @@ def power_figure(
     tops = [list(values) for values in watts.values()]
     if stacked:
         tops = [[sum(w or 0.0 for w in here) for here in zip(*tops[: n + 1], strict=True)] for n in range(len(tops))]
-    known = [value for values in tops for value in values if value is not None]
-    if len(times_ns) < 2 or not known:
+    present = [value for values in tops for value in values if value is not None]
+    if len(times_ns) < 2 or not present:
         return None
     begin, span = times_ns[0], times_ns[-1] - times_ns[0]
-    low, high = min(0.0, *known), max(*known, 1e-6) * 1.15
+    low, high = min(0.0, *present), max(*present, 1e-6) * 1.15
 
     def x(t_ns: float) -> float:
         return _LEFT + (WIDTH - _LEFT - _RIGHT) * (t_ns - begin) / span
@@ -118,5 +118,5 @@ def _pieces(
 
 
 def _mean(values: Sequence[float | None]) -> str:
-    known = [value for value in values if value is not None]
-    return f"{1000 * sum(known) / len(known):.1f}" if known else "no sample"
+    present = [value for value in values if value is not None]
+    return f"{1000 * sum(present) / len(present):.1f}" if present else "no sample"

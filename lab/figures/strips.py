@@ -62,7 +62,8 @@ class StripPanel:
     """The cycles of one series.
 
     Attributes:
-        mean, band: pixels of the average, and of the upper and lower end of its ±. before: the other run's average; None: none.
+        mean, band: pixels of the average, and of the upper and lower end of its ±.
+        before: the other run's average; None: none.
         changed: per cent across of where the series moved; None where it did not.
         busy: per cent across and pixels down of how busy the host was in each cycle, in the host's own panel.
     """
@@ -149,33 +150,33 @@ def cycle_strip(series: Sequence[CycleSeries], *, shared: bool) -> CycleStrip:
     Args:
         shared: all panels have the same scale, so that the spreads can be compared.
     """
-    cycles = [sample.cycle for one in series for sample in one.samples]
-    cycles += [attempt.cycle for one in series for attempt in one.failed]
-    last = max(cycles + [cycle for one in series for cycle in one.links])
-    heights = [high - low for low, high in (one.bounds for one in series)]
-    counts = [_counts(one.samples) for one in series]
+    cycles = [sample.cycle for data in series for sample in data.samples]
+    cycles += [attempt.cycle for data in series for attempt in data.failed]
+    last = max(cycles + [cycle for data in series for cycle in data.links])
+    heights = [high - low for low, high in (data.bounds for data in series)]
+    counts = [_counts(data.samples) for data in series]
     most = max(max(count) for count in counts)
     panels = (
-        _panel(one, (max(heights) if shared else height, last), (count, most), number)
-        for number, (one, height, count) in enumerate(zip(series, heights, counts, strict=True))
+        _panel(data, (max(heights) if shared else height, last), (count, most), number)
+        for number, (data, height, count) in enumerate(zip(series, heights, counts, strict=True))
     )
     step = max(1, round(last / 10))
     across = tuple(Tick(_across(cycle, last), str(cycle)) for cycle in range(step, last + 1, step))
     return CycleStrip(series[0].metric.unit, tuple(panels), across, most, shared)
 
 
-def _panel(one: CycleSeries, scale: tuple[float, int], spread: tuple[Sequence[int], int], number: int) -> StripPanel:
-    summary, title = one.summary, one.title
+def _panel(data: CycleSeries, scale: tuple[float, int], spread: tuple[Sequence[int], int], number: int) -> StripPanel:
+    summary, title = data.summary, data.title
     (height, last), (counts, most) = scale, spread
-    low, high = one.bounds
+    low, high = data.bounds
     span = _ROOM * height or abs(high) / 100 or 1.0
     top = (low + high + span) / 2
 
     def down(value: float) -> float:
         return PANEL_PX * (top - value) / span
 
-    moved = drift(one.samples)
-    least, most_value = min(s.value for s in one.samples), max(s.value for s in one.samples)
+    moved = drift(data.samples)
+    least, most_value = min(s.value for s in data.samples), max(s.value for s in data.samples)
     thick = (down(least) - down(most_value)) / len(counts) if len(counts) > 1 else 6.0
     return StripPanel(
         title=title,
@@ -183,22 +184,22 @@ def _panel(one: CycleSeries, scale: tuple[float, int], spread: tuple[Sequence[in
         ticks=tuple(Tick(down(value), text) for value, text in ticks(top - span, top, 5)),
         mean=down(summary.mean),
         band=(down(summary.mean + summary.uncertainty), down(summary.mean - summary.uncertainty)),
-        before=None if one.before is None else down(one.before),
+        before=None if data.before is None else down(data.before),
         dots=tuple(
             Dot(
                 x=_across(s.cycle, last),
                 y=down(s.value),
                 low=down(s.value - s.uncertainty),
                 high=down(s.value + s.uncertainty),
-                href=one.links.get(s.cycle, ""),
-                title=f"{title}, cycle {s.cycle}: {with_uncertainty(s.value, s.uncertainty, one.metric)}",
+                href=data.links.get(s.cycle, ""),
+                title=f"{title}, cycle {s.cycle}: {with_uncertainty(s.value, s.uncertainty, data.metric)}",
                 flagged=bool(s.flags - {Flag.SIMULATED}),
             )
-            for s in one.samples
+            for s in data.samples
         ),
         crosses=tuple(
-            Cross(_across(each.cycle, last), each.href, f"{title}, cycle {each.cycle}: {each.outcome}")
-            for each in one.failed
+            Cross(_across(attempt.cycle, last), attempt.href, f"{title}, cycle {attempt.cycle}: {attempt.outcome}")
+            for attempt in data.failed
         ),
         bins=tuple(
             Bin(
@@ -210,7 +211,7 @@ def _panel(one: CycleSeries, scale: tuple[float, int], spread: tuple[Sequence[in
             if count
         ),
         changed=None if moved is None else _across(moved.cycle - 0.5, last),
-        busy=tuple((_across(cycle, last), HOST_PX * (1 - share)) for cycle, share in sorted(one.busy.items())),
+        busy=tuple((_across(cycle, last), HOST_PX * (1 - share)) for cycle, share in sorted(data.busy.items())),
     )
 
 
@@ -229,9 +230,6 @@ def _counts(samples: Sequence[Sample]) -> list[int]:
     for value in values:
         counts[min(_BINS - 1, int(_BINS * (value - low) / span))] += 1
     return counts
-
-
-# --- A strip in a row of a table ---
 
 
 @frozen

@@ -9,7 +9,7 @@ from typing import Final
 
 from markupsafe import Markup
 
-from lab.figures import drawn
+from lab.figures import draw
 from lab.figures.bars import stack, waterfalls
 from lab.figures.lines import LinePoint, LineSeries, apart, together
 from lab.figures.strips import CycleSeries, board_strips, cycle_strip
@@ -48,7 +48,7 @@ def draw_release(release: GuideRelease, runs: Sequence[Overview]) -> dict[str, l
         for entry in rails:
             mode, rail = entry.params.get("mode", ""), entry.params.get("rail", "")
             bars.setdefault(f"{entry.board} {mode}", {})[rail] = entry.value or 0.0
-        figures.setdefault(_POWER, []).append((drawn("stack", stack(caption, "mW", bars)), caption))
+        figures.setdefault(_POWER, []).append((draw("stack", stack(caption, "mW", bars)), caption))
     return figures
 
 
@@ -62,7 +62,7 @@ def _draw_boots(runs: Sequence[Overview]) -> Iterator[tuple[Markup, str]]:
         series = [
             CycleSeries(m.params.get("medium", ""), m.metric, m.samples, summarise(m.samples)) for _, m in measured
         ]
-        figure = drawn("strip", cycle_strip(series, shared=True))
+        figure = draw("strip", cycle_strip(series, shared=True))
         yield figure, f"Boot time of each cycle, {_run_name(measured[0][0])}"
     elif measured:
         media: dict[str, dict[str, list[Sample]]] = {}
@@ -70,13 +70,13 @@ def _draw_boots(runs: Sequence[Overview]) -> Iterator[tuple[Markup, str]]:
             media.setdefault(m.params.get("medium", ""), {}).setdefault(run.run.board, []).extend(m.samples)
         count = len({run.run.board for run, _ in measured})
         title = "Each boot of each board, with the mean and its ± below"
-        figure = drawn("boards", board_strips(title, measured[0][1].metric, dict(sorted(media.items()))))
+        figure = draw("boards", board_strips(title, measured[0][1].metric, dict(sorted(media.items()))))
         yield figure, f"Boot time of each cycle, {count} board{'s' * (count != 1)} of {runs[0].run.board_type}"
     staged = sorted((run for run in runs if run.stages), key=_longest_boot_s)
     if staged:
         typical = staged[len(staged) // 2]
         which = f", the middle one of {len(staged)} runs" if len(staged) > 1 else ""
-        bars = Markup("\n").join(drawn("waterfall", waterfall) for waterfall in waterfalls(typical.stages, {}))
+        bars = Markup("\n").join(draw("waterfall", waterfall) for waterfall in waterfalls(typical.stages, {}))
         yield bars, f"Stages of the boot, {_run_name(typical)}{which}"
 
 
@@ -109,7 +109,7 @@ def chapters_over_releases(releases: Sequence[GuideRelease]) -> Markup:
         return Markup("")
     series = [LineSeries(chapter, points) for chapter, points in lines.items()]
     title = "Each chapter over the releases"
-    return drawn("lines", together(series, names, title, "median, above 1 is better", level=1.0))
+    return draw("lines", together(series, names, title, "median, above 1 is better", level=1.0))
 
 
 def _point(at: int, ratio: float, chapter: str, release: str) -> LinePoint:
@@ -149,8 +149,8 @@ def draw_trends(trends: Sequence[Trend]) -> Markup:
     boards = list(dict.fromkeys(trend.board for trend in trends))
     title = f"{', '.join(boards)}: {trends[0].metric}, {trends[0].better} is better"
     if len(trends) <= _TOGETHER:
-        return drawn("lines", together(series, releases, title, trends[0].unit, headed=True), True)
-    return drawn("lines", apart(series, releases, title, trends[0].unit), True)
+        return draw("lines", together(series, releases, title, trends[0].unit, headed=True), True)
+    return draw("lines", apart(series, releases, title, trends[0].unit), True)
 
 
 def _trend_point(point: TrendPoint, releases: Sequence[str], unit: str) -> LinePoint:
