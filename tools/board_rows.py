@@ -1,4 +1,4 @@
-"""The tables of rows by board type and of the guides' cells, which mkdocs puts into docs/board-rows.md."""
+"""Tables by board type for mkdocs: rows and the guides' cells (docs/board-rows.md), boot-mode switches (docs/first-day.md)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from support import guide_family
 KEPT: Final = guide_family.FIXTURES / "measured_rows.csv"
 REASONS: Final = tomllib.loads((guide_family.FIXTURES / "other_rows.toml").read_text(encoding="utf-8"))["reason"]
 PLAYED, DRIVEN, OUT_OF_REACH = "played", "driven", "–"
-_MARK, _GUIDES_MARK = "<!-- the rows -->", "<!-- the guides -->"
+_MARK, _GUIDES_MARK, _SWITCHES_MARK = "<!-- the rows -->", "<!-- the guides -->", "<!-- the switches -->"
 MetricKey: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]  # as `lab.guide.catalogue.CellReading.key`
 
 
@@ -175,8 +175,17 @@ def guide_lines() -> Iterator[str]:
                 yield f"| {name} | {chapter or 'all'} | {numbers} |"
 
 
+def switch_lines() -> Iterator[str]:
+    """The table of boot-mode switches: a row for each board type and medium, or way to the ROM."""
+    yield from ("| Board | Boots from | Straps | Switches, B0 first |", "|---|---|---|---|")
+    for board in types():
+        media = {name: medium.boot_mode for name, medium in board.media.items()} | dict(board.recovery)
+        for name, value in media.items():
+            yield f"| {board.title} (`{board.name}`) | {name} | `{value:#06x}` | `{board.switches(value)}` |"
+
+
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """The page with the tables in place of their marks."""
-    for mark, table in ((_MARK, lines), (_GUIDES_MARK, guide_lines)):
+    for mark, table in ((_MARK, lines), (_GUIDES_MARK, guide_lines), (_SWITCHES_MARK, switch_lines)):
         markdown = markdown.replace(mark, "\n".join(table())) if mark in markdown else markdown
     return markdown

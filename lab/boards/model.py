@@ -287,6 +287,11 @@ class BoardType:
         """The ROM's recovery way by straps, "uart" or "usb"; empty: a medium."""
         return next((way for way, value in self.recovery.items() if value == boot_mode), "")
 
+    def switches(self, boot_mode: int) -> str:
+        """Boot-mode switches set by hand, B0 first, 1 = on, e.g. `11000010 01000000`; empty: the board has none."""
+        bits = [str(boot_mode >> bit & 1) for bit in range(self.boot_mode_bits)]
+        return " ".join("".join(bits[start : start + 8]) for start in range(0, len(bits), 8))
+
     @property
     def media_straps(self) -> list[int]:
         """The straps that differ between media and must be driven."""

@@ -56,11 +56,15 @@ def show(
         ):
             assumed = still_assumed(store, board.name, assumed)
     if as_json:
-        echo_json({**asdict(board), "assumptions": assumed})
+        values = {name: medium.boot_mode for name, medium in board.media.items()} | dict(board.recovery)
+        switches = {name: board.switches(value) for name, value in values.items()}
+        echo_json({**asdict(board), "switches": switches, "assumptions": assumed})
         return
     echo(f"{board.name}: {board.title} ({board.soc})", "")
-    media = [[medium, f"{each.boot_mode:#06x}", each.title] for medium, each in board.media.items()]
-    echo(*table(["medium", "straps", "title"], media, "<><"), "")
+    media = [(name, medium.boot_mode, medium.title) for name, medium in board.media.items()]
+    media += [(way, value, "the ROM waits for a program") for way, value in board.recovery.items()]
+    rows = [[name, f"{value:#06x}", board.switches(value), title] for name, value, title in media]
+    echo(*table(["medium", "straps", "switches, B0 first", "title"], rows, "<><<"), "")
     modes = [(mode, board.low_power.modes[mode]) for mode in board.sleep]
     if modes:
         rows = [

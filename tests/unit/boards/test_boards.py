@@ -102,6 +102,13 @@ def test_am62_boot_modes_are_those_of_the_u_boot_documentation(medium: str, boot
     assert boards.load("am62xx_sk").media[medium].boot_mode == boot_mode
 
 
+def test_switches_are_those_of_buildroots_page_on_the_board() -> None:
+    """Its page on the SK-AM62 has SW1[1:8]=11000010, SW2[1:8]=01000000 for SD; SW1 is B0 to B7."""
+    board = boards.load("am62xx_sk")
+    assert board.switches(board.media["sd"].boot_mode) == "11000010 01000000"
+    assert boards.load("am43xx-gpevm").switches(0b101100) == "001101"
+
+
 def test_a_types_failures_add_to_the_common_ones(board_file: Path) -> None:
     board_file.write_text(MINIMAL + "[failures]\n'my own trouble' = \"own\"\n")
     failures = boards.load_file(board_file).failures
