@@ -67,7 +67,7 @@ class ArtifactStore:
         ref = ArtifactRef(kind, hashlib.sha256(data).hexdigest(), len(data))
         path = self.path(ref.sha256)
         try:
-            if not _touch_same(path, data):  # a damaged one is mended
+            if not _touch_if_same(path, data):  # a damaged one is mended
                 location.private_folder(self.root)
                 if self.shared:
                     self.mark(ref.sha256)  # before: a mark without its artifact does no harm
@@ -198,7 +198,7 @@ class ArtifactStore:
         return sorted(name for name in marks if _SHA256.fullmatch(name))
 
 
-def _touch_same(path: Path, data: bytes) -> bool:
+def _touch_if_same(path: Path, data: bytes) -> bool:
     """Return whether the artifact is there; its time then says that it is wanted (lab.results.retention)."""
     try:
         if path.read_bytes() != data:
@@ -355,7 +355,14 @@ def write_recordings(attempts: Sequence[Attempt], artifacts: ArtifactStore, fold
         for kind, ref in contents.items():
             if ref is None:
                 break
-            _write_recording(base.with_name(base.name + SUFFIXES[kind]), artifacts.read(ref.sha256))
+            path, data = base.with_name(base.name + SUFFIXES[kind]), artifacts.read(ref.sha256)
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(data)
+            except OSError as error:
+                raise LabStableError(
+                    f"cannot write {path}: {error.strerror}; choose another folder with -o"
+                ) from error
         else:
             written.append(base.with_name(base.name + SUFFIXES[CONSOLE_LOG]))
     if not written:
@@ -363,11 +370,3 @@ def write_recordings(attempts: Sequence[Attempt], artifacts: ArtifactStore, fold
             "no such attempt has a recording; `lab results show ID` lists cycles and failed attempts"
         )
     return written
-
-
-def _write_recording(path: Path, data: bytes) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-    except OSError as error:
-        raise LabStableError(f"cannot write {path}: {error.strerror}; choose another folder with -o") from error

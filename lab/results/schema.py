@@ -205,7 +205,9 @@ def _restore_command(location: Location, revisions: set[str]) -> str:
     path = location.path
     if path is None:
         return ""
-    copies = [copy for copy in path.parent.glob(f"{path.name}.*") if _schema_of(copy) in revisions]
+    # The name of a copy ends with its schema, and perhaps a number (`_copy_beside`).
+    suffixes = {copy: copy.suffix.removeprefix(".") for copy in path.parent.glob(f"{path.name}.*")}
+    copies = [copy for copy, suffix in suffixes.items() if re.sub(r"-\d+$", "", suffix) in revisions]
     if not copies:
         return ""
     newest = max(copies, key=lambda copy: copy.stat().st_mtime_ns)
@@ -214,11 +216,6 @@ def _restore_command(location: Location, revisions: set[str]) -> str:
         f". Or go back to the copy of before the migration, without what was measured since: stop the services, then "
         f"mv {words[0]} {words[0]}.newer && rm -f {words[0]}-wal {words[0]}-shm && cp -p {words[1]} {words[0]}"
     )
-
-
-def _schema_of(copy: Path) -> str:
-    """Schema of a copy by its name, which may end with a number (`_copied`)."""
-    return re.sub(r"-\d+$", "", copy.suffix.removeprefix("."))
 
 
 def _hush() -> None:

@@ -131,23 +131,21 @@ class FailureReader:
                 runs.append(head)
         failing_runs = [runs for runs in by_kind.values() if any(head.id in failed for head in runs)]
         failing_runs = [[head for head in runs if head.release == runs[0].release] for runs in failing_runs]
-        self._learn(snapshot, [head for runs in failing_runs for head in runs])
+        heads = [head for runs in failing_runs for head in runs]
+        unread = {head.id: head for head in heads if head not in self._known}
+        tries: dict[int, list[AttemptOutcome]] = {run_id: [] for run_id in unread}
+        for attempt in snapshot.tries(list(unread)):
+            tries[attempt.run_id].append(attempt)
+        self._known = {head: self._known[head] for head in heads if head in self._known}
+        self._known |= {head: _count_attempts(head, tries[head.id]) for head in unread.values()}
         failing: list[StandingFailure] = []
         explained: list[ExplainedItem] = []
-        for heads in failing_runs:
-            tried = [self._known[head] for head in heads]
+        for runs in failing_runs:
+            tried = [self._known[head] for head in runs]
             failing += _failing(tried)
             first = tried[0]
             explained += [ExplainedItem(first.head.board, first.head.kind, item) for item in sorted(first.lost)]
         return _merge(failing), explained
-
-    def _learn(self, snapshot: StoreSnapshot, heads: Sequence[RunHead]) -> None:
-        unknown = {head.id: head for head in heads if head not in self._known}
-        tries: dict[int, list[AttemptOutcome]] = {run_id: [] for run_id in unknown}
-        for attempt in snapshot.tries(list(unknown)):
-            tries[attempt.run_id].append(attempt)
-        self._known = {head: self._known[head] for head in heads if head in self._known}
-        self._known |= {head: _count_attempts(head, tries[head.id]) for head in unknown.values()}
 
 
 def line_of(message: str) -> str:

@@ -335,7 +335,12 @@ class Store:
         def write() -> Result:
             if sent.number and self._was_committed(sent.number):
                 return sent.results[0]
-            return self._transaction(work, sent)
+            sent.number = ""
+            with guard(self.location), Session(self._engine) as session, session.begin():
+                sent.results = [work(session)]
+                session.flush()
+                sent.number = database.transaction_number(session)
+            return sent.results[0]
 
         return self._patiently(write, len(RETRY_PAUSES_S))
 
@@ -389,14 +394,6 @@ class Store:
                 self.hurry()
                 raise
             failures += 1
-
-    def _transaction(self, work: Callable[[Session], Result], sent: _Sent[Result]) -> Result:
-        sent.number = ""
-        with guard(self.location), Session(self._engine) as session, session.begin():
-            sent.results = [work(session)]
-            session.flush()
-            sent.number = database.transaction_number(session)
-        return sent.results[0]
 
     def _was_committed(self, number: str) -> bool:
         """True if a server committed it, and only the answer was lost.
