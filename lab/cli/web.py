@@ -166,7 +166,7 @@ def web(
     protection = load(web_config) if web_config else None
     access = access_of(host, protection, of_file(users), trust_proxy or (), user_header)
     site = Site(db, farm, runtime)
-    site.seen()  # a wrong farm.yaml is said now
+    site.look()  # a wrong farm.yaml is said now
     log_to(sys.stderr)
     sockets = _sockets(host, port, both=bool(access.own_name))
     port = sockets[0].getsockname()[1]

@@ -52,8 +52,8 @@ def router(audit: AuditLog) -> APIRouter:
         with audit.recording(request, reservations.RESERVE, board) as action:
             hours, reason = _number(field(request, "hours")), field(request, "reason", longest=LONGEST_REASON)
             begin = reservations.read_begin(text) if (text := field(request, "begin")) else None
-            known, limits = audit.board(board), _limits(site, action)
-            reservations.reserve(action.store, action, known, action.person.name, reason, hours, begin, limits)
+            board_now, limits = audit.board(board), _limits(site, action)
+            reservations.reserve(action.store, action, board_now, action.person.name, reason, hours, begin, limits)
         return done(request, action, board)
 
     @routes.post("/boards/{board:path}/release")
@@ -72,7 +72,7 @@ def router(audit: AuditLog) -> APIRouter:
         return back(board)
 
     @routes.post("/boards/{board:path}/maintained")
-    def maintained(request: Request, board: Board) -> Response:
+    def end_maintenance(request: Request, board: Board) -> Response:
         with audit.recording(request, reservations.MAINTAINED, board) as action:
             reservations.end(action.store, action, board, "maintenance", action.person.name)
         return back(board)
@@ -181,7 +181,8 @@ def _queue_run(site: Site, action: Action, arguments: list[str], queueing: threa
         count = listing.unended(JobQueue(action.store, process.identity(), process.has_died), name)
         if count >= limits.jobs:
             raise ConfigurationError(
-                f"{name} has {count} jobs that wait or measure, and may have {limits.jobs} (farm.yaml, web: tokens): cancel one first"
+                f"{name} has {count} jobs that wait or measure, and may have {limits.jobs} (farm.yaml, web: tokens): "
+                "cancel one first"
             )
         return job_control.queue_run(site, name, arguments)
 

@@ -56,7 +56,7 @@ def router(site: Site) -> APIRouter:
     @routes.get("/lab")
     def lab() -> dict[str, Any]:
         """The lab at this moment, as `lab status --json` has it."""
-        return status.document(site.seen().lab)
+        return status.document(site.look().lab)
 
     @routes.get("/clock")
     def clock() -> dict[str, Any]:
@@ -82,15 +82,18 @@ def router(site: Site) -> APIRouter:
         `next` is the `before` of the next page, null on the last one. `sort` orders them by another column, with `-`
         before it the other way round.
         """
-        wanted = RunFilter(
+        run_filter = RunFilter(
             chosen(board), chosen(board_type), chosen(release), chosen(status), before=before, sort=sort
         )
         with site.store() as store:
-            found = listed_runs(store, wanted, limit + 1)
+            listed = listed_runs(store, run_filter, limit + 1)
         if form == "csv":
-            return as_csv([_row(each) for each in found[:limit]])
-        shown = [formatting.list_document(each.run, each.outcomes, each.averaged) for each in found[:limit]]
-        return {"runs": shown, "next": found[limit - 1].run.id if len(found) > limit else None}
+            return as_csv([_row(row_run) for row_run in listed[:limit]])
+        shown = [
+            formatting.list_document(listed_run.run, listed_run.outcomes, listed_run.averaged)
+            for listed_run in listed[:limit]
+        ]
+        return {"runs": shown, "next": listed[limit - 1].run.id if len(listed) > limit else None}
 
     @routes.get("/runs/{run_id}")
     def run(run_id: RunId) -> dict[str, Any]:
@@ -105,8 +108,8 @@ def router(site: Site) -> APIRouter:
         They are against a release, another run, or the last accepted runs.
         """
         with site.snapshot() as snapshot:
-            found, notes = judge_against(snapshot, run_id, against), remarks(snapshot, run_id)
-        return document(found, notes, found.numbers)
+            numbers, notes = judge_against(snapshot, run_id, against), remarks(snapshot, run_id)
+        return document(numbers, notes, numbers.numbers)
 
     @routes.get("/metrics")
     def metrics() -> list[dict[str, str]]:
@@ -126,9 +129,9 @@ def router(site: Site) -> APIRouter:
         form: Form = "json",
     ) -> Any:
         """The averages of a metric over the last runs, the oldest first."""
-        wanted = RunFilter(chosen(board), chosen(board_type), chosen(release))
+        run_filter = RunFilter(chosen(board), chosen(board_type), chosen(release))
         with site.store() as store:
-            points = averages.points(store, metric, wanted.conditions(), runs)
+            points = averages.points(store, metric, run_filter.conditions(), runs)
         if not points:
             raise ConfigurationError(f"no run that is asked for has the metric {metric!r}; /api/v1/metrics lists them")
         rows = [_point(point) for point in points]
@@ -144,8 +147,8 @@ def board_router(site: Site) -> APIRouter:
     @routes.get("/wall")
     def tiles() -> list[dict[str, Any]]:
         """The wall: a tile for each board, problems first."""
-        seen = site.seen()
-        return [text.plain_document(tile) for tile in wall.tiles(seen.lab, seen.lines, sparks=seen.sparks)]
+        look = site.look()
+        return [text.plain_document(tile) for tile in wall.tiles(look.lab, look.lines, sparks=look.sparks)]
 
     @routes.get("/boards/{board:path}")
     def board(board: Name) -> dict[str, Any]:
@@ -153,16 +156,18 @@ def board_router(site: Site) -> APIRouter:
 
         The runs are the last 50; the jobs are those that were queued in a browser.
         """
-        found = status.document(site.seen().lab)
-        now = next((each for each in found["boards"] if each["board"] == board), None)
-        env = next((each.env for each in site.seen().lab.boards if each.board == board), "")
+        lab = status.document(site.look().lab)
+        now = next((board_document for board_document in lab["boards"] if board_document["board"] == board), None)
+        env = next((board_now.env for board_now in site.look().lab.boards if board_now.board == board), "")
         with site.store() as store:
             runs = listed_runs(store, RunFilter(boards=(board,)), _RUNS)
-            comments = [text.plain_document(each) for each in Audit(store).comments(board)]
-            logs = [asdict(each) for each in job_control.of_board(site, store, board)]
+            comments = [text.plain_document(comment) for comment in Audit(store).comments(board)]
+            logs = [asdict(log) for log in job_control.of_board(site, store, board)]
         if now is None and not runs:
             raise ConfigurationError(f"no board {board!r}; /api/v1/lab lists them")
-        listed = [formatting.list_document(each.run, each.outcomes, each.averaged) for each in runs]
+        listed = [
+            formatting.list_document(listed_run.run, listed_run.outcomes, listed_run.averaged) for listed_run in runs
+        ]
         wired, unread = wires(site.home(), board, env)
         return {
             "board": board,
@@ -178,7 +183,7 @@ def board_router(site: Site) -> APIRouter:
     def guide_list() -> list[dict[str, Any]]:
         """The releases that have a performance guide."""
         with site.store() as store:
-            return [text.plain_document(each) for each in guides.listed(store)]
+            return [text.plain_document(guide) for guide in guides.list_guides(store)]
 
     @routes.get("/verdicts")
     def verdicts(metric: Asked = "", board: Asked = "") -> list[dict[str, Any]]:
@@ -187,8 +192,10 @@ def board_router(site: Site) -> APIRouter:
         Each has the decision on it; at most 500.
         """
         with site.store() as store:
-            found = read_verdicts(store, metric=metric or None, board=board or None, since=utc_now() - _LATELY)
-        return [text.document(each) for each in found[:_MOST]]
+            found_verdicts = read_verdicts(
+                store, metric=metric or None, board=board or None, since=utc_now() - _LATELY
+            )
+        return [text.document(verdict) for verdict in found_verdicts[:_MOST]]
 
     @routes.get("/search")
     def search(q: Asked) -> dict[str, list[dict[str, str]]]:
@@ -196,7 +203,7 @@ def board_router(site: Site) -> APIRouter:
 
         At most a hundred of a kind.
         """
-        named = named_like(site, q.strip()) if q.strip() else {}
+        named = match_names(site, q.strip()) if q.strip() else {}
         return {kind: [{"name": name, "page": page} for name, page in names] for kind, names in named.items()}
 
     return routes
@@ -258,14 +265,14 @@ def as_csv(rows: Sequence[Mapping[str, Any]]) -> Response:
     return Response(text.getvalue(), media_type="text/csv; charset=utf-8")
 
 
-def named_like(site: Site, wanted: str) -> dict[str, list[tuple[str, str]]]:
+def match_names(site: Site, wanted: str) -> dict[str, list[tuple[str, str]]]:
     """Title -> (name, address) of the matching names.
 
     A number is a run's, too.
     """
     text = wanted.casefold()
     with site.store() as store:
-        boards = {*listing.column_values(store, "board"), *(each.board for each in site.seen().lab.boards)}
+        boards = {*listing.column_values(store, "board"), *(board.board for board in site.look().lab.boards)}
         named = {
             "Boards": [(name, f"/boards/{quote(name)}") for name in sorted(boards)],
             "Board types": [
@@ -275,12 +282,14 @@ def named_like(site: Site, wanted: str) -> dict[str, list[tuple[str, str]]]:
             "Metrics": [(name, f"/metrics/{quote(name)}") for name, _, _ in averages.metrics(store)],
         }
         matching = {
-            title: [each for each in names if text in each[0].casefold()][:_MOST_NAMED]
+            title: [pair for pair in names if text in pair[0].casefold()][:_MOST_NAMED]
             for title, names in named.items()
         }
         if wanted.isdecimal() and len(wanted) < _DIGITS:
             runs = listing.list_runs(store, RunFilter(before=int(wanted) + 1), 1)
             matching["Runs"] = [
-                (f"run {each.run.id}", f"/runs/{each.run.id}") for each in runs if str(each.run.id) == wanted
+                (f"run {listed_run.run.id}", f"/runs/{listed_run.run.id}")
+                for listed_run in runs
+                if str(listed_run.run.id) == wanted
             ]
     return {title: names for title, names in matching.items() if names}

@@ -99,16 +99,16 @@ def create(
         app.mount("/docs", Documents(directory=documents, html=True))
 
     @app.exception_handler(BoardlabError)
-    async def failed(request: Request, error: BoardlabError) -> Response:
+    async def answer_failure(request: Request, error: BoardlabError) -> Response:
         wrong = 404 if request.method in {"GET", "HEAD"} else 422
         return _error_answer(renderer, request, wrong if isinstance(error, ConfigurationError) else 503, str(error))
 
     @app.exception_handler(HTTPException)
-    async def refused(request: Request, error: HTTPException) -> Response:
+    async def answer_refusal(request: Request, error: HTTPException) -> Response:
         return _error_answer(renderer, request, error.status_code, str(error.detail))
 
     @app.exception_handler(Exception)
-    async def broken(request: Request, _error: Exception) -> Response:  # the server's log has it
+    async def answer_bug(request: Request, _error: Exception) -> Response:  # the server's log has it
         return _error_answer(renderer, request, 500, "boardlab itself failed here; its log has the reason")
 
     app.add_middleware(TaggedAnswers)

@@ -96,15 +96,18 @@ class AuditLog:
 
         At most `MOST_REFUSED` entries are made in `WINDOW_S`, since anybody can cause them.
         """
-        known: Person = getattr(request.state, "person", NOBODY)
-        limits = {known.name or origin(address(request)): MOST_REFUSED, "": MOST_REFUSED_IN_ALL}
+        requester: Person = getattr(request.state, "person", NOBODY)
+        limits = {requester.name or origin(address(request)): MOST_REFUSED, "": MOST_REFUSED_IN_ALL}
         if any(self._refused.wait_s(key, most) for key, most in limits.items()):
             return
         for key, most in limits.items():
             self._refused.count(key, most)
         for key, most in limits.items():
             if self._refused.wait_s(key, most):
-                outcome += f" (what else is refused {f'to {key} ' if key else ''}is not recorded for up to {WINDOW_S / 60:g} min)"
+                outcome += (
+                    f" (what else is refused {f'to {key} ' if key else ''}is not recorded for up to {WINDOW_S / 60:g} "
+                    "min)"
+                )
         if self._writing is None:
             self._writing = CapacityLimiter(1)  # a database that is locked takes one thread, and pages have the others
         await to_thread.run_sync(self.record, request, action, person, outcome, board, limiter=self._writing)
@@ -115,13 +118,13 @@ class AuditLog:
         Raises:
             ConfigurationError: there is none of that name.
         """
-        return reservations.board_of(self.site.seen().lab.boards, name, "the wall")
+        return reservations.board_of(self.site.look().lab.boards, name, "the wall")
 
 
 def form(request: Request) -> Mapping[str, str]:
     """The fields of a form."""
-    found: Mapping[str, str] = request.state.form
-    return found
+    fields: Mapping[str, str] = request.state.form
+    return fields
 
 
 def field(request: Request, name: str, *, longest: int = _LONGEST, default: str = "") -> str:

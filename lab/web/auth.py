@@ -1,7 +1,7 @@
 """Users, tokens, sessions and roles of `lab web`.
 
-A viewer may look, an operator may act, a program with a token may do what its scope has. Only a session or a proxy makes an operator, since a browser sends a password that it
-remembers with requests of other sites, too.
+A viewer may look, an operator may act, a program with a token may do what its scope has. Only a session or a proxy
+makes an operator, since a browser sends a password that it remembers with requests of other sites, too.
 """
 
 from __future__ import annotations
@@ -31,11 +31,8 @@ from lab.errors import BoardlabError, ConfigurationError
 from lab.host import process
 from lab.http.access import BCRYPT, Guard, LoginAttempts, OneAtATime, WebConfig, plain_address
 
-# --- Users: names, roles and password hashes in a file of its own, mode 0600 ---
-# `lab web user add` writes it. The web-config file of Prometheus' exporter toolkit has no place for a role, so this is another file;
-# the hashes are the same (bcrypt).
-
-
+# `lab web user add` writes it. The web-config file of Prometheus' exporter toolkit has no place for a role, so this is
+# another file; the hashes are the same (bcrypt).
 Role = Literal["viewer", "operator"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 TokenScope = Literal["read", "reserve", "run"]
@@ -86,15 +83,15 @@ class Users:
         """
         with self._lock:
             try:
-                found = self.path.stat()
+                status = self.path.stat()
             except FileNotFoundError:
                 self._stamp, self._users = None, {}
                 return self._users
             except OSError as error:
                 raise ConfigurationError(f"{self.path}: cannot be read: {error.strerror}") from error
-            stamp = (found.st_ino, found.st_mtime_ns, found.st_size)
+            stamp = (status.st_ino, status.st_mtime_ns, status.st_size)
             if stamp != self._stamp:
-                if found.st_mode & 0o077:
+                if status.st_mode & 0o077:
                     raise ConfigurationError(
                         f"{self.path} has password hashes that others may read: chmod 600 {self.path}"
                     )
@@ -105,9 +102,13 @@ class Users:
         """Try a user's password; an unknown name takes as long."""
         user = self.all().get(name)
         secret = user.secret.encode() if user and user.secret else _NO_USER
-        given = password.encode()
+        password_bytes = password.encode()
         with self._trying:
-            return bcrypt.checkpw(given[:LONGEST], secret) and secret != _NO_USER and len(given) <= LONGEST
+            return (
+                bcrypt.checkpw(password_bytes[:LONGEST], secret)
+                and secret != _NO_USER
+                and len(password_bytes) <= LONGEST
+            )
 
     def add(self, name: str, role: Role, password: str | None) -> bool:
         """Add a user or change one; return whether the user is new.
@@ -121,7 +122,7 @@ class Users:
         if password is not None and not (len(password) >= SHORTEST and len(password.encode()) <= LONGEST):
             raise ConfigurationError(f"a password has at least {SHORTEST} characters, and at most {LONGEST} bytes")
         secret = "" if password is None else bcrypt.hashpw(password.encode(), bcrypt.gensalt()).decode()
-        return self._put(name, User(role, secret))
+        return self._store_user(name, User(role, secret))
 
     def add_token(self, name: str, scope: Collection[TokenScope]) -> str:
         """Add a program, or give it a new token; return the token, which is kept as its SHA-256 only.
@@ -131,17 +132,17 @@ class Users:
         """
         token = f"{name}.{secrets.token_urlsafe(32)}"
         role: Role = "operator" if {*scope} - {"read"} else "viewer"
-        self._put(name, User(role, token=_sha256(token), scope=frozenset(scope)))
+        self._store_user(name, User(role, token=_sha256(token), scope=frozenset(scope)))
         return token
 
     def of_token(self, token: str) -> tuple[str, User] | None:
         """The program with this token, and its name; None: there is none."""
         name = token.rpartition(".")[0]
         user = self.all().get(name)
-        known = user is not None and user.token and hmac.compare_digest(user.token, _sha256(token))
-        return (name, user) if user is not None and known else None
+        is_right = user is not None and user.token and hmac.compare_digest(user.token, _sha256(token))
+        return (name, user) if user is not None and is_right else None
 
-    def _put(self, name: str, user: User) -> bool:
+    def _store_user(self, name: str, user: User) -> bool:
         if not NAME.fullmatch(name):
             raise ConfigurationError(f"{name!r:.80}: a name has letters, digits and . _ @ -, at most 64 of them")
         with self._changing() as users:
@@ -197,7 +198,7 @@ def _sha256(token: str) -> str:
 def _read(path: Path) -> dict[str, User]:
     try:
         users = json.loads(path.read_text(encoding="utf-8"))["users"]
-        found = {
+        users_of_file = {
             str(name): User(
                 entry["role"], entry.get("password", ""), entry.get("token", ""), frozenset(entry.get("scope", []))
             )
@@ -205,7 +206,7 @@ def _read(path: Path) -> dict[str, User]:
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:  # its words may be a password's
         raise ConfigurationError(f"{path} is no file of users ({type(error).__name__}); it is like {_FORM}") from None
-    for name, user in found.items():
+    for name, user in users_of_file.items():
         if (
             not NAME.fullmatch(name)
             or user.role not in ROLES
@@ -216,14 +217,12 @@ def _read(path: Path) -> dict[str, User]:
             raise ConfigurationError(
                 f"{path}: {name!r:.80} is wrong; it is like {_FORM}: `lab web user add` writes it"
             )
-    return found
+    return users_of_file
 
 
 # --- Persons: by a session, a proxy's header, a password with each request, or the link of the site's owner ---
-# A viewer may look, an operator may act. Only a session or a proxy makes an operator, since a browser sends a password that it
-# remembers with requests of other sites, too.
-
-
+# A viewer may look, an operator may act. Only a session or a proxy makes an operator, since a browser sends a password
+# that it remembers with requests of other sites, too.
 SESSION_S: Final = 12 * 3600.0
 _MOST_SESSIONS: Final = 10_000
 
@@ -234,7 +233,8 @@ class Person:
 
     Attributes:
         name: empty: unknown. csrf: what a form of this person's pages carries; empty: nothing may be changed.
-        session: has one, which can be ended. scope: of a program with a token, which a browser never sends by itself; None: a person.
+        session: has one, which can be ended.
+        scope: of a program with a token, which a browser never sends by itself; None: a person.
     """
 
     name: str
@@ -274,8 +274,9 @@ class Access:
     Attributes:
         users: of a file; None: there is none. guard: the users of the web-config file, who may look.
         owner, token: on loopback without users: who started the site, and what proves it. open: everybody may look.
-        own_name: the only name by which the token is taken; empty: any. A browser sends cookies of a host to all its ports, so
-            that a server of another user would be sent those of 127.0.0.1, but never those of a name that nobody else has.
+        own_name: the only name by which the token is taken; empty: any. A browser sends cookies of a host to all its
+            ports, so that a server of another user would be sent those of 127.0.0.1, but never those of a name that
+            nobody else has.
         now: monotonic, in seconds.
     """
 
@@ -303,10 +304,10 @@ class Access:
         Args:
             headers: names in lower case. cookie: of a session. address: which the connection comes from.
         """
-        found = self._of_session(cookie) or self._of_token(headers) or self._of_proxy(headers, address)
-        return found or (Person("") if self.open else None)
+        person = self._of_session(cookie) or self._of_token(headers) or self._of_proxy(headers, address)
+        return person or (Person("") if self.open else None)
 
-    def known(self, authorization: str | None) -> Person | None:
+    def recall(self, authorization: str | None) -> Person | None:
         """The person of a password that was right before."""
         name, secret = self._known.get(_digest(authorization), ("", ""))
         if name and self._secret(name) == secret:
@@ -318,7 +319,7 @@ class Access:
     def still(self, person: Person, headers: Mapping[str, str], cookie: str, address: str) -> bool:
         """True if a request still has the same person; for long answers."""
         try:
-            return (self.person(headers, cookie, address) or self.known(headers.get("authorization"))) == person
+            return (self.person(headers, cookie, address) or self.recall(headers.get("authorization"))) == person
         except BoardlabError:  # the file of users cannot be read
             return False
 
@@ -356,7 +357,7 @@ class Access:
     def _begin(self, name: str, secret: str | None) -> str:
         cookie, now = secrets.token_urlsafe(32), self.now()
         with self._lock:
-            for old in [key for key, each in self._sessions.items() if each.ends_s <= now]:
+            for old in [key for key, session in self._sessions.items() if session.ends_s <= now]:
                 del self._sessions[old]
             while len(self._sessions) >= _MOST_SESSIONS:
                 del self._sessions[next(iter(self._sessions))]
@@ -379,15 +380,15 @@ class Access:
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if self.users is None or scheme.lower() != "bearer":
             return None
-        found = self.users.of_token(token.strip())
-        return Person(found[0], found[1].role, scope=found[1].scope) if found else None
+        program = self.users.of_token(token.strip())
+        return Person(program[0], program[1].role, scope=program[1].scope) if program else None
 
     def _of_proxy(self, headers: Mapping[str, str], address: str) -> Person | None:
         if self.proxy is None or _plain(address) not in self.proxy.addresses:
             return None
         header = self.proxy.header.lower()
-        given = headers.getlist(header) if isinstance(headers, Headers) else [headers.get(header, "")]
-        name = given[0] if len(given) == 1 else ""  # twice: the proxy let through what it was sent
+        names = headers.getlist(header) if isinstance(headers, Headers) else [headers.get(header, "")]
+        name = names[0] if len(names) == 1 else ""  # twice: the proxy let through what it was sent
         if not NAME.fullmatch(name):
             return None
         user = self.users.all().get(name) if self.users is not None else None
@@ -434,7 +435,8 @@ def access_of(
         host: the address that the site listens at. proxies, header: `--trust-proxy` and `--user-header`.
 
     Raises:
-        ConfigurationError: it would be open to other machines without TLS, or to people whom nobody knows; or an option is wrong.
+        ConfigurationError: it would be open to other machines without TLS, or to people whom nobody knows; or an
+            option is wrong.
     """
     address = _address("--listen", host)
     proxy = _proxy(protection, proxies, header)
@@ -448,7 +450,8 @@ def access_of(
             else "TLS: give --web-config a file with tls_server_config"
         )
         raise ConfigurationError(
-            f"--listen {host} is open to other machines: that needs TLS and users. It lacks {missing}; or listen on 127.0.0.1"
+            f"--listen {host} is open to other machines: that needs TLS and users. It lacks {missing}; or listen on "
+            "127.0.0.1"
         )
     here = address.is_loopback and not asks
     named = here and not tls and str(address) in BROWSERS_LOOPBACK
@@ -472,16 +475,17 @@ def _proxy(protection: WebConfig | None, proxies: Sequence[str], header: str | N
         return None
     if not _HEADER.fullmatch(header):
         raise ConfigurationError(f"--user-header {header!r:.80}: the name of a header, e.g. X-Forwarded-User")
-    found = [plain_address(_address("--trust-proxy", given)) for given in proxies]
+    proxy_addresses = [plain_address(_address("--trust-proxy", proxy_address)) for proxy_address in proxies]
     tls = protection.tls_server_config if protection is not None else None
     verified = tls is not None and bool(tls.client_ca_file)
-    here = [each for each in found if _of_this_host(each)]
+    here = [proxy_address for proxy_address in proxy_addresses if _of_this_host(proxy_address)]
     if here and not verified:
         raise ConfigurationError(
-            f"--trust-proxy {here[0]}: any user of this host could pass for a proxy on it. Have the proxy come with a certificate "
+            f"--trust-proxy {here[0]}: any user of this host could pass for a proxy on it. Have the proxy come with a "
+            "certificate "
             f"({_VERIFIED} in the --web-config file), or from another machine"
         )
-    return Proxy(frozenset(map(str, found)), header)
+    return Proxy(frozenset(map(str, proxy_addresses)), header)
 
 
 def _of_this_host(address: _Address) -> bool:

@@ -56,20 +56,24 @@ def histories(points: Sequence[AveragePoint], verdicts: Iterable[StoredVerdict] 
     for verdict in verdicts:
         rejected = verdict.review is not None and verdict.review.decision == "rejected"
         if verdict.outcome in CALLED and verdict.since_run is not None and not rejected:
-            its = marked.setdefault(
+            changes = marked.setdefault(
                 (verdict.run.board_type, verdict.run.board, *_number(verdict.version, verdict.params)), {}
             )
-            its.setdefault(verdict.since_run, f"{verdict.outcome} since run {verdict.since_run}: {size(verdict)}")
+            changes.setdefault(verdict.since_run, f"{verdict.outcome} since run {verdict.since_run}: {size(verdict)}")
     series: dict[tuple[object, ...], list[AveragePoint]] = {}
     for point in points:
         series.setdefault((point.run.board_type, point.run.board, point.average.key), []).append(point)
     begin, end = min(point.run.started_at for point in points), max(point.run.started_at for point in points)
-    made = []
-    for found in series.values():
-        point = found[0]
+    all_histories = []
+    for points_of_series in series.values():
+        point = points_of_series[0]
         number = _number(point.average.metric.version, point.average.params)
-        made.append(_history(found, marked.get((point.run.board_type, point.run.board, *number), {}), begin, end))
-    return sorted(made, key=lambda one: (not one.changes, one.title.partition(", ")[2], one.title))
+        all_histories.append(
+            _history(points_of_series, marked.get((point.run.board_type, point.run.board, *number), {}), begin, end)
+        )
+    return sorted(
+        all_histories, key=lambda history: (not history.changes, history.title.partition(", ")[2], history.title)
+    )
 
 
 def _number(version: int, params: Mapping[str, str]) -> tuple[int, frozenset[tuple[str, str]]]:
@@ -111,7 +115,7 @@ def _history(
         title,
         f"{_value_text(now)}{f', {now.incomplete}' if now.incomplete else ''}",
         len(points),
-        tuple(each.text for each in chart.panels[0].changes),
+        tuple(change.text for change in chart.panels[0].changes),
         chart,
         tuple((point.run.id, point.incomplete) for point in points if point.incomplete),
     )
@@ -128,9 +132,6 @@ def _value_text(point: AveragePoint) -> str:
     average = point.average
     value = number(average.value, average.uncertainty, average.metric)
     return f"{value} ± {number(average.uncertainty, average.uncertainty, average.metric)} {average.metric.unit}"
-
-
-# --- A board's timeline: its runs and failed attempts ---
 
 
 TIMELINE_WIDTH: Final = 1000
@@ -175,49 +176,55 @@ class Timeline:
 
 def timeline(store: Store, runs: Sequence[ListedRun], now: dt.datetime) -> Timeline | None:
     """The timeline of a board's runs; None: there are none."""
-    shown = [each for each in runs if each.run.kind != PUBLISHED]
+    shown = [listed_run for listed_run in runs if listed_run.run.kind != PUBLISHED]
     if not shown:
         return None
-    begin = min(each.run.started_at for each in shown)
+    begin = min(listed_run.run.started_at for listed_run in shown)
     span_s = max((now - begin).total_seconds(), 1.0)
 
     def x(at: dt.datetime) -> float:
         return _EDGE + (TIMELINE_WIDTH - 2 * _EDGE) * min(1.0, max(0.0, (at - begin).total_seconds() / span_s))
 
     bars = []
-    for each in sorted(shown, key=lambda one: one.run.id):
-        run = each.run
+    for listed_run in sorted(shown, key=lambda listed_run: listed_run.run.id):
+        run = listed_run.run
         left, right = x(run.started_at), x(run.finished_at or now)
-        text = f"run {run.id}, {run.kind}, {run.release}, {run.started_at:%Y-%m-%d %H:%M} UTC: {run.status}, {each.good} of {each.tried} good"
+        text = (
+            f"run {run.id}, {run.kind}, {run.release}, {run.started_at:%Y-%m-%d %H:%M} UTC: {run.status}, "
+            f"{listed_run.good} of {listed_run.tried} good"
+        )
         bars.append(TimelineBar(run.id, left, max(_LEAST, right - left), run.status, text))
     crosses = tuple(
         TimelineCross(run_id, attempt_id, x(at), f"{outcome}, run {run_id}, {at:%Y-%m-%d %H:%M} UTC")
-        for attempt_id, run_id, outcome, at in _failed(store, [each.run.id for each in shown if each.failed])
+        for attempt_id, run_id, outcome, at in _read_failures(
+            store, [listed_run.run.id for listed_run in shown if listed_run.failed]
+        )
     )
     marks = tuple((x(at), text) for at, text in _marks(begin, now))
     return Timeline(
-        tuple(bars), crosses, marks, _releases([(x(each.run.started_at), each.run.release) for each in shown])
+        tuple(bars),
+        crosses,
+        marks,
+        _release_marks([(x(listed_run.run.started_at), listed_run.run.release) for listed_run in shown]),
     )
 
 
-def _releases(runs: Iterable[tuple[float, str]]) -> tuple[tuple[float, str], ...]:
+def _release_marks(runs: Iterable[tuple[float, str]]) -> tuple[tuple[float, str], ...]:
     """Marks at the begin of releases; of meeting names, the newer."""
-    found: list[tuple[float, str]] = []
+    shown_releases: list[tuple[float, str]] = []
     first = [
         next(group) for _, group in itertools.groupby(sorted(runs, key=lambda run: run[0]), key=lambda run: run[1])
     ]
     for x, name in reversed(first):
-        if not found or found[-1][0] - x >= _NAME:
-            found.append((x, name))
-    return tuple(reversed(found))
+        if not shown_releases or shown_releases[-1][0] - x >= _NAME:
+            shown_releases.append((x, name))
+    return tuple(reversed(shown_releases))
 
 
-def _failed(store: Store, run_ids: Sequence[int]) -> list[tuple[int, int, str, dt.datetime]]:
-    wanted = select(AttemptRow.id, AttemptRow.run_id, AttemptRow.outcome, AttemptRow.started_at)
-    wanted = wanted.join(RunRow, RunRow.id == AttemptRow.run_id).where(
-        RunRow.id.in_(run_ids), AttemptRow.outcome != OK
-    )
-    rows = store.rows(wanted.order_by(AttemptRow.id.desc()).limit(MOST_FAILURES))
+def _read_failures(store: Store, run_ids: Sequence[int]) -> list[tuple[int, int, str, dt.datetime]]:
+    query = select(AttemptRow.id, AttemptRow.run_id, AttemptRow.outcome, AttemptRow.started_at)
+    query = query.join(RunRow, RunRow.id == AttemptRow.run_id).where(RunRow.id.in_(run_ids), AttemptRow.outcome != OK)
+    rows = store.rows(query.order_by(AttemptRow.id.desc()).limit(MOST_FAILURES))
     return [(row[0], row[1], row[2], row[3]) for row in reversed(rows)]
 
 
@@ -230,7 +237,7 @@ def _marks(begin: dt.datetime, now: dt.datetime) -> list[tuple[dt.datetime, str]
     long = span >= dt.timedelta(days=2)
     step, form = (dt.timedelta(days=1), "%m-%d") if long else (dt.timedelta(hours=1), "%H:%M")
     if span < 2 * step:
-        step = next((each for each in _SHORT if span <= _MARKS * each), step)
+        step = next((short for short in _SHORT if span <= _MARKS * short), step)
     step *= max(1, -(-span // (step * _MARKS)))
     midnight = begin.replace(hour=0, minute=0, second=0, microsecond=0)
     at = midnight + ((begin - midnight) // step + 1) * step

@@ -126,18 +126,18 @@ class ConsoleWriters:
         with suppress(BoardlabError):
             writer.close()
 
-    async def held(
+    async def stream(
         self,
         board: str,
         person: str,
         writer: ConsoleWriter,
-        released: Callable[[str], None],
+        on_release: Callable[[str], None],
         still: Still = lambda: True,
     ) -> AsyncIterator[str]:
         """Stream events while a page types; release the console afterwards.
 
         Args:
-            released: called with the reason, in a thread of its own. still: true if this person may still act.
+            on_release: called with the reason, in a thread of its own. still: true if this person may still act.
         """
         why = "the page was closed"
         try:
@@ -157,7 +157,7 @@ class ConsoleWriters:
 
             def end() -> None:
                 self.release(board, person, writer)
-                released(f"{writer.sent} bytes; {why}")
+                on_release(f"{writer.sent} bytes; {why}")
 
             threading.Thread(target=end, name=f"release {board}").start()
 
@@ -166,7 +166,7 @@ class ConsoleWriters:
         writer.listen()
 
 
-def typed(line: str, end: str) -> bytes:
+def encode_line(line: str, end: str) -> bytes:
     """The bytes of a line and the key that ends it.
 
     Raises:
@@ -186,7 +186,7 @@ def router(audit: AuditLog) -> APIRouter:
     def type_line(request: Request, board: Board) -> Response:
         line = request.state.form.get("line", "")  # blanks at its ends are part of it
         with audit.recording(request, "write", board, f"a line of {len(line)} characters") as action:
-            data = typed(line[:1000], audit_log_field(request, "end", default="enter"))
+            data = encode_line(line[:1000], audit_log_field(request, "end", default="enter"))
             writers.type(board, action.person.name, data)
         return back(board, "console")
 
@@ -200,9 +200,9 @@ def router(audit: AuditLog) -> APIRouter:
 
         writer = await run_in_threadpool(begin)
 
-        def released(outcome: str) -> None:
+        def record_release(outcome: str) -> None:
             audit.record(request, "release console", name, outcome, board)
 
-        return events(writers.held(board, name, writer, released, request.state.still))
+        return events(writers.stream(board, name, writer, record_release, request.state.still))
 
     return routes

@@ -37,9 +37,10 @@ class ConsoleText:
     """Pending text: one event for all viewers and reads.
 
     Attributes:
-        begun_ns: for each line of `text`, split at its newlines, the stamp of the read that brought the first byte that is in
-            it; None: unknown, or nothing has come after the last newline. t_ns: of the last read; 0: nothing to time by.
-            end: position in the port's stream behind it.
+        begun_ns: for each line of `text`, split at its newlines, the stamp of the read that brought the first byte
+            that is in it; None: unknown, or nothing has come after the last newline.
+        t_ns: of the last read; 0: nothing to time by.
+        end: position in the port's stream behind it.
         moments: each with the stamp of the line that it was found in.
     """
 
@@ -72,8 +73,8 @@ class ConsoleText:
 
     def events(self) -> str:
         """All of it as server-sent events."""
-        found = self.text_event() if self.text else ""
-        return found + "".join(event("moment", json.dumps(_moment(*each))) for each in self.moments)
+        text_event = self.text_event() if self.text else ""
+        return text_event + "".join(event("moment", json.dumps(_moment(*moment))) for moment in self.moments)
 
 
 @define
@@ -96,13 +97,13 @@ class ConsoleParser:
 
     def moments(self, received: Event) -> list[tuple[Moment, int]]:
         """The moments of an event, without its text."""
-        found = [each for each in self.finder.feed(received) if self._is_of_a_boot(each)]
+        boot_moments = [moment for moment in self.finder.feed(received) if self._is_of_a_boot(moment)]
         if not isinstance(received, Chunk):
             return []
         newline, open_ns = received.data.find(b"\n"), self._begun_ns or received.t_ns
         lines = [
-            (each, open_ns if newline < 0 or each.position - received.position <= newline else received.t_ns)
-            for each in found
+            (moment, open_ns if newline < 0 or moment.position - received.position <= newline else received.t_ns)
+            for moment in boot_moments
         ]
         if received.data.endswith(b"\n"):
             self._begun_ns = None
@@ -120,13 +121,13 @@ class ConsoleParser:
         return True
 
 
-def recorded_text(data: bytes, events: Iterable[Event]) -> ConsoleText:
+def stamp_text(data: bytes, events: Iterable[Event]) -> ConsoleText:
     """Text of a recording's last bytes, with their known stamps.
 
     Args:
         events: of these bytes, as far as they are known.
     """
-    reads = [each for each in events if isinstance(each, Chunk)]
+    reads = [read for read in events if isinstance(read, Chunk)]
     text, pending, at = LiveText(), ConsoleText(), max(0, len(data) - sum(len(read.data) for read in reads))
     pending.add(text.feed(data[:at]), None)
     for read in reads:
@@ -140,13 +141,13 @@ def boot_starts(moments: Iterable[tuple[Moment, int]]) -> list[int]:
 
     A repeated moment begins the next boot.
     """
-    found, names = [], set[str]()
+    starts, names = [], set[str]()
     for moment, line_ns in moments:
         if not names or moment.name in names:
             names = set()
-            found.append(line_ns)
+            starts.append(line_ns)
         names.add(moment.name)
-    return found
+    return starts
 
 
 def _moment(moment: Moment, line_ns: int) -> dict[str, object]:
@@ -159,10 +160,10 @@ def _moment(moment: Moment, line_ns: int) -> dict[str, object]:
     }
 
 
-# --- The viewers of a console, and the delivery of its output to them ---
-# A piece for 200 viewers takes a processor for some 5 ms. Stamps are taken by another process, of a higher priority. But before its stamp a byte
-# passes through a worker of the kernel (`lab.console.loop`), and that is an ordinary task, as this program is: it may have to wait
-# behind it. So a piece is handed to some viewers at a time, with pauses, in which the loop serves pages, too (see also `lab.host.scheduling`).
+# A piece for 200 viewers takes a processor for some 5 ms. Stamps are taken by another process, of a higher priority.
+# But before its stamp a byte passes through a worker of the kernel (`lab.console.loop`), and that is an ordinary task,
+# as this program is: it may have to wait behind it. So a piece is handed to some viewers at a time, with pauses, in
+# which the loop serves pages, too (see also `lab.host.scheduling`).
 
 
 # So many viewers take some 0.2 ms. Of many that wait it is a larger part, so that those of a slow host grow no further.
@@ -202,7 +203,7 @@ class Viewer:
     lost: int = 0
     due: bool = False
 
-    def put(self, piece: ConsolePiece) -> None:
+    def enqueue(self, piece: ConsolePiece) -> None:
         """Queue a piece, on the loop.
 
         A slow viewer loses pieces and delays nobody.
@@ -266,13 +267,9 @@ class Broadcaster:
     def _send_some(self, loop: asyncio.AbstractEventLoop, waiting: deque[tuple[Viewer, ConsolePiece]]) -> None:
         for _ in range(min(len(waiting), max(_VIEWERS_AT_ONCE, len(waiting) // _PART))):
             viewer, piece = waiting.popleft()
-            viewer.put(piece)
+            viewer.enqueue(piece)
         if waiting:
             loop.call_later(_PAUSE_S, self._send_some, loop, waiting)
-
-
-# --- Live consoles: a thread of its own reads each port once, while it has viewers ---
-# The moments of a boot are found as a measurement finds them, with their ±.
 
 
 BACKLOG_LINES: Final = 200
@@ -326,7 +323,12 @@ class _Feed:
                     received = self.client.read_event(left_s) if left_s > 0 else None
                 except BoardlabError as problem:
                     self._send(waiting)
-                    self._end(str(problem))
+                    error = str(problem)
+                    with self.lock:
+                        self.broadcaster.send(
+                            self.viewers, ConsolePiece(event("gone", json.dumps({"error": error})).encode(), error)
+                        )
+                        self.ended = True
                     return
                 if received is not None:
                     self.parser.feed(received, waiting)
@@ -346,8 +348,8 @@ class _Feed:
         """The earlier moments, and the open line's stamp."""
         pending = ConsoleText()
         with contextlib.suppress(BoardlabError):  # then they begin now
-            for each in last_events(self.info, SEARCHED_BYTES):
-                pending.moments += self.parser.moments(each)
+            for received in last_events(self.info, SEARCHED_BYTES):
+                pending.moments += self.parser.moments(received)
         return pending
 
     def _send(self, waiting: ConsoleText) -> None:
@@ -357,13 +359,6 @@ class _Feed:
             self.info = evolve(self.info, position=waiting.end) if waiting.end else self.info
             if piece.events:
                 self.broadcaster.send(self.viewers, piece)
-
-    def _end(self, error: str) -> None:
-        with self.lock:
-            self.broadcaster.send(
-                self.viewers, ConsolePiece(event("gone", json.dumps({"error": error})).encode(), error)
-            )
-            self.ended = True
 
     def _has_viewers(self) -> bool:
         with self.lock:
@@ -431,6 +426,6 @@ def earlier_text(info: PortInfo, moments: list[tuple[Moment, int]]) -> ConsoleTe
         LabStableError: the recording cannot be read.
     """
     data = last_lines(info, BACKLOG_LINES)
-    pending = recorded_text(data, last_events(info, len(data)) if data else ())
+    pending = stamp_text(data, last_events(info, len(data)) if data else ())
     pending.moments = moments
     return pending

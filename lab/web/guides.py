@@ -50,10 +50,10 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
     @routes.get("/guides")
     def guides(old: Asked = "", new: Asked = "") -> Response:
         if old and new:
-            made = site.page(("guides", old, new), lambda store: _compared(site, store, old, new))
-            return HTMLResponse(made)
+            html = site.page(("guides", old, new), lambda store: _compare(site, store, old, new))
+            return HTMLResponse(html)
         with site.store() as store:
-            return renderer.page("guides.html.j2", guides=listed(store), old=old, new=new)
+            return renderer.page("guides.html.j2", guides=list_guides(store), old=old, new=new)
 
     @routes.get("/guides/{release:path}")
     def guide(release: Name, form: Literal["", "html", "rst"] = "") -> Response:
@@ -72,15 +72,15 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
             return answer
         with site.store() as store:
             numbers = _annotate(store, release)
-            found = findings(store, release)
-            names = [each.release for each in listed(store)]
+            release_findings = findings(store, release)
+            names = [listed_guide.release for listed_guide in list_guides(store)]
         return renderer.page(
             "guide.of.html.j2",
             release=release,
-            boards=[(one.board, one.text) for one in summarise_boards(numbers)],
+            boards=[(summary.board, summary.text) for summary in summarise_boards(numbers)],
             regressions=numbers.open_regressions,
-            findings=found[:MOST_FINDINGS],
-            more=max(0, len(found) - MOST_FINDINGS),
+            findings=release_findings[:MOST_FINDINGS],
+            more=max(0, len(release_findings) - MOST_FINDINGS),
             names=names,
         )
 
@@ -92,7 +92,7 @@ def _annotate(store: Store, release: str) -> GuideRelease:
     return footnotes.annotate(stored_release.collect(store, release, (), is_judged=True))
 
 
-def listed(store: Store) -> list[ListedGuide]:
+def list_guides(store: Store) -> list[ListedGuide]:
     """The releases with numbers, the newest first."""
     counted = select(RunRow.release, RunRow.kind == PUBLISHED, func.count(func.distinct(RunRow.board)))
     imported = select(RunRow.release, RunRow.provenance).where(RunRow.kind == PUBLISHED).order_by(RunRow.id)
@@ -111,14 +111,14 @@ def listed(store: Store) -> list[ListedGuide]:
 
 def findings(store: Store, release: str) -> list[Finding]:
     """The findings in a release's guide, the surest first."""
-    found = run_rules(stored_release.load_sheet(store, release), None)
-    return sorted(found, key=lambda each: (_ORDER.index(each.severity), each.line))
+    unsorted = run_rules(stored_release.load_sheet(store, release), None)
+    return sorted(unsorted, key=lambda finding: (_ORDER.index(finding.severity), finding.line))
 
 
-def _compared(site: Site, store: Store, old: str, new: str) -> str:
+def _compare(site: Site, store: Store, old: str, new: str) -> str:
     """Two releases' guides, as `lab guide compare --html` has them."""
     sheets = stored_release.load_sheet(store, old), stored_release.load_sheet(store, new)
-    known = sorted({board for sheet in sheets for board in sheet.guide.boards})
+    boards = sorted({board for sheet in sheets for board in sheet.guide.boards})
     with site.snapshot() as snapshot:
-        earlier = stored_history.earlier_in_snapshot(snapshot, known, sheets[0].guide.kernel_release or old)
+        earlier = stored_history.earlier_in_snapshot(snapshot, boards, sheets[0].guide.kernel_release or old)
     return comparison_page.html(compare(*sheets, None, earlier))

@@ -67,8 +67,8 @@ def keep_log(site: Site, log: Path, job: str) -> None:
 def remove_old_logs(folder: Path) -> None:
     """Remove the oldest logs, and those without a job."""
     with suppress(OSError):
-        found = sorted(folder.glob(f"{PREFIX}*.log"), key=os.path.getmtime, reverse=True)
-        for number, log in enumerate(found):
+        logs = sorted(folder.glob(f"{PREFIX}*.log"), key=os.path.getmtime, reverse=True)
+        for number, log in enumerate(logs):
             if number >= _KEPT or time.time() - log.stat().st_mtime > _KEPT_S:
                 log.unlink(missing_ok=True)
 
@@ -77,7 +77,7 @@ def of_board(site: Site, store: Store, board: str) -> list[JobLog]:
     """Jobs of a board with logs here, the newest first."""
     folder = site.runtime or runtime_dir()
     begin = f"{_log_prefix(site)}j"
-    there = {int(number) for each in folder.glob(f"{begin}*.log") if (number := each.stem[len(begin) :]).isdecimal()}
+    there = {int(number) for path in folder.glob(f"{begin}*.log") if (number := path.stem[len(begin) :]).isdecimal()}
     if not there:
         return []
     jobs = (view.job for view in listing.jobs(store, _JOBS, utc_now()))
@@ -108,13 +108,11 @@ def router(site: Site) -> APIRouter:
                 return PlainTextResponse(LiveText().feed(file.read()))
         except FileNotFoundError as error:
             raise ConfigurationError(
-                f"no log of {job}: it was not queued here, or is long over; `lab jobs` and the page of its board say how it ended"
+                f"no log of {job}: it was not queued here, or is long over; `lab jobs` and the page of its board say "
+                "how it ended"
             ) from error
 
     return routes
-
-
-# --- Programs that the site starts for a person: a job of `lab run`, which outlives the site, and `lab power`, for which it waits ---
 
 
 LONGEST_WAIT_S: Final = 7 * 86_400  # for a board, of a job that is queued here
@@ -161,9 +159,9 @@ def _job_of(child: subprocess.Popen[bytes], log: Path) -> str:
     while True:
         ended = child.poll() is not None
         output = log.read_text(encoding="utf-8", errors="replace")
-        found = _JOB.search(output)
-        if found is not None:
-            return found[1]
+        job_line = _JOB.search(output)
+        if job_line is not None:
+            return job_line[1]
         if ended:
             raise ConfigurationError(
                 _error_of(output) or f"lab run ended with status {child.returncode} and printed nothing"
@@ -185,7 +183,9 @@ def power_cycle(site: Site, store: Store, person: str, board: BoardNow) -> None:
         ConfigurationError: somebody has it, or nothing describes it.
         LabTransientError: it failed; the message is that of `lab power`.
     """
-    if board.console and not _types_here(site, board.board):
+    if board.console and not any(
+        port.board == board.board and port.writer == os.getpid() for port in site.look().ports
+    ):
         raise ConfigurationError(f"its console is held by {board.console}: that ends first")
     queue = open_queue(store, BY_WEB, person=person, ignores=True, rule=reference_board.rule(site.farm))
     order = Order(board.board_type, board.board, ("power_cycle",), environment(board), "", None)
@@ -215,7 +215,8 @@ def environment(board: BoardNow) -> str:
     """
     if not board.env:
         raise ConfigurationError(
-            f"no environment describes {board.board}: name it in `boards` of farm.yaml, or start `lab web` in the folder whose envs/ has it"
+            f"no environment describes {board.board}: name it in `boards` of farm.yaml, or start `lab web` in the "
+            "folder whose envs/ has it"
         )
     return board.env
 
@@ -252,11 +253,6 @@ def _power(site: Site, person: str, queue: JobQueue, job_id: int, env: str) -> t
                     os.killpg(child.pid, signal.SIGKILL)
 
 
-def _types_here(site: Site, board: str) -> bool:
-    """True if this process types at a board, for its reservation's person."""
-    return any(port.board == board and port.writer == os.getpid() for port in site.seen().ports)
-
-
 def _environment(site: Site, person: str) -> dict[str, str]:
     database = site.database()
     return {
@@ -270,5 +266,5 @@ def _environment(site: Site, person: str) -> dict[str, str]:
 def _error_of(output: str) -> str:
     """The error in a program's output, else its last line."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    found = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")] or lines[-1:]
-    return found[-1] if found else ""
+    errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")] or lines[-1:]
+    return errors[-1] if errors else ""

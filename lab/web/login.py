@@ -25,39 +25,39 @@ def router(renderer: Renderer, access: Access, audit: AuditLog) -> APIRouter:
     """The addresses to log in and out."""
     routes = APIRouter(include_in_schema=False)
 
-    def shown(wanted: str, token: str, wrong: str = "", status: int = 200) -> Response:
+    def render_login(wanted: str, token: str, wrong: str = "", status: int = 200) -> Response:
         ways = {"by_name": access.users is not None, "owner": access.owner if access.token else ""}
         return renderer.page("login.html.j2", status=status, next=inside(wanted), token=token, wrong=wrong, **ways)
 
     @routes.get(LOGIN)
     def login_page(wanted: Annotated[str, Query(max_length=500, alias="next")] = "/", token: Text = "") -> Response:
-        return shown(wanted, token)
+        return render_login(wanted, token)
 
     @routes.post(LOGIN)
     async def log_in(request: Request) -> Response:
-        given = form(request)
-        name, token, wanted = given.get("name", "")[:100], given.get("token", ""), given.get("next", "/")
+        fields = form(request)
+        name, token, target = fields.get("name", "")[:100], fields.get("token", ""), fields.get("next", "/")
         client = address(request)
         wait_s = 0.0 if token else access.attempts.begin(name, client)  # a token cannot be guessed
         if wait_s:
             message = f"Too many wrong passwords: try again in {math.ceil(wait_s / 60)} min."
             await audit.record_refusal(request, LOGGED_IN, name, TOO_MANY)
-            answer = shown(wanted, "", message, 429)
+            answer = render_login(target, "", message, 429)
             answer.headers["Retry-After"] = str(math.ceil(wait_s))
             return answer
         cookie = (
             access.log_in_here(token, request.url.hostname or "")
             if token
-            else await access.tried(access.log_in, name, given.get("password", ""))
+            else await access.tried(access.log_in, name, fields.get("password", ""))
         )
         person = access.owner if token else name
         if cookie is None:
             await audit.record_refusal(request, LOGGED_IN, person, "wrong link" if token else WRONG_LOGIN)
-            return shown(wanted, "", _OLD_LINK if token else _WRONG, 403)
+            return render_login(target, "", _OLD_LINK if token else _WRONG, 403)
         if not token:
             access.attempts.succeeded(name, client)
         await run_in_threadpool(audit.record, request, LOGGED_IN, person, DONE)
-        answer = RedirectResponse(inside(wanted), 303)
+        answer = RedirectResponse(inside(target), 303)
         secure = request.url.scheme == "https"
         answer.set_cookie(
             cookie_name(request.scope), cookie, max_age=int(SESSION_S), secure=secure, httponly=True, samesite="strict"

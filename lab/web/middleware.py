@@ -55,7 +55,8 @@ _MOST_BYTES: Final = 64 * 1024  # of a form
 _NUL: Final = "no text has a NUL in it: nothing was done\n"
 WITHOUT_NUL: Final = r"^[^\x00]*$"  # what the JSON interface's document says of a text
 _POLICY: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; "
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src "
+    "'self'; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
 _HEADERS: Final = {
@@ -82,7 +83,8 @@ class AccessMiddleware:
     """ASGI middleware.
 
     Attributes:
-        show_to: called with the person, before a page is made. refused: called with a refused action: its name, the person, the reason, the board.
+        show_to: called with the person, before a page is made.
+        refused: called with a refused action: its name, the person, the reason, the board.
     """
 
     app: ASGIApp
@@ -121,7 +123,7 @@ class AccessMiddleware:
                     answer = body
                 else:
                     answer = _form_refusal(request, body)
-                    receive = _replayed(body, receive)
+                    receive = _replay(body, receive)
             if answer is not None:
                 await self._record(request, answer)
         await (answer or self.app)(scope, receive, with_headers)
@@ -139,15 +141,17 @@ class AccessMiddleware:
         headers, address = request.headers, request.client.host if request.client else ""
         cookie = request.cookies.get(cookie_name(request.scope), "")
         person = self.access.person(headers, cookie, address)
-        given = headers.get("authorization")
-        if person is None and given and not _is_bearer(given):  # a token is no password, and locks nobody out
-            person = self.access.known(given)
+        authorization = headers.get("authorization")
+        if (
+            person is None and authorization and not _is_bearer(authorization)
+        ):  # a token is no password, and locks nobody out
+            person = self.access.recall(authorization)
             if person is None:
-                name, _, password = decoded(given).partition(":")
+                name, _, password = decoded(authorization).partition(":")
                 if self.access.attempts.begin(name[:100], address):
                     await self.refused(request, LOGGED_IN, name, TOO_MANY, "")
                     return PlainTextResponse(f"{TOO_MANY}; try again in some minutes\n", 429)
-                person = await self.access.tried(self.access.by_password, given, name, password)
+                person = await self.access.tried(self.access.by_password, authorization, name, password)
                 if person is not None:
                     self.access.attempts.succeeded(name[:100], address)
                 else:
@@ -178,8 +182,8 @@ def _entry_refusal(request: Request, person: Person | None, *, logs_in: bool) ->
         return PlainTextResponse("a name and a password are needed\n", 401, _REALM)
     if request.method not in _SAFE:
         return PlainTextResponse(f"log in first, at {LOGIN}\n", 401)
-    wanted = path + (f"?{request.url.query}" if request.url.query else "")
-    return RedirectResponse(f"{LOGIN}?next={quote(wanted, safe='')}", 303)
+    target = path + (f"?{request.url.query}" if request.url.query else "")
+    return RedirectResponse(f"{LOGIN}?next={quote(target, safe='')}", 303)
 
 
 def _forbidden(request: Request, person: Person, form: Mapping[str, str]) -> Response | None:
@@ -193,8 +197,8 @@ def _forbidden(request: Request, person: Person, form: Mapping[str, str]) -> Res
         return None
     if not person.name:
         return PlainTextResponse(f"log in first, at {LOGIN}\n", 401)
-    given = headers.get("x-csrf-token", "") or form.get("csrf", "")
-    if not person.csrf or not hmac.compare_digest(given.encode(), person.csrf.encode()):
+    csrf = headers.get("x-csrf-token", "") or form.get("csrf", "")
+    if not person.csrf or not hmac.compare_digest(csrf.encode(), person.csrf.encode()):
         return PlainTextResponse("this page is too old: load it again, then repeat; nothing was done\n", 403)
     if not person.acts and path != "/logout":
         return PlainTextResponse(f"{person.name} may only look: an operator may do that\n", 403)
@@ -230,7 +234,7 @@ def _form_refusal(request: Request, body: bytes) -> Response | None:
         answer = _forbidden(request, person, form)
     else:
         answer = _beyond_scope(request, person, person.scope)
-    if answer is None and any("\0" in each for each in (*form, *form.values())):
+    if answer is None and any("\0" in text for text in (*form, *form.values())):
         return PlainTextResponse(_NUL, 400)
     return answer
 
@@ -258,21 +262,18 @@ async def _body(request: Request) -> bytes | Response:
     return body
 
 
-def _replayed(body: bytes, receive: Receive) -> Receive:
+def _replay(body: bytes, receive: Receive) -> Receive:
     """Give a body that was read once more, then the next messages."""
-    given = False
+    is_replayed = False
 
     async def replay() -> Message:
-        nonlocal given
-        if given:
+        nonlocal is_replayed
+        if is_replayed:
             return await receive()
-        given = True
+        is_replayed = True
         return {"type": "http.request", "body": body, "more_body": False}
 
     return replay
-
-
-# --- Errors for programs ---
 
 
 API: Final = "/api/"
@@ -309,9 +310,11 @@ class JsonErrors:
         start: Message | None = None
         text = b""
 
-        async def converted(message: Message) -> None:
+        async def send_json(message: Message) -> None:
             nonlocal start, text
-            if message["type"] == "http.response.start" and _is_text_error(message):
+            if message["type"] == "http.response.start" and (
+                message["status"] >= 400 and _content_type(message).startswith("text/plain")
+            ):
                 start = message
                 return
             if start is None:
@@ -325,15 +328,11 @@ class JsonErrors:
                 detail = {"detail": text.decode("utf-8", "replace").strip()}
                 await JSONResponse(detail, start["status"], headers)(scope, receive, send)
 
-        await self.app(scope, receive, converted)
+        await self.app(scope, receive, send_json)
 
 
-def _is_text_error(start: Message) -> bool:
-    kind = Headers(raw=start["headers"]).get("content-type", "")
-    return start["status"] >= 400 and kind.startswith("text/plain")
-
-
-# --- Entity tags: a client gets a page once (RFC 9110, 8.8.3 and 13.1.2) ---
+def _content_type(start: Message) -> str:
+    return Headers(raw=start["headers"]).get("content-type", "")
 
 
 _KINDS: Final = (
@@ -356,14 +355,18 @@ class TaggedAnswers:
         if scope["type"] != "http" or scope["method"] not in {"GET", "HEAD"}:
             await self.app(scope, receive, send)
             return
-        given = Headers(scope=scope).get("if-none-match", "")
-        known = {each.strip().removeprefix("W/") for each in given.split(",")}  # a proxy's weak tag counts as strong
+        header = Headers(scope=scope).get("if-none-match", "")
+        client_tags = {
+            tag.strip().removeprefix("W/") for tag in header.split(",")
+        }  # a proxy's weak tag counts as strong
         start: Message | None = None
         body = b""
 
-        async def tagged(message: Message) -> None:
+        async def send_tagged(message: Message) -> None:
             nonlocal start, body
-            if message["type"] == "http.response.start" and _tagged(message):
+            if message["type"] == "http.response.start" and (
+                message["status"] == 200 and _content_type(message).startswith(_KINDS)
+            ):
                 start = message
                 return
             if start is None:
@@ -375,7 +378,7 @@ class TaggedAnswers:
                 tag = headers.get("etag") or f'"{hashlib.sha256(body).hexdigest()[:32]}"'
                 headers["ETag"] = tag
                 headers.setdefault("Cache-Control", "private, no-cache")
-                if tag in known:
+                if tag in client_tags:
                     start["status"], body = 304, b""
                     for name in ("content-length", "content-type"):
                         if name in headers:
@@ -383,9 +386,4 @@ class TaggedAnswers:
                 await send(start)
                 await send({"type": "http.response.body", "body": body})
 
-        await self.app(scope, receive, tagged)
-
-
-def _tagged(start: Message) -> bool:
-    kind = Headers(raw=start["headers"]).get("content-type", "")
-    return start["status"] == 200 and kind.startswith(_KINDS)
+        await self.app(scope, receive, send_tagged)

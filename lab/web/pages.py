@@ -33,7 +33,7 @@ from lab.results.revision import revision, run_revision
 from lab.results.store import Store
 from lab.terminal import json_text
 from lab.web import charts, job_control, triage, wall
-from lab.web.api import Asked, Name, Names, RunId, Sort, Types, chosen, named_like
+from lab.web.api import Asked, Name, Names, RunId, Sort, Types, chosen, match_names
 from lab.web.middleware import WITHOUT_NUL
 from lab.web.rails import power_of
 from lab.web.rendering import Renderer
@@ -69,7 +69,7 @@ class WatchedArtifacts(ArtifactStore):
 
 def type_of(site: Site, board: str) -> str:
     """The board type of a board; empty: nobody knows."""
-    return next((each.board_type for each in site.seen().lab.boards if each.board == board), "")
+    return next((board_now.board_type for board_now in site.look().lab.boards if board_now.board == board), "")
 
 
 def router(site: Site, renderer: Renderer, parts: WallParts) -> APIRouter:
@@ -79,16 +79,16 @@ def router(site: Site, renderer: Renderer, parts: WallParts) -> APIRouter:
     @routes.get("/")
     def wall_page(request: Request) -> Response:
         part = Markup(parts.of(request, TEMPLATES[False]).text)  # noqa: S704 - of a template that escapes
-        found = site.seen().lab.boards
-        runs = [each.current or each.last for each in found]
-        known = {
-            "board": sorted(each.board for each in found)[:_CHOICES],
-            "type": sorted({each.board_type for each in found} - {""}),
-            "release": sorted({each.run.release for each in runs if each is not None}),
-            "who": sorted({each.job.who for each in found if each.job is not None}),
+        lab_boards = site.look().lab.boards
+        runs = [board_now.current or board_now.last for board_now in lab_boards]
+        choices = {
+            "board": sorted(board_now.board for board_now in lab_boards)[:_CHOICES],
+            "type": sorted({board_now.board_type for board_now in lab_boards} - {""}),
+            "release": sorted({listed_run.run.release for listed_run in runs if listed_run is not None}),
+            "who": sorted({board_now.job.who for board_now in lab_boards if board_now.job is not None}),
         }
         asked = dict(request.query_params)
-        return renderer.page("wall.html.j2", part=part, asked=asked, known=known, query=request.url.query)
+        return renderer.page("wall.html.j2", part=part, asked=asked, known=choices, query=request.url.query)
 
     @routes.get("/wall")
     def kiosk_page(request: Request) -> Response:
@@ -98,15 +98,15 @@ def router(site: Site, renderer: Renderer, parts: WallParts) -> APIRouter:
 
     @routes.get("/boards/{board:path}")
     def board_page(board: Name) -> Response:
-        seen = site.seen()
-        found = seen.lab
-        now = next((each for each in found.boards if each.board == board), None)
+        look = site.look()
+        lab_now = look.lab
+        now = next((board_now for board_now in lab_now.boards if board_now.board == board), None)
         runs, comments, trouble, line, logs, assumed = [], [], "", None, [], []
         try:
             with site.store() as store:
                 runs = listed_runs(store, RunFilter(boards=(board,)), PAGE)
                 comments = Audit(store).comments(board)
-                line = charts.timeline(store, runs, found.at)
+                line = charts.timeline(store, runs, lab_now.at)
                 logs = job_control.of_board(site, store, board)
                 type_name = (
                     now.board_type if now is not None and now.board_type else runs[0].run.board_type if runs else ""
@@ -122,8 +122,8 @@ def router(site: Site, renderer: Renderer, parts: WallParts) -> APIRouter:
             trouble = str(error)
         if now is None and not runs:
             raise ConfigurationError(f"no board {board!r}; the wall shows the boards that there are")
-        (tile,) = wall.tiles(evolve(found, boards=(now or BoardNow(board),)))
-        ports = ports_of(seen.ports, board)
+        (tile,) = wall.tiles(evolve(lab_now, boards=(now or BoardNow(board),)))
+        ports = ports_of(look.ports, board)
         wired, unread = wires(site.home(), tile.board, now.env if now else "")
         return renderer.page(
             "board.html.j2",
@@ -151,18 +151,18 @@ def router(site: Site, renderer: Renderer, parts: WallParts) -> APIRouter:
         sort: Sort = "",
         before: Annotated[int | None, Query(ge=1, le=LAST_ID)] = None,
     ) -> Response:
-        wanted = RunFilter(
+        run_filter = RunFilter(
             _names(board), _names(board_type), _names(release), _names(status), before=before, sort=sort
         )
         with site.store() as store:
-            runs = listed_runs(store, wanted, PAGE + 1)
-            known = {name: listing.column_values(store, column)[:_CHOICES] for name, column in _COLUMNS.items()}
+            runs = listed_runs(store, run_filter, PAGE + 1)
+            choices = {name: listing.column_values(store, column)[:_CHOICES] for name, column in _COLUMNS.items()}
         asked = {"board": board, "type": board_type, "release": release, "status": status, "sort": sort}
         more = runs[PAGE - 1].run.id if len(runs) > PAGE else None
         shown: dict[str, Any] = {
             "asked": asked,
             "more": more,
-            "known": known,
+            "known": choices,
             "statuses": STATUSES,
             "orders": listing.ORDERS,
         }
@@ -171,10 +171,10 @@ def router(site: Site, renderer: Renderer, parts: WallParts) -> APIRouter:
     @routes.get("/runs/{run_id}")
     def run_page(run_id: RunId, against: Asked | None = None) -> Response:
         # A comparison with the runs before needs no look at other boards: on a busy farm something changes each second.
-        its = revision if against else functools.partial(run_revision, run_id=run_id)
+        results_revision = revision if against else functools.partial(run_revision, run_id=run_id)
 
         def state(store: Store) -> Hashable:
-            return its(store), run_id in killed_runs(store)
+            return results_revision(store), run_id in killed_runs(store)
 
         page = site.page(
             ("run", str(run_id), against or ""), lambda store: _report(site, store, run_id, against), state
@@ -183,7 +183,7 @@ def router(site: Site, renderer: Renderer, parts: WallParts) -> APIRouter:
 
     @routes.get("/search")
     def search_page(q: Asked = "") -> Response:
-        return renderer.page("search.html.j2", q=q, found=named_like(site, q.strip()) if q.strip() else {})
+        return renderer.page("search.html.j2", q=q, found=match_names(site, q.strip()) if q.strip() else {})
 
     return routes
 
@@ -202,21 +202,21 @@ def metric_router(site: Site, renderer: Renderer) -> APIRouter:
         request: Request, metric: Name, board: Names = None, board_type: Types = None, release: Names = None
     ) -> Response:
         asked = {"board": chosen(board), "type": chosen(board_type), "release": chosen(release)}
-        wanted = RunFilter(asked["board"], asked["type"], asked["release"])
+        run_filter = RunFilter(asked["board"], asked["type"], asked["release"])
         with site.store() as store:
-            points = averages.points(store, metric, wanted.conditions())
-            found = triage.called(store, metric, asked["board"])
-            known = {name: listing.column_values(store, column)[:_CHOICES] for name, column in _COLUMNS.items()}
+            points = averages.points(store, metric, run_filter.conditions())
+            verdicts = triage.read_recent(store, metric, asked["board"])
+            choices = {name: listing.column_values(store, column)[:_CHOICES] for name, column in _COLUMNS.items()}
         if not points:
             raise ConfigurationError(f"no run that is asked for has the metric {metric!r}; /metrics lists the metrics")
         return renderer.page(
             "metric.html.j2",
             metric=points[-1].average.metric,
-            series=charts.histories(points, found),
+            series=charts.histories(points, verdicts),
             asked=asked,
-            known=known,
+            known=choices,
             query=urlencode(asked, doseq=True),
-            verdicts=triage.shown(found),
+            verdicts=triage.table_rows(verdicts),
             here=request.url.path + (f"?{request.url.query}" if request.url.query else ""),
         )
 
@@ -280,7 +280,13 @@ def _names(text: str) -> tuple[str, ...]:
 def _rows(runs: list[ListedRun]) -> list[dict[str, Any]]:
     """The runs as a list shows them."""
     return [
-        {"run": each.run, "good": each.good, "tried": each.tried, "averages": headline(each.averaged)} for each in runs
+        {
+            "run": listed_run.run,
+            "good": listed_run.good,
+            "tried": listed_run.tried,
+            "averages": headline(listed_run.averaged),
+        }
+        for listed_run in runs
     ]
 
 

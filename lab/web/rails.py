@@ -49,7 +49,8 @@ class RailsPiece:
 
     Attributes:
         rails: their names. steps: new ones. last: how many there were so far; the next piece is asked for with it.
-        begins: whether the viewer should forget what it has: other rails, or it is new. reason: why nothing comes; empty: it does.
+        begins: whether the viewer should forget what it has: other rails, or it is new.
+        reason: why nothing comes; empty: it does.
     """
 
     rails: tuple[str, ...]
@@ -96,7 +97,15 @@ class _Rails:
             self._tail = None
 
     def _look(self) -> None:
-        sampler = _sampler_of(self.board, self.runtime)
+        samplers = host_runtime.read_all(self.runtime / host_runtime.SAMPLERS, SamplerStatus)
+        sampler = next(
+            (
+                sampler
+                for sampler in samplers
+                if sampler.board == self.board and process.has_died(sampler.holder) is False
+            ),
+            None,
+        )
         try:
             if self._tail is not None:
                 self._take(self._tail)  # the last samples of one that has ended, too
@@ -121,9 +130,9 @@ class _Rails:
             self.rails, self.first_of_rails = names, self.last + 1
             self.steps.clear()
         ahead_ns = self._sampler.ahead_ns if self._sampler is not None else 0
-        found = [evolve(step, t_ns=step.t_ns - ahead_ns) for step in tail.read()]
-        self.steps.extend(found)
-        self.last += len(found)
+        steps = [evolve(step, t_ns=step.t_ns - ahead_ns) for step in tail.read()]
+        self.steps.extend(steps)
+        self.last += len(steps)
 
 
 @define
@@ -146,21 +155,12 @@ class LiveRails:
         """
         with self._lock:
             now_s = time.monotonic()
-            for name in [name for name, each in self._boards.items() if now_s - each.asked_s > FORGET_S]:
+            for name in [name for name, rails in self._boards.items() if now_s - rails.asked_s > FORGET_S]:
                 self._boards.pop(name).close()
-            its = self._boards.get(board)
-            if its is None:
-                its = self._boards[board] = _Rails(board, self.runtime or runtime_dir(), self.clock, asked_s=now_s)
-        return its.since(last)
-
-
-def _sampler_of(board: str, runtime: Path) -> SamplerStatus | None:
-    """The running sampler of a board.
-
-    A killed one has left its file.
-    """
-    found = host_runtime.read_all(runtime / host_runtime.SAMPLERS, SamplerStatus)
-    return next((each for each in found if each.board == board and process.has_died(each.holder) is False), None)
+            rails = self._boards.get(board)
+            if rails is None:
+                rails = self._boards[board] = _Rails(board, self.runtime or runtime_dir(), self.clock, asked_s=now_s)
+        return rails.since(last)
 
 
 RAILS_S: Final = 0.5
@@ -211,9 +211,6 @@ def document(piece: RailsPiece, now_ns: int) -> str:
     )
 
 
-# --- The rails of a run's attempts, read from their traces for the run's page ---
-
-
 MOST: Final = 6  # figures of a page; the traces of all attempts are among its files
 _COLUMNS: Final = 300
 
@@ -223,17 +220,17 @@ def power_of(run: Overview, artifacts: ArtifactStore) -> list[PowerFigure]:
 
     A trace that is missing or damaged has no figure.
     """
-    names, seen = Names(run.run), set()
-    found: list[PowerFigure] = []
+    names, figured_items = Names(run.run), set()
+    figures: list[PowerFigure] = []
     for attempt in run.attempts:
         item = frozenset(attempt.params.items())
-        if not attempt.ok or item in seen or len(found) == MOST:
+        if not attempt.ok or item in figured_items or len(figures) == MOST:
             continue
         figure = _figure(f"{names.of(attempt.params)}, cycle {attempt.cycle}", attempt, artifacts)
         if figure is not None:
-            seen.add(item)
-            found.append(figure)
-    return found
+            figured_items.add(item)
+            figures.append(figure)
+    return figures
 
 
 def _figure(title: str, attempt: Attempt, artifacts: ArtifactStore) -> PowerFigure | None:

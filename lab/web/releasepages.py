@@ -41,10 +41,10 @@ from lab.web.site import Site
 MOST_AGAINST: Final = 8
 WAITING: Final = 8  # programs that wait in threads until a release is whole; more wait for one of these
 _ORDERS: Final[dict[str, Callable[[ReleaseSummary], Any]]] = {
-    "last run": lambda each: each.last,
-    "boards": lambda each: each.boards,
-    "runs": lambda each: each.runs,
-    "not completed": lambda each: each.unfinished,
+    "last run": lambda summary: summary.last,
+    "boards": lambda summary: summary.boards,
+    "runs": lambda summary: summary.runs,
+    "not completed": lambda summary: summary.unfinished,
 }
 Sort = Annotated[str, Query(pattern=rf"^({'|'.join(_ORDERS)})?$")]
 _Release = Annotated[str, StringConstraints(max_length=200, pattern=WITHOUT_NUL)]
@@ -68,53 +68,53 @@ def router(site: Site, renderer: Renderer, judge: BackgroundJudge) -> APIRouter:
         Many requests that wait for it leave the other pages their threads.
         """
 
-        def made() -> str:
+        def render_text() -> str:
             with site.store() as store:
-                return form(judge.complete(store, release, _wanted(against)))
+                return form(judge.complete(store, release, _others(against)))
 
         if not places:
             places.append(anyio.CapacityLimiter(WAITING))
-        return await to_thread.run_sync(made, limiter=places[0])
+        return await to_thread.run_sync(render_text, limiter=places[0])
 
     @routes.get("/releases", include_in_schema=False)
     def releases_page(sort: Sort = "") -> Response:
         with site.store() as store:
-            found, verdicts = judge.summaries(store)
+            summaries, verdicts = judge.summaries(store)
         return renderer.page(
-            "releases.html.j2", releases=_sorted(found, sort), verdicts=verdicts, orders=_ORDERS, sort=sort
+            "releases.html.j2", releases=_sort(summaries, sort), verdicts=verdicts, orders=_ORDERS, sort=sort
         )
 
     @routes.get("/releases/{release:path}/comment.md", include_in_schema=False)
     async def comment(request: Request, release: Name, against: Against = None) -> Response:
-        wanted = _wanted(against)
-        asked = urlencode([("against", each) for each in wanted if each])
+        others = _others(against)
+        asked = urlencode([("against", other) for other in others if other])
         page = f"{str(request.base_url).rstrip('/')}/releases/{quote(release, safe='')}" + (
             f"?{asked}" if asked else ""
         )
-        found = await text(lambda compared: releases.markdown(release, compared, page), release, against)
-        return Response(found, media_type="text/markdown; charset=utf-8")
+        comment_text = await text(lambda compared: releases.markdown(release, compared, page), release, against)
+        return Response(comment_text, media_type="text/markdown; charset=utf-8")
 
     @routes.get("/releases/{release:path}/numbers.csv", include_in_schema=False)
     async def numbers(release: Name, against: Against = None) -> Response:
         name = {"Content-Disposition": 'attachment; filename="release.csv"'}
-        found = await text(releases.as_csv, release, against)
-        return Response(found, media_type="text/csv; charset=utf-8", headers=name)
+        csv_text = await text(releases.as_csv, release, against)
+        return Response(csv_text, media_type="text/csv; charset=utf-8", headers=name)
 
     @routes.get("/releases/{release:path}", include_in_schema=False)
     def release_page(release: Name, against: Against = None) -> Response:
-        person, wanted = renderer.person, _wanted(against)
+        person, others = renderer.person, _others(against)
         whose = (person.name, person.role, str(person.session), person.csrf)
 
         def asking(store: Store) -> frozenset[int]:
             return releases.asking(store) if person.acts else frozenset()
 
-        def made(store: Store) -> str:
-            every, names = judge.known(store, release, wanted)
+        def render_page(store: Store) -> str:
+            every, names = judge.compare(store, release, others)
             return _page(renderer, release, every, names, asking(store))
 
         page = site.page(
-            ("release", release, *(each or "" for each in wanted), *whose),
-            made,
+            ("release", release, *(other or "" for other in others), *whose),
+            render_page,
             lambda store: (runs_revision(store), asking(store), judge.progress),
         )
         return HTMLResponse(page)
@@ -126,8 +126,8 @@ def router(site: Site, renderer: Renderer, judge: BackgroundJudge) -> APIRouter:
         `sort` orders them by another column, the largest first.
         """
         with site.store() as store:
-            found, verdicts = judge.summaries(store)
-        rows = [_summary(each, verdicts.get(each.release)) for each in _sorted(found, sort)]
+            summaries, verdicts = judge.summaries(store)
+        rows = [_summary(summary, verdicts.get(summary.release)) for summary in _sort(summaries, sort)]
         return as_csv(rows) if form == "csv" else rows
 
     @routes.get("/api/v1/releases/{release:path}", responses=ANSWERS)
@@ -138,39 +138,43 @@ def router(site: Site, renderer: Renderer, judge: BackgroundJudge) -> APIRouter:
 
         Numbers that are as they were are only counted; `/runs/{run_id}/verdicts` has all of a run.
         """
-        found = await text(lambda compared: json_text(releases.release_document(release, compared)), release, against)
-        return Response(found, media_type="application/json")
+        document = await text(
+            lambda compared: json_text(releases.release_document(release, compared)), release, against
+        )
+        return Response(document, media_type="application/json")
 
     return routes
 
 
-def _sorted(found: list[ReleaseSummary], sort: str) -> list[ReleaseSummary]:
+def _sort(found: list[ReleaseSummary], sort: str) -> list[ReleaseSummary]:
     """The releases in the order of a column, the largest first."""
     return sorted(found, key=_ORDERS[sort], reverse=True) if sort else found
 
 
 def _summary(each: ReleaseSummary, verdict: ComparedRelease | None) -> dict[str, Any]:
     """A release as a row of a table; its verdict is empty where it is not known yet."""
-    known = {"verdict": "", "against": ""} if verdict is None else {"verdict": verdict.line, "against": verdict.name}
-    return {**asdict(each), "last": each.last.isoformat(), **known}
+    verdict_cells = (
+        {"verdict": "", "against": ""} if verdict is None else {"verdict": verdict.line, "against": verdict.name}
+    )
+    return {**asdict(each), "last": each.last.isoformat(), **verdict_cells}
 
 
-def _wanted(against: Sequence[str] | None) -> list[str | None]:
+def _others(against: Sequence[str] | None) -> list[str | None]:
     """The releases to compare with; None: the release before."""
-    return [*dict.fromkeys(each for each in against or () if each)] or [None]
+    return [*dict.fromkeys(other for other in against or () if other)] or [None]
 
 
 def _page(
     renderer: Renderer, release: str, compared: Sequence[ComparedRelease], names: Sequence[str], asking: frozenset[int]
 ) -> str:
     places: dict[BoardSeries, list[ReleaseRun]] = {}
-    for each in compared:
-        for run in each.runs:
+    for comparison in compared:
+        for run in comparison.runs:
             places.setdefault(BoardSeries.of(run.head), []).append(run)
     worst_first = sorted(
         places.values(), key=lambda runs: (min(run.weight for run in runs), releases.order(runs[0].head))
     )
-    against = [each.against for each in compared if each.against]
+    against = [comparison.against for comparison in compared if comparison.against]
     shown: dict[str, Any] = {"release": release, "against": against, "names": names, "asking": asking}
     return renderer.text(
         "release.html.j2",
@@ -178,9 +182,9 @@ def _page(
         compared=compared,
         places=[(runs[0].head, [run.shown for run in runs]) for runs in worst_first],
         failed={head.id: text for head, text in compared[0].failures},
-        asked=urlencode([("against", each) for each in against]),
-        done=sum(len(each.runs) for each in compared),
-        left=sum(each.left for each in compared),
+        asked=urlencode([("against", other) for other in against]),
+        done=sum(len(comparison.runs) for comparison in compared),
+        left=sum(comparison.left for comparison in compared),
     )
 
 
@@ -196,11 +200,9 @@ def _run(
     return Markup(renderer.text("release_run.html.j2", **shown))  # noqa: S704 - of a template that escapes
 
 
-# --- Releases that take long to judge: in a thread of their own, and many runs in a process, so that no page waits for them ---
-# Judging a run takes some 10 ms, since up to 30 runs before it are read; judgements are cached. After a start none is, so that a
-# release of 1,000 boards takes seconds once. A thread alone would hold Python's lock meanwhile.
-
-
+# A thread of its own judges releases that take long, and a process their many runs, so that no page waits for them.
+# Judging a run takes some 10 ms, since up to 30 runs before it are read; judgements are cached. After a start none is,
+# so that a release of 1,000 boards takes seconds once. A thread alone would hold Python's lock meanwhile.
 _NEWEST: Final = 8  # releases among which the one is looked for that is judged ahead
 AT_ONCE: Final = 4  # runs that a page judges itself: it still is there in 0.1 s
 _PART: Final = 16  # runs that the process judges at once; the site's end waits for them
@@ -241,7 +243,7 @@ class BackgroundJudge:
         self._ends.set()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def known(
+    def compare(
         self, store: Store, release: str, against: Sequence[str | None]
     ) -> tuple[list[ComparedRelease], list[str]]:
         """The known judgements, and the names of all releases.
@@ -253,22 +255,26 @@ class BackgroundJudge:
         """
         now = runs_revision(store)
         with store.snapshot() as snapshot:
-            names, asked = self._asked(snapshot, release, against, now)
-            return [self._known(snapshot, release, each, wanted) for each, wanted in asked], names
+            names, asked = self._find_runs(snapshot, release, against, now)
+            return [self._compare_with(snapshot, release, other, comparisons) for other, comparisons in asked], names
 
     def summaries(self, store: Store) -> tuple[list[ReleaseSummary], dict[str, ComparedRelease]]:
         """The releases, by number where they have one, and known verdicts on the newest ones."""
         now = runs_revision(store)
         verdicts = {}
         with store.snapshot() as snapshot:
-            found = release_summaries(snapshot)
-            for each in found[:_NEWEST]:
-                _, ((against, wanted),) = self._asked(snapshot, each.release, [None], now)
-                runs = [self._judge.stored(one) for one in wanted]
+            every = release_summaries(snapshot)
+            for summary in every[:_NEWEST]:
+                _, ((against, comparisons),) = self._find_runs(snapshot, summary.release, [None], now)
+                runs = [self._judge.find_stored(comparison) for comparison in comparisons]
                 if all(run is not None for run in runs):
-                    verdicts[each.release] = ComparedRelease(against, [run for run in runs if run is not None])
-        numbered = sorted((each for each in found if is_numbered(each.release)), key=_by_number, reverse=True)
-        return [*numbered, *(each for each in found if not is_numbered(each.release))], verdicts
+                    verdicts[summary.release] = ComparedRelease(against, [run for run in runs if run is not None])
+        numbered = sorted(
+            (summary for summary in every if is_numbered(summary.release)),
+            key=lambda summary: (release_key(summary.release), summary.release),
+            reverse=True,
+        )
+        return [*numbered, *(summary for summary in every if not is_numbered(summary.release))], verdicts
 
     def complete(self, store: Store, release: str, against: Sequence[str | None]) -> list[ComparedRelease]:
         """The complete judgements; this waits for them.
@@ -277,25 +283,28 @@ class BackgroundJudge:
             ConfigurationError: no run of that release.
             LabTransientError: the site ends.
         """
-        found, names = self.known(store, release, against)
-        left = [each for each in found if each.left]
+        compared, names = self.compare(store, release, against)
+        left = [comparison for comparison in compared if comparison.left]
         if not left:
-            return found
-        for each in left:
+            return compared
+        for comparison in left:
             try:
-                self._started((release, each.against)).result()
+                self._start((release, comparison.against)).result()
             except CancelledError:
                 raise _ending() from None
         with store.snapshot() as snapshot:  # what was measured meanwhile is judged here
             return [
                 ComparedRelease(
-                    each,
-                    [self._judge.judged(snapshot, run) for run in self._judge.wanted(snapshot, release, each, names)],
+                    other,
+                    [
+                        self._judge.judge(snapshot, run)
+                        for run in self._judge.find_comparisons(snapshot, release, other, names)
+                    ],
                 )
-                for each in against
+                for other in against
             ]
 
-    def _asked(
+    def _find_runs(
         self, snapshot: StoreSnapshot, release: str, against: Sequence[str | None], now: RunsRevision
     ) -> tuple[list[str], list[tuple[str | None, list[WantedComparison]]]]:
         """The names of all releases, and a page's runs by release.
@@ -310,26 +319,28 @@ class BackgroundJudge:
             if self._cached is not None and self._cached[0] == now and key in self._cached[2]:
                 return self._cached[1], self._cached[2][key]
         names = release_names(snapshot)
-        found = [(each, self._judge.wanted(snapshot, release, each, names)) for each in against]
+        page_runs = [(other, self._judge.find_comparisons(snapshot, release, other, names)) for other in against]
         with self._lock:
             if self._cached is None or self._cached[0] != now or len(self._cached[2]) >= _CACHED:
                 self._cached = (now, names, {})
-            self._cached[2][key] = found
-        return names, found
+            self._cached[2][key] = page_runs
+        return names, page_runs
 
-    def _known(
+    def _compare_with(
         self, snapshot: StoreSnapshot, release: str, against: str | None, wanted: Sequence[WantedComparison]
     ) -> ComparedRelease:
-        known = {each: self._judge.stored(each) for each in wanted}
-        missing = sum(run is None for run in known.values())
+        judgements = {comparison: self._judge.find_stored(comparison) for comparison in wanted}
+        missing = sum(run is None for run in judgements.values())
         if missing <= AT_ONCE:
-            return ComparedRelease(against, [run or self._judge.judged(snapshot, each) for each, run in known.items()])
-        work = self._started((release, against))
+            return ComparedRelease(
+                against, [run or self._judge.judge(snapshot, comparison) for comparison, run in judgements.items()]
+            )
+        work = self._start((release, against))
         if work.done():
             work.result()  # raises what went wrong, if something did
-        return ComparedRelease(against, [run for run in known.values() if run is not None], missing)
+        return ComparedRelease(against, [run for run in judgements.values() if run is not None], missing)
 
-    def _started(self, work: _Work) -> Future[None]:
+    def _start(self, work: _Work) -> Future[None]:
         """The running work, or one that failed a moment ago.
 
         Only the first caller gets that failure.
@@ -337,14 +348,14 @@ class BackgroundJudge:
         with self._lock:
             if self._ends.is_set():
                 raise _ending()
-            found = self._under_way.pop(work, None)
-            if found is None or (found.done() and time.monotonic() - self._failed_s.pop(work, 0.0) >= REPORT_S):
-                found = self._thread.submit(self._done, work)
-            if not found.done():
-                self._under_way[work] = found
-            return found
+            future = self._under_way.pop(work, None)
+            if future is None or (future.done() and time.monotonic() - self._failed_s.pop(work, 0.0) >= REPORT_S):
+                future = self._thread.submit(self._run_work, work)
+            if not future.done():
+                self._under_way[work] = future
+            return future
 
-    def _done(self, work: _Work) -> None:
+    def _run_work(self, work: _Work) -> None:
         try:
             self._judge_all(*work)
         except Exception as error:
@@ -361,12 +372,12 @@ class BackgroundJudge:
 
     def _judge_all(self, release: str, against: str | None) -> None:
         with self._site.store() as store, store.snapshot() as snapshot:
-            wanted = self._judge.wanted(snapshot, release, against, release_names(snapshot))
-            left = [each for each in wanted if self._judge.stored(each) is None]
+            comparisons = self._judge.find_comparisons(snapshot, release, against, release_names(snapshot))
+            left = [comparison for comparison in comparisons if self._judge.find_stored(comparison) is None]
             if len(left) < WORTH_A_PROCESS:
-                for each in left:
+                for comparison in left:
                     self._check()
-                    self._judge.judged(snapshot, each)
+                    self._judge.judge(snapshot, comparison)
                     self._progress += 1
                 return
         # started anew: a fork would take over the database's connections
@@ -375,14 +386,14 @@ class BackgroundJudge:
                 self._check()
                 part = left[start : start + _PART]
                 try:
-                    runs = process.submit(_judged, self._site.database(), part).result()
+                    runs = process.submit(_judge_part, self._site.database(), part).result()
                 except BrokenProcessPool:
                     raise LabTransientError(
                         "the process that judges this release was killed, for want of memory perhaps; ask again",
                         failure="results",
                     ) from None
-                for each, run in zip(part, runs, strict=True):
-                    self._judge.keep(each, run)
+                for comparison, run in zip(part, runs, strict=True):
+                    self._judge.keep(comparison, run)
                 self._progress += 1
 
     def _check(self) -> None:
@@ -399,8 +410,10 @@ class BackgroundJudge:
             with self._site.snapshot() as snapshot:
                 names = release_names(snapshot)
                 for name in names[:_NEWEST]:
-                    wanted = self._judge.wanted(snapshot, name, None, names)
-                    if any(each.head.status == COMPLETED and each.not_in is None for each in wanted):
+                    comparisons = self._judge.find_comparisons(snapshot, name, None, names)
+                    if any(
+                        comparison.head.status == COMPLETED and comparison.not_in is None for comparison in comparisons
+                    ):
                         break
                 else:
                     return
@@ -411,15 +424,11 @@ class BackgroundJudge:
             _log.exception("no release is judged ahead")
 
 
-def _judged(url: str | None, wanted: Sequence[WantedComparison]) -> list[ReleaseRun]:
+def _judge_part(url: str | None, wanted: Sequence[WantedComparison]) -> list[ReleaseRun]:
     """The judgements of some runs, in the process that judges."""
     judge = ReleaseJudge(functools.partial(_run, Renderer()))
     with open_store(url, create=False) as store, store.snapshot() as snapshot:
-        return [judge.judged(snapshot, each) for each in wanted]
-
-
-def _by_number(each: ReleaseSummary) -> tuple[tuple[int, ...], str]:
-    return release_key(each.release), each.release
+        return [judge.judge(snapshot, comparison) for comparison in wanted]
 
 
 def _ending() -> LabTransientError:

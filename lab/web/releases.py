@@ -1,7 +1,7 @@
 """The verdicts on a release against another one, and its failed attempts.
 
-A run's judgement is made once, as the page shows it, and again when a run of its board and kind was completed or decided on: on a
-busy farm something changes each second, and nearly all of a release stays as it was.
+A run's judgement is made once, as the page shows it, and again when a run of its board and kind was completed or
+decided on: on a busy farm something changes each second, and nearly all of a release stays as it was.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ from lab.terminal import MOST_BYTES, cut, environment
 NO_RELEASE_BEFORE: Final = "its board was measured with no release before"
 _ENDS: Final = {"running": "goes on, or was killed", "interrupted": "was interrupted", "failed": "failed"}
 CACHE_BYTES: Final = 48 << 20  # of comparisons of runs, about
-IN_USE_S: Final = 60.0  # what a page asked for so lately stays, whatever it takes: a page that lost its first run would never be whole
+# What a page asked for so lately stays, whatever it takes: a page that lost its first run would never be whole.
+IN_USE_S: Final = 60.0
 _LEAST_BYTES: Final = 6 << 10  # of one (measured: 7 to 10 KiB where nothing moved, 156 KiB with 39 KiB of page)
 _PAGE_BYTES: Final = 4  # for each byte of its part of the page
 _LATELY: Final = dt.timedelta(days=7)  # a confirmation that is asked for is of the same software
@@ -71,12 +72,15 @@ class ReleaseRun:
     Attributes:
         counts: how many of its numbers are what, e.g. "worse"; empty: the judge has nothing to compare them with.
         bad: one of them needs a person. shown: its part of the page.
-        document: `lab.judge.baseline.document` with the numbers that are not as they were, and those that are not there any more.
-        problem: why it has no verdict; empty where it has one. rows: the numbers that are not as they were, as the page has them.
+        document: `lab.judge.baseline.document` with the numbers that are not as they were, and those that are not
+            there any more.
+        problem: why it has no verdict; empty where it has one.
+        rows: the numbers that are not as they were, as the page has them.
         tried: the attempts of all runs of the page's release on its board, good and failed.
-        missing: titles of those that were not measured. is_gone: only the other release has a run of this board and kind; it is the
-            head's. differs: where numbers moved, what is not as it was in the last run that they
-            were compared with: cause -> (before, now).
+        missing: titles of those that were not measured.
+        is_gone: only the other release has a run of this board and kind; it is the head's.
+        differs: where numbers moved, what is not as it was in the last run that they were compared with: cause ->
+            (before, now).
     """
 
     head: RunHead
@@ -162,15 +166,17 @@ class ReleaseJudge:
     _bytes: int = field(default=0, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
-    def wanted(
+    def find_comparisons(
         self, snapshot: StoreSnapshot, release: str, against: str | None, names: Sequence[str]
     ) -> list[WantedComparison]:
         """The runs of a release's page, one for each board and kind.
 
-        It is the last completed run, else the last one. Boards and kinds that only the other release has are among them.
+        It is the last completed run, else the last one. Boards and kinds that only the other release has are among
+        them.
 
         Args:
-            against: a release; None: the one before, of each board and kind, and of the lab for boards without this release.
+            against: a release; None: the one before, of each board and kind, and of the lab for boards without this
+                release.
             names: of all releases that were measured.
 
         Raises:
@@ -181,14 +187,14 @@ class ReleaseJudge:
             BoardSeries.of(head): head for head in (*last_runs(snapshot, labels), *last_completed(snapshot, labels))
         }
         if not heads:
-            known = ", ".join(names) or "none"
-            raise ConfigurationError(f"no run of release {release!r}; there are: {known}")
+            releases = ", ".join(names) or "none"
+            raise ConfigurationError(f"no run of release {release!r}; there are: {releases}")
         now, tried = states(snapshot), attempts(snapshot, labels)
         other = against or release_before(
             [*usable_releases(snapshot, labels), release, *usable_releases(snapshot)], release
         )
         others = last_completed(snapshot, _labels(other, names)) if other else []
-        found = [
+        comparisons = [
             *(
                 WantedComparison(head, against, now.get(at), tried=tried.get(at, AttemptCounts()))
                 for at, head in heads.items()
@@ -199,12 +205,18 @@ class ReleaseJudge:
                 if BoardSeries.of(head) not in heads
             ),
         ]
-        return sorted(found, key=lambda each: order(each.head))
+        return sorted(comparisons, key=lambda comparison: order(comparison.head))
 
-    def stored(self, wanted: WantedComparison) -> ReleaseRun | None:
+    def find_stored(self, wanted: WantedComparison) -> ReleaseRun | None:
         """The stored judgement; None: the judge has to be asked."""
         if wanted.head.status != COMPLETED:
-            return self._unjudged(wanted)
+            head = wanted.head
+            problem = (
+                f"release {head.release} has no completed {head.kind} run of this board; run {head.id} "
+                f"{_ENDS[head.status]}"
+            )
+            shown = self._show(head, None, problem, None, ())
+            return ReleaseRun(head, {}, False, shown, _nothing(head, wanted.against), problem, tried=wanted.tried)
         with self._lock:
             stored = self._stored.get(wanted.key)
             if stored is None or stored.state != wanted.state:
@@ -213,18 +225,18 @@ class ReleaseJudge:
             self._stored.move_to_end(wanted.key)
             return evolve(stored.run, tried=wanted.tried)
 
-    def judged(self, snapshot: StoreSnapshot, wanted: WantedComparison) -> ReleaseRun:
+    def judge(self, snapshot: StoreSnapshot, wanted: WantedComparison) -> ReleaseRun:
         """The judgement of a run, stored or new."""
-        stored = self.stored(wanted)
+        stored = self.find_stored(wanted)
         if stored is not None:
             return stored
-        made = (
-            self._made(snapshot, wanted.head, wanted.against)
+        judgement = (
+            self._judge_run(snapshot, wanted.head, wanted.against)
             if wanted.not_in is None
-            else self._gone(snapshot, wanted.head, wanted.against, wanted.not_in)
+            else self._judge_gone(snapshot, wanted.head, wanted.against, wanted.not_in)
         )
-        self.keep(wanted, made)
-        return evolve(made, tried=wanted.tried)
+        self.keep(wanted, judgement)
+        return evolve(judgement, tried=wanted.tried)
 
     def keep(self, wanted: WantedComparison, made: ReleaseRun) -> None:
         """Store a judgement, and drop old ones beyond `CACHE_BYTES`."""
@@ -238,7 +250,7 @@ class ReleaseJudge:
             while self._bytes > CACHE_BYTES and next(iter(self._stored.values())).used_s < now_s - IN_USE_S:
                 self._bytes -= self._stored.popitem(last=False)[1].bytes
 
-    def _made(self, snapshot: StoreSnapshot, head: RunHead, against: str | None) -> ReleaseRun:
+    def _judge_run(self, snapshot: StoreSnapshot, head: RunHead, against: str | None) -> ReleaseRun:
         against = against or release_before_run(snapshot, head)
         if against is None:
             problem = f"{NO_RELEASE_BEFORE} {head.release}"
@@ -268,17 +280,7 @@ class ReleaseJudge:
             differs=differs,
         )
 
-    def _unjudged(self, wanted: WantedComparison) -> ReleaseRun:
-        """A board and kind without a completed run of the release.
-
-        The head is that of its last run.
-        """
-        head = wanted.head
-        problem = f"release {head.release} has no completed {head.kind} run of this board; run {head.id} {_ENDS[head.status]}"
-        shown = self._show(head, None, problem, None, ())
-        return ReleaseRun(head, {}, False, shown, _nothing(head, wanted.against), problem, tried=wanted.tried)
-
-    def _gone(self, snapshot: StoreSnapshot, head: RunHead, against: str | None, release: str) -> ReleaseRun:
+    def _judge_gone(self, snapshot: StoreSnapshot, head: RunHead, against: str | None, release: str) -> ReleaseRun:
         """A run whose board and kind lacks this release.
 
         Args:
@@ -286,11 +288,14 @@ class ReleaseJudge:
         """
         had = read_run_averages(snapshot, head.id)
         problem = f"release {release} has no completed {head.kind} run of this board"
-        titles = tuple(Names(head).number(each.metric, each.params) for each in had)
-        found = {**_nothing(head, against or head.release), "not_measured": [missing_document(each) for each in had]}
+        titles = tuple(Names(head).number(average.metric, average.params) for average in had)
+        numbers = {
+            **_nothing(head, against or head.release),
+            "not_measured": [missing_document(average) for average in had],
+        }
         shown = self._show(head, None, problem, None, titles)
         counts = {NOT_MEASURED: len(had)} if had else {}
-        return ReleaseRun(head, counts, False, shown, found, problem, missing=titles, is_gone=True)
+        return ReleaseRun(head, counts, False, shown, numbers, problem, missing=titles, is_gone=True)
 
 
 def _labels(release: str, names: Sequence[str]) -> list[str]:
@@ -314,7 +319,7 @@ def asking(store: Store) -> frozenset[int]:
     return frozenset(verdict.run.id for verdict in verdicts if verdict.open)
 
 
-def counted(found: Iterable[ReleaseRun]) -> Counter[str]:
+def count_verdicts(found: Iterable[ReleaseRun]) -> Counter[str]:
     """The numbers of these runs, counted by verdict."""
     counts: Counter[str] = Counter()
     for run in found:
@@ -322,18 +327,15 @@ def counted(found: Iterable[ReleaseRun]) -> Counter[str]:
     return counts
 
 
-def tried(found: Iterable[ReleaseRun]) -> AttemptCounts:
+def sum_attempts(found: Iterable[ReleaseRun]) -> AttemptCounts:
     """The attempts of all these runs."""
     every = [run.tried for run in found]
     failed = Counter[str]()
-    for each in every:
-        failed.update(each.failed)
-    good, undecided = sum(each.good for each in every), sum(each.undecided for each in every)
-    runs = sorted({run for each in every for run in each.runs})
+    for counts in every:
+        failed.update(counts.failed)
+    good, undecided = sum(counts.good for counts in every), sum(counts.undecided for counts in every)
+    runs = sorted({run for counts in every for run in counts.runs})
     return AttemptCounts(good, dict(failed.most_common()), undecided, tuple(runs))
-
-
-# --- The verdict on a release as JSON, as CSV, and as Markdown for a comment in CI ---
 
 
 _SIZES: Final = (
@@ -370,7 +372,7 @@ class ReleaseCause:
     @property
     def counts(self) -> dict[str, int]:
         """The numbers that are not as they were."""
-        every = counted(self.runs)
+        every = count_verdicts(self.runs)
         return {word: every[word] for word in (*_MOVED, "not comparable") if every[word]}
 
     @property
@@ -424,7 +426,7 @@ class ComparedRelease:
         `bad` where something needs a person, `good` where all is as it was, `plain` where that is not known,
         else empty.
         """
-        words = set(counted(self.runs))
+        words = set(count_verdicts(self.runs))
         if self.bad:
             return "bad"
         if self.left or words <= {UNCOMPARED}:
@@ -437,17 +439,17 @@ class ComparedRelease:
         """The name of the other release."""
         if self.against:
             return f"release {self.against}"
-        found: dict[str, set[str]] = {}
+        boards_of_base: dict[str, set[str]] = {}
         for run in self.runs:
             if run.document.get("against"):
-                found.setdefault(run.document["against"], set()).add(run.head.board)
-        if self.left or not found:
+                boards_of_base.setdefault(run.document["against"], set()).add(run.head.board)
+        if self.left or not boards_of_base:
             return "the release before of each board"
-        if len(found) == 1:
-            return next(iter(found))
-        by_boards = sorted(found.items(), key=lambda each: (-len(each[1]), each[0]))
+        if len(boards_of_base) == 1:
+            return next(iter(boards_of_base))
+        by_boards = sorted(boards_of_base.items(), key=lambda pair: (-len(pair[1]), pair[0]))
         named = [f"{name} ({len(boards)} board{'s' * (len(boards) > 1)})" for name, boards in by_boards[:_BASES]]
-        more = f" and {len(found) - _BASES} more" if len(found) > _BASES else ""
+        more = f" and {len(boards_of_base) - _BASES} more" if len(boards_of_base) > _BASES else ""
         return f"the release before of each board: {', '.join(named)}{more}"
 
     @property
@@ -456,8 +458,8 @@ class ComparedRelease:
 
         Each is the head of a run, and its failures.
         """
-        found = sorted((run for run in self.runs if run.tried.failed), key=lambda run: -run.tried.undecided)
-        return [(run.head, f"{run.tried.line} in {_named(run.tried.runs)}") for run in found]
+        failed_runs = sorted((run for run in self.runs if run.tried.failed), key=lambda run: -run.tried.undecided)
+        return [(run.head, f"{run.tried.line} in {_runs_text(run.tried.runs)}") for run in failed_runs]
 
     @property
     def causes(self) -> list[ReleaseCause]:
@@ -466,8 +468,8 @@ class ComparedRelease:
         for run in self.runs:
             if run.rows:
                 groups.setdefault(tuple(sorted(run.differs.items())), []).append(run)
-        found = [ReleaseCause(runs[0].differs, runs) for runs in groups.values()]
-        return sorted(found, key=lambda cause: tuple(-cause.counts.get(word, 0) for word in _MOVED))
+        causes = [ReleaseCause(runs[0].differs, runs) for runs in groups.values()]
+        return sorted(causes, key=lambda cause: tuple(-cause.counts.get(word, 0) for word in _MOVED))
 
     @property
     def by_type(self) -> list[tuple[str, str]]:
@@ -481,11 +483,15 @@ class ComparedRelease:
 def _line(runs: Sequence[ReleaseRun]) -> str:
     """The outcome of some runs' attempts and numbers."""
     unfinished = sum(not run.is_over for run in runs)
-    parts = (tried(runs).line, f"{unfinished} without a completed run" * bool(unfinished), line(counted(runs)))
+    parts = (
+        sum_attempts(runs).line,
+        f"{unfinished} without a completed run" * bool(unfinished),
+        line(count_verdicts(runs)),
+    )
     return "; ".join(filter(None, parts))
 
 
-def _named(runs: Sequence[int]) -> str:
+def _runs_text(runs: Sequence[int]) -> str:
     """`run 12`, or the last of several."""
     shown = ", ".join(map(str, runs[-_RUNS:]))
     more = f" and {len(runs) - _RUNS} more" if len(runs) > _RUNS else ""
@@ -498,22 +504,22 @@ def release_document(release: str, compared: Iterable[ComparedRelease]) -> dict[
         "release": release,
         "comparisons": [
             {
-                "against": each.against,
-                "verdict": each.line,
-                "counts": dict(counted(each.runs)),
-                "attempts": _attempts(each.runs),
-                "needs_a_person": each.bad,
+                "against": compared_release.against,
+                "verdict": compared_release.line,
+                "counts": dict(count_verdicts(compared_release.runs)),
+                "attempts": _attempts(compared_release.runs),
+                "needs_a_person": compared_release.bad,
                 "causes": [
                     {
                         "differs": {what: list(both) for what, both in cause.differs.items()},
                         "counts": cause.counts,
                         "runs": [run.head.id for run in cause.runs],
                     }
-                    for cause in each.causes
+                    for cause in compared_release.causes
                 ],
-                "runs": [_run(run) for run in each.runs],
+                "runs": [_run(run) for run in compared_release.runs],
             }
-            for each in compared
+            for compared_release in compared
         ],
     }
 
@@ -526,8 +532,8 @@ def as_csv(compared: Iterable[ComparedRelease]) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, _COLUMNS, restval="", extrasaction="ignore")
     writer.writeheader()
-    for each in compared:
-        for run in each.runs:
+    for compared_release in compared:
+        for run in compared_release.runs:
             for row in _rows(run):
                 writer.writerow({name: cell(value) for name, value in row.items()})
     return text.getvalue()
@@ -543,25 +549,27 @@ def markdown(release: str, compared: Sequence[ComparedRelease], address: str) ->
     for rows, missing in _SIZES:
         parts = [
             {
-                "line": each.line,
-                "name": cut(each.name, _MOST_NAME),
-                "by_type": [(cut(name, _MOST_NAME), verdict) for name, verdict in each.by_type[:rows]],
+                "line": compared_release.line,
+                "name": cut(compared_release.name, _MOST_NAME),
+                "by_type": [(cut(name, _MOST_NAME), verdict) for name, verdict in compared_release.by_type[:rows]],
                 "causes": [
                     [cut(text, _MOST_TEXT) for text in (cause.text, cause.line, "; ".join(cause.titles))]
-                    for cause in each.causes[: rows // 5]
+                    for cause in compared_release.causes[: rows // 5]
                 ],
                 "failures": [
                     tuple(cut(text, _MOST_TEXT) for text in (head.board, head.kind, text))
-                    for head, text in each.failures[: rows // 2]
+                    for head, text in compared_release.failures[: rows // 2]
                 ],
-                "more_failures": max(0, len(each.failures) - rows // 2),
-                "more_causes": max(0, len(each.causes) - rows // 5),
-                "rows": list(itertools.islice(_moved(each), rows)),
-                "more": max(0, sum(len(run.rows) for run in each.runs) - rows),
-                "missing": list(itertools.islice(_missing(each), missing)),
-                "more_missing": max(0, sum(len(run.missing) if run.is_over else 1 for run in each.runs) - missing),
+                "more_failures": max(0, len(compared_release.failures) - rows // 2),
+                "more_causes": max(0, len(compared_release.causes) - rows // 5),
+                "rows": list(itertools.islice(_table_cells(compared_release), rows)),
+                "more": max(0, sum(len(run.rows) for run in compared_release.runs) - rows),
+                "missing": list(itertools.islice(_missing_cells(compared_release), missing)),
+                "more_missing": max(
+                    0, sum(len(run.missing) if run.is_over else 1 for run in compared_release.runs) - missing
+                ),
             }
-            for each in compared
+            for compared_release in compared
         ]
         text = template.render(release=cut(release, _MOST_NAME), parts=parts, address=address)
         if len(text.encode()) <= MOST_BYTES:
@@ -585,7 +593,7 @@ def _run(run: ReleaseRun) -> dict[str, Any]:
 
 
 def _attempts(runs: Sequence[ReleaseRun]) -> dict[str, Any]:
-    every = tried(runs)
+    every = sum_attempts(runs)
     return {"good": every.good, "failed": dict(every.failed), "runs": list(every.runs)}
 
 
@@ -603,16 +611,16 @@ def _rows(run: ReleaseRun) -> Iterator[dict[str, Any]]:
         yield {**place, "run": head.id, "verdict": NOT_MEASURED, "reason": run.problem}
 
 
-def _moved(compared: ComparedRelease) -> Iterator[tuple[str, ...]]:
+def _table_cells(compared: ComparedRelease) -> Iterator[tuple[str, ...]]:
     """The cells of a comment's table: what needs a person first."""
     every = [(row, run.head) for run in compared.runs for row in run.rows]
-    for row, head in sorted(every, key=lambda each: not each[0].bad):
+    for row, head in sorted(every, key=lambda pair: not pair[0].bad):
         cells = (row.title, head.board, row.before, row.now, row.change, row.verdict, f"run {head.id}: {row.reason}")
-        yield tuple(cut(each, _MOST_NAME) for each in cells)
+        yield tuple(cut(text, _MOST_NAME) for text in cells)
 
 
-def _missing(compared: ComparedRelease) -> Iterator[tuple[str, str]]:
+def _missing_cells(compared: ComparedRelease) -> Iterator[tuple[str, str]]:
     """Board, and why nothing of it was measured or which number was not."""
-    for run in sorted(compared.runs, key=lambda each: each.is_over):
+    for run in sorted(compared.runs, key=lambda run: run.is_over):
         titles = run.missing if run.is_over else (run.problem,)
         yield from ((cut(run.head.board, _MOST_NAME), cut(title, _MOST_NAME)) for title in titles)

@@ -43,7 +43,7 @@ class UncachedPage(str):
 
 
 @frozen
-class Seen:
+class Look:
     """A look at the lab.
 
     Attributes:
@@ -64,7 +64,8 @@ class Site:
 
     Attributes:
         db: as `--db`; None: farm.yaml's, else the default. farm: the farm.yaml; None: here or in /etc/boardlab.
-        runtime: the console server's folder; None: as `lab console`. folder: of the lab, with `envs/`; None: farm.yaml's, else here.
+        runtime: the console server's folder; None: as `lab console`.
+        folder: of the lab, with `envs/`; None: farm.yaml's, else here.
     """
 
     db: str | None = None
@@ -74,7 +75,7 @@ class Site:
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
     _looking: threading.Lock = field(factory=threading.Lock, init=False)
     _looker: ThreadPoolExecutor = field(factory=lambda: ThreadPoolExecutor(1, "looking"), init=False)
-    _seen: Seen | None = field(default=None, init=False)
+    _seen: Look | None = field(default=None, init=False)
     _fresh_s: float = field(default=LOOK_S, init=False)
     _pages: OrderedDict[tuple[str, ...], tuple[Hashable, str]] = field(factory=OrderedDict, init=False)
     _ended: LatestEnded = field(factory=LatestEnded, init=False)
@@ -82,7 +83,7 @@ class Site:
     _results: SharedStore = field(factory=SharedStore, init=False)
     _sparks: Sparks = field(factory=Sparks, init=False)
 
-    def seen(self) -> Seen:
+    def look(self) -> Look:
         """The lab and its consoles, at most a second old.
 
         They are older where a look at a large lab takes a good part of that; after a change, or a while in which nobody
@@ -93,17 +94,17 @@ class Site:
         """
         last = self._seen
         if last is None or time.monotonic() - last.at_s >= max(PATIENCE_S, 2 * self._fresh_s):
-            return self._look()
+            return self._look_again()
         if time.monotonic() - last.at_s >= self._fresh_s and not self._looking.locked():
-            self._looker.submit(self._look)  # no page waits for it
+            self._looker.submit(self._look_again)  # no page waits for it
         return last
 
-    def _look(self) -> Seen:
+    def _look_again(self) -> Look:
         """A new look, unless another thread has just had one."""
         with self._looking:
             if self._seen is None or time.monotonic() - self._seen.at_s >= self._fresh_s:
                 began_s = time.monotonic()
-                found = farm_status.look(
+                lab_now = farm_status.look(
                     self.db,
                     self.farm,
                     self.runtime,
@@ -112,11 +113,11 @@ class Site:
                     self._judge,
                     opened=self._results.store_at,
                 )
-                sparks = self._sparks.of(found.boards, self.store)
+                sparks = self._sparks.of(lab_now.boards, self.store)
                 self._fresh_s = max(LOOK_S, LOOK_SHARE * (time.monotonic() - began_s))
                 status = services.console_server(self.runtime or runtime_dir())[1]
                 ports = tuple(status.ports) if status else ()
-                self._seen = Seen(time.monotonic(), found, ports, wall.console_lines(ports), sparks)
+                self._seen = Look(time.monotonic(), lab_now, ports, wall.console_lines(ports), sparks)
             return self._seen
 
     def refresh(self) -> None:
@@ -150,7 +151,9 @@ class Site:
         """A page, from the cache while its state is the same.
 
         Args:
-            key: what distinguishes it from other pages. render: makes it; a `UncachedPage` one is made again each time. state: of what it shows; by default of everything in the store.
+            key: what distinguishes it from other pages.
+            render: makes it; a `UncachedPage` one is made again each time.
+            state: of what it shows; by default of everything in the store.
 
         Raises:
             BoardlabError: the results cannot be read, or what `render` raises.
@@ -161,15 +164,15 @@ class Site:
                 cached = self._pages.get(key)
             if cached is not None and cached[0] == now:
                 return cached[1]
-            made = render(store)
-            if isinstance(made, UncachedPage):
-                return made
+            page = render(store)
+            if isinstance(page, UncachedPage):
+                return page
             with self._lock:
-                self._pages[key] = (now, made)
+                self._pages[key] = (now, page)
                 self._pages.move_to_end(key)
                 if len(self._pages) > KEPT_PAGES:
                     self._pages.popitem(last=False)
-            return made
+            return page
 
     @contextmanager
     def snapshot(self) -> Iterator[StoreSnapshot]:
@@ -178,8 +181,8 @@ class Site:
         Raises:
             LabError: they cannot be read.
         """
-        with self.store() as store, store.snapshot() as found:
-            yield found
+        with self.store() as store, store.snapshot() as snapshot:
+            yield snapshot
 
     def home(self) -> Path:
         """The lab's folder, in which environments are looked up and programs run.

@@ -25,10 +25,7 @@ from lab.farm.board_state import counted
 from lab.web import wall
 from lab.web.consoles import SEARCHED_BYTES, ConsoleText, LiveConsoles, Viewer, boot_starts, earlier_text, parser_of
 from lab.web.rendering import ALIVE, ALIVE_S, STILL_S, Renderer, Still, event, events
-from lab.web.site import Seen, Site
-
-# --- The wall ---
-
+from lab.web.site import Look, Site
 
 WALL_S: Final = 2.0
 TEMPLATES: Final = ("tiles.html.j2", "kiosktiles.html.j2")  # of the wall's part: at a desk, at a distance
@@ -52,7 +49,8 @@ class WallPart:
     def text(self) -> str:
         """The whole part."""
         tiles = "".join(self.tiles.values())
-        return f'<div id="wall-head">{self.head}</div>\n<ul id="wall-tiles" class="wall of-{self.columns}">\n{tiles}</ul>\n'
+        head = f'<div id="wall-head">{self.head}</div>\n'
+        return f'{head}<ul id="wall-tiles" class="wall of-{self.columns}">\n{tiles}</ul>\n'
 
     @functools.cached_property
     def event(self) -> bytes:
@@ -66,19 +64,23 @@ class WallPart:
         """
         if shown is None or shown.columns != self.columns:
             return self.event
-        found = self._changes.get(shown)
-        if found is None:
-            changed = event("changes", self._changed(shown)).encode()
-            found = self._changes[shown] = changed if len(changed) < len(self.event) else self.event
-        return found
+        changes = self._changes.get(shown)
+        if changes is None:
+            change_event = event("changes", self._render_changes(shown)).encode()
+            changes = self._changes[shown] = change_event if len(change_event) < len(self.event) else self.event
+        return changes
 
-    def _changed(self, shown: WallPart) -> str:
-        before, after = ({tile.anchor: html for tile, html in each.tiles.items()} for each in (shown, self))
+    def _render_changes(self, shown: WallPart) -> str:
+        before, after = ({tile.anchor: html for tile, html in part.tiles.items()} for part in (shown, self))
         names, removed, replaced, added = list(after), [], [], []
         steps = SequenceMatcher(None, list(before), names, autojunk=False).get_opcodes()
         for kind, first, last, begin, end in steps:
             if kind == "equal":
-                replaced += [_swapped(after[name]) for name in names[begin:end] if after[name] != before[name]]
+                replaced += [
+                    after[name].replace("<li ", '<li hx-swap-oob="true" ', 1)
+                    for name in names[begin:end]
+                    if after[name] != before[name]
+                ]
                 continue
             removed += [f'<li id="{name}" hx-swap-oob="delete"></li>' for name in list(before)[first:last]]
             if begin < end:
@@ -86,10 +88,6 @@ class WallPart:
                 added += [f'<ul hx-swap-oob="{where}">{"".join(after[name] for name in names[begin:end])}</ul>']
         head = [] if self.head == shown.head else [f'<div id="wall-head" hx-swap-oob="true">{self.head}</div>']
         return "\n".join([*head, *removed, *replaced, *added])
-
-
-def _swapped(tile: str) -> str:
-    return tile.replace("<li ", '<li hx-swap-oob="true" ', 1)
 
 
 @define
@@ -110,17 +108,17 @@ class WallParts:
         Args:
             template: of TEMPLATES; empty: as the request says.
         """
-        wanted = _filter(request)
-        key = wanted, template or TEMPLATES["kiosk" in request.query_params]
-        seen = self.site.seen()
+        board_filter = _filter(request)
+        key = board_filter, template or TEMPLATES["kiosk" in request.query_params]
+        look = self.site.look()
         last = self._made.get(key)
-        if last is not None and last[0] == seen.at_s:
+        if last is not None and last[0] == look.at_s:
             return last[1]
         if not self._making.acquire(blocking=last is None) and last is not None:
             return last[1]
         try:
-            part = self._part(seen, wanted, key[1], last[1] if last is not None else None)
-            self._made[key] = seen.at_s, part
+            part = self._part(look, board_filter, key[1], last[1] if last is not None else None)
+            self._made[key] = look.at_s, part
             self._made.move_to_end(key)
             if len(self._made) > _PARTS:
                 self._made.popitem(last=False)
@@ -128,14 +126,14 @@ class WallParts:
         finally:
             self._making.release()
 
-    def _part(self, seen: Seen, wanted: wall.Filter, template: str, last: WallPart | None) -> WallPart:
+    def _part(self, seen: Look, wanted: wall.Filter, template: str, last: WallPart | None) -> WallPart:
         """The part of a look: the last one where nothing in it changed; tiles that stayed are not made again."""
         shown = wall.tiles(seen.lab, seen.lines, wanted, seen.sparks)
         counts, columns = counted(tile.state for tile in shown), wall.columns(len(shown))
-        known = {} if last is None else last.tiles
-        made = {tile: known.get(tile) or self.renderer.macro(template, "one", tile) for tile in shown}
-        part = WallPart(self.renderer.macro(template, "head", shown, counts, seen.lab, columns), made, columns)
-        if last is not None and (last.head, last.columns, [*last.tiles]) == (part.head, columns, [*made]):
+        old_tiles = {} if last is None else last.tiles
+        tiles = {tile: old_tiles.get(tile) or self.renderer.macro(template, "one", tile) for tile in shown}
+        part = WallPart(self.renderer.macro(template, "head", shown, counts, seen.lab, columns), tiles, columns)
+        if last is not None and (last.head, last.columns, [*last.tiles]) == (part.head, columns, [*tiles]):
             return last
         return part
 
@@ -157,19 +155,16 @@ async def wall_changes(request: Request, part: Callable[[], WallPart]) -> AsyncI
     shown: WallPart | None = None
     quiet_s = 0.0
     while request.state.still() and not await request.is_disconnected():
-        found = await run_in_threadpool(part)
-        if found is not shown:
-            event = await run_in_threadpool(found.event_after, shown)
-            shown, quiet_s = found, 0.0
+        part_now = await run_in_threadpool(part)
+        if part_now is not shown:
+            event = await run_in_threadpool(part_now.event_after, shown)
+            shown, quiet_s = part_now, 0.0
             yield event
         elif quiet_s >= ALIVE_S:
             quiet_s = 0.0
             yield ALIVE
         await asyncio.sleep(WALL_S)
         quiet_s += WALL_S
-
-
-# --- Consoles ---
 
 
 async def console(
@@ -223,9 +218,6 @@ def router(consoles: LiveConsoles, parts: WallParts, type_of: Callable[[str], st
     return routes
 
 
-# --- The last lines of a console as a page that needs no JavaScript; their stamps count as those of the live console ---
-
-
 _S: Final = 1e9  # nanoseconds
 
 
@@ -243,11 +235,11 @@ def tail_router(site: Site, renderer: Renderer) -> APIRouter:
 
     @routes.get("/consoles/{board:path}")
     def tail(board: Annotated[str, Path(max_length=200)]) -> Response:
-        seen = site.seen()
-        port = next(iter(ports_of(seen.ports, board)), None)
+        look = site.look()
+        port = next(iter(ports_of(look.ports, board)), None)
         if port is None:
             raise ConfigurationError(f"no console of {board!r} is open; the wall shows the boards that there are")
-        board_type = next((each.board_type for each in seen.lab.boards if each.board == board), "")
+        board_type = next((board_now.board_type for board_now in look.lab.boards if board_now.board == board), "")
         return renderer.page("consoletail.html.j2", board=board, lines=stamps(recent_text(port.info, board_type)))
 
     return routes
@@ -260,7 +252,9 @@ def recent_text(info: PortInfo, board_type: str) -> ConsoleText:
         LabStableError: the recording cannot be read.
     """
     parser = parser_of(info, board_type)
-    return earlier_text(info, [each for event in last_events(info, SEARCHED_BYTES) for each in parser.moments(event)])
+    return earlier_text(
+        info, [moment for event in last_events(info, SEARCHED_BYTES) for moment in parser.moments(event)]
+    )
 
 
 def stamps(pending: ConsoleText) -> list[TailLine]:

@@ -60,15 +60,15 @@ def router(audit: AuditLog) -> APIRouter:
             until, reason = field(request, "until"), field(request, "reason", longest=LONGEST_REASON)
             action.about += f" until {until}: {reason}"
             verdict_id = _id(field(request, "verdict"))
-            found = read_verdicts(action.store, verdict_id=verdict_id)
-            if not found:
+            verdicts = read_verdicts(action.store, verdict_id=verdict_id)
+            if not verdicts:
                 raise ConfigurationError(f"no verdict v{verdict_id} (any more): the run was judged again")
             if not reason:
                 raise ConfigurationError("say why nobody needs to hear of it")
-            ((verdict,), by) = found, action.person.name
-            its = {name: escape(value) for name, value in verdict.params.items()}
+            ((verdict,), by) = verdicts, action.person.name
+            params = {name: escape(value) for name, value in verdict.params.items()}
             board, day = verdict.run.board, _day(until)
-            mute(action.store, escape(verdict.metric), board=board, params=its, until=day, reason=reason, by=by)
+            mute(action.store, escape(verdict.metric), board=board, params=params, until=day, reason=reason, by=by)
         return RedirectResponse(after, 303)
 
     @routes.post("/runs/{run_id}/again")
@@ -88,28 +88,27 @@ def router(audit: AuditLog) -> APIRouter:
     return routes
 
 
-def called(store: Store, metric: str, boards: Collection[str]) -> list[StoredVerdict]:
+def read_recent(store: Store, metric: str, boards: Collection[str]) -> list[StoredVerdict]:
     """Recent verdicts on these boards (none: on all) with a change, or that need another run."""
     since = utc_now() - _LATELY
-    found = read_verdicts(store, metric=metric, since=since, outcomes=(*CALLED, UNSURE))
-    return [each for each in found if not boards or each.run.board in boards]
+    verdicts = read_verdicts(store, metric=metric, since=since, outcomes=(*CALLED, UNSURE))
+    return [verdict for verdict in verdicts if not boards or verdict.run.board in boards]
 
 
-def shown(found: Iterable[StoredVerdict]) -> list[dict[str, Any]]:
+def table_rows(found: Iterable[StoredVerdict]) -> list[dict[str, Any]]:
     """Verdicts for a metric's page, the undecided ones first."""
     ordered = sorted(found, key=lambda verdict: not verdict.open)  # of each the newest first, as they are read
-    return [_row(verdict) for verdict in ordered[:_MOST]]
-
-
-def _row(verdict: StoredVerdict) -> dict[str, Any]:
-    return {
-        "id": verdict.id,
-        "run": verdict.run,
-        "text": text.sentence(verdict),
-        "outcome": verdict.outcome,
-        "open": verdict.open,
-        "state": text.state(verdict),
-    }
+    return [
+        {
+            "id": verdict.id,
+            "run": verdict.run,
+            "text": text.sentence(verdict),
+            "outcome": verdict.outcome,
+            "open": verdict.open,
+            "state": text.state(verdict),
+        }
+        for verdict in ordered[:_MOST]
+    ]
 
 
 def _next(request: Request) -> str:

@@ -22,9 +22,6 @@ from lab.results.listing import ListedRun
 from lab.results.store import Store
 from lab.results.sums import Average
 
-# --- A sparkline of a board's last boot times, read once for each run that ended ---
-
-
 WIDTH: Final = 120
 HEIGHT: Final = 20
 _EDGE: Final = 2.0
@@ -39,8 +36,8 @@ class Spark:
     """A board's last boot times.
 
     Attributes:
-        points: of a polyline (SVG), `WIDTH` by `HEIGHT`, the oldest run first. text: the same for who does not see it, e.g.
-            "sd, last 12: 5.91 to 6.02 s".
+        points: of a polyline (SVG), `WIDTH` by `HEIGHT`, the oldest run first.
+        text: the same for who does not see it, e.g. "sd, last 12: 5.91 to 6.02 s".
     """
 
     points: str
@@ -63,17 +60,17 @@ class Sparks:
         Args:
             store: opens the results; called where a run has ended since the last look.
         """
-        last = {each.board: each.last.run for each in boards if each.last is not None}
+        last = {board.board: board.last.run for board in boards if board.last is not None}
         states: dict[str, _State] = {board: (run.id, run.status, run.finished_at) for board, run in last.items()}
         new = [board for board, state in states.items() if self._kept.get(board, (None,))[0] != state][:_AT_ONCE]
         if new:
             try:
                 with store() as opened:
-                    found = averages.boots(opened, new)
+                    boots_of_board = averages.boots(opened, new)
             except BoardlabError:
                 new = []
             for board in new:
-                self._kept[board] = (states[board], spark(found[board]) if board in found else None)
+                self._kept[board] = (states[board], spark(boots_of_board[board]) if board in boots_of_board else None)
         return {board: line for board, (_, line) in self._kept.items() if line is not None}
 
 
@@ -102,8 +99,12 @@ class Tile:
         who: holds it; empty: nobody. since: for how long, e.g. `5 min`. doing: suites or the kind of the run.
         run: that goes on, else the last one; None: none. release: of that run.
         fault: whose the problem is; state_for: how long it lasts; both empty: unknown.
-        medium: that was booted last in the run that goes on. good, planned: its cycles; planned is 0 where nobody knows.
-        eta: UTC, e.g. `14:05`. trouble: the problem, or why it is in maintenance. failed: attempts of 24 h that failed; failure: the class of the last one.
+        medium: that was booted last in the run that goes on.
+        good, planned: its cycles; planned is 0 where nobody knows.
+        eta: UTC, e.g. `14:05`.
+        trouble: the problem, or why it is in maintenance.
+        failed: attempts of 24 h that failed.
+        failure: the class of the last one.
         last: how the last run ended. line: the last one of its console. holds: whose it is, reserved or in maintenance.
         spark: its last boot times.
     """
@@ -163,13 +164,13 @@ class Filter:
 
     def takes(self, tile: Tile) -> bool:
         """True if the filter takes a tile."""
-        wanted = (
+        pairs = (
             (self.board, tile.board),
             (self.board_type, tile.board_type),
             (self.release, tile.release),
             (self.who, " ".join([tile.who, *(hold.person for hold in tile.holds)])),
         )
-        named = all(text.casefold() in value.casefold() for text, value in wanted)
+        named = all(text.casefold() in value.casefold() for text, value in pairs)
         own = not self.mine or self.mine in {
             *(word.rstrip(",") for word in tile.who.split()[:1]),
             *(hold.person for hold in tile.holds),
@@ -185,8 +186,10 @@ def tiles(
     Args:
         lines: board -> the last line of its console. sparks: board -> its last boot times.
     """
-    made = (_tile(board, found.at, lines.get(board.board, ""), sparks.get(board.board)) for board in found.by_state)
-    return [tile for tile in made if wanted.takes(tile)]
+    all_tiles = (
+        _tile(board, found.at, lines.get(board.board, ""), sparks.get(board.board)) for board in found.by_state
+    )
+    return [tile for tile in all_tiles if wanted.takes(tile)]
 
 
 COLUMNS: Final = (2, 3, 4, 5, 6, 8, 10, 12, 16)  # that kiosk.css knows
@@ -199,21 +202,22 @@ def columns(tiles: int) -> int:
 
 def console_lines(ports: Sequence[PortStatus]) -> dict[str, str]:
     """Board -> its console's last line, without control characters."""
-    found: dict[str, str] = {}
+    last_line_of: dict[str, str] = {}
     for board in dict.fromkeys(port.board for port in ports if port.board):
         for port in ports_of(ports, board)[:1]:
             try:
                 text = LiveText().feed(last_lines(port.info, 2)).strip()
             except BoardlabError:
                 continue
-            found[board] = text.splitlines()[-1][:_LONGEST_LINE] if text else ""
-    return found
+            last_line_of[board] = text.splitlines()[-1][:_LONGEST_LINE] if text else ""
+    return last_line_of
 
 
 def _tile(board: BoardNow, at: dt.datetime, line: str, spark: Spark | None) -> Tile:
     job, run = board.job, board.current or board.last
     good, planned = board.progress
     state = board.state
+    last = board.current.averaged[-1].params if board.current and board.current.averaged else {}
     return Tile(
         board=board.board,
         board_type=board.board_type,
@@ -223,7 +227,7 @@ def _tile(board: BoardNow, at: dt.datetime, line: str, spark: Spark | None) -> T
         doing=job.suites if job is not None else board.current.run.kind if board.current else "",
         run=run.run.id if run else None,
         release=run.run.release if run else "",
-        medium=_medium(board.current),
+        medium=last.get("medium", ""),
         good=good,
         planned=planned,
         eta=f"{job.expected_end:%H:%M}" if job is not None and job.expected_end is not None else "",
@@ -237,11 +241,6 @@ def _tile(board: BoardNow, at: dt.datetime, line: str, spark: Spark | None) -> T
         fault=state.fault,
         state_for=ago((at - state.since).total_seconds()) if state.explains and state.since is not None else "",
     )
-
-
-def _medium(run: ListedRun | None) -> str:
-    last = run.averaged[-1].params if run and run.averaged else {}
-    return last.get("medium", "")
 
 
 def _last(listed: ListedRun | None, at: dt.datetime) -> str:

@@ -33,7 +33,9 @@ class Wire:
     """A resource or a driver of the environment.
 
     Attributes:
-        part: "adapter", "outlet", "strap", "sensor", "medium" or "other". name: its class, and its own name. arguments: in words.
+        part: "adapter", "outlet", "strap", "sensor", "medium" or "other".
+        name: its class, and its own name.
+        arguments: in words.
     """
 
     part: str
@@ -49,9 +51,14 @@ def wiring(environment: Path, board: str) -> list[Wire]:
     """
     data = yamlfile.load(environment)
     targets = data.get("targets", {}) if isinstance(data, dict) else {}
-    found = [wire for target in _mappings(targets) if _describes(target, board) for wire in _wires(target)]
+    all_wires = [
+        wire
+        for target in _mappings(targets)
+        if any(name == "BoardStrategy" and str(of.get("board")) == board for name, of in _entries(target, "drivers"))
+        for wire in _wires(target)
+    ]
     order = [part for part, _ in _PARTS]
-    return sorted(found, key=lambda wire: order.index(wire.part) if wire.part in order else len(order))
+    return sorted(all_wires, key=lambda wire: order.index(wire.part) if wire.part in order else len(order))
 
 
 def wires(folder: Path, board: str, environment: str) -> tuple[list[Wire], str]:
@@ -68,11 +75,7 @@ def wires(folder: Path, board: str, environment: str) -> tuple[list[Wire], str]:
 
 def _mappings(data: Any) -> Iterator[Mapping[str, Any]]:
     if isinstance(data, dict):
-        yield from (each for each in data.values() if isinstance(each, dict))
-
-
-def _describes(target: Mapping[str, Any], board: str) -> bool:
-    return any(name == "BoardStrategy" and str(of.get("board")) == board for name, of in _entries(target, "drivers"))
+        yield from (value for value in data.values() if isinstance(value, dict))
 
 
 def _wires(target: Mapping[str, Any]) -> Iterator[Wire]:
@@ -93,9 +96,9 @@ def _entries(target: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Mappin
     labgrid takes them as a mapping, or as a list of mappings.
     """
     listed = target.get(kind)
-    for each in listed if isinstance(listed, list) else [listed]:
-        if isinstance(each, dict):
-            for name, arguments in each.items():
+    for mapping in listed if isinstance(listed, list) else [listed]:
+        if isinstance(mapping, dict):
+            for name, arguments in mapping.items():
                 yield str(name), arguments if isinstance(arguments, dict) else {}
 
 
@@ -103,7 +106,7 @@ def _argument_text(key: str, value: Any) -> str:
     if any(word in key.lower() for word in _SECRET):
         return f"{key} {HIDDEN}"
     if isinstance(value, dict):
-        return f"{key}: " + ", ".join(_argument_text(str(name), each) for name, each in value.items())
+        return f"{key}: " + ", ".join(_argument_text(str(name), item) for name, item in value.items())
     if isinstance(value, list):
-        return f"{key} {' '.join(redacted(str(each)) for each in value)}"
+        return f"{key} {' '.join(redacted(str(item)) for item in value)}"
     return f"{key} {f'{value:#x}' if key in _IN_HEX and isinstance(value, int) else redacted(str(value))}"

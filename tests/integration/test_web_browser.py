@@ -252,10 +252,10 @@ class ChangingSite(Site):
     looks: list[tuple[BoardNow, ...]] = field(kw_only=True)
     at: dt.datetime = field(factory=utc_now, init=False)
 
-    def seen(self) -> site.Seen:
+    def look(self) -> site.Look:
         """The next look."""
         boards = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
-        return site.Seen(time.monotonic(), LabNow(self.at, "lab", "", "", boards, ()), (), {}, {})
+        return site.Look(time.monotonic(), LabNow(self.at, "lab", "", "", boards, ()), (), {}, {})
 
 
 @pytest.mark.parametrize("page", ["/", "/wall"])

@@ -306,7 +306,7 @@ def test_a_decision_ends_the_state_in_every_place(
             review(store, run, decision, "lena", "a new SPL")  # type: ignore[arg-type]
     site = Site(lab.db, lab.folder / "farm.yaml", lab.folder / "runtime", lab.folder)
     site._judge.budget_s = 600.0
-    assert next(each for each in site.seen().lab.boards if each.board == board).state.name == "free"
+    assert next(each for each in site.look().lab.boards if each.board == board).state.name == "free"
     assert main(["judge", "list"]) == 0
     assert board not in capsys.readouterr().out
     assert sum(value for _, value in lab.exported()["boardlab_board_worse_numbers"]) == 0

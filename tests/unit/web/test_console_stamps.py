@@ -18,7 +18,7 @@ from lab.console.model import Chunk, LineTiming
 from lab.console.moments import MomentFinder
 from lab.errors import LabStableError
 from lab.metrics import Moment
-from lab.web.consoles import ConsoleParser, ConsoleText, LiveConsoles, Viewer, boot_starts, recorded_text
+from lab.web.consoles import ConsoleParser, ConsoleText, LiveConsoles, Viewer, boot_starts, stamp_text
 from lab.web.site import Site
 from lab.web.streams import recent_text, stamps
 
@@ -49,7 +49,7 @@ def test_a_line_has_the_stamp_of_the_read_that_brought_its_first_byte() -> None:
 
 def test_what_was_recorded_before_has_its_stamps_where_they_are_known() -> None:
     data = b"old\r\nolder and new\r\nlast"
-    pending = recorded_text(data, [Chunk(7, 12, b"d new\r\n"), Chunk(9, 19, b"last")])
+    pending = stamp_text(data, [Chunk(7, 12, b"d new\r\n"), Chunk(9, 19, b"last")])
     assert lines(pending) == [(None, "old\r"), (None, "older and new\r"), (9, "last")]
 
 

@@ -93,11 +93,11 @@ def test_a_viewer_who_is_too_slow_is_told_how_much_was_left_out(monkeypatch: pyt
     async def look() -> str:
         viewer = Viewer(asyncio.get_running_loop(), asyncio.Queue(2))
         for number in range(5):
-            viewer.put(ConsolePiece(f"event: text\ndata: {json.dumps({'text': str(number)})}\n\n".encode()))
+            viewer.enqueue(ConsolePiece(f"event: text\ndata: {json.dumps({'text': str(number)})}\n\n".encode()))
         stream = console(LiveConsoles(), "b", viewer, ConsoleText())
         said = [await anext(stream) for _ in range(3)]
-        viewer.put(ConsolePiece(b"event: text\ndata: {}\n\n"))
-        viewer.put(ConsolePiece(b'event: gone\ndata: {"error": "x"}\n\n', "x"))
+        viewer.enqueue(ConsolePiece(b"event: text\ndata: {}\n\n"))
+        viewer.enqueue(ConsolePiece(b'event: gone\ndata: {"error": "x"}\n\n', "x"))
         async with asyncio.timeout(LIMIT_S):
             said += [each async for each in stream]
         return "".join(each if isinstance(each, str) else each.decode() for each in said)

@@ -89,7 +89,7 @@ def test_a_console_is_shown_only_as_long_as_its_reader_may_look(busy: bool, monk
     async def look() -> list[Any]:
         viewer, said = Viewer(asyncio.get_running_loop()), []
         for _ in range(MANY if busy else 0):
-            viewer.put(ConsolePiece(b"event: text\ndata: {}\n\n"))
+            viewer.enqueue(ConsolePiece(b"event: text\ndata: {}\n\n"))
         async with asyncio.timeout(LIMIT_S):
             async for each in streams.console(LiveConsoles(), "b", viewer, ConsoleText(), lambda: answers.pop(0)):
                 said.append(each)
@@ -123,7 +123,7 @@ def test_a_held_console_is_given_back_when_its_writer_may_act_no_more(monkeypatc
         answers = [True, False]
         writers = ConsoleWriters(None)  # type: ignore[arg-type]
         writer = ConsoleWriter(Client())  # type: ignore[arg-type]
-        stream = writers.held("b", "olga", writer, released, lambda: answers.pop(0))
+        stream = writers.stream("b", "olga", writer, released, lambda: answers.pop(0))
         async with asyncio.timeout(LIMIT_S):
             return [each async for each in stream]
 

@@ -100,7 +100,7 @@ def test_viewers_of_a_loop_that_has_ended_are_forgotten() -> None:
 def test_a_beat_wakes_only_a_viewer_for_whom_nothing_waits() -> None:
     async def look() -> list[bytes]:
         viewer = Viewer(asyncio.get_running_loop())
-        viewer.put(ConsolePiece(b"x"))
+        viewer.enqueue(ConsolePiece(b"x"))
         with viewer.heartbeat(3600):
             assert viewer.due
             found = await given(viewer, 1)

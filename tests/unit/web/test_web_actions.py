@@ -466,8 +466,8 @@ def test_only_who_has_reserved_a_board_types_at_it(guarded: GuardedSite, olga: B
 @pytest.mark.parametrize(("line", "end"), [("a\x1b", "enter"), ("a\nb", "enter"), ("ls", "format")])
 def test_a_line_has_no_control_characters_but_the_key_that_ends_it(line: str, end: str) -> None:
     with pytest.raises(console_input.ConfigurationError):
-        console_input.typed(line, end)
-    assert console_input.typed("ls ±", "ctrl-c") == "ls ±".encode() + b"\x03"
+        console_input.encode_line(line, end)
+    assert console_input.encode_line("ls ±", "ctrl-c") == "ls ±".encode() + b"\x03"
 
 
 def test_the_page_of_a_viewer_has_no_action(guarded: GuardedSite, olga: Browser, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ class Judge(ReleaseJudge):
 
     asked: list[int] = field(factory=list)
 
-    def _made(self, _snapshot: Any, head: Any, _against: str | None) -> ReleaseRun:
+    def _judge_run(self, _snapshot: Any, head: Any, _against: str | None) -> ReleaseRun:
         self.asked.append(head.id)
         return ReleaseRun(head, {}, bad=False, shown=escape("x" * PAGE), document={})
 
@@ -40,20 +40,20 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_what_was_asked_for_longest_ago_makes_room(clock: list[float]) -> None:
     judge, snapshot = Judge(Any, lambda: clock[0]), Any
     for number in range(5):
-        judge.judged(snapshot, wanted(number))
+        judge.judge(snapshot, wanted(number))
         clock[0] += IN_USE_S + 1
-    assert [number for number in range(5) if judge.stored(wanted(number))] == [2, 3, 4]
-    judge.judged(snapshot, wanted(0))
+    assert [number for number in range(5) if judge.find_stored(wanted(number))] == [2, 3, 4]
+    judge.judge(snapshot, wanted(0))
     assert judge.asked == [0, 1, 2, 3, 4, 0]
 
 
 def test_a_page_that_needs_more_than_there_is_room_for_becomes_whole(clock: list[float]) -> None:
     judge = Judge(Any, lambda: clock[0])
     for number in range(10):
-        judge.judged(Any, wanted(number))
+        judge.judge(Any, wanted(number))
         clock[0] += 5
         for earlier in range(number):
-            assert judge.stored(wanted(earlier)), "the page asks for all of its runs again"
+            assert judge.find_stored(wanted(earlier)), "the page asks for all of its runs again"
     clock[0] += IN_USE_S + 1
-    judge.judged(Any, wanted(10))
-    assert sum(judge.stored(wanted(number)) is not None for number in range(11)) == 3
+    judge.judge(Any, wanted(10))
+    assert sum(judge.find_stored(wanted(number)) is not None for number in range(11)) == 3

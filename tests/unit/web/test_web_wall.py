@@ -101,7 +101,7 @@ def test_all_viewers_get_the_same_bytes_until_the_wall_changes(site: Site) -> No
     viewers = [Request(SCOPE), Request(SCOPE)]
     first = parts.of(viewers[0])
     assert parts.of(viewers[1]) is first
-    seen = site.seen()
+    seen = site.look()
     site._seen = evolve(seen, at_s=seen.at_s + 0.001)
     assert parts.of(viewers[1]) is first, "another look, the same wall"
     site._seen = evolve(seen, at_s=seen.at_s + 0.002, lab=evolve(seen.lab, boards=(BoardNow("b1"),)))
@@ -111,7 +111,7 @@ def test_all_viewers_get_the_same_bytes_until_the_wall_changes(site: Site) -> No
 
 def test_of_a_large_wall_only_what_changed_is_rendered_and_sent(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     renderer = Renderer()
-    parts, viewer, seen = WallParts(site, renderer), Request(SCOPE), site.seen()
+    parts, viewer, seen = WallParts(site, renderer), Request(SCOPE), site.look()
     boards = tuple(BoardNow(f"board-{number:04}") for number in range(1000))
     site._seen = evolve(seen, at_s=seen.at_s + 1, lab=evolve(seen.lab, boards=boards))
     first = parts.of(viewer)
