@@ -131,7 +131,7 @@ def linux(folder: Path, mib: int, times: int, aim: float) -> bool:
         writer = strategy.writers()["emmc"]
         plan = writer.plan(content, WriteTarget("bench", strategy.type.name, "emmc"))
         prompt = writer.begin()
-        with writer.carrier.server.offered_file("alone", image) as url:
+        with writer.carrier.server.offer_file("alone", image) as url:
             for _ in range(times):
                 began = time.monotonic()
                 alone = f"wget -q -O - {url} | dd of={DEVICE} bs=1M conv=notrunc,fsync"

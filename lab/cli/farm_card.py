@@ -30,6 +30,6 @@ def card(
 
     Another host's `lab provision` starts this.
     """
-    answer = sd_mux.serve(device, identity, size, writable=write) if write or read else sd_mux.looked(device)
+    answer = sd_mux.serve(device, identity, size, writable=write) if write or read else sd_mux.look(device)
     if answer:
         echo_text(answer + "\n", end="")

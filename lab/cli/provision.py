@@ -29,7 +29,7 @@ from lab.jobs.records import BY_PROVISION, Job, Order
 from lab.jobs.waiting import BusyBoardError
 from lab.places.job_place import PlaceWait, acquired, other_user
 from lab.provision.history import Provision, ProvisionBook
-from lab.provision.provisioning import ProgressPrinter, Provisioner, Put, described
+from lab.provision.provisioning import MediumResult, ProgressPrinter, Provisioner, describe_plan
 from lab.provision.releasefile import find
 from lab.results import Store, open_store
 from lab.run.board import check_complete
@@ -119,10 +119,10 @@ def provision(
         _tell(found.name, done, as_json=as_json)
 
 
-def _do(strategy: Any, putting: Provisioner, *, dry_run: bool, verify_only: bool) -> list[Put]:
+def _do(strategy: Any, putting: Provisioner, *, dry_run: bool, verify_only: bool) -> list[MediumResult]:
     strategy.check_lab()
     if dry_run:
-        return [Put(plan) for plan in putting.plans(strategy)]
+        return [MediumResult(plan) for plan in putting.plans(strategy)]
     if verify_only:
         return putting.verify(strategy)
     strategy.putting = putting
@@ -177,14 +177,14 @@ def _known(log: ProvisionBook, board: str, media: list[str], *, forget: bool, as
         echo(*table(["medium", "release", "state", "read back", "when (UTC)", "message"], rows, "<<<<<<"))
 
 
-def _tell(release: str, done: list[Put], *, as_json: bool) -> None:
+def _tell(release: str, done: list[MediumResult], *, as_json: bool) -> None:
     if as_json:
         echo_json([_put_document(release, each) for each in done])
         return
     for each in done:
         medium = each.plan.target.medium
         if each.verified is None:
-            echo(f"{medium}: would write {release} {described(each.plan)}")
+            echo(f"{medium}: would write {release} {describe_plan(each.plan)}")
             for step in each.plan.steps:
                 echo(f"  {step.name}: {step.bytes} bytes {step.place.label if step.place else 'as the whole medium'}")
         else:
@@ -192,7 +192,7 @@ def _tell(release: str, done: list[Put], *, as_json: bool) -> None:
             echo(f"{medium}: {release}, read back{booted}")
 
 
-def _put_document(release: str, put: Put) -> dict[str, object]:
+def _put_document(release: str, put: MediumResult) -> dict[str, object]:
     verified = put.verified
     return {
         "release": release,

@@ -151,7 +151,7 @@ def by_usb(
         raise ConfigurationError(
             "the release has no `recovery: usb:` stages: add the recovery set of a build with USB DFU"
         )
-    program = snagboot.installed() if run is None else "snagrecover"
+    program = snagboot.find_program() if run is None else "snagrecover"
     with TemporaryDirectory(prefix="boardlab-recovery-") as folder:
         images = {stage.name: Path(folder) / stage.name for stage in recovery.usb}
         for stage in recovery.usb:

@@ -93,13 +93,13 @@ class BoardServer:
             self._tftp.load(prompt, address, data, name)
 
     @contextmanager
-    def offered(self, name: str, data: bytes) -> Iterator[str]:
-        with self._over_http().offered(name, data) as url:
+    def offer(self, name: str, data: bytes) -> Iterator[str]:
+        with self._over_http().offer(name, data) as url:
             yield url
 
     @contextmanager
-    def offered_file(self, name: str, path: Path) -> Iterator[str]:
-        with self._over_http().offered_file(name, path) as url:
+    def offer_file(self, name: str, path: Path) -> Iterator[str]:
+        with self._over_http().offer_file(name, path) as url:
             yield url
 
     def rest(self) -> None:

@@ -307,9 +307,9 @@ class RamBoot:
                 if not watch.up and now_ns - asked_ns > _ASKED_S * 1e9:
                     raise why
             elif now_ns - began_ns > whole_s * 1e9:
-                why = watch.late(whole_s)
+                why = watch.late_error(whole_s)
             elif now_ns - heard_ns > _SILENT_S * 1e9:
-                why = watch.ended(_SILENT_S)
+                why = watch.silence_error(_SILENT_S)
             if why is not None and not asked_ns:
                 line.write(b"\r")  # a line of the kernel's may have torn the prompt
                 asked_ns = now_ns

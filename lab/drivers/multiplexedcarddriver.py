@@ -162,5 +162,5 @@ class MultiplexedCardDriver(Driver, ProvisionProtocol):
     def _opener(self, disk: Disk) -> Opener | None:
         there = self._there(disk.host)
         if there is not None:
-            return there.opened(disk)
+            return there.open_writer(disk)
         return opener_here(disk) if Path(disk.path).is_block_device() else None

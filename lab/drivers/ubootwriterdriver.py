@@ -21,7 +21,7 @@ from lab.provision import snagboot
 from lab.provision.errors import RecoveryFailedError
 from lab.provision.writer import ProvisionProtocol, Writer
 from lab.provision.writers import emmc_boot_partitions, ubootmedia
-from lab.provision.writers.command import SHORT_S, CommandPrompt, quoted
+from lab.provision.writers.command import SHORT_S, CommandPrompt, quote
 from lab.provision.writers.file_server import LOOPBACK, TFTP_PORT
 from lab.provision.writers.uboot import Loader, UBootWriter
 from lab.provision.writers.ubootanswers import has_command
@@ -184,7 +184,7 @@ class OverConsole:
         while (total := _TOTAL.search(heard)) is None and (left_s := (deadline - self.line.now_ns()) / 1e9) > 0:
             heard += self.line.read(left_s)
         if total is None or int(total[1]) != len(data):
-            answer = quoted(heard.decode("latin-1").splitlines())
+            answer = quote(heard.decode("latin-1").splitlines())
             raise RecoveryFailedError(f"{name}: {len(data)} bytes were sent over the console, and {answer}. Try again")
 
     def rest(self) -> None:
@@ -212,7 +212,7 @@ class OverUsb:
     prompt: str
     port: str
     run: snagboot.RunProgram
-    program: Callable[[], str] = lambda: snagboot.installed("snagflash")
+    program: Callable[[], str] = lambda: snagboot.find_program("snagflash")
     controller: int = 0
     rate: float = _USUAL_RATE
     note: str = "over USB, by snagflash"
@@ -261,7 +261,7 @@ class OverUsb:
             heard += self.line.read(left_s)
             if re.search(self.prompt.encode(), heard):
                 return
-        answer = quoted(heard.decode("latin-1").splitlines())
+        answer = quote(heard.decode("latin-1").splitlines())
         raise RecoveryFailedError(
             f"{name}: U-Boot did not come back from `fastboot`: {answer}. The next try switches it off and on"
         )

@@ -49,7 +49,7 @@ class Bmap:
     @property
     def mapped_blocks(self) -> int:
         """Number of blocks in all ranges."""
-        return sum(each.last - each.first + 1 for each in self.ranges)
+        return sum(blocks.last - blocks.first + 1 for blocks in self.ranges)
 
     @property
     def mapped_bytes(self) -> int:
@@ -80,19 +80,22 @@ def parse(data: bytes, name: str) -> Bmap:
     try:
         # As text, whatever encoding the file claims: in another one the lines above would not have seen a DOCTYPE.
         root = ET.fromstring(data.decode("utf-8"))  # noqa: S314 - no entities, see above
-        found = _read(root)
+        block_map = _read(root)
         counted = {tag: _int(root, tag) for tag in ("BlocksCount", "MappedBlocksCount")}
     except (ET.ParseError, ValueError, AttributeError, TypeError) as error:
         raise ImageDamagedError(f"{name}: no block map ({error}). Make it again: bmaptool create IMAGE") from error
-    _check_itself(root, data, found.kind, name)
-    there = {"BlocksCount": -(-found.image_bytes // found.block_bytes), "MappedBlocksCount": found.mapped_blocks}
+    _check_itself(root, data, block_map.kind, name)
+    there = {
+        "BlocksCount": -(-block_map.image_bytes // block_map.block_bytes),
+        "MappedBlocksCount": block_map.mapped_blocks,
+    }
     for tag, count in counted.items():
         if count != there[tag]:
             raise ImageDamagedError(
-                f"{name}: {tag} says {count}, and the map has {there[tag]}: a part of the image would not be written. Make it again: "
-                "bmaptool create IMAGE"
+                f"{name}: {tag} says {count}, and the map has {there[tag]}: a part of the image would not be written. "
+                "Make it again: bmaptool create IMAGE"
             )
-    return found
+    return block_map
 
 
 def ranges(chunks: Iterable[bytes], bmap: Bmap, name: str) -> Iterator[tuple[int, bytes]]:
@@ -106,8 +109,8 @@ def ranges(chunks: Iterable[bytes], bmap: Bmap, name: str) -> Iterator[tuple[int
     Raises:
         ImageDamagedError: the image ends too early or late, or a range has another checksum.
     """
-    position, wanted = 0, iter(bmap.ranges)
-    current = next(wanted, None)
+    position, remaining = 0, iter(bmap.ranges)
+    current = next(remaining, None)
     digest = hashlib.new(bmap.kind)
     for chunk in chunks:
         begin, position = position, position + len(chunk)
@@ -122,13 +125,14 @@ def ranges(chunks: Iterable[bytes], bmap: Bmap, name: str) -> Iterator[tuple[int
                 break
             if current.checksum and digest.hexdigest() != current.checksum:
                 raise ImageDamagedError(
-                    f"{name}: blocks {current.first} to {current.last} are not those of its block map. Take image and map of "
-                    "one build, or leave the map out"
+                    f"{name}: blocks {current.first} to {current.last} are not those of its block map. Take image and "
+                    "map of one build, or leave the map out"
                 )
-            current, digest = next(wanted, None), hashlib.new(bmap.kind)
+            current, digest = next(remaining, None), hashlib.new(bmap.kind)
     if position != bmap.image_bytes:
         raise ImageDamagedError(
-            f"{name}: {position} bytes, and its block map is of an image of {bmap.image_bytes}. Take image and map of one build"
+            f"{name}: {position} bytes, and its block map is of an image of "
+            f"{bmap.image_bytes}. Take image and map of one build"
         )
 
 
@@ -140,18 +144,18 @@ def _read(root: ET.Element) -> Bmap:
     kind = _string(root, "ChecksumType") or "sha1"
     if kind not in _CHECKSUM_SIZES or size <= 0 or block <= 0:
         raise ValueError(f"checksum {kind[:20]!r}, {size} bytes, blocks of {block}")
-    found, after = [], 0
+    block_ranges, after = [], 0
     for element in root.iterfind("BlockMap/Range"):
         first, _, last = (element.text or "").strip().partition("-")
         checksum = (element.get("chksum") or element.get("sha1") or "").lower()
-        each = BlockRange(int(first), int(last or first), checksum)
-        if not after <= each.first <= each.last or each.first * block >= size or each.last * block >= size:
-            raise ValueError(f"range {each.first}-{each.last} is out of order, or beyond the image")
+        blocks = BlockRange(int(first), int(last or first), checksum)
+        if not after <= blocks.first <= blocks.last or blocks.first * block >= size or blocks.last * block >= size:
+            raise ValueError(f"range {blocks.first}-{blocks.last} is out of order, or beyond the image")
         if checksum and not re.fullmatch(f"[0-9a-f]{{{_CHECKSUM_SIZES[kind]}}}", checksum):
-            raise ValueError(f"range {each.first}-{each.last} has no {kind} checksum")
-        after = each.last + 1
-        found.append(each)
-    return Bmap(size, block, found, kind)
+            raise ValueError(f"range {blocks.first}-{blocks.last} has no {kind} checksum")
+        after = blocks.last + 1
+        block_ranges.append(blocks)
+    return Bmap(size, block, block_ranges, kind)
 
 
 def _check_itself(root: ET.Element, data: bytes, kind: str, name: str) -> None:

@@ -10,7 +10,7 @@ from lab import boards
 from lab.errors import BoardlabError, ConfigurationError
 from lab.provision import image
 from lab.provision.image import Hosts
-from lab.provision.release import FLASHES, Content, File, Release
+from lab.provision.release import FLASHES, Content, Release
 from lab.provision.writer import inside, inside_reason, rooms
 
 _STATE: Final = re.compile(
@@ -32,11 +32,13 @@ def problems(release: Release, hosts: Hosts, *, files: bool = True) -> Iterator[
     sizes: dict[int, int] = {}
     for file in release.files:
         try:
-            sizes[id(file)] = _size(file, hosts)
+            inspection = image.inspect(file, hosts)
+            image.check_content(file, inspection.mapped_bytes)
+            sizes[id(file)] = inspection.bytes
         except BoardlabError as error:
             yield str(error)
     for medium, content in release.media.items():
-        yield from _rooms(medium, content, sizes)
+        yield from _space(medium, content, sizes)
 
 
 def _boards(release: Release) -> Iterator[str]:
@@ -48,7 +50,10 @@ def _boards(release: Release) -> Iterator[str]:
             continue
         for medium in release.media:
             if medium not in board.media:
-                yield f"media.{medium}: {name} has {', '.join(board.media)}; a release of several board types has what all of them have"
+                yield (
+                    f"media.{medium}: {name} has {', '.join(board.media)}; a release of "
+                    "several board types has what all of them have"
+                )
 
 
 def _states(release: Release) -> Iterator[str]:
@@ -58,34 +63,27 @@ def _states(release: Release) -> Iterator[str]:
     """
     for file in release.files:
         name = file.filename.lower()
-        found = _STATE.search(name) if name.startswith(_FIRST_STAGE) else None
-        if found is None or release.security == "none":
+        match = _STATE.search(name) if name.startswith(_FIRST_STAGE) else None
+        if match is None or release.security == "none":
             continue
-        state = found[1].replace("hsfs", "hs-fs").replace("hsse", "hs-se")
+        state = match[1].replace("hsfs", "hs-fs").replace("hsse", "hs-se")
         if state != release.security and not (state == "hs" and release.security == "hs-se"):
-            yield f"{file.filename}: it is for {state} devices, and the release for {release.security}: take the other one"
+            yield (
+                f"{file.filename}: it is for {state} devices, and the release "
+                f"for {release.security}: take the other one"
+            )
 
 
-def _size(file: File, hosts: Hosts) -> int:
-    """Read a whole file and return its unpacked bytes.
-
-    Raises:
-        BoardlabError: the file is not as the release says.
-    """
-    found = image.inspected(file, hosts)
-    image.check_content(file, found.mapped_bytes)
-    return found.bytes
-
-
-def _rooms(medium: str, content: Content, sizes: dict[int, int]) -> Iterator[str]:
+def _space(medium: str, content: Content, sizes: dict[int, int]) -> Iterator[str]:
     if medium in FLASHES and content.image is not None:
         yield from (
             f"media.{medium}: {inside_reason(part)}" for part in inside(content, sizes.get(id(content.image), 0))
         )
-    free = rooms(content)
+    free_bytes = rooms(content)
     for part in content.parts:
-        size, room = sizes.get(id(part)), free[part.name]
+        size, room = sizes.get(id(part)), free_bytes[part.name]
         if size is not None and room is not None and size > room:
             yield (
-                f"media.{medium}: {part.name} has {size} bytes and only {room} {part.to.label}: move the next part, or make it smaller"
+                f"media.{medium}: {part.name} has {size} bytes and only {room} "
+                f"{part.to.label}: move the next part, or make it smaller"
             )

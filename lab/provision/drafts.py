@@ -18,9 +18,8 @@ from attrs import frozen
 from lab.boards import Medium
 from lab.errors import ConfigurationError
 
-# --- First stages and firmware by security state ---
-# A build has one for each state of the devices, and for each revision of the silicon. meta-ti's `sysfw.itb` of the AM65x is that for
-# SR2.0, and `sysfw-am65x-gp-evm.itb` beside it that for SR1.0; so the plain name is the machine's.
+# A build has one for each state of the devices, and for each revision of the silicon. meta-ti's `sysfw.itb` of the
+# AM65x is that for SR2.0, and `sysfw-am65x-gp-evm.itb` beside it that for SR1.0; so the plain name is the machine's.
 
 
 FIRST_STAGE: Final = "tiboot3.bin"
@@ -77,15 +76,11 @@ def _only(folder: Path, name: str, fits: list[Path]) -> Path | None:
         return plain
     if len(fits) > 1:
         raise ConfigurationError(
-            f"{folder}: several files may be {name} ({', '.join(path.name for path in fits)}), e.g. for other machines or revisions of the silicon. "
-            f"Make {name} a link to the one that is meant, or take the others away"
+            f"{folder}: several files may be {name} ({', '.join(path.name for path in fits)}), e.g. for other "
+            f"machines or revisions of the silicon. Make {name} a link to the "
+            "one that is meant, or take the others away"
         )
     return fits[0] if fits else None
-
-
-# --- Drafting a release file ---
-# Where parts go is what the board type says of its media; else, on eMMC and NOR flash, what U-Boot's documents of TI's K3 boards say
-# (doc/board/ti), e.g. am62x_sk.rst; that of sysfw.itb is of am65x_evm.rst, the only boards that have it apart.
 
 
 # Part -> offset in the eMMC's boot0, offset in the NOR flash. Sectors of 512 bytes: 0, 0x400, 0x1400, 0x3600.
@@ -112,7 +107,7 @@ _BLOCK: Final = 1 << 20
 
 
 @frozen
-class Drafted:
+class Draft:
     """A draft.
 
     document: as the file has it. remarks: points for a person to check, one sentence each.
@@ -131,7 +126,7 @@ def draft(
     images: Mapping[str, str] | None = None,
     kernel: str = "",
     build_id: str = "",
-) -> Drafted:
+) -> Draft:
     """Look through a folder and say what of it goes where.
 
     Args:
@@ -141,38 +136,39 @@ def draft(
         kernel: pattern of the kernel's line, where no file says it. build_id: pattern of BUILD_ID of /etc/os-release.
 
     Raises:
-        ConfigurationError: the folder has nothing for any medium, several images or first stages, or nothing says which kernel it is.
+        ConfigurationError: the folder has nothing for any medium, several images or first stages, or nothing says
+            which kernel it is.
     """
     if not folder.is_dir():
         raise ConfigurationError(
             f"{folder}: there is no such folder; give that of the build outputs, e.g. deploy/images/MACHINE"
         )
     maker, chosen = _Maker(folder, base), images or {}
-    if any(each.image or each.parts for each in media.values()):
-        return _as_laid_out(maker, board, media, security, chosen, _expected(kernel, build_id))
+    if any(medium.image or medium.parts for medium in media.values()):
+        return _as_laid_out(maker, board, media, security, chosen, _stated_identity(kernel, build_id))
     whole, boot = _image(maker, chosen.get("", "")), _boot_parts(maker, security)
-    found: dict[str, Any] = {}
+    contents: dict[str, Any] = {}
     for medium in media:
         own = _image(maker, chosen[medium]) if medium in chosen else whole
         content = _content(maker, medium, own, boot)
         if content:
-            found[medium] = content
-    if not found:
+            contents[medium] = content
+    if not contents:
         raise ConfigurationError(
             f"{folder}: it has no *.wic image and no tiboot3.bin, so there is nothing to put on {', '.join(media)}"
             + "".join(f"; {dead}" for dead in _dead_links(folder))
         )
-    identity = _identity(folder, boot.get("u-boot.img"), _expected(kernel, build_id))
+    identity = _identity(folder, boot.get("u-boot.img"), _stated_identity(kernel, build_id))
     remarks = ["offsets of parts are those of TI's K3 boards: compare them with your SDK's guide"] if boot else []
     remarks += _dead_links(folder)
     if security == "none" and (states_ := states(boot["tiboot3.bin"]) if "tiboot3.bin" in boot else []):
         remarks.append(
-            f"{boot['tiboot3.bin'].name} is for {' or '.join(states_)} devices, and no other starts it: make it anew with --security {states_[0]}, or "
-            "with that of your devices"
+            f"{boot['tiboot3.bin'].name} is for {' or '.join(states_)} devices, and no other starts it: make it anew "
+            f"with --security {states_[0]}, or with that of your devices"
         )
     if "tiboot3.bin" not in boot:
         remarks.append(f"no tiboot3*.bin for {security} devices is there: only what an image holds is written")
-    document: dict[str, Any] = {"boards": [board], "security": security, "media": found}
+    document: dict[str, Any] = {"boards": [board], "security": security, "media": contents}
     recovery = _recovery(maker, boot)
     if recovery:
         document["recovery"] = recovery
@@ -181,7 +177,7 @@ def draft(
         remarks.append(f"no folder {_RECOVERY}/ with {', '.join(boot) or 'tiboot3.bin'} for USB: a blank board {how}")
     else:
         remarks.append("recovery has no `soc`: add Snagboot's name of it, which `snagrecover --list-socs` prints")
-    return Drafted({**document, "identity": identity}, remarks)
+    return Draft({**document, "identity": identity}, remarks)
 
 
 def _as_laid_out(
@@ -191,9 +187,9 @@ def _as_laid_out(
     security: str,
     chosen: Mapping[str, str],
     expected: dict[str, str],
-) -> Drafted:
+) -> Draft:
     """Draft a release by the board type's layout of its media."""
-    found: dict[str, Any] = {}
+    contents: dict[str, Any] = {}
     for name, medium in media.items():
         image = _image(maker, chosen.get(name, chosen.get("", ""))) if medium.image else {}
         parts = [
@@ -203,24 +199,24 @@ def _as_laid_out(
         ]
         content = {**({"image": image} if image else {}), **({"parts": parts} if parts else {})}
         if content:
-            found[name] = content
+            contents[name] = content
     missing = [
         f"no {part}, which {board} has on {name}"
         for name, medium in media.items()
         for part in medium.parts
         if not (maker.folder / part).is_file()
     ]
-    if not found:
-        wanted = sorted({part for medium in media.values() for part in medium.parts})
+    if not contents:
+        expected_parts = sorted({part for medium in media.values() for part in medium.parts})
         raise ConfigurationError(
-            f"{maker.folder}: nothing of what {board} boots from is there: {', '.join(['*.wic', *wanted])}"
+            f"{maker.folder}: nothing of what {board} boots from is there: {', '.join(['*.wic', *expected_parts])}"
         )
-    uboot = next((maker.folder / each for medium in media.values() for each in medium.parts if each in _UBOOTS), None)
+    uboot = next((maker.folder / part for medium in media.values() for part in medium.parts if part in _UBOOTS), None)
     identity = _identity(maker.folder, uboot if uboot and uboot.is_file() else None, expected)
-    return Drafted({"boards": [board], "security": security, "media": found, "identity": identity}, missing)
+    return Draft({"boards": [board], "security": security, "media": contents, "identity": identity}, missing)
 
 
-def _expected(kernel: str, build_id: str) -> dict[str, str]:
+def _stated_identity(kernel: str, build_id: str) -> dict[str, str]:
     return {name: pattern for name, pattern in (("kernel", kernel), ("build_id", build_id)) if pattern}
 
 
@@ -257,19 +253,20 @@ def _image(maker: _Maker, wanted: str) -> dict[str, Any]:
         path = maker.folder / wanted
     elif len(names) > 1:
         raise ConfigurationError(
-            f"{maker.folder}: several images ({', '.join(names)}): say which with --image NAME, or with --image MEDIUM=NAME for each medium"
+            f"{maker.folder}: several images ({', '.join(names)}): say which with --image NAME, or with --image "
+            "MEDIUM=NAME for each medium"
         )
     elif not names:
         return {}
     else:
         path = next(iter(names.values()))
-    found = maker.entry(path)
+    image = maker.entry(path)
     bare = path.name[: path.name.index(".wic") + len(".wic")]
     blocks = path.with_name(f"{bare}.bmap")
     if blocks.is_file():
-        entry = maker.entry(blocks)
-        found |= {"bmap": entry["source"], "bmap_sha256": entry["sha256"]}
-    return found
+        blocks_entry = maker.entry(blocks)
+        image |= {"bmap": blocks_entry["source"], "bmap_sha256": blocks_entry["sha256"]}
+    return image
 
 
 def _dead_links(folder: Path) -> list[str]:
@@ -282,34 +279,34 @@ def _dead_links(folder: Path) -> list[str]:
 
 def _boot_parts(maker: _Maker, security: str) -> dict[str, Path]:
     """Map each part to its file, in boot order."""
-    found: dict[str, Path] = {}
+    parts: dict[str, Path] = {}
     first = first_stage(maker.folder, security)
     if first is None:
         return {}
-    found["tiboot3.bin"] = first
+    parts["tiboot3.bin"] = first
     firmware_ = firmware(maker.folder, security)
     if firmware_ is not None:
-        found[_FIRMWARE] = firmware_
+        parts[_FIRMWARE] = firmware_
     for name in ("tispl.bin", "u-boot.img"):
         unsigned = maker.folder / f"{name}_unsigned"
         path = unsigned if security == "gp" and unsigned.is_file() else maker.folder / name
         if path.is_file():
-            found[name] = path
-    return found
+            parts[name] = path
+    return parts
 
 
 def _content(maker: _Maker, medium: str, whole: Mapping[str, Any], boot: Mapping[str, Path]) -> dict[str, Any]:
     if medium == "sd":
         return {"image": dict(whole)} if whole else {}
-    known = {name: path for name, path in boot.items() if name in _K3}
-    if medium == "emmc" and known:
+    k3_parts = {name: path for name, path in boot.items() if name in _K3}
+    if medium == "emmc" and k3_parts:
         parts = [
-            _part(maker, name, path, {"hardware": "boot0", "offset": _K3[name][0]}) for name, path in known.items()
+            _part(maker, name, path, {"hardware": "boot0", "offset": _K3[name][0]}) for name, path in k3_parts.items()
         ]
-        extcsd = _EXTCSD_FIRMWARE if _FIRMWARE in known else _EXTCSD
+        extcsd = _EXTCSD_FIRMWARE if _FIRMWARE in k3_parts else _EXTCSD
         return {**({"image": dict(whole)} if whole else {}), "extcsd": dict(extcsd), "parts": parts}
-    if medium in _FLASHES and known:
-        return {"parts": [_part(maker, name, path, {"offset": _K3[name][1]}) for name, path in known.items()]}
+    if medium in _FLASHES and k3_parts:
+        return {"parts": [_part(maker, name, path, {"offset": _K3[name][1]}) for name, path in k3_parts.items()]}
     return {}
 
 
@@ -318,18 +315,19 @@ def _part(maker: _Maker, name: str, path: Path, place: Mapping[str, Any]) -> dic
 
 
 def _recovery(maker: _Maker, boot: Mapping[str, Path]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    recovery: dict[str, Any] = {}
     folder = maker.folder / _RECOVERY
     usb = [folder / name for name in boot if (folder / name).is_file()]
     if usb and len(usb) == len(boot):
-        found["usb"] = [{"name": path.name, **maker.entry(path)} for path in usb]
-    # With firmware of its own the ROM listens at another UART than the later stages: over the console alone it does not come up.
+        recovery["usb"] = [{"name": path.name, **maker.entry(path)} for path in usb]
+    # With firmware of its own the ROM listens at another UART than the later stages: over the console alone it does
+    # not come up.
     if {"tiboot3.bin", "tispl.bin", "u-boot.img"} <= boot.keys() and _FIRMWARE not in boot:
-        found["uart"] = [{"name": name, **maker.entry(path)} for name, path in boot.items()]
+        recovery["uart"] = [{"name": name, **maker.entry(path)} for name, path in boot.items()]
     ram = list(_ram(maker.folder))
     if ram:
-        found["ram"] = [{"name": name, **maker.entry(path)} for name, path in ram]
-    return found
+        recovery["ram"] = [{"name": name, **maker.entry(path)} for name, path in ram]
+    return recovery
 
 
 def _ram(folder: Path) -> Iterator[tuple[str, Path]]:
@@ -351,13 +349,14 @@ def _identity(folder: Path, uboot: Path | None, expected: Mapping[str, str]) -> 
         "kernel": _banner(image, "kernel") if image.is_file() else "",
         **expected,
     }
-    found = {name: pattern for name, pattern in there.items() if pattern}
-    if not found:
+    identity = {name: pattern for name, pattern in there.items() if pattern}
+    if not identity:
         raise ConfigurationError(
-            f"{folder}: no Image and no u-boot.img there says which versions they are: say what the kernel's line looks like, "
+            f"{folder}: no Image and no u-boot.img there says which versions they "
+            "are: say what the kernel's line looks like, "
             r"e.g. --kernel 'Linux version 6\.12\.'"
         )
-    return found
+    return identity
 
 
 def _banner(path: Path, kind: str) -> str:

@@ -111,7 +111,7 @@ class ProvisionBook:
 
         return self.store.write(insert)
 
-    def written(self, provision_id: int, digest: str, method: str, count: int) -> None:
+    def note_written(self, provision_id: int, digest: str, method: str, count: int) -> None:
         """It was read back, and is what was to be written."""
 
         def note(row: ProvisionRow) -> None:
@@ -119,7 +119,7 @@ class ProvisionBook:
 
         self._change(provision_id, note)
 
-    def booted(self, provision_id: int, software: Mapping[str, str]) -> None:
+    def note_booted(self, provision_id: int, software: Mapping[str, str]) -> None:
         """Record that the board booted the release with its identity."""
 
         def note(row: ProvisionRow) -> None:
@@ -127,7 +127,7 @@ class ProvisionBook:
 
         self._change(provision_id, note)
 
-    def failed(self, provision_id: int, message: str) -> None:
+    def note_failed(self, provision_id: int, message: str) -> None:
         """It failed, with what message."""
 
         def note(row: ProvisionRow) -> None:
@@ -135,7 +135,7 @@ class ProvisionBook:
 
         self._change(provision_id, note)
 
-    def refused(self, provision_id: int, message: str) -> None:
+    def note_refused(self, provision_id: int, message: str) -> None:
         """Record that something else than the release booted.
 
         No medium of the same try holds the release, not even one that booted as expected.
@@ -152,8 +152,8 @@ class ProvisionBook:
                 select(func.max(ProvisionRow.id)).where(ProvisionRow.board == row.board).group_by(ProvisionRow.medium)
             )
             there = ProvisionRow.id.in_(last), ProvisionRow.state.in_(("written", "booted"))
-            for each in {row, *session.scalars(select(ProvisionRow).where(*same, *there))}:
-                each.state, each.message, each.at = "failed", message, self.now()
+            for latest in {row, *session.scalars(select(ProvisionRow).where(*same, *there))}:
+                latest.state, latest.message, latest.at = "failed", message, self.now()
 
         self.store.write(change)
 
@@ -175,9 +175,9 @@ class ProvisionBook:
     def current(self, board: str) -> dict[str, Provision]:
         """Medium -> the latest write to it, unless that was forgotten."""
         last = select(func.max(ProvisionRow.id)).where(ProvisionRow.board == board).group_by(ProvisionRow.medium)
-        wanted = select(ProvisionRow).where(ProvisionRow.id.in_(last), ProvisionRow.state != "forgotten")
+        query = select(ProvisionRow).where(ProvisionRow.id.in_(last), ProvisionRow.state != "forgotten")
         return self.store.read(
-            lambda session: {row.medium: _record(row) for row in session.scalars(wanted.order_by(ProvisionRow.medium))}
+            lambda session: {row.medium: _record(row) for row in session.scalars(query.order_by(ProvisionRow.medium))}
         )
 
     def tries(self, board: str, medium: str) -> list[Provision]:
@@ -188,16 +188,16 @@ class ProvisionBook:
         mine = ProvisionRow.board == board, ProvisionRow.medium == medium
         forgotten = select(func.max(ProvisionRow.id)).where(*mine, ProvisionRow.state == "forgotten")
         since = ProvisionRow.id > func.coalesce(forgotten.scalar_subquery(), 0)
-        wanted = select(ProvisionRow).where(*mine, ProvisionRow.boots != "", since).order_by(ProvisionRow.id.desc())
-        return self.store.read(lambda session: [_record(row) for row in session.scalars(wanted)])
+        query = select(ProvisionRow).where(*mine, ProvisionRow.boots != "", since).order_by(ProvisionRow.id.desc())
+        return self.store.read(lambda session: [_record(row) for row in session.scalars(query)])
 
     def latest(self) -> list[Provision]:
         """The latest write to each medium of each board."""
         last = select(func.max(ProvisionRow.id)).group_by(ProvisionRow.board, ProvisionRow.medium)
-        wanted = select(ProvisionRow).where(ProvisionRow.id.in_(last), ProvisionRow.state != "forgotten")
+        query = select(ProvisionRow).where(ProvisionRow.id.in_(last), ProvisionRow.state != "forgotten")
         return self.store.read(
             lambda session: [
-                _record(row) for row in session.scalars(wanted.order_by(ProvisionRow.board, ProvisionRow.medium))
+                _record(row) for row in session.scalars(query.order_by(ProvisionRow.board, ProvisionRow.medium))
             ]
         )
 

@@ -33,9 +33,6 @@ from lab.provision.errors import ImageDamagedError, ImageUnreachableError
 from lab.provision.release import File, Image, Part
 from lab.redaction import redacted, scrubbed
 
-# --- Files from other hosts, in a cache ---
-
-
 HOSTS_VARIABLE: Final = "LAB_RELEASE_HOSTS"
 # Where TI's SDKs are: the download page leads to the first.
 DOWNLOADS: Final = ("dr-download.ti.com", "software-dl.ti.com")
@@ -95,7 +92,7 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "boardlab" / "releases"
 
 
-def fetched(file: File, hosts: Hosts) -> Path:
+def fetch(file: File, hosts: Hosts) -> Path:
     """Return a URL's packed file in the cache, fetched if needed.
 
     Raises:
@@ -119,15 +116,15 @@ def fetched(file: File, hosts: Hosts) -> Path:
             os.fsync(part.fileno())  # or a power loss keeps a file that is empty
             if digest.hexdigest() != file.sha256:
                 raise ImageDamagedError(
-                    f"{file.label}: the fetched file has the SHA-256 {digest.hexdigest()}, the release file says {file.sha256}. "
-                    "The file there was replaced: correct the release file if the new one is meant"
+                    f"{file.label}: the fetched file has the SHA-256 {digest.hexdigest()}, the release file says "
+                    f"{file.sha256}. The file there was replaced: correct the release file if the new one is meant"
                 )
             cached.unlink(missing_ok=True)
             os.link(part.name, cached)
     except (requests.RequestException, HTTPError) as error:
         raise ImageUnreachableError(
-            f"{file.label}: cannot be fetched ({scrubbed(str(error), file.source)[:200]}). Look at the network and the proxy, or "
-            "put the file on the lab host and its path into the release file"
+            f"{file.label}: cannot be fetched ({scrubbed(str(error), file.source)[:200]}). Look at the network and "
+            "the proxy, or put the file on the lab host and its path into the release file"
         ) from None
     except OSError as error:
         raise ConfigurationError(f"{hosts.cache}: cannot be written: {error.strerror}; make room there") from error
@@ -171,17 +168,18 @@ def _chunks(file: File, hosts: Hosts) -> Iterator[bytes]:
                 progress, progress_at = count, now
             elif now > progress_at + LEAST_S:
                 raise ImageUnreachableError(
-                    f"{file.label}: the host gave {count - progress} bytes in {LEAST_S:g} s; {count} bytes came. Look at the network and the "
-                    "host, or put the file on the lab host and its path into the release file"
+                    f"{file.label}: the host gave {count - progress} bytes in {LEAST_S:g} s; {count} bytes came. Look "
+                    "at the network and the host, or put the file on the lab host and its path into the release file"
                 )
             if now > deadline:
                 raise ImageUnreachableError(
-                    f"{file.label}: not fetched within {MOST_S / 3600:g} hours; {count} bytes came. Look at the network and the host, or put the "
-                    "file on the lab host and its path into the release file"
+                    f"{file.label}: not fetched within {MOST_S / 3600:g} hours; {count} bytes came. Look at the "
+                    "network and the host, or put the file on the lab host and its path into the release file"
                 )
             if shutil.disk_usage(hosts.cache).free < FREE_BYTES:
                 raise ConfigurationError(
-                    f"{hosts.cache}: less than {FREE_BYTES} bytes are free after {count} bytes of {file.label}; make room there"
+                    f"{hosts.cache}: less than {FREE_BYTES} bytes are free after "
+                    f"{count} bytes of {file.label}; make room there"
                 )
             yield chunk
 
@@ -201,9 +199,6 @@ def _answer(url: str, hosts: Hosts) -> requests.Response:
     raise requests.TooManyRedirects(f"more than {_REDIRECTS} redirects")
 
 
-# --- Streams of checked and unpacked files ---
-
-
 CHUNK_BYTES: Final = 1024 * 1024
 _PACKED_BYTES: Final = 256  # of a zst at once: 4 of them can become 128 KiB, and these 8 MiB
 _WINDOW: Final = 64 * 1024 * 1024  # `zstd --ultra -22` has 128 MiB, `zstd -19` 8
@@ -216,7 +211,7 @@ _BROKEN: Final = (lzma.LZMAError, zlib.error, gzip.BadGzipFile, EOFError, zstand
 
 
 @frozen
-class Inspected:
+class Inspection:
     """A file after reading and comparing it as a whole.
 
     bytes: unpacked. mapped_bytes: those of them that are written.
@@ -252,21 +247,22 @@ def open_image(file: File, hosts: Hosts | None = None) -> Iterator[bytes]:
             allowed.
     """
     count = 0
-    with checked(file, hosts) as stream:
-        for chunk in _unpacked(stream, file):
+    with open_checked(file, hosts) as stream:
+        for chunk in _unpack(stream, file):
             count += len(chunk)
             if file.size is not None and count > file.size:
                 raise wrong_size(file, f"more than {file.size}")  # before it runs over what lies behind
             if file.size is None and count > MOST_BYTES:
                 raise ImageDamagedError(
-                    f"{file.label}: more than {MOST_BYTES} bytes unpacked. If it really is so large, give its `size` in the release file"
+                    f"{file.label}: more than {MOST_BYTES} bytes unpacked. If it really is so "
+                    "large, give its `size` in the release file"
                 )
             yield chunk
     if file.size is not None and count != file.size:
         raise wrong_size(file, str(count))
 
 
-def inspected(file: File, hosts: Hosts | None = None) -> Inspected:
+def inspect(file: File, hosts: Hosts | None = None) -> Inspection:
     """Read, unpack and compare a whole file before any write.
 
     An unchanged file is read once in a process.
@@ -276,33 +272,34 @@ def inspected(file: File, hosts: Hosts | None = None) -> Inspected:
         ImageUnreachableError: as of `open_image`.
         ImageDamagedError: as of `open_image`; another build's block map; unpacking takes more than `MOST_UNPACKING_S`.
     """
-    with checked(file, hosts) as stream:
+    with open_checked(file, hosts) as stream:
         size = os.fstat(stream.fileno()).st_size
     if isinstance(file, Image) and file.bmap:
-        found = _inspected(file, hosts, hashlib.sha256(block_map_text(file, hosts)).hexdigest())
+        inspection = _inspect_content(file, hosts, hashlib.sha256(block_map_text(file, hosts)).hexdigest())
     elif packing(file):
-        found = _inspected(file, hosts, "")
+        inspection = _inspect_content(file, hosts, "")
     else:
-        found = Inspected(size, size)
-    if file.size not in {None, found.bytes}:
-        raise wrong_size(file, str(found.bytes))
-    return found
+        inspection = Inspection(size, size)
+    if file.size not in {None, inspection.bytes}:
+        raise wrong_size(file, str(inspection.bytes))
+    return inspection
 
 
 @functools.lru_cache(maxsize=64)
-def _inspected(file: File, hosts: Hosts | None, _map_digest: str) -> Inspected:
+def _inspect_content(file: File, hosts: Hosts | None, _map_digest: str) -> Inspection:
     """Inspect a file by content: its digest and its block map's."""
     deadline = time.monotonic() + MOST_UNPACKING_S
     end = written = 0
-    for offset, data in open_ranges(file, hosts) if isinstance(file, Image) else _whole(open_image(file, hosts)):
+    for offset, data in open_ranges(file, hosts):
         end, written = offset + len(data), written + len(data)
         if time.monotonic() > deadline:
             raise ImageDamagedError(
-                f"{file.label}: unpacking takes more than {MOST_UNPACKING_S / 60:.0f} minutes; it was ended after {written} bytes. Is it an image? "
-                "Pack it with zstd, which is faster, or give a host that has less to do"
+                f"{file.label}: unpacking takes more than {MOST_UNPACKING_S / 60:.0f} minutes; it was ended after "
+                f"{written} bytes. Is it an image? Pack it with zstd, which is "
+                "faster, or give a host that has less to do"
             )
     mapped = block_map(file, hosts) if isinstance(file, Image) else None
-    return Inspected(end if mapped is None else mapped.image_bytes, written)
+    return Inspection(end if mapped is None else mapped.image_bytes, written)
 
 
 def read_whole(file: File, most_bytes: int, *, unpack: bool = True) -> bytes:
@@ -311,18 +308,18 @@ def read_whole(file: File, most_bytes: int, *, unpack: bool = True) -> bytes:
     Raises:
         ImageDamagedError: it has more bytes. BoardlabError: as of `open_image`.
     """
-    found = bytearray()
+    content = bytearray()
     for chunk in open_image(file) if unpack else _as_it_lies(file):
-        found += chunk
-        if len(found) > most_bytes:
+        content += chunk
+        if len(content) > most_bytes:
             raise ImageDamagedError(
                 f"{file.label}: more than {most_bytes} bytes, too many for a board's memory. Is it the right file?"
             )
-    return bytes(found)
+    return bytes(content)
 
 
 def _as_it_lies(file: File) -> Iterator[bytes]:
-    with checked(file) as stream:
+    with open_checked(file) as stream:
         while chunk := stream.read(CHUNK_BYTES):
             yield chunk
 
@@ -348,20 +345,19 @@ def wrong_size(file: File, found: str) -> ConfigurationError:
     )
 
 
-def open_ranges(image: Image, hosts: Hosts | None = None) -> Iterator[tuple[int, bytes]]:
+def open_ranges(file: File, hosts: Hosts | None = None) -> Iterator[tuple[int, bytes]]:
     """Yield the data to write: (byte offset, data).
 
-    Without a block map that is the whole image.
+    Without a block map that is the whole file.
 
     Raises:
         ConfigurationError, ImageUnreachableError, ImageDamagedError: as of `open_image`, and of the block map.
     """
-    mapped = block_map(image, hosts)
-    chunks = open_image(image, hosts)
-    yield from _whole(chunks) if mapped is None else bmap.ranges(chunks, mapped, image.label)
-
-
-def _whole(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    mapped = block_map(file, hosts) if isinstance(file, Image) else None
+    chunks = open_image(file, hosts)
+    if mapped is not None:
+        yield from bmap.ranges(chunks, mapped, file.label)
+        return
     offset = 0
     for chunk in chunks:
         yield offset, chunk
@@ -383,17 +379,17 @@ def block_map_text(image: Image, hosts: Hosts | None = None) -> bytes:
     A longer result means that the map is too large. Raises as `block_map`.
     """
     file = File(source=image.bmap, sha256=image.bmap_sha256 or _digest_of(Path(image.bmap)))
-    with checked(file, hosts) as stream:
+    with open_checked(file, hosts) as stream:
         return stream.read(bmap.MAX_BYTES + 1)
 
 
 def unpacked_bytes(file: File, hosts: Hosts | None = None) -> int:
-    """Size of a file when unpacked; `inspected` compares all of it."""
-    return inspected(file, hosts).bytes
+    """Size of a file when unpacked; `inspect` compares all of it."""
+    return inspect(file, hosts).bytes
 
 
 @contextmanager
-def checked(file: File, hosts: Hosts | None = None) -> Iterator[IO[bytes]]:
+def open_checked(file: File, hosts: Hosts | None = None) -> Iterator[IO[bytes]]:
     """Compare a packed file with its digest and open it.
 
     The stream stands at its start.
@@ -403,7 +399,7 @@ def checked(file: File, hosts: Hosts | None = None) -> Iterator[IO[bytes]]:
     Raises:
         ConfigurationError, ImageUnreachableError, ImageDamagedError: as of `open_image`.
     """
-    path = fetched(file, hosts or Hosts.of_user()) if file.is_url else Path(file.source)
+    path = fetch(file, hosts or Hosts.of_user()) if file.is_url else Path(file.source)
     try:
         if path.exists() and not path.is_file():  # one that is opened, e.g. a pipe, may never end
             raise ConfigurationError(
@@ -423,8 +419,8 @@ def checked(file: File, hosts: Hosts | None = None) -> Iterator[IO[bytes]]:
             if file.is_url:
                 path.unlink(missing_ok=True)  # what is kept was damaged here: the next try fetches it anew
             raise ImageDamagedError(
-                f"{file.label}: its SHA-256 is {digest}, the release file says {file.sha256}. It was changed or not copied whole: "
-                "take it again, or correct the release file if the new one is meant"
+                f"{file.label}: its SHA-256 is {digest}, the release file says {file.sha256}. It was changed or not "
+                "copied whole: take it again, or correct the release file if the new one is meant"
             )
         stream.seek(0)
         yield stream
@@ -432,7 +428,8 @@ def checked(file: File, hosts: Hosts | None = None) -> Iterator[IO[bytes]]:
 
 def _unread(path: Path | str, error: OSError) -> LabTransientError:
     return LabTransientError(
-        f"{path}: cannot be read to its end: {error.strerror or error}. Look at the disk of the lab host, or at the network that it is on; try again",
+        f"{path}: cannot be read to its end: {error.strerror or error}. Look at the disk of the lab host, or at the "
+        "network that it is on; try again",
         failure="disk",
     )
 
@@ -460,8 +457,8 @@ def _state(stream: BufferedReader) -> tuple[int, ...]:
 
     The time of the last change is the last value.
     """
-    found = os.fstat(stream.fileno())
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    status = os.fstat(stream.fileno())
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _digest_of(path: Path) -> str:
@@ -478,11 +475,11 @@ def _digest_of(path: Path) -> str:
         ) from error
 
 
-def _unpacked(stream: IO[bytes], file: File) -> Iterator[bytes]:
+def _unpack(stream: IO[bytes], file: File) -> Iterator[bytes]:
     kind = packing(file)
     try:
         if kind in {"zst", "xz"}:
-            yield from _gathered(_unpacked_zst(stream) if kind == "zst" else _unpacked_xz(stream))
+            yield from _gather(_unpack_zst(stream) if kind == "zst" else _unpack_xz(stream))
             return
         source = _READERS[kind](stream)
         while chunk := source.read(CHUNK_BYTES):
@@ -490,10 +487,12 @@ def _unpacked(stream: IO[bytes], file: File) -> Iterator[bytes]:
     except _BROKEN as error:  # before OSError: gzip's is one
         if "memory" in str(error).lower():  # the words of liblzma and of libzstd
             raise ImageDamagedError(
-                f"{file.label}: unpacking it takes more memory than is allowed ({error}). Pack it with `xz -9`, `zstd -19`, or less"
+                f"{file.label}: unpacking it takes more memory than is allowed ({error}). "
+                "Pack it with `xz -9`, `zstd -19`, or less"
             ) from error
         raise ImageDamagedError(
-            f"{file.label}: cannot be unpacked as {kind} ({error}); the digest is right, so the build wrote it so: build it again"
+            f"{file.label}: cannot be unpacked as {kind} ({error}); the digest is right, "
+            "so the build wrote it so: build it again"
         ) from error
     except OSError as error:
         raise _unread(file.label, error) from error
@@ -505,7 +504,7 @@ _READERS: Final[Mapping[str, Callable[[IO[bytes]], Any]]] = {
 }
 
 
-def _unpacked_xz(stream: IO[bytes]) -> Iterator[bytes]:
+def _unpack_xz(stream: IO[bytes]) -> Iterator[bytes]:
     """Unpack consecutive xz streams with zeros between them.
 
     `lzma.LZMAFile` has no limit of memory.
@@ -525,7 +524,7 @@ def _unpacked_xz(stream: IO[bytes]) -> Iterator[bytes]:
             packed = more.lstrip(b"\0")
 
 
-def _unpacked_zst(stream: IO[bytes]) -> Iterator[bytes]:
+def _unpack_zst(stream: IO[bytes]) -> Iterator[bytes]:
     """Unpack zstd frames and detect a truncated file.
 
     zstandard's own reader takes a truncated file for a whole one; its `decompressobj` knows the end of a frame.
@@ -543,7 +542,7 @@ def _unpacked_zst(stream: IO[bytes]) -> Iterator[bytes]:
         raise EOFError("it ends within a frame")
 
 
-def _gathered(pieces: Iterable[bytes]) -> Iterator[bytes]:
+def _gather(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """The same bytes in chunks of the size that writers like."""
     waiting = bytearray()
     for piece in pieces:

@@ -27,7 +27,7 @@ from lab.run.board import Board
 
 
 @frozen
-class Put:
+class MediumResult:
     """Result for one medium.
 
     verified: None: it was planned only. software: the board's answers; empty: it was not booted.
@@ -62,7 +62,7 @@ class Provisioner:
     job_id: int | None = None
     person: str = ""
     turn: Callable[[Plan], AbstractContextManager[None]] = at_once
-    done: list[Put] = field(factory=list, init=False)
+    done: list[MediumResult] = field(factory=list, init=False)
 
     def plans(self, board: Board) -> list[Plan]:
         """Plan all media before the first byte of the first one.
@@ -77,8 +77,8 @@ class Provisioner:
         for medium in self.media:
             if medium not in self.release.media:
                 raise ConfigurationError(
-                    f"release {self.release.name} has nothing for {medium}; it has {', '.join(self.release.media)}: name those with "
-                    "--medium, or add it to the release file"
+                    f"release {self.release.name} has nothing for {medium}; it has {', '.join(self.release.media)}: "
+                    "name those with --medium, or add it to the release file"
                 )
             if medium not in board.type.media:
                 raise ConfigurationError(
@@ -96,10 +96,10 @@ class Provisioner:
         for medium in self.media:
             target = WriteTarget(board.board, board.type.name, medium, security=security)
             tries = self.log.tries(board.board, medium) if self.log is not None else []
-            plans.append(writers[medium].plan(self.release.media[medium], _tried(target, tries)))
+            plans.append(writers[medium].plan(self.release.media[medium], _add_tries(target, tries)))
         return plans
 
-    def put(self, board: Board) -> list[Put]:
+    def put(self, board: Board) -> list[MediumResult]:
         """Write all media, read them back, boot each, and compare.
 
         An eMMC is switched to what was read back before it boots.
@@ -117,36 +117,37 @@ class Provisioner:
         try:
             for plan in plans:
                 self._write(plan, writers[plan.target.medium], begun, untried)
-            for number, each in enumerate(self.done):
-                medium = each.plan.target.medium
-                with _Recorded(self.log, begun[medium]):
-                    software = compared(board, medium, self.release.name, self.release.identity, self.say)
-                if each.plan in untried:
-                    untried.remove(each.plan)
+            for number, result in enumerate(self.done):
+                medium = result.plan.target.medium
+                with _FailureRecorder(self.log, begun[medium]):
+                    software = boot_and_compare(board, medium, self.release.name, self.release.identity, self.say)
+                if result.plan in untried:
+                    untried.remove(result.plan)
                 if self.log is not None:
-                    self.log.booted(begun[medium], software)
-                self.done[number] = Put(each.plan, each.verified, software)
+                    self.log.note_booted(begun[medium], software)
+                self.done[number] = MediumResult(result.plan, result.verified, software)
         except BoardlabError as error:
             if not untried:
                 raise
-            found = error
+            extended_error = error
             for plan in untried:
                 medium = plan.target.medium
                 media = [selected, *board.type.media, medium]
-                found = after(found, board, plan, writers[medium], media, self.say)
-            for plan in untried:
-                self._failed(begun[plan.target.medium], found)
-            raise found from error
+                extended_error = roll_back(extended_error, board, plan, writers[medium], media, self.say)
+            if self.log is not None:
+                for plan in untried:
+                    self.log.note_failed(begun[plan.target.medium], _message(extended_error))
+            raise extended_error from error
         return self.done
 
-    def verify(self, board: Board) -> list[Put]:
+    def verify(self, board: Board) -> list[MediumResult]:
         """Read the media back and compare; nothing is written or booted.
 
         Raises:
             BoardlabError: of `plans`; `media_verify_failed` where something else is there.
         """
         plans, writers = [plan.to_read for plan in self.plans(board)], board.writers()
-        self.done = [Put(plan, self._read(plan, writers[plan.target.medium])) for plan in plans]
+        self.done = [MediumResult(plan, self._read(plan, writers[plan.target.medium])) for plan in plans]
         return self.done
 
     def _read(self, plan: Plan, writer: Writer) -> Verified:
@@ -154,8 +155,8 @@ class Provisioner:
             return writer.verify(plan)
         except MediaVerifyFailedError as error:
             raise MediaVerifyFailedError(
-                f"{plan.target.medium} of {plan.target.board} is not as {self.release.name} was written: {error}. It has another release, or a "
-                "system that booted from it has changed it since; nothing was written"
+                f"{plan.target.medium} of {plan.target.board} is not as {self.release.name} was written: {error}. It "
+                "has another release, or a system that booted from it has changed it since; nothing was written"
             ) from error
 
     def _write(self, plan: Plan, writer: Writer, begun: dict[str, int], untried: list[Plan]) -> None:
@@ -164,22 +165,18 @@ class Provisioner:
         begun, untried: get the number of its record, and the plan if it can be switched back.
         """
         medium = plan.target.medium
-        self.say(f"{medium}: {described(plan)}")
+        self.say(f"{medium}: {describe_plan(plan)}")
         begun[medium] = self._begin(plan)
-        with _Recorded(self.log, begun[medium]), self.turn(plan):
+        with _FailureRecorder(self.log, begun[medium]), self.turn(plan):
             writer.write(plan, self.report)
             verified = writer.verify(plan)
             note = writer.switch(plan)
         if plan.spare.kept:
             untried.append(plan)
         if self.log is not None:
-            self.log.written(begun[medium], verified.digest, verified.method, verified.bytes)
+            self.log.note_written(begun[medium], verified.digest, verified.method, verified.bytes)
         self.say(f"{medium}: read back and the same ({verified.bytes} bytes){'; ' if note else ''}{note}")
-        self.done.append(Put(plan, verified))
-
-    def _failed(self, provision_id: int, error: BoardlabError) -> None:
-        if self.log is not None:
-            self.log.failed(provision_id, _message(error))
+        self.done.append(MediumResult(plan, verified))
 
     def _begin(self, plan: Plan) -> int:
         if self.log is None:
@@ -203,7 +200,7 @@ class Provisioner:
         )
 
 
-def compared(
+def boot_and_compare(
     board: Board, medium: str, release: str, expected: Expected, say: Callable[[str], None]
 ) -> dict[str, str]:
     """Boot from a medium and compare its identity with a release.
@@ -218,9 +215,9 @@ def compared(
     wrong = releasefile.differences(expected, answers)
     if wrong:
         raise ReleaseMismatchError(
-            f"{board.board} was provisioned with {release} on {medium}, and something else boots: "
-            f"{'; '.join(wrong)}. Correct `releasefile` of the release file if the build is right; else the files are of another build. "
-            f"Then provision it again (lab provision)"
+            f"{board.board} was provisioned with {release} on {medium}, and something else boots: {'; '.join(wrong)}. "
+            "Correct `releasefile` of the release file if the build is right; else the files are of another build. "
+            "Then provision it again (lab provision)"
         )
     say(f"{medium}: booted, and it is {release}: {answers.get('kernel') or answers.get('uboot') or 'as expected'}")
     return {name: answers[name] for name in ("uboot", "kernel") if answers.get(name)}
@@ -237,22 +234,23 @@ def first_boot(board: Board, written: Provision, log: ProvisionBook, say: Callab
         BoardlabError: it did not boot; the record stays as it is.
     """
     medium = written.medium
-    expected = releasefile.expected(written.identity)
+    expected = releasefile.identity_of(written.identity)
     if expected is None:
         raise ConfigurationError(
-            f"{written.release} was written to {medium} of {board.board} and has never booted there, and the record does not say how it can be "
-            f"told from another release: provision it again (lab provision --env ENV --release FILE --medium {medium})"
+            f"{written.release} was written to {medium} of {board.board} and has never booted there, and the record "
+            "does not say how it can be told from another release: provision it again (lab provision --env ENV "
+            f"--release FILE --medium {medium})"
         )
     say(f"{medium}: {written.release} was written there and has never booted: booting it to compare")
     try:
-        software = compared(board, medium, written.release, expected, say)
+        software = boot_and_compare(board, medium, written.release, expected, say)
     except ReleaseMismatchError as error:
-        log.refused(written.id, _message(error))
+        log.note_refused(written.id, _message(error))
         raise
-    log.booted(written.id, software)
+    log.note_booted(written.id, software)
 
 
-def _tried(target: WriteTarget, tries: Sequence[Provision]) -> WriteTarget:
+def _add_tries(target: WriteTarget, tries: Sequence[Provision]) -> WriteTarget:
     """Add the record of its boot partitions to a target.
 
     tries: the newest first.
@@ -267,7 +265,7 @@ def _tried(target: WriteTarget, tries: Sequence[Provision]) -> WriteTarget:
 
 
 @frozen
-class _Recorded:
+class _FailureRecorder:
     """Records a failure in its context, also an interruption by a person."""
 
     log: ProvisionBook | None
@@ -279,7 +277,7 @@ class _Recorded:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _trace: object) -> None:
         if error is None or self.log is None:
             return
-        note = self.log.refused if isinstance(error, ReleaseMismatchError) else self.log.failed
+        note = self.log.note_refused if isinstance(error, ReleaseMismatchError) else self.log.note_failed
         note(self.provision_id, _message(error))
 
 
@@ -299,14 +297,15 @@ def check_board(release: Release, board_type: str, security: str) -> None:
     """
     if board_type not in release.boards:
         raise WrongImageForBoardError(
-            f"release {release.name} is for {', '.join(release.boards)}, and the board is a {board_type}; nothing was written. Choose "
-            "another release file, or add the board type to `boards` if it really is for both"
+            f"release {release.name} is for {', '.join(release.boards)}, and the board is a {board_type}; nothing was "
+            "written. Choose another release file, or add the board type to `boards` if it really is for both"
         )
     if release.security != (security or "none"):
         has = f"the env says {security}" if security else "the env does not say its state"
         raise WrongImageForBoardError(
-            f"release {release.name} is for devices that are {release.security}, and {has}; nothing was written. A device of another "
-            f"state does not start it. If the device is {release.security}, add `security: {release.security}` to the BoardStrategy of the env"
+            f"release {release.name} is for devices that are {release.security}, and {has}; nothing was written. A "
+            f"device of another state does not start it. If the device is {release.security}, add `security: "
+            f"{release.security}` to the BoardStrategy of the env"
         )
 
 
@@ -316,19 +315,16 @@ def content_digest(content: Content) -> str:
     Sources do not count.
     """
 
-    def stripped(document: object) -> object:
+    def strip(document: object) -> object:
         if isinstance(document, dict):
             left_out = {"source", "bmap"} | ({"packed"} if not document.get("packed") else set())
-            return {key: stripped(value) for key, value in document.items() if key not in left_out}
-        return [stripped(each) for each in document] if isinstance(document, list) else document
+            return {key: strip(value) for key, value in document.items() if key not in left_out}
+        return [strip(element) for element in document] if isinstance(document, list) else document
 
-    return hashlib.sha256(json.dumps(stripped(asdict(content)), sort_keys=True).encode()).hexdigest()
-
-
-# --- Rollback to the previous boot partition ---
+    return hashlib.sha256(json.dumps(strip(asdict(content)), sort_keys=True).encode()).hexdigest()
 
 
-def after(
+def roll_back(
     error: BoardlabError, board: Board, plan: Plan, writer: Writer, media: Sequence[str], say: Callable[[str], None]
 ) -> BoardlabError:
     """Switch a medium back after a failure, and extend the error.
@@ -339,23 +335,24 @@ def after(
     next one.
 
     Args:
-        plan: with the previous state. media: with U-Boot, in this order, unless the writer has a medium of its own. say:
-            prints a line.
+        plan: with the previous state.
+        media: with U-Boot, in this order, unless the writer has a medium of its own.
+        say: prints a line.
 
     Returns:
         an error of the same class with an extended message.
     """
-    medium, boots, kept = plan.target.medium, plan.spare.boots, plan.spare.kept
-    what = "has what booted before" if kept in plan.target.booted else "it was set to boot from before"
-    say(f"{medium}: {boots} has not booted as expected: switching back to {kept}")
+    medium, boots, previous = plan.target.medium, plan.spare.boots, plan.spare.kept
+    what = "has what booted before" if previous in plan.target.booted else "it was set to boot from before"
+    say(f"{medium}: {boots} has not booted as expected: switching back to {previous}")
     try:
         switch_back(board, plan, writer, media)
     except BoardlabError as failed:
-        return extended(
+        return extend_error(
             error,
-            f"{medium} could not be switched back to {kept}, which {what}: [{failed.failure}] {failed} So {medium} is taken to "
-            f"boot from {boots} still. Provision it again from another medium (`boot_from`) or with --from-nothing: that switches back before "
-            "it writes",
+            f"{medium} could not be switched back to {previous}, which {what}: [{failed.failure}] {failed} So "
+            f"{medium} is taken to boot from {boots} still. Provision it again from another medium (`boot_from`) or "
+            "with --from-nothing: that switches back before it writes",
         )
     rest = (
         f". The rest of {medium} has the new release, which the old U-Boot may not start"
@@ -363,8 +360,13 @@ def after(
         else ""
     )
     if not plan.spare.bus and (plan.content.extcsd.bootbus or plan.target.untried):
-        rest += f". How wide its bus is while it boots (bootbus) could not be read before, and stays as it was set for {boots}"
-    return extended(error, f"{medium} boots from {kept} again, which {what}; {boots} has what was written now{rest}")
+        rest += (
+            ". How wide its bus is while it boots (bootbus) could not be read "
+            f"before, and stays as it was set for {boots}"
+        )
+    return extend_error(
+        error, f"{medium} boots from {previous} again, which {what}; {boots} has what was written now{rest}"
+    )
 
 
 def switch_back(board: Board, plan: Plan, writer: Writer, media: Sequence[str]) -> None:
@@ -387,14 +389,11 @@ def switch_back(board: Board, plan: Plan, writer: Writer, media: Sequence[str]) 
     raise last
 
 
-def extended(error: BoardlabError, what: str) -> BoardlabError:
+def extend_error(error: BoardlabError, what: str) -> BoardlabError:
     """The same error with a sentence more."""
-    found = copy.copy(error)
-    found.args = (f"{str(error).rstrip('.')}. Now {what}", *error.args[1:])
-    return found
-
-
-# --- Plans and progress as text ---
+    longer = copy.copy(error)
+    longer.args = (f"{str(error).rstrip('.')}. Now {what}", *error.args[1:])
+    return longer
 
 
 _KIB, _MIB = 1024, 1024 * 1024
@@ -429,15 +428,13 @@ def line(progress: WriteProgress) -> str:
     share = progress.done * 100 // progress.total if progress.total else 100
     unit, name = (_MIB, "MiB") if progress.total >= _MIB else (_KIB, "KiB")
     rate = f", {progress.rate / unit:.1f} {name}/s" if progress.rate else ""
-    left = f", {_duration(progress.eta_s)} left" if progress.eta_s else ""
+    left = ""
+    if eta_s := progress.eta_s:
+        left = f", {eta_s:.0f} s left" if eta_s < 120 else f", {eta_s / 60:.0f} min left"
     return f"{progress.step}: {share} %, {progress.done / unit:.1f} of {progress.total / unit:.1f} {name}{rate}{left}"
 
 
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
-
-
-def described(plan: Plan) -> str:
+def describe_plan(plan: Plan) -> str:
     """Format a plan in one line.
 
     For example "by sd-mux to /dev/sdb (usb-0:1.2), 5.2 GB in 3 steps, about 4 min".

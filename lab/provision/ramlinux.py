@@ -30,7 +30,8 @@ _KERNEL_LINE: Final = r"\s*\[ *\d+\.\d+\]"
 _LINE_BYTES: Final = 4096
 _REFUSED: Final = re.compile(
     r"Bad Linux ARM64 Image magic|Bad Linux ARM zImage magic|Unknown command 'boot[iz]'|Wrong Ramdisk Image Format"
-    r"|Could not find a valid device tree|Did not find a cmdline Flattened Device Tree|does not fit|Ramdisk image is corrupt"
+    r"|Could not find a valid device tree|Did not find a cmdline Flattened Device Tree|does not fit|Ramdisk image is "
+    r"corrupt"
 )
 _AGAIN: Final = re.compile(r"(?<!=)U-Boot (?:SPL )?20\d\d\.\d\d")
 
@@ -80,21 +81,23 @@ def read(stages: Sequence[RecoveryStage]) -> RamLinux:
         ConfigurationError: one is missing, or the kernel is none that U-Boot starts as it is.
         BoardlabError: one cannot be read (see `lab.provision.image.read_whole`).
     """
-    found: dict[str, RecoveryStage] = {}
+    files: dict[str, RecoveryStage] = {}
     for stage in stages:
-        found.setdefault(_kind(stage.name), stage)
-    if missing := [kind for kind in ("kernel", "initramfs") if kind not in found]:
+        files.setdefault(_kind(stage.name), stage)
+    if missing := [kind for kind in ("kernel", "initramfs") if kind not in files]:
         raise ConfigurationError(
-            f"a Linux in memory takes a kernel and an initramfs, and there is no {' and no '.join(missing)}: add it to `recovery: ram:` of "
-            "the release file, or to `ram` of the LinuxWriterDriver; `lab release ram-linux` makes an initramfs (docs/releases.md)"
+            f"a Linux in memory takes a kernel and an initramfs, and there is no {' and no '.join(missing)}: add it "
+            "to `recovery: ram:` of the release file, or to `ram` of the LinuxWriterDriver; `lab release ram-linux` "
+            "makes an initramfs (docs/releases.md)"
         )
-    data = {kind: _bytes(kind, stage) for kind, stage in found.items()}
+    data = {kind: read_whole(stage, MOST_BYTES, unpack=kind != "initramfs") for kind, stage in files.items()}
     kernel = data["kernel"]
     for command, (offset, magic) in {"booti": _ARM64, "bootz": _ARM}.items():
         if kernel[offset : offset + len(magic)] == magic:
             return RamLinux(kernel, data["initramfs"], data.get("device_tree", b""), command)
     raise ConfigurationError(
-        f"{found['kernel'].name}: neither an arm64 Image nor an arm zImage: give the kernel as `make Image` or `make zImage` leaves it"
+        f"{files['kernel'].name}: neither an arm64 Image nor an arm zImage: give the kernel "
+        "as `make Image` or `make zImage` leaves it"
     )
 
 
@@ -122,7 +125,8 @@ def place(linux: RamLinux, memory: tuple[int, int]) -> list[Placed]:
         begin += room
     if begin > end:
         raise ConfigurationError(
-            f"kernel and initramfs end at {begin:#x}, and U-Boot's memory is free up to {end:#x}: give a smaller initramfs, or kernel"
+            f"kernel and initramfs end at {begin:#x}, and U-Boot's memory is free up to "
+            f"{end:#x}: give a smaller initramfs, or kernel"
         )
     return placed
 
@@ -147,7 +151,7 @@ def arguments(console: str, speed_bd: int, address: str = "", more: str = "") ->
 
 def start(linux: RamLinux, placed: Sequence[Placed]) -> str:
     """U-Boot's command that starts it."""
-    at: Mapping[str, Placed] = {each.name: each for each in placed}
+    at: Mapping[str, Placed] = {file.name: file for file in placed}
     tree = f"{at['device tree'].address:#x}" if "device tree" in at else "${fdtcontroladdr}"
     ramdisk = at["initramfs"]
     return f"{linux.command} {at['kernel'].address:#x} {ramdisk.address:#x}:{len(ramdisk.data):#x} {tree}"
@@ -182,19 +186,21 @@ class Start:
         self.up = self.up or re.search(self.prompt, self._line) is not None
         self.up = self.up or any(re.search(rf"(?:{self.prompt}){_KERNEL_LINE}", line) for line in lines)
 
-    def late(self, limit_s: float) -> BoardTransientError:
+    def late_error(self, limit_s: float) -> BoardTransientError:
         """Error for a Linux that keeps printing without a prompt."""
         return BoardTransientError(
-            f"the Linux in memory did not come to its prompt within {limit_s:g} s, and the last it said was {self.last_line!r}. Is `prompt` of "
-            "`ram` in the env that of its shell? The console's log shows what repeats",
+            f"the Linux in memory did not come to its prompt within {limit_s:g} s, and the last it said was "
+            f"{self.last_line!r}. Is `prompt` of `ram` in the env that of its "
+            "shell? The console's log shows what repeats",
             failure="hang_kernel",
         )
 
-    def ended(self, silent_s: float) -> BoardTransientError:
+    def silence_error(self, silent_s: float) -> BoardTransientError:
         """Error for a Linux that fell silent without a prompt."""
         return BoardTransientError(
-            f"the Linux in memory did not come to its prompt: nothing for {silent_s:g} s, and the last it said was {self.last_line!r}. Is its "
-            "console the board's, and does its initramfs open a shell there? docs/releases.md says what it needs",
+            f"the Linux in memory did not come to its prompt: nothing for {silent_s:g} s, and the last it said was "
+            f"{self.last_line!r}. Is its console the board's, and does its initramfs open a shell there? "
+            "docs/releases.md says what it needs",
             failure="hang_kernel",
         )
 
@@ -203,27 +209,24 @@ class Start:
         error: BoardlabError | None = None
         if _REFUSED.search(line):
             error = RecoveryFailedError(
-                f"U-Boot does not start the Linux in memory: it said {line.strip()!r}. Are kernel and initramfs this board's?"
+                "U-Boot does not start the Linux in memory: it said "
+                f"{line.strip()!r}. Are kernel and initramfs this board's?"
             )
         elif _AGAIN.search(line):
             error = BoardTransientError(
-                f"the board began anew while the Linux in memory started: {line.strip()!r}. Look for a watchdog, or a weak supply",
+                "the board began anew while the Linux in memory started: "
+                f"{line.strip()!r}. Look for a watchdog, or a weak supply",
                 failure="reset",
             )
         for pattern, means in self.failures.items():
             if error is None and re.search(pattern, line):
                 error = BoardTransientError(
-                    f"the Linux in memory did not start: it printed {line.strip()!r}. Nothing was written; the console's log shows what "
-                    "led to it. Are kernel, device tree and initramfs this board's?",
+                    f"the Linux in memory did not start: it printed {line.strip()!r}. Nothing was written; the "
+                    "console's log shows what led to it. Are kernel, device tree and initramfs this board's?",
                     failure=means,
                 )
         if error is not None:
             raise error
-
-
-def _bytes(kind: str, stage: RecoveryStage) -> bytes:
-    # The kernel unpacks an initramfs, and a smaller one is loaded sooner.
-    return read_whole(stage, MOST_BYTES, unpack=kind != "initramfs")
 
 
 def _kind(name: str) -> str:

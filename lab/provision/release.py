@@ -14,9 +14,6 @@ from attrs import Factory, field, frozen, validators
 from lab.boards.markers import check_regex
 from lab.redaction import redacted
 
-# --- Validators of attrs; they raise ValueError ---
-
-
 URLS: Final = ("http://", "https://")
 _NAME: Final = re.compile(r"[A-Za-z0-9][\w.+-]{0,99}")
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
@@ -70,8 +67,8 @@ def _source(_instance: object, attribute: Any, value: str) -> None:
         raise ValueError(f"{attribute.name}: expected a path or a URL, on one line")
     if "://" in value and not value.startswith(URLS):
         raise ValueError(
-            f"{attribute.name}: {value.partition('://')[0]!r:.20} is fetched by nothing: expected a path, or a URL that begins with http:// or "
-            "https:// in small letters"
+            f"{attribute.name}: {value.partition('://')[0]!r:.20} is fetched by nothing: expected a path, or a URL "
+            "that begins with http:// or https:// in small letters"
         )
 
 
@@ -92,8 +89,8 @@ def telling_regex(instance: object, attribute: Any, value: str) -> None:
     check_regex(instance, attribute, value)
     if value and any(all(re.search(value, text) for text in group) for group in _UNLIKE):
         raise ValueError(
-            f"{attribute.name}: {value!r:.80} is found in any text, or in none at all: any software would prove the release. "
-            "Name its version, or leave the key out"
+            f"{attribute.name}: {value!r:.80} is found in any text, or in none at all: any software would prove the "
+            "release. Name its version, or leave the key out"
         )
 
 
@@ -101,10 +98,6 @@ def optional_source(instance: object, attribute: Any, value: str) -> None:
     """The same, or nothing."""
     if value:
         _source(instance, attribute, value)
-
-
-# --- Records of a release file ---
-# docs/releases.md explains every key.
 
 
 Security: TypeAlias = Literal["none", "gp", "hs-fs", "hs-se"]
@@ -121,7 +114,8 @@ class File:
     """A file of a release.
 
     Attributes:
-        source: path (absolute after `load`; in the file relative to it) or http(s) URL. It may hold a password: show `shown`.
+        source: path (absolute after `load`; in the file relative to it) or http(s) URL. It may hold a password: show
+            `shown`.
         sha256: of the file as it lies there, so of the packed one; 64 hexadecimal digits.
         size: bytes when unpacked; None: nobody has said, `lab.provision.image.unpacked_bytes` counts.
     """
@@ -185,9 +179,9 @@ class PartPlace:
     room: int | None = field(default=None, validator=validators.optional(validators.gt(0)))
 
     def __attrs_post_init__(self) -> None:
-        given = [name for name in ("partition", "offset", "mtd") if getattr(self, name) not in {None, ""}]
-        if len(given) != 1:
-            raise ValueError(f"expected one of partition, offset and mtd; got {' and '.join(given) or 'none'}")
+        place_keys = [name for name in ("partition", "offset", "mtd") if getattr(self, name) not in {None, ""}]
+        if len(place_keys) != 1:
+            raise ValueError(f"expected one of partition, offset and mtd; got {' and '.join(place_keys) or 'none'}")
         if self.volume and not self.mtd:
             raise ValueError("volume goes with mtd only")
         if self.hardware != "user" and self.offset is None:
@@ -208,7 +202,8 @@ class Part(File):
     """A file and its place on a medium.
 
     Attributes:
-        name: as boot chains call it, e.g. "tiboot3.bin". packed: it is written as it lies there, e.g. an Image.gz that U-Boot unpacks.
+        name: as boot chains call it, e.g. "tiboot3.bin".
+        packed: it is written as it lies there, e.g. an Image.gz that U-Boot unpacks.
     """
 
     name: str = field(validator=part_name)
@@ -266,7 +261,7 @@ class Content:
         if self.image is None and not self.parts:
             raise ValueError("expected an image, or parts")
         if self.image is not None and (
-            part := next((each for each in self.parts if each.to.partition is not None), None)
+            part := next((part for part in self.parts if part.to.partition is not None), None)
         ):
             raise ValueError(
                 f"{part.name}: an image brings a partition table of its own; give the part an offset, not a partition"
@@ -276,8 +271,8 @@ class Content:
                 raise ValueError(f"two parts are called {part.name}")
             if any(part.to == other.to for other in self.parts[:number]):
                 raise ValueError(f"{part.name}: another part goes to the same place ({part.to.label})")
-            mtd = [each.to for each in self.parts if part.to.mtd and each.to.mtd == part.to.mtd]
-            if any(each.volume for each in mtd) and not all(each.volume for each in mtd):
+            mtd = [other.to for other in self.parts if part.to.mtd and other.to.mtd == part.to.mtd]
+            if any(place.volume for place in mtd) and not all(place.volume for place in mtd):
                 raise ValueError(
                     f"{part.name}: MTD {part.to.mtd} is written as a whole by one part, and has UBI volumes by another"
                 )

@@ -48,21 +48,23 @@ def load(path: Path) -> Release:
     converter.register_structure_hook(bool, _yes_or_no)
     converter.register_structure_hook_factory(is_sequence, _lists)
     try:
-        found = converter.structure({"name": path.name.removesuffix(SUFFIX), **data, "path": None}, Release)
+        release = converter.structure({"name": path.name.removesuffix(SUFFIX), **data, "path": None}, Release)
     except cattrs.BaseValidationError as error:
         reasons = cattrs.transform_error(error, path="$", format_exception=_reason)
-        reason = min(reasons, key=lambda each: not _EXTRA.search(each))  # a wrong key before the one that is missing
+        # A wrong key before the one that is missing.
+        reason = min(reasons, key=lambda reason: not _EXTRA.search(reason))
         problem, _, where = reason.rpartition(" @ $")
-        line, key = _located(text, where, problem)
+        line, key = _locate(text, where, problem)
         raise ConfigurationError(
-            f"{path}:{line}: {key}{redacted(plain(problem.removeprefix(key.rpartition('.')[2])))}; mend it: {_DOCUMENTED}"
+            f"{path}:{line}: {key}{redacted(plain(problem.removeprefix(key.rpartition('.')[2])))}; "
+            f"mend it: {_DOCUMENTED}"
         ) from None
-    if f"{found.name}{SUFFIX}" != path.name:
+    if f"{release.name}{SUFFIX}" != path.name:
         raise ConfigurationError(
-            f"{path}:{_located(text, '.name', '')[0]}: name: {found.name!r} is not the file's; the name of the file is the "
-            f"label of its runs: delete the key, or call the file {found.name}{SUFFIX}"
+            f"{path}:{_locate(text, '.name', '')[0]}: name: {release.name!r} is not the file's; the name of the file "
+            f"is the label of its runs: delete the key, or call the file {release.name}{SUFFIX}"
         )
-    return _absolute(found, path.absolute())
+    return _absolute(release, path.absolute())
 
 
 def _absolute(release: Release, path: Path) -> Release:
@@ -71,17 +73,24 @@ def _absolute(release: Release, path: Path) -> Release:
     def of(source: str) -> str:
         return source if not source or source.startswith(URLS) else str(folder / source)
 
-    def moved(file: Any) -> Any:
+    def make_absolute(file: Any) -> Any:
         more = {"bmap": of(file.bmap)} if isinstance(file, Image) else {}
         return evolve(file, source=of(file.source), **more)
 
     media = {
-        name: Content(moved(each.image) if each.image else None, list(map(moved, each.parts)), each.extcsd)
-        for name, each in release.media.items()
+        name: Content(
+            make_absolute(content.image) if content.image else None,
+            list(map(make_absolute, content.parts)),
+            content.extcsd,
+        )
+        for name, content in release.media.items()
     }
-    given = release.recovery
+    stages = release.recovery
     recovery = evolve(
-        given, usb=list(map(moved, given.usb)), uart=list(map(moved, given.uart)), ram=list(map(moved, given.ram))
+        stages,
+        usb=list(map(make_absolute, stages.usb)),
+        uart=list(map(make_absolute, stages.uart)),
+        ram=list(map(make_absolute, stages.ram)),
     )
     return evolve(release, media=media, recovery=recovery, path=path)
 
@@ -89,26 +98,26 @@ def _absolute(release: Release, path: Path) -> Release:
 def _refuse_other_keys(path: Path, node: Any) -> None:
     """YAML's reader takes some words for no text, e.g. `on`."""
     if isinstance(node, yaml.SequenceNode):
-        for each in node.value:
-            _refuse_other_keys(path, each)
+        for child in node.value:
+            _refuse_other_keys(path, child)
     elif isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             if key.tag != _TEXT_TAG:
                 raise ConfigurationError(
-                    f"{path}:{key.start_mark.line + 1}: {plain(str(key.value))[:60]}: this key is no text to YAML; is it a key of a release? "
-                    f"{_DOCUMENTED}"
+                    f"{path}:{key.start_mark.line + 1}: {plain(str(key.value))[:60]}: this key is no text to YAML; is "
+                    f"it a key of a release? {_DOCUMENTED}"
                 )
             _refuse_other_keys(path, value)
 
 
-def _located(text: str, where: str, problem: str) -> tuple[int, str]:
+def _locate(text: str, where: str, problem: str) -> tuple[int, str]:
     """Line of cattrs' error, and its key as a message's prefix."""
     steps = [name or key or int(index) for name, key, index in _STEP.findall(where)]
     if inner := _EXTRA.search(problem) or _NAMED.match(problem):
         steps.append(inner[1])
     node: Any = yaml.compose(text, Loader=yaml.SafeLoader)
     line = node.start_mark.line + 1
-    known: list[str] = []
+    key_parts: list[str] = []
     for step in steps:
         child = None
         if isinstance(node, yaml.MappingNode):
@@ -120,9 +129,9 @@ def _located(text: str, where: str, problem: str) -> tuple[int, str]:
             line = child.start_mark.line + 1
         if child is None:
             break
-        known.append(f"[{step}]" if isinstance(step, int) else f"{'.' if known else ''}{step}")
+        key_parts.append(f"[{step}]" if isinstance(step, int) else f"{'.' if key_parts else ''}{step}")
         node = child
-    return line, f"{''.join(known)}: " if known else ""
+    return line, f"{''.join(key_parts)}: " if key_parts else ""
 
 
 def _text(value: object, _type: object) -> str:
@@ -147,12 +156,12 @@ def _lists(kind: Any, converter: cattrs.Converter) -> Callable[[Any, Any], Any]:
     """Of text, cattrs would take the characters; of a mapping, the keys."""
     usual = list_structure_factory(kind, converter)
 
-    def structured(value: Any, of: Any) -> Any:
+    def structure_list(value: Any, of: Any) -> Any:
         if not isinstance(value, list):
             raise ValueError(f"expected a list{_instead(value)}")  # noqa: TRY004 - as all wrong values
         return usual(value, of)
 
-    return structured
+    return structure_list
 
 
 def _instead(value: object) -> str:
@@ -177,9 +186,6 @@ def _reason(error: BaseException, kind: type | None) -> str:
     return format_exception(error, kind)
 
 
-# --- Choice of a release file ---
-
-
 NEWEST: Final = "newest in "
 
 
@@ -194,19 +200,20 @@ def files_in(folder: Path) -> list[Path]:
     Hidden ones are left out (an editor's locks, a draft), and those that cannot be looked at: deleted in this moment,
     links to nothing.
     """
-    found = []
+    dated_paths = []
     for path in folder.glob(f"*{SUFFIX}"):
         with suppress(OSError):
             if not path.name.startswith("."):
-                found.append((path.stat().st_mtime_ns, path))
-    return [path for _, path in sorted(found)]
+                dated_paths.append((path.stat().st_mtime_ns, path))
+    return [path for _, path in sorted(dated_paths)]
 
 
 def find(text: str, board_type: str, base: Path) -> Release:
     """The release that an option means.
 
     Args:
-        text: a path, or "newest in FOLDER": of the release files there that are for the board type, the one that was written last.
+        text: a path, or "newest in FOLDER": of the release files there that are for the board type, the one that was
+            written last.
         base: where relative paths begin.
 
     Raises:
@@ -214,7 +221,8 @@ def find(text: str, board_type: str, base: Path) -> Release:
     """
     if "://" in text:
         raise ConfigurationError(
-            f"{redacted(text)}: a release file lies on the lab host; fetch it, and give its path. The files that it names may be URLs"
+            f"{redacted(text)}: a release file lies on the lab host; fetch it, and give its "
+            "path. The files that it names may be URLs"
         )
     folder = folder_of(text)
     if not folder:
@@ -234,9 +242,6 @@ def find(text: str, board_type: str, base: Path) -> Release:
     raise ConfigurationError(
         f"{text}: no release file there is for {board_type}" + (f" ({len(files)} are for others)" if files else "")
     )
-
-
-# --- Waiting for a release file to settle ---
 
 
 APART_S: Final = 2.0  # between two looks: a copy that goes on has grown, on a slow network, too
@@ -268,14 +273,14 @@ def settle(path: Path, sleep: Callable[[float], None] = time.sleep, patience_s: 
 
 
 def _look(path: Path) -> _State:
-    found = {str(path): _state(path)}
+    states = {str(path): _state(path)}
     try:
         release = load(path)
     except ConfigurationError:  # wrong, or half of it: its own state says when that changes
-        return found
+        return states
     named = [file.source for file in release.files]
     named += [file.bmap for file in release.files if isinstance(file, Image) and file.bmap]
-    return found | {name: _state(Path(name)) for name in named if not name.startswith(("http://", "https://"))}
+    return states | {name: _state(Path(name)) for name in named if not name.startswith(("http://", "https://"))}
 
 
 def _state(path: Path) -> tuple[int, ...] | None:
@@ -304,7 +309,7 @@ def document(expected: Expected) -> dict[str, str]:
     return {name: pattern for name, pattern in asdict(expected).items() if pattern}
 
 
-def expected(document: Mapping[str, str]) -> Expected | None:
+def identity_of(document: Mapping[str, str]) -> Expected | None:
     """Patterns of a write's record; None: nothing can be compared."""
     try:
         return Expected(**document)

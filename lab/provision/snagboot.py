@@ -52,19 +52,19 @@ class RunProgram(Protocol):
         """Run it; it is ended after `timeout_s` seconds."""
 
 
-def installed(program: str = "snagrecover") -> str:
+def find_program(program: str = "snagrecover") -> str:
     """Path of the program.
 
     Raises:
         ConfigurationError: it is not installed.
     """
-    found = shutil.which(program)
-    if found is None:
+    path = shutil.which(program)
+    if path is None:
         raise ConfigurationError(
-            f"{program} is not installed: `pipx install snagboot` gives it an environment of its own (never install it beside "
-            "boardlab: it replaces labgrid's pyserial)"
+            f"{program} is not installed: `pipx install snagboot` gives it an environment of its own (never install "
+            "it beside boardlab: it replaces labgrid's pyserial)"
         )
-    return found
+    return path
 
 
 def recover_command(program: str, soc: str, images: Mapping[str, Path], port: str = "") -> tuple[str, ...]:
@@ -81,7 +81,7 @@ def recover_command(program: str, soc: str, images: Mapping[str, Path], port: st
         raise ConfigurationError("the release has no `recovery: soc:`; `snagrecover --list-socs` names them")
     command = [program, "-s", soc, "--loglevel", "info"]
     for name, path in images.items():
-        firmware = next((known for begins, known in FIRMWARE.items() if name.startswith(begins)), "")
+        firmware = next((title for begins, title in FIRMWARE.items() if name.startswith(begins)), "")
         if not firmware:
             raise ConfigurationError(f"recovery: usb: {name}: Snagboot knows {', '.join(FIRMWARE)} for these boards")
         command += ["-F", str({firmware: {"path": str(path)}})]
@@ -98,7 +98,9 @@ def download_command(program: str, port: str, path: Path) -> tuple[str, ...]:
     Raises:
         ConfigurationError: no such port can be.
     """
-    return (program, "-P", "fastboot", "-p", _checked(port), "-f", f"download:{path}")
+    if not _PORT.fullmatch(port):
+        raise ConfigurationError(f"USB port {port!r}: expected e.g. 3-1.2 (bus-ports) or 0451:6165 (vendor:product)")
+    return (program, "-P", "fastboot", "-p", port, "-f", f"download:{path}")
 
 
 def judge_recovery(end: ProgramEnd) -> None:
@@ -158,21 +160,13 @@ def _raise(end: ProgramEnd, program: str) -> NoReturn:
         )
     if _NO_DEVICE.search("\n".join(end.lines)):
         raise RecoveryFailedError(
-            f"{program} saw no board on USB: {answer}. Is the cable in the board's USB-C port, and do its switches select USB boot (DFU)?"
+            f"{program} saw no board on USB: {answer}. Is the cable in the board's USB-C port, "
+            "and do its switches select USB boot (DFU)?"
         )
     hint = {"snagrecover": "Are the files the recovery set for this board's security state?"}.get(
         program, "Is the cable in the board's USB device port, and is `usb_port` of the env that of its U-Boot?"
     )
     raise RecoveryFailedError(f"{program} failed with status {end.status}: {answer}. {hint}")
-
-
-def _checked(port: str) -> str:
-    if not _PORT.fullmatch(port):
-        raise ConfigurationError(f"USB port {port!r}: expected e.g. 3-1.2 (bus-ports) or 0451:6165 (vendor:product)")
-    return port
-
-
-# --- USB hubs: one write at a time ---
 
 
 # udev's path_id: the controller, "usb", the number of its root hub, the ports from there to the device, its interface.
@@ -181,11 +175,11 @@ _ID_PATH: Final = re.compile(r"(?P<root>\S+-usb-\d+):(?P<ports>\d+(?:\.\d+)*)(?:
 
 def hub_of(id_path: str) -> str:
     """Hub of a USB device as its ID_PATH; empty: no USB device."""
-    found = _ID_PATH.fullmatch(id_path)
-    if found is None:
+    match = _ID_PATH.fullmatch(id_path)
+    if match is None:
         return ""
-    above = found["ports"].rpartition(".")[0]
-    return f"{found['root']}:{above}" if above else found["root"]
+    above = match["ports"].rpartition(".")[0]
+    return f"{match['root']}:{above}" if above else match["root"]
 
 
 def hub_of_disk(identity: str) -> str:

@@ -147,8 +147,8 @@ class Plan:
 
         Nothing is switched after it.
         """
-        found = self.now or self
-        return evolve(found, content=evolve(found.content, extcsd=ExtCsd()))
+        current = self.now or self
+        return evolve(current, content=evolve(current.content, extcsd=ExtCsd()))
 
     @property
     def back(self) -> Plan:
@@ -329,7 +329,7 @@ def rooms(content: Content, size_bytes: int | None = None) -> dict[str, int | No
     Args:
         size_bytes: of the medium.
     """
-    found: dict[str, int | None] = {}
+    free_bytes: dict[str, int | None] = {}
     for part in content.parts:
         to = part.to
         after = [
@@ -342,8 +342,8 @@ def rooms(content: Content, size_bytes: int | None = None) -> dict[str, int | No
         ]
         if to.offset is not None and to.hardware == "user" and size_bytes is not None:
             after.append(size_bytes - to.offset)
-        found[part.name] = min([*after, *([to.room] if to.room is not None else [])], default=None)
-    return found
+        free_bytes[part.name] = min([*after, *([to.room] if to.room is not None else [])], default=None)
+    return free_bytes
 
 
 def inside(content: Content, image_bytes: int) -> list[Part]:

@@ -97,14 +97,14 @@ class Sending:
         tail = received[-_SHOWN_BYTES:].decode("latin-1").strip()
         if self.batch and received.strip(_CONTROLS) and not received.strip(_CONTROLS + _ASK):
             raise RecoveryFailedError(
-                f"{self.name}: the board's ROM asks again for what it got before, so it refused that: is it damaged, or for another board "
-                "type or security state?"
+                f"{self.name}: the board's ROM asks again for what it got before, so it refused that: is it damaged, "
+                "or for another board type or security state?"
             )
         raise RecoveryFailedError(
             f"{self.name}: the receiver did not ask for it within {within_s:g} s; "
             + (f"the last that came was {tail!r}" if tail else "the console said nothing")
-            + ". Do the boot-mode switches select UART, is the console the UART that the ROM uses, and is the stage that was sent "
-            "before of this board's type and security state?"
+            + ". Do the boot-mode switches select UART, is the console the UART that the ROM uses, and is the stage "
+            "that was sent before of this board's type and security state?"
         )
 
     def _deliver(self, number: int, block: bytes, done: int) -> None:
@@ -112,14 +112,14 @@ class Sending:
         frame = kind + bytes([number & 0xFF, ~number & 0xFF]) + block + binascii.crc_hqx(block, 0).to_bytes(2, "big")
         for _ in range(_TRIES):
             self.line.write(frame)
-            if self._acknowledged(done) is not None:
+            if self._await_answer(done) is not None:
                 return
         raise RecoveryFailedError(
-            f"{self.name}: the board refused {_TRIES} times what begins at byte {done} of {len(self.data)}: does the line lose or "
-            "damage bytes? `lab console check` looks"
+            f"{self.name}: the board refused {_TRIES} times what begins at byte {done} of {len(self.data)}: does the "
+            "line lose or damage bytes? `lab console check` looks"
         )
 
-    def _acknowledged(self, done: int) -> bytes | None:
+    def _await_answer(self, done: int) -> bytes | None:
         """Wait for the last block's answer, and return the bytes behind it.
 
         None: the block is wanted again.
@@ -139,25 +139,19 @@ class Sending:
                         f"{self.name}: the board cancelled after {done} of {len(self.data)} bytes: is the file for it?"
                     )
         raise WriteStalledError(
-            f"{self.name}: the board did not answer for {_ANSWER_S:g} s after {done} of {len(self.data)} bytes. The next try switches it "
-            "off and on and begins anew"
+            f"{self.name}: the board did not answer for {_ANSWER_S:g} s after {done} of {len(self.data)} bytes. The "
+            "next try switches it off and on and begins anew"
         )
 
     def _end(self) -> None:
         size = len(self.data)
         for _ in range(_TRIES):
             self.line.write(_EOT)
-            if (behind := self._acknowledged(size)) is not None:
+            if (behind := self._await_answer(size)) is not None:
                 break
         else:
             raise RecoveryFailedError(f"{self.name}: all {size} bytes arrived, and the board does not take their end")
-        if self.batch and self._asks_for_more(behind):
+        # The question for another file stands right behind the end of the last one, or comes soon.
+        if self.batch and (behind or self.line.read(_FAREWELL_S))[:1] == _ASK:
             empty = bytes(_HEADER_BYTES)
             self.line.write(_SOH + b"\x00\xff" + empty + binascii.crc_hqx(empty, 0).to_bytes(2, "big"))
-
-    def _asks_for_more(self, behind: bytes) -> bool:
-        """Return whether a receiver of a batch asks for another file.
-
-        The question stands right behind the end of the last file, or comes soon.
-        """
-        return (behind or self.line.read(_FAREWELL_S))[:1] == _ASK

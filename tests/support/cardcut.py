@@ -137,16 +137,16 @@ def _writers(
     do: Callable[[blockdevice.BlockDevice], object] = lambda _block: None,
 ) -> Iterator[list[blockdevice.BlockDevice]]:
     found: list[blockdevice.BlockDevice] = []
-    real = blockdevice.opened
+    real = blockdevice.open_writer
 
     @contextmanager
-    def opened(*arguments: object, **named: object) -> Iterator[blockdevice.BlockDevice]:
+    def open_writer(*arguments: object, **named: object) -> Iterator[blockdevice.BlockDevice]:
         with real(*arguments, **named) as block:  # type: ignore[arg-type]
             found.append(block)
             do(block)
             yield block
 
-    with mock.patch.object(blockdevice, "opened", opened):
+    with mock.patch.object(blockdevice, "open_writer", open_writer):
         yield found
 
 

@@ -14,7 +14,7 @@ from lab.drivers.guarded_calls import UBOOT
 from lab.drivers.prompt import Prompt
 from lab.errors import BoardlabError
 from lab.provision.history import Provision, ProvisionBook
-from lab.provision.provisioning import Provisioner, Put
+from lab.provision.provisioning import MediumResult, Provisioner
 from lab.provision.release import Content, Expected, Release
 from lab.provision.writer import Writer
 from lab.provision.writers.emmc_boot_partitions import from_uboot
@@ -60,7 +60,7 @@ class Emmc:
     others: Mapping[str, Writer] = field(factory=dict)
     said: list[str] = field(factory=list)
 
-    def put(self, given: Content, release: str = NEW, expected: str = "") -> list[Put]:
+    def put(self, given: Content, release: str = NEW, expected: str = "") -> list[MediumResult]:
         """As `lab provision` does: plan, write, read back, switch, boot, compare."""
         strategy = self.made.strategy
         strategy.status, strategy.writers = Status.unknown, self.writers

@@ -39,7 +39,8 @@ class BlockDevice:
     """An open block writer.
 
     Args:
-        meter: told how many bytes each order has written, as soon as its answer comes, and that there is none; it ends what stalls.
+        meter: told how many bytes each order has written, as soon as its answer comes, and that there is none; it ends
+            what stalls.
         refusal: why a line is no answer but the end; None: it is one.
 
     Raises (every method):
@@ -112,7 +113,7 @@ class BlockDevice:
 
     def _look(self, wait_s: float) -> bool:
         """Read what was answered; whether there was something."""
-        found = False
+        has_answer = False
         while select.select([self._out], [], [], wait_s)[0]:
             got = os.read(self._out, 65536)
             if not got:
@@ -130,12 +131,12 @@ class BlockDevice:
                     self._meter.add(int(fields[1]))
                 else:
                     self._answers.append(fields)
-            found, wait_s = True, 0
-        return found
+            has_answer, wait_s = True, 0
+        return has_answer
 
 
 @contextmanager
-def opened(device: str, meter: Meter, *, writable: bool) -> Iterator[BlockDevice]:
+def open_writer(device: str, meter: Meter, *, writable: bool) -> Iterator[BlockDevice]:
     """Run a block writer for a device within the context.
 
     It is killed at the end.
@@ -169,7 +170,7 @@ def closing(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 Opener: TypeAlias = Callable[..., AbstractContextManager[BlockDevice]]
-"""As `opened`."""
+"""As `open_writer`."""
 
 
 def write(
@@ -180,7 +181,7 @@ def write(
     opener: Opener | None = None,
 ) -> None:
     """Write pieces at their offsets, and flush the medium."""
-    with (opener or opened)(device, meter, writable=True) as block:
+    with (opener or open_writer)(device, meter, writable=True) as block:
         for piece, offset in pieces:
             if piece.first:
                 meter.begin(names(piece))
@@ -197,12 +198,12 @@ def compare(
         MediaVerifyFailedError: the medium has other bytes.
     """
     compared = ComparedPiece()
-    with (opener or opened)(device, meter, writable=False) as block:
+    with (opener or open_writer)(device, meter, writable=False) as block:
         for piece, offset in pieces:
             if block.digest(offset, len(piece.data)) != hashlib.sha256(piece.data).hexdigest():
                 raise MediaVerifyFailedError(
-                    f"{device}: between {offset:#x} and {offset + len(piece.data):#x} it has not what was written. Try again; a card "
-                    "that does so again is worn out, or smaller than it says"
+                    f"{device}: between {offset:#x} and {offset + len(piece.data):#x} it has not what was written. "
+                    "Try again; a card that does so again is worn out, or smaller than it says"
                 )
             compared.add(piece.data)
             meter.add(len(piece.data))

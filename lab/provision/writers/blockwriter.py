@@ -98,13 +98,13 @@ class _Device:
             raise OSError(errno.ENODEV, "it vanished while it was written or read")
 
     def _direct(self, offset: int, length: int) -> None:
-        wanted = self._can_direct and not (offset | length) & (_ALIGN - 1)
-        if wanted == self._is_direct:
+        is_aligned = self._can_direct and not (offset | length) & (_ALIGN - 1)
+        if is_aligned == self._is_direct:
             return
         flags = fcntl.fcntl(self._fd, fcntl.F_GETFL)
         try:
-            fcntl.fcntl(self._fd, fcntl.F_SETFL, flags | os.O_DIRECT if wanted else flags & ~os.O_DIRECT)
-            self._is_direct = wanted
+            fcntl.fcntl(self._fd, fcntl.F_SETFL, flags | os.O_DIRECT if is_aligned else flags & ~os.O_DIRECT)
+            self._is_direct = is_aligned
         except OSError:
             self._can_direct = False  # a file system without it
 
@@ -167,14 +167,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--read-only", action="store_true")
     parser.add_argument("--parent", type=int, default=0)
     parser.add_argument("--idle", type=float, default=0.0)
-    given = parser.parse_args(arguments)
-    if given.parent and not _ends_with(given.parent):
+    options = parser.parse_args(arguments)
+    if options.parent and not _ends_with(options.parent):
         return 1
     try:
-        device = _Device(given.device, writable=not given.read_only)
+        device = _Device(options.device, writable=not options.read_only)
         _say("open")
         with open(0, "rb", buffering=0, closefd=False) as stream:
-            orders = _Orders(stream, given.idle)
+            orders = _Orders(stream, options.idle)
             orders.start()
             while (order := orders.taken.get())[0]:
                 _carry_out(device, orders, *order)

@@ -14,7 +14,7 @@ from attrs import frozen
 
 from lab.provision.errors import ImageDamagedError, MediaVerifyFailedError, MediaWriteFailedError, TftpTimeoutError
 from lab.provision.writer import Meter
-from lab.provision.writers.command import Command, CommandPrompt, carry_out, quoted
+from lab.provision.writers.command import Command, CommandPrompt, carry_out, quote
 from lab.provision.writers.linuxanswers import SECTOR_BYTES, SPOOL, refuse
 
 STALL_S: Final = 300.0  # a board unpacks a long hole for minutes, and writes nothing meanwhile
@@ -41,9 +41,9 @@ def ask(packing: str) -> Command:
 
 def there(lines: Sequence[str], packing: str) -> bool:
     """Of `ask`."""
-    found = {line.strip().rpartition("/")[2] for line in lines if line.strip().startswith("/")}
+    programs = {line.strip().rpartition("/")[2] for line in lines if line.strip().startswith("/")}
     unpackers = _UNPACKERS.get(packing, ())
-    return "bmaptool" in found and (not unpackers or any(program in found for program in unpackers))
+    return "bmaptool" in programs and (not unpackers or any(program in programs for program in unpackers))
 
 
 def copy(prompt: CommandPrompt, url: str, bmap_url: str, device: str, count: int, meter: Meter) -> None:
@@ -51,7 +51,7 @@ def copy(prompt: CommandPrompt, url: str, bmap_url: str, device: str, count: int
 
     Raises:
         WriteStalledError: nothing was written for longer than the meter allows.
-        BoardlabError: as of `finished`.
+        BoardlabError: as of `ask_result`.
     """
     carry_out(prompt, start(url, bmap_url, device))
     before: int | None = None
@@ -66,7 +66,7 @@ def copy(prompt: CommandPrompt, url: str, bmap_url: str, device: str, count: int
         if now.ended:
             break
         meter.check()
-    carry_out(prompt, finished(url, bmap_url, device))
+    carry_out(prompt, ask_result(url, bmap_url, device))
     if left:
         meter.add(left)
 
@@ -107,7 +107,7 @@ def progress(lines: Sequence[str]) -> BmapProgress:
     return BmapProgress(any(len(fields) == 1 for fields in numbers), written)
 
 
-def finished(url: str, bmap_url: str, device: str) -> Command:
+def ask_result(url: str, bmap_url: str, device: str) -> Command:
     """Ask for bmaptool's last output and its exit status."""
     text = _text(url, bmap_url, device)
 
@@ -117,17 +117,18 @@ def finished(url: str, bmap_url: str, device: str) -> Command:
         if status == 0 and _COPIED.search(output):
             return
         if "checksum mismatch for bmap file" in output:
-            raise ImageDamagedError(f"{text}: {quoted(plain)}. Make the block map anew (`bmaptool create`)")
+            raise ImageDamagedError(f"{text}: {quote(plain)}. Make the block map anew (`bmaptool create`)")
         if "checksum mismatch for blocks range" in output:
             raise MediaVerifyFailedError(
-                f"{text}: the received data does not match the block map: {quoted(plain)}. Try again"
+                f"{text}: the received data does not match the block map: {quote(plain)}. Try again"
             )
         if _UNREACHED.search(output):
             raise TftpTimeoutError(
-                f"{text}: {quoted(plain)}. Is the board's cable plugged in, and does a firewall let it reach the lab host?"
+                f"{text}: {quote(plain)}. Is the board's cable plugged in, and "
+                "does a firewall let it reach the lab host?"
             )
         refuse(plain, status, text)
-        raise MediaWriteFailedError(f"{text}: it did not say that it copied: {quoted(plain)}. Try again")
+        raise MediaWriteFailedError(f"{text}: it did not say that it copied: {quote(plain)}. Try again")
 
     return Command(f"tail -n {_SHOWN_LINES} {_LOG}; (exit $(cat {_END}))", judge)
 

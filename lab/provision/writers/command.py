@@ -53,19 +53,20 @@ def carry_out(prompt: CommandPrompt, command: Command) -> list[str]:
         BoardlabError: as the prompt raised it, or as the answer was judged.
     """
     try:
-        out, err, status = prompt.run(refused_if_irreversible(command.text), timeout=command.limit_s)
+        out, err, status = prompt.run(refuse_irreversible(command.text), timeout=command.limit_s)
     except BoardTransientError as error:
         if not error.failure.endswith("_timeout"):
             raise
         if command.loads:
             raise TftpTimeoutError(
-                f"`{command.text}` did not end within {command.limit_s:.0f} s: the network carries nothing any more, or the board started anew "
-                "meanwhile; the console's log shows what it said. Is the board's cable plugged in, and the network not full? The next try "
-                "switches the board off and on"
+                f"`{command.text}` did not end within {command.limit_s:.0f} s: the network carries nothing any more, "
+                "or the board started anew meanwhile; the console's log shows what it said. Is the board's cable "
+                "plugged in, and the network not full? The next try switches the board off and on"
             ) from error
         raise WriteStalledError(
-            f"`{command.text}` did not end within {command.limit_s:.0f} s, or the board started anew meanwhile; the console's log shows what it "
-            "said. The next try switches it off and on, and writes anew; if it stalls again there, look at the medium and at the supply"
+            f"`{command.text}` did not end within {command.limit_s:.0f} s, or the board started anew meanwhile; the "
+            "console's log shows what it said. The next try switches it off and on, and writes anew; if it stalls "
+            "again there, look at the medium and at the supply"
         ) from error
     lines = [*out, *err]
     command.judge(lines, status)
@@ -83,7 +84,11 @@ def ending_on_error(end: Callable[[], None]) -> Iterator[None]:
 
 
 def fits(value: int, most: int) -> int:
-    """A number for a command, which must lie from 0 to `most`."""
+    """Return `value` if it is in 0..`most`.
+
+    Raises:
+        ValueError: it is not.
+    """
     if not 0 <= value <= most:
         raise ValueError(f"{value:#x}: expected a number from 0 to {most:#x}")
     return value
@@ -94,20 +99,20 @@ def limit_s(count: int) -> float:
     return _LEAST_S + count / _SLOWEST
 
 
-def quoted(lines: Sequence[str]) -> str:
+def quote(lines: Sequence[str]) -> str:
     """The end of an answer, for a message."""
     text = " / ".join(line.strip() for line in lines if line.strip())
     return f"it said {text[-_SHOWN_CHARACTERS:]!r}" if text else "it said nothing"
 
 
-# --- Irreversible commands, refused before they are sent ---
-
-
-# Of U-Boot (cmd/mmc.c, cmd/fuse.c, cmd/sf.c, cmd/otp), of Linux (mmc-utils, spi-nor), of fastboot. A pattern -> what it would do.
+# Of U-Boot (cmd/mmc.c, cmd/fuse.c, cmd/sf.c, cmd/otp), of Linux (mmc-utils, spi-nor), of fastboot. A pattern -> what
+# it would do.
 IRREVERSIBLE: Final[dict[str, str]] = {
     r"\bmmc\s+rst-function\b": "writes EXT_CSD[162], which can be written once",
     r"\bmmc\s+hwpartition\b.*\bcomplete\b": "fixes the eMMC's hardware partitions for ever",
-    r"\bmmc\s+(?:bootpart-resize|wp|rpmb\s+key)\b": "changes the eMMC's boot partitions, its protection or its RPMB key for ever",
+    r"\bmmc\s+(?:bootpart-resize|wp|rpmb\s+key)\b": (
+        "changes the eMMC's boot partitions, its protection or its RPMB key for ever"
+    ),
     r"\bmmc\s+(?:hwreset|bkops|cache)\s+(?:enable|disable)\b": "writes registers of the eMMC that can be written once",
     r"\bmmc\s+bkops-enable\b": "writes EXT_CSD[163], part of which can be written once",
     r"\bmmc\s+(?:gp|enh_area)\s+\w+.*-y\b|\bmmc\s+write_reliability\b": "completes the eMMC's partitioning for ever",
@@ -115,8 +120,12 @@ IRREVERSIBLE: Final[dict[str, str]] = {
     r"\bmmc\s+extcsd\s+write\b": "writes any register of the eMMC",
     r"\b(?:fuse|efuse)\s+(?:prog|override|writebuff|sense-prog)\b|\bfuse\s+prog\b": "burns fuses of the SoC",
     r"\b(?:otp|keywriter|mac_efuse)\b": "burns one-time memory",
-    r"\bsf\s+(?:protect|lock|otp)\b|\bflash_(?:lock|otp_(?:write|lock|erase))\b": "locks the flash or writes its one-time area",
-    r"\b(?:nand|mtd)\s+(?:markbad|otp\w*)\b|\bnand\s+(?:lock|scrub)\b": "marks blocks bad, or loses their marks, for ever",
+    r"\bsf\s+(?:protect|lock|otp)\b|\bflash_(?:lock|otp_(?:write|lock|erase))\b": (
+        "locks the flash or writes its one-time area"
+    ),
+    r"\b(?:nand|mtd)\s+(?:markbad|otp\w*)\b|\bnand\s+(?:lock|scrub)\b": (
+        "marks blocks bad, or loses their marks, for ever"
+    ),
     r"\bnand\s+erase\.(?:part|chip)\b.*\bscrub\b": "loses the marks of bad blocks for ever",
     r"\b(?:flashing|oem)\s+(?:lock|lock_critical)\b": "locks the bootloader",
 }
@@ -129,7 +138,7 @@ def irreversible(command: str) -> str:
     return next((does for pattern, does in _COMPILED if pattern.search(text)), "")
 
 
-def refused_if_irreversible(command: str) -> str:
+def refuse_irreversible(command: str) -> str:
     """The command, if it may be issued.
 
     Raises:

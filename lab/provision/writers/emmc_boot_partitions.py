@@ -18,7 +18,7 @@ from attrs import evolve, frozen
 
 from lab.provision.image import Hosts
 from lab.provision.release import Content, ExtCsd
-from lab.provision.writer import Area, Plan, Report, Spare, Step, Verified, Writer, WriteTarget
+from lab.provision.writer import Area, Plan, Report, Spare, Verified, Writer, WriteTarget
 from lab.provision.writers import linuxemmc, planning, ubootemmc
 from lab.provision.writers.command import ending_on_error
 from lab.provision.writers.linux import LinuxWriter
@@ -40,7 +40,7 @@ def boot_partition(content: Content) -> str:
     return used.pop() if len(used) == 1 and [_BOOT[next(iter(used))]] == switched else ""
 
 
-def moved(content: Content, partition: str) -> Content:
+def move_boot_parts(content: Content, partition: str) -> Content:
     """Move a content and its switch to the other boot partition."""
     ack, _, access = content.extcsd.partconf
     parts = [
@@ -77,23 +77,25 @@ class SpareBootWriter:
         if not boot_partition(content):
             return self.writer.plan(content, target)
         with ending_on_error(self.end):
-            found = self.boots()
-            active = _NAMES.get(found.partconf[1], "")
-            untried = next((each for each in target.untried if each.boots == active and self._is_there(each)), None)
+            settings = self.boots()
+            active = _NAMES.get(settings.partconf[1], "")
+            untried = next(
+                (spare for spare in target.untried if spare.boots == active and self._is_there(spare)), None
+            )
             boots = active if untried else "boot1" if active == "boot0" else "boot0"
-            made = self.writer.plan(moved(content, boots), target)
+            plan = self.writer.plan(move_boot_parts(content, boots), target)
         other = "boot1" if boots == "boot0" else "boot0"
         note = f"the boot parts go to {boots}, and {other} keeps what it has"
         if untried:
             note = f"{boots} was switched to before and has not booted since: {note}"
-        bus = untried.bus if untried else found.bootbus if 3 not in found.bootbus else []  # 3 is reserved
-        spare = Spare(boots, untried.kept if untried else active, bus, self._areas(made))
+        bus = untried.bus if untried else settings.bootbus if 3 not in settings.bootbus else []  # 3 is reserved
+        spare = Spare(boots, untried.kept if untried else active, bus, self._areas(plan))
         return evolve(
-            made,
-            notes=(*made.notes, note),
-            now=_there(made, active) if active not in ("", boots) else None,
+            plan,
+            notes=(*plan.notes, note),
+            now=_there(plan, active) if active not in ("", boots) else None,
             spare=spare,
-            before=_before(found, content, spare) if spare.kept else ExtCsd(),
+            before=_before(settings, content, spare) if spare.kept else ExtCsd(),
         )
 
     def write(self, plan: Plan, report: Report) -> None:
@@ -113,12 +115,12 @@ class SpareBootWriter:
 
         It is read twice, since one damaged answer must not look like another release.
         """
-        return all(self.holds(untried.boots, each) or self.holds(untried.boots, each) for each in untried.areas)
+        return all(self.holds(untried.boots, area) or self.holds(untried.boots, area) for area in untried.areas)
 
     def _areas(self, made: Plan) -> tuple[Area, ...]:
         steps = tuple(step for step in made.steps if step.place and step.place.hardware in _BOOT)
-        found = planning.not_overwritten(steps, planning.pieces(steps, _AREA_BYTES, self.hosts), BLOCK_BYTES)
-        return tuple(Area.of(offset, piece.data) for piece, offset in planning.placed(found))
+        pieces = planning.not_overwritten(steps, planning.pieces(steps, _AREA_BYTES, self.hosts), BLOCK_BYTES)
+        return tuple(Area.of(offset, piece.data) for piece, offset in planning.place_pieces(pieces))
 
 
 def from_uboot(writer: UBootWriter, number: int) -> SpareBootWriter:
@@ -143,8 +145,13 @@ def from_linux(writer: LinuxWriter) -> SpareBootWriter:
 
 def _there(made: Plan, partition: str) -> Plan:
     """The same plan for where the board boots from."""
-    steps = tuple(_at(step, partition) for step in made.steps)
-    return evolve(made, content=moved(made.content, partition), steps=steps)
+    steps = tuple(
+        evolve(step, place=evolve(step.place, hardware=partition))
+        if step.place and step.place.hardware in _BOOT
+        else step
+        for step in made.steps
+    )
+    return evolve(made, content=move_boot_parts(made.content, partition), steps=steps)
 
 
 def _before(found: ExtCsd, content: Content, spare: Spare) -> ExtCsd:
@@ -155,8 +162,3 @@ def _before(found: ExtCsd, content: Content, spare: Spare) -> ExtCsd:
     ack, _, access = found.partconf
     is_other = (content.extcsd.bootbus or found.bootbus) != spare.bus
     return ExtCsd([ack, _BOOT[spare.kept], access], spare.bus if is_other else [])
-
-
-def _at(step: Step, partition: str) -> Step:
-    place = step.place
-    return evolve(step, place=evolve(place, hardware=partition)) if place and place.hardware in _BOOT else step

@@ -30,7 +30,7 @@ _START_S: Final = 20.0
 
 
 @frozen
-class Served:
+class ServedFolder:
     """A folder that is given out. tftp_port, http_port: where; of `address`."""
 
     folder: Path
@@ -40,12 +40,13 @@ class Served:
 
 
 @contextlib.contextmanager
-def serving(folder: Path, address: str = LOOPBACK, tftp_port: int = 0) -> Iterator[Served]:
+def serving(folder: Path, address: str = LOOPBACK, tftp_port: int = 0) -> Iterator[ServedFolder]:
     """Give out a folder as long as the context lasts.
 
     Args:
         address: of this host, where to listen; a board reaches loopback only through QEMU.
-        tftp_port: 0: a free one, which takes a U-Boot with CONFIG_TFTP_PORT; 69 takes root, or the capability CAP_NET_BIND_SERVICE.
+        tftp_port: 0: a free one, which takes a U-Boot with CONFIG_TFTP_PORT; 69 takes root, or the capability
+            CAP_NET_BIND_SERVICE.
 
     Raises:
         ConfigurationError: the port is not this user's to open, or the address is not this host's.
@@ -60,20 +61,20 @@ def serving(folder: Path, address: str = LOOPBACK, tftp_port: int = 0) -> Iterat
             timer.cancel()
             word, _, rest = line.strip().partition(" ")
             if word != _READY:
-                raise _refused(rest or "it did not start", address, tftp_port)
+                raise _start_error(rest or "it did not start", address, tftp_port)
             first, second = map(int, rest.split())
-            yield Served(folder, address, first, second)
+            yield ServedFolder(folder, address, first, second)
         finally:
             process.kill()
 
 
-def _refused(reason: str, address: str, port: int) -> ConfigurationError | LabStableError | LabTransientError:
+def _start_error(reason: str, address: str, port: int) -> ConfigurationError | LabStableError | LabTransientError:
     kind, _, text = reason.partition(": ")
     where = f"{address}, UDP port {port}"
     if kind == "PermissionError":
         return ConfigurationError(
-            f"{where}: this user may not open a port below 1024. Let it (sysctl net.ipv4.ip_unprivileged_port_start=69), or give the "
-            "U-Boot CONFIG_TFTP_PORT and the env another port"
+            f"{where}: this user may not open a port below 1024. Let it (sysctl "
+            "net.ipv4.ip_unprivileged_port_start=69), or give the U-Boot CONFIG_TFTP_PORT and the env another port"
         )
     if "in use" in text:
         return LabStableError(
@@ -106,12 +107,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--address", default=LOOPBACK)
     parser.add_argument("--tftp-port", type=int, default=0)
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     logging.disable(logging.ERROR)
     try:
-        http = ThreadingHTTPServer((given.address, 0), partial(_Files, directory=str(given.folder)))
+        http = ThreadingHTTPServer((options.address, 0), partial(_Files, directory=str(options.folder)))
         threading.Thread(target=http.serve_forever, daemon=True).start()
-        _tftp(given.folder, given.address, given.tftp_port, http.server_address[1])
+        _tftp(options.folder, options.address, options.tftp_port, http.server_address[1])
     except OSError as error:
         _say(f"failed {type(error).__name__}: {error}")
 

@@ -28,8 +28,6 @@ from lab.provision.writers.command import CommandPrompt, carry_out, ending_on_er
 from lab.provision.writers.linuxmedia import LinuxBlocks, LinuxMedium, Surface, parse
 from lab.provision.writers.planning import WritePiece, ahead
 
-# --- Carriers: HTTP and ssh ---
-
 
 class Carrier(Protocol):
     """Carries bytes into the board's memory (`answers.SPOOL`).
@@ -47,10 +45,10 @@ class Carrier(Protocol):
 class FileServer(Protocol):
     """Gives bytes out to the board."""
 
-    def offered(self, name: str, data: bytes) -> AbstractContextManager[str]:
+    def offer(self, name: str, data: bytes) -> AbstractContextManager[str]:
         """The URL of these bytes, as long as the context lasts."""
 
-    def offered_file(self, name: str, path: Path) -> AbstractContextManager[str]:
+    def offer_file(self, name: str, path: Path) -> AbstractContextManager[str]:
         """The URL of a file of this host's."""
 
 
@@ -65,14 +63,14 @@ class FolderServer:
     url: str
 
     @contextmanager
-    def offered(self, name: str, data: bytes) -> Iterator[str]:
+    def offer(self, name: str, data: bytes) -> Iterator[str]:
         path = self.folder / name
         path.write_bytes(data)
         with self._given_out(path) as url:
             yield url
 
     @contextmanager
-    def offered_file(self, name: str, path: Path) -> Iterator[str]:
+    def offer_file(self, name: str, path: Path) -> Iterator[str]:
         link = self.folder / name
         link.symlink_to(path.absolute())
         with self._given_out(link) as url:
@@ -94,7 +92,7 @@ class OverHttp:
     name: str = "http"
 
     def carry(self, prompt: CommandPrompt, name: str, data: bytes) -> None:
-        with self.server.offered(name, data) as url:
+        with self.server.offer(name, data) as url:
             carry_out(prompt, answers.fetch(url, len(data)))
 
     def stream(self, prompt: CommandPrompt, path: Path, count: int, device: str, offset: int) -> None:
@@ -102,7 +100,7 @@ class OverHttp:
 
         The bytes are on the device after `answers.flush`.
         """
-        with self.server.offered_file(f"run-{offset:x}", path) as url:
+        with self.server.offer_file(f"run-{offset:x}", path) as url:
             carry_out(prompt, answers.stream(url, device, offset, count))
 
     @contextmanager
@@ -112,14 +110,14 @@ class OverHttp:
         Yields both URLs.
 
         Raises:
-            BoardlabError: as of `lab.provision.image.checked`.
+            BoardlabError: as of `lab.provision.image.open_checked`.
         """
         packing = images.packing(image)
         name = f"image.{packing}" if packing else "image"
         with (
-            images.checked(image, hosts) as stream,
-            self.server.offered_file(name, Path(stream.name)) as url,
-            self.server.offered("image.bmap", images.block_map_text(image, hosts)) as bmap_url,
+            images.open_checked(image, hosts) as stream,
+            self.server.offer_file(name, Path(stream.name)) as url,
+            self.server.offer("image.bmap", images.block_map_text(image, hosts)) as bmap_url,
         ):
             yield url, bmap_url
 
@@ -139,9 +137,6 @@ class OverSsh:
             file.write(data)
             file.flush()
             self.put(file.name, answers.SPOOL, len(data))
-
-
-# --- The writer ---
 
 
 _USUAL_RATE: Final = 10e6
@@ -195,8 +190,8 @@ class LinuxWriter:
             surface = self._medium.look(prompt)
             meter = Meter(plan.total_bytes, report, self.now_ns, bmaptool.STALL_S)
             most = self._most(prompt, surface, plan.steps)
-            whole = self._by_bmaptool(prompt, plan, meter) or self._streamed(prompt, plan, meter, most)
-            for piece, offset in planning.placed(planning.pieces(plan.steps, most, self.hosts, without=whole)):
+            whole = self._by_bmaptool(prompt, plan, meter) or self._stream(prompt, plan, meter, most)
+            for piece, offset in planning.place_pieces(planning.pieces(plan.steps, most, self.hosts, without=whole)):
                 step = plan.steps[piece.step]
                 if piece.first:
                     meter.begin(step.name)
@@ -213,8 +208,8 @@ class LinuxWriter:
             prompt, compared = self.begin(), planning.ComparedPiece()
             surface = self._medium.look(prompt)
             carry_out(prompt, answers.forget_cache())
-            found = planning.pieces(plan.steps, self._most(prompt, surface, plan.steps), self.hosts)
-            for piece, offset in planning.placed(planning.not_overwritten(plan.steps, found, surface.align)):
+            pieces = planning.pieces(plan.steps, self._most(prompt, surface, plan.steps), self.hosts)
+            for piece, offset in planning.place_pieces(planning.not_overwritten(plan.steps, pieces, surface.align)):
                 digest = hashlib.sha256(piece.data).hexdigest()
                 what = f"{plan.steps[piece.step].name}: read back at {offset:#x}"
                 surface.compare(prompt, piece.place, offset, len(piece.data), digest, what)
@@ -252,7 +247,7 @@ class LinuxWriter:
             bmaptool.copy(prompt, url, bmap_url, self._medium.device, step.bytes, meter)
         return frozenset({number})
 
-    def _streamed(self, prompt: CommandPrompt, plan: Plan, meter: Meter, most: int) -> frozenset[int]:
+    def _stream(self, prompt: CommandPrompt, plan: Plan, meter: Meter, most: int) -> frozenset[int]:
         """Have the board fetch and write an image as one stream.
 
         Returns the numbers of the steps that this covers.
@@ -264,12 +259,12 @@ class LinuxWriter:
             return frozenset()
         others = frozenset(range(len(plan.steps))) - numbers
         meter.begin(plan.steps[min(numbers)].name)
-        found = planning.pieces(plan.steps, most, self.hosts, without=others)
+        pieces = planning.pieces(plan.steps, most, self.hosts, without=others)
         with TemporaryDirectory(prefix="boardlab-image-") as folder:
-            for each in spooled(found, Path(folder)):
-                self.carrier.stream(prompt, each.path, each.bytes, self.device, each.offset)
-                each.path.unlink()
-                meter.add(each.bytes)
+            for file in spool(pieces, Path(folder)):
+                self.carrier.stream(prompt, file.path, file.bytes, self.device, file.offset)
+                file.path.unlink()
+                meter.add(file.bytes)
         carry_out(prompt, answers.flush(self.device))
         return numbers
 
@@ -287,9 +282,6 @@ class LinuxWriter:
         carry_out(prompt, answers.digest(len(data), digest, f"{what}: what was loaded"))
 
 
-# --- Files of many pieces for one fetch ---
-
-
 FIRST_BYTES: Final = (
     16 * 1024 * 1024
 )  # of the first file; each one may be twice as large, so that progress and trouble show early
@@ -297,7 +289,7 @@ MOST_BYTES: Final = 128 * 1024 * 1024  # of a file; three of them lie there at m
 
 
 @frozen
-class Spooled:
+class SpoolFile:
     """A file with consecutive bytes of an image.
 
     offset: of the first one, from the start of the image. bytes: of the file.
@@ -308,9 +300,9 @@ class Spooled:
     bytes: int
 
 
-def spooled(
+def spool(
     found: Iterable[WritePiece], folder: Path, first: int = FIRST_BYTES, most: int = MOST_BYTES
-) -> Iterator[Spooled]:
+) -> Iterator[SpoolFile]:
     """Gather pieces in files of growing size, from `first` to `most` bytes.
 
     Each file is twice as large as the one before. The next one is made while one is used; the caller removes used
@@ -321,22 +313,24 @@ def spooled(
     Raises:
         LabStableError: `disk`: this host's disk does not take them; and what `found` raises.
     """
-    return ahead(_spooled(found, folder, first, most))
+    return ahead(_spool_pieces(found, folder, first, most))
 
 
-def _spooled(found: Iterable[WritePiece], folder: Path, limit: int, most: int) -> Generator[Spooled, None, None]:
+def _spool_pieces(
+    found: Iterable[WritePiece], folder: Path, limit: int, most: int
+) -> Generator[SpoolFile, None, None]:
     number, begin, count = 0, 0, 0
     path = folder / "0"
     for piece in found:
         if count and (piece.offset != begin + count or count + len(piece.data) > limit):
-            yield Spooled(path, begin, count)
+            yield SpoolFile(path, begin, count)
             number, count, limit = number + 1, 0, min(2 * limit, most)
             path = folder / str(number)
         begin = begin if count else piece.offset
         _append(path, piece.data)
         count += len(piece.data)
     if count:
-        yield Spooled(path, begin, count)
+        yield SpoolFile(path, begin, count)
 
 
 def _append(path: Path, data: bytes) -> None:
@@ -345,6 +339,7 @@ def _append(path: Path, data: bytes) -> None:
             file.write(data)
     except OSError as error:
         raise LabStableError(
-            f"{path}: {error.strerror}: files for the board lie there for a while; make room for some 400 MB, or set TMPDIR",
+            f"{path}: {error.strerror}: files for the board lie there for a while; "
+            "make room for some 400 MB, or set TMPDIR",
             failure="disk",
         ) from error

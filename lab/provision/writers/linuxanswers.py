@@ -20,7 +20,7 @@ from lab.provision.errors import (
     TargetRefusedError,
     TftpTimeoutError,
 )
-from lab.provision.writers.command import Command, Judge, limit_s, quoted
+from lab.provision.writers.command import Command, Judge, limit_s, quote
 
 SPOOL: Final = "/run/boardlab-piece"  # in the memory of the board, where nobody but root writes
 _SYSFS: Final = "/sys/class/block/"
@@ -33,12 +33,32 @@ _CACHED_BYTES: Final = (
 SECTOR_BYTES: Final = 512  # of sysfs, and what every block device takes
 _SIZES: Final = (1 << 20, 4096, SECTOR_BYTES)
 _COMPLAINTS: Final = (
-    (re.compile(r"[Rr]ead-only|[Oo]peration not permitted|write.protect"), MediaWriteProtectedError, "take the protection away"),
-    (re.compile(r"No space left|does not fit|won't fit|will not fit|too large", re.IGNORECASE), ImageTooLargeError, "take a larger medium or a smaller image"),
-    (re.compile(r"bad (?:erase)?block", re.IGNORECASE), MediaBadBlockError, "let the part lie in UBI, or change the board"),
-    (re.compile(r"No such (?:file|device)|can't open '/dev|cannot get information about"), MediaMissingError, "is its name in the env right?"),
-    (re.compile(r"verif\w+ data.*(?:fail|differ|mismatch)|does not match", re.IGNORECASE), MediaVerifyFailedError, "try again"),
-)  # fmt: skip
+    (
+        re.compile(r"[Rr]ead-only|[Oo]peration not permitted|write.protect"),
+        MediaWriteProtectedError,
+        "take the protection away",
+    ),
+    (
+        re.compile(r"No space left|does not fit|won't fit|will not fit|too large", re.IGNORECASE),
+        ImageTooLargeError,
+        "take a larger medium or a smaller image",
+    ),
+    (
+        re.compile(r"bad (?:erase)?block", re.IGNORECASE),
+        MediaBadBlockError,
+        "let the part lie in UBI, or change the board",
+    ),
+    (
+        re.compile(r"No such (?:file|device)|can't open '/dev|cannot get information about"),
+        MediaMissingError,
+        "is its name in the env right?",
+    ),
+    (
+        re.compile(r"verif\w+ data.*(?:fail|differ|mismatch)|does not match", re.IGNORECASE),
+        MediaVerifyFailedError,
+        "try again",
+    ),
+)
 
 
 _ROOM: Final = re.compile(r"\s[1-9]\d*\s+\d+\s+(\d+)\s+\d+%\s+/")  # of df(1p); a ramfs has no size, so no limit either
@@ -54,10 +74,10 @@ def refuse(lines: Sequence[str], status: int, what: str) -> None:
         )
     for pattern, kind, hint in _COMPLAINTS:
         if pattern.search(text):
-            raise kind(f"{what}: {quoted(lines)}; {hint}")
+            raise kind(f"{what}: {quote(lines)}; {hint}")
     if status != 0:
         raise MediaWriteFailedError(
-            f"{what}: exit status {status}, {quoted(lines)}. Try again; then look at the medium"
+            f"{what}: exit status {status}, {quote(lines)}. Try again; then look at the medium"
         )
 
 
@@ -68,7 +88,7 @@ def done(what: str) -> Judge:
 
 def fetch(url: str, count: int) -> Command:
     """Load a piece into the board's memory."""
-    return Command(f"wget -q -O {SPOOL} {url}", fetched(url), RUNNING_LIMIT_S + limit_s(count), loads=True)
+    return Command(f"wget -q -O {SPOOL} {url}", judge_fetch(url), RUNNING_LIMIT_S + limit_s(count), loads=True)
 
 
 def digest(count: int, sha256: str, what: str) -> Command:
@@ -83,8 +103,8 @@ def write(device: str, offset: int, count: int, conversion: str = "notrunc,fsync
         conversion: of `dd`; the character device of a flash knows no fsync, and needs none.
     """
     size = unit(offset)
-    text = f"dd if={SPOOL} of={checked_device(device)} bs={size} seek={offset // size} conv={conversion}"
-    return Command(text, _written(count, size, text), limit_s(count))
+    text = f"dd if={SPOOL} of={check_device(device)} bs={size} seek={offset // size} conv={conversion}"
+    return Command(text, _judge_write(count, size, text), limit_s(count))
 
 
 def flush(device: str) -> Command:
@@ -92,7 +112,7 @@ def flush(device: str) -> Command:
 
     A delayed write error appears here.
     """
-    text = f"dd if=/dev/null of={checked_device(device)} conv=notrunc,fsync"
+    text = f"dd if=/dev/null of={check_device(device)} conv=notrunc,fsync"
     return Command(text, done(text), limit_s(_CACHED_BYTES))
 
 
@@ -118,17 +138,17 @@ def memory_bytes(lines: Sequence[str]) -> int:
         BoardStableError: it does not say.
     """
     text = "\n".join(lines)
-    found, room = re.search(r"MemAvailable:\s+(\d+) kB", text), _ROOM.search(text)
-    if found is None:
+    available, room = re.search(r"MemAvailable:\s+(\d+) kB", text), _ROOM.search(text)
+    if available is None:
         raise BoardStableError(
-            f"the board's Linux does not say how much memory is free: {quoted(lines)}", failure="media_write_failed"
+            f"the board's Linux does not say how much memory is free: {quote(lines)}", failure="media_write_failed"
         )
-    return min([int(found[1]), *([int(room[1])] if room else [])]) * 1024
+    return min([int(available[1]), *([int(room[1])] if room else [])]) * 1024
 
 
 def size_of(device: str) -> Command:
     """Ask for the sectors of a block device."""
-    name = checked_device(device).rpartition("/")[2]
+    name = check_device(device).rpartition("/")[2]
     return Command(f"cat /sys/class/block/{name}/size", done(device))
 
 
@@ -138,18 +158,18 @@ def sectors(lines: Sequence[str], device: str) -> int:
     Raises:
         MediaMissingError: it has none.
     """
-    found = next((line.strip() for line in lines if line.strip().isdigit()), "0")
-    if int(found) == 0:
-        raise MediaMissingError(f"{device}: the board's Linux sees no medium there: {quoted(lines)}")
-    return int(found) * SECTOR_BYTES
+    count = next((line.strip() for line in lines if line.strip().isdigit()), "0")
+    if int(count) == 0:
+        raise MediaMissingError(f"{device}: the board's Linux sees no medium there: {quote(lines)}")
+    return int(count) * SECTOR_BYTES
 
 
-def used_by(device: str) -> Command:
+def ask_uses(device: str) -> Command:
     """Ask for the mounts, swaps and holders of a device.
 
     The answer includes the numbers of the device and of its partitions.
     """
-    folder = f"{_SYSFS}{checked_device(device).rpartition('/')[2]}"
+    folder = f"{_SYSFS}{check_device(device).rpartition('/')[2]}"
     text = (
         f"cat /proc/mounts /proc/swaps /proc/self/mountinfo; grep -H : {folder}/dev {folder}/*/dev 2>/dev/null; "
         f"ls -d {folder}/holders/* {folder}/*/holders/* 2>/dev/null; true"
@@ -160,7 +180,7 @@ def used_by(device: str) -> Command:
 def expect_unused(lines: Sequence[str], device: str) -> None:
     """Make sure that a device is not mounted, swapped to or held.
 
-    The lines are the answer to `used_by`.
+    The lines are the answer to `ask_uses`.
 
     A root that the kernel mounted itself is named `/dev/root`; only its number identifies it (proc_pid_mountinfo(5)).
     LVM, dm-crypt, dm-verity and md are `holders` of what they are made of (Documentation/ABI/testing/sysfs-block).
@@ -174,8 +194,9 @@ def expect_unused(lines: Sequence[str], device: str) -> None:
     if held := next((line for line in of_it if "/holders/" in line), None):
         where, _, holder = held.removeprefix(_SYSFS).partition("/holders/")
         raise TargetRefusedError(
-            f"{device}: {where.rpartition('/')[2]} is a part of {holder} (LVM, dm-crypt, dm-verity or md), which the board's Linux has; nothing "
-            "was written. Let it run from another medium (`boot_from`) without it, or from memory"
+            f"{device}: {where.rpartition('/')[2]} is a part of {holder} (LVM, dm-crypt, dm-verity or md), which the "
+            "board's Linux has; nothing was written. Let it run from another medium "
+            "(`boot_from`) without it, or from memory"
         )
     numbers = {line.partition(":")[2].strip() for line in of_it}
     for fields in map(str.split, lines):
@@ -185,8 +206,8 @@ def expect_unused(lines: Sequence[str], device: str) -> None:
                 f"{name} ({fields[1] if len(fields) > 1 else ''})" if name.startswith("/") else f"it for {fields[4]}"
             )
             raise TargetRefusedError(
-                f"{device}: the board's Linux uses {what}; nothing was written. Let it run from another medium (`boot_from`), or "
-                "from memory"
+                f"{device}: the board's Linux uses {what}; nothing was written. Let it run from another medium "
+                "(`boot_from`), or from memory"
             )
 
 
@@ -194,18 +215,18 @@ def digest_is(sha256: str, what: str) -> Judge:
     """The judge of `sha256sum`."""
 
     def judge(lines: Sequence[str], status: int) -> None:
-        found = next((match[0] for line in lines if (match := re.match("[0-9a-f]{64}", line.strip()))), None)
-        if found is None or status != 0:
+        digest = next((match[0] for line in lines if (match := re.match("[0-9a-f]{64}", line.strip()))), None)
+        if digest is None or status != 0:
             refuse(lines, status or 1, what)
-        if found != sha256:
+        if digest != sha256:
             raise MediaVerifyFailedError(
-                f"{what}: the board computes {found}, expected {sha256}. Try again; then look at the medium"
+                f"{what}: the board computes {digest}, expected {sha256}. Try again; then look at the medium"
             )
 
     return judge
 
 
-def checked_device(device: str) -> str:
+def check_device(device: str) -> str:
     """A device for a command.
 
     Raises:
@@ -237,7 +258,7 @@ def unit(offset: int) -> int:
     raise ConfigurationError(f"offset {offset:#x}: a part must begin at a multiple of {SECTOR_BYTES} bytes there")
 
 
-def fetched(url: str) -> Judge:
+def judge_fetch(url: str) -> Judge:
     """The judge of `wget`."""
 
     def judge(lines: Sequence[str], status: int) -> None:
@@ -245,24 +266,25 @@ def fetched(url: str) -> Judge:
             refuse(lines, status, "wget")
         if _FULL.search("\n".join(lines)):
             raise ConfigurationError(
-                f"{url}: the board's Linux has no room for it in /run: {quoted(lines)}. Give /run more (`mount -o remount,size=50% /run` as "
-                "`prepare` in the env), or write this medium from U-Boot"
+                f"{url}: the board's Linux has no room for it in /run: {quote(lines)}. Give /run more (`mount -o "
+                "remount,size=50% /run` as `prepare` in the env), or write this medium from U-Boot"
             )
         if status != 0:
             raise TftpTimeoutError(
-                f"{url}: the board could not load it: {quoted(lines)}. Is its cable plugged in, and does a firewall let it reach the lab host?"
+                f"{url}: the board could not load it: {quote(lines)}. Is its cable plugged in, and does a firewall "
+                "let it reach the lab host?"
             )
 
     return judge
 
 
-def _written(count: int, size: int, what: str) -> Judge:
+def _judge_write(count: int, size: int, what: str) -> Judge:
     def judge(lines: Sequence[str], status: int) -> None:
         refuse(lines, status, what)
         out = re.search(r"(\d+)\+(\d+) records out", "\n".join(lines))
         if out is None or (int(out[1]), int(out[2])) != (count // size, int(count % size > 0)):
             raise MediaWriteFailedError(
-                f"{what}: not all of {count} bytes were written: {quoted(lines)}. Try again; then look at the medium"
+                f"{what}: not all of {count} bytes were written: {quote(lines)}. Try again; then look at the medium"
             )
 
     return judge
@@ -270,13 +292,13 @@ def _written(count: int, size: int, what: str) -> Judge:
 
 def _silent(lines: Sequence[str]) -> None:
     raise BoardStableError(
-        f"the board's Linux does not say what is mounted: {quoted(lines)}", failure="media_write_failed"
+        f"the board's Linux does not say what is mounted: {quote(lines)}", failure="media_write_failed"
     )
 
 
-# --- Pipes: fetch and write, read and digest ---
-# A shell tells the exit status of a pipe's last command only, and `pipefail` is not in every ash: so the first command's is printed behind it,
-# and what went wrong decides the class of a failure, at whichever end of the pipe it was.
+# A shell tells the exit status of a pipe's last command only, and `pipefail` is not in every ash: so the first
+# command's is printed behind it, and what went wrong decides the class of a failure, at whichever end of the pipe it
+# was.
 
 
 _SLOWEST_STREAM: Final = 512 * 1024  # bytes a second; an eMMC, a card or a network below that is taken for stalled
@@ -286,7 +308,7 @@ _SIGPIPE: Final = 128 + 13  # the second command had enough; busybox's dd says s
 _ENOUGH: Final = re.compile(r"Broken pipe|EPIPE", re.IGNORECASE)
 
 
-def _piped(first: str, then: str) -> str:
+def _pipe(first: str, then: str) -> str:
     return f"{{ {first}; echo {_FIRST} $? >&2; }} | {then}"
 
 
@@ -295,28 +317,30 @@ def _ends(lines: Sequence[str]) -> tuple[int | None, list[str]]:
 
     None: there is no status.
     """
-    found = [match for line in lines if (match := _FIRST_LINE.fullmatch(line.strip()))]
-    return int(found[0][1]) if found else None, [line for line in lines if not _FIRST_LINE.fullmatch(line.strip())]
+    statuses = [match for line in lines if (match := _FIRST_LINE.fullmatch(line.strip()))]
+    return int(statuses[0][1]) if statuses else None, [
+        line for line in lines if not _FIRST_LINE.fullmatch(line.strip())
+    ]
 
 
 def stream(url: str, device: str, offset: int, count: int) -> Command:
     """Fetch and write at once without a flush (see `flush`)."""
     size = unit(offset)
-    text = _piped(
-        f"wget -q -O - {url}", f"dd of={checked_device(device)} ibs=64k obs={size} seek={offset // size} conv=notrunc"
+    text = _pipe(
+        f"wget -q -O - {url}", f"dd of={check_device(device)} ibs=64k obs={size} seek={offset // size} conv=notrunc"
     )
-    return Command(text, _streamed(url, count, size, text), RUNNING_LIMIT_S + count / _SLOWEST_STREAM)
+    return Command(text, _judge_stream(url, count, size, text), RUNNING_LIMIT_S + count / _SLOWEST_STREAM)
 
 
 def compare(device: str, offset: int, count: int, sha256: str, what: str) -> Command:
     """Read back and compute the digest."""
     size = unit(offset)
     blocks = -(-count // size)
-    text = _piped(
-        f"dd if={checked_device(device)} bs={size} skip={offset // size} count={blocks}",
+    text = _pipe(
+        f"dd if={check_device(device)} bs={size} skip={offset // size} count={blocks}",
         f"head -c {count} | sha256sum",
     )
-    return Command(text, _compared(sha256, what), limit_s(count))
+    return Command(text, _judge_compare(sha256, what), limit_s(count))
 
 
 def compare_start(device: str, count: int, sha256: str, what: str) -> Command:
@@ -324,30 +348,31 @@ def compare_start(device: str, count: int, sha256: str, what: str) -> Command:
 
     An example is a UBI volume.
     """
-    text = _piped(f"head -c {count} {device}", "sha256sum")
-    return Command(text, _compared(sha256, what), limit_s(count))
+    text = _pipe(f"head -c {count} {device}", "sha256sum")
+    return Command(text, _judge_compare(sha256, what), limit_s(count))
 
 
-def _streamed(url: str, count: int, size: int, what: str) -> Judge:
+def _judge_stream(url: str, count: int, size: int, what: str) -> Judge:
     def judge(lines: Sequence[str], status: int) -> None:
         first, output = _ends(lines)
         if status:  # of `dd`; what wget says of it then is of no interest
             refuse([line for line in output if not line.startswith("wget:")], status, what)
         if first:
-            fetched(url)(output, first)
+            judge_fetch(url)(output, first)
         refuse(output, status, what)
         out = re.search(r"(\d+)\+(\d+) records out", "\n".join(output))
         if out is None:
-            raise MediaWriteFailedError(f"{what}: {quoted(output)}. Try again; then look at the medium")
+            raise MediaWriteFailedError(f"{what}: {quote(output)}. Try again; then look at the medium")
         if (int(out[1]), int(out[2])) != (count // size, int(count % size > 0)):
             raise TftpTimeoutError(
-                f"{url}: not all of {count} bytes came to the board: {quoted(output)}. Try again; then look at its network"
+                f"{url}: not all of {count} bytes came to the board: "
+                f"{quote(output)}. Try again; then look at its network"
             )
 
     return judge
 
 
-def _compared(sha256: str, what: str) -> Judge:
+def _judge_compare(sha256: str, what: str) -> Judge:
     def judge(lines: Sequence[str], status: int) -> None:
         first, output = _ends(lines)
         try:

@@ -15,7 +15,7 @@ from lab.provision.errors import ExtCsdNotSetError, ImageTooLargeError, MediaVer
 from lab.provision.release import Content, ExtCsd
 from lab.provision.writer import Area, Step
 from lab.provision.writers import linuxanswers as answers
-from lab.provision.writers.command import Command, CommandPrompt, Judge, carry_out, quoted
+from lab.provision.writers.command import Command, CommandPrompt, Judge, carry_out, quote
 
 DEVICE: Final = re.compile(r"/dev/mmcblk\d+")
 BOOT: Final = ("boot0", "boot1")
@@ -65,8 +65,8 @@ def read(prompt: CommandPrompt, device: str) -> ExtCsd:
     Raises:
         ConfigurationError: the board's Linux has no `mmc`. MediaWriteFailedError: the answer lacks them.
     """
-    found = registers(prompt, device)
-    config, bus = found["PARTITION_CONFIG"], found["BOOT_BUS_CONDITIONS"]
+    values = registers(prompt, device)
+    config, bus = values["PARTITION_CONFIG"], values["BOOT_BUS_CONDITIONS"]
     return ExtCsd([config >> 6 & 1, config >> 3 & 7, 0], [bus & 3, bus >> 2 & 1, bus >> 3 & 3])
 
 
@@ -76,7 +76,7 @@ def holds(prompt: CommandPrompt, device: str, hardware: str, area: Area) -> bool
     Raises:
         BoardlabError: it could not be read.
     """
-    name = partition(_checked(device), hardware)
+    name = partition(_check_device(device), hardware)
     try:
         carry_out(prompt, answers.compare(name, area.offset, area.count, area.sha256, name))
     except MediaVerifyFailedError:
@@ -89,8 +89,8 @@ def registers(prompt: CommandPrompt, device: str) -> dict[str, int]:
 
     Raises as `read`.
     """
-    text = f"mmc extcsd read {_checked(device)} | grep -e {' -e '.join(_REGISTERS)}"
-    lines = carry_out(prompt, Command(f"command -v mmc >/dev/null || echo 'no mmc'; {text}", _asked(text)))
+    text = f"mmc extcsd read {_check_device(device)} | grep -e {' -e '.join(_REGISTERS)}"
+    lines = carry_out(prompt, Command(f"command -v mmc >/dev/null || echo 'no mmc'; {text}", _judge_registers(text)))
     return {name: int(value, 16) for name, value in re.findall(r"\[(\w+): (0x[0-9a-f]+)\]", "\n".join(lines))}
 
 
@@ -105,12 +105,12 @@ def set_extcsd(prompt: CommandPrompt, device: str, wanted: ExtCsd) -> None:
     if wanted.bootbus:
         width, reset, mode = wanted.bootbus
         settings = f"{_MODES[mode]} {_RESETS[reset]} {_WIDTHS[width]}"
-        text = f"mmc bootbus set {settings} {_checked(device)}"
+        text = f"mmc bootbus set {settings} {_check_device(device)}"
         carry_out(prompt, Command(text, answers.done(text)))
         _check_taken(prompt, device, "BOOT_BUS_CONDITIONS", mode << 3 | reset << 2 | width, 0x1F)
     if wanted.partconf:
         ack, boot, _access = wanted.partconf
-        text = f"mmc bootpart enable {boot} {ack} {_checked(device)}"
+        text = f"mmc bootpart enable {boot} {ack} {_check_device(device)}"
         carry_out(prompt, Command(text, answers.done(text)))
         _check_taken(prompt, device, "PARTITION_CONFIG", ack << 6 | boot << 3, 0x78)  # who accesses is the kernel's
 
@@ -125,37 +125,38 @@ def check_extcsd(wanted: ExtCsd) -> None:
         value in range(len(words)) for value, words in zip(wanted.bootbus, (_WIDTHS, _RESETS, _MODES), strict=True)
     ):
         raise ConfigurationError(
-            f"extcsd: bootbus {wanted.bootbus}: from Linux, the width is 0 to 2, the reset 0 or 1, the mode 0 to 2; mend the release file"
+            f"extcsd: bootbus {wanted.bootbus}: from Linux, the width is 0 to 2, the reset 0 or "
+            "1, the mode 0 to 2; mend the release file"
         )
 
 
 def _check_taken(prompt: CommandPrompt, device: str, name: str, value: int, counts: int) -> None:
     """counts: which bits of the register count."""
-    found = registers(prompt, device)[name]
-    if found & counts != value:
+    register_value = registers(prompt, device)[name]
+    if register_value & counts != value:
         raise ExtCsdNotSetError(
-            f"{device}: {name} was set to {value:#04x}, and it says {found:#04x}: the eMMC boots from the partition that it booted from before. "
-            "Try again; then change the eMMC, or the board"
+            f"{device}: {name} was set to {value:#04x}, and it says {register_value:#04x}: the eMMC boots from the "
+            "partition that it booted from before. Try again; then change the eMMC, or the board"
         )
 
 
-def _asked(what: str) -> Judge:
+def _judge_registers(what: str) -> Judge:
     def judge(lines: Sequence[str], status: int) -> None:
         if any(line.strip() == "no mmc" for line in lines):
             raise ConfigurationError(
-                "the board's Linux has no program mmc, which tells the eMMC how to boot; nothing was written. Install mmc-utils there, or write "
-                "this medium from U-Boot"
+                "the board's Linux has no program mmc, which tells the eMMC how to boot; nothing was written. Install "
+                "mmc-utils there, or write this medium from U-Boot"
             )
         answers.refuse(lines, status, what)
         if missing := [name for name in _REGISTERS if not any(f"[{name}: 0x" in line for line in lines)]:
             raise MediaWriteFailedError(
-                f"{what}: it does not tell {' and '.join(missing)}: {quoted(lines)}. Is it an eMMC?"
+                f"{what}: it does not tell {' and '.join(missing)}: {quote(lines)}. Is it an eMMC?"
             )
 
     return judge
 
 
-def _checked(device: str) -> str:
+def _check_device(device: str) -> str:
     if not DEVICE.fullmatch(device):
         raise ConfigurationError(
             f"{device!r:.60}: extcsd is an eMMC's, e.g. /dev/mmcblk0; mend the release file or the env"

@@ -97,7 +97,7 @@ class LinuxBlocks:
         planning.check_ranges(content, answers.SECTOR_BYTES, hosts)
 
     def look(self, prompt: CommandPrompt) -> Surface:
-        answers.expect_unused(carry_out(prompt, answers.used_by(self.device)), self.device)
+        answers.expect_unused(carry_out(prompt, answers.ask_uses(self.device)), self.device)
         return _BlockSurface(
             self.device, answers.sectors(carry_out(prompt, answers.size_of(self.device)), self.device)
         )
@@ -155,16 +155,18 @@ class Flash:
         planning.check_overwritten(content, hosts)
 
     def look(self, prompt: CommandPrompt) -> Surface:
-        found = flash.partitions(carry_out(prompt, flash.list_partitions()))
-        names = ", ".join(f"{each.device} {each.name}" for each in found) or "none"
+        partitions = flash.partitions(carry_out(prompt, flash.list_partitions()))
+        names = ", ".join(f"{partition.device} {partition.name}" for partition in partitions) or "none"
         if self.device:
-            found = [each for each in found if each.device == self.device]
-            if not found:
+            partitions = [partition for partition in partitions if partition.device == self.device]
+            if not partitions:
                 raise MediaMissingError(f"{self.device}: the board's Linux has no such flash; /proc/mtd has {names}")
-        used = carry_out(prompt, flash.used())
-        for each in found:
-            flash.expect_unused(used, each, whole=bool(self.device))
-        return _FlashSurface({"" if self.device else each.name: each for each in found}, tuple(found))
+        used = carry_out(prompt, flash.ask_uses())
+        for partition in partitions:
+            flash.expect_unused(used, partition, whole=bool(self.device))
+        return _FlashSurface(
+            {"" if self.device else partition.name: partition for partition in partitions}, tuple(partitions)
+        )
 
 
 @frozen
@@ -178,7 +180,7 @@ class _FlashSurface:
 
     @property
     def align(self) -> int:
-        return max(each.erase_bytes for each in self.partitions.values())
+        return max(partition.erase_bytes for partition in self.partitions.values())
 
     def most(self, planned: Sequence[Step], memory: int, /) -> int:
         largest = max(step.bytes for step in planned)
@@ -188,24 +190,26 @@ class _FlashSurface:
 
     def check(self, prompt: CommandPrompt, content: Content, planned: Sequence[Step], hosts: Hosts | None, /) -> None:
         planning.check_ranges(content, self.align, hosts)
-        wanted: dict[str, dict[str, int]] = {}
+        volumes_of: dict[str, dict[str, int]] = {}
         for step in planned:
             on = self._on(step.place)
             offset = (step.place.offset or 0) if step.place else 0
             if offset % on.erase_bytes:
                 raise ConfigurationError(
-                    f"{step.name}: it must begin at a multiple of {on.erase_bytes:#x}, as the flash is erased in such blocks"
+                    f"{step.name}: it must begin at a multiple of "
+                    f"{on.erase_bytes:#x}, as the flash is erased in such blocks"
                 )
             if step.bytes + offset > on.size_bytes:
                 raise ImageTooLargeError(f"{step.name}: {step.bytes} bytes, and {on.device} has {on.size_bytes}")
             if on.kind != flash.NOR and not (step.place and step.place.volume):
                 raise ConfigurationError(
-                    f"{step.name}: {on.device} is {on.kind}, whose blocks may be bad: let the part lie in a UBI volume, or write it from U-Boot"
+                    f"{step.name}: {on.device} is {on.kind}, whose blocks may be bad: let the part lie in a UBI "
+                    "volume, or write it from U-Boot"
                 )
             carry_out(prompt, flash.ask(step.place))
             if step.place and step.place.volume:
-                wanted.setdefault(step.place.mtd, {})[step.place.volume] = step.bytes
-        for name, volumes in wanted.items():
+                volumes_of.setdefault(step.place.mtd, {})[step.place.volume] = step.bytes
+        for name, volumes in volumes_of.items():
             flash.check(prompt, self.partitions[name], volumes)
 
     def write(self, prompt: CommandPrompt, place: PartPlace | None, offset: int, count: int) -> None:
@@ -233,13 +237,14 @@ class _FlashSurface:
         name = place.mtd if place else ""
         if name not in self.partitions:
             raise MediaMissingError(
-                f"MTD {name}: the board's Linux has no such partition; it has {', '.join(self.partitions) or 'none'}. Is the device tree "
-                "this board's, or `mtdparts=` missing?"
+                f"MTD {name}: the board's Linux has no such partition; it has {', '.join(self.partitions) or 'none'}. "
+                "Is the device tree this board's, or `mtdparts=` missing?"
             )
-        if len(same := [each.device for each in self.all if name and each.name == name]) > 1:
+        if len(same := [partition.device for partition in self.all if name and partition.name == name]) > 1:
             raise TargetRefusedError(
-                f"MTD {name}: the board's Linux has {len(same)} of this name, {' and '.join(same)}; nothing was written. Give each a name of "
-                "its own (`mtdparts=`, or the device tree), or write this medium by offsets (/dev/mtdN in the env)"
+                f"MTD {name}: the board's Linux has {len(same)} of this name, {' and '.join(same)}; nothing was "
+                "written. Give each a name of its own (`mtdparts=`, or the device tree), or write this medium by "
+                "offsets (/dev/mtdN in the env)"
             )
         return self.partitions[name]
 
@@ -254,13 +259,14 @@ def parse(text: str) -> LinuxMedium:
         return Flash()
     if not answers.DEVICE.fullmatch(text):
         raise ConfigurationError(
-            f"{text!r:.60}: expected a device such as /dev/mmcblk0 or /dev/mtd0, or `mtd` for parts by the names of MTD partitions"
+            f"{text!r:.60}: expected a device such as /dev/mmcblk0 or /dev/mtd0, or `mtd` "
+            "for parts by the names of MTD partitions"
         )
     return Flash(text) if flash.DEVICE.fullmatch(text) else LinuxBlocks(text)
 
 
 def _too_little(needed: int, memory: int) -> ConfigurationError:
     return ConfigurationError(
-        f"the board's Linux has {memory} bytes of memory free for /run, and a piece of {needed} bytes has to lie there before it is written. "
-        "Write this medium from U-Boot, or run a Linux that takes less"
+        f"the board's Linux has {memory} bytes of memory free for /run, and a piece of {needed} bytes has to lie "
+        "there before it is written. Write this medium from U-Boot, or run a Linux that takes less"
     )

@@ -22,7 +22,7 @@ from lab.provision.errors import (
     TargetRefusedError,
 )
 from lab.provision.release import PartPlace
-from lab.provision.writers.command import Command, CommandPrompt, carry_out, limit_s, quoted
+from lab.provision.writers.command import Command, CommandPrompt, carry_out, limit_s, quote
 from lab.provision.writers.linuxanswers import SPOOL, done, refuse
 
 _ATTACHED: Final = re.compile(r"UBI device number \d+|error 17 \(File exists\)")
@@ -61,7 +61,7 @@ def attach(on: Partition, *, must: bool = False) -> Command:
     text = f"ubiattach -p {on.device}"
 
     def judge(lines: Sequence[str], status: int) -> None:
-        if not attached(lines) and (must or not _NO_UBI.search("\n".join(lines))):
+        if not is_attached(lines) and (must or not _NO_UBI.search("\n".join(lines))):
             refuse(lines, status or 1, text)
 
     return Command(text, judge, limit_s(on.size_bytes))
@@ -73,7 +73,7 @@ def detach(on: Partition) -> Command:
     return Command(text, done(text))
 
 
-def attached(lines: Sequence[str]) -> bool:
+def is_attached(lines: Sequence[str]) -> bool:
     """Return whether UBI has the MTD, by the answer to `attach`."""
     return _ATTACHED.search("\n".join(lines)) is not None
 
@@ -91,7 +91,7 @@ def count_ubi_data(on: Partition) -> Command:
 
     A UBI without such a header, e.g. after an interrupted `ubiformat`, has no data to lose.
     """
-    return _count(on, _VID_MAGIC, tuple(each for each in _VID_OFFSETS if each < on.erase_bytes))
+    return _count(on, _VID_MAGIC, tuple(offset for offset in _VID_OFFSETS if offset < on.erase_bytes))
 
 
 def expect_no_ubi(lines: Sequence[str], on: Partition) -> None:
@@ -104,9 +104,9 @@ def expect_no_ubi(lines: Sequence[str], on: Partition) -> None:
     """
     if not is_none(lines):
         raise TargetRefusedError(
-            f"{on.device}: it has UBI with volumes, or blocks that cannot be read, and does not attach; nothing was written to it. `dmesg` on the "
-            f"board says why, after `ubiattach -p {on.device}`. Is the name of the MTD partition right? If nobody needs what it has, format it by "
-            "hand (`ubiformat`)"
+            f"{on.device}: it has UBI with volumes, or blocks that cannot be read, and does not attach; nothing was "
+            f"written to it. `dmesg` on the board says why, after `ubiattach -p {on.device}`. Is the name of the MTD "
+            "partition right? If nobody needs what it has, format it by hand (`ubiformat`)"
         )
 
 
@@ -117,7 +117,7 @@ def is_none(lines: Sequence[str]) -> bool:
 
 def _count(on: Partition, magic: str, offsets: Sequence[int]) -> Command:
     words = on.erase_bytes // _MAGIC_BYTES
-    at = " ".join(str(each // _MAGIC_BYTES) for each in offsets)
+    at = " ".join(str(offset // _MAGIC_BYTES) for offset in offsets)
     read = f"dd if={on.device} bs={_MAGIC_BYTES} skip=$((i * {words} + o)) count=1 2>/dev/null || echo '{magic}'; echo"
     blocks = (
         f"while [ $i -lt {on.size_bytes // on.erase_bytes} ]; do for o in {at}; do {read}; done; i=$((i + 1)); done"
@@ -138,7 +138,7 @@ def make_volume(ubi: int, name: str) -> Command:
     def judge(lines: Sequence[str], status: int) -> None:
         refuse(lines, status, text)
         if f'name "{name}"' not in "\n".join(lines):
-            raise MediaWriteFailedError(f"{text}: {quoted(lines)}. Look at what else lies in this UBI (`ubinfo -a`)")
+            raise MediaWriteFailedError(f"{text}: {quote(lines)}. Look at what else lies in this UBI (`ubinfo -a`)")
 
     return Command(text, judge)
 
@@ -146,7 +146,7 @@ def make_volume(ubi: int, name: str) -> Command:
 def list_volumes() -> Command:
     """Ask for all UBIs, their free space, volumes and sizes."""
     of_ubi, of_volume = ("mtd_num", "avail_eraseblocks", "eraseblock_size"), ("name", "reserved_ebs", "usable_eb_size")
-    files = [*(f"{_SYSFS}/ubi*/{each}" for each in of_ubi), *(f"{_SYSFS}/ubi*_*/{each}" for each in of_volume)]
+    files = [*(f"{_SYSFS}/ubi*/{name}" for name in of_ubi), *(f"{_SYSFS}/ubi*_*/{name}" for name in of_volume)]
     text = f"grep -H . {' '.join(files)} 2>/dev/null; true"
     return Command(text, done(text))
 
@@ -160,7 +160,7 @@ def volumes(lines: Sequence[str], on: Partition) -> Volumes:
     text = "\n".join(lines)
     ubi = _number(text, on)
     if ubi is None:
-        raise MediaWriteFailedError(f"{on.device}: UBI does not have it: {quoted(lines)}. Try again")
+        raise MediaWriteFailedError(f"{on.device}: UBI does not have it: {quote(lines)}. Try again")
     names = re.findall(rf"/(ubi{ubi}_\d+)/name:(\S+)", text)
     return Volumes(ubi, {name: f"/dev/{device}" for device, name in names})
 
@@ -213,24 +213,24 @@ def volume(prompt: CommandPrompt, on: Partition, name: str, *, only_there: bool 
     Raises:
         MediaMissingError, TargetRefusedError, MediaWriteFailedError: there is none, or none can be made.
     """
-    if not attached(carry_out(prompt, attach(on))):
+    if not is_attached(carry_out(prompt, attach(on))):
         if only_there:
             raise MediaMissingError(
-                f"{on.device}: UBI does not attach it, so it has no UBI volume {name} to read back; nothing was written. Write the release "
-                "(without --verify-only)"
+                f"{on.device}: UBI does not attach it, so it has no UBI volume {name} to read back; nothing was "
+                "written. Write the release (without --verify-only)"
             )
         _expect_nothing_lost(prompt, on)
         carry_out(prompt, format_ubi(on))
         carry_out(prompt, attach(on, must=True))
-    found = volumes(carry_out(prompt, list_volumes()), on)
-    if name not in found.devices and not only_there:
-        carry_out(prompt, make_volume(found.ubi, name))
-        found = volumes(carry_out(prompt, list_volumes()), on)
-    if name not in found.devices:
+    listed = volumes(carry_out(prompt, list_volumes()), on)
+    if name not in listed.devices and not only_there:
+        carry_out(prompt, make_volume(listed.ubi, name))
+        listed = volumes(carry_out(prompt, list_volumes()), on)
+    if name not in listed.devices:
         raise MediaMissingError(
-            f"{on.device}: it has no UBI volume {name}; it has {', '.join(found.devices) or 'none'}"
+            f"{on.device}: it has no UBI volume {name}; it has {', '.join(listed.devices) or 'none'}"
         )
-    return found.devices[name]
+    return listed.devices[name]
 
 
 def check(prompt: CommandPrompt, on: Partition, wanted: Mapping[str, int]) -> None:
@@ -247,7 +247,7 @@ def check(prompt: CommandPrompt, on: Partition, wanted: Mapping[str, int]) -> No
         ConfigurationError: more than one would have to be made.
     """
     has, room = dict[str, int](), on.size_bytes
-    if attached(carry_out(prompt, attach(on))):
+    if is_attached(carry_out(prompt, attach(on))):
         lines = carry_out(prompt, list_volumes())
         has, room = volume_bytes(lines, on), free_bytes(lines, on)
     else:
@@ -255,18 +255,20 @@ def check(prompt: CommandPrompt, on: Partition, wanted: Mapping[str, int]) -> No
     for name, count in wanted.items():
         if count > has.get(name, count):
             raise ImageTooLargeError(
-                f"{name}: {count} bytes, and the UBI volume {name} on {on.device} has {has[name]}; nothing was written. Make it larger by hand "
-                "(`ubirsvol`), or remove it (`ubirmvol`): it is made anew"
+                f"{name}: {count} bytes, and the UBI volume {name} on {on.device} has {has[name]}; nothing was "
+                "written. Make it larger by hand (`ubirsvol`), or remove it (`ubirmvol`): it is made anew"
             )
         if name not in has and count > room:
             raise ImageTooLargeError(
-                f"{name}: {count} bytes, and {on.device} has no UBI volume {name} (it has {', '.join(has) or 'none'}) and {room} bytes for a new "
-                "one; nothing was written. Is the name in the release file right? Else remove what is there (`ubirmvol`)"
+                f"{name}: {count} bytes, and {on.device} has no UBI volume {name} (it has {', '.join(has) or 'none'}) "
+                f"and {room} bytes for a new one; nothing was written. Is the name in the release file right? Else "
+                "remove what is there (`ubirmvol`)"
             )
     if len(new := [name for name in wanted if name not in has]) > 1:
         raise ConfigurationError(
-            f"{on.device}: the UBI volumes {' and '.join(new)} are not there, and a new one gets all the room; nothing was written. Make them "
-            "by hand (`ubiformat`, `ubiattach`, `ubimkvol -s SIZE`): then they are only written"
+            f"{on.device}: the UBI volumes {' and '.join(new)} are not there, and a new one gets all the room; "
+            "nothing was written. Make them by hand (`ubiformat`, `ubiattach`, "
+            "`ubimkvol -s SIZE`): then they are only written"
         )
 
 
@@ -325,7 +327,7 @@ def partitions(lines: Sequence[str]) -> list[Partition]:
     ]
 
 
-def used() -> Command:
+def ask_uses() -> Command:
     """Ask for the mounts, and for the MTDs of UBI."""
     text = "cat /proc/mounts; grep -H . /sys/class/ubi/ubi*/mtd_num 2>/dev/null; true"
     return Command(text, done(text))
@@ -334,7 +336,7 @@ def used() -> Command:
 def expect_unused(lines: Sequence[str], on: Partition, *, whole: bool) -> None:
     """Make sure that an MTD is not mounted.
 
-    The lines are the answer to `used`.
+    The lines are the answer to `ask_uses`.
 
     Args:
         whole: it is written by offsets, so nothing on any flash may be in use: partitions have numbers of their own.
@@ -349,8 +351,8 @@ def expect_unused(lines: Sequence[str], on: Partition, *, whole: bool) -> None:
         number = block[1] if block else ubis.get(ubi[1], "") if ubi else ""
         if number and (whole or int(number) == on.number):
             raise TargetRefusedError(
-                f"{on.device}: the board's Linux has mounted {name} ({where[0] if where else ''}) from there; nothing was written. Let it "
-                "run from another medium, or from memory (`boot_from: ram`)"
+                f"{on.device}: the board's Linux has mounted {name} ({where[0] if where else ''}) from there; nothing "
+                "was written. Let it run from another medium, or from memory (`boot_from: ram`)"
             )
     if whole and ubis:
         raise TargetRefusedError(
@@ -375,7 +377,7 @@ def copy(device: str, count: int) -> Command:
     def judge(lines: Sequence[str], status: int) -> None:
         refuse(lines, status, text)
         if not _VERIFIED.search("\n".join(lines)):
-            raise MediaVerifyFailedError(f"{text}: it did not read back what it wrote: {quoted(lines)}")
+            raise MediaVerifyFailedError(f"{text}: it did not read back what it wrote: {quote(lines)}")
 
     return Command(whole, judge, limit_s(3 * count))
 
@@ -392,8 +394,8 @@ def ask(place: PartPlace | None) -> Command:
     def judge(lines: Sequence[str], _status: int) -> None:
         if absent := [line.split()[-1] for line in lines if line.strip().startswith("no program ")]:
             raise ConfigurationError(
-                f"the board's Linux has no {' and no '.join(absent)}; nothing was written. Install mtd-utils there, run a Linux in memory "
-                "(`boot_from: ram`), or write this medium from U-Boot"
+                f"the board's Linux has no {' and no '.join(absent)}; nothing was written. Install mtd-utils there, "
+                "run a Linux in memory (`boot_from: ram`), or write this medium from U-Boot"
             )
 
     return Command(text, judge)

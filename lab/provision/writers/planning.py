@@ -50,18 +50,19 @@ def steps(content: Content, hosts: Hosts | None = None, *, without: frozenset[st
         ConfigurationError: the content has such a place. ImageUnreachableError, ImageDamagedError: as of
             `lab.provision.image`.
     """
-    found = []
+    planned = []
     for file in [*([content.image] if content.image else []), *order(content.parts)]:
         place = None if isinstance(file, Image) else getattr(file, "to", None)
         if wrong := _kinds(place) & without:
             raise ConfigurationError(
-                f"{file.filename}: {place.label if place else 'an image of the whole medium'}: this way cannot write a place by "
-                f"{' and '.join(sorted(wrong))}. Give it an offset in the release file, or choose another way in the env"
+                f"{file.filename}: {place.label if place else 'an image of the whole medium'}: this way cannot write "
+                f"a place by {' and '.join(sorted(wrong))}. Give it an offset in the "
+                "release file, or choose another way in the env"
             )
-        count = images.inspected(file, hosts).mapped_bytes  # a damaged one is refused before the board is touched
+        count = images.inspect(file, hosts).mapped_bytes  # a damaged one is refused before the board is touched
         images.check_content(file, count)
-        found.append(Step(file, place, count))
-    return tuple(found)
+        planned.append(Step(file, place, count))
+    return tuple(planned)
 
 
 def check_fits(
@@ -76,7 +77,8 @@ def check_fits(
         whole = images.unpacked_bytes(content.image, hosts)
         if whole > size_bytes:
             raise ImageTooLargeError(
-                f"{content.image.label}: {whole} bytes, and the medium has {size_bytes}. Take a larger one, or a smaller image"
+                f"{content.image.label}: {whole} bytes, and the medium has "
+                f"{size_bytes}. Take a larger one, or a smaller image"
             )
     free = rooms(content, size_bytes)
     for step in planned:
@@ -99,11 +101,12 @@ def _check_apart(planned: tuple[Step, ...]) -> None:
     for ((area, first), count, name), ((other, second), _, later) in pairwise(spans):
         if area == other and first + count > second:
             raise ImageTooLargeError(
-                f"{name}: {count} bytes at {first:#x}, and {later} goes to {second:#x}: one would overwrite the other. Mend the release file"
+                f"{name}: {count} bytes at {first:#x}, and {later} goes to {second:#x}: one would overwrite the "
+                "other. Mend the release file"
             )
 
 
-def placed(found: Iterable[WritePiece]) -> Iterator[tuple[WritePiece, int]]:
+def place_pieces(found: Iterable[WritePiece]) -> Iterator[tuple[WritePiece, int]]:
     """Yield pieces with their offsets from the medium's start.
 
     The medium is one run of bytes.
@@ -121,10 +124,10 @@ def check_ranges(content: Content, block: int, hosts: Hosts | None = None) -> No
         ConfigurationError: a range begins within a block, so the data before it would be lost.
     """
     mapped = images.block_map(content.image, hosts) if content.image is not None else None
-    if mapped is not None and any(mapped.span(each)[0] % block for each in mapped.ranges):
+    if mapped is not None and any(mapped.span(blocks)[0] % block for blocks in mapped.ranges):
         raise ConfigurationError(
-            f"{content.image.label if content.image else ''}: its block map has ranges that begin within a block of {block} bytes, in which "
-            "the medium is written: leave the key bmap out for this medium"
+            f"{content.image.label if content.image else ''}: its block map has ranges that begin within a block of "
+            f"{block} bytes, in which the medium is written: leave the key bmap out for this medium"
         )
 
 
@@ -210,10 +213,10 @@ def ahead(found: Generator[T, None, None]) -> Iterator[T]:
     with ThreadPoolExecutor(1, "ahead") as maker:
         try:
             coming = maker.submit(next, found, None)
-            while (each := coming.result()) is not None:
+            while (ready := coming.result()) is not None:
                 coming = maker.submit(next, found, None)
-                yield each
-                del each
+                yield ready
+                del ready
         finally:
             maker.shutdown()
             found.close()
@@ -232,52 +235,42 @@ def _pieces(
 
 
 def _runs(step: Step, most: int, hosts: Hosts | None) -> Iterator[tuple[int, bytes]]:
-    gathered = _Gathered(bytearray())
-    for offset, data in _source(step, hosts):
+    gathered = _RunBuffer(bytearray())
+    for offset, data in images.open_ranges(step.file, hosts):
         if gathered.data and offset != gathered.begin + len(gathered.data):
-            yield gathered.taken(len(gathered.data))
+            yield gathered.take(len(gathered.data))
         if not gathered.data:
             gathered.begin = offset
         gathered.data += data
         while len(gathered.data) >= most:
-            yield gathered.taken(most)
+            yield gathered.take(most)
     if gathered.data:
-        yield gathered.taken(len(gathered.data))
+        yield gathered.take(len(gathered.data))
 
 
 @define
-class _Gathered:
+class _RunBuffer:
     data: bytearray
     begin: int = 0
 
-    def taken(self, count: int) -> tuple[int, bytes]:
-        found = self.begin, bytes(self.data[:count])
+    def take(self, count: int) -> tuple[int, bytes]:
+        run = self.begin, bytes(self.data[:count])
         del self.data[:count]
         self.begin += count
-        return found
-
-
-def _source(step: Step, hosts: Hosts | None) -> Iterator[tuple[int, bytes]]:
-    if isinstance(step.file, Image):
-        yield from images.open_ranges(step.file, hosts)
-        return
-    offset = 0
-    for chunk in images.open_image(step.file, hosts):
-        yield offset, chunk
-        offset += len(chunk)
+        return run
 
 
 def _kinds(place: PartPlace | None) -> set[str]:
     if place is None:
         return {"image"}
-    given = {
+    place_kinds = {
         "partition": place.partition is not None,
         "offset": place.offset is not None,
         "hardware": place.hardware != "user",
         "mtd": bool(place.mtd),
         "volume": bool(place.volume),
     }
-    return {name for name, is_given in given.items() if is_given}
+    return {name for name, is_given in place_kinds.items() if is_given}
 
 
 class ComparedPiece:

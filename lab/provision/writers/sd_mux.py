@@ -29,9 +29,8 @@ from lab.provision.writer import Meter, Plan, Report, Verified, WriteTarget
 from lab.provision.writers import blockdevice, blockwriter, planning
 from lab.provision.writers.blockdevice import WAITS, BlockDevice, Opener
 
-# --- Disks that may be written ---
-# What the host uses is what the kernel says (proc(5) mountinfo and swaps; sysfs holders): a disk, or a partition of it, that is
-# mounted, swapped to, or held by LVM, RAID or dm-crypt.
+# What the host uses is what the kernel says (proc(5) mountinfo and swaps; sysfs holders): a disk, or a partition of
+# it, that is mounted, swapped to, or held by LVM, RAID or dm-crypt.
 
 
 _SECTOR_BYTES: Final = 512  # of sysfs, whatever the device's is
@@ -42,7 +41,8 @@ class Disk:
     """A disk of the host, or the file of a virtual one.
 
     Attributes:
-        identity: its ID_PATH and serial, as udev has them; may be empty. host: the other host that it is on; empty: this one.
+        identity: its ID_PATH and serial, as udev has them; may be empty.
+        host: the other host that it is on; empty: this one.
     """
 
     path: str
@@ -76,7 +76,8 @@ class Host:
             return self._disk(path, identity)
         except OSError as error:  # sysfs: the files of a device go with it
             raise MediaMissingError(
-                f"{path}: it vanished while it was looked at ({error.strerror}). Is the card in, and the multiplexer's cable?"
+                f"{path}: it vanished while it was looked at ({error.strerror}). Is "
+                "the card in, and the multiplexer's cable?"
             ) from error
 
     def _disk(self, path: str, identity: str) -> Disk:
@@ -97,8 +98,8 @@ class Host:
             )
         if reasons := sorted(set(self._uses(folder))):
             raise TargetRefusedError(
-                f"{path}: the host uses it ({', '.join(reasons)}); nothing was written. If that is the card, unmount it; if it is not, "
-                "the env names somebody else's disk"
+                f"{path}: the host uses it ({', '.join(reasons)}); nothing was written. If that is the card, unmount "
+                "it; if it is not, the env names somebody else's disk"
             )
         size = int((folder / "size").read_text()) * _SECTOR_BYTES
         if size == 0:
@@ -106,18 +107,18 @@ class Host:
         return Disk(str(device.resolve()), size, identity)
 
     def _uses(self, folder: Path) -> Iterator[str]:
-        mounted = dict(self._mounted())
+        mounted = dict(self._mounts())
         swaps = self._swaps()
-        for each in [folder, *(part.parent for part in folder.glob("*/partition"))]:
-            number = (each / "dev").read_text().strip()
-            if where := mounted.get(number) or mounted.get(each.name):
-                yield f"{each.name} is mounted on {where}"
-            if each.name in swaps:
-                yield f"{each.name} is swap"
-            for holder in (each / "holders").glob("*"):
-                yield f"{each.name} is part of {holder.name}"
+        for device in [folder, *(part.parent for part in folder.glob("*/partition"))]:
+            number = (device / "dev").read_text().strip()
+            if where := mounted.get(number) or mounted.get(device.name):
+                yield f"{device.name} is mounted on {where}"
+            if device.name in swaps:
+                yield f"{device.name} is swap"
+            for holder in (device / "holders").glob("*"):
+                yield f"{device.name} is part of {holder.name}"
 
-    def _mounted(self) -> Iterator[tuple[str, str]]:
+    def _mounts(self) -> Iterator[tuple[str, str]]:
         """Yield each mount: number or name of the device, mount point.
 
         btrfs gives numbers that no device has.
@@ -146,12 +147,9 @@ def check_identity(disk: Disk, *, smallest: int, largest: int) -> None:
     """
     if not smallest <= disk.size_bytes <= largest:
         raise TargetRefusedError(
-            f"{disk.path}: {disk.size_bytes} bytes, and the env allows {smallest} to {largest} for it; nothing was written. Is it another "
-            "card, or somebody's disk? If it is right, mend smallest and largest in the env"
+            f"{disk.path}: {disk.size_bytes} bytes, and the env allows {smallest} to {largest} for it; nothing was "
+            "written. Is it another card, or somebody's disk? If it is right, mend smallest and largest in the env"
         )
-
-
-# --- The writer of cards ---
 
 
 PIECE_BYTES: Final = 4 * 1024 * 1024
@@ -164,8 +162,8 @@ class CardWriter:
     """Writes a card that is at the host for a while.
 
     Attributes:
-        at_host: brings the card to the host, with the board off, and gives the disk that it is there; at its end the card is at the
-            board again, both verified. It refuses disks that are not the card.
+        at_host: brings the card to the host, with the board off, and gives the disk that it is there; at its end the
+            card is at the board again, both verified. It refuses disks that are not the card.
         opener: what opens the block writer of a disk; None: this host's.
     """
 
@@ -181,11 +179,9 @@ class CardWriter:
         if content.extcsd.given:
             raise ConfigurationError(f"{target.medium}: extcsd is an eMMC's; a card has none. Mend the release file")
         with self.at_host() as disk:
-            found = disk
-        planning.check_fits(content, planned, found.size_bytes, self.hosts)
-        target = evolve(
-            target, device=found.label, identity=found.identity, size_bytes=found.size_bytes, host=found.host
-        )
+            card = disk
+        planning.check_fits(content, planned, card.size_bytes, self.hosts)
+        target = evolve(target, device=card.label, identity=card.identity, size_bytes=card.size_bytes, host=card.host)
         return Plan(self.name, target, content, planned, estimate_s=sum(step.bytes for step in planned) / _USUAL_RATE)
 
     def write(self, plan: Plan, report: Report) -> None:
@@ -194,7 +190,7 @@ class CardWriter:
             expect_same(disk, plan.target.identity, plan.target.size_bytes or 0)
             blockdevice.write(
                 disk.path,
-                planning.placed(planning.pieces(plan.steps, PIECE_BYTES, self.hosts)),
+                planning.place_pieces(planning.pieces(plan.steps, PIECE_BYTES, self.hosts)),
                 meter,
                 lambda piece: plan.steps[piece.step].name,
                 self.opener(disk),
@@ -210,7 +206,7 @@ class CardWriter:
             expect_same(disk, plan.target.identity, plan.target.size_bytes or 0)
             compared = blockdevice.compare(
                 disk.path,
-                planning.placed(
+                planning.place_pieces(
                     planning.not_overwritten(plan.steps, planning.pieces(plan.steps, PIECE_BYTES, self.hosts), 1)
                 ),
                 meter,
@@ -224,9 +220,10 @@ class CardWriter:
 
 
 # --- Cards at another host, through ssh ---
-# There `lab farm card` runs, as the user that ssh logs in as; it refuses what `lab.provision.writers.sd_mux` refuses, looks again before it
-# writes, waits until no other program of that host writes at the same USB hub, and is `lab.provision.writers.blockwriter` then. When the connection is cut, or nothing comes for IDLE_S, it ends, and drops what it
-# has not written.
+# There `lab farm card` runs, as the user that ssh logs in as; it refuses what `lab.provision.writers.sd_mux` refuses,
+# looks again before it writes, waits until no other program of that host writes at the same USB hub, and is
+# `lab.provision.writers.blockwriter` then. When the connection is cut, or nothing comes for IDLE_S, it ends, and drops
+# what it has not written.
 
 
 IDLE_S: Final = 120.0
@@ -273,12 +270,12 @@ def opener_here(disk: Disk) -> Opener:
     """
 
     @contextmanager
-    def opened(device: str, meter: Meter, *, writable: bool) -> Iterator[BlockDevice]:
-        with blockdevice.opened(device, meter, writable=writable) as block:
+    def open_writer(device: str, meter: Meter, *, writable: bool) -> Iterator[BlockDevice]:
+        with blockdevice.open_writer(device, meter, writable=writable) as block:
             expect_same(disk_here(device), disk.identity, disk.size_bytes)
             yield block
 
-    return opened
+    return open_writer
 
 
 def expect_same(disk: Disk, identity: str, size_bytes: int) -> None:
@@ -289,12 +286,12 @@ def expect_same(disk: Disk, identity: str, size_bytes: int) -> None:
     """
     if (disk.identity, disk.size_bytes) != (identity, size_bytes):
         raise TargetRefusedError(
-            f"{disk.path}: it is another disk than when it was looked at ({disk.identity or 'nothing that udev knows'}, {disk.size_bytes} "
-            "bytes); nothing was written"
+            f"{disk.path}: it is another disk than when it was looked at "
+            f"({disk.identity or 'nothing that udev knows'}, {disk.size_bytes} bytes); nothing was written"
         )
 
 
-def looked(path: str) -> str:
+def look(path: str) -> str:
     """Output of `lab farm card PATH`."""
     try:
         return json.dumps(asdict(disk_here(path)))
@@ -305,7 +302,7 @@ def looked(path: str) -> str:
 def serve(path: str, identity: str, size_bytes: int, *, writable: bool) -> str:
     """Be the block writer of a disk that is still the same.
 
-    Returns the error as `looked` does; empty: none.
+    Returns the error as `look` does; empty: none.
     """
     try:
         disk = disk_here(path)
@@ -361,7 +358,8 @@ class CardHost:
             done = self.link.ran([self.program, "farm", "card", path], _LOOK_S)
         except subprocess.TimeoutExpired as error:
             raise LabTransientError(
-                f"`{self.program} farm card {path}` on {self.link.host} did not end within {_LOOK_S:g} s; is that host overloaded?",
+                f"`{self.program} farm card {path}` on {self.link.host} did not end "
+                f"within {_LOOK_S:g} s; is that host overloaded?",
                 failure="multiplexer_failed",
             ) from error
         try:
@@ -372,15 +370,16 @@ class CardHost:
         except (ValueError, KeyError, TypeError) as error:
             why = "there is no such program" if done.returncode == _NO_PROGRAM else done.stderr.strip()[-200:]
             raise ConfigurationError(
-                f"`{self.program} farm card {path}` on {self.link.host}: {why or 'it said nothing'}. The card is written there by boardlab: install "
-                "it, and give MultiplexedCardDriver its path as `program` where ssh does not find it; nothing was written"
+                f"`{self.program} farm card {path}` on {self.link.host}: {why or 'it said nothing'}. The card is "
+                "written there by boardlab: install it, and give MultiplexedCardDriver its path as `program` where "
+                "ssh does not find it; nothing was written"
             ) from error
 
-    def opened(self, disk: Disk) -> Opener:
+    def open_writer(self, disk: Disk) -> Opener:
         """Opener of a block writer on the other host."""
 
         @contextmanager
-        def opened(device: str, meter: Meter, *, writable: bool) -> Iterator[BlockDevice]:
+        def open_writer(device: str, meter: Meter, *, writable: bool) -> Iterator[BlockDevice]:
             argv = [
                 self.program,
                 "farm",
@@ -395,7 +394,7 @@ class CardHost:
             with blockdevice.closing(process):
                 yield BlockDevice(process, disk.label, meter, _refusal)
 
-        return opened
+        return open_writer
 
 
 def _refusal(line: str) -> BoardlabError | None:

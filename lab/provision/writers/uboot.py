@@ -79,7 +79,7 @@ class Network:
             if self.board
             else [
                 Command("setenv autoload no", _quiet),
-                Command("dhcp", answers.addressed, 60.0, loads=True),
+                Command("dhcp", answers.judge_dhcp, 60.0, loads=True),
             ]
         )
         port = [] if self.port == 69 else [Command(f"setenv tftpdstp {self.port}", _quiet)]
@@ -111,7 +111,7 @@ class Tftp:
         try:
             text = f"tftpboot {address:#x} {self.prefix}{name}"
             limit = 90.0 + len(data) / _SLOWEST_LOAD
-            carry_out(prompt, Command(text, answers.loaded(len(data), name), limit, loads=True))
+            carry_out(prompt, Command(text, answers.judge_load(len(data), name), limit, loads=True))
         finally:
             path.unlink(missing_ok=True)
 
@@ -145,14 +145,15 @@ class UBootWriter:
         planned = planning.steps(content, self.hosts)
         if content.extcsd.given and self._places.mmc is None:
             raise ConfigurationError(
-                f"{target.medium}: extcsd is an eMMC's, and {self.device or target.device} is none; mend the release file or the env"
+                f"{target.medium}: extcsd is an eMMC's, and {self.device or target.device} "
+                "is none; mend the release file or the env"
             )
         self._places.check(content, planned, self.hosts)
         try:
             with ending_on_error(self.end):
                 session = Session.begin(self.begin())
                 lines = self._places.look(session)
-                planned = self._places.resolved(session, planned)
+                planned = self._places.resolve(session, planned)
                 size = self._places.fit(session, content, planned, self.hosts, lines)
                 session.most(self.medium.align)
                 self.loader.prepare(session.prompt)
@@ -284,7 +285,8 @@ class UBootPlaces:
         offset = place.offset or 0
         if offset % medium.align:
             raise ConfigurationError(
-                f"{place.label}: it must begin at a multiple of {medium.align:#x}, as the medium is written in such blocks"
+                f"{place.label}: it must begin at a multiple of "
+                f"{medium.align:#x}, as the medium is written in such blocks"
             )
         return medium, offset
 
@@ -314,10 +316,10 @@ class UBootPlaces:
         session.run(self.medium.select())
         asked = self.medium.size()
         lines = carry_out(session.prompt, asked) if asked else []
-        self.medium.sized(lines)
+        self.medium.parse_size(lines)
         return lines
 
-    def resolved(self, session: Session, planned: tuple[Step, ...]) -> tuple[Step, ...]:
+    def resolve(self, session: Session, planned: tuple[Step, ...]) -> tuple[Step, ...]:
         """Resolve partitions of steps to offsets, by the medium's current table.
 
         Raises:
@@ -326,18 +328,18 @@ class UBootPlaces:
         medium = self.medium
         if not isinstance(medium, UBootBlocks):
             return planned
-        return tuple(self._resolved(session, medium, step) for step in planned)
+        return tuple(self._resolve_step(session, medium, step) for step in planned)
 
     @staticmethod
-    def _resolved(session: Session, medium: UBootBlocks, step: Step) -> Step:
+    def _resolve_step(session: Session, medium: UBootBlocks, step: Step) -> Step:
         if step.place is None or step.place.partition is None:
             return step
-        found = [
+        span = [
             answers.partition_blocks(carry_out(session.prompt, command)) * BLOCK_BYTES
             for command in medium.partition(step.place.partition)
         ]
-        _check_room(step, found[1])
-        return evolve(step, place=PartPlace(offset=found[0], room=found[1]))
+        _check_room(step, span[1])
+        return evolve(step, place=PartPlace(offset=span[0], room=span[1]))
 
     def fit(
         self, session: Session, content: Content, planned: tuple[Step, ...], hosts: Hosts | None, lines: list[str]
@@ -352,7 +354,7 @@ class UBootPlaces:
         Raises:
             ImageTooLargeError: something does not fit. ConfigurationError: not into U-Boot's memory.
         """
-        size = self.medium.sized(lines)
+        size = self.medium.parse_size(lines)
         planning.check_fits(content, planned, size, hosts)
         if self.mmc is not None:
             self._probe(session, content, planned, hosts)
@@ -361,7 +363,7 @@ class UBootPlaces:
             if isinstance(part, UbiVolume):
                 _check_volume(session, part)
             elif step.place is not None and step.place.mtd and isinstance(part, Mtd):
-                _check_room(step, part.sized(lines))
+                _check_room(step, part.parse_size(lines))
         return size
 
     def _probe(self, session: Session, content: Content, planned: tuple[Step, ...], hosts: Hosts | None) -> None:
@@ -383,19 +385,21 @@ def _check_volume(session: Session, volume: UbiVolume) -> None:
     free = session.memory[1] - session.back
     if volume.total > free:
         raise ConfigurationError(
-            f"UBI volume {volume.volume}: {volume.total} bytes, and U-Boot reads a volume only from its start, into {free} bytes of "
-            "memory that are free: write it from Linux, or put less into it"
+            f"UBI volume {volume.volume}: {volume.total} bytes, and U-Boot reads a volume only from its start, into "
+            f"{free} bytes of memory that are free: write it from Linux, or put less into it"
         )
     session.run([*volume.select(), *volume.before(0, volume.total)])
-    room = volume.sized(carry_out(session.prompt, volume.size()))
+    room = volume.parse_size(carry_out(session.prompt, volume.size()))
     if room is not None and volume.total > room:
         raise ImageTooLargeError(
-            f"UBI volume {volume.volume}: {volume.total} bytes, and it has room for {room}. Make it larger, or the image smaller"
+            f"UBI volume {volume.volume}: {volume.total} bytes, and it has room for "
+            f"{room}. Make it larger, or the image smaller"
         )
 
 
 def _check_room(step: Step, room: int | None) -> None:
     if room is not None and step.bytes > room:
         raise ImageTooLargeError(
-            f"{step.name}: {step.bytes} bytes, and {step.place.label if step.place else ''} has {room}. Mend the release file, or the build"
+            f"{step.name}: {step.bytes} bytes, and {step.place.label if step.place else ''} has {room}. Mend the "
+            "release file, or the build"
         )

@@ -21,12 +21,14 @@ from lab.provision.errors import (
     MediaWriteProtectedError,
     TftpTimeoutError,
 )
-from lab.provision.writers.command import Judge, quoted
+from lab.provision.writers.command import Judge, quote
 
 _UNKNOWN: Final = re.compile(r"Unknown command '([^']*)'")
 _MISSING: Final = re.compile(
-    r"\*\* Bad device|\*\* Invalid partition|unknown device|no mmc device|MMC: no card present|No (?:such )?device|MTD device \S+ not found"
-    r"|Failed to initialize SPI flash|No SPI flash selected|Volume \S+ not found|Cannot find mtd|missing or unknown FLASH type"
+    r"\*\* Bad device|\*\* Invalid partition|unknown device|no mmc device|MMC: no card present|No (?:such "
+    r")?device|MTD device \S+ not found"
+    r"|Failed to initialize SPI flash|No SPI flash selected|Volume \S+ not found|Cannot find mtd|missing or unknown "
+    r"FLASH type"
     r"|blocks (?:written|read): ERROR.*-19|-19 blocks (?:written|read)",
     re.IGNORECASE,
 )
@@ -35,12 +37,14 @@ _PROTECTED: Final = re.compile(
 )
 _BAD_BLOCK: Final = re.compile(r"Skipping bad block|bad block at|marked as bad|Bad eraseblock", re.IGNORECASE)
 _TOO_LARGE: Final = re.compile(
-    r"past flash size|block number 0x[0-9a-f]+ exceeds max|exceeds? (?:the )?(?:device|partition|chip) size|exit not enough size|Size exceeds",
+    r"past flash size|block number 0x[0-9a-f]+ exceeds max|exceeds? (?:the )?(?:device|partition|chip) size|exit not "
+    r"enough size|Size exceeds",
     re.IGNORECASE,
 )
 _FAILED: Final = re.compile(
     r"\bERROR\b|Failure while|failed with error|failed in (?:erase|write|read) step|timeout at address|Timeout writing"
-    r"|not aligned|Failed\b|Not Erased|General Flash|mmc (?:write|read) failed|Card did not respond|Transfer data timeout",
+    r"|not aligned|Failed\b|Not Erased|General Flash|mmc (?:write|read) failed|Card did not respond|Transfer data "
+    r"timeout",
 )
 _DIGEST: Final = re.compile(r"\b(?:crc32|sha256) for ([0-9a-f]+) \.\.\. ([0-9a-f]+) ==> ([0-9a-f]{8,64})\b")
 _TRANSFERRED: Final = re.compile(r"Bytes transferred = (\d+) \(")
@@ -54,24 +58,26 @@ def refuse(lines: Sequence[str], status: int, what: str) -> None:
     text = "\n".join(lines)
     if unknown := _UNKNOWN.search(text):
         raise ConfigurationError(
-            f"{what}: this U-Boot has no command `{unknown[1]}`. Choose another way for the medium in the env, or build U-Boot with it"
+            f"{what}: this U-Boot has no command `{unknown[1]}`. Choose another way for the "
+            "medium in the env, or build U-Boot with it"
         )
     if _MISSING.search(text):
         raise MediaMissingError(
-            f"{what}: U-Boot does not see the medium: {quoted(lines)}. Is it there, and its number in the env right?"
+            f"{what}: U-Boot does not see the medium: {quote(lines)}. Is it there, and its number in the env right?"
         )
     if _PROTECTED.search(text):
         raise MediaWriteProtectedError(
-            f"{what}: the medium is write-protected: {quoted(lines)}. Take the protection away; nothing else helps"
+            f"{what}: the medium is write-protected: {quote(lines)}. Take the protection away; nothing else helps"
         )
     if _TOO_LARGE.search(text):
-        raise ImageTooLargeError(f"{what}: {quoted(lines)}. The release's part is too large for its place")
+        raise ImageTooLargeError(f"{what}: {quote(lines)}. The release's part is too large for its place")
     if _BAD_BLOCK.search(text):
         raise MediaBadBlockError(
-            f"{what}: a bad block where the release needs a good one: {quoted(lines)}. Let the part lie in UBI, or change the board"
+            f"{what}: a bad block where the release needs a good one: {quote(lines)}. Let "
+            "the part lie in UBI, or change the board"
         )
     if _FAILED.search(text) or status != 0:
-        _failed(lines, what)
+        _fail(lines, what)
 
 
 def done(what: str) -> Judge:
@@ -89,7 +95,7 @@ def says(pattern: str, what: str) -> Judge:
     def judge(lines: Sequence[str], status: int) -> None:
         refuse(lines, status, what)
         if not any(good.search(line) for line in lines):
-            _failed(lines, what)
+            _fail(lines, what)
 
     return judge
 
@@ -105,14 +111,14 @@ def blocks(count: int, what: str, first: int | None = None) -> Judge:
         if first is not None and (moved := _MOVED.search(text)) and (int(moved[1]), int(moved[2])) != (first, count):
             raise misread(lines, what)
         refuse(lines, status, what)
-        found = _BLOCKS.search(text)
-        if found is None or (int(found[1]), found[2]) != (count, "OK"):
-            _failed(lines, what)
+        result = _BLOCKS.search(text)
+        if result is None or (int(result[1]), result[2]) != (count, "OK"):
+            _fail(lines, what)
 
     return judge
 
 
-def addressed(lines: Sequence[str], _status: int) -> None:
+def judge_dhcp(lines: Sequence[str], _status: int) -> None:
     """The judge of `dhcp`: the board has an address.
 
     Raises:
@@ -125,12 +131,12 @@ def addressed(lines: Sequence[str], _status: int) -> None:
         )
     if "DHCP client bound" not in text:
         raise TftpTimeoutError(
-            f"dhcp: the board got no address in U-Boot: {quoted(lines)}. Is its cable plugged in, and a DHCP server on that network? Else give it "
-            "one (`board_address` in the env)"
+            f"dhcp: the board got no address in U-Boot: {quote(lines)}. Is its cable plugged in, and a DHCP server on "
+            "that network? Else give it one (`board_address` in the env)"
         )
 
 
-def loaded(count: int, name: str) -> Judge:
+def judge_load(count: int, name: str) -> Judge:
     """The judge of `tftpboot`: all bytes came."""
 
     def judge(lines: Sequence[str], status: int) -> None:
@@ -139,20 +145,22 @@ def loaded(count: int, name: str) -> Judge:
             raise ConfigurationError(
                 f"{name}: this U-Boot has no command `{unknown[1]}`: it has no network. Use the console, or USB"
             )
-        found = _TRANSFERRED.search(text)
-        if found and int(found[1]) == count and status == 0:
+        transferred = _TRANSFERRED.search(text)
+        if transferred and int(transferred[1]) == count and status == 0:
             return
         if "TFTP error" in text:
             raise TftpTimeoutError(
-                f"{name}: the TFTP server refused it: {quoted(lines)}. Was its folder emptied by somebody else? Try again"
+                f"{name}: the TFTP server refused it: {quote(lines)}. Was its "
+                "folder emptied by somebody else? Try again"
             )
         if "No ethernet found" in text or "address not set" in text:
             raise MediaMissingError(
-                f"{name}: the board has no network in U-Boot: {quoted(lines)}. Is its cable plugged in?"
+                f"{name}: the board has no network in U-Boot: {quote(lines)}. Is its cable plugged in?"
             )
-        got = f"{found[1]} of {count} bytes came" if found else "it did not come"
+        got = f"{transferred[1]} of {count} bytes came" if transferred else "it did not come"
         raise TftpTimeoutError(
-            f"{name}: {got} over TFTP: {quoted(lines)}. Is the board's cable plugged in, and does a firewall let UDP pass to the lab host?"
+            f"{name}: {got} over TFTP: {quote(lines)}. Is the board's cable plugged in, and does "
+            "a firewall let UDP pass to the lab host?"
         )
 
     return judge
@@ -164,8 +172,8 @@ def misread(lines: Sequence[str], what: str) -> MediaWriteFailedError:
     The command lost characters on the console.
     """
     return MediaWriteFailedError(
-        f"`{what}`: U-Boot took it for another place or count: {quoted(lines)}. The console lost or changed characters of the command; where it "
-        "was a write, the data there is lost. Look at the console's cable, then try again"
+        f"`{what}`: U-Boot took it for another place or count: {quote(lines)}. The console lost or changed characters "
+        "of the command; where it was a write, the data there is lost. Look at the console's cable, then try again"
     )
 
 
@@ -177,15 +185,15 @@ def digest_is(expected: str, what: str, of: tuple[int, int] | None = None) -> Ju
     """
 
     def judge(lines: Sequence[str], status: int) -> None:
-        found = _DIGEST.search("\n".join(lines))
-        if found is None:
+        result = _DIGEST.search("\n".join(lines))
+        if result is None:
             refuse(lines, status, what)
-            _failed(lines, what)
-        if of and (int(found[1], 16), int(found[2], 16)) != (of[0], of[0] + of[1] - 1):
+            _fail(lines, what)
+        if of and (int(result[1], 16), int(result[2], 16)) != (of[0], of[0] + of[1] - 1):
             raise misread(lines, what)
-        if found[3] != expected:
+        if result[3] != expected:
             raise MediaVerifyFailedError(
-                f"{what}: the board computes {found[3]}, expected {expected}. Try again; then look at the medium"
+                f"{what}: the board computes {result[3]}, expected {expected}. Try again; then look at the medium"
             )
 
     return judge
@@ -205,8 +213,8 @@ def partition_config(ack: int, boot: int, what: str) -> Judge:
         }
         if values != {"BOOT_ACK": ack, "BOOT_PARTITION_ENABLE": boot} or status != 0:
             raise ExtCsdNotSetError(
-                f"{what}: expected BOOT_ACK {ack} and BOOT_PARTITION_ENABLE {boot}: {quoted(lines)}. The eMMC boots as that says (1: boot0, "
-                "2: boot1), not as it was told. Try again; then change the eMMC, or the board"
+                f"{what}: expected BOOT_ACK {ack} and BOOT_PARTITION_ENABLE {boot}: {quote(lines)}. The eMMC boots as "
+                "that says (1: boot0, 2: boot1), not as it was told. Try again; then change the eMMC, or the board"
             )
 
     return judge
@@ -223,8 +231,8 @@ def check_boot_bus(found: int | None, wanted: int) -> None:
     if found is None or found & 0x1F != wanted:
         answer = "U-Boot did not show it" if found is None else f"it says {found:#04x}"
         raise ExtCsdNotSetError(
-            f"BOOT_BUS_CONDITIONS (EXT_CSD[177]) was set to {wanted:#04x}, and {answer}; the partition that the eMMC boots from "
-            "was not changed. Try again; then change the eMMC, or the board"
+            f"BOOT_BUS_CONDITIONS (EXT_CSD[177]) was set to {wanted:#04x}, and {answer}; the partition that the eMMC "
+            "boots from was not changed. Try again; then change the eMMC, or the board"
         )
 
 
@@ -250,15 +258,17 @@ def ram(lines: Sequence[str]) -> tuple[int, int]:
     start = re.search(r"-> start\s+= (0x[0-9a-f]+)", text)
     size = re.search(r"-> size\s+= (0x[0-9a-f]+)", text)
     if start is None or size is None:
-        raise BoardStableError(f"`bdinfo` told of no memory: {quoted(lines)}", failure="media_write_failed")
+        raise BoardStableError(f"`bdinfo` told of no memory: {quote(lines)}", failure="media_write_failed")
     begin = int(start[1], 16)
     end = begin + int(size[1], 16)
-    addresses = [int(each, 16) for each in re.findall(r"(?:\[|= )(?:0x)?([0-9a-f]{8,16})(?:-0x[0-9a-f]+\])?", text)]
-    inside = [each for each in addresses if begin + (end - begin) // 2 < each < end]
+    addresses = [
+        int(address, 16) for address in re.findall(r"(?:\[|= )(?:0x)?([0-9a-f]{8,16})(?:-0x[0-9a-f]+\])?", text)
+    ]
+    inside = [address for address in addresses if begin + (end - begin) // 2 < address < end]
     return begin, min([end, *inside])
 
 
-def _failed(lines: Sequence[str], what: str) -> NoReturn:
+def _fail(lines: Sequence[str], what: str) -> NoReturn:
     raise MediaWriteFailedError(
-        f"{what}: U-Boot did not do it: {quoted(lines)}. Try again; if it stays so, look at the medium"
+        f"{what}: U-Boot did not do it: {quote(lines)}. Try again; if it stays so, look at the medium"
     )

@@ -16,7 +16,7 @@ from lab.provision.errors import MediaVerifyFailedError, MediaWriteFailedError
 from lab.provision.release import ExtCsd
 from lab.provision.writer import Area
 from lab.provision.writers import ubootanswers as answers
-from lab.provision.writers.command import Command, CommandPrompt, carry_out, fits, limit_s, quoted
+from lab.provision.writers.command import Command, CommandPrompt, carry_out, fits, limit_s, quote
 from lab.provision.writers.ubootmedia import UBootBlocks
 from lab.provision.writers.ubootsession import Session
 
@@ -25,7 +25,10 @@ _MOST_DEVICE: Final = 31
 _READS: Final = re.compile(r"\bmmc reg read\b")
 _VALUES: Final = {"BOOT_ACK": (0, 1), "BOOT_PARTITION_ENABLE": (0, 1, 2, 7)}  # the others are reserved
 _ROW: Final = re.compile(r"^\s*(\d{3}):((?:\s+[0-9a-fA-F]{2})+)\s*$")
-NOT_READ_BACK: Final = "how wide the eMMC's bus is while it boots (bootbus) was set and not read back: this U-Boot has no `mmc reg read` (CONFIG_CMD_MMC_REG)"
+NOT_READ_BACK: Final = (
+    "how wide the eMMC's bus is while it boots (bootbus) was set and not read back: this U-Boot "
+    "has no `mmc reg read` (CONFIG_CMD_MMC_REG)"
+)
 
 
 def read(prompt: CommandPrompt, device: int) -> ExtCsd:
@@ -106,12 +109,13 @@ def register(lines: Sequence[str], number: int) -> int | None:
 
 
 def _value(lines: Sequence[str], name: str, what: str) -> int:
-    found = [int(match[1], 16) for line in lines if (match := re.fullmatch(rf"\s*{name}: (0x[0-9a-fA-F]+)\s*", line))]
-    if len(found) != 1 or found[0] not in _VALUES[name]:
+    values = [int(match[1], 16) for line in lines if (match := re.fullmatch(rf"\s*{name}: (0x[0-9a-fA-F]+)\s*", line))]
+    if len(values) != 1 or values[0] not in _VALUES[name]:
         raise MediaWriteFailedError(
-            f"{what}: U-Boot does not say {name}: {quoted(lines)}; nothing was written. Try again; if it stays so, look at the console's cable"
+            f"{what}: U-Boot does not say {name}: {quote(lines)}; nothing was written. Try again; if it stays so, "
+            "look at the console's cable"
         )
-    return found[0]
+    return values[0]
 
 
 def _select(device: int) -> Command:

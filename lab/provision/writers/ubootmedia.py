@@ -17,11 +17,10 @@ from attrs import field, frozen, validators
 from lab.errors import ConfigurationError
 from lab.provision.errors import MediaMissingError
 from lab.provision.writers import ubootanswers as answers
-from lab.provision.writers.command import Command, Judge, fits, limit_s, quoted
+from lab.provision.writers.command import Command, Judge, fits, limit_s, quote
 
-# --- Sizes and erase blocks of media ---
-# The texts: U-Boot's lib/display_options.c (print_size), cmd/mmc.c, cmd/nvme.c, drivers/mtd/spi/spi-nor-core.c, cmd/mtd.c,
-# drivers/mtd/cfi_flash.c and cmd/ubi.c of v2023.01 to v2025.01.
+# The texts: U-Boot's lib/display_options.c (print_size), cmd/mmc.c, cmd/nvme.c, drivers/mtd/spi/spi-nor-core.c,
+# cmd/mtd.c, drivers/mtd/cfi_flash.c and cmd/ubi.c of v2023.01 to v2025.01.
 
 
 BLOCK_BYTES: Final = 512
@@ -63,8 +62,8 @@ def block_device(lines: Sequence[str], number: int = 0) -> int | None:
     if exact := _EXACT.search(text):
         if int(exact[2]) != BLOCK_BYTES:
             raise ConfigurationError(
-                f"device {number}: its blocks have {exact[2]} bytes, and only media with blocks of {BLOCK_BYTES} bytes are written from "
-                "U-Boot: write it from Linux, by the env"
+                f"device {number}: its blocks have {exact[2]} bytes, and only media with blocks of {BLOCK_BYTES} "
+                "bytes are written from U-Boot: write it from Linux, by the env"
             )
         return int(exact[1]) * BLOCK_BYTES
     rounded = _ROUNDED.search(text)
@@ -73,8 +72,8 @@ def block_device(lines: Sequence[str], number: int = 0) -> int | None:
 
 def spi_flash(lines: Sequence[str]) -> int | None:
     """Bytes of a flash, of `sf probe`; None: it does not say."""
-    found = _SPI.search("\n".join(lines))
-    return round(float(found[1]) * _UNITS[found[2]]) if found else None
+    size = _SPI.search("\n".join(lines))
+    return round(float(size[1]) * _UNITS[size[2]]) if size else None
 
 
 def mtd(lines: Sequence[str], name: str, erase_bytes: int) -> int | None:
@@ -94,7 +93,8 @@ def mtd(lines: Sequence[str], name: str, erase_bytes: int) -> int | None:
             _check_erased(name, int(block[1], 16), erase_bytes)
         return int(span[2], 16) - int(span[1], 16) if span else None
     raise MediaMissingError(
-        f"MTD {name}: this U-Boot has no such device or part: {quoted(lines)}. Mend the release file, the env, or U-Boot's mtdparts"
+        f"MTD {name}: this U-Boot has no such device or part: {quote(lines)}. Mend the "
+        "release file, the env, or U-Boot's mtdparts"
     )
 
 
@@ -119,19 +119,20 @@ def ubi_volume(lines: Sequence[str], name: str) -> int | None:
 
     None: the answer lacks them.
     """
-    found = {volume: int(blocks) * int(size) for blocks, size, volume in _UBI_VOLUME.findall("\n".join(lines))}
-    return found.get(name)
+    sizes = {volume: int(blocks) * int(size) for blocks, size, volume in _UBI_VOLUME.findall("\n".join(lines))}
+    return sizes.get(name)
 
 
 def _check_erased(what: str, block: int, erase_bytes: int) -> None:
     if block and erase_bytes % block:
         raise ConfigurationError(
-            f"{what}: it is erased in blocks of {block} bytes, and the env says {erase_bytes}: set erase_kib to {block / 1024:g} there"
+            f"{what}: it is erased in blocks of {block} bytes, and the env says "
+            f"{erase_bytes}: set erase_kib to {block / 1024:g} there"
         )
 
 
-# --- Block devices ---
-# The commands for SK-AM62 are those of TI's SDK ("Flash and boot" pages): `mmc` for eMMC, `sf` for OSPI NOR, `mtd` for NAND.
+# The commands for SK-AM62 are those of TI's SDK ("Flash and boot" pages): `mmc` for eMMC, `sf` for OSPI NOR, `mtd` for
+# NAND.
 
 
 HARDWARE: Final = {"user": 0, "boot0": 1, "boot1": 2}
@@ -152,7 +153,7 @@ class UBootMedium(Protocol):
     def size(self) -> Command | None:
         """Command for the size; None: there is none."""
 
-    def sized(self, lines: Sequence[str]) -> int | None:
+    def parse_size(self, lines: Sequence[str]) -> int | None:
         """Bytes of it, of what that answered; None: it does not say.
 
         Raises:
@@ -197,7 +198,7 @@ class UBootBlocks:
         scan = ["pci enum", "nvme scan"] if self.interface == "nvme" else ["virtio scan"]
         text = f"{self.interface} device {self.number}"
         return [
-            *(Command(each, answers.done(each)) for each in scan),
+            *(Command(command, answers.done(command)) for command in scan),
             Command(text, answers.says("is now current device", text)),
         ]
 
@@ -205,7 +206,7 @@ class UBootBlocks:
         text = f"{self.interface} info"
         return Command(text, answers.done(text))
 
-    def sized(self, lines: Sequence[str]) -> int | None:
+    def parse_size(self, lines: Sequence[str]) -> int | None:
         return block_device(lines, self.number)
 
     def partition(self, number: int) -> list[Command]:
@@ -230,9 +231,11 @@ class UBootBlocks:
         return [Command(text, answers.says("OK|is current device", text))]
 
     def _move(self, verb: str, address: int, offset: int, count: int) -> Command:
-        wanted = -(-count // BLOCK_BYTES)
-        text = f"{self.interface} {verb} {fits(address, MOST):#x} {fits(offset // BLOCK_BYTES, MOST):#x} {wanted:#x}"
-        return Command(text, answers.blocks(wanted, text, offset // BLOCK_BYTES), limit_s(count))
+        block_count = -(-count // BLOCK_BYTES)
+        text = (
+            f"{self.interface} {verb} {fits(address, MOST):#x} {fits(offset // BLOCK_BYTES, MOST):#x} {block_count:#x}"
+        )
+        return Command(text, answers.blocks(block_count, text, offset // BLOCK_BYTES), limit_s(count))
 
 
 def parse(text: str, *, erase_bytes: int = 128 * 1024) -> UBootMedium:
@@ -255,7 +258,8 @@ def parse(text: str, *, erase_bytes: int = 128 * 1024) -> UBootMedium:
         case ["cfi", base] if re.fullmatch(r"0x[0-9a-fA-F]+", base):
             return Cfi(int(base, 16), erase_bytes)
     raise ConfigurationError(
-        f'{text!r:.60} names no medium of U-Boot; expected e.g. "mmc 0", "nvme 0", "virtio 0", "sf", "mtd ospi.rootfs" or "cfi 0x4000000"'
+        f'{text!r:.60} names no medium of U-Boot; expected e.g. "mmc 0", "nvme 0", "virtio 0", "sf", '
+        '"mtd ospi.rootfs" or "cfi 0x4000000"'
     )
 
 
@@ -291,7 +295,7 @@ class SpiFlash:
         """Command for the size: `sf probe` prints it."""
         return self.select()[0]
 
-    def sized(self, lines: Sequence[str]) -> int | None:
+    def parse_size(self, lines: Sequence[str]) -> int | None:
         return spi_flash(lines)
 
     def before(self, _offset: int, _count: int, /) -> list[Command]:
@@ -300,7 +304,7 @@ class SpiFlash:
 
     def write(self, address: int, offset: int, count: int) -> list[Command]:
         text = f"sf update {fits(address, MOST):#x} {fits(offset, MOST):#x} {count:#x}"
-        return [Command(text, _updated(offset, count, text), limit_s(2 * count))]
+        return [Command(text, _judge_update(offset, count, text), limit_s(2 * count))]
 
     def read(self, address: int, offset: int, count: int) -> list[Command]:
         text = f"sf read {fits(address, MOST):#x} {fits(offset, MOST):#x} {count:#x}"
@@ -336,7 +340,7 @@ class Mtd:
     def size(self) -> Command | None:
         return Command("mtd list", answers.done("mtd list"))
 
-    def sized(self, lines: Sequence[str]) -> int | None:
+    def parse_size(self, lines: Sequence[str]) -> int | None:
         return mtd(lines, self.name, self.erase_bytes)
 
     def before(self, offset: int, count: int, /) -> list[Command]:
@@ -355,7 +359,7 @@ class Mtd:
 
     def _move(self, verb: str, says: str, address: int, offset: int, count: int) -> Command:
         text = f"mtd {verb} {self.name} {fits(address, MOST):#x} {fits(offset, MOST):#x} {count:#x}"
-        return Command(text, _moved(says, offset, count, text), limit_s(count))
+        return Command(text, _judge_move(says, offset, count, text), limit_s(count))
 
 
 @frozen
@@ -379,7 +383,7 @@ class Cfi:
     def size(self) -> Command | None:
         return self.select()[0]
 
-    def sized(self, lines: Sequence[str]) -> int | None:
+    def parse_size(self, lines: Sequence[str]) -> int | None:
         return cfi(lines, self.base, self.erase_bytes)
 
     def before(self, offset: int, count: int, /) -> list[Command]:
@@ -421,7 +425,7 @@ class UbiVolume:
     def size(self) -> Command:
         return Command("ubi info l", answers.done("ubi info l"))
 
-    def sized(self, lines: Sequence[str]) -> int | None:
+    def parse_size(self, lines: Sequence[str]) -> int | None:
         return ubi_volume(lines, self.volume)
 
     def before(self, _offset: int, _count: int, /) -> list[Command]:
@@ -448,7 +452,7 @@ class UbiVolume:
         return []
 
 
-def _updated(offset: int, count: int, what: str) -> Judge:
+def _judge_update(offset: int, count: int, what: str) -> Judge:
     """Judge of `sf update`: its place, then its result.
 
     It prints the place first (drivers/mtd/mtd_uboot.c).
@@ -460,14 +464,14 @@ def _updated(offset: int, count: int, what: str) -> Judge:
         if place and (int(place[1], 16), int(place[2], 16)) != (offset, count):
             raise answers.misread(lines, what)
         answers.refuse(lines, status, what)
-        found = re.search(r"(\d+) bytes written, (\d+) bytes skipped", text)
-        if found is None or int(found[1]) + int(found[2]) != count:
+        counts = re.search(r"(\d+) bytes written, (\d+) bytes skipped", text)
+        if counts is None or int(counts[1]) + int(counts[2]) != count:
             answers.says("bytes written", what)([], 1)
 
     return judge
 
 
-def _moved(says: str, offset: int, count: int, what: str) -> Judge:
+def _judge_move(says: str, offset: int, count: int, what: str) -> Judge:
     """Judge of `mtd read|write`: its place and count.
 
     It prints them before it works, for a NAND rounded to pages (cmd/mtd.c).
@@ -476,10 +480,10 @@ def _moved(says: str, offset: int, count: int, what: str) -> Judge:
     def judge(lines: Sequence[str], status: int) -> None:
         text = "\n".join(lines)
         rounded = re.search(r"Size not on a page boundary \(0x[0-9a-f]+\), rounding to 0x([0-9a-f]+)", text)
-        found = re.search(
+        place = re.search(
             rf"^{says} (\d+) byte\(s\)(?: \(\d+ page\(s\)\))? at offset 0x([0-9a-f]+)", text, re.MULTILINE
         )
-        if found and (int(found[1]), int(found[2], 16)) != (int(rounded[1], 16) if rounded else count, offset):
+        if place and (int(place[1]), int(place[2], 16)) != (int(rounded[1], 16) if rounded else count, offset):
             raise answers.misread(lines, what)
         answers.says(f"^{says} ", what)(lines, status)
 

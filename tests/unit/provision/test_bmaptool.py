@@ -194,7 +194,7 @@ def test_without_it_or_without_a_map_it_is_dd(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_what_it_says_has_its_class(lines: list[str], status: int, kind: type[BoardlabError]) -> None:
-    command = bmaptool.finished("http://10.0.2.2/image.xz", "http://10.0.2.2/image.bmap", "/dev/mmcblk0")
+    command = bmaptool.ask_result("http://10.0.2.2/image.xz", "http://10.0.2.2/image.bmap", "/dev/mmcblk0")
     with pytest.raises(kind):
         command.judge(lines, status)
 
@@ -218,5 +218,5 @@ def test_the_end_of_what_it_says_comes_with_its_own_exit_status(tmp_path: Path, 
     while not (now := bmaptool.progress(typed(bmaptool.look("/dev/mmcblk0")).stdout.splitlines())).ended:
         assert now.written == 24 * 512
     assert now.written == 24 * 512
-    done = typed(bmaptool.finished(*words))
+    done = typed(bmaptool.ask_result(*words))
     assert (done.returncode, done.stdout.split()) == (status, ["16", "17", "18", "19", "20", "/dev/mmcblk0"])

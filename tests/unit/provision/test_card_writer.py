@@ -274,7 +274,7 @@ def test_a_write_that_makes_no_progress_is_ended_and_its_writer_with_it(tmp_path
     meter = Meter(64 << 20, lambda _progress: None, clock.now_ns, 30.0)
 
     def write() -> None:
-        with blockdevice.opened(str(path), meter, writable=True) as block:
+        with blockdevice.open_writer(str(path), meter, writable=True) as block:
             clock.stands = False
             pids.append(block.pid)
             os.kill(block.pid, signal.SIGSTOP)  # as one that hangs in the kernel
@@ -292,7 +292,7 @@ def test_a_write_that_stalls_after_an_answer_is_ended_too(tmp_path: Path) -> Non
     meter = Meter(64 << 20, seen.append, clock.now_ns, 90.0)
 
     def write() -> None:
-        with blockdevice.opened(str(path), meter, writable=True) as block:
+        with blockdevice.open_writer(str(path), meter, writable=True) as block:
             clock.stands = False
             block.write(0, b"\0" * 4096)
             answered(block)  # which is read within the next order
@@ -314,7 +314,7 @@ def test_what_unpacks_a_long_hole_is_no_stall_of_the_medium(tmp_path: Path) -> N
         return clock[0]
 
     meter = Meter(8 << 20, lambda _progress: None, now_ns, 60.0)
-    with blockdevice.opened(str(path), meter, writable=True) as block:
+    with blockdevice.open_writer(str(path), meter, writable=True) as block:
         pid = block.pid
         block.write(0, bytes(4096))
         answered(block)
@@ -340,7 +340,7 @@ def test_a_writer_that_is_killed_is_a_failed_write(tmp_path: Path) -> None:
     path = card(tmp_path, 4 << 20)
 
     def write() -> None:
-        with blockdevice.opened(str(path), patient(4 << 20), writable=True) as block:
+        with blockdevice.open_writer(str(path), patient(4 << 20), writable=True) as block:
             os.kill(block.pid, signal.SIGKILL)
             for offset in range(0, 4 << 20, 1 << 20):
                 block.write(offset, bytes(1 << 20))

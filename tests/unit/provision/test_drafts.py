@@ -320,8 +320,8 @@ def test_the_list_says_which_boards_have_a_release(
     path = drafted(deploy)[1]
     with open_store(str(tmp_path / "r.db")) as store:
         book = ProvisionBook(store)
-        book.booted(book.begin(NewProvision(BOARD, "sk-1", "sd", "night", "c", "way")), {})
-        book.written(book.begin(NewProvision(BOARD, "sk-3", "sd", "night", "c", "way")), "d", "full", 1)
+        book.note_booted(book.begin(NewProvision(BOARD, "sk-1", "sd", "night", "c", "way")), {})
+        book.note_written(book.begin(NewProvision(BOARD, "sk-3", "sd", "night", "c", "way")), "d", "full", 1)
         book.begin(NewProvision(BOARD, "sk-2", "sd", "night", "c", "way"))
     (path.parent / "broken.yaml").write_text("boards: 7\n")
     capsys.readouterr()

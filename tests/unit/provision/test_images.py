@@ -22,7 +22,7 @@ from attrs import evolve
 from lab.errors import ConfigurationError
 from lab.provision import bmap, image
 from lab.provision.errors import ImageDamagedError, ImageUnreachableError
-from lab.provision.image import Hosts, fetched
+from lab.provision.image import Hosts, fetch
 from lab.provision.release import File, Image
 
 CONTENT = bytes(range(256)) * 5000 + b"\0" * 3_000_000 + b"end"
@@ -97,16 +97,16 @@ def test_a_file_that_unpacks_to_more_than_any_medium_has_is_refused(
 ) -> None:
     monkeypatch.setattr(image, "MOST_BYTES", len(CONTENT) - 1)
     file = file_of(tmp_path / f"image{ending}", PACKED[ending])
-    for read in (image.inspected, lambda file: list(image.open_image(file))):
+    for read in (image.inspect, lambda file: list(image.open_image(file))):
         with pytest.raises(ImageDamagedError, match="give its `size`"):
             read(file)
-    assert image.inspected(evolve(file, size=len(CONTENT))).bytes == len(CONTENT)
+    assert image.inspect(evolve(file, size=len(CONTENT))).bytes == len(CONTENT)
 
 
 def test_a_file_that_unpacks_for_hours_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(image, "MOST_UNPACKING_S", -1.0)
     with pytest.raises(ImageDamagedError, match="unpacking takes more than"):
-        image.inspected(file_of(tmp_path / "image.xz", PACKED[".xz"]))
+        image.inspect(file_of(tmp_path / "image.xz", PACKED[".xz"]))
 
 
 def test_a_file_is_unpacked_once_in_a_process_until_it_changes(
@@ -120,12 +120,12 @@ def test_a_file_is_unpacked_once_in_a_process_until_it_changes(
 
     monkeypatch.setattr(image, "open_image", counted)
     first = file_of(tmp_path / "image.xz", lzma.compress(b"first"))
-    assert [image.inspected(first).bytes, image.unpacked_bytes(first)] == [5, 5]
+    assert [image.inspect(first).bytes, image.unpacked_bytes(first)] == [5, 5]
     second = file_of(tmp_path / "image.xz", lzma.compress(b"the second"))
-    assert image.inspected(second).bytes == 10
+    assert image.inspect(second).bytes == 10
     assert opened == [first.sha256, second.sha256]
     with pytest.raises(ImageDamagedError, match="its SHA-256 is"):
-        image.inspected(first)
+        image.inspect(first)
 
 
 def test_a_file_for_the_boards_memory_has_a_limit(tmp_path: Path) -> None:
@@ -325,7 +325,7 @@ def test_a_host_that_nobody_allowed_is_not_asked_not_even_after_a_redirect(
     tmp_path: Path, served: str, url: str
 ) -> None:
     with pytest.raises(ConfigurationError, match="not one that releases may come from"):
-        fetched(remote(url.format(served=served)), Hosts(frozenset({served}), tmp_path))
+        fetch(remote(url.format(served=served)), Hosts(frozenset({served}), tmp_path))
 
 
 @pytest.mark.parametrize("path", ["missing", "short"])
@@ -355,7 +355,7 @@ def test_a_download_that_never_ends_is_ended_and_not_kept(
 ) -> None:
     monkeypatch.setattr(image, limit, value)
     with pytest.raises(error, match=says):
-        fetched(remote(f"http://{served}/endless"), Hosts(frozenset({served}), tmp_path))
+        fetch(remote(f"http://{served}/endless"), Hosts(frozenset({served}), tmp_path))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -363,7 +363,7 @@ def test_a_download_that_never_ends_is_ended_and_not_kept(
 def test_a_download_is_bounded_by_the_size_of_the_file(tmp_path: Path, served: str, name: str, most: int) -> None:
     file = evolve(remote(f"http://{served}/endless/{name}"), size=5000)
     with pytest.raises(ImageDamagedError, match=f"more than {most} bytes; it was not fetched"):
-        fetched(file, Hosts(frozenset({served}), tmp_path))
+        fetch(file, Hosts(frozenset({served}), tmp_path))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -371,7 +371,7 @@ def test_a_download_that_trickles_is_ended(tmp_path: Path, served: str, monkeypa
     monkeypatch.setattr(image, "LEAST_BYTES", 1 << 40)
     monkeypatch.setattr(image, "LEAST_S", 0.0)
     with pytest.raises(ImageUnreachableError, match=r"the host gave \d+ bytes in 0 s"):
-        fetched(remote(f"http://{served}/endless"), Hosts(frozenset({served}), tmp_path))
+        fetch(remote(f"http://{served}/endless"), Hosts(frozenset({served}), tmp_path))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -383,7 +383,7 @@ def test_the_part_of_a_killed_download_goes_with_the_next_one(tmp_path: Path, se
     with running.open("rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         file = remote(f"http://{served}/image")
-        fetched(file, Hosts(frozenset({served}), tmp_path))
+        fetch(file, Hosts(frozenset({served}), tmp_path))
     assert {path.name for path in tmp_path.iterdir()} == {running.name, file.sha256}
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import TestStableError
-from lab.provision.writers.command import irreversible, refused_if_irreversible
+from lab.provision.writers.command import irreversible, refuse_irreversible
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 HERE = "lab/provision/writers/command.py"
@@ -79,12 +79,12 @@ HARMLESS = [
 def test_what_nothing_undoes_is_refused(command: str) -> None:
     assert irreversible(command)
     with pytest.raises(TestStableError, match="boardlab never issues it"):
-        refused_if_irreversible(command)
+        refuse_irreversible(command)
 
 
 @pytest.mark.parametrize("command", HARMLESS)
 def test_what_can_be_undone_is_not(command: str) -> None:
-    assert refused_if_irreversible(command) == command
+    assert refuse_irreversible(command) == command
 
 
 def texts(path: Path) -> Iterator[tuple[int, str]]:

@@ -146,7 +146,7 @@ def test_a_disk_that_another_device_is_made_of_is_refused(tmp_path: Path, held: 
 
 def test_its_holders_are_asked_for_and_none_is_no_answer(tmp_path: Path) -> None:
     (tmp_path / "mmcblk0" / "mmcblk0p2" / "holders").mkdir(parents=True)
-    text = answers.used_by(DEVICE).text.replace("/sys/class/block", str(tmp_path))
+    text = answers.ask_uses(DEVICE).text.replace("/sys/class/block", str(tmp_path))
 
     def holders() -> list[str]:
         said = subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=True).stdout

@@ -194,7 +194,7 @@ def killed_before_the_boot(release: Release, book: ProvisionBook) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PlayedBoard, "booted", killed)
-        patch.setattr(ProvisionBook, "failed", lambda *_: None)
+        patch.setattr(ProvisionBook, "note_failed", lambda *_: None)
         with pytest.raises(Killed):
             putting(release, book).put(a_board())
 
@@ -236,7 +236,7 @@ def test_a_written_medium_whose_boot_failed_is_compared_at_the_next_one(release:
 
 def test_a_record_without_an_identity_says_to_provision_again(book: ProvisionBook) -> None:
     number = book.begin(NewProvision("some_board", "b-1", "sd", "11.01", "c", "way"))
-    book.written(number, "d" * 64, "full", 1)
+    book.note_written(number, "d" * 64, "full", 1)
     board = a_board()
     with pytest.raises(ConfigurationError, match=r"11\.01 was written to sd of b-1.*lab provision .*--medium sd"):
         first_boot(board, book.current("b-1")["sd"], book, lambda _line: None)

@@ -107,6 +107,6 @@ def test_a_start_that_fails_has_its_class(said: bytes, kind: type[BoardlabError]
 
 
 def test_a_start_that_falls_silent_says_what_came_last() -> None:
-    error = started(b"Starting kernel ...\r\n\r\n").ended(60)
+    error = started(b"Starting kernel ...\r\n\r\n").silence_error(60)
     assert error.failure == "hang_kernel"
     assert "Starting kernel" in str(error)

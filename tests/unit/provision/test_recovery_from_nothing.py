@@ -196,7 +196,7 @@ def test_a_blank_board_is_provisioned_from_nothing(
         for name in made.lab.board.model.board.media:
             made.lab.board.storage.medium(name).wipe()
         monkeypatch.setattr(strategies_provisioning, "run_here", PlayedSnagrecover(made.lab))
-        monkeypatch.setattr(snagboot, "installed", lambda: "snagrecover")
+        monkeypatch.setattr(snagboot, "find_program", lambda: "snagrecover")
         strategies_provisioning.recover_by(made.strategy, made.release(recovery(tmp_path, way=way)), way, nothing)
         before = made.elsewhere()
         made.provision()

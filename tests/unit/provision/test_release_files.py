@@ -237,9 +237,9 @@ def test_a_packed_file_is_read_to_one_byte_beyond_its_size_and_no_further(
     packed = gzip.compress(b"\0" * 100_000)
     (tmp_path / "a.wic.gz").write_bytes(packed)
     bombed = Image(source=str(tmp_path / "a.wic.gz"), sha256=hashlib.sha256(packed).hexdigest(), size=100)
-    monkeypatch.setattr(image, "_unpacked", bomb)
+    monkeypatch.setattr(image, "_unpack", bomb)
     with pytest.raises(ConfigurationError, match="it has more than 100 bytes unpacked, the release file says 100"):
-        image.inspected(bombed)
+        image.inspect(bombed)
 
 
 def test_a_partition_is_written_whole_or_has_volumes(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def test_a_port_that_is_taken_and_an_address_that_is_not_ours_are_told(tmp_path:
 
 
 def test_a_port_below_1024_that_is_not_this_users_says_what_helps() -> None:
-    error: BoardlabError = module._refused("PermissionError: [Errno 13] Permission denied", "192.168.0.1", 69)
+    error: BoardlabError = module._start_error("PermissionError: [Errno 13] Permission denied", "192.168.0.1", 69)
     assert isinstance(error, ConfigurationError)
     assert "ip_unprivileged_port_start" in str(error)
 

@@ -59,7 +59,7 @@ def test_what_it_cannot_do_is_refused_before_it_is_called(
 def test_a_program_that_is_not_installed_is_said_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(ConfigurationError, match="pipx install snagboot"):
-        snagboot.installed()
+        snagboot.find_program()
 
 
 @pytest.mark.parametrize(

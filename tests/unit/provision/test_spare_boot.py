@@ -17,7 +17,7 @@ from lab.errors import BoardlabError
 from lab.provision.errors import MediaVerifyFailedError
 from lab.provision.release import Content, ExtCsd
 from lab.provision.writer import Plan
-from lab.provision.writers.emmc_boot_partitions import SpareBootWriter, boot_partition, from_uboot, moved
+from lab.provision.writers.emmc_boot_partitions import SpareBootWriter, boot_partition, from_uboot, move_boot_parts
 from lab.run.board import Status
 from lab.virtual.sim.storage import BOOT_CONFIG
 
@@ -148,7 +148,7 @@ def test_it_keeps_to_the_release_where_nothing_can_be_spared(tmp_path: Path) -> 
     assert boot_partition(given) == "boot0"
     assert boot_partition(evolve(given, extcsd=ExtCsd())) == "", "nothing says that it switches"
     assert boot_partition(content(tmp_path, "ospi", NEW)) == "", "a flash has one place"
-    both = [given.parts[0], *moved(given, "boot1").parts[1:]]
+    both = [given.parts[0], *move_boot_parts(given, "boot1").parts[1:]]
     assert boot_partition(Content(parts=both, extcsd=given.extcsd)) == "", "it fills both itself"
 
 

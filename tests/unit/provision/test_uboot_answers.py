@@ -109,7 +109,7 @@ def test_silence_and_half_an_answer_are_no_success(command: Command, text: str) 
 
 
 def test_all_bytes_of_a_load_must_come() -> None:
-    judge = answers.loaded(33554432, "piece")
+    judge = answers.judge_load(33554432, "piece")
     judge(["done", "Bytes transferred = 33554432 (2000000 hex)"], 0)
     for text in (
         "Loading: *T T T T T T T T T T \nRetry count exceeded; starting again",

@@ -18,13 +18,13 @@ def test_the_latest_write_of_each_medium_says_what_is_on_it(tmp_path: Path) -> N
     with open_store(str(tmp_path / "r.db")) as store:
         book = ProvisionBook(store)
         first = book.begin(new("sd", "11.00"))
-        book.written(first, "d" * 64, "sampled", 5_000_000_000)
+        book.note_written(first, "d" * 64, "sampled", 5_000_000_000)
         second = book.begin(new("sd", "11.01"))
         other = book.begin(new("emmc", "11.00"))
         book.begin(new("sd", "9.9", board="b-2"))
-        book.written(second, "e" * 64, "full", 12)
-        book.booted(second, {"kernel": "Linux version 6.12"})
-        book.failed(other, "bad block")
+        book.note_written(second, "e" * 64, "full", 12)
+        book.note_booted(second, {"kernel": "Linux version 6.12"})
+        book.note_failed(other, "bad block")
         found = book.current("b-1")
         assert {medium: (each.release, each.state) for medium, each in found.items()} == {
             "sd": ("11.01", "booted"),
@@ -48,10 +48,10 @@ def test_a_release_that_was_refused_on_one_medium_is_on_none_of_the_same_try(tmp
         others = [book.begin(new("nand", "11.00")), book.begin(evolve(new("usb", "11.01"), job_id=6))]
         others += [book.begin(new("sd", "11.01", board="b-2"))]
         for each in (ids["sd"], ids["emmc"], *others):
-            book.written(each, "d" * 64, "full", 1)
-        book.booted(ids["sd"], {"kernel": "Linux version 6.12"})
-        book.failed(ids["ospi"], "bad block")
-        book.refused(ids["emmc"], "[release_mismatch] another kernel")
+            book.note_written(each, "d" * 64, "full", 1)
+        book.note_booted(ids["sd"], {"kernel": "Linux version 6.12"})
+        book.note_failed(ids["ospi"], "bad block")
+        book.note_refused(ids["emmc"], "[release_mismatch] another kernel")
         found = {(each.board, each.medium): (each.state, each.message) for each in book.latest()}
     mismatch = ("failed", "[release_mismatch] another kernel")
     assert found == {
@@ -68,9 +68,9 @@ def test_a_medium_holds_a_release_once_it_has_booted(tmp_path: Path) -> None:
     with open_store(str(tmp_path / "r.db")) as store:
         book = ProvisionBook(store)
         number = book.begin(evolve(new("sd", "11.01"), identity={"build_id": "^7$"}))
-        book.written(number, "d" * 64, "full", 1)
+        book.note_written(number, "d" * 64, "full", 1)
         assert not book.current("b-1")["sd"].is_on_it
-        book.booted(number, {})
+        book.note_booted(number, {})
         found = book.current("b-1")["sd"]
     assert (found.is_on_it, dict(found.identity)) == (True, {"build_id": "^7$"})
 
@@ -78,7 +78,7 @@ def test_a_medium_holds_a_release_once_it_has_booted(tmp_path: Path) -> None:
 def test_a_write_that_was_killed_leaves_nobody_in_belief(tmp_path: Path) -> None:
     with open_store(str(tmp_path / "r.db")) as store:
         book = ProvisionBook(store)
-        book.written(book.begin(new("sd", "11.00")), "d" * 64, "full", 1)
+        book.note_written(book.begin(new("sd", "11.00")), "d" * 64, "full", 1)
         book.begin(new("sd", "11.01"))  # and no more
     with open_store(str(tmp_path / "r.db")) as store:
         found = ProvisionBook(store).current("b-1")["sd"]
@@ -106,8 +106,8 @@ def test_the_tries_of_boot_partitions_are_known_until_a_person_forgets_them(tmp_
 def test_what_a_person_wrote_by_hand_is_not_what_was_provisioned(tmp_path: Path) -> None:
     with open_store(str(tmp_path / "r.db")) as store:
         book = ProvisionBook(store)
-        book.written(book.begin(new("sd", "11.00")), "d" * 64, "full", 1)
-        book.written(book.begin(new("sd", "11.01")), "d" * 64, "full", 1)
+        book.note_written(book.begin(new("sd", "11.00")), "d" * 64, "full", 1)
+        book.note_written(book.begin(new("sd", "11.01")), "d" * 64, "full", 1)
         assert book.forget("b-1", "sd")
         assert book.current("b-1") == {}
         assert not book.forget("b-1", "emmc")
