@@ -53,7 +53,7 @@ def backup(
         if settings is None:
             raise ConfigurationError("which folder? lab backup DIR, or `backup: {to: DIR}` in farm.yaml")
         folder = Path(settings.to)
-    files = [*labfolder.backed_up(host, services.runtime_of(host) if runtime is None else runtime), default_file()]
+    files = [*labfolder.backup_files(host, services.runtime_of(host) if runtime is None else runtime), default_file()]
     with (
         open_store(services.database(db, host.farm), create=False) as store,
         Audit(store).acting(Act(about=str(folder)), backups.ACTION, person=process.actor()),

@@ -10,7 +10,7 @@ from attrs import asdict, evolve
 
 from lab.cli.options import FarmFile, HostDatabase, Json, Runtime
 from lab.farm.checks import Finding
-from lab.farm.checks.registry import DOCTOR, UPGRADE, examine, examined_host
+from lab.farm.checks.registry import DOCTOR, UPGRADE, examine, load_host
 from lab.terminal import bad, doubtful, echo, echo_json, table
 
 MARKS: Final[Mapping[str, Callable[[str], str]]] = {"ok": str, "doubtful": doubtful, "bad": bad}
@@ -39,7 +39,7 @@ def doctor(
     Looks at ports, clocks, disks, services, versions, results and environments. Nothing is changed. Exits with 1 when
     something is bad.
     """
-    show(list(examine(examined_host(db, farm, runtime, host), DOCTOR)), as_json=as_json)
+    show(list(examine(load_host(db, farm, runtime, host), DOCTOR)), as_json=as_json)
 
 
 @upgrade_app.callback()
@@ -55,7 +55,7 @@ def check(*, as_json: Json = False, db: HostDatabase = None, farm: FarmFile = No
     schema, environments, copies of the strategy and tests_perf, farm.yaml, units and running programs. Nothing is
     changed. Exits with 1 when something is bad.
     """
-    lab = evolve(examined_host(db, farm, runtime), serves=True)
+    lab = evolve(load_host(db, farm, runtime), serves=True)
     hint = ["", f"other hosts: lab farm check {lab.host.file}"] if len(lab.farm.hosts) > 1 else []
     show(list(examine(lab, UPGRADE)), *hint, as_json=as_json)
 

@@ -11,7 +11,7 @@ import typer
 from lab.cli.options import BoardEnv, Json
 from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError
-from lab.farm.checks.registry import ENV, Examined, examine
+from lab.farm.checks.registry import ENV, CheckTarget, examine
 from lab.terminal import echo, echo_json, table
 
 app = typer.Typer(help="labgrid environments: list them, check them.", no_args_is_help=True)
@@ -27,7 +27,7 @@ def check(
     These are misspelt keys, wrong types and wiring, values of the template, missing devices.
     """
     path = envfile.find(env, Path.cwd())
-    findings = list(examine(Examined(env=path), ENV))
+    findings = list(examine(CheckTarget(env=path), ENV))
     problems = [str(each) for each in findings if each.level == "bad"]
     remarks = [str(each) for each in findings if each.level == "doubtful"]
     if as_json:

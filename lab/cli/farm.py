@@ -26,10 +26,10 @@ from lab.farm import status as farm_status
 from lab.farm import systemd as unit_files
 from lab.farm.checks import Finding, hosts
 from lab.farm.checks.files import BEWARE
-from lab.farm.checks.registry import DOCTOR, FARM, HERE, examine, examined_farm, examined_host
+from lab.farm.checks.registry import DOCTOR, FARM, HERE, examine, load_farm, load_host
 from lab.farm.config import Farm, VirtualBoards, load
 from lab.farm.loaded_config import record_loaded, restart_process
-from lab.farm.local import LocalFarm, Supervised
+from lab.farm.local import LocalFarm, Supervisor
 from lab.farm.status import boards_by_place
 from lab.host import process
 from lab.host.runtime import runtime_dir
@@ -67,7 +67,7 @@ def check(
 
     Environments and suites that it names are checked, too, and its hosts through ssh.
     """
-    lab = examined_farm(file)
+    lab = load_farm(file)
     by_host = {} if here or not lab.farm.hosts else hosts.examine(lab.farm, file, partial(_doctor, file))
     findings = list(examine(lab, FARM) if by_host else examine(lab, FARM, HERE))
     problems = [str(each) for each in findings if each.level == "bad"]
@@ -86,7 +86,7 @@ def check(
 
 
 def _doctor(file: Path, host: str) -> list[Finding]:
-    return list(examine(examined_host(None, file, None, host), DOCTOR))
+    return list(examine(load_host(None, file, None, host), DOCTOR))
 
 
 def lines(by_host: Mapping[str, Sequence[Finding]]) -> list[str]:
@@ -190,10 +190,10 @@ def discover_usb(
         return
     farm = services.host_file(file).farm
     folder = Path(farm.directory) if farm else Path.cwd()
-    exports = discover.exported(farm, folder)
+    exports = discover.export_files(farm, folder)
     envs = [*discover.environments(folder), *exports]
-    devices = discover.detected_devices()
-    names = {device.id_path: discover.named(device.id_path, envs, farm) for device in devices}
+    devices = discover.detect_devices()
+    names = {device.id_path: discover.find_names(device.id_path, envs, farm) for device in devices}
     if not devices:
         echo("No USB adapter, SD multiplexer or hub is plugged in.")
         return
@@ -204,7 +204,7 @@ def discover_usb(
     echo(*table(["socket (ID_PATH)", "", "device", "ports", "named by"], rows, "<<<<<"))
     if farm and farm.exports and not exports:
         echo(f"{folder / farm.exports}: no such file, though farm.yaml has this host export it")
-    if lines := list(discover.proposed(devices, names, farm.exports if farm else "")):
+    if lines := list(discover.propose_lines(devices, names, farm.exports if farm else "")):
         echo("", "To name the others, with names of yours for NAME:", "")
         echo_text("\n".join(lines) + "\n")
 
@@ -445,7 +445,7 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")] = False,
 ) -> None:
     """Show the last lines that a program of the farm wrote."""
-    path = Supervised(LocalFarm(file.absolute()).runtime).log(program)
+    path = Supervisor(LocalFarm(file.absolute()).runtime).log(program)
     argv = ["tail", "-n", _TAIL, *(["-F"] if follow else []), str(path)]
     sys.stdout.flush()
     os.execvp(argv[0], argv)  # noqa: S606 - the distribution's program

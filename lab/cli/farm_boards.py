@@ -241,14 +241,14 @@ def _qualified(
         return None, code
     check = next(iter(HealthBook(store).checks(name, 1)), None)
     run = latest_run(store, evolve(queue.job(job.id), after_run=0), BOOT)  # its only suite is behind it
-    found = qualification.judged(store, boards.load(board_type), name, run, check, boots)
+    found = qualification.judge(store, boards.load(board_type), name, run, check, boots)
     qualification.finish(store, found, process.person(), process.actor(), socket.gethostname())
     return found, 0 if found.passed else BROKEN if code == BROKEN else NOT_QUALIFIED
 
 
 def _environment(host: HostFile, board: str) -> Path:
     named = host.farm.environments if host.farm is not None else {}
-    env = ({each.board: each.env for each in status.described(host.folder)} | named).get(board)
+    env = ({each.board: each.env for each in status.boards_in_folder(host.folder)} | named).get(board)
     if env is None:
         raise ConfigurationError(f"no environment in {host.folder / envfile.FOLDER} or farm.yaml names {board!r}")
     path = envfile.find(env, host.folder)

@@ -163,7 +163,7 @@ def _environment(board: str, env: str | None, host: HostFile) -> Path:
 def _described(host: HostFile) -> dict[str, str]:
     """Map boards to environments of the lab's folder and farm.yaml."""
     named = host.farm.environments if host.farm is not None else {}
-    return {each.board: each.env for each in status.described(host.folder)} | named
+    return {each.board: each.env for each in status.boards_in_folder(host.folder)} | named
 
 
 def _show(log: HealthBook, board: str, host: HostFile, *, as_json: bool) -> None:

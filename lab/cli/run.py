@@ -281,7 +281,7 @@ def _boards_of_type(host: HostFile, board_type: str) -> Iterator[tuple[str, Path
     farm = host.farm
     away = {entry.name for entry in farm.boards if farm.host_of(entry) != host.name} if farm is not None else set()
     named = farm.environments if farm is not None else {}
-    for board, env in ({each.board: each.env for each in status.described(host.folder)} | named).items():
+    for board, env in ({each.board: each.env for each in status.boards_in_folder(host.folder)} | named).items():
         try:
             path = envfile.find(env, host.folder)
             if envfile.board_of(path)[0] == board_type and (board not in away or envfile.place_of(path)):

@@ -137,10 +137,10 @@ class BoardNow:
         A problem comes before an activity, but a failed run that is measured again counts no more, and a person who
         has the board in maintenance knows its problems. A board that has not qualified serves nobody yet.
         """
-        hold = next((each for each in self.holds if each.kind == "maintenance"), None)
+        hold = next((standing for standing in self.holds if standing.kind == "maintenance"), None)
         if hold is not None:
             return BoardState("in maintenance", hold.described, since=hold.at)
-        new = next((each for each in self.holds if each.kind == QUALIFYING), None)
+        new = next((standing for standing in self.holds if standing.kind == QUALIFYING), None)
         if new is not None:
             return BoardState("qualifying", new.described, since=new.at)
         return self._broken or self._failed or self._worse or self._activity
@@ -148,7 +148,7 @@ class BoardNow:
     @property
     def _broken(self) -> BoardState | None:
         """A problem of the lab around the board."""
-        quarantine = next((each for each in self.holds if each.kind == QUARANTINE), None)
+        quarantine = next((standing for standing in self.holds if standing.kind == QUARANTINE), None)
         if quarantine is not None:
             return BoardState("needs a person", quarantine.described, "lab", quarantine.at)
         if self.job is not None and self.job.died:
@@ -184,8 +184,8 @@ class BoardNow:
         """Worse numbers without a person's decision."""
         if not self.worse:
             return None
-        ends = [each.at for each in self.worse if each.at is not None]
-        fault = "release" if any(each.is_release for each in self.worse) else ""
+        ends = [number.at for number in self.worse if number.at is not None]
+        fault = "release" if any(number.is_release for number in self.worse) else ""
         return BoardState("worse", describe(self.worse), fault, min(ends, default=None))
 
     @property
@@ -211,7 +211,7 @@ class BoardNow:
         return idle[self.is_reached]
 
 
-def counted(states: Iterable[StateName]) -> dict[StateName, int]:
+def count_states(states: Iterable[StateName]) -> dict[StateName, int]:
     """The number of boards in each state, in the order of STATES."""
     counts: dict[StateName, int] = dict.fromkeys(STATES, 0)
     for name in states:

@@ -78,7 +78,7 @@ def hosts(farm: Farm) -> list[str]:
     return [host.name for host in farm.hosts] or [HERE]
 
 
-def described(farm: Farm, buildbot: Buildbot, environ: Mapping[str, str]) -> dict[str, Any]:
+def describe(farm: Farm, buildbot: Buildbot, environ: Mapping[str, str]) -> dict[str, Any]:
     """Content of the file that master.cfg reads.
 
     Args:
@@ -106,7 +106,7 @@ def described(farm: Farm, buildbot: Buildbot, environ: Mapping[str, str]) -> dic
         "person": PERSON_VARIABLE,
         "alertmanager": farm.alertmanager,
         "documents": farm.documents,
-        "told": {name: each and asdict(each) for name, each in receivers.items()},
+        "told": {name: receiver and asdict(receiver) for name, receiver in receivers.items()},
     }
 
 
@@ -114,28 +114,29 @@ def write(farm: Farm, buildbot: Buildbot, site: BuildbotSite, environ: Mapping[s
     """Write the folders; existing passwords stay.
 
     Args:
-        environ: as of `described`.
+        environ: as of `describe`.
 
     Raises:
-        ConfigurationError: the file of passwords is damaged, or a token is not there. LabStableError: the folder cannot be written.
+        ConfigurationError: the file of passwords is damaged, or a token is not there. LabStableError: the folder
+            cannot be written.
     """
-    found = described(farm, buildbot, environ)
+    document = describe(farm, buildbot, environ)
     machine, _, port = buildbot.workers.rpartition(":")
     try:
         site.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         site.master.mkdir(exist_ok=True, mode=0o700)
-        known = _secrets(site.master / SECRETS, [EVERYBODY, *buildbot.users], found["hosts"])
-        _write(site.master / "farm.json", json.dumps(found, indent=1))
+        passwords = _secrets(site.master / SECRETS, [EVERYBODY, *buildbot.users], document["hosts"])
+        _write(site.master / "farm.json", json.dumps(document, indent=1))
         for module in _MODULES:
             source = package_data.folder(package_data.FARM) / "buildbot" / module
             _write(site.master / module, source.read_text(encoding="utf-8"))
         (site.master / TOKENS).mkdir(exist_ok=True, mode=0o700)
         _write(site.master / "buildbot.tac", _MASTER_TAC.format(folder=str(site.master)))
-        for name in found["hosts"]:
+        for name in document["hosts"]:
             folder = site.worker(name)
             folder.mkdir(exist_ok=True, mode=0o700)
             (folder / "info").mkdir(exist_ok=True)
-            _write(folder / "password", known["workers"][name] + "\n")
+            _write(folder / "password", passwords["workers"][name] + "\n")
             _write(folder / "info" / "host", name + "\n")
             values = {"host": machine.strip("[]"), "port": int(port), "name": name, "folder": str(folder)}
             _write(folder / "buildbot.tac", _WORKER_TAC.format(secret=str(folder / "password"), **values))
@@ -146,7 +147,8 @@ def write(farm: Farm, buildbot: Buildbot, site: BuildbotSite, environ: Mapping[s
     ]
     if missing:
         raise ConfigurationError(
-            f"no token in {', '.join(missing)}: write it there (`umask 077; cat > FILE`), then run this again; it does not belong into farm.yaml"
+            f"no token in {', '.join(missing)}: write it there (`umask 077; cat > FILE`), then run this again; it "
+            "does not belong into farm.yaml"
         )
 
 
@@ -186,11 +188,12 @@ def find() -> Path:
     for candidate in (own, shutil.which("buildbot")):
         if candidate and os.access(candidate, os.X_OK):
             return Path(candidate)
-    wanted = package_data.folder(package_data.FARM) / "buildbot" / "requirements.txt"
+    requirements = package_data.folder(package_data.FARM) / "buildbot" / "requirements.txt"
     where = own.parents[1]
     raise ConfigurationError(
-        f"Buildbot is not installed ({own} is no program). Into an environment of its own: python3 -m venv {shlex.quote(str(where))} && "
-        f"{shlex.quote(str(where / 'bin' / 'pip'))} install --no-deps -r {shlex.quote(str(wanted))}"
+        f"Buildbot is not installed ({own} is no program). Into an environment of its own: python3 -m venv "
+        f"{shlex.quote(str(where))} && "
+        f"{shlex.quote(str(where / 'bin' / 'pip'))} install --no-deps -r {shlex.quote(str(requirements))}"
     )
 
 
@@ -251,17 +254,17 @@ def _when(at: str, day: str = "") -> dict[str, int]:
 
 def _secrets(path: Path, users: Iterable[str], names: Iterable[str]) -> dict[str, dict[str, str]]:
     try:
-        known: dict[str, dict[str, str]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        old: dict[str, dict[str, str]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     except ValueError as error:
         raise ConfigurationError(
             f"{path}: {error}; remove it: new passwords are made, and `lab farm buildbot` gives them to the workers"
         ) from error
-    made = {
-        kind: {name: known.get(kind, {}).get(name) or secrets.token_urlsafe() for name in wanted}
-        for kind, wanted in (("users", users), ("workers", names))
+    passwords = {
+        kind: {name: old.get(kind, {}).get(name) or secrets.token_urlsafe() for name in accounts}
+        for kind, accounts in (("users", users), ("workers", names))
     }
-    _write(path, json.dumps(made, indent=1))
-    return made
+    _write(path, json.dumps(passwords, indent=1))
+    return passwords
 
 
 def _endpoint(address: str) -> str:

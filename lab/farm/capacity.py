@@ -70,13 +70,15 @@ class HostCapacity:
         late_ms = self.late() if self.limits.late_ms else None
         if late_ms is not None and late_ms > self.limits.late_ms:
             return (
-                f"host {self.host}: stamps are {late_ms:.1f} ms late at p99 with {_boards(boards)}; the {_th(boards + 1)} waits (farm.yaml, "
+                f"host {self.host}: stamps are {late_ms:.1f} ms late at p99 with {_boards(boards)}; the "
+                f"{_th(boards + 1)} waits (farm.yaml, "
                 f"limits: late_ms: {self.limits.late_ms:g})"
             )
-        known = self._known()
-        if known is not None and boards >= known[0] - 1:
+        too_many = self._read_record()
+        if too_many is not None and boards >= too_many[0] - 1:
             return (
-                f"host {self.host}: stamps were {known[1]:.1f} ms late at p99 with {_boards(known[0])} at {known[2]:%H:%M} UTC, and {boards} "
+                f"host {self.host}: stamps were {too_many[1]:.1f} ms late at p99 with {_boards(too_many[0])} at "
+                f"{too_many[2]:%H:%M} UTC, and {boards} "
                 f"measure; the {_th(boards + 1)} waits (farm.yaml, limits: late_ms: {self.limits.late_ms:g})"
             )
         return ""
@@ -86,8 +88,8 @@ class HostCapacity:
         late_ms = self.late() if self.limits.late_ms else None
         if late_ms is None or late_ms <= self.limits.late_ms:
             return
-        now, boards, known = self.queue.now(), measuring(self.queue, self.host), self._known()
-        if boards < 2 or (known is not None and known[0] < boards):
+        now, boards, too_many = self.queue.now(), measuring(self.queue, self.host), self._read_record()
+        if boards < 2 or (too_many is not None and too_many[0] < boards):
             return
         if has_changed(self.queue, self.host, now - _SETTLED):
             return
@@ -99,12 +101,12 @@ class HostCapacity:
         except OSError as error:
             _log.warning("%s: %s", error.filename, error.strerror)
 
-    def _known(self) -> tuple[int, float, dt.datetime] | None:
+    def _read_record(self) -> tuple[int, float, dt.datetime] | None:
         """Last day's record: number of boards, lateness in ms, time."""
         try:
-            found = json.loads((self.folder / LEARNED).read_text(encoding="utf-8"))
-            known = int(found["boards"]), float(found["p99_ms"]), dt.datetime.fromisoformat(found["at"])
-            return known if self.queue.now() - known[2] < _DAY else None
+            document = json.loads((self.folder / LEARNED).read_text(encoding="utf-8"))
+            too_many = int(document["boards"]), float(document["p99_ms"]), dt.datetime.fromisoformat(document["at"])
+            return too_many if self.queue.now() - too_many[2] < _DAY else None
         except (OSError, ValueError, TypeError, KeyError):
             return None
 

@@ -31,8 +31,6 @@ from lab.results.records import Retention
 from lab.run import options
 from lab.tomlfile import reason
 
-# --- Programs of a host and its devices: exporter, site, pdudaemon, simulated boards, USB devices ---
-
 
 @frozen
 class Exporter:
@@ -60,7 +58,9 @@ class Web:
     """`lab web`.
 
     Attributes:
-        listen: address:port. web_config, users: paths; both needed beyond loopback. name: by which browsers elsewhere ask for it.
+        listen: address:port.
+        web_config, users: paths; both needed beyond loopback.
+        name: by which browsers elsewhere ask for it.
         tokens: limits of programs.
     """
 
@@ -74,7 +74,8 @@ class Web:
     def address(self) -> str:
         """Site's address for other machines; empty: it has none."""
         machine, _, port = self.listen.rpartition(":")
-        if not self.name and (is_loopback(machine.strip("[]")) or machine.strip("[]") in {"", "0.0.0.0", "::"}):  # noqa: S104
+        listens_at = machine.strip("[]")
+        if not self.name and (is_loopback(listens_at) or listens_at in {"", "0.0.0.0", "::"}):  # noqa: S104
             return ""
         scheme, usual = ("https", "443") if self.web_config else ("http", "80")
         return f"{scheme}://{self.name or machine}" + (f":{port}" if port != usual else "")
@@ -82,8 +83,8 @@ class Web:
     @property
     def words(self) -> list[str]:
         """Options of `lab web`."""
-        given = {"--listen": self.listen, "--web-config": self.web_config, "--users": self.users, "--name": self.name}
-        return [word for option, value in given.items() if value for word in (option, value)]
+        values = {"--listen": self.listen, "--web-config": self.web_config, "--users": self.users, "--name": self.name}
+        return [word for option, value in values.items() if value for word in (option, value)]
 
 
 @frozen
@@ -105,7 +106,7 @@ class PduDaemonConfig:
 
     program: str = field(default="", validator=farm_validators.program)
     config: str = field(default="/etc/pdudaemon/pdudaemon.conf", validator=farm_validators.path)
-    address: str = field(default="127.0.0.1:16421", validator=[farm_validators.word, farm_validators.unguarded])
+    address: str = field(default="127.0.0.1:16421", validator=[farm_validators.word, farm_validators.private_address])
 
 
 @frozen
@@ -120,9 +121,6 @@ class UsbEntry:
     id_path: str
     kind: str = "adapter"
     host: str = ""
-
-
-# --- Buildbot: program, receivers of build results, hosts with their workers, boards ---
 
 
 GITHUB_API: Final = "https://api.github.com"
@@ -184,7 +182,8 @@ class Buildbot:
     Attributes:
         program: `buildbot`; its `buildbot-worker` is beside it.
         www: address:port of its pages; workers: of the master for its workers; both know no TLS.
-        parallel: builds at once on a host. attempts: how often a build is begun, when its worker or its master is lost or a person has the board.
+        parallel: builds at once on a host.
+        attempts: how often a build is begun, when its worker or its master is lost or a person has the board.
         github, gitlab, webhook: receivers of build results; None: none.
         database: of the master's own state, an SQLAlchemy URL; its own file by default, PostgreSQL for a large lab.
         users: persons who start builds; each has a login, and measures as that person.
@@ -204,8 +203,8 @@ class Buildbot:
     @property
     def secrets(self) -> list[str]:
         """Names of the required files of secrets."""
-        found = [name for name, receiver in (("github", self.github), ("gitlab", self.gitlab)) if receiver is not None]
-        return [*found, *(["webhook"] if self.webhook is not None and self.webhook.token else [])]
+        names = [name for name, receiver in (("github", self.github), ("gitlab", self.gitlab)) if receiver is not None]
+        return [*names, *(["webhook"] if self.webhook is not None and self.webhook.token else [])]
 
 
 @frozen
@@ -216,7 +215,8 @@ class HostEntry:
 
     Attributes:
         exporter: where its exporter for Prometheus listens, address:port; empty: as `exporter` says for all.
-        scrape: host:port at which Prometheus, on the first host, reaches it; empty: there, or by a port on loopback that ssh forwards.
+        scrape: host:port at which Prometheus, on the first host, reaches it; empty: there, or by a port on loopback
+            that ssh forwards.
     """
 
     name: str = field(validator=farm_validators.name)
@@ -237,9 +237,6 @@ class BoardEntry:
     env: str = field(validator=farm_validators.quotable)
     host: str = field(default="", validator=farm_validators.word)
     hub: str = field(default="", validator=farm_validators.word)
-
-
-# --- Boards' health: quarantine and the reference board ---
 
 
 BEFORE_ALL: Final = "01:30"  # half an hour before a schedule's own default
@@ -266,9 +263,6 @@ class HealthConfig:
         return QuarantineRule(self.faults, self.window_h, self.age_h)
 
 
-# --- Backups ---
-
-
 @frozen
 class BackupConfig:
     """Daily backups by `lab backup`.
@@ -282,29 +276,24 @@ class BackupConfig:
     keep: int = field(default=7, validator=validators.ge(1))
 
 
-# --- Limits of a host's load, see docs/farm/load.md ---
-
-
 LATE_MS: Final = 5.0  # a hundredth of the stage that boards boot fastest through, and above what one busy core does
 
 
 @frozen
 class Limits:
-    """Limits of a host.
+    """Limits of a host, see docs/farm/load.md.
 
     A scheduled run waits while `max_boards` or `late_ms` is exceeded.
 
     Attributes:
-        power_on_gap: seconds between two power-ons at the same switch, at least. max_boards: that measure at once; 0: as many as there are.
+        power_on_gap: seconds between two power-ons at the same switch, at least.
+        max_boards: that measure at once; 0: as many as there are.
         late_ms: no further board while the console server's stamps are later than this, in 1 of 100; 0: however late.
     """
 
     power_on_gap: float = field(default=0.0, validator=[validators.ge(0), validators.le(LONGEST_GAP_S)])
     max_boards: int = field(default=0, validator=validators.ge(0))
     late_ms: float = field(default=LATE_MS, validator=validators.ge(0))
-
-
-# --- The whole file, with its schedules ---
 
 
 _EXAMPLE: Final = package_data.folder(package_data.FARM) / "farm.yaml"
@@ -323,8 +312,13 @@ class Schedule:
     """A run on a timer.
 
     Attributes:
-        env: of the board. board: as the env names it. release: of the software; `newest in DIR`: the option `provision`. suite: e.g. "boot" or "boot,low_power".
-        every: "day", "week", or "release": each new file of the folder that `newest in DIR` names. at: time of day. day: of the week, for `every: week`.
+        env: of the board.
+        board: as the env names it.
+        release: of the software; `newest in DIR`: the option `provision`.
+        suite: e.g. "boot" or "boot,low_power".
+        every: "day", "week", or "release": each new file of the folder that `newest in DIR` names.
+        at: time of day.
+        day: of the week, for `every: week`.
         spread_s: starts up to so much later, so that boards of many hosts do not start at once.
         options: how, see `lab.run.options`; each is a key of its own in the file.
     """
@@ -378,8 +372,13 @@ class Farm:
     """Configuration of a lab host, with absolute paths.
 
     Attributes:
-        user: of the services. directory: of the runs and of relative paths: a folder with `envs/` and, unless boardlab's own are meant, `tests_perf/`.
-        program: the command `lab`. database: as `--db`. artifacts: where hosts share them, see lab.results.location; empty: nowhere. state, runtime: names of folders under /var/lib and /run.
+        user: of the services.
+        directory: of the runs and of relative paths: a folder with `envs/` and, unless boardlab's own are meant,
+            `tests_perf/`.
+        program: the command `lab`.
+        database: as `--db`.
+        artifacts: where hosts share them, see lab.results.location; empty: nowhere.
+        state, runtime: names of folders under /var/lib and /run.
         coordinator: labgrid's, host:port; alertmanager: where it listens, host:port; empty: there is none.
         coordinator_host: which of the hosts runs the coordinator; empty: the first; `elsewhere`: none of them.
         ssh_config: path of ssh's configuration for the services, on each host; empty: the user's own.
@@ -401,7 +400,7 @@ class Farm:
     artifacts: str = field(default="", validator=[farm_validators.word, farm_validators.shared])
     state: str = field(default="boardlab", validator=farm_validators.name)
     runtime: str = field(default="boardlab", validator=farm_validators.name)
-    coordinator: str = field(default="", validator=[farm_validators.word, farm_validators.unguarded])
+    coordinator: str = field(default="", validator=[farm_validators.word, farm_validators.private_address])
     coordinator_host: str = field(default="", validator=farm_validators.word)
     exports: str = field(default="", validator=farm_validators.path_if_any)
     ssh_config: str = field(default="", validator=farm_validators.path_if_any)
@@ -433,14 +432,15 @@ class Farm:
         for board in self.boards:
             if board.host not in {*hosts, *([""] if len(hosts) == 1 else [])}:
                 raise ValueError(f"boards: {board.name}: host {board.host!r}: name one of {', '.join(hosts)}")
-        known = {board.name: board.env for board in self.boards}
-        for schedule in self.schedules if known else ():
-            if known.get(schedule.board) != schedule.env:
+        env_of_board = {board.name: board.env for board in self.boards}
+        for schedule in self.schedules if env_of_board else ():
+            if env_of_board.get(schedule.board) != schedule.env:
                 raise ValueError(
-                    f"schedules: {schedule.name}: board {schedule.board!r} with env {schedule.env!r} is not one of `boards`"
+                    f"schedules: {schedule.name}: board {schedule.board!r} with env {schedule.env!r} is not one of "
+                    "`boards`"
                 )
         self._check_hosts(hosts)
-        measured = {*known, *(schedule.board for schedule in self.schedules)}
+        measured = {*env_of_board, *(schedule.board for schedule in self.schedules)}
         if self.health.reference and self.health.reference not in measured:
             raise ValueError(
                 f"health: reference {self.health.reference!r} is a board of neither `schedules` nor `boards`"
@@ -464,8 +464,8 @@ class Farm:
     @property
     def environ(self) -> dict[str, str]:
         """Environment variables with the farm's database, artifacts and ssh configuration."""
-        found = {DATABASE_VARIABLE: self.database, SHARED_VARIABLE: self.artifacts, SSH_VARIABLE: self.ssh_config}
-        return {name: value for name, value in found.items() if value}
+        variables = {DATABASE_VARIABLE: self.database, SHARED_VARIABLE: self.artifacts, SSH_VARIABLE: self.ssh_config}
+        return {name: value for name, value in variables.items() if value}
 
     @property
     def run_page(self) -> str:
@@ -491,17 +491,19 @@ class Farm:
 
     def exporter_of(self, host: str) -> str:
         """Address of a host's exporter; an empty name: the first host's."""
-        its = (entry.exporter for entry in self.hosts if entry.name == (host or self.first_host))
-        return next(its, "") or self.exporter.listen
+        listens = (entry.exporter for entry in self.hosts if entry.name == (host or self.first_host))
+        return next(listens, "") or self.exporter.listen
 
     @property
     def environments(self) -> dict[str, str]:
         """Environment of each named board."""
-        return {each.board: each.env for each in self.schedules} | {each.name: each.env for each in self.boards}
+        return {schedule.board: schedule.env for schedule in self.schedules} | {
+            board.name: board.env for board in self.boards
+        }
 
     def environments_at(self, host: str) -> dict[str, str]:
         """Environment of each named board that is not another host's."""
-        others = {each.name for each in self.boards if self.host_of(each) != host}
+        others = {board.name for board in self.boards if self.host_of(board) != host}
         return {board: env for board, env in self.environments.items() if board not in others}
 
     @property
@@ -527,7 +529,7 @@ def load(path: Path) -> Farm:
     converter.register_structure_hook(str, _text)
     converter.register_structure_hook(Schedule, _schedule(converter))
     try:
-        return _anchored(converter.structure(data, Farm), path.absolute().parent)
+        return _make_absolute(converter.structure(data, Farm), path.absolute().parent)
     except cattrs.BaseValidationError as error:
         reasons = cattrs.transform_error(
             error, path=path.name, format_exception=partial(reason, keys_of={"options": options.NAMES})
@@ -537,7 +539,7 @@ def load(path: Path) -> Farm:
         raise ConfigurationError(f"{path}: {error}") from error
 
 
-def _anchored(farm: Farm, folder: Path) -> Farm:
+def _make_absolute(farm: Farm, folder: Path) -> Farm:
     """Copy of a farm with absolute paths."""
     base = folder / farm.directory
 
@@ -549,10 +551,11 @@ def _anchored(farm: Farm, folder: Path) -> Farm:
 
     def env(text: str) -> str:
         may_be = package_data.environments(text, base)
-        there = (path for path in may_be if os.path.isfile(path))  # noqa: PTH113 - False also of a name that is too long
+        # Not Path.is_file, which raises an error for a name that is too long.
+        there = (path for path in may_be if os.path.isfile(path))  # noqa: PTH113
         return str(next(there, may_be[-1]))
 
-    def measured(given: Mapping[str, options.Value]) -> Mapping[str, options.Value]:
+    def absolute_release(given: Mapping[str, options.Value]) -> Mapping[str, options.Value]:
         release = str(given.get(options.PROVISION, ""))
         if not release or "://" in release:
             return given
@@ -571,8 +574,11 @@ def _anchored(farm: Farm, folder: Path) -> Farm:
         pdudaemon=evolve(farm.pdudaemon, program=program(farm.pdudaemon.program), config=at(farm.pdudaemon.config)),
         backup=farm.backup and evolve(farm.backup, to=at(farm.backup.to)),
         buildbot=farm.buildbot and evolve(farm.buildbot, program=program(farm.buildbot.program)),
-        boards=[evolve(each, env=env(each.env)) for each in farm.boards],
-        schedules=[evolve(each, env=env(each.env), options=measured(each.options)) for each in farm.schedules],
+        boards=[evolve(board, env=env(board.env)) for board in farm.boards],
+        schedules=[
+            evolve(schedule, env=env(schedule.env), options=absolute_release(schedule.options))
+            for schedule in farm.schedules
+        ],
     )
 
 
@@ -583,32 +589,34 @@ def _database(text: str, base: Path) -> str:
     kind, _, rest = text.partition(":///")
     if kind == "sqlite":
         return f"{kind}:///{base / rest}"
-    return _PASSFILE.sub(lambda found: f"{found[1]}{base / found[2]}", text)
+    return _PASSFILE.sub(lambda match: f"{match[1]}{base / match[2]}", text)
 
 
 def _schedule(converter: cattrs.Converter) -> Callable[[Any, type], Schedule]:
     """Structure hook of a schedule, whose keys include options."""
     plain = make_dict_structure_fn(Schedule, converter, _cattrs_forbid_extra_keys=True, options=override(omit=True))
 
-    def structured(data: Any, _type: type) -> Schedule:
+    def structure_schedule(data: Any, _type: type) -> Schedule:
         if not isinstance(data, Mapping):
             raise ValueError(f"expected keys and values, got {data!r:.60}")  # noqa: TRY004 - cattrs tells its place
         data = _newest(data)
         own = {key: value for key, value in data.items() if key not in options.NAMES}
         try:
-            given = options.read({key: value for key, value in data.items() if key in options.NAMES}, flags=False)
+            chosen_options = options.read(
+                {key: value for key, value in data.items() if key in options.NAMES}, flags=False
+            )
         except ConfigurationError as error:
             raise ValueError(str(error)) from error
         # Without a judge a night raises no alert; without a health check it may measure a broken lab.
-        given = {**{name: True for name in (options.JUDGE, HEALTH) if name not in data}, **given}
-        if options.SECTIONS in given:
+        chosen_options = {**{name: True for name in (options.JUDGE, HEALTH) if name not in data}, **chosen_options}
+        if options.SECTIONS in chosen_options:
             own.setdefault("suite", job_request.SECTIONS)
-        made = evolve(plain(own, Schedule), options=given)
-        if made.every == RELEASE and not made.releases:
+        schedule = evolve(plain(own, Schedule), options=chosen_options)
+        if schedule.every == RELEASE and not schedule.releases:
             raise ValueError(f"every: {RELEASE}: say which folder: `release: newest in DIR`")
-        return made
+        return schedule
 
-    return structured
+    return structure_schedule
 
 
 def _newest(data: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -26,7 +26,8 @@ ACTION=="add", SUBSYSTEM=="usb-serial", DRIVER=="ftdi_sio", ATTR{latency_timer}=
 # ModemManager does not type at boards.
 ACTION=="add|change", SUBSYSTEM=="tty", ENV{ID_BUS}=="usb", ENV{ID_MM_PORT_IGNORE}="1"
 # The group of serial ports may switch an SD multiplexer.
-SUBSYSTEM=="scsi_generic", KERNEL=="sg[0-9]*", ATTRS{idVendor}=="0424", ATTRS{idProduct}=="4041", GROUP="dialout", MODE="0660"
+SUBSYSTEM=="scsi_generic", KERNEL=="sg[0-9]*", ATTRS{idVendor}=="0424", ATTRS{idProduct}=="4041", \
+GROUP="dialout", MODE="0660"
 """
 
 
@@ -57,7 +58,7 @@ class DetectedDevice:
     ports: tuple[Port, ...] = ()
 
 
-def detected_devices(context: Any = None) -> list[DetectedDevice]:
+def detect_devices(context: Any = None) -> list[DetectedDevice]:
     """List the USB devices by socket.
 
     Args:
@@ -70,7 +71,7 @@ def detected_devices(context: Any = None) -> list[DetectedDevice]:
         if device is not None and tty.device_node:
             port = Port(str(tty.properties.get("ID_USB_INTERFACE_NUM", "")), str(tty.device_node))
             ports.setdefault(str(device.device_path), []).append(port)
-    found = []
+    devices = []
     for device in udev.list_devices(subsystem="usb", DEVTYPE="usb_device"):
         own = sorted(ports.get(str(device.device_path), ()), key=lambda port: (port.interface, port.node))
         kind = _kind(device, bool(own))
@@ -80,11 +81,11 @@ def detected_devices(context: Any = None) -> list[DetectedDevice]:
                 str(properties.get(key, "")).replace("_", " ") for key in ("ID_VENDOR", "ID_MODEL")
             ).strip()
             serial = str(properties.get("ID_SERIAL_SHORT", ""))
-            found.append(DetectedDevice(kind, str(properties["ID_PATH"]), title, serial, tuple(own)))
-    return sorted(found, key=lambda device: device.id_path)
+            devices.append(DetectedDevice(kind, str(properties["ID_PATH"]), title, serial, tuple(own)))
+    return sorted(devices, key=lambda device: device.id_path)
 
 
-def named(id_path: str, envs: Iterable[Path], farm: Farm | None) -> list[str]:
+def find_names(id_path: str, envs: Iterable[Path], farm: Farm | None) -> list[str]:
     """Environments, exports and `usb` entries that name a socket.
 
     Raises:
@@ -92,8 +93,8 @@ def named(id_path: str, envs: Iterable[Path], farm: Farm | None) -> list[str]:
     """
     # A socket of a hub begins with the hub's own path.
     whole = re.compile(rf"(?<![\w.:-]){re.escape(id_path)}(?![\w.:-])")
-    found = [path.name for path in envs if whole.search(yamlfile.text_of(path))]
-    return found + [f"farm.yaml, {entry.name}" for entry in (farm.usb if farm else ()) if entry.id_path == id_path]
+    places = [path.name for path in envs if whole.search(yamlfile.text_of(path))]
+    return places + [f"farm.yaml, {entry.name}" for entry in (farm.usb if farm else ()) if entry.id_path == id_path]
 
 
 def environments(folder: Path) -> list[Path]:
@@ -101,19 +102,20 @@ def environments(folder: Path) -> list[Path]:
     return sorted(path for path in (folder / envfile.FOLDER).glob("*") if path.suffix in envfile.SUFFIXES)
 
 
-def exported(farm: Farm | None, folder: Path) -> list[Path]:
+def export_files(farm: Farm | None, folder: Path) -> list[Path]:
     """The file of this host's exports, if farm.yaml names an existing one."""
     path = folder / farm.exports if farm and farm.exports else None
     return [path] if path is not None and path.is_file() else []
 
 
-def proposed(
+def propose_lines(
     devices: Sequence[DetectedDevice], names: Mapping[str, Sequence[str]], exports: str = ""
 ) -> Iterator[str]:
     """Propose configuration lines for devices that no file names.
 
     Args:
-        names: result of `named` by ID_PATH. exports: file of this host's exports; empty: boards are in environments.
+        names: result of `find_names` by ID_PATH.
+        exports: file of this host's exports; empty: boards are in environments.
     """
     new = [device for device in devices if not names.get(device.id_path)]
     if new:
@@ -129,7 +131,10 @@ def proposed(
             for port in device.ports:
                 yield "- USBSerialPort:"
                 yield "    name: NAME"
-                yield f"    match: {{'@ID_PATH': '{device.id_path}', ID_USB_INTERFACE_NUM: '{port.interface}'}}    # {port.node} now"
+                yield (
+                    f"    match: {{'@ID_PATH': '{device.id_path}', ID_USB_INTERFACE_NUM: '{port.interface}'}}    # "
+                    f"{port.node} now"
+                )
                 yield "    speed: 115200"
         elif device.kind == "sdmux":
             yield f"# resource of a board's environment: {device.title}"
@@ -140,12 +145,18 @@ def proposed(
 def _groups(devices: Iterable[DetectedDevice], exports: str) -> Iterator[str]:
     """Propose groups of labgrid's exporter, a Jinja template (## comments)."""
     for device in devices:
-        yield f"## group of {exports}: {device.title}, serial number {device.serial or 'none'}; a place's match is HOST/NAME/*"
+        yield (
+            f"## group of {exports}: {device.title}, serial number {device.serial or 'none'}; a place's match is "
+            "HOST/NAME/*"
+        )
         yield "NAME:"
         for port in device.ports:
             yield f"  console{port.interface if len(device.ports) > 1 else ''}:"
             yield "    cls: USBSerialPort"
-            yield f"    match: {{'@ID_PATH': '{device.id_path}', ID_USB_INTERFACE_NUM: '{port.interface}'}}    # {port.node} now"
+            yield (
+                f"    match: {{'@ID_PATH': '{device.id_path}', ID_USB_INTERFACE_NUM: '{port.interface}'}}    # "
+                f"{port.node} now"
+            )
             yield "    speed: 115200"
         if device.kind == "sdmux":
             yield "  sdmux:"

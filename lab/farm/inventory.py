@@ -23,7 +23,7 @@ from lab.env import envfile
 from lab.errors import ConfigurationError
 from lab.farm import config, discover
 from lab.farm.config import HERE, Farm
-from lab.farm.labfolder import shipped_envs
+from lab.farm.labfolder import list_shipped_envs
 
 COLUMNS: Final[Mapping[str, str]] = {
     "name": "the board's name in all results",
@@ -99,23 +99,23 @@ def read(path: Path) -> list[BoardRow]:
     wrong: list[str] = []
     try:
         for cells in lines:
-            given = [cell.strip() for cell in cells]
-            if not any(given) or given[0].startswith("#"):
+            values = [cell.strip() for cell in cells]
+            if not any(values) or values[0].startswith("#"):
                 continue
             if not names:
-                names = given
+                names = values
                 wrong += _wrong_header(names)
-            elif len(given) > len(names) and any(given[len(names) :]):
-                wrong.append(f"{lines.line_num}: {len(given)} cells, and the header has {len(names)} columns")
+            elif len(values) > len(names) and any(values[len(names) :]):
+                wrong.append(f"{lines.line_num}: {len(values)} cells, and the header has {len(names)} columns")
             else:
-                rows.append(BoardRow(lines.line_num, dict(zip(names, given, strict=False))))
+                rows.append(BoardRow(lines.line_num, dict(zip(names, values, strict=False))))
     except csv.Error as error:
         raise ConfigurationError(f"{path}:{lines.line_num}: no CSV: {error}") from error
     if not wrong:
-        wrong = [f"{row.line}: {found}" for row in rows for found in _wrong_values(row)] + list(_twice(rows))
+        wrong = [f"{row.line}: {problem}" for row in rows for problem in _wrong_values(row)] + list(_twice(rows))
     if wrong or not rows:
-        found = wrong or [f"1: no boards: a header with {', '.join(REQUIRED)}, then a row for each board"]
-        raise ConfigurationError("\n".join(f"{path}:{each}" for each in found))
+        problems = wrong or [f"1: no boards: a header with {', '.join(REQUIRED)}, then a row for each board"]
+        raise ConfigurationError("\n".join(f"{path}:{problem}" for problem in problems))
     return rows
 
 
@@ -138,7 +138,7 @@ def _wrong_values(row: BoardRow) -> Iterator[str]:
     for name in ("name", "host", "hub"):
         if row[name] and not _WORD.fullmatch(row[name]):
             yield f"{name}: {row[name]!r:.60}: letters, digits and . _ - only"
-    types = sorted({env.board_type for env in shipped_envs()})
+    types = sorted({env.board_type for env in list_shipped_envs()})
     if row["type"] and row["type"] not in types:
         near = difflib.get_close_matches(row["type"], types, n=1)
         yield f"type: no type {row['type']!r:.60} with an environment; " + (
@@ -156,7 +156,7 @@ def _wrong_values(row: BoardRow) -> Iterator[str]:
 
 def _twice(rows: Sequence[BoardRow]) -> Iterator[str]:
     """Find one thing for two boards."""
-    seen: dict[tuple[str, ...], BoardRow] = {}
+    first_rows: dict[tuple[str, ...], BoardRow] = {}
     for row in rows:
         at = row["host"]
         things = {
@@ -169,7 +169,7 @@ def _twice(rows: Sequence[BoardRow]) -> Iterator[str]:
             "straps": (row["straps"],) if row["straps"] else (),
         }
         for column, thing in things.items():
-            other = seen.setdefault((column.removeprefix("side_"), *thing), row) if thing else row
+            other = first_rows.setdefault((column.removeprefix("side_"), *thing), row) if thing else row
             if other is not row:
                 yield f"{row.line}: {column}: {row[column]} is that of {other['name']}, too (line {other.line})"
 
@@ -185,32 +185,33 @@ def plan(path: Path, farm: Farm, file: Path) -> Addition:
     """
     rows = read(path)
     folder = Path(farm.directory)
-    found = Addition(rows)
+    addition = Addition(rows)
     wrong: list[str] = []
     pdus = _pdus(farm)
     users = _outlets(discover.environments(folder), farm)
     for row in rows:
         name = row["name"]
-        notes = found.unknown.setdefault(name, [])
-        wrong += [f"{row.line}: {each}" for each in _against_farm(row, farm, pdus, users)]
+        notes = addition.unknown.setdefault(name, [])
+        wrong += [f"{row.line}: {problem}" for problem in _against_farm(row, farm, pdus, users)]
         data, exported = _environment(row, farm, notes)
         env = folder / package_data.ENVS / f"{name}.yaml"
         if env.exists():
-            wrong += [f"{row.line}: {each}" for each in _against_environment(row, farm, env, data)]
+            wrong += [f"{row.line}: {problem}" for problem in _against_environment(row, farm, env, data)]
         else:
-            found.new[env] = _text(path, row, data)
+            head = f"# {row['name']}, of {path.name}: `lab farm add` wrote it, and does not change it any more.\n"
+            addition.new[env] = head + yaml.safe_dump(dict(data), sort_keys=False, width=1000, allow_unicode=True)
         if exported:
-            found.wiring[name] = exported
+            addition.wiring[name] = exported
         if pdus is None and not package_data.is_bench(row["pdu"]):
             notes.append(f"{farm.pdudaemon.config} cannot be read here: whether it has {row['pdu']} is unknown")
     if wrong:
-        raise ConfigurationError("\n".join(f"{path}:{each}" for each in wrong))
-    for host, groups in _by_host(found, farm).items():
-        found.new |= _exports(folder / EXPORTS / f"{host}.yaml", groups)
+        raise ConfigurationError("\n".join(f"{path}:{problem}" for problem in wrong))
+    for host, groups in _by_host(addition, farm).items():
+        addition.new |= _exports(folder / EXPORTS / f"{host}.yaml", groups)
     text = file.read_text(encoding="utf-8")
     if (new := _farm_text(text, farm, rows, file)) != text:
-        found.new[file] = new
-    return found
+        addition.new[file] = new
+    return addition
 
 
 def write(found: Addition, file: Path) -> list[Path]:
@@ -221,7 +222,7 @@ def write(found: Addition, file: Path) -> list[Path]:
     """
     drafts: dict[Path, Path] = {}
     try:
-        for path, text in sorted(found.new.items(), key=lambda each: each[0] == file):
+        for path, text in sorted(found.new.items(), key=lambda pair: pair[0] == file):
             path.parent.mkdir(parents=True, exist_ok=True)
             drafts[path] = draft = path.with_name(f".new.{path.name}")
             draft.write_text(text, encoding="utf-8")
@@ -265,14 +266,11 @@ def host_of(row: BoardRow, farm: Farm) -> str:
     return row["host"] or (farm.hosts[0].name if farm.hosts else HERE)
 
 
-# --- What is there already ---
-
-
 def _pdus(farm: Farm) -> set[str] | None:
     """Power switches of pdudaemon's configuration; None: it cannot be read here."""
     try:
-        found = json.loads(Path(farm.pdudaemon.config).read_text(encoding="utf-8"))["pdus"]
-        return {str(name) for name in found}
+        switches = json.loads(Path(farm.pdudaemon.config).read_text(encoding="utf-8"))["pdus"]
+        return {str(name) for name in switches}
     except OSError:
         return None
     except (ValueError, KeyError, TypeError) as error:
@@ -283,18 +281,21 @@ def _pdus(farm: Farm) -> set[str] | None:
 
 def _outlets(envs: Iterable[Path], farm: Farm) -> dict[tuple[str, str, int], str]:
     """Outlets that the lab's environments name, with their boards."""
-    found = {}
-    drafts = {env.path.read_bytes() for env in shipped_envs()}  # `lab init` wrote it, and no person has filled it in
+    board_of_outlet = {}
+    # An environment that `lab init` wrote, and that no person has filled in.
+    drafts = {env.path.read_bytes() for env in list_shipped_envs()}
     for env in envs:
         if env.read_bytes() in drafts:
             continue
         try:
             outlet = envfile.arguments_of(env, "PDUDaemonPort", "resources")
             board = envfile.board_of(env)[1]
-            found[str(outlet.get("host", farm.pdudaemon.address)), str(outlet["pdu"]), int(outlet["index"])] = board
+            board_of_outlet[
+                str(outlet.get("host", farm.pdudaemon.address)), str(outlet["pdu"]), int(outlet["index"])
+            ] = board
         except (ConfigurationError, KeyError, TypeError, ValueError):  # `lab env check` says what is wrong with it
             continue
-    return found
+    return board_of_outlet
 
 
 def _against_farm(
@@ -305,12 +306,12 @@ def _against_farm(
         yield f"host: which of {', '.join(names)}?"
     if row["host"] and names and row["host"] not in names:
         yield f"host: farm.yaml's `hosts` has no {row['host']}; it has: {', '.join(names)}"
-    entry = next((each for each in farm.boards if each.name == row["name"]), None)
+    entry = next((board for board in farm.boards if board.name == row["name"]), None)
     if entry is not None and row["host"] and entry.host and entry.host != row["host"]:
         yield f"host: farm.yaml has {row['name']} on {entry.host}, and this says {row['host']}"
     address = row["pdudaemon"] or farm.pdudaemon.address
-    known = package_data.is_bench(row["pdu"]) or pdus is None or address != farm.pdudaemon.address
-    if not known and row["pdu"] not in (pdus or ()):
+    may_differ = package_data.is_bench(row["pdu"]) or pdus is None or address != farm.pdudaemon.address
+    if not may_differ and row["pdu"] not in (pdus or ()):
         there = ", ".join(sorted(pdus or ())) or "none"
         yield f"pdu: {farm.pdudaemon.config} has no {row['pdu']!r}; it has: {there}"
     user = users.get((address, row["pdu"], int(row["outlet"])), row["name"])
@@ -333,13 +334,10 @@ def _against_environment(row: BoardRow, farm: Farm, env: Path, wanted: Mapping[s
         if str(has.get(key)) != row[column]:
             yield f"{column}: {where} has {has.get(key)}"
     resources = wanted["targets"][_ROOM]["resources"]
-    (cls, port), *_others = next(list(each.items()) for each in resources if next(iter(each)) in _PORTS)
-    found = envfile.arguments_of(env, cls, "resources")
-    if any(found.get(key) != value for key, value in port.items() if key not in {"name", "speed"}):
-        yield f"serial: {where} has another console: {found or 'none such'}"
-
-
-# --- An environment ---
+    (cls, port), *_others = next(list(resource.items()) for resource in resources if next(iter(resource)) in _PORTS)
+    arguments = envfile.arguments_of(env, cls, "resources")
+    if any(arguments.get(key) != value for key, value in port.items() if key not in {"name", "speed"}):
+        yield f"serial: {where} has another console: {arguments or 'none such'}"
 
 
 _PORTS: Final = frozenset({"USBSerialPort", "RawSerialPort", "NetworkSerialPort"})
@@ -351,38 +349,38 @@ def _environment(row: BoardRow, farm: Farm, notes: list[str]) -> tuple[dict[str,
     Args:
         notes: what no column says is added here.
     """
-    its = [env for env in shipped_envs() if env.board_type == row["type"]]
+    envs_of_type = [env for env in list_shipped_envs() if env.board_type == row["type"]]
     bench = package_data.is_bench(row["pdu"])
-    template = next((env for env in its if env.simulated == bench), its[0])
+    template = next((env for env in envs_of_type if env.simulated == bench), envs_of_type[0])
     data = yaml.safe_load(_TEMPLATE.sub("''", template.path.read_text(encoding="utf-8")))
     target = data["targets"][_ROOM]
     drivers: list[dict[str, Any]] = target["drivers"]
     console = _driver(drivers, "StampedConsoleDriver").get("bindings", {}).get("port", "")
     resources: list[dict[str, Any]] = []
     gone: set[str] = set()  # names of resources, and classes of drivers, without a value
-    for each in target["resources"]:
-        ((cls, args),) = each.items()
-        made = _resource(cls, args, row, farm, console)
-        if made is None:
+    for entry in target["resources"]:
+        ((cls, args),) = entry.items()
+        resource = _resource(cls, args, row, farm, console)
+        if resource is None:
             gone.add(str(args.get("name") or _USERS.get(cls, cls)))
         else:
-            resources.append(made)
+            resources.append(resource)
     lines = set(_driver(drivers, "BootModeDriver").get("lines", {}).values())
     notes += _notes(row, drivers, gone, lines)
-    kept = [each for each in drivers if not _needs(each, gone)]
-    strategy = _driver(kept, "BoardStrategy")
+    remaining = [driver for driver in drivers if not _needs(driver, gone)]
+    strategy = _driver(remaining, "BoardStrategy")
     strategy["board"] = row["name"]
     if row["medium"]:
         strategy["medium"] = row["medium"]
     if row["sdmux"]:
         resources.append({"USBSDMuxDevice": {"match": {"@ID_PATH": row["sdmux"]}}})
-        kept[-1:-1] = [{"USBSDMuxDriver": {}}, {"MultiplexedCardDriver": {}}]
+        remaining[-1:-1] = [{"USBSDMuxDriver": {}}, {"MultiplexedCardDriver": {}}]
     _tester(data, row, notes)
     exported: dict[str, dict[str, Any]] = {}
     if farm.coordinator:
         resources, exported = _remote(row, resources)
         data["options"] = {**data.get("options", {}), "coordinator_address": farm.coordinator}
-    target["resources"], target["drivers"] = resources, kept
+    target["resources"], target["drivers"] = resources, remaining
     return data, exported
 
 
@@ -391,7 +389,7 @@ _USERS: Final = {"RailSensors": "RailsDriver"}  # of a resource without a name
 
 def _driver(drivers: Iterable[Mapping[str, Any]], cls: str) -> dict[str, Any]:
     """Arguments of a driver; empty where there is none."""
-    return next((each[cls] for each in drivers if each.get(cls) is not None), {})
+    return next((driver[cls] for driver in drivers if driver.get(cls) is not None), {})
 
 
 def _resource(cls: str, args: Mapping[str, Any], row: BoardRow, farm: Farm, console: str) -> dict[str, Any] | None:
@@ -403,11 +401,11 @@ def _resource(cls: str, args: Mapping[str, Any], row: BoardRow, farm: Farm, cons
         return {cls: {"host": address, "pdu": row["pdu"], "index": int(row["outlet"])}}
     if cls in _PORTS:
         side = bool(console) and name != console
-        given = row["side_serial"] if side else row["serial"]
-        if side and not given and _kind(row["serial"]) == "USBSerialPort":
-            given = row["serial"]  # of a TI board's cable, which has all its UARTs
+        serial = row["side_serial"] if side else row["serial"]
+        if side and not serial and _kind(row["serial"]) == "USBSerialPort":
+            serial = row["serial"]  # of a TI board's cable, which has all its UARTs
         speed = int(args.get("speed", _SPEED))
-        return _port(given, named, speed, str(args.get("match", {}).get("ID_USB_INTERFACE_NUM", "")))
+        return _port(serial, named, speed, str(args.get("match", {}).get("ID_USB_INTERFACE_NUM", "")))
     if cls == "HttpDigitalOutput":
         bit = name.removeprefix("B")
         url = row["straps"].replace("{bit}", bit) if bit.isdecimal() else row["wake"]
@@ -427,9 +425,9 @@ def _kind(serial: str) -> str:
 def _port(serial: str, named: Mapping[str, str], speed: int, interface: str) -> dict[str, Any] | None:
     if not serial:
         return None
-    if found := _TCP.fullmatch(serial):
-        protocol = "raw" if found[1] == "raw://" else "rfc2217"
-        where = {"host": found[2], "port": int(found[3]), "speed": speed, "protocol": protocol}
+    if address := _TCP.fullmatch(serial):
+        protocol = "raw" if address[1] == "raw://" else "rfc2217"
+        where = {"host": address[2], "port": int(address[3]), "speed": speed, "protocol": protocol}
         return {"NetworkSerialPort": {**named, **where}}
     if serial.startswith("/"):
         return {"RawSerialPort": {**named, "port": serial, "speed": speed}}
@@ -458,7 +456,7 @@ def _notes(row: BoardRow, drivers: Sequence[Mapping[str, Any]], gone: set[str], 
         yield "sensor: none: no power and energy, and a dead supply is seen by the console alone"
     elif row["sensor"] and not package_data.is_bench(row["pdu"]):
         yield "sensor: addresses and shunts are the type's: `lab rails selftest` says whether they answer"
-    if any(each in gone for each in ("mcu", "wkup")):
+    if any(core in gone for core in ("mcu", "wkup")):
         yield "side_serial: none: MCU-only is not measured"
     if row["serial"] and _kind(row["serial"]) == "NetworkSerialPort":
         yield "serial: stamps of ser2net come over the network: their ± is wider than at a console server's own port"
@@ -484,22 +482,14 @@ def _remote(row: BoardRow, resources: list[dict[str, Any]]) -> tuple[list[dict[s
     """Split resources into the environment's and those of its host's exporter."""
     own: list[dict[str, Any]] = [{"RemotePlace": {"name": row["name"]}}]
     exported: dict[str, dict[str, Any]] = {}
-    for each in resources:
-        ((cls, args),) = each.items()
+    for resource in resources:
+        ((cls, args),) = resource.items()
         if cls in {*_PORTS, "PDUDaemonPort", "USBSDMuxDevice"}:
             name = args.get("name") or {"PDUDaemonPort": "power", "USBSDMuxDevice": "sdmux"}.get(cls, "console")
             exported[name] = {"cls": cls, **{key: value for key, value in args.items() if key != "name"}}
         else:
-            own.append(each)
+            own.append(resource)
     return own, exported
-
-
-def _text(path: Path, row: BoardRow, data: Mapping[str, Any]) -> str:
-    head = f"# {row['name']}, of {path.name}: `lab farm add` wrote it, and does not change it any more.\n"
-    return head + yaml.safe_dump(dict(data), sort_keys=False, width=1000, allow_unicode=True)
-
-
-# --- Exports and farm.yaml: entries are added to the text, so that its comments stay ---
 
 
 def _by_host(found: Addition, farm: Farm) -> dict[str, dict[str, Any]]:
@@ -536,10 +526,12 @@ def _farm_text(text: str, farm: Farm, rows: Sequence[BoardRow], file: Path) -> s
     new = [row for row in rows if row["name"] not in boards]
     # With `boards`, a schedule's board has to be one of them.
     earlier = {
-        each.board: each for each in farm.schedules if new and each.board not in {*boards, *(r["name"] for r in rows)}
+        schedule.board: schedule
+        for schedule in farm.schedules
+        if new and schedule.board not in {*boards, *(r["name"] for r in rows)}
     }
     at = {"host": farm.hosts[0].name} if farm.hosts else {}
-    entries = [{"name": board, "env": _short(each.env, farm), **at} for board, each in earlier.items()]
+    entries = [{"name": board, "env": _short(schedule.env, farm), **at} for board, schedule in earlier.items()]
     entries += [
         {"name": row["name"], "env": f"{row['name']}.yaml"} | {key: row[key] for key in ("host", "hub") if row[key]}
         for row in new
@@ -572,11 +564,12 @@ def _with_entries(text: str, key: str, entries: Sequence[Mapping[str, str]], fil
         return text
     lines = text.splitlines()
     flow = [
-        yaml.safe_dump(dict(each), default_flow_style=True, sort_keys=False, width=10_000).strip() for each in entries
+        yaml.safe_dump(dict(entry), default_flow_style=True, sort_keys=False, width=10_000).strip()
+        for entry in entries
     ]
     begin = next((number for number, line in enumerate(lines) if re.match(rf"{key}\s*:", line)), None)
     if begin is None:
-        return "\n".join([*lines, f"{key}:", *(f"  - {each}" for each in flow)]) + "\n"
+        return "\n".join([*lines, f"{key}:", *(f"  - {line}" for line in flow)]) + "\n"
     rest = lines[begin].partition(":")[2].partition("#")[0].strip()
     if rest not in {"", "[]"}:
         raise ConfigurationError(
@@ -593,5 +586,5 @@ def _with_entries(text: str, key: str, entries: Sequence[Mapping[str, str]], fil
             indent = lines[number][: len(lines[number]) - len(lines[number].lstrip())] if end == begin + 1 else indent
         if lines[number].startswith((" ", "-")):
             end = number + 1
-    lines[end:end] = [f"{indent}- {each}" for each in flow]
+    lines[end:end] = [f"{indent}- {line}" for line in flow]
     return "\n".join(lines) + "\n"

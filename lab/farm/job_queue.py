@@ -25,7 +25,8 @@ def open_queue(
     Args:
         program: of lab.jobs.records. person: their owner; None: the user of this process.
         ignores: a board that this person has reserved is taken. priority: of lab.jobs.queue.
-        rule: when a board is kept out; None: as this host's farm.yaml has it. request: of a queue, that the jobs belong to.
+        rule: when a board is kept out; None: as this host's farm.yaml has it.
+        request: of a queue, that the jobs belong to.
     """
     return JobQueue(
         store,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from lab import boards
 from lab.benchmarks import lab_site
@@ -30,15 +30,20 @@ def problems(tests: Path, wanted: Sequence[str], given: Mapping[str, Value], env
     try:
         for suite in wanted:
             files(tests, suite)
-        board_type = _board_type(env)
-        scratch = lab_site.of_options(_site_options(env), f"{env}: targets.main.options.{lab_site.OPTION}").scratch
+        board_type = boards.load(str(envfile.arguments_of(env, "BoardStrategy").get("board_type", "")))
+        scratch = lab_site.of_options(
+            envfile.target_options(env).get(lab_site.OPTION), f"{env}: targets.main.options.{lab_site.OPTION}"
+        ).scratch
     except BoardlabError as error:
         yield str(error)
         return
     kinds = [kind(suite) for suite in wanted]
     for option in options.idle(given, kinds):
         needed = " or ".join(option.kinds)
-        yield f"{option.name}: it is of {needed}, and the order is of {', '.join(wanted)} only: leave it out, or add the suite"
+        yield (
+            f"{option.name}: it is of {needed}, and the order is of {', '.join(wanted)} only: leave it out, or add "
+            "the suite"
+        )
     yield from _unknown("medium", _names(given, "medium"), board_type.media, board_type)
     yield from _unselectable(_names(given, "medium"), board_type, env)
     yield from _unknown("mode", _names(given, "mode"), board_type.sleep, board_type)
@@ -57,21 +62,23 @@ def _unselectable(media: Iterable[str], board_type: BoardType, env: Path) -> Ite
     for medium in media:
         if medium in board_type.media and medium != there:
             yield (
-                f"medium: {medium}: {env} has no {_STRAPS[0]}, and the board's switches are taken to be set to {there}: leave it out, or set "
+                f"medium: {medium}: {env} has no {_STRAPS[0]}, and the board's switches are taken to be set to "
+                f"{there}: leave it out, or set "
                 "the switches and name their medium in BoardStrategy (medium)"
             )
 
 
 def _wrong_sections(given: Mapping[str, Value], board_type: BoardType) -> Iterator[str]:
-    known = {section.name: section for section in every()}
+    section_of = {section.name: section for section in every()}
     for name in _names(given, "sections"):
-        if name not in known:
-            yield f"sections: there is no section {name!r}{_similar(name, known)}"
-        elif not known[name].fits(board_type):
+        if name not in section_of:
+            yield f"sections: there is no section {name!r}{_similar(name, section_of)}"
+        elif not section_of[name].fits(board_type):
             yield f"sections: {name}: {board_type.name} does not have what it measures; leave it out"
-        elif known[name].overwrites and not given.get("destructive"):
+        elif section_of[name].overwrites and not given.get("destructive"):
             yield (
-                f"sections: {name} overwrites the scratch medium {known[name].overwrites}: allow it with the option "
+                f"sections: {name} overwrites the scratch medium {section_of[name].overwrites}: allow it with the "
+                "option "
                 "`destructive`, or leave it out"
             )
 
@@ -106,17 +113,6 @@ def _similar(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]}?" if close else "; docs/benchmarks.md lists them"
 
 
-def _board_type(env: Path) -> BoardType:
-    return boards.load(str(envfile.arguments_of(env, "BoardStrategy").get("board_type", "")))
-
-
-def _site_options(env: Path) -> Any:
-    return envfile.target_options(env).get(lab_site.OPTION)
-
-
-# --- Suites of `lab run --suite`, and their files in tests_perf ---
-
-
 GUIDE: Final = ("boot", "low_power", "sections")  # in this order: the boots begin, since they need no settled board
 SECTIONS: Final = "sections"
 _RUNS_OF_THEIR_OWN: Final = ("boot", "low_power")  # each has a file and a kind of runs of its name
@@ -124,10 +120,10 @@ _RUNS_OF_THEIR_OWN: Final = ("boot", "low_power")  # each has a file and a kind 
 
 def expand(names: Iterable[str]) -> tuple[str, ...]:
     """Suites of an order without duplicates; `guide` stands for three."""
-    found: dict[str, None] = {}
+    suites: dict[str, None] = {}
     for name in names:
-        found.update(dict.fromkeys(GUIDE if name == "guide" else (name,)))
-    return tuple(found)
+        suites.update(dict.fromkeys(GUIDE if name == "guide" else (name,)))
+    return tuple(suites)
 
 
 def kind(name: str) -> str:
@@ -152,9 +148,9 @@ def files(tests: Path, name: str) -> tuple[Path, ...]:
         suites[SECTIONS] = tuple(there.values())
     if name in suites:
         return suites[name]
-    known = (
+    choices = (
         f"there are: {', '.join(['guide', *sorted(suites)])}"
         if suites
         else f"{tests} has none; name their folder with --tests"
     )
-    raise ConfigurationError(f"no suite {name!r}; {known}")
+    raise ConfigurationError(f"no suite {name!r}; {choices}")

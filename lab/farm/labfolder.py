@@ -52,7 +52,7 @@ class Env:
 
 
 @cache
-def shipped_envs() -> tuple[Env, ...]:
+def list_shipped_envs() -> tuple[Env, ...]:
     """All environments that come with boardlab, by name."""
     return tuple(_env(path) for path in sorted(package_data.folder(package_data.ENVS).glob("*.yaml")))
 
@@ -66,20 +66,20 @@ def chosen(names: Iterable[str], *, sim: bool) -> list[Env]:
     Raises:
         ConfigurationError: there is none of a type.
     """
-    there = shipped_envs()
+    there = list_shipped_envs()
     types = sorted({env.board_type for env in there})
-    found: dict[Path, Env] = {}
+    env_of_path: dict[Path, Env] = {}
     for name in names:
         if name not in types:
             raise ConfigurationError(
                 f"--board-type {name}: no environment of that type; there are: {', '.join(types)}"
             )
-        found |= {
+        env_of_path |= {
             env.path: env
             for env in there
             if env.board_type == name and (sim or not env.path.name.startswith(SIMULATED))
         }
-    return list(found.values())
+    return list(env_of_path.values())
 
 
 def contents(folder: Path, envs: Sequence[Env], parts: Iterable[str]) -> dict[str, str]:
@@ -88,22 +88,22 @@ def contents(folder: Path, envs: Sequence[Env], parts: Iterable[str]) -> dict[st
     Args:
         folder: its absolute path. envs: at least one. parts: of PARTS.
     """
-    made: dict[str, str] = {}
+    texts: dict[str, str] = {}
     if package_data.ENVS in parts:
-        made |= {f"{package_data.ENVS}/{env.path.name}": env.path.read_text(encoding="utf-8") for env in envs}
+        texts |= {f"{package_data.ENVS}/{env.path.name}": env.path.read_text(encoding="utf-8") for env in envs}
     if package_data.STRATEGIES in parts:
         file = package_data.strategy_file()
-        made[f"{package_data.STRATEGIES}/{file.name}"] = file.read_text(encoding="utf-8")
+        texts[f"{package_data.STRATEGIES}/{file.name}"] = file.read_text(encoding="utf-8")
     if package_data.TESTS in parts:
         tests = package_data.folder(package_data.TESTS)
-        made |= {
+        texts |= {
             f"{package_data.TESTS}/{path.name}": path.read_text(encoding="utf-8")
             for path in sorted(tests.glob("*.py"))
         }
-        made[f"{package_data.TESTS}/README.md"] = template("tests_perf.md", version=version("boardlab"))
+        texts[f"{package_data.TESTS}/README.md"] = template("tests_perf.md", version=version("boardlab"))
     if package_data.FARM in parts:
-        made[FARM_FILE] = _farm(folder, envs)
-    return made
+        texts[FARM_FILE] = _farm(folder, envs)
+    return texts
 
 
 def write(folder: Path, made: Mapping[str, str]) -> list[str]:
@@ -121,7 +121,8 @@ def write(folder: Path, made: Mapping[str, str]) -> list[str]:
     ]
     if taken:
         raise ConfigurationError(
-            f"nothing was written, since there is already: {', '.join(taken)}. Move that away, choose another folder, or "
+            f"nothing was written, since there is already: {', '.join(taken)}. Move that away, choose another folder, "
+            "or "
             "write a part with --only"
         )
     new: list[Path] = []
@@ -130,7 +131,10 @@ def write(folder: Path, made: Mapping[str, str]) -> list[str]:
         for name, path in paths.items():
             if path.exists():
                 continue
-            _make_folder(path.parent, folders)
+            for place in (*reversed(path.parent.parents), path.parent):
+                if not place.exists():
+                    place.mkdir()
+                    folders.append(place)
             with path.open("x", encoding="utf-8") as file:
                 new.append(path)
                 file.write(made[name])
@@ -146,14 +150,7 @@ def write(folder: Path, made: Mapping[str, str]) -> list[str]:
     return [name for name, path in paths.items() if path in new]
 
 
-def _make_folder(folder: Path, made: list[Path]) -> None:
-    for place in (*reversed(folder.parents), folder):
-        if not place.exists():
-            place.mkdir()
-            made.append(place)
-
-
-def backed_up(host: HostFile, runtime: Path, state: Path = Path("/var/lib")) -> list[Path]:
+def backup_files(host: HostFile, runtime: Path, state: Path = Path("/var/lib")) -> list[Path]:
     """Files of a lab that a backup saves.
 
     The folder's environments, strategies and suite, farm.yaml and what it names, release files, labgrid's places,
@@ -173,7 +170,7 @@ def backed_up(host: HostFile, runtime: Path, state: Path = Path("/var/lib")) -> 
         named += [Path(text) for text in (*texts, farm.pdudaemon.config) if text]
         named += [state / farm.state / COORDINATOR / name for name in ("places.yaml", "resources.yaml")]
         folders = {Path(schedule.releases) for schedule in farm.schedules if schedule.releases}
-        own += [path for each in sorted(folders) for path in sorted(each.glob(f"*{SUFFIX}"))]
+        own += [path for releases in sorted(folders) for path in sorted(releases.glob(f"*{SUFFIX}"))]
     return [path for path in (*named, *own, *sorted(recordings_dir(runtime).rglob("*"))) if path.is_file()]
 
 

@@ -56,9 +56,9 @@ class LoadedFile:
             state = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
             if state == self._seen:
                 return False
-            found = digest(config.load(self.file)) != self.digest
-            self._seen = () if found else state
-            return found
+            differs = digest(config.load(self.file)) != self.digest
+            self._seen = () if differs else state
+            return differs
         return digest(config.load(self.file)) != self.digest
 
 
@@ -84,8 +84,8 @@ def record_loaded(program: str, file: Path, farm: Farm, runtime: Path) -> Loaded
 def notes(runtime: Path) -> Iterator[LoadRecord]:
     """Records of the running programs, if this user may read them."""
     with suppress(OSError):
-        found = sorted(read_all(runtime / LOADED, LoadRecord), key=lambda note: note.program)
-        yield from (note for note in found if process.has_died(note.holder) is not True)
+        records = sorted(read_all(runtime / LOADED, LoadRecord), key=lambda note: note.program)
+        yield from (note for note in records if process.has_died(note.holder) is not True)
 
 
 def restart_process() -> NoReturn:

@@ -96,7 +96,17 @@ class LocalFarm:
             if farm.buildbot is not None:
                 buildbot.write(farm, farm.buildbot, self.buildbot, self.environ(farm))
                 buildbot.prepare(farm.buildbot, self.buildbot)
-        return farm, Supervised(self.runtime).up(programs(farm, self), {**_own_environ(), **self.environ(farm)})
+        return farm, Supervisor(self.runtime).up(
+            programs(farm, self),
+            {
+                **{
+                    name: value
+                    for name, value in os.environ.items()
+                    if name in _VARIABLES or name.startswith(_VARIABLE_PREFIXES)
+                },
+                **self.environ(farm),
+            },
+        )
 
     def environ(self, farm: Farm) -> Mapping[str, str]:
         """Environment variables that point `lab` and pytest to this farm."""
@@ -104,7 +114,7 @@ class LocalFarm:
 
     def states(self) -> list[ProgramState]:
         """States of its programs; none: it is down."""
-        return Supervised(self.runtime).states()
+        return Supervisor(self.runtime).states()
 
     def down(self) -> bool:
         """Stop the farm; False: it was down.
@@ -114,7 +124,7 @@ class LocalFarm:
         Raises:
             LabTransientError: something does not end.
         """
-        supervised = Supervised(self.runtime)
+        supervised = Supervisor(self.runtime)
         if not supervised.states():
             return False
         supervised.stop(_QUEUE)
@@ -157,41 +167,34 @@ class LocalFarm:
 def programs(farm: Farm, local: LocalFarm) -> list[Program]:
     """Programs of a farm, in the order of their start."""
     lab, runtime, database = str(_LAB), ("--runtime", str(local.runtime)), ("--db", farm.database)
-    found = []
+    all_programs = []
     if farm.virtual is not None:
         bench = (lab, *_bench(farm, farm.virtual, local))
-        found.append(Program("boards", bench, farm.pdudaemon.address, file=local.bench / STATE))
+        all_programs.append(Program("boards", bench, farm.pdudaemon.address, file=local.bench / STATE))
     elif farm.pdudaemon.program:
-        found.append(
+        all_programs.append(
             Program("pdudaemon", (farm.pdudaemon.program, "--conf", farm.pdudaemon.config), farm.pdudaemon.address)
         )
-    found.append(Program("console", (lab, "console", "serve", *runtime)))
-    found.append(
+    all_programs.append(Program("console", (lab, "console", "serve", *runtime)))
+    all_programs.append(
         Program("exporter", (lab, "exporter", "--farm", str(local.file), *runtime, *database), farm.exporter.listen)
     )
     web = ("web", *farm.web.words, "--farm", str(local.file), *runtime, *database)
-    found.append(Program("web", (lab, *web), farm.web.listen))
+    all_programs.append(Program("web", (lab, *web), farm.web.listen))
     if farm.exports:
         words: tuple[str, ...] = (lab, "farm", "export", farm.exports, "--coordinator", farm.coordinator, *runtime)
         host = buildbot.hosts(farm)[0]
         if farm.hosts:
             words += ("--name", host, "--hostname", host)
-        found.append(Program("rails", (lab, "rails", "serve", *runtime)))
-        found.append(Program("export", words, needs=with_port(farm.coordinator)))
+        all_programs.append(Program("rails", (lab, "rails", "serve", *runtime)))
+        all_programs.append(Program("export", words, needs=with_port(farm.coordinator)))
     if farm.coordinator:
-        found.append(Program("janitor", (lab, "farm", "janitor", str(local.file))))
+        all_programs.append(Program("janitor", (lab, "farm", "janitor", str(local.file))))
     if farm.buildbot is not None:
         queue = buildbot.commands(farm.buildbot, local.buildbot, buildbot.hosts(farm)[0])
-        found.append(Program("buildbot", queue["buildbot"], farm.buildbot.www))
-        found.append(Program("worker", queue["worker"]))
-    return found
-
-
-def _own_environ() -> dict[str, str]:
-    """Variables of the user's environment that the programs need, without passwords."""
-    return {
-        name: value for name, value in os.environ.items() if name in _VARIABLES or name.startswith(_VARIABLE_PREFIXES)
-    }
+        all_programs.append(Program("buildbot", queue["buildbot"], farm.buildbot.www))
+        all_programs.append(Program("worker", queue["worker"]))
+    return all_programs
 
 
 def _end_jobs(database: str) -> None:
@@ -216,9 +219,6 @@ def _address() -> str:
     return f"{LOOPBACK}:{ports.free_port()}"
 
 
-# --- The services of a lab host as processes of one user, kept alive by supervisord (supervisord.org): one machine, without root ---
-
-
 START_S: Final = 180.0  # of eight Python programs at once, on a busy host
 STOP_S: Final = 180.0  # a job that is asked to end switches its board off first
 _NOT_IN_INI: Final = "%;#\"'\\\n"
@@ -232,8 +232,10 @@ class Program:
     """A supervised program.
 
     Attributes:
-        command: its words, the first one a path. address: host:port at which it answers once it has started; empty: none.
-        needs: host:port of a server that it waits for; empty: none. file: that it writes anew once it has started; None: none.
+        command: its words, the first one a path.
+        address: host:port at which it answers once it has started; empty: none.
+        needs: host:port of a server that it waits for; empty: none.
+        file: that it writes anew once it has started; None: none.
     """
 
     name: str
@@ -253,7 +255,8 @@ class ProgramState:
     """State of a program.
 
     Attributes:
-        state: as supervisord has it: RUNNING, STARTING, BACKOFF (it ended and is started again), FATAL (given up), STOPPED.
+        state: as supervisord has it: RUNNING, STARTING, BACKOFF (it ended and is started again), FATAL (given up),
+            STOPPED.
         text: supervisord's own words, e.g. "pid 4711, uptime 0:01:02".
         begun_at: when it was started last, in seconds since the epoch; 0: never.
     """
@@ -266,7 +269,7 @@ class ProgramState:
 
 
 @frozen
-class Supervised:
+class Supervisor:
     """A folder with a supervisord, its programs and their logs.
 
     Attributes:
@@ -305,11 +308,12 @@ class Supervised:
     def states(self) -> list[ProgramState]:
         """States of all programs; none: no supervisord runs here."""
         try:
-            found: Any = self._supervisor().getAllProcessInfo()
+            process_infos: Any = self._supervisor().getAllProcessInfo()
         except (OSError, XmlRpcError):
             return []
         return [
-            ProgramState(one["name"], one["statename"], one["pid"], one["description"], one["start"]) for one in found
+            ProgramState(info["name"], info["statename"], info["pid"], info["description"], info["start"])
+            for info in process_infos
         ]
 
     def log(self, name: str) -> Path:
@@ -373,7 +377,8 @@ class Supervised:
                 failures = starts[program.name] - (state.state not in _ENDED)
                 if state.state in _GIVEN_UP or failures >= _TRIES:
                     raise LabStableError(
-                        f"{program.name} does not run: {self._last_words(program)}; `lab farm logs {program.name}` has more, "
+                        f"{program.name} does not run: {self._last_words(program)}; `lab farm logs {program.name}` "
+                        "has more, "
                         "`lab farm down` ends the others"
                     )
             running = {state.name for state in states.values() if state.state == "RUNNING"}
@@ -398,7 +403,8 @@ def _require_free(programs: Sequence[Program]) -> None:
     for program in programs:
         if program.address and (addresses.count(program.address) > 1 or _answers(program.address)):
             raise ConfigurationError(
-                f"{program.name}: another program has {program.address}: give it another address in farm.yaml, or end that one "
+                f"{program.name}: another program has {program.address}: give it another address in farm.yaml, or end "
+                "that one "
                 f"(`ss -ltnp` names it)"
             )
 

@@ -48,7 +48,10 @@ def unit_failed(farm: Farm, unit: str) -> None:
             labels |= {"schedule": schedule.name, "board": schedule.board}
     annotations = {
         "summary": f"{unit} failed on {labels['host']}",
-        "description": f"systemd says so, and starts it again where it is to run always; `journalctl -u {unit}` on {labels['host']} has the reason.",
+        "description": (
+            f"systemd says so, and starts it again where it is to run always; `journalctl -u {unit}` on "
+            f"{labels['host']} has the reason."
+        ),
         **_runbook(farm, FAILED),
     }
     alertmanager(farm).post(labels, annotations, _FAILED_LASTS)
@@ -78,9 +81,6 @@ def test_alert(farm: Farm) -> list[Receiver]:
     }
     manager.post({"alertname": TEST, "severity": "ticket", "host": host}, annotations, _TEST_LASTS)
     return ready
-
-
-# --- Client of Alertmanager's API v2: its receivers, and alerts of this host ---
 
 
 DEADLINE_S: Final = 10.0
@@ -124,7 +124,8 @@ class Alertmanager:
             return list(receivers(yaml.safe_load(answer.json()["config"]["original"])))
         except (ValueError, LookupError, TypeError, AttributeError, yaml.YAMLError) as error:
             raise ConfigurationError(
-                f"{self.address} answers, but not as Alertmanager's API v2 does ({type(error).__name__}); correct `alertmanager` in farm.yaml"
+                f"{self.address} answers, but not as Alertmanager's API v2 does ({type(error).__name__}); correct "
+                "`alertmanager` in farm.yaml"
             ) from error
 
     def ready_receivers(self) -> list[Receiver]:
@@ -133,12 +134,13 @@ class Alertmanager:
         Raises:
             BoardlabError: as of `receivers`; or there are none.
         """
-        found = self.receivers()
-        ready = [receiver for receiver in found if receiver.filled_in]
+        all_receivers = self.receivers()
+        ready = [receiver for receiver in all_receivers if receiver.filled_in]
         if not ready:
-            there = ", ".join(receiver.described for receiver in found) or "none at all"
+            there = ", ".join(receiver.described for receiver in all_receivers) or "none at all"
             raise ConfigurationError(
-                f"no alert would arrive: Alertmanager at {self.address} has no receiver that is filled in ({there}). Fill in `to` and "
+                f"no alert would arrive: Alertmanager at {self.address} has no receiver that is filled in ({there}). "
+                "Fill in `to` and "
                 "`url` in its configuration, then: systemctl reload prometheus-alertmanager"
             )
         return ready
@@ -172,7 +174,8 @@ class Alertmanager:
         if not answer.ok:
             text = plain_text(answer.text.strip())[:_ANSWER_CHARS]
             raise LabStableError(
-                f"Alertmanager at {self.address} refused {method} {what}: {answer.status_code} {text}; look at its log, and whether "
+                f"Alertmanager at {self.address} refused {method} {what}: {answer.status_code} {text}; look at its "
+                "log, and whether "
                 "`alertmanager` in farm.yaml is its address",
                 failure="alertmanager",
             )
@@ -181,7 +184,7 @@ class Alertmanager:
 
 def receivers(config: Mapping[str, Any]) -> Iterator[Receiver]:
     """The receivers that the routes of a configuration lead to."""
-    used = set(_routed(config["route"]))
+    used = set(_route_receivers(config["route"]))
     smarthost = (config.get("global") or {}).get("smtp_smarthost", "")
     for receiver in config.get("receivers") or ():
         if receiver["name"] in used:
@@ -191,11 +194,11 @@ def receivers(config: Mapping[str, Any]) -> Iterator[Receiver]:
                         yield _receiver(kind.removesuffix("_configs"), entry, smarthost)
 
 
-def _routed(route: Mapping[str, Any]) -> Iterator[str]:
+def _route_receivers(route: Mapping[str, Any]) -> Iterator[str]:
     if "receiver" in route:
         yield route["receiver"]
     for inner in route.get("routes") or ():
-        yield from _routed(inner)
+        yield from _route_receivers(inner)
 
 
 def _receiver(kind: str, entry: Mapping[str, Any], smarthost: str) -> Receiver:

@@ -51,7 +51,7 @@ class Qualification:
         return not self.reasons
 
 
-def judged(
+def judge(
     store: Store, board_type: BoardType, board: str, run_id: int | None, check: Check | None, boots: int = BOOTS
 ) -> Qualification:
     """Judge a board by its run and the health check before it.
@@ -73,14 +73,16 @@ def judged(
             ),
             tuple(notes),
         )
-    seen = listing.overview(store, run_id)
-    reasons += _boot_problems(seen, board_type, boots, notes)
-    kin = _kin(store, seen)
+    run = listing.overview(store, run_id)
+    reasons += _boot_problems(run, board_type, boots, notes)
+    kin = _kin(store, run)
     if kin:
-        reasons += _beside_kin(seen, kin)
+        reasons += _beside_kin(run, kin)
     else:
         notes.append(f"no other {board_type.name} was measured with this release: its spread is compared with none")
-    return Qualification(board, tuple(reasons), tuple(notes), run_id, tuple(sorted({each.run.board for each in kin})))
+    return Qualification(
+        board, tuple(reasons), tuple(notes), run_id, tuple(sorted({other.run.board for other in kin}))
+    )
 
 
 def finish(store: Store, found: Qualification, person: str, actor: str, address: str) -> None:
@@ -113,15 +115,19 @@ def _check_problems(check: Check | None, notes: list[str]) -> Iterator[str]:
 def _boot_problems(seen: Overview, board_type: BoardType, boots: int, notes: list[str]) -> Iterator[str]:
     """Find media with missing or failed boots."""
     planned = seen.run.plan.get("media")
-    media = [str(each) for each in planned] if isinstance(planned, list) else []
+    media = [str(medium) for medium in planned] if isinstance(planned, list) else []
     if left := [medium for medium in board_type.media if medium not in media]:
         notes.append(f"{', '.join(left)}: not measured: nothing selects it, or it was left out")
     for medium in media:
-        its = [attempt for attempt in seen.attempts if attempt.params.get("medium") == medium]
-        good = len({attempt.cycle for attempt in its if attempt.ok})
+        boots_of_medium = [attempt for attempt in seen.attempts if attempt.params.get("medium") == medium]
+        good = len({attempt.cycle for attempt in boots_of_medium if attempt.ok})
         for labs in (False, True):
-            failed = [each.outcome for each in its if not each.ok and (each.fault == "lab") is labs]
-            text = f"{medium}: {len(failed)} of {len(its)} boots failed ({', '.join(dict.fromkeys(failed))})"
+            failed = [
+                attempt.outcome for attempt in boots_of_medium if not attempt.ok and (attempt.fault == "lab") is labs
+            ]
+            text = (
+                f"{medium}: {len(failed)} of {len(boots_of_medium)} boots failed ({', '.join(dict.fromkeys(failed))})"
+            )
             if failed and labs:
                 notes.append(f"{text}: the lab's fault")
             elif failed:
@@ -133,41 +139,47 @@ def _boot_problems(seen: Overview, board_type: BoardType, boots: int, notes: lis
 def _kin(store: Store, seen: Overview) -> list[Overview]:
     """The latest comparable runs of other boards of the type that serve."""
     new = {hold.board for hold in ReservationBook(store).standing() if hold.kind == QUALIFYING}
-    wanted = RunFilter(types=(seen.run.board_type,), releases=(seen.run.release,), statuses=("completed",))
-    found: list[Overview] = []
-    for each in listing.list_runs(store, wanted, KIN_RUNS * 10):
-        run = each.run
-        if run.kind != BOOT or run.board in {seen.run.board, *new} or len(found) == KIN_RUNS:
+    run_filter = RunFilter(types=(seen.run.board_type,), releases=(seen.run.release,), statuses=("completed",))
+    kin: list[Overview] = []
+    for listed in listing.list_runs(store, run_filter, KIN_RUNS * 10):
+        run = listed.run
+        if run.kind != BOOT or run.board in {seen.run.board, *new} or len(kin) == KIN_RUNS:
             continue
         other = listing.overview(store, run.id)
         if other.virtual == seen.virtual:
-            found.append(other)
-    return found
+            kin.append(other)
+    return kin
 
 
 def _beside_kin(seen: Overview, kin: Sequence[Overview]) -> Iterator[str]:
     """Find boot times that waver more than the kin's, or lie elsewhere."""
-    known = noise.load()
+    noise_limits = noise.load()
     for measured in _headlines(seen):
-        others = [other for each in kin for other in _headlines(each) if _is_same(measured, other)]
+        others = [other for run_of_kin in kin for other in _headlines(run_of_kin) if _is_same(measured, other)]
         values = [sample.value for sample in measured.samples]
         spreads = [deviation([s.value for s in other.samples]) for other in others if len(other.samples) > 1]
         if not others or len(values) < 2 or not spreads:
             continue
         what = f"{_name(measured.params)}: {measured.metric.name}"
         mean, spread, usual = fmean(values), deviation(values), median(spreads)
-        limits = known.of(measured.metric.name, measured.params)
-        floor = abs(mean) * known.history.least
+        limits = noise_limits.of(measured.metric.name, measured.params)
+        floor = abs(mean) * noise_limits.history.least
         if spread > max(WIDER * usual, floor):
-            yield f"{what} varies by {spread:.3g} {measured.metric.unit}, and by {usual:.3g} on {len(others)} runs of its kin"
+            yield (
+                f"{what} varies by {spread:.3g} {measured.metric.unit}, and by {usual:.3g} on {len(others)} runs of "
+                "its kin"
+            )
         middle = median(fmean([s.value for s in other.samples]) for other in others)
         apart = (mean - middle) / abs(middle) if middle else 0.0
         if abs(apart) > limits.relative:
-            yield f"{what} is {mean:.4g} {measured.metric.unit}, {100 * apart:+.1f} % from its kin's; equal boards differ by {100 * limits.relative:g} %"
+            yield (
+                f"{what} is {mean:.4g} {measured.metric.unit}, {100 * apart:+.1f} % from its kin's; equal boards "
+                f"differ by {100 * limits.relative:g} %"
+            )
 
 
 def _headlines(seen: Overview) -> list[Measurement]:
-    return [each for each in seen.measurements if each.metric.name in HEADLINE_NAMES]
+    return [measurement for measurement in seen.measurements if measurement.metric.name in HEADLINE_NAMES]
 
 
 def _is_same(one: Measurement, other: Measurement) -> bool:

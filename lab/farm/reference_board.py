@@ -42,8 +42,8 @@ def environment(farm: Farm, board: str) -> str:
 
 def host(farm: Farm) -> str:
     """Host of the reference board."""
-    its = next((board for board in farm.boards if board.name == farm.health.reference), None)
-    return farm.host_of(its) if its is not None else (farm.hosts[0].name if farm.hosts else HERE)
+    board_entry = next((board for board in farm.boards if board.name == farm.health.reference), None)
+    return farm.host_of(board_entry) if board_entry is not None else (farm.hosts[0].name if farm.hosts else HERE)
 
 
 def unsound(store: Store, known: HealthConfig, now: Callable[[], dt.datetime] = utc_now) -> str:
@@ -54,16 +54,18 @@ def unsound(store: Store, known: HealthConfig, now: Callable[[], dt.datetime] = 
     if last is None or now() - last.at > NIGHT:
         when = f"since {last.at:%Y-%m-%d %H:%M} UTC" if last is not None else "yet"
         return (
-            f"not judged: the reference board {known.reference} was not checked {when}, and nothing says that the lab works. "
+            f"not judged: the reference board {known.reference} was not checked {when}, and nothing says that the lab "
+            "works. "
             f"Check it: lab health {known.reference} --check, and then: lab judge run RUN"
         )
     if last.passed:
         return ""
     part = last.fault or next(iter(last.failed), None)
-    found = f"{part.name}: {part.message} ({part.failure})" if part is not None else "nothing could be tried"
+    reason = f"{part.name}: {part.message} ({part.failure})" if part is not None else "nothing could be tried"
     where = f" on {last.host}" if last.host else ", before its host was reached"
     whose = "on the lab's account" if last.fault is not None else "and nothing says that the lab works"
     return (
-        f"not judged: the reference board {known.reference} failed its check at {last.at:%Y-%m-%d %H:%M} UTC{where}, {whose} "
-        f"({found}). Repair that, then: lab health {known.reference} --check, and lab judge run RUN"
+        f"not judged: the reference board {known.reference} failed its check at {last.at:%Y-%m-%d %H:%M} UTC{where}, "
+        f"{whose} "
+        f"({reason}). Repair that, then: lab health {known.reference} --check, and lab judge run RUN"
     )

@@ -62,9 +62,9 @@ class ReleaseWatch:
                 f"{self.folder} is no folder: make it, or correct `release` of {self.schedule.name}"
             )
         if not self.state.exists():
-            known = [path.name for path in files_in(self.folder)]
-            self._save(known, {})
-            self.say(f"{len(known)} release files are in {self.folder}; those that come from now on are measured")
+            names = [path.name for path in files_in(self.folder)]
+            self._save(names, {})
+            self.say(f"{len(names)} release files are in {self.folder}; those that come from now on are measured")
             return 0
         worst, reported = 0, dict[str, str]()
         with handling(dict.fromkeys(ENDING, self._stop)):
@@ -100,9 +100,18 @@ class ReleaseWatch:
             self._record(path)
             return 0
         self.say(f"{path.name} is new: {self.schedule.suite} on {self.schedule.board}")
-        given = {**self.schedule.options, PROVISION: str(path)}
+        chosen_options = {**self.schedule.options, PROVISION: str(path)}
         order = ["--suite", self.schedule.suite, "--env", self.schedule.env, "--cycles", str(self.schedule.cycles)]
-        command = [self.farm.program, "run", "--scheduled", "--continue", "--wait", str(WAIT_S), *order, *words(given)]
+        command = [
+            self.farm.program,
+            "run",
+            "--scheduled",
+            "--continue",
+            "--wait",
+            str(WAIT_S),
+            *order,
+            *words(chosen_options),
+        ]
         if self._stopping:
             return INTERRUPTED
         try:
@@ -119,24 +128,25 @@ class ReleaseWatch:
 
     def _report(self, reported: dict[str, str]) -> int:
         """Report new problems; 2 if there were any, else 0."""
-        known, before = self._read()
-        self._save(known, reported)
+        measured, before = self._read()
+        self._save(measured, reported)
         new = {name: why for name, why in reported.items() if before.get(name) != why}
         for name, why in new.items():
             self.say(f"{name} is not measured before it is right: {why}")
         return USAGE if new else 0
 
     def _record(self, path: Path) -> None:
-        known, reported = self._read()
-        self._save([*known, path.name], reported)
+        measured, reported = self._read()
+        self._save([*measured, path.name], reported)
 
     def _read(self) -> tuple[list[str], dict[str, str]]:
         try:
-            found = json.loads(self.state.read_text(encoding="utf-8"))
-            return list(found["known"]), dict(found["told"])
+            document = json.loads(self.state.read_text(encoding="utf-8"))
+            return list(document["known"]), dict(document["told"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise LabStableError(
-                f"{self.state}: {error}; delete it: then the releases in {self.folder} are known, and later ones are measured"
+                f"{self.state}: {error}; delete it: then the releases in {self.folder} are known, and later ones are "
+                "measured"
             ) from error
 
     def _save(self, known: list[str], reported: dict[str, str]) -> None:
@@ -161,9 +171,9 @@ def of(farm: Farm, name: str, state: Path, say: Callable[[str], None]) -> Releas
     Raises:
         ConfigurationError: there is no such schedule, or it is a timer's.
     """
-    found = {schedule.name: schedule for schedule in farm.schedules if schedule.releases}
-    if name not in found:
+    schedules = {schedule.name: schedule for schedule in farm.schedules if schedule.releases}
+    if name not in schedules:
         raise ConfigurationError(
-            f"no schedule {name!r} with `every: release`; there are: {', '.join(found) or 'none'}"
+            f"no schedule {name!r} with `every: release`; there are: {', '.join(schedules) or 'none'}"
         )
-    return ReleaseWatch(farm, found[name], state / f"{name}.json", say)
+    return ReleaseWatch(farm, schedules[name], state / f"{name}.json", say)

@@ -17,7 +17,6 @@ from lab.judge.store import read_verdicts, verdicts_with
 from lab.judge.summary import OF_BOOTS
 from lab.judge.where import explain, latest
 from lab.results import Store
-from lab.results.history import Item
 from lab.run.options import BOOT, CONFIRMS
 
 MOST_RERUNS: Final = CONSTANTS.most_reruns
@@ -33,16 +32,16 @@ def judge_with_reruns(store: Store, run_id: int, measure: Measure, say: Callable
     Raises:
         BoardlabError: the store cannot be used.
     """
-    found = judge_run(store, run_id)
+    verdicts = judge_run(store, run_id)
     for number in range(1, MOST_RERUNS + 1):
-        if not found.asked:
+        if not verdicts.asked:
             break
-        say(f"run {found.run.id}: {_asking(found)}; measuring again, {number} of at most {MOST_RERUNS}")
-        again = measure(found.run.id)
+        say(f"run {verdicts.run.id}: {_asking(verdicts)}; measuring again, {number} of at most {MOST_RERUNS}")
+        again = measure(verdicts.run.id)
         if again is None:
             break
-        found = judge_run(store, again)
-    return report(store, found.run.id, say)
+        verdicts = judge_run(store, again)
+    return report(store, verdicts.run.id, say)
 
 
 def report(store: Store, run_id: int, say: Callable[[str], None]) -> bool:
@@ -62,9 +61,10 @@ def report(store: Store, run_id: int, say: Callable[[str], None]) -> bool:
         why = [f"has no samples of {_numbers(failed)}, since no cycle gave one"] * bool(failed)
         why += [needs] if (needs := text.needs(verdicts)) else []
         say(f"not judged: run {run_id} {', and '.join(why)} (lab judge show {run_id})")
-    elif unsure := unconfirmed(store, run_id):
+    elif unsure := count_unconfirmed(store, run_id):
         say(
-            f"not judged: run {run_id} has {_numbers(unsure)} that may have moved, and no run that confirms it; measure that: "
+            f"not judged: run {run_id} has {_numbers(unsure)} that may have moved, and no run that confirms it; "
+            "measure that: "
             f"lab run --confirms {run_id} --env ENV"
         )
     elif not moved:
@@ -72,7 +72,7 @@ def report(store: Store, run_id: int, say: Callable[[str], None]) -> bool:
     return not any(verdict.alarms for verdict in verdicts)
 
 
-def unconfirmed(store: Store, run_id: int) -> int:
+def count_unconfirmed(store: Store, run_id: int) -> int:
     """Count of a run's numbers that may have moved, and that no run confirms.
 
     A later run of the board leaves the question open: it may have other software.
@@ -84,7 +84,7 @@ def unconfirmed(store: Store, run_id: int) -> int:
     return sum(not (verdict.review or verdict.muted or verdict.over) for verdict in verdicts)
 
 
-def unconfirmed_runs(store: Store, job: Job) -> tuple[int, ...]:
+def find_unconfirmed_runs(store: Store, job: Job) -> tuple[int, ...]:
     """Runs that a job measured or confirms with numbers that may have moved.
 
     Raises:
@@ -92,7 +92,7 @@ def unconfirmed_runs(store: Store, job: Job) -> tuple[int, ...]:
     """
     runs = [run.id for run in listing.view(store, job, utc_now()).runs if not confirms(store, run.id)]
     runs += [int(job.options[CONFIRMS])] if CONFIRMS in job.options else []
-    return tuple(run for run in runs if unconfirmed(store, run))
+    return tuple(run for run in runs if count_unconfirmed(store, run))
 
 
 def asks_diagnosis(store: Store, run_id: int) -> bool:
@@ -113,7 +113,7 @@ def report_parts(store: Store, run_id: int, say: Callable[[str], None]) -> None:
     media: dict[int, set[str]] = {}
     for verdict in _worse_boots(store, run_id):
         media.setdefault(verdict.since_run or run_id, set()).add(verdict.params.get("medium", ""))
-    lines = [line for since, its in media.items() for line in explain(store, run_id, since, its)]
+    lines = [line for since, media_of_run in media.items() for line in explain(store, run_id, since, media_of_run)]
     for line in lines:
         say(f"where: {line}")
     how = (
@@ -125,7 +125,9 @@ def report_parts(store: Store, run_id: int, say: Callable[[str], None]) -> None:
 
 
 def _worse_boots(store: Store, run_id: int) -> list[StoredVerdict]:
-    return [each for each in verdicts_with(store, run_id) if each.alarms and each.metric.startswith(OF_BOOTS)]
+    return [
+        verdict for verdict in verdicts_with(store, run_id) if verdict.alarms and verdict.metric.startswith(OF_BOOTS)
+    ]
 
 
 def report_again(store: Store, job: Job, say: Callable[[str], None]) -> bool:
@@ -148,20 +150,18 @@ def alarms_again(store: Store, job: Job, say: Callable[[str], None]) -> bool:
         BoardlabError: the store cannot be used.
     """
     runs = [run.id for run in listing.view(store, job, utc_now()).runs]
-    found = [each for run in runs if not confirms(store, run) for each in verdicts_with(store, run) if each.alarms]
-    for verdict in found:
+    alarms = [
+        verdict for run in runs if not confirms(store, run) for verdict in verdicts_with(store, run) if verdict.alarms
+    ]
+    for verdict in alarms:
         say(f"verdict: {text.sentence(verdict)}")
-    return bool(found)
+    return bool(alarms)
 
 
 def _asking(found: RunVerdicts) -> str:
-    what = ", ".join(sorted(_label(item) for item in found.asked))
-    return f"{_numbers(sum(each.asks for each in found.judged))} of {what} may have moved"
+    what = ", ".join(sorted(" ".join(value for _, value in item) for item in found.asked))
+    return f"{_numbers(sum(verdict.asks for verdict in found.judged))} of {what} may have moved"
 
 
 def _numbers(count: int) -> str:
     return "1 number" if count == 1 else f"{count} numbers"
-
-
-def _label(item: Item) -> str:
-    return " ".join(value for _, value in item)

@@ -50,10 +50,10 @@ def read_begin(text: str) -> dt.datetime:
         ConfigurationError: it is no time.
     """
     try:
-        found = dt.datetime.fromisoformat(text)
+        begin = dt.datetime.fromisoformat(text)
     except ValueError as error:
         raise ConfigurationError(f"{text!r:.40} is no time: write e.g. '2026-03-02 14:00', in UTC") from error
-    return found if found.tzinfo is not None else found.replace(tzinfo=dt.UTC)
+    return begin if begin.tzinfo is not None else begin.replace(tzinfo=dt.UTC)
 
 
 def maintain(store: Store, act: Act, board: BoardNow, person: str, reason: str) -> Hold:
@@ -89,7 +89,7 @@ def board_of(boards: Iterable[BoardNow], name: str, shown_by: str) -> BoardNow:
     Raises:
         ConfigurationError: there is none of that name.
     """
-    found = next((each for each in boards if each.board == name), None)
-    if found is None:
+    board_now = next((board for board in boards if board.board == name), None)
+    if board_now is None:
         raise ConfigurationError(f"no board {name!r:.200}; {shown_by} shows the boards that there are")
-    return found
+    return board_now

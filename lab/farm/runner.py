@@ -118,7 +118,7 @@ class Runner:
                     self.say(str(error))
                 if started is None:
                     self.queue.finish(job.id, "interrupted" if self._stopping or job.yields_to else "refused")
-                    return INTERRUPTED if self._stopping or self._cancelled(job) else BUSY
+                    return INTERRUPTED if self._stopping or self._is_cancelled(job) else BUSY
                 try:
                     with ExitStack() as stack:
                         place_wait = PlaceWait(deadline, self.say, partial(self._beat, started))
@@ -138,7 +138,7 @@ class Runner:
                         continue
                     refused = busy and not (self._stopping or job.yields_to)
                     self.queue.finish(job.id, "refused" if refused else "interrupted")
-                    ended = self._stopping or self._cancelled(job)
+                    ended = self._stopping or self._is_cancelled(job)
                     if not (busy or ended):
                         raise
                     self.say(str(error) if wait_s or ended else f"{error}. Wait for it with --wait SECONDS")
@@ -149,12 +149,12 @@ class Runner:
             self.queue.finish(job.id, _STATES.get(code, "failed"))
             taken = self.queue.job(job.id).state == "interrupted"  # e.g. by others while this host stood still
             code = INTERRUPTED if taken and code != BUSY else code
-        if code != _OK and not self._cancelled(job):
+        if code != _OK and not self._is_cancelled(job):
             again = f"lab farm qualify {job.board}" if job.program == BY_QUALIFY else f"lab run --resume {job.called}"
             self.say(f"go on with: {again}")
         return _with_verdict(code, self._unconfirmed, self.say, worse=self._worse)
 
-    def _cancelled(self, job: Job) -> bool:
+    def _is_cancelled(self, job: Job) -> bool:
         """Return whether somebody cancelled the job, and report it."""
         now = self.queue.job(job.id)
         if now.state == "cancelled":
@@ -167,10 +167,12 @@ class Runner:
         if (code := self._report_earlier(job)) in _ENDS:
             return code
         while job.done < len(job.suites):
-            code = _OK if self._is_measured(job) else self._pytest(job, job.suites[job.done], self._unfinished(job))
+            code = _OK if self._is_measured(job) else self._pytest(job, job.suites[job.done], self._run_to_resume(job))
             if code in {*_ENDS, _USAGE}:
                 return USAGE if code == _USAGE else code
-            if code != _OK and (run := self._unfinished(job)) is not None:  # so that the job goes on with this suite
+            if (
+                code != _OK and (run := self._run_to_resume(job)) is not None
+            ):  # so that the job goes on with this suite
                 if lost_place(self.queue.store, run):
                     return BUSY
                 if CONFIRMS in job.options or not confirms(self.queue.store, run):
@@ -184,7 +186,7 @@ class Runner:
             from lab.farm import rerun  # noqa: PLC0415 - as in _judge
 
             self._worse = self._worse or rerun.alarms_again(self.queue.store, job, self.say)
-            self._unconfirmed = rerun.unconfirmed_runs(self.queue.store, job)
+            self._unconfirmed = rerun.find_unconfirmed_runs(self.queue.store, job)
         return worst
 
     def _report_earlier(self, job: Job) -> int:
@@ -202,9 +204,9 @@ class Runner:
         for run in listing.view(store, job, store.now()).runs:
             if run.id > job.after_run or confirms(store, run.id):
                 continue
-            its = numbers.get(run.kind, [])  # each suite has one run of its kind, in this order
-            number = its.pop(0) if its else job.done
-            if number < job.done and rerun.unconfirmed(store, run.id):
+            positions = numbers.get(run.kind, [])  # each suite has one run of its kind, in this order
+            number = positions.pop(0) if positions else job.done
+            if number < job.done and rerun.count_unconfirmed(store, run.id):
                 code = self._judge(evolve(job, done=number), run.id)
                 if code in _ENDS:
                     return code
@@ -215,7 +217,7 @@ class Runner:
 
     def _is_measured(self, job: Job) -> bool:
         """Return whether the current suite's run is complete."""
-        run_id = None if self._unfinished(job) is not None else self._latest(job)
+        run_id = None if self._run_to_resume(job) is not None else self._latest(job)
         return run_id is not None and self.queue.store.run(run_id).status == "completed"
 
     def _judge(self, job: Job, run_id: int | None = None) -> int:
@@ -245,7 +247,8 @@ class Runner:
         ended = code in {*_ENDS, _USAGE}
         if worse and not (ended or confirms_another) and rerun.asks_diagnosis(store, run_id):
             self.say(
-                f"run {run_id}: its boot time is worse for sure; {DIAGNOSTIC_BOOTS} further boots of each medium show where"
+                f"run {run_id}: its boot time is worse for sure; {DIAGNOSTIC_BOOTS} further boots of each medium show "
+                "where"
             )
             code = self._pytest(job, suite, run_id, (f"--lab-{WHERE}",))
             if code == _OK:
@@ -345,7 +348,7 @@ class Runner:
         """Send a sign of life; return whether the job must end."""
         return self.queue.try_beat(job.id) or self._stopping
 
-    def _unfinished(self, job: Job) -> int | None:
+    def _run_to_resume(self, job: Job) -> int | None:
         return self.queue.unfinished_run(job, job_request.kind(job.suites[job.done]))
 
     def _stop(self) -> None:
@@ -366,9 +369,6 @@ class Runner:
             process.wait()
 
 
-# --- The session of pytest that measures a suite of a job: its command line, and its environment ---
-
-
 def command(job: Job, tests: Path, suite: str, unfinished: int | None) -> list[str]:
     """Command line of pytest for a suite.
 
@@ -381,8 +381,10 @@ def command(job: Job, tests: Path, suite: str, unfinished: int | None) -> list[s
     # With `=`: pytest takes a separate path for a folder of tests when it looks for its settings.
     words += [f"--lg-env={job.env}", *map(str, job_request.files(tests, suite))]
     words += [f"--lab-confirms={job.options[CONFIRMS]}"] if CONFIRMS in job.options else []
-    given = {name: value for name, value in job.options.items() if name != JUDGE}  # `lab run` judges, at the end
-    words += pytest_words(given, job_request.kind(suite), resumed=unfinished is not None)
+    chosen_options = {
+        name: value for name, value in job.options.items() if name != JUDGE
+    }  # `lab run` judges, at the end
+    words += pytest_words(chosen_options, job_request.kind(suite), resumed=unfinished is not None)
     if unfinished is not None:
         return [*words, "--lab-resume", str(unfinished)]
     if job.release:
@@ -400,15 +402,14 @@ def environment(
     Its URL may hold a password: every user can read a command line, but not an environment.
 
     Args:
-        database: as `--db`, or None. power_on_gap_s: unless the environment has it; 0: none. as_user: variables with the holder of the labgrid place.
+        database: as `--db`, or None.
+        power_on_gap_s: unless the environment has it; 0: none.
+        as_user: variables with the holder of the labgrid place.
         away_s: how long it waits for a host that is away, before it measures.
     """
     own = {} if database is None else {DATABASE_VARIABLE: database}
     gap = {locks.GAP_VARIABLE: f"{power_on_gap_s:g}"} if power_on_gap_s else {}
     return {**gap, **os.environ, JOB_VARIABLE: job.called, AWAY_VARIABLE: f"{away_s:g}", **own, **as_user}
-
-
-# --- Repeated report of an ended job, for a queue that was killed at its end ---
 
 
 _REPEATED_CODES: Final = {"completed": 0, "cancelled": INTERRUPTED}
@@ -428,7 +429,7 @@ def report_again(store: Store, job: Job, say: Callable[[str], None]) -> int:
     if not job.options.get(JUDGE):
         return code
     worse = not rerun.report_again(store, job, say)
-    return _with_verdict(code, rerun.unconfirmed_runs(store, job), say, worse=worse)
+    return _with_verdict(code, rerun.find_unconfirmed_runs(store, job), say, worse=worse)
 
 
 NOT_CONFIRMED = "not confirmed: "  # as farm/buildbot/boardlab.py reads it
@@ -442,12 +443,10 @@ def _with_verdict(code: int, unconfirmed: Sequence[int], say: Callable[[str], No
         return _OK
     runs = ", ".join(map(str, unconfirmed))
     say(
-        f"{NOT_CONFIRMED}numbers of run {runs} may have moved; lab run --confirms {unconfirmed[0]} --env ENV measures them"
+        f"{NOT_CONFIRMED}numbers of run {runs} may have moved; lab run --confirms {unconfirmed[0]} --env ENV measures "
+        "them"
     )
     return UNCONFIRMED
-
-
-# --- Line on the lab's faults, read by a queue: they are no commit's ---
 
 
 BY_THE_LAB = "failed by the lab: "  # as farm/buildbot/boardlab.py reads it
@@ -462,9 +461,6 @@ def print_lab_faults(store: Store, job: Job, say: Callable[[str], None]) -> None
     faults = lab_faults(store, job.id)
     if faults and RELEASES.isdisjoint(faults):
         say(f"{BY_THE_LAB}{', '.join(faults)} (lab jobs show {job.called})")
-
-
-# --- Upload of a job's artifacts to the shared place, by a detached process ---
 
 
 LOG: Final = "upload.log"  # output of the last upload, in the folder of marks

@@ -56,7 +56,8 @@ class HostFile:
         farm: None: there is none. installed: its services must run; those of a draft in a lab's folder may.
         supervised: `lab farm up` keeps its programs running, not systemd.
         name: which of its hosts this one is.
-        folder: of the lab, with `envs/`: farm.yaml's `directory`; where no farm.yaml was named, and here are environments, this one.
+        folder: of the lab, with `envs/`: farm.yaml's `directory`; where no farm.yaml was named, and here are
+            environments, this one.
         runtime: the console server's folder of `lab farm up`; None: systemd keeps the programs.
         file: absolute path of the farm.yaml; None: there is none.
     """
@@ -85,10 +86,10 @@ def host_file(named: Path | None = None, host: str = "") -> HostFile:
     if path is None:
         return HostFile(None, installed=False, folder=here)
     farm = config.load(path)
-    names = [each.name for each in farm.hosts] or [HERE]
+    names = [entry.name for entry in farm.hosts] or [HERE]
     if host and host not in names:
         raise ConfigurationError(f"{path}: no host {host!r}; `hosts` has: {', '.join(names)}")
-    name = host or next((each for each in names if each == socket.gethostname()), names[0])
+    name = host or next((host_name for host_name in names if host_name == socket.gethostname()), names[0])
     supervised = (path.parent / SUPERVISORD).exists()
     runtime = (path.absolute().parent / SUPERVISORD).parent if supervised else None
     folder = here if named is None and (here / package_data.ENVS).is_dir() else Path(farm.directory)
@@ -143,9 +144,9 @@ def console_server(runtime: Path) -> tuple[Service, ServerStatus | None]:
 
 def listening(host: HostFile) -> list[Service]:
     """States of the services with a port; an installed farm.yaml requires them."""
-    wanted = host.farm or Farm()
-    addresses = {"pdudaemon": wanted.pdudaemon.address, "exporter": wanted.exporter_of(host.name)}
-    addresses |= {COORDINATOR: wanted.coordinator, "alertmanager": wanted.alertmanager}
+    farm = host.farm or Farm()
+    addresses = {"pdudaemon": farm.pdudaemon.address, "exporter": farm.exporter_of(host.name)}
+    addresses |= {COORDINATOR: farm.coordinator, "alertmanager": farm.alertmanager}
     return [_listening(name, address, host) for name, address in addresses.items() if address]
 
 
@@ -164,9 +165,10 @@ def _listening(name: str, address: str, host: HostFile) -> Service:
 def hint(name: str, host: HostFile) -> str:
     """Remedy for a stopped service, which is named without "boardlab-"."""
     if name == COORDINATOR and host.farm is not None and host.name != host.farm.coordinator_at:
-        its = host.farm.coordinator_at or "its host"
+        coordinator_host = host.farm.coordinator_at or "its host"
         return (
-            f"it runs on {its}: look there. The connection from here, e.g. `ssh -N -L` or WireGuard, must be up, too "
+            f"it runs on {coordinator_host}: look there. The connection from here, e.g. `ssh -N -L` or WireGuard, "
+            "must be up, too "
             '(docs/farm/several-hosts.md, "Between hosts")'
         )
     if host.supervised and name not in NEVER_SUPERVISED:

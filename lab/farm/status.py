@@ -19,7 +19,7 @@ from lab.console.status import PortStatus, ServerStatus
 from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError, LabTransientError
 from lab.farm import services
-from lab.farm.board_state import STATES, BoardNow, JobNow, StateName, counted
+from lab.farm.board_state import STATES, BoardNow, JobNow, StateName, count_states
 from lab.farm.config import Farm
 from lab.farm.services import HostFile, Service
 from lab.health import DEFAULT_RULE, QuarantineRule
@@ -74,7 +74,7 @@ class LabNow:
     @property
     def counts(self) -> dict[StateName, int]:
         """The number of boards in each state."""
-        return counted(board.state.name for board in self.boards)
+        return count_states(board.state.name for board in self.boards)
 
 
 def look(
@@ -102,13 +102,13 @@ def look(
     """
     host = services.host_file(farm)
     server, ports = services.console_server(runtime or runtime_dir())
-    found = _boards_of(host, db, ports, folder or host.folder, ended or LatestEnded(), judge, opened)
+    lab_now = _boards_of(host, db, ports, folder or host.folder, ended or LatestEnded(), judge, opened)
     sizes = None
-    if ended is None and not found.trouble:
+    if ended is None and not lab_now.trouble:
         where = services.database(db, host.farm)
         with contextlib.suppress(BoardlabError), opened(where) as store:
             sizes = store.read(lambda session: retention.sizes(session, store.location))
-    return evolve(found, services=(server, *services.listening(host)), sizes=sizes)
+    return evolve(lab_now, services=(server, *services.listening(host)), sizes=sizes)
 
 
 def boards_of(
@@ -119,10 +119,10 @@ def boards_of(
     Raises:
         LabTransientError: the results cannot be read.
     """
-    found = _boards_of(host, db, services.console_server(runtime)[1], host.folder, ended, judge, opened)
-    if found.trouble:
-        raise LabTransientError(found.trouble, failure="results")
-    return found.boards
+    lab_now = _boards_of(host, db, services.console_server(runtime)[1], host.folder, ended, judge, opened)
+    if lab_now.trouble:
+        raise LabTransientError(lab_now.trouble, failure="results")
+    return lab_now.boards
 
 
 def _boards_of(
@@ -136,11 +136,11 @@ def _boards_of(
 ) -> LabNow:
     """The boards and the results; no services."""
     now = utc_now()
-    boards = {board.board: board for board in described(folder)}
+    boards = {board.board: board for board in boards_in_folder(folder)}
     for name, env in host.farm.environments.items() if host.farm else ():
         if name not in boards:
-            its = next((each for each in _described_at(Path(env)) if each.board == name), BoardNow(name))
-            boards[name] = evolve(its, env=env)
+            board_now = next((board for board in _boards_in_file(Path(env)) if board.board == name), BoardNow(name))
+            boards[name] = evolve(board_now, env=env)
     for port in ports.ports if ports else ():
         if port.board:
             boards[port.board] = _at_port(boards.get(port.board, BoardNow(port.board)), port)
@@ -150,21 +150,25 @@ def _boards_of(
             name = store.url
             rule = host.farm.health.rule if host.farm else DEFAULT_RULE
             now = store.now()
-            boards = _measured(store, boards, now, ended.of(store), rule)
-            boards = _judged(store, boards, (judge or LatestJudge(_ONE_LOOK_S)).of(store, now))
+            boards = _add_results(store, boards, now, ended.of(store), rule)
+            boards = _add_verdicts(store, boards, (judge or LatestJudge(_ONE_LOOK_S)).of(store, now))
     except BoardlabError as error:
         trouble = str(error)
         boards = {board: evolve(state, is_reached=None) for board, state in boards.items()}
-    for board, holder in (held_by_others(host.farm) if host.farm else {}).items():
-        away, its = MissingResource.of(holder), boards.get(board, BoardNow(board))
-        boards[board] = evolve(its, place=holder) if away is None else evolve(its, away=its.away or away.described)
+    for board, holder in (find_other_holders(host.farm) if host.farm else {}).items():
+        away, board_now = MissingResource.of(holder), boards.get(board, BoardNow(board))
+        boards[board] = (
+            evolve(board_now, place=holder)
+            if away is None
+            else evolve(board_now, away=board_now.away or away.described)
+        )
     ordered = tuple(boards[board] for board in sorted(boards))
     return LabNow(now, socket.gethostname(), name, trouble, ordered, ())
 
 
 def boards_by_place(farm: Farm) -> dict[str, str]:
     """Boards of labgrid places, from farm.yaml's environments on this host."""
-    found = {}
+    board_of_place = {}
     for board, env in farm.environments.items():
         try:
             path = envfile.find(env, Path(farm.directory))
@@ -173,11 +177,11 @@ def boards_by_place(farm: Farm) -> dict[str, str]:
         except (BoardlabError, OSError):
             continue
         if name:
-            found[name] = board
-    return found
+            board_of_place[name] = board
+    return board_of_place
 
 
-def held_by_others(farm: Farm) -> dict[str, str]:
+def find_other_holders(farm: Farm) -> dict[str, str]:
     """Holder of each board's place, if neither a job nor a reservation.
 
     It is a person or the janitor, as "host/user"; empty if the coordinator does not answer.
@@ -204,28 +208,28 @@ def _place_in(env: Path, _state: tuple[int, ...]) -> str:
     return envfile.place_of(env)
 
 
-def described(folder: Path) -> Iterator[BoardNow]:
+def boards_in_folder(folder: Path) -> Iterator[BoardNow]:
     """Boards of a lab folder's environments; unreadable files are skipped."""
     for path in sorted((folder / package_data.ENVS).glob("*.yaml")):
-        yield from _described_at(path)
+        yield from _boards_in_file(path)
 
 
-def _described_at(path: Path) -> tuple[BoardNow, ...]:
+def _boards_in_file(path: Path) -> tuple[BoardNow, ...]:
     """Boards of one environment; none if it cannot be read."""
     with contextlib.suppress(OSError):
         state = path.stat()
-        return _described_in(path, (state.st_mtime_ns, state.st_ctime_ns, state.st_size, state.st_ino))
+        return _parse_boards(path, (state.st_mtime_ns, state.st_ctime_ns, state.st_size, state.st_ino))
     return ()
 
 
 @functools.lru_cache(maxsize=4096)
-def _described_in(path: Path, _state: tuple[int, ...]) -> tuple[BoardNow, ...]:
+def _parse_boards(path: Path, _state: tuple[int, ...]) -> tuple[BoardNow, ...]:
     """Boards of one environment, cached by the file's state."""
     try:
-        found = envfile.strategies(path)
+        strategies = envfile.strategies(path)
     except ConfigurationError:
         return ()
-    named = ((str(each.get("board") or ""), str(each.get("board_type") or "")) for each in found)
+    named = ((str(strategy.get("board") or ""), str(strategy.get("board_type") or "")) for strategy in strategies)
     return tuple(BoardNow(board, board_type, path.name) for board, board_type in named if board)
 
 
@@ -238,25 +242,25 @@ def _at_port(board: BoardNow, port: PortStatus) -> BoardNow:
     return evolve(board, console=board.console or writer, port=broken, away=gone)
 
 
-def _measured(
+def _add_results(
     store: Store, boards: dict[str, BoardNow], now: dt.datetime, last_ended: Iterable[ListedRun], rule: QuarantineRule
 ) -> dict[str, BoardNow]:
     """Add the store's knowledge to the boards, and boards of its own."""
-    ended = {each.run.board: each for each in last_ended}
-    running = {each.run.board: each for each in listing.latest(store, running=True)}
+    ended = {listed.run.board: listed for listed in last_ended}
+    running = {listed.run.board: listed for listed in listing.latest(store, running=True)}
     killed = jobs_listing.killed_runs(store) if running else frozenset[int]()
     failed: dict[str, dict[str, int]] = {}
     for (name, outcome), count in listing.failures(store, now - FAILURES_OF).items():
         failed.setdefault(name, {})[outcome] = count
     jobs: dict[str, list[JobNow]] = {}
-    for name, job in _jobs(store, now):
-        jobs.setdefault(name, []).append(job)
+    for view in jobs_listing.jobs(store, 0, now):
+        jobs.setdefault(view.job.board, []).append(_job(view, now))
     lately = {
         run.board: run.board_type
-        for run in (each.run for each in (*ended.values(), *running.values()))
+        for run in (listed.run for listed in (*ended.values(), *running.values()))
         if now - run.started_at < SEEN_LATELY
     }
-    found = {**{name: BoardNow(name, board_type) for name, board_type in lately.items()}, **boards}
+    boards_now = {**{name: BoardNow(name, board_type) for name, board_type in lately.items()}, **boards}
     holds: dict[str, tuple[Hold, ...]] = {}
     for hold in ReservationBook(store).standing():
         holds[hold.board] = (*holds.get(hold.board, ()), hold)
@@ -265,20 +269,20 @@ def _measured(
         coming[hold.board] = (*coming.get(hold.board, ()), hold)
     health = HealthBook(store, rule, lambda: now).all(_lately((*ended.values(), *running.values()), now - rule.window))
     for name in (*jobs, *holds):
-        found.setdefault(name, BoardNow(name))
-    for name, board in found.items():
-        its = jobs.get(name, [])
-        having = next((job for job in its if job.state == "running"), None)
+        boards_now.setdefault(name, BoardNow(name))
+    for name, board in boards_now.items():
+        own_jobs = jobs.get(name, [])
+        having = next((job for job in own_jobs if job.state == "running"), None)
         last, current = ended.get(name), running.get(name)
         if current is None or (last is not None and current.run.id < last.run.id):
             current = None
         elif current.run.id in killed:
             last, current = current, None
-        found[name] = evolve(
+        boards_now[name] = evolve(
             board,
             board_type=board.board_type or lately.get(name, ""),
             job=having,
-            waiting=sum(job.state == "queued" and not job.died for job in its),
+            waiting=sum(job.state == "queued" and not job.died for job in own_jobs),
             current=current,
             last=last,
             failures=failed.get(name, {}),
@@ -287,12 +291,14 @@ def _measured(
             health=health.get(name),
             is_reached=name in ended or name in running or (name in health and health[name].checked_at is not None),
         )
-    return found
+    return boards_now
 
 
-def _judged(store: Store, boards: Mapping[str, BoardNow], found: LabComparison) -> dict[str, BoardNow]:
+def _add_verdicts(store: Store, boards: Mapping[str, BoardNow], found: LabComparison) -> dict[str, BoardNow]:
     """The boards with their worse numbers and failed runs' causes."""
-    failed = [each.last.run.id for each in boards.values() if each.last is not None and each.last.run.end == "failed"]
+    failed = [
+        board.last.run.id for board in boards.values() if board.last is not None and board.last.run.end == "failed"
+    ]
     causes = listing.last_failures(store, failed) if failed else {}
     return {
         name: evolve(
@@ -307,22 +313,18 @@ def _judged(store: Store, boards: Mapping[str, BoardNow], found: LabComparison) 
 
 def _lately(last: Iterable[ListedRun], since: dt.datetime) -> dict[str, bool]:
     """Boards with a recent run -> it has good attempts since then."""
-    found: dict[str, bool] = {}
-    for each in last:
-        run = each.run
+    has_good: dict[str, bool] = {}
+    for listed in last:
+        run = listed.run
         if run.finished_at is None or run.finished_at >= since:
-            found[run.board] = found.get(run.board, False) or (each.good > 0 and run.started_at >= since)
-    return found
+            has_good[run.board] = has_good.get(run.board, False) or (listed.good > 0 and run.started_at >= since)
+    return has_good
 
 
 def _through(person: str, pid: int) -> str:
     """Person and process of a job, which `lab web` may have started."""
-    known, described = process.person_of(pid), process.described(pid)
-    return described if person in {"", known, process.user_name(os.getuid())} else f"{person}, {described}"
-
-
-def _jobs(store: Store, now: dt.datetime) -> list[tuple[str, JobNow]]:
-    return [(each.job.board, _job(each, now)) for each in jobs_listing.jobs(store, 0, now)]
+    own_person, described = process.person_of(pid), process.described(pid)
+    return described if person in {"", own_person, process.user_name(os.getuid())} else f"{person}, {described}"
 
 
 def _job(seen: JobView, now: dt.datetime) -> JobNow:
@@ -338,9 +340,6 @@ def _job(seen: JobView, now: dt.datetime) -> JobNow:
     return JobNow(job.id, job.state, ",".join(job.suites), who, since, died, planned, seen.expected_end, good)
 
 
-# --- A lab host at this moment, for a person and for programs ---
-
-
 _MOST_FAILURES: Final = 8
 _MANY: Final = 24  # boards, above which free ones are only named: the screen of a large lab is for the others
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
@@ -352,50 +351,52 @@ def lines(now: LabNow, room: int | None = None) -> list[str]:
     Args:
         room: columns of the screen; None: the terminal's.
     """
-    found = [f"lab on {now.host}, {now.at:%Y-%m-%d %H:%M:%S} UTC", f"results: {now.store}" if now.store else ""]
+    text_lines = [f"lab on {now.host}, {now.at:%Y-%m-%d %H:%M:%S} UTC", f"results: {now.store}" if now.store else ""]
     if now.trouble:
-        found += table(["", ""], [[bad("results:"), now.trouble]], "<<", room=room)[1:]
-    found.append("")
+        text_lines += table(["", ""], [[bad("results:"), now.trouble]], "<<", room=room)[1:]
+    text_lines.append("")
     if now.boards:
-        found += _boards(now, room)
+        text_lines += _boards(now, room)
     else:
-        found.append("no boards: run this in a lab's folder (`lab init` writes one)")
-    found += ["", *_failures(now, room), ""]
-    found += table(["service", "", ""], [_service(each) for each in now.services], "<<<", room=room)
+        text_lines.append("no boards: run this in a lab's folder (`lab init` writes one)")
+    text_lines += ["", *_failures(now, room), ""]
+    text_lines += table(["service", "", ""], [_service(service) for service in now.services], "<<<", room=room)
     if now.sizes:
-        found += ["", f"results: {now.sizes.line}"]
-    return [line for number, line in enumerate(found) if line or number != 1]
+        text_lines += ["", f"results: {now.sizes.line}"]
+    return [line for number, line in enumerate(text_lines) if line or number != 1]
 
 
 def _boards(now: LabNow, room: int | None) -> list[str]:
     """The boards, problems first; a large lab's idle ones by name."""
-    found = [", ".join(f"{count} {name}" for name, count in now.counts.items() if count), ""]
+    text_lines = [", ".join(f"{count} {name}" for name, count in now.counts.items() if count), ""]
     ordered, idle = now.by_state, dict[str, list[str]]()
     if len(ordered) > _MANY:
         for board in filter(_is_idle, ordered):
             idle.setdefault(board.state.name, []).append(board.board)
         ordered = [board for board in ordered if not _is_idle(board)]
-    rows = [[board.board, _shown(board, now.at), _doing(board, now.at), _last(board, now.at)] for board in ordered]
-    found += table(["board", "state", "now", "last result"], rows, "<<<<", room=room) if rows else []
+    rows = [
+        [board.board, _state_text(board, now.at), _doing(board, now.at), _last(board, now.at)] for board in ordered
+    ]
+    text_lines += table(["board", "state", "now", "last result"], rows, "<<<<", room=room) if rows else []
     if idle:
         listed = [[f"{len(boards)} {state}", ", ".join(boards)] for state, boards in idle.items()]
-        found += ["", *table(["", ""], listed, "<<", room=room)[1:]]
+        text_lines += ["", *table(["", ""], listed, "<<", room=room)[1:]]
     left = [board.board for board in now.boards if not board.is_judged]
     if left:
-        found += [
+        text_lines += [
             "",
             doubtful(
                 f"not compared with earlier runs yet: {len(left)} boards; `lab results show RUN` compares one run"
             ),
         ]
-    return found
+    return text_lines
 
 
 def _is_idle(board: BoardNow) -> bool:
     return board.state.name in {"never reached", "free"} and not (board.failures or _suspect(board))
 
 
-def _shown(board: BoardNow, at: dt.datetime) -> str:
+def _state_text(board: BoardNow, at: dt.datetime) -> str:
     """The state, its age, and whose fault it is."""
     state = board.state
     age = f" {ago((at - state.since).total_seconds())}" if state.since is not None and state.is_problem else ""
@@ -429,7 +430,7 @@ def ago(seconds: float) -> str:
 def _doing(board: BoardNow, at: dt.datetime) -> str:
     parts: list[str] = []
     if board.job is not None:
-        since = f"{board.job.suites} (job {call(board.job.id)}) for {_since(board.job, at)}"
+        since = f"{board.job.suites} (job {call(board.job.id)}) for {ago((at - board.job.since).total_seconds())}"
         parts.append(since if board.job.died else f"{since}, by {board.job.who}")
     elif board.console:
         parts.append(f"{board.current.run.kind + ': ' if board.current else ''}console held by {board.console}")
@@ -449,8 +450,8 @@ def _doing(board: BoardNow, at: dt.datetime) -> str:
     state = board.state
     if state.explains and state.cause:
         parts.insert(0, bad(state.cause) if state.is_problem else doubtful(state.cause))
-    parts += [bad(each) for each in (board.port, board.away) if each and each != state.cause]
-    return _joined(parts or ["-"])
+    parts += [bad(problem) for problem in (board.port, board.away) if problem and problem != state.cause]
+    return _join(parts or ["-"])
 
 
 def _suspect(board: BoardNow) -> bool:
@@ -479,7 +480,7 @@ def _last(board: BoardNow, at: dt.datetime) -> str:
 def _failures(now: LabNow, room: int | None) -> list[str]:
     counted = sorted(
         ((count, board.board, outcome) for board in now.boards for outcome, count in board.failures.items()),
-        key=lambda each: (-each[0], each[1:]),
+        key=lambda row: (-row[0], row[1:]),
     )
     if not counted:
         return ["failed attempts in 24 h: " + (doubtful("not known") if now.trouble else "none")]
@@ -498,11 +499,7 @@ def _service(service: Any) -> list[str]:
     return [service.name, state, f"{service.said}{'; ' + service.hint if service.hint else ''}"]
 
 
-def _since(job: JobNow, at: dt.datetime) -> str:
-    return ago((at - job.since).total_seconds())
-
-
-def _joined(parts: list[str]) -> str:
+def _join(parts: list[str]) -> str:
     joined: str = parts[0]
     for part in parts[1:]:
         joined = joined + Marked("; ", ()) + part

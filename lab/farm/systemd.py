@@ -28,7 +28,8 @@ def units(farm: Farm, path: str, host: str = "") -> dict[str, str]:
 
     Args:
         path: where the host keeps its farm.yaml.
-        host: of the farm; empty: its first one, which also has the results, the exporter, the site and Buildbot's master.
+        host: of the farm; empty: its first one, which also has the results, the exporter, the site and Buildbot's
+            master.
 
     Raises:
         ConfigurationError: there is no such host.
@@ -37,16 +38,16 @@ def units(farm: Farm, path: str, host: str = "") -> dict[str, str]:
     if host and host not in hosts:
         raise ConfigurationError(f"--host {host}: farm.yaml has: {', '.join(hosts)}")
     its_name = (host or hosts[0]) if farm.hosts else ""
-    found = {"boardlab-exporter.service": _text("boardlab-exporter.service", farm=farm, path=path, host=its_name)}
+    texts = {"boardlab-exporter.service": _text("boardlab-exporter.service", farm=farm, path=path, host=its_name)}
     if host in {"", hosts[0]}:
-        found["boardlab-web.service"] = _text("boardlab-web.service", farm=farm, path=path)
+        texts["boardlab-web.service"] = _text("boardlab-web.service", farm=farm, path=path)
         if farm.coordinator:
-            found["boardlab-janitor.service"] = _text("boardlab-janitor.service", farm=farm, path=path)
+            texts["boardlab-janitor.service"] = _text("boardlab-janitor.service", farm=farm, path=path)
         if farm.backup is not None:
             for kind in ("service", "timer"):
-                found[f"boardlab-backup.{kind}"] = _text(f"boardlab-backup.{kind}", farm=farm, path=path)
+                texts[f"boardlab-backup.{kind}"] = _text(f"boardlab-backup.{kind}", farm=farm, path=path)
     if farm.coordinator_at == (host or hosts[0]):
-        found["boardlab-coordinator.service"] = _text(
+        texts["boardlab-coordinator.service"] = _text(
             "boardlab-coordinator.service",
             farm=farm,
             program=str(Path(farm.program).with_name(COORDINATOR)),
@@ -54,39 +55,34 @@ def units(farm: Farm, path: str, host: str = "") -> dict[str, str]:
         )
     if farm.exports:
         # By the name of farm.yaml, as ssh has it; the machine's own name may differ.
-        found["boardlab-export.service"] = _text("boardlab-export.service", farm=farm, host=its_name)
-        found["boardlab-rails.service"] = _text("boardlab-rails.service", farm=farm)
-    found["boardlab-console.service"] = _text("boardlab-console.service", farm=farm)
-    found["boardlab-notify@.service"] = _text("boardlab-notify@.service", farm=farm, path=path)
+        texts["boardlab-export.service"] = _text("boardlab-export.service", farm=farm, host=its_name)
+        texts["boardlab-rails.service"] = _text("boardlab-rails.service", farm=farm)
+    texts["boardlab-console.service"] = _text("boardlab-console.service", farm=farm)
+    texts["boardlab-notify@.service"] = _text("boardlab-notify@.service", farm=farm, path=path)
     if farm.pdudaemon.program:
-        found["boardlab-pdudaemon.service"] = _text("boardlab-pdudaemon.service", farm=farm)
+        texts["boardlab-pdudaemon.service"] = _text("boardlab-pdudaemon.service", farm=farm)
     if farm.buildbot is not None:  # which has all that comes due by the clock
-        return found | _queue(farm, farm.buildbot, host or hosts[0])
+        return texts | _queue(farm, farm.buildbot, host or hosts[0])
     if farm.health.reference and reference_board.host(farm) == (host or hosts[0]):
-        found |= _reference(farm)
+        env = reference_board.environment(farm, farm.health.reference)
+        names = ("boardlab-reference.service", "boardlab-reference.timer")
+        texts |= {name: _text(name, farm=farm, env=env) for name in names}
     for schedule in farm.schedules:
         for kind in ("service", "timer", *(["path"] if schedule.releases else [])):
-            found[f"boardlab-{schedule.name}.{kind}"] = _text(
+            texts[f"boardlab-{schedule.name}.{kind}"] = _text(
                 f"boardlab-run.{kind}", farm=farm, schedule=schedule, words=words, path=path
             )
-    return found
+    return texts
 
 
 def always_running(farm: Farm, host: str) -> list[str]:
     """Services that systemd keeps running, named without "boardlab-"."""
-    found = units(farm, "/farm.yaml", host)
+    texts = units(farm, "/farm.yaml", host)
     return [
         name.removeprefix("boardlab-").removesuffix(".service")
-        for name, text in found.items()
+        for name, text in texts.items()
         if "\nRestart=always\n" in text
     ]
-
-
-def _reference(farm: Farm) -> dict[str, str]:
-    """Units of the reference board's nightly check."""
-    env = reference_board.environment(farm, farm.health.reference)
-    kinds = ("service", "timer")
-    return {f"boardlab-reference.{kind}": _text(f"boardlab-reference.{kind}", farm=farm, env=env) for kind in kinds}
 
 
 def _queue(farm: Farm, queue: Buildbot, host: str) -> dict[str, str]:
@@ -113,9 +109,6 @@ def _text(name: str, **values: object) -> str:
 def _word(path: str) -> str:
     """A path as one word of ExecStart= (systemd.service(5), "Command lines")."""
     return f'"{path}"' if " " in path else path
-
-
-# --- Prometheus' rules and targets and Grafana's dashboards, with the documents' address of farm.yaml ---
 
 
 _FOLDERS: Final = ("prometheus/rules", "grafana/dashboards")
@@ -150,9 +143,6 @@ def write(found: dict[str, str], folder: Path) -> list[Path]:
             ) from error
         paths.append(path)
     return paths
-
-
-# --- Prometheus' file of targets (file_sd_configs): the exporters of a farm's hosts ---
 
 
 FILE: Final = "prometheus/targets/boardlab.yml"

@@ -13,7 +13,8 @@ from lab.redaction import redacted
 from lab.results.location import check
 
 UNGUARDED: Final = (
-    "it has no authentication, and every host that reaches it may use every board: expected an address of loopback or of a private network, e.g. "
+    "it has no authentication, and every host that reaches it may use every board: expected an address of loopback "
+    "or of a private network, e.g. "
     'WireGuard\'s (docs/farm/several-hosts.md, "Between hosts")'
 )
 _NOT_QUOTED: Final = "%\"'\\$;"  # characters that a quoted path of a unit file must not have
@@ -29,7 +30,7 @@ def _matching(pattern: str, expected: str) -> Callable[[object, Any, str], None]
     return validate
 
 
-def _accepted_by(read: Callable[[str], object]) -> Callable[[object, Any, str], None]:
+def _validate_by(read: Callable[[str], object]) -> Callable[[object, Any, str], None]:
     """A validator of text that another module reads."""
 
     def validate(_instance: object, attribute: Any, value: str) -> None:
@@ -48,8 +49,8 @@ site = _matching(  # it stands in YAML and JSON, and a page's path follows
     r"(?a:https?://[\w.\[\]:-]+(/[\w.~%+-]+)*)",
     "expected http(s), a host and perhaps a path, without / at the end, e.g. https://docs.lab.example/boardlab",
 )
-shared = _accepted_by(lambda value: check(value) if value else None)  # a place of artifacts
-reports = _accepted_by(EvidenceLinks)  # the address of a report, with {run}
+shared = _validate_by(lambda value: check(value) if value else None)  # a place of artifacts
+reports = _validate_by(EvidenceLinks)  # the address of a report, with {run}
 
 
 def quotable(_instance: object, attribute: Any, value: str) -> None:
@@ -92,12 +93,13 @@ def loopback(_instance: object, attribute: Any, value: str) -> None:
         wrong = True
     if wrong:
         raise ValueError(
-            f"{attribute.name}: {value!r}: expected a loopback address and a port, e.g. 127.0.0.1:8010: it knows no TLS, so "
+            f"{attribute.name}: {value!r}: expected a loopback address and a port, e.g. 127.0.0.1:8010: it knows no "
+            "TLS, so "
             "other hosts reach it through ssh -L or WireGuard"
         )
 
 
-def unguarded(_instance: object, attribute: Any, value: str) -> None:
+def private_address(_instance: object, attribute: Any, value: str) -> None:
     """Require loopback or a private network; `lab farm check` resolves names."""
     try:
         address = ipaddress.ip_address(value.rpartition(":")[0].strip("[]"))

@@ -21,7 +21,7 @@ from starlette.concurrency import run_in_threadpool
 from lab.console.lookup import last_events
 from lab.console.status import PortInfo, ports_of
 from lab.errors import ConfigurationError
-from lab.farm.board_state import counted
+from lab.farm.board_state import count_states
 from lab.web import wall
 from lab.web.consoles import SEARCHED_BYTES, ConsoleText, LiveConsoles, Viewer, boot_starts, earlier_text, parser_of
 from lab.web.rendering import ALIVE, ALIVE_S, STILL_S, Renderer, Still, event, events
@@ -129,7 +129,7 @@ class WallParts:
     def _part(self, seen: Look, wanted: wall.Filter, template: str, last: WallPart | None) -> WallPart:
         """The part of a look: the last one where nothing in it changed; tiles that stayed are not made again."""
         shown = wall.tiles(seen.lab, seen.lines, wanted, seen.sparks)
-        counts, columns = counted(tile.state for tile in shown), wall.columns(len(shown))
+        counts, columns = count_states(tile.state for tile in shown), wall.columns(len(shown))
         old_tiles = {} if last is None else last.tiles
         tiles = {tile: old_tiles.get(tile) or self.renderer.macro(template, "one", tile) for tile in shown}
         part = WallPart(self.renderer.macro(template, "head", shown, counts, seen.lab, columns), tiles, columns)

@@ -22,7 +22,7 @@ from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
 from labgrid.remote.generated.labgrid_coordinator_pb2_grpc import CoordinatorStub
 
 from lab.farm import buildbot
-from lab.farm.local import LocalFarm, Program, Supervised
+from lab.farm.local import LocalFarm, Program, Supervisor
 from support.buildbot_farm import DEADLINE_S, LAB, BuildbotFarm, Listener
 from support.hostnet import Host, await_ssh, left, network, ssh_config
 from support.netlab import inside
@@ -76,9 +76,9 @@ class HostFarm:
         """What `lab farm up` brings up on a host."""
         return LocalFarm(self.hosts[name].folder / "farm.yaml")
 
-    def supervised(self) -> Supervised:
+    def supervised(self) -> Supervisor:
         """Of the coordinator's host."""
-        return Supervised(self.hosts[COORDINATOR].folder / "run")
+        return Supervisor(self.hosts[COORDINATOR].folder / "run")
 
     def boot(self, name: str) -> None:
         """Have a host start what it runs, after its power came."""

@@ -36,7 +36,7 @@ STATES: Final[dict[str, StateName]] = {
     "board-free": "free",
     "board-stopped": "free",  # its last run is incomplete: a person ended it
 }
-AWAY: Final = {"board-away": "exporter-away/host-2"}  # of `held_by_others`: a janitor's holder of its place
+AWAY: Final = {"board-away": "exporter-away/host-2"}  # of `find_other_holders`: a janitor's holder of its place
 _BOOTS: Final = 4
 _MEDIA: Final = {"sd": 9.0, "emmc": 7.5}
 _STAGES: Final = {"Kernel": 0.4, "User space": 0.6}
@@ -76,7 +76,7 @@ def site(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     (folder / "envs" / "new.yaml").write_text(f"targets: {{main: {{drivers: [{strategy}]}}}}\n")
     (folder / "farm.yaml").write_text("pdudaemon: {address: '127.0.0.1:1'}\nexporter: {listen: '127.0.0.1:1'}\n")
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(status, "held_by_others", lambda _farm: AWAY)
+    monkeypatch.setattr(status, "find_other_holders", lambda _farm: AWAY)
     made = Site(str(folder / "results.db"), folder / "farm.yaml", folder / "runtime", folder)
     made._judge.budget_s = 600.0  # however busy the machine is, the first look judges all boards
     return made

@@ -30,16 +30,16 @@ class Finding:
     @classmethod
     def of_text(cls, area: str, level: Level, text: str) -> Self:
         """A sentence that begins with its place and a colon."""
-        subject, _, said = text.partition(": ")
-        return cls(area, subject, level, said)
+        subject, _, statement = text.partition(": ")
+        return cls(area, subject, level, statement)
 
     @classmethod
     def of_error(cls, area: str, subject: str, error: Exception) -> Self:
         """An error whose remedy is behind its semicolon."""
-        said, _, hint = str(error).partition("; ")
-        return cls(area, subject, "bad", said, hint)
+        statement, _, hint = str(error).partition("; ")
+        return cls(area, subject, "bad", statement, hint)
 
     def __str__(self) -> str:
         """In one line."""
-        said = f"{self.subject}: {self.said}" if self.said else self.subject
-        return f"{said}; {self.hint}" if self.hint else said
+        statement = f"{self.subject}: {self.said}" if self.said else self.subject
+        return f"{statement}; {self.hint}" if self.hint else statement

@@ -96,7 +96,8 @@ def places(farm: Farm) -> Iterator[Finding]:
     except BoardlabError as error:
         where = {"": "its host", HERE: "this host"}.get(farm.coordinator_at, farm.coordinator_at)
         yield _bad(
-            f"coordinator: {error}; on {where}: systemctl start boardlab-coordinator; the connection from here (ssh -N -L, WireGuard) must be up, too"
+            f"coordinator: {error}; on {where}: systemctl start boardlab-coordinator; the connection from here (ssh "
+            "-N -L, WireGuard) must be up, too"
         )
 
 
@@ -106,7 +107,7 @@ def _places_at(coordinator: Coordinator, farm: Farm) -> Iterator[Finding]:
     Raises:
         LabTransientError: the coordinator does not answer.
     """
-    known = sorted(coordinator.holders(ANSWER_S))
+    place_names = sorted(coordinator.holders(ANSWER_S))
     for board, env in farm.environments.items():
         try:
             path = envfile.find(env, Path(farm.directory))
@@ -118,20 +119,23 @@ def _places_at(coordinator: Coordinator, farm: Farm) -> Iterator[Finding]:
         where = f"boards: {board}: {env}"
         if other and not may_be_one(with_port(other), coordinator.address):
             yield _bad(
-                f"{where}: its coordinator is {other}, and farm.yaml's {coordinator.address}: the janitor looks after places of the latter only; "
+                f"{where}: its coordinator is {other}, and farm.yaml's {coordinator.address}: the janitor looks after "
+                "places of the latter only; "
                 "let both name the same one"
             )
-        elif place not in known:
-            close = difflib.get_close_matches(place, known, n=1)
+        elif place not in place_names:
+            close = difflib.get_close_matches(place, place_names, n=1)
             meant = f" (is {close[0]!r} meant?)" if close else ""
             yield _bad(
-                f"{where}: no place {place!r} at the coordinator {coordinator.address}{meant}: correct `RemotePlace` there, or make the place: "
+                f"{where}: no place {place!r} at the coordinator {coordinator.address}{meant}: correct `RemotePlace` "
+                "there, or make the place: "
                 f"labgrid-client -p {place} create, then add-match HOST/GROUP/CLASS"
             )
         else:
             for match in coordinator.unmatched(place):
                 yield _bad(
-                    f"{where}: place {place!r} wants {match}, and no exporter offers that now: correct the group's name in `exports` of its host, "
+                    f"{where}: place {place!r} wants {match}, and no exporter offers that now: correct the group's "
+                    "name in `exports` of its host, "
                     f"or the match (labgrid-client -p {place} show), or start boardlab-export there"
                 )
 
@@ -149,28 +153,35 @@ def names(
     addresses = {"coordinator": farm.coordinator, "pdudaemon: address": farm.pdudaemon.address}
     machines = {key: _machine(address) for key, address in addresses.items()}
     asked = {key: machine for key, machine in machines.items() if machine and not _is_literal(machine)}
-    answers = _resolved(set(asked.values()), resolve or _addresses, limit_s)
+    answers = _resolve(set(asked.values()), resolve or _addresses, limit_s)
     for key, machine in asked.items():
         answer = answers.get(machine, f"no answer within {limit_s:g} s")
         place = f"{key}: {addresses[key]!r}: {machine}"
         if isinstance(answer, str):
-            text = f"is no name that this host knows ({answer}), so it is unknown here whether other hosts than the lab's reach it"
+            text = (
+                f"is no name that this host knows ({answer}), so it is unknown here whether other hosts than the "
+                "lab's reach it"
+            )
             yield Finding.of_text(AREA, "doubtful", f"{place} {text}")
-        elif public := [each for each in answer if not validators.is_guarded(ipaddress.ip_address(each))]:
+        elif public := [address for address in answer if not validators.is_guarded(ipaddress.ip_address(address))]:
             yield _bad(f"{place} is {', '.join(public)}: {validators.UNGUARDED}")
 
 
-def unauthenticated(farm: Farm) -> Iterator[Finding]:
+def warn_of_no_authentication(farm: Farm) -> Iterator[Finding]:
     """Warn of services without authentication."""
     if farm.coordinator:
         text = (
-            f"{BEWARE}: labgrid's coordinator at {farm.coordinator} knows neither users nor passwords: EVERY HOST THAT REACHES IT can acquire, release and "
-            'delete every place. Keep it on loopback, with ssh between the hosts, or on WireGuard: docs/farm/several-hosts.md, "Between hosts"'
+            f"{BEWARE}: labgrid's coordinator at {farm.coordinator} knows neither users nor passwords: EVERY HOST "
+            "THAT REACHES IT can acquire, release and "
+            "delete every place. Keep it on loopback, with ssh between the hosts, or on WireGuard: "
+            'docs/farm/several-hosts.md, "Between hosts"'
         )
         yield Finding.of_text(AREA, "doubtful", text)
     text = (
-        f"{BEWARE}: pdudaemon at {farm.pdudaemon.address} switches boards for EVERY user of this host, unless a firewall rule "
-        f"lets only {farm.user} reach it: {package_data.folder(package_data.FARM) / 'nftables' / 'boardlab-pdudaemon.nft'}, see docs/farm/security.md"
+        f"{BEWARE}: pdudaemon at {farm.pdudaemon.address} switches boards for EVERY user of this host, unless a "
+        "firewall rule "
+        f"lets only {farm.user} reach it: "
+        f"{package_data.folder(package_data.FARM) / 'nftables' / 'boardlab-pdudaemon.nft'}, see docs/farm/security.md"
     )
     yield Finding.of_text(AREA, "doubtful", text)
 
@@ -189,9 +200,7 @@ def _is_literal(machine: str) -> bool:
     return True
 
 
-def _resolved(
-    machines: set[str], resolve: Callable[[str], list[str]], limit_s: float
-) -> Mapping[str, list[str] | str]:
+def _resolve(machines: set[str], resolve: Callable[[str], list[str]], limit_s: float) -> Mapping[str, list[str] | str]:
     """Addresses by name, or the reason of a failure, until the limit."""
     answers: queue.SimpleQueue[tuple[str, list[str] | str]] = queue.SimpleQueue()
 
@@ -203,15 +212,15 @@ def _resolved(
 
     for machine in machines:
         threading.Thread(target=ask, args=(machine,), daemon=True).start()
-    found: dict[str, list[str] | str] = {}
+    answers_by_name: dict[str, list[str] | str] = {}
     deadline = time.monotonic() + limit_s
-    while len(found) < len(machines):
+    while len(answers_by_name) < len(machines):
         try:
-            machine, its = answers.get(timeout=max(0.0, deadline - time.monotonic()))
+            machine, answer = answers.get(timeout=max(0.0, deadline - time.monotonic()))
         except queue.Empty:
             break
-        found[machine] = its
-    return found
+        answers_by_name[machine] = answer
+    return answers_by_name
 
 
 def _addresses(machine: str) -> list[str]:

@@ -31,7 +31,8 @@ CLOCK_LIMIT_S: Final = 10.0  # of `date`
 _AT_ONCE: Final = 16
 _NOT_THERE: Final = 127  # the shell's, where there is no such program
 _LAST: Final = 300  # characters of a program's output
-# In the lab's folder, with the farm.yaml that is checked, whatever farm.yaml is there: it travels as one word, of which the kernel takes 128 KiB.
+# In the lab's folder, with the farm.yaml that is checked, whatever farm.yaml is there: it travels as one word, of
+# which the kernel takes 128 KiB.
 _IN_FOLDER: Final = """\
 cd "$1" || exit
 file=$(mktemp) || exit
@@ -87,7 +88,7 @@ def examine(farm: Farm, file: Path, here: Callable[[str], Sequence[Finding]]) ->
         }
     findings = {host: answer.findings for host, answer in answers.items()}
     for host in hosts[1:]:
-        findings[host] = [each for each in findings[host] if (each.area, each.subject) not in _ELSEWHERE]
+        findings[host] = [finding for finding in findings[host] if (finding.area, finding.subject) not in _ELSEWHERE]
     ahead_s = {host: answer.ahead_s for host, answer in answers.items() if answer.ahead_s is not None}
     for host, finding in (*_apart(findings), *_clocks_apart(ahead_s)):
         findings[host].append(finding)
@@ -98,7 +99,7 @@ def _ask(farm: Farm, packed: str, host: str) -> _Answer:
     """Ask `lab doctor` and `date` on another host."""
     link = SshLink.to(host, prepare(runtime_dir()), ssh_environ(farm))
     findings = _examine(link, farm, packed)
-    away = any(each.area == AREA for each in findings)
+    away = any(finding.area == AREA for finding in findings)
     return _Answer(findings, None if away else _ahead_s(link))
 
 
@@ -133,7 +134,10 @@ def _examine(link: SshLink, farm: Farm, packed: str) -> list[Finding]:
     except (ValueError, TypeError, KeyError, cattrs.BaseValidationError):
         text = (done.stderr.strip() or done.stdout.strip() or f"exit status {done.returncode}")[-_LAST:]
     if done.returncode == _NOT_THERE:
-        hint = f"install boardlab there as {farm.program}, or change `program` of farm.yaml, which is the same on all hosts"
+        hint = (
+            f"install boardlab there as {farm.program}, or change `program` of farm.yaml, which is the same on all "
+            "hosts"
+        )
         return [Finding(AREA, host, "bad", f"there is no {farm.program}: {text}", hint)]
     return [Finding(AREA, host, "bad", f"`lab doctor` ended with {done.returncode} there: {text}", by_hand)]
 
@@ -152,18 +156,20 @@ def ssh_environ(farm: Farm) -> dict[str, str]:
 def _apart(found: Mapping[str, Sequence[Finding]]) -> Iterator[tuple[str, Finding]]:
     """Find hosts with another boardlab than the first one."""
     versions = {
-        host: each.said.partition(",")[0]
+        host: finding.said.partition(",")[0]
         for host, of_host in found.items()
-        for each in of_host
-        if (each.area, each.subject) == (VERSIONS, "boardlab")
+        for finding in of_host
+        if (finding.area, finding.subject) == (VERSIONS, "boardlab")
     }
     for host, version in versions.items():
-        first, its = next(iter(versions.items()))
-        if version != its:
-            text = f"boardlab {version}, and {first} has {its}: their numbers may not be comparable"
+        first, first_version = next(iter(versions.items()))
+        if version != first_version:
+            text = f"boardlab {version}, and {first} has {first_version}: their numbers may not be comparable"
             yield (
                 host,
-                Finding(AREA, host, "doubtful", text, f"install boardlab {its} there, or {version} on {first}"),
+                Finding(
+                    AREA, host, "doubtful", text, f"install boardlab {first_version} there, or {version} on {first}"
+                ),
             )
 
 

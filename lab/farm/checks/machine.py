@@ -31,7 +31,10 @@ DISKS: Final = "disks"
 UPGRADE: Final = "upgrade"
 GIB: Final = 1 << 30
 APART_S: Final = 5.0  # between two hosts' wall clocks; NTP keeps them within milliseconds
-SAME_SERVERS: Final = "sudo timedatectl set-ntp true, or install chrony, with the same servers on all hosts; then look at `timedatectl status`"
+SAME_SERVERS: Final = (
+    "sudo timedatectl set-ntp true, or install chrony, with the same servers on all hosts; then look at `timedatectl "
+    "status`"
+)
 _KINDS: Final = ("ttyUSB", "ttyACM")
 _LATENCY_MS: Final = 1
 _UDEV: Final = "/etc/udev/rules.d/99-boardlab.rules"
@@ -109,7 +112,8 @@ def _latency_ms(timer: Path) -> int | None:
 
 def clock_state() -> int:
     """State of the kernel's clock by adjtimex(2); -1: unknown."""
-    return ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))  # type: ignore[no-any-return]
+    timex = ctypes.create_string_buffer(_TIMEX_BYTES)
+    return ctypes.CDLL(None, use_errno=True).adjtimex(timex)  # type: ignore[no-any-return]
 
 
 def clocks(sysfs: Path, read_state: Callable[[], int] = clock_state) -> Iterator[Finding]:
@@ -131,7 +135,10 @@ def clocks(sysfs: Path, read_state: Callable[[], int] = clock_state) -> Iterator
     if source in _GOOD_SOURCES:
         yield Finding(CLOCKS, "clock source", "ok", source)
     else:
-        hint = "look for `tsc` in `dmesg`: the kernel says why it does not use it; a BIOS update or `tsc=reliable` may help"
+        hint = (
+            "look for `tsc` in `dmesg`: the kernel says why it does not use it; a BIOS update or `tsc=reliable` may "
+            "help"
+        )
         yield Finding(CLOCKS, "clock source", "doubtful", f"{source}, which is slow to read", hint)
 
 
@@ -190,15 +197,15 @@ def versions(version: Callable[[str], str] = metadata.version) -> Iterator[Findi
     """Check boardlab, Python, labgrid, `serial`, pdudaemon, kernel and called programs."""
     python = platform.python_version()
     yield Finding(VERSIONS, "boardlab", "ok", f"{version('boardlab')}, Python {python}, in {sys.prefix}")
-    pins = (re.fullmatch(r"labgrid==([\w.]+)", each) for each in metadata.requires("boardlab") or [])
+    pins = (re.fullmatch(r"labgrid==([\w.]+)", requirement) for requirement in metadata.requires("boardlab") or [])
     pinned = next((pin[1] for pin in pins if pin), None)
-    labgrid = _installed("labgrid", version) or "none"
+    labgrid = _find_version("labgrid", version) or "none"
     if pinned is not None and labgrid != pinned:
         text = f"{labgrid}, and boardlab is made for {pinned}: its console drivers' interface differs"
         yield Finding(VERSIONS, "labgrid", "bad", text, f"{sys.executable} -m pip install labgrid=={pinned}")
     else:
         yield Finding(VERSIONS, "labgrid", "ok", labgrid)
-    if stranger := _installed("pyserial", version):
+    if stranger := _find_version("pyserial", version):
         text = (
             f"{stranger} is installed beside pyserial-labgrid: both are the module `serial`, and labgrid needs its own"
         )
@@ -220,7 +227,7 @@ def versions(version: Callable[[str], str] = metadata.version) -> Iterator[Findi
         yield Finding(VERSIONS, "Linux", "doubtful", release, "boardlab is tested with Linux 5.10 and later")
 
 
-def _installed(name: str, version: Callable[[str], str]) -> str:
+def _find_version(name: str, version: Callable[[str], str]) -> str:
     """Version of a distribution; empty: it is not installed."""
     try:
         return version(name)

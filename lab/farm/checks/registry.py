@@ -32,7 +32,7 @@ UPGRADE: Final = "lab upgrade check"
 
 
 @frozen
-class Examined:
+class CheckTarget:
     """Object of an examination.
 
     Attributes:
@@ -98,7 +98,7 @@ class Check:
         commands: those that it belongs to.
     """
 
-    find: Callable[[Examined], Iterable[Finding]]
+    find: Callable[[CheckTarget], Iterable[Finding]]
     commands: tuple[str, ...]
 
 
@@ -141,18 +141,18 @@ CHECKS: Final = (
     ),
     Check(lambda lab: files.environments(lab.folder, files.paths_of(lab.farm, lab.host.name)), (DOCTOR,)),
     Check(lambda lab: files.alerts(lab.farm), (FARM,)),
-    Check(lambda lab: files.unauthenticated(lab.farm), (FARM,)),
+    Check(lambda lab: files.warn_of_no_authentication(lab.farm), (FARM,)),
 )
 
 
-def examine(examined: Examined, *commands: str) -> Iterator[Finding]:
+def examine(examined: CheckTarget, *commands: str) -> Iterator[Finding]:
     """Yield the findings of the checks of these commands."""
     for check in CHECKS:
         if not set(commands).isdisjoint(check.commands):
             yield from check.find(examined)
 
 
-def examined_host(db: str | None, farm: Path | None, runtime: Path | None, name: str = "") -> Examined:
+def load_host(db: str | None, farm: Path | None, runtime: Path | None, name: str = "") -> CheckTarget:
     """This host.
 
     Args:
@@ -165,16 +165,16 @@ def examined_host(db: str | None, farm: Path | None, runtime: Path | None, name:
     folder = runtime or services.runtime_of(host)
     if host.installed and (folder / SUPERVISORD.name).exists():
         host = evolve(host, supervised=True)
-    return Examined(services.database(db, host.farm), host, folder, host.folder, serves=host.installed)
+    return CheckTarget(services.database(db, host.farm), host, folder, host.folder, serves=host.installed)
 
 
-def examined_farm(file: Path) -> Examined:
+def load_farm(file: Path) -> CheckTarget:
     """A farm.yaml, and what of it is on this host.
 
     Raises:
         ConfigurationError: it is wrong.
     """
     host = services.host_file(file)
-    return Examined(
-        host=host, runtime=services.runtime_of(host), serves=hosts.is_here(Examined(host=host).farm), file=file
+    return CheckTarget(
+        host=host, runtime=services.runtime_of(host), serves=hosts.is_here(CheckTarget(host=host).farm), file=file
     )

@@ -139,7 +139,10 @@ def schema_change(db: str | None) -> Iterator[Finding]:
         yield Finding(UPGRADE, STORE, "ok", f"{where.name} has this boardlab's schema, {schema.NEWEST}")
     elif revision in schema.readable_revisions():
         copy = "a copy is left beside it" if where.path is not None else "no copy is made"
-        text = f"the next measurement migrates {where.name} from schema {revision} to {schema.NEWEST} ({copy}); older hosts are refused then"
+        text = (
+            f"the next measurement migrates {where.name} from schema {revision} to {schema.NEWEST} ({copy}); older "
+            "hosts are refused then"
+        )
         hint = f"lab backup DIR with the older boardlab; {schema.how_to_migrate(where)}"
         yield Finding(UPGRADE, STORE, "doubtful", text, hint)
     else:

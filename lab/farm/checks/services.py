@@ -21,7 +21,7 @@ from lab.farm import buildbot, services
 from lab.farm.checks import Finding
 from lab.farm.config import HERE, Farm
 from lab.farm.loaded_config import digest, notes
-from lab.farm.local import Supervised
+from lab.farm.local import Supervisor
 from lab.farm.services import ANSWER_S, CONSOLE_SERVER, COORDINATOR, HostFile, Service, hint
 from lab.farm.systemd import always_running, units
 from lab.host.process import user_name
@@ -102,13 +102,13 @@ def programs(host: HostFile, runtime: Path) -> Iterator[Finding]:
         return
     if farm.exports:
         if not sockets_user(host, runtime):
-            yield _rails(host, runtime)
-        yield _exported(farm, host)
+            yield _check_rails(host, runtime)
+        yield _check_exports(farm, host)
     names = [name for name in always_running(farm, host.name) if name not in _ANSWERING]
-    yield from _supervised(host, runtime) if host.supervised else _units(names, host)
+    yield from _check_programs(host, runtime) if host.supervised else _check_units(names, host)
 
 
-def _rails(host: HostFile, runtime: Path) -> Finding:
+def _check_rails(host: HostFile, runtime: Path) -> Finding:
     from lab.rails.server import rails_socket  # noqa: PLC0415 - it loads what samples
 
     path = rails_socket(runtime)
@@ -121,7 +121,7 @@ def _rails(host: HostFile, runtime: Path) -> Finding:
     return Finding(AREA, "rails", "ok", f"listens at {path}")
 
 
-def _exported(farm: Farm, host: HostFile) -> Finding:
+def _check_exports(farm: Farm, host: HostFile) -> Finding:
     """Check that the coordinator lists this host's exports."""
     from lab.places.coordinator import Coordinator  # noqa: PLC0415 - gRPC takes a while to import
 
@@ -131,12 +131,15 @@ def _exported(farm: Farm, host: HostFile) -> Finding:
     except BoardlabError as error:
         return Finding(AREA, "export", "bad", f"its listing is unknown: {error}", hint("export", host))
     if not offered:
-        text = f"the coordinator at {farm.coordinator} has nothing from an exporter {name!r}: no board of this host can be had"
+        text = (
+            f"the coordinator at {farm.coordinator} has nothing from an exporter {name!r}: no board of this host can "
+            "be had"
+        )
         return Finding(AREA, "export", "bad", text, hint("export", host))
     return Finding(AREA, "export", "ok", f"the coordinator lists {offered} resources of {name}")
 
 
-def _units(names: list[str], host: HostFile) -> Iterator[Finding]:
+def _check_units(names: list[str], host: HostFile) -> Iterator[Finding]:
     """As systemd has them."""
     units = [f"boardlab-{name}.service" for name in names]
     try:
@@ -160,9 +163,9 @@ def _units(names: list[str], host: HostFile) -> Iterator[Finding]:
         yield _of_program(name, f"systemd has it as {state}{again}", host, runs=state == "active")
 
 
-def _supervised(host: HostFile, runtime: Path) -> Iterator[Finding]:
+def _check_programs(host: HostFile, runtime: Path) -> Iterator[Finding]:
     """As `lab farm up` has them."""
-    for state in Supervised(runtime).states():
+    for state in Supervisor(runtime).states():
         if state.name not in _ANSWERING:
             text = f"{state.state.lower()}  {state.text}".strip()
             yield _of_program(state.name, text, host, runs=state.state == "RUNNING")
@@ -221,7 +224,7 @@ def buildbot_file(host: HostFile) -> Iterator[Finding]:
     with suppress(OSError, ValueError, AttributeError):
         path = buildbot.BuildbotSite(folder).master / "farm.json"
         before = json.loads(path.read_text(encoding="utf-8"))
-        now = json.loads(json.dumps(buildbot.described(farm, farm.buildbot, {})))
+        now = json.loads(json.dumps(buildbot.describe(farm, farm.buildbot, {})))
         if any(before.get(key) != now[key] for key in now.keys() - _OF_THE_HOST):
             again = _restart("buildbot", host)
             if host.supervised:
@@ -241,7 +244,10 @@ def unit_files(host: HostFile) -> Iterator[Finding]:
     if unit is None:
         return
     path = unit[1].strip('"')
-    again = f"lab farm units {path}{f' --host {host.name}' if farm.hosts else ''} --output {UNITS} && systemctl daemon-reload"
+    again = (
+        f"lab farm units {path}{f' --host {host.name}' if farm.hosts else ''} --output {UNITS} && systemctl "
+        "daemon-reload"
+    )
     if not Path(path).is_file():
         text = f"they name {path}, and there is no such file"
         yield Finding(AREA, "units", "bad", text, f"put farm.yaml there, or write them for another one: {again}")
@@ -281,7 +287,10 @@ def ssh_file(farm: Farm) -> Iterator[Finding]:
         text = f"is {owner}'s (mode {stat.S_IMODE(file.st_mode):o}): the services' user {farm.user} may not read it"
         yield Finding(SSH, str(path), "bad", text, f"sudo chown -R {farm.user}: {path.parent}")
     elif folder.st_mode & _OTHERS:
-        text = f"others than {user_name(folder.st_uid)} may enter (mode {stat.S_IMODE(folder.st_mode):o}): keys belong to the services' user alone"
+        text = (
+            f"others than {user_name(folder.st_uid)} may enter (mode {stat.S_IMODE(folder.st_mode):o}): keys belong "
+            "to the services' user alone"
+        )
         yield Finding(SSH, str(path.parent), "doubtful", text, f"sudo chmod 700 {path.parent}")
     else:
         yield Finding(SSH, str(path), "ok", f"is there, {owner}'s")

@@ -31,7 +31,7 @@ def test_a_hundred_boards_on_five_hosts(tmp_path: Path) -> None:
     assert max(Counter(each.at for each in farm.schedules if each.every == "day").values()) == big_farm.PER_MINUTE
     assert list(files.boards(evolve(farm, boards=farm.boards[::25], schedules=[]))) == []
     assert farm.buildbot is not None
-    found = buildbot.described(farm, farm.buildbot, farm.environ)
+    found = buildbot.describe(farm, farm.buildbot, farm.environ)
     assert (len(found["boards"]), len(found["schedules"]), found["hosts"]) == (100, 200, HOSTS)
     assert found["reference"]["host"] == "lab-1"
     for host in HOSTS:

@@ -21,7 +21,7 @@ from lab.cli import main
 from lab.console.holders import PortHolder
 from lab.farm import config, services
 from lab.farm.checks import Finding, files, machine, results
-from lab.farm.checks.registry import DOCTOR, Examined, examine
+from lab.farm.checks.registry import DOCTOR, CheckTarget, examine
 from lab.host import process
 from lab.host.clock import utc_now
 from lab.jobs.queue import JobQueue, Order
@@ -266,7 +266,7 @@ def test_a_runtime_folder_that_is_open_to_others_is_bad(tmp_path: Path) -> None:
 
 def test_every_area_is_examined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(services, "FARM_FILES", ())
-    who = Examined(
+    who = CheckTarget(
         str(tmp_path / "results.db"),
         services.HostFile(None, installed=False),
         tmp_path / "run",

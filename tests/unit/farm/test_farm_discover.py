@@ -72,7 +72,7 @@ def udev(monkeypatch: pytest.MonkeyPatch) -> Udev:
 
 
 def test_adapters_multiplexers_and_hubs_are_found_and_nothing_else(udev: Udev) -> None:
-    found = discover.detected_devices()
+    found = discover.detect_devices()
     assert [(device.kind, device.id_path.removeprefix(SOCKET)) for device in found] == [
         ("hub", ""),
         ("adapter", ".1"),

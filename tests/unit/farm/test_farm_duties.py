@@ -14,8 +14,8 @@ from lab.errors import ConfigurationError
 from lab.farm import services
 from lab.farm.checks import Finding
 from lab.farm.checks import services as service_checks
-from lab.farm.checks.registry import DOCTOR, Examined, examine, examined_host
-from lab.farm.local import ProgramState, Supervised
+from lab.farm.checks.registry import DOCTOR, CheckTarget, examine, load_host
+from lab.farm.local import ProgramState, Supervisor
 from lab.farm.services import HostFile, Service
 from lab.host.process import user_name
 from lab.places.coordinator import Coordinator
@@ -82,7 +82,7 @@ def test_who_does_not_see_the_services_sockets_is_told_to_look_as_their_user_and
     assert found(host, own)["rails"].level == "bad", "nobody's folder is there, so they do not run"
     (tmp_path / "boardlab").mkdir()
     monkeypatch.setattr(os, "getuid", lambda: 1)
-    lab = Examined(str(tmp_path / "results.db"), host, own, tmp_path, tmp_path, tmp_path)
+    lab = CheckTarget(str(tmp_path / "results.db"), host, own, tmp_path, tmp_path, tmp_path)
     whole = {each.subject: each for each in examine(lab, DOCTOR)}
     assert not {"rails", "console server"} & whole.keys()
     unseen = whole["console server, rails"]
@@ -150,11 +150,11 @@ def test_what_lab_farm_up_keeps_is_asked_of_its_supervisor(tmp_path: Path, monke
         ProgramState("janitor", "BACKOFF", 0, "exited too quickly"),
         ProgramState("worker", "RUNNING", 7, "pid 7"),
     ]
-    monkeypatch.setattr(Supervised, "states", lambda _self: states)
+    monkeypatch.setattr(Supervisor, "states", lambda _self: states)
     coordinator(monkeypatch, lab_1=1)
     path = tmp_path / "farm.yaml"
     path.write_text(FARM)
-    who = examined_host("results.db", path, None, "lab-1")
+    who = load_host("results.db", path, None, "lab-1")
     assert (who.host.supervised, who.host.name) == (True, "lab-1")
     kept = found(who.host, who.runtime)
     assert (kept["janitor"].level, kept["janitor"].said) == ("bad", "backoff  exited too quickly")

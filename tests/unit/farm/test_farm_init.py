@@ -37,7 +37,7 @@ def init(*words: object) -> int:
 
 
 def test_every_environment_that_comes_with_boardlab_can_be_chosen() -> None:
-    envs = labfolder.shipped_envs()
+    envs = labfolder.list_shipped_envs()
     types = {env.board_type for env in envs}
     assert types == set(TYPES)
     assert labfolder.chosen(types, sim=True) != labfolder.chosen(types, sim=False)
@@ -76,7 +76,9 @@ def test_what_is_written_is_in_order(
     assert "see lab env check --env" in problem, "only the environment is still to be edited"
     for path in (tmp_path / "envs").iterdir():
         envfile.check(path)
-    simulated = {env.path.name for env in labfolder.shipped_envs() if env.board_type == board_type and env.simulated}
+    simulated = {
+        env.path.name for env in labfolder.list_shipped_envs() if env.board_type == board_type and env.simulated
+    }
     written = {path.name for path in (tmp_path / "envs").iterdir() if path.name.startswith("sim-")}
     assert written == ({name for name in simulated if name.startswith("sim-")} if kind else set())
 

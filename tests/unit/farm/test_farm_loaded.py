@@ -16,7 +16,7 @@ from lab.errors import ConfigurationError
 from lab.farm import buildbot, config, services
 from lab.farm.checks import Finding
 from lab.farm.checks import services as service_checks
-from lab.farm.checks.registry import DOCTOR, examine, examined_host
+from lab.farm.checks.registry import DOCTOR, examine, load_host
 from lab.farm.loaded_config import record_loaded
 from lab.farm.systemd import units
 from lab.places.coordinator import Coordinator
@@ -64,7 +64,7 @@ def test_a_program_that_runs_with_an_older_file_is_named_by_check_and_doctor(fil
     assert (found.subject, found.level) == (program, "bad")
     assert str(file) in found.said
     assert f"systemctl restart boardlab-{program}" in found.hint
-    assert found in examine(examined_host(None, file, file.parent / "run"), DOCTOR)
+    assert found in examine(load_host(None, file, file.parent / "run"), DOCTOR)
     done = CliRunner().invoke(commands.app, ["check", str(file)])
     assert done.exit_code == 2
     assert f"{file}: {program}: {found.said}; {found.hint}" in done.output.splitlines()

@@ -18,7 +18,7 @@ from lab.cli import farm
 from lab.errors import ConfigurationError
 from lab.farm import config, services
 from lab.farm.config import VirtualBoards
-from lab.farm.local import LocalFarm, Program, ProgramState, Supervised, programs
+from lab.farm.local import LocalFarm, Program, ProgramState, Supervisor, programs
 from lab.host.runtime import prepare, socket_path
 from lab.virtual.ports import free_port
 
@@ -71,26 +71,26 @@ def test_every_program_is_of_the_same_console_server_and_results(tmp_path: Path)
 def test_what_supervisord_would_read_as_something_else_is_refused(tmp_path: Path) -> None:
     for word in ("a;b", "%(here)s", "#", "'"):
         with pytest.raises(ConfigurationError, match="supervisord's configuration cannot have it"):
-            Supervised(tmp_path).up([Program("one", ("/bin/true", word))], {})
+            Supervisor(tmp_path).up([Program("one", ("/bin/true", word))], {})
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_others_may_enter_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     with pytest.raises(ConfigurationError, match="others may enter it"):
-        Supervised(tmp_path).up([Program("one", ("/bin/true",))], {})
+        Supervisor(tmp_path).up([Program("one", ("/bin/true",))], {})
 
 
 def test_a_command_with_blanks_reaches_supervisord_whole(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     with pytest.raises(Exception, match="does not run"):
-        Supervised(tmp_path).up([Program("one", ("/no such", "a b"))], {"PATH": "/bin"})
+        Supervisor(tmp_path).up([Program("one", ("/no such", "a b"))], {"PATH": "/bin"})
     try:
         read = configparser.RawConfigParser()
         read.read(tmp_path / services.SUPERVISORD.name)
         assert shlex.split(read["program:one"]["command"]) == ["/no such", "a b"]
     finally:
-        assert Supervised(tmp_path).down()
+        assert Supervisor(tmp_path).down()
 
 
 def test_what_ends_at_once_after_it_ran_is_started_again_and_never_given_up(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_what_ends_at_once_after_it_ran_is_started_again_and_never_given_up(tmp_
         f"test -e {there} && touch {lives} && exec sleep 600\n"
     )
     script.chmod(0o700)
-    supervised = Supervised(tmp_path)
+    supervised = Supervisor(tmp_path)
     try:
         assert supervised.up([Program("web", (str(script),))], {"PATH": os.environ["PATH"]})
         until(
@@ -119,19 +119,19 @@ def test_a_program_that_ends_while_the_farm_comes_up_is_started_again_and_the_fa
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tmp_path.chmod(0o700)
-    address, real = f"127.0.0.1:{free_port()}", Supervised.states
+    address, real = f"127.0.0.1:{free_port()}", Supervisor.states
     shown: list[str] = []
 
-    def states(supervised: Supervised) -> list[ProgramState]:
+    def states(supervised: Supervisor) -> list[ProgramState]:
         found = real(supervised)
         if found and not shown:  # supervisord itself shows this state for some 50 ms
             found = [evolve(found[0], state="EXITED")]
         shown.extend(one.state for one in found)
         return found
 
-    supervised = Supervised(tmp_path)
+    supervised = Supervisor(tmp_path)
     try:
-        monkeypatch.setattr(Supervised, "states", states)
+        monkeypatch.setattr(Supervisor, "states", states)
         command = (sys.executable, "-m", "http.server", "--bind", *address.split(":"))
         assert supervised.up([Program("boards", command, address)], {"PATH": os.environ["PATH"]})
         assert shown[0] == "EXITED"
@@ -142,19 +142,19 @@ def test_a_program_that_ends_while_the_farm_comes_up_is_started_again_and_the_fa
 
 def test_a_program_has_started_once_its_file_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tmp_path.chmod(0o700)
-    file, real = tmp_path / "bench.json", Supervised.states
+    file, real = tmp_path / "bench.json", Supervisor.states
     shown: list[str] = []
 
-    def states(supervised: Supervised) -> list[ProgramState]:
+    def states(supervised: Supervisor) -> list[ProgramState]:
         found = real(supervised)
         shown.extend(one.state for one in found)
         if shown.count("RUNNING") == 3:
             file.touch()
         return found
 
-    supervised = Supervised(tmp_path)
+    supervised = Supervisor(tmp_path)
     try:
-        monkeypatch.setattr(Supervised, "states", states)
+        monkeypatch.setattr(Supervisor, "states", states)
         assert supervised.up([Program("boards", ("sleep", "600"), file=file)], {"PATH": os.environ["PATH"]})
         assert file.exists()
     finally:
@@ -165,7 +165,7 @@ def test_a_program_whose_neighbour_is_away_is_up_and_that_is_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     tmp_path.chmod(0o700)
-    supervised, needs = Supervised(tmp_path), f"127.0.0.1:{free_port()}"
+    supervised, needs = Supervisor(tmp_path), f"127.0.0.1:{free_port()}"
     try:
         assert supervised.up([Program("export", ("sleep", "600"), needs=needs)], {"PATH": os.environ["PATH"]})
         assert f"export: no answer at {needs} yet" in caplog.text
@@ -175,7 +175,7 @@ def test_a_program_whose_neighbour_is_away_is_up_and_that_is_said(
 
 def test_supervisorctl_reaches_the_farm_by_the_file_that_is_written(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
-    supervised = Supervised(tmp_path)
+    supervised = Supervisor(tmp_path)
     try:
         assert supervised.up([Program("one", ("sleep", "600"))], {"PATH": os.environ["PATH"]})
         command = [Path(sys.executable).with_name("supervisorctl"), "-c", tmp_path / services.SUPERVISORD.name]
@@ -219,11 +219,11 @@ def test_a_shells_secrets_are_no_business_of_the_programs(tmp_path: Path, monkey
     monkeypatch.setenv("LAB_DB", "sqlite:////elsewhere.db")
     given: dict[str, str] = {}
 
-    def up(_supervised: Supervised, _programs: list[Program], environ: dict[str, str]) -> bool:
+    def up(_supervised: Supervisor, _programs: list[Program], environ: dict[str, str]) -> bool:
         given.update(environ)
         return True
 
-    monkeypatch.setattr(Supervised, "up", up)
+    monkeypatch.setattr(Supervisor, "up", up)
     tmp_path.chmod(0o700)
     place = desk(tmp_path, f"database: sqlite:///{tmp_path}/r.db\n")
     place.up(VirtualBoards(["am62xx_sk"], 1))
@@ -262,9 +262,9 @@ def test_a_console_server_that_a_session_has_started_ends_with_the_farm(
 ) -> None:
     tmp_path.chmod(0o700)
     place = desk(tmp_path, f"database: sqlite:///{tmp_path / 'results.db'}\n")
-    monkeypatch.setattr(Supervised, "states", lambda _self: [ProgramState("console", "BACKOFF", 0, "")])
-    monkeypatch.setattr(Supervised, "stop", lambda _self, _names: None)
-    monkeypatch.setattr(Supervised, "down", lambda _self: True)
+    monkeypatch.setattr(Supervisor, "states", lambda _self: [ProgramState("console", "BACKOFF", 0, "")])
+    monkeypatch.setattr(Supervisor, "stop", lambda _self, _names: None)
+    monkeypatch.setattr(Supervisor, "down", lambda _self: True)
     address = socket_path(prepare(place.runtime))
     command = [sys.executable, "-P", "-m", "lab.console.server", "--runtime", str(place.runtime)]
     with subprocess.Popen(command) as server:

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from lab.cli import farm as commands
 from lab.farm import config, services, status
-from lab.farm.buildbot import described
+from lab.farm.buildbot import describe
 from lab.farm.config import Farm
 from lab.farm.loaded_config import digest
 from lab.farm.local import LocalFarm, programs
@@ -161,7 +161,7 @@ def test_a_shell_of_a_farm_that_was_brought_up_asks_that_farm(lab: Path, monkeyp
 def test_units_and_builds_name_the_environment_that_is_meant(lab: Path) -> None:
     farm = loaded(lab / "farm.yaml")
     assert farm.buildbot is not None
-    found = described(farm, farm.buildbot, {})
+    found = describe(farm, farm.buildbot, {})
     assert [each["env"] for each in found["boards"]] == [each.env for each in farm.boards]
     assert found["schedules"][1]["releases"] == f"{lab}/releases"
     timed = attrs.evolve(farm, buildbot=None)

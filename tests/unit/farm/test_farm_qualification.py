@@ -46,7 +46,7 @@ def judged(
 ) -> Qualification:
     new = run(store, "new", NEW, utc_now(), random.Random(9), factor, status=status, boots=boots)
     check = Check("new", TYPE, "lab1", utc_now(), parts)
-    return qualification.judged(store, boards.load(TYPE), "new", new, check, BOOTS)
+    return qualification.judge(store, boards.load(TYPE), "new", new, check, BOOTS)
 
 
 def test_a_board_like_its_kin_qualifies_and_serves(store: Store) -> None:
@@ -94,7 +94,7 @@ def test_a_boot_that_failed_for_the_labs_fault_and_was_measured_again_speaks_aga
     store.record_attempt(new, held_up)
     store.finish_run(new, "completed")
     check = Check("new", TYPE, "lab1", utc_now(), PASSED)
-    found = qualification.judged(store, boards.load(TYPE), "new", new, check, BOOTS)
+    found = qualification.judge(store, boards.load(TYPE), "new", new, check, BOOTS)
     assert found.reasons == ()
     assert "sd: 1 of 5 boots failed (stamps_uncertain): the lab's fault" in found.notes
 

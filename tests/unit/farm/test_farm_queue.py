@@ -158,7 +158,7 @@ def test_a_schedule_of_releases_has_its_folder_and_no_release_yet(path: Path) ->
     path.write_text(f"{TEXT}  - {{name: new, env: one.yaml, board: one, every: release, release: newest in rel}}\n")
     wanted = load(path)
     assert wanted.buildbot is not None
-    found = buildbot.described(wanted, wanted.buildbot, {})["schedules"][-1]
+    found = buildbot.describe(wanted, wanted.buildbot, {})["schedules"][-1]
     assert (found["releases"], found["provision"], found["env"]) == (
         "/srv/lab/rel",
         "newest in /srv/lab/rel",
@@ -180,7 +180,7 @@ def test_the_reference_board_is_buildbots_to_check_where_it_is_plugged_in(path: 
     path.write_text(f"{TEXT}health: {{reference: two, at: '00:45'}}\n")
     wanted = load(path)
     assert wanted.buildbot is not None
-    assert buildbot.described(wanted, wanted.buildbot, {})["reference"] == {
+    assert buildbot.describe(wanted, wanted.buildbot, {})["reference"] == {
         "board": "two",
         "host": "lab-2",
         "env": "/srv/lab/envs/two.yaml",

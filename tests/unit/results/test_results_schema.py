@@ -22,7 +22,7 @@ from support.older_schema import NEWER, OLDER, newer_program, raw
 from lab import package_data
 from lab.cli import main
 from lab.errors import BoardlabError, ConfigurationError, LabStableError, NoResultsError
-from lab.farm.checks.registry import UPGRADE, Examined, examine
+from lab.farm.checks.registry import UPGRADE, CheckTarget, examine
 from lab.jobs import lease
 from lab.results import Store, database, open_store, schema
 from lab.results.location import locate
@@ -244,7 +244,7 @@ def test_an_upgrade_is_told_before_it_is_made(older: str, tmp_path: Path) -> Non
     (lab / "tests_perf" / "test_boot.py").write_text("# of an older boardlab\n")
     (lab / "tests_perf" / "test_low_power.py").unlink()
     before = state(older)
-    found = {each.subject: each for each in examine(Examined(older, folder=lab), UPGRADE) if each.area == "upgrade"}
+    found = {each.subject: each for each in examine(CheckTarget(older, folder=lab), UPGRADE) if each.area == "upgrade"}
     assert f"from schema {OLDER} to {NEWER}" in found["results"].said
     assert found["tests_perf/test_boot.py"].level == "doubtful"
     assert "test_low_power.py" in found["tests_perf"].said
@@ -256,7 +256,7 @@ def test_without_anything_to_change_an_upgrade_is_well(database: str, tmp_path: 
     shutil.copytree(package_data.folder(package_data.STRATEGIES), tmp_path / package_data.STRATEGIES)
     open_store(database).close()
     assert [
-        each.level for each in examine(Examined(database, folder=tmp_path), UPGRADE) if each.area == "upgrade"
+        each.level for each in examine(CheckTarget(database, folder=tmp_path), UPGRADE) if each.area == "upgrade"
     ] == ["ok", "ok"]
 
 
