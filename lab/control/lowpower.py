@@ -54,7 +54,7 @@ from lab.drivers.guarded_calls import CONSOLE, RAILS, SHELL, WAKE_PIN
 from lab.drivers.prompt import type_line
 from lab.errors import BoardlabError, BoardStableError, BoardTransientError, ConfigurationError
 from lab.rails import AdcRange, PhasePower, Sampler
-from lab.rails.phase import cut, sleep_checked
+from lab.rails.phase import check_sleep, cut
 from lab.run.board import Board, Status
 
 T = TypeVar("T")
@@ -411,7 +411,7 @@ class LowPower:
         if self._sampler is None or span is None or power is None or watch.answer is None:
             return power
         bounds_mw = self.board.type.low_power.total_mw.get(watch.plan.mode)
-        return sleep_checked(self._sampler.trace(span[1]), power, (watch.sent_ns, watch.answer.t_ns), bounds_mw)
+        return check_sleep(self._sampler.trace(span[1]), power, (watch.sent_ns, watch.answer.t_ns), bounds_mw)
 
     def _check_wiring(self, plan: SuspendPlan) -> None:
         jumper = mode_of(self.board.type, plan).jumper

@@ -25,7 +25,7 @@ from lab.control.boot_progress import bound_ns
 from lab.drivers.guarded_calls import RAILS
 from lab.errors import BoardTransientError, ConfigurationError, LabStableError
 from lab.rails import AdcRange, PhasePower, Sampler
-from lab.rails.phase import awake_checked, cut
+from lab.rails.phase import check_awake, cut
 from lab.run.board import Board, Status
 
 _POLL_S: Final = 0.05
@@ -130,7 +130,7 @@ def _thermal(board: Board) -> tuple[dict[str, float], tuple[str, ...]]:
 def _cut(board: Board, sampler: Sampler, start_ns: int, end_ns: int) -> PhasePower:
     bound = bound_ns(board.power.clock)
     power = cut(sampler.trace(end_ns), start_ns, end_ns, bound, bound)
-    return power if board.status == Status.off else awake_checked(power)
+    return power if board.status == Status.off else check_awake(power)
 
 
 def _wait(board: Board, until_ns: int) -> None:

@@ -35,7 +35,7 @@ class AutomationPort(Resource):
     dut: str = attr.ib(default="", validator=attr.validators.instance_of(str))
 
 
-def _opened(port: AutomationPort) -> AutomationInterface:
+def _open_interface(port: AutomationPort) -> AutomationInterface:
     interface = AutomationInterface(port.port)
     if port.dut:
         interface.command(f"auto set dut {port.dut}")
@@ -47,7 +47,8 @@ def _opened(port: AutomationPort) -> AutomationInterface:
 class AutomationPowerDriver(EdgePowerDriver, ResetProtocol):
     """AutomationPowerDriver - switches a board through TI's Automation Interface
 
-    Like `StampedPDUDaemonDriver` it keeps when the switching happened (`edge`); the interface cannot tell the board's state.
+    Like `StampedPDUDaemonDriver` it keeps when the switching happened (`edge`); the interface cannot tell the board's
+    state.
 
     Args:
         delay (float): seconds between off and on in `cycle`
@@ -83,7 +84,7 @@ class AutomationPowerDriver(EdgePowerDriver, ResetProtocol):
 
     def _command(self, text: str) -> None:
         if self._interface is None:
-            self._interface = _opened(self.port)
+            self._interface = _open_interface(self.port)
         self._interface.command(text)
 
 
@@ -122,13 +123,13 @@ class AutomationBootModeDriver(Driver):
         guarded_calls.call(self, STRAP, f"set {value:#x}", lambda: self._set(value), POWER_LIMIT_S)
 
     def _set(self, value: int) -> None:
-        wanted = sum((value >> strap & 1) << self.pins.get(strap, strap) for strap in range(_EXPANDER_BITS))
-        answer = _opened(self.port).command(f"auto sysboot {wanted:06x}")
-        banks = next((found for line in answer if (found := _SETTINGS.fullmatch(line))), None)
+        pins = sum((value >> strap & 1) << self.pins.get(strap, strap) for strap in range(_EXPANDER_BITS))
+        answer = _open_interface(self.port).command(f"auto sysboot {pins:06x}")
+        banks = next((match for line in answer if (match := _SETTINGS.fullmatch(line))), None)
         got = None if banks is None else sum(int(banks[bank + 1], 16) << 8 * bank for bank in range(3))
-        if got != wanted:
+        if got != pins:
             raise LabTransientError(
-                f"{self.port.port}: boot mode {value:#x} was set as {wanted:06x}, the expander reads back "
+                f"{self.port.port}: boot mode {value:#x} was set as {pins:06x}, the expander reads back "
                 f"{'nothing' if got is None else f'{got:06x}'}: check the test header's boot-mode bus and its supply",
                 failure="strap_mismatch",
             )

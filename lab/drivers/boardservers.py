@@ -26,7 +26,8 @@ class BoardServer:
     """A folder that is given out to a board.
 
     Attributes:
-        listen: this host's address; "auto": the one by which it reaches the board (`board_address`), or the host that the board is on.
+        listen: this host's address; "auto": the one by which it reaches the board (`board_address`), or the host that
+            the board is on.
         server: the same as the board sees it; empty: `listen`. port: of TFTP; 0: a free one.
         board_address: the board's own address in U-Boot; empty: from DHCP.
         folder: what a TFTP server gives out that runs already, at `server`; empty: one is started.
@@ -59,16 +60,17 @@ class BoardServer:
             towards = self.board_address or elsewhere
             if not towards:
                 raise ConfigurationError(
-                    "listen: auto: the board is on this host, and nothing says on which network it is: give `listen` this host's address "
-                    "there, or `board_address` the board's (`ip address`)"
+                    "listen: auto: the board is on this host, and nothing says on which network it is: give `listen` "
+                    "this host's address there, or `board_address` the board's (`ip address`)"
                 )
             self.listen = own_address(towards)
-        seen = self.server or self.listen
-        if elsewhere and is_loopback(seen):
+        address = self.server or self.listen
+        if elsewhere and is_loopback(address):
             raise ConfigurationError(
-                f"listen: the board is on {elsewhere}, and {seen} is reached from this host alone; nothing was written. Give `listen` this "
-                "host's address on the board's network (`ip address`) or `auto`, and `server` where the board sees it by another one; or "
-                "write over the console (`over: console` of UBootWriterDriver)"
+                f"listen: the board is on {elsewhere}, and {address} is reached from this host alone; nothing was "
+                "written. Give `listen` this host's address on the board's network (`ip address`) or `auto`, and "
+                "`server` where the board sees it by another one; or write over the "
+                "console (`over: console` of UBootWriterDriver)"
             )
 
     def prepare(self, prompt: CommandPrompt) -> None:
@@ -77,7 +79,7 @@ class BoardServer:
         The earlier one may have the port.
         """
         self.rest()
-        folder = self._made(self._over_tftp, self.folder)
+        folder = self._make_folder(self._over_tftp, self.folder)
         if self.folder:
             folder.chmod(_READABLE)
             port, prefix = self.port, f"{folder.name}/"
@@ -118,16 +120,16 @@ class BoardServer:
 
     def _over_http(self) -> FolderServer:
         if self._http is None:
-            folder = self._made(self._stack)
+            folder = self._make_folder(self._stack)
             served = self._stack.enter_context(serving(folder, self.listen))
             self._http = FolderServer(folder, f"http://{self.server or self.listen}:{served.http_port}")
         return self._http
 
-    def _made(self, stack: ExitStack, above: str = "") -> Path:
+    def _make_folder(self, stack: ExitStack, above: str = "") -> Path:
         try:
             return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="boardlab-serves-", dir=above or None)))
         except OSError as error:
             raise ConfigurationError(
-                f"folder {above}: {error.strerror}. It must be the folder of the TFTP server at {self.server or self.listen}, and this user "
-                "must be able to write to it"
+                f"folder {above}: {error.strerror}. It must be the folder of the TFTP server at "
+                f"{self.server or self.listen}, and this user must be able to write to it"
             ) from error

@@ -59,7 +59,8 @@ class BootModeDriver(Driver):
 
         Raises:
             ConfigurationError: the value needs a strap that no line drives and that is fixed otherwise.
-            LabTransientError: an output did not take its value, or does not answer (`strap_timeout`, `strap_unreachable` …).
+            LabTransientError: an output did not take its value, or does not answer (`strap_timeout`,
+                `strap_unreachable` …).
             LabStableError: an output cannot be used until somebody mends it.
         """
         wrong = (value ^ self.fixed) & ~self.driven
@@ -73,7 +74,8 @@ class BootModeDriver(Driver):
         got = self.get()
         if got != value:
             raise LabTransientError(
-                f"boot mode {value:#x} was set, the outputs read back {got:#x}: check the strap line(s) {bits(got ^ value)}",
+                f"boot mode {value:#x} was set, the outputs read back {got:#x}: "
+                f"check the strap line(s) {bits(got ^ value)}",
                 failure="strap_mismatch",
             )
 

@@ -120,9 +120,6 @@ class CommandOutputDriver(Driver, DigitalOutputProtocol):
         return done.stdout
 
 
-# --- Host of a board's console, for drivers with `at: console` ---
-
-
 def console_of(target: Any) -> StampedConsoleDriver | None:
     """Console of a target's strategy; None: none that names its host."""
     try:

@@ -132,8 +132,8 @@ def check_plugged(port: Any) -> None:
             "(udevadm info /dev/ttyUSB0)"
         )
     raise LabTransientError(
-        f"{port.display_name}: no exporter serves this port on {port.host} now. Is the place acquired, does the exporter run there, and does "
-        "its log say why it does not serve the port? (labgrid-client -p PLACE show)",
+        f"{port.display_name}: no exporter serves this port on {port.host} now. Is the place acquired, does the "
+        "exporter run there, and does its log say why it does not serve the port? (labgrid-client -p PLACE show)",
         failure="exporter_gone",
     )
 
@@ -150,9 +150,6 @@ def new_client(runtime: str) -> Iterator[ConsoleClient]:
     except BaseException:
         client.close()
         raise
-
-
-# --- A console as a line for files ---
 
 
 @frozen

@@ -127,13 +127,15 @@ def call(driver: Any, kind: DriverRole, action: str, work: Callable[[], Result],
     """
     handled = sys.exc_info()[1]
     try:
-        return within(_limit(driver, limit_s), work)
+        # A person has a limit of his own; a driver may need more, e.g. to reconnect to another host.
+        whole_s = PERSON_LIMIT_S if _asks_a_person(driver) else max(limit_s, getattr(driver, "needs_s", 0.0))
+        return within(whole_s, work)
     except BoardlabError:
         raise
     except Exception as error:
-        if _interrupted(error, handled):
+        if _is_interrupt(error, handled):
             raise KeyboardInterrupt from error
-        raise _ours(driver, kind, action, error) from error
+        raise _lab_error(driver, kind, action, error) from error
 
 
 def current_node(resource: Any, attribute: str, kind: DriverRole) -> Any:
@@ -155,8 +157,8 @@ def current_node(resource: Any, attribute: str, kind: DriverRole) -> Any:
             return node
         resource.poll()
     raise LabTransientError(
-        f"{kind.noun}: {type(resource).__name__}: {node} is not the device at {device.device_path} any more: its hub was "
-        "reset, or it was plugged anew. Nothing was written; try again",
+        f"{kind.noun}: {type(resource).__name__}: {node} is not the device at {device.device_path} any more: its hub "
+        "was reset, or it was plugged anew. Nothing was written; try again",
         failure=f"{kind.name}_unreachable",
     )
 
@@ -170,7 +172,7 @@ def deactivate(driver: Any, kind: DriverRole, limit_s: float = ACTIVATE_LIMIT_S)
     call(driver, kind, "deactivate", lambda: driver.target.deactivate(driver), limit_s)
 
 
-def described(driver: Any) -> str:
+def describe(driver: Any) -> str:
     """Describe a driver: its name, class and resources."""
     cls, name = type(driver).__name__, getattr(driver, "name", None)
     places = ", ".join(sorted(_places(driver)))
@@ -178,7 +180,7 @@ def described(driver: Any) -> str:
     return f"{name} ({cls}{at})" if name else f"{cls}{at}"
 
 
-def _interrupted(error: BaseException | None, handled: BaseException | None) -> bool:
+def _is_interrupt(error: BaseException | None, handled: BaseException | None) -> bool:
     """Return whether a Ctrl-C of the same call caused an error.
 
     `handled` is older than the call.
@@ -190,25 +192,25 @@ def _interrupted(error: BaseException | None, handled: BaseException | None) -> 
     return False
 
 
-def _ours(driver: Any, kind: DriverRole, action: str, error: Exception) -> BoardlabError:
+def _lab_error(driver: Any, kind: DriverRole, action: str, error: Exception) -> BoardlabError:
     cause = root(error)
     if isinstance(error, TimeLimitError):
-        found, reason = FailureMeaning("timeout", True), f"{error}, and was given up"
+        failure_meaning, reason = FailureMeaning("timeout", True), f"{error}, and was given up"
     else:
         if _is_gone(driver, cause):
             return LabTransientError(
-                f"{kind.noun} {described(driver)}: {action}: no exporter offers it now: is `lab farm export` up on the board's host, and the "
-                "console server there? (systemctl status boardlab-export boardlab-console)",
+                f"{kind.noun} {describe(driver)}: {action}: no exporter offers it now: is `lab farm export` up on the "
+                "board's host, and the console server there? (systemctl status boardlab-export boardlab-console)",
                 failure="exporter_gone",
             )
-        found, reason = meaning(error), f"{type(cause).__name__}: {_text(cause)}"
-    _log.debug("%s: %s: %s", described(driver), action, reason, exc_info=error)
-    failure = f"{kind.name}_{found.failure}"
-    hint = found.hint or _unread(driver, cause) or kind.hint
-    text = f"{kind.noun} {described(driver)}: {action}: {reason}. {hint[:1].upper()}{hint[1:]}"
-    if found.configuration:
+        failure_meaning, reason = meaning(error), f"{type(cause).__name__}: {_text(cause)}"
+    _log.debug("%s: %s: %s", describe(driver), action, reason, exc_info=error)
+    failure = f"{kind.name}_{failure_meaning.failure}"
+    hint = failure_meaning.hint or _unread(driver, cause) or kind.hint
+    text = f"{kind.noun} {describe(driver)}: {action}: {reason}. {hint[:1].upper()}{hint[1:]}"
+    if failure_meaning.configuration:
         return ConfigurationError(text)
-    return (kind.passing if found.transient else kind.lasting)(text, failure=failure)
+    return (kind.passing if failure_meaning.transient else kind.lasting)(text, failure=failure)
 
 
 def _unread(driver: Any, error: BaseException) -> str:
@@ -220,10 +222,10 @@ def _unread(driver: Any, error: BaseException) -> str:
     if not isinstance(resource, HttpDigitalOutput) or not isinstance(error, ExecutionError):
         return ""
     lacks = [name for name in ("body_get_asserted", "body_get_deasserted") if not getattr(resource, name)]
-    given = " and ".join(lacks or ["body_get_asserted", "body_get_deasserted"])
+    attributes = " and ".join(lacks or ["body_get_asserted", "body_get_deasserted"])
     return (
-        f"its HttpDigitalOutput {'lacks' if lacks else 'has other'} {given}: a regular expression of the whole answer for each state, "
-        "e.g. body_get_asserted: '.*\"on\".*'"
+        f"its HttpDigitalOutput {'lacks' if lacks else 'has other'} {attributes}: a regular expression of the whole "
+        "answer for each state, e.g. body_get_asserted: '.*\"on\".*'"
     )
 
 
@@ -234,15 +236,7 @@ def _is_gone(driver: Any, error: BaseException) -> bool:
     """
     lacks = isinstance(error, NoResourceFoundError) or (isinstance(error, KeyError) and error.args == ("params",))
     target = getattr(driver, "target", None)
-    return lacks and any(isinstance(each, RemotePlace) for each in getattr(target, "resources", ()))
-
-
-def _limit(driver: Any, limit_s: float) -> float:
-    """Time limit of a call.
-
-    A person has a limit of his own; a driver may need more (`needs_s`), e.g. to reconnect to another host.
-    """
-    return PERSON_LIMIT_S if _asks_a_person(driver) else max(limit_s, getattr(driver, "needs_s", 0.0))
+    return lacks and any(isinstance(resource, RemotePlace) for resource in getattr(target, "resources", ()))
 
 
 def _asks_a_person(driver: Any) -> bool:
@@ -260,15 +254,15 @@ def missing(error: NoResourceFoundError) -> str:
 
     These are their classes and matches, else labgrid's own text.
     """
-    waiting = [(type(each).__name__, dict(getattr(each, "match", {}))) for each in error.filter or ()]
+    waiting = [(type(resource).__name__, dict(getattr(resource, "match", {}))) for resource in error.filter or ()]
     return ", ".join(f"{name} {match}" for name, match in waiting) or str(error.msg)
 
 
 def _places(driver: Any) -> Iterator[str]:
     for supplier in getattr(driver, "suppliers", ()):
         if isinstance(supplier, Resource):
-            known = [str(getattr(supplier, field)) for field in _PLACE if getattr(supplier, field, None) is not None]
-            yield " ".join([type(supplier).__name__, *map(redacted, known)])
+            values = [str(getattr(supplier, field)) for field in _PLACE if getattr(supplier, field, None) is not None]
+            yield " ".join([type(supplier).__name__, *map(redacted, values)])
 
 
 def _text(error: BaseException) -> str:
@@ -280,9 +274,6 @@ def _text(error: BaseException) -> str:
         return f"nothing is there that fits {missing(error)}"
     text = redacted(plain(" ".join(str(getattr(error, "msg", None) or error).split())))
     return text if len(text) <= _SAID_CHARACTERS else f"{text[:_SAID_CHARACTERS]} …"
-
-
-# --- Classification of drivers' exceptions ---
 
 
 @frozen
@@ -363,15 +354,15 @@ def meaning(error: Exception) -> FailureMeaning:
         cls.__module__.partition(".")[0] == "grpc" for cls in type(error).__mro__
     ):  # slow to import for a comparison
         return _UNREACHABLE
-    return next((found for cls, found in _MEANINGS if isinstance(error, cls)), _BROKEN)
+    return next((result for cls, result in _MEANINGS if isinstance(error, cls)), _BROKEN)
 
 
 def root(error: Exception) -> BaseException:
     """Innermost exception that a failed request wraps."""
-    found: BaseException = error
-    while isinstance(error, requests.ConnectionError) and found.__context__ is not None:
-        found = found.__context__
-    return found
+    innermost: BaseException = error
+    while isinstance(error, requests.ConnectionError) and innermost.__context__ is not None:
+        innermost = innermost.__context__
+    return innermost
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -379,20 +370,20 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
     urllib3 hands them on as arguments, too.
     """
-    seen: list[BaseException] = [error]
-    for each in seen:
-        more = [each.__cause__, each.__context__, *each.args, getattr(each, "reason", None)]
-        seen += [e for e in more if isinstance(e, BaseException) and not any(e is known for known in seen)]
-        yield each
+    causes: list[BaseException] = [error]
+    for cause in causes:
+        more = [cause.__cause__, cause.__context__, *cause.args, getattr(cause, "reason", None)]
+        causes += [e for e in more if isinstance(e, BaseException) and not any(e is other for other in causes)]
+        yield cause
 
 
 # --- Time limits for blocking calls ---
-# The call is interrupted by a timer's signal rather than left behind in a thread: a call that is left behind goes on later,
-# e.g. connects at last and moves a strap in the middle of another boot, and labgrid's stack of steps knows no threads. What
-# is interrupted unwinds as with Ctrl-C: sockets are closed, and programs that it has started are killed.
+# The call is interrupted by a timer's signal rather than left behind in a thread: a call that is left behind goes on
+# later, e.g. connects at last and moves a strap in the middle of another boot, and labgrid's stack of steps knows no
+# threads. What is interrupted unwinds as with Ctrl-C: sockets are closed, and programs that it has started are killed.
 #
-# Signals reach the main thread only; in any other one a call has no limit but its own. Nothing interrupts a call that hangs
-# inside the kernel (state D of ps(1)).
+# Signals reach the main thread only; in any other one a call has no limit but its own. Nothing interrupts a call that
+# hangs inside the kernel (state D of ps(1)).
 
 
 AGAIN_S = 1.0  # rings again where a library has swallowed the interruption
@@ -424,10 +415,10 @@ def within(limit_s: float, work: Callable[[], Result]) -> Result:
     outer_s = signal.getitimer(signal.ITIMER_REAL)[0]
     if 0 < outer_s <= limit_s:
         return work()
-    return _limited(limit_s, work, outer_s)
+    return _run_limited(limit_s, work, outer_s)
 
 
-def _limited(limit_s: float, work: Callable[[], Result], outer_s: float) -> Result:
+def _run_limited(limit_s: float, work: Callable[[], Result], outer_s: float) -> Result:
     ring = _RingError()
     listening, rung = True, False
 
@@ -448,7 +439,9 @@ def _limited(limit_s: float, work: Callable[[], Result], outer_s: float) -> Resu
     except BaseException as error:
         if not rung or isinstance(error, KeyboardInterrupt):
             raise
-        _kill(_children() - children)
+        for pid in _children() - children:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)  # `subprocess` waits for them
         raise TimeLimitError(f"did not end within {limit_s:g} s") from error
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -465,9 +458,3 @@ def _children() -> frozenset[int]:
     except OSError:  # a kernel without CONFIG_PROC_CHILDREN
         return frozenset()
     return frozenset(map(int, text.split()))
-
-
-def _kill(pids: frozenset[int]) -> None:
-    for pid in pids:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)  # `subprocess` waits for them

@@ -98,8 +98,9 @@ class LinuxWriterDriver(Driver, ProvisionProtocol):
     def writers(self, strategy: Any) -> Mapping[str, Writer]:
         if self.boot_from in self.media:
             raise ConfigurationError(
-                f"LinuxWriterDriver: {self.boot_from} is what Linux runs from (boot_from), and it is in media: a medium is not written by "
-                "the Linux on it. Boot from another one, run a Linux in memory (boot_from: ram), or write it from U-Boot"
+                f"LinuxWriterDriver: {self.boot_from} is what Linux runs from (boot_from), and it is in media: a "
+                "medium is not written by the Linux on it. Boot from another one, run a Linux in memory (boot_from: "
+                "ram), or write it from U-Boot"
             )
         return {name: self._writer(strategy, device) for name, device in self.media.items()}
 
@@ -127,7 +128,8 @@ class LinuxWriterDriver(Driver, ProvisionProtocol):
 
         if self.over == SSH and self.ssh is None:
             raise ConfigurationError(
-                "LinuxWriterDriver: over: ssh, and the env has no SSHDriver: add one, and a NetworkService with the board's address"
+                "LinuxWriterDriver: over: ssh, and the env has no SSHDriver: add one, and "
+                "a NetworkService with the board's address"
             )
         carrier: Carrier = OverSsh(self._put) if self.over == SSH else OverHttp(self._server)
         kind = "ram-linux" if self.boot_from == RAM else "linux"
@@ -146,9 +148,9 @@ class LinuxWriterDriver(Driver, ProvisionProtocol):
         prompt = GuardedPrompt(self.ssh, SHELL)
         if not boot or _boot_id(prompt) != boot:
             raise TargetRefusedError(
-                f"over: ssh: the machine at the address of the NetworkService is not {strategy.board}, whose console is in the env (the two "
-                f"have not one {_BOOT_ID}); nothing was written. Give that board's own address in the env; `ip address` on its console "
-                "shows it"
+                f"over: ssh: the machine at the address of the NetworkService is not {strategy.board}, whose console "
+                f"is in the env (the two have not one {_BOOT_ID}); nothing was written. Give that board's own address "
+                "in the env; `ip address` on its console shows it"
             )
         return prompt
 
@@ -179,7 +181,8 @@ class LinuxWriterDriver(Driver, ProvisionProtocol):
         own = [_stage(name, self.ram[name]) for name in _NAMES if name in self.ram]
         if not own and not released:
             raise ConfigurationError(
-                "LinuxWriterDriver: boot_from: ram, and neither the release has `recovery: ram:` nor the env `ram: {kernel: ..., initramfs: ...}`; "
+                "LinuxWriterDriver: boot_from: ram, and neither the release has `recovery: ram:` nor the env `ram: "
+                "{kernel: ..., initramfs: ...}`; "
                 "`lab release ram-linux` makes an initramfs (docs/releases.md)"
             )
         return ramlinux.read(own or released)
@@ -206,8 +209,8 @@ class _Watched:
                 for pattern, sign in self.board.type.failures.items():
                     if re.search(pattern, line):
                         raise BoardTransientError(
-                            f"the board's Linux ended while `{cmd}` ran: it printed {line.strip()!r}. The console's log shows what led to it. "
-                            "The next try switches the board off and on, and writes anew",
+                            f"the board's Linux ended while `{cmd}` ran: it printed {line.strip()!r}. The console's "
+                            "log shows what led to it. The next try switches the board off and on, and writes anew",
                             failure=sign.means,
                         ) from error
             raise
@@ -219,7 +222,7 @@ def _boot_id(prompt: CommandPrompt) -> str:
     No two boots of any machines have the same.
     """
     lines = carry_out(prompt, Command(f"cat {_BOOT_ID}", lambda _lines, _status: None))
-    return next((found[0] for line in lines if (found := _UUID.search(line))), "")
+    return next((match[0] for line in lines if (match := _UUID.search(line))), "")
 
 
 def _stage(kind: str, path: str) -> RecoveryStage:
@@ -233,9 +236,6 @@ def _stage(kind: str, path: str) -> RecoveryStage:
     except OSError as error:
         raise ConfigurationError(f"LinuxWriterDriver: ram: {kind}: {path}: {error.strerror}") from error
     return RecoveryStage(name=_NAMES[kind], source=path, sha256=digest)
-
-
-# --- Boot of a Linux in memory, from U-Boot's prompt to login ---
 
 
 _POLL_S: Final = 0.2
@@ -265,7 +265,8 @@ class RamBoot:
             board: a `BoardStrategy` at U-Boot's prompt.
 
         Raises:
-            BoardlabError: it could not be loaded; or it did not start, with the class of what it said. The media are untouched.
+            BoardlabError: it could not be loaded; or it did not start, with the class of what it said. The media are
+                untouched.
         """
         linux, shell = self.files(), board.bound("shell", "ShellDriver")
         console = board.type.console
@@ -278,12 +279,12 @@ class RamBoot:
         placed = ramlinux.place(linux, session.memory)
         try:
             self.loader.prepare(session.prompt)
-            for each in placed:
-                self.loader.load(session.prompt, each.address, each.data, each.name.replace(" ", "-"))
-                session.compare(each.data, f"{each.name} of the Linux in memory", each.address)
+            for file in placed:
+                self.loader.load(session.prompt, file.address, file.data, file.name.replace(" ", "-"))
+                session.compare(file.data, f"{file.name} of the Linux in memory", file.address)
         finally:
             self.loader.rest()
-        carry_out(session.prompt, Command(f"setenv bootargs '{arguments}'", _nothing))
+        carry_out(session.prompt, Command(f"setenv bootargs '{arguments}'", lambda _lines, _status: None))
         guarded_calls.deactivate(board.uboot, UBOOT)
         type_line(board.console, UBOOT, ramlinux.start(linux, placed))
         self._wait(board)
@@ -314,7 +315,3 @@ class RamBoot:
                 line.write(b"\r")  # a line of the kernel's may have torn the prompt
                 asked_ns = now_ns
         board.lives = True
-
-
-def _nothing(_lines: object, _status: int) -> None:
-    """`setenv` says nothing."""

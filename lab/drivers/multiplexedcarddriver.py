@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -68,11 +68,10 @@ class MultiplexedCardDriver(Driver, ProvisionProtocol):
 
     def writers(self, strategy: Any) -> Mapping[str, Writer]:
         return {
-            self.medium: CardWriter("sd-mux", partial(self._card, strategy), stall_s=self.stall_s, opener=self._opener)
+            self.medium: CardWriter(
+                "sd-mux", partial(self._at_host, strategy), stall_s=self.stall_s, opener=self._opener
+            )
         }
-
-    def _card(self, strategy: Any) -> AbstractContextManager[Disk]:
-        return self._at_host(strategy)
 
     @contextmanager
     def _at_host(self, strategy: Any) -> Iterator[Disk]:
@@ -102,11 +101,11 @@ class MultiplexedCardDriver(Driver, ProvisionProtocol):
         guarded_calls.call(
             self.mux, MULTIPLEXER, f"switch to {place}", lambda: self.mux.set_mode(place), SWITCH_LIMIT_S
         )
-        found = self.position()
-        if found != place:
+        position = self.position()
+        if position != place:
             raise MultiplexerFailedError(
-                f"SD multiplexer {guarded_calls.described(self.mux)} was switched to {place!r} and says {found!r}: is its USB cable in, and "
-                "its number in the env right?"
+                f"SD multiplexer {guarded_calls.describe(self.mux)} was switched to {place!r} and says {position!r}: "
+                "is its USB cable in, and its number in the env right?"
             )
 
     def position(self) -> str:
@@ -125,7 +124,7 @@ class MultiplexedCardDriver(Driver, ProvisionProtocol):
         deadline = time.monotonic() + _MEDIUM_S
         while True:
             try:
-                disk = self._looked(resource)
+                disk = self._find_disk(resource)
             except MediaMissingError:
                 if time.monotonic() > deadline:
                     raise
@@ -135,10 +134,10 @@ class MultiplexedCardDriver(Driver, ProvisionProtocol):
                 check_identity(disk, smallest=round(self.smallest_gib * _GIB), largest=round(self.largest_gib * _GIB))
                 return disk
 
-    def _looked(self, resource: Any) -> Disk:
+    def _find_disk(self, resource: Any) -> Disk:
         if hasattr(resource, "image"):
-            found: Disk = resource.disk()
-            return found
+            image: Disk = resource.disk()
+            return image
         path = guarded_calls.current_node(resource, "path", MULTIPLEXER)
         if path is None:
             raise MediaMissingError(
@@ -148,8 +147,8 @@ class MultiplexedCardDriver(Driver, ProvisionProtocol):
         disk = disk_here(path) if there is None else there.disk(path)
         if self.id_path and self.id_path not in disk.identity.split():
             raise TargetRefusedError(
-                f"{disk.label}: it is {disk.identity or 'nothing that udev knows'}, and the env says {self.id_path}; nothing was written. Is the "
-                "reader on another socket, or does the env name another one?"
+                f"{disk.label}: it is {disk.identity or 'nothing that udev knows'}, and the env says {self.id_path}; "
+                "nothing was written. Is the reader on another socket, or does the env name another one?"
             )
         return disk
 

@@ -243,7 +243,7 @@ class RawTcpClient:
         try:
             self._line: Any = _Raw(port) if port.protocol == RAW else _telnet(port)
         except (OSError, serial.SerialException) as error:
-            raise self._lost(f"does not answer: {error}") from error
+            raise self._lost_error(f"does not answer: {error}") from error
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         meta = RecordingMeta(
             name=f"{port.host}-{port.tcp}",
@@ -265,7 +265,7 @@ class RawTcpClient:
         try:
             data = self._line.receive(timeout_s)
         except (OSError, serial.SerialException) as error:
-            raise self._lost(str(error)) from error
+            raise self._lost_error(str(error)) from error
         t_ns = self._clock.now_ns()
         if not data:
             return None
@@ -282,7 +282,7 @@ class RawTcpClient:
         try:
             self._line.write(data)
         except (OSError, serial.SerialException) as error:
-            raise self._lost(str(error)) from error
+            raise self._lost_error(str(error)) from error
 
     def status(self, name: str | None = None) -> ServerStatus:
         """An empty status: there is no console server."""
@@ -292,7 +292,7 @@ class RawTcpClient:
         """Hang up."""
         self._line.close()
 
-    def _lost(self, why: str) -> LabTransientError:
+    def _lost_error(self, why: str) -> LabTransientError:
         return LabTransientError(
             f"{self._port}: {why}. Is the place acquired, and does the exporter's ser2net run? Bytes that came "
             "meanwhile are lost",

@@ -22,9 +22,6 @@ from lab.host.clock import Clock, MonotonicRaw, utc_now
 from lab.host.runtime import OutletStatus, runtime_dir
 from lab.redaction import redacted
 
-# --- Outlets and their last commands ---
-
-
 PDUDAEMON_PORT = 16421
 _NAMES = ("pdu", "model", "path")  # of a resource: what a person calls the switch
 
@@ -58,7 +55,7 @@ def outlet_of(driver: Any, board: str) -> OutletId:
             if type(supplier).__name__ == "PDUDaemonPort":
                 return OutletId(pdudaemon_of(supplier), str(supplier.pdu), str(index))
             names = [getattr(supplier, name, None) for name in _NAMES]
-            name = next((str(each) for each in names if each), type(driver).__name__)
+            name = next((str(text) for text in names if text), type(driver).__name__)
             return OutletId(redacted(str(getattr(supplier, "host", "") or "")), name, str(index))
     whose = " ".join(filter(None, (board, driver.name))) or driver.target.name
     return OutletId("", type(driver).__name__, whose)
@@ -75,8 +72,8 @@ def pdudaemon_of(port: Any) -> str:
 
 def last_command(outlet: OutletId) -> OutletStatus | None:
     """Last command of this user to an outlet; None: unknown."""
-    found = runtime.read_all(runtime_dir() / runtime.OUTLETS, OutletStatus)
-    return next((each for each in found if (each.server, each.pdu, each.outlet) == _key(outlet)), None)
+    statuses = runtime.read_all(runtime_dir() / runtime.OUTLETS, OutletStatus)
+    return next((status for status in statuses if (status.server, status.pdu, status.outlet) == _key(outlet)), None)
 
 
 def record_command(outlet: OutletId, command: str, at: float, duration_s: float, *, done: bool) -> None:
@@ -89,9 +86,6 @@ def record_command(outlet: OutletId, command: str, at: float, duration_s: float,
 
 def _key(outlet: OutletId) -> tuple[str, str, str]:
     return outlet.server, outlet.pdu, outlet.number
-
-
-# --- Switches ---
 
 
 class Switch(Protocol):
@@ -253,7 +247,7 @@ class _Order:
         The record for the lab's watchers is written in each case.
         """
 
-        def obeyed() -> PowerEdge:  # the time of the limit itself stays out of the edge
+        def switch() -> PowerEdge:  # the time of the limit itself stays out of the edge
             prepare()
             requested_ns = self.clock.now_ns()
             order()
@@ -264,7 +258,7 @@ class _Order:
         began_ns, at = self.clock.now_ns(), utc_now().timestamp()
         done = False
         try:
-            edge = guarded_calls.call(self.driver, POWER, f"switch {self.command}", obeyed, limit_s)
+            edge = guarded_calls.call(self.driver, POWER, f"switch {self.command}", switch, limit_s)
             done = True
             return edge
         finally:

@@ -48,7 +48,10 @@ class RailsDriver(Driver):
 
     @Driver.check_active
     def prepare(self, trace: Path) -> None:
-        """Start the process that samples into this trace each time, if it is this host's; the caller goes on meanwhile."""
+        """Start the process that samples into this trace each time.
+
+        Only a process of this host is started; the caller goes on meanwhile.
+        """
         port = self._port()
         is_remote = isinstance(port, RemotePort) and not port.published.is_here
         path, process = self._spawned or (None, None)
@@ -109,8 +112,9 @@ class RailsDriver(Driver):
         """
         if getattr(self._console(), "relation", None) is not None and self._port() is None:
             raise LabStableError(
-                "the console is on another host than the sensors of the rails: their clocks differ, so that the power of a phase cannot be "
-                "told. Plug the sensors in where the console is, and write `at: console` into RailSensors",
+                "the console is on another host than the sensors of the rails: their clocks differ, so that the power "
+                "of a phase cannot be told. Plug the sensors in where the console is, "
+                "and write `at: console` into RailSensors",
                 failure="clock_unrelated",
             )
 
@@ -145,8 +149,8 @@ class RailsDriver(Driver):
         if self.sensors.at != AT_CONSOLE:
             if getattr(self.sensors, "parent", None) is not None:
                 raise ConfigurationError(
-                    "RailSensors of a place: their port is the exporter's host's. List them in the env, with `at: console`, and not in the "
-                    "exporter's file"
+                    "RailSensors of a place: their port is the exporter's host's. List them in the env, with `at: "
+                    "console`, and not in the exporter's file"
                 )
             return None
         console = self._console()
@@ -155,13 +159,10 @@ class RailsDriver(Driver):
         port = port_of(console.port, console.runtime, console.transport)
         if isinstance(port, BareNetworkPort):
             raise ConfigurationError(
-                f"RailSensors: `at: console`: the console ({port.label}) is served by labgrid's own exporter; sensors there are read by "
-                "`lab rails serve`, beside `lab farm export` (docs/farm/remote-boards.md)"
+                f"RailSensors: `at: console`: the console ({port.label}) is served by labgrid's own exporter; sensors "
+                "there are read by `lab rails serve`, beside `lab farm export` (docs/farm/remote-boards.md)"
             )
         return port
-
-
-# --- The labgrid resource of rail sensors ---
 
 
 AT_CONSOLE: Final = "console"
@@ -169,10 +170,11 @@ AT_CONSOLE: Final = "console"
 
 def _rails(_instance: object, _attribute: object, rails: object) -> None:
     if not isinstance(rails, dict) or not all(
-        isinstance(name, str) and isinstance(each, (dict, type(None))) for name, each in rails.items()
+        isinstance(name, str) and isinstance(keys, (dict, type(None))) for name, keys in rails.items()
     ):
         raise ConfigurationError(
-            "RailSensors: rails: expected `NAME: {address: 0x40, shunt_mohm: 2.0}` for each rail; docs/rails.md has the keys"
+            "RailSensors: rails: expected `NAME: {address: 0x40, shunt_mohm: 2.0}` for each rail; docs/rails.md has "
+            "the keys"
         )
 
 
@@ -184,8 +186,8 @@ class RailSensors(Resource):
     Args:
         backend (str): what measures them, one of lab.rails.config.BACKENDS
         port (str): /dev/i2c-N, ftdi://..., a serial port, local: or ip:HOST, a folder of hwmon
-        rails (dict): rail -> what its board type does not know of it: address, shunt_mohm, tolerance, volts, shared_with,
-            offset_uv, channel, input
+        rails (dict): rail -> what its board type does not know of it: address, shunt_mohm, tolerance, volts,
+            shared_with, offset_uv, channel, input
         bus_khz (int): clock of the I2C bus
         dut (str): how the Automation Interface calls the board
         at (str): the host that they are plugged into: empty, this one; "console", that of the board's console

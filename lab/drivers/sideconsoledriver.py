@@ -38,7 +38,7 @@ class SideConsoleDriver(Driver):
 
     def on_activate(self) -> None:
         check_plugged(self.port)
-        self._connected()
+        self._connect()
 
     def on_deactivate(self) -> None:
         self._disconnect()
@@ -49,8 +49,8 @@ class SideConsoleDriver(Driver):
         """Return the bytes since the last call."""
         received = b""
         try:
-            self._connected().status(self._name)  # its answer comes behind what the server had read before
-            while (event := self._connected().read_event(0)) is not None:
+            self._connect().status(self._name)  # its answer comes behind what the server had read before
+            while (event := self._connect().read_event(0)) is not None:
                 if isinstance(event, Chunk):
                     received += event.data
         except LabTransientError:
@@ -63,12 +63,12 @@ class SideConsoleDriver(Driver):
     def send(self, data: bytes) -> None:
         """Send bytes; they are queued at the port when this returns."""
         try:
-            self._connected().write(data)
+            self._connect().write(data)
         except LabTransientError:
             self._disconnect()
             raise
 
-    def _connected(self) -> ConsoleReader:
+    def _connect(self) -> ConsoleReader:
         if self._client is None:
             order = PortOrder(str(self.port.port), self.port.speed)
             self._client, info = port_of(self.port, self.runtime).connect(order)

@@ -29,15 +29,15 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
     """StampedConsoleDriver - a console that the console server owns, stamps and records.
 
     Put it in SerialDriver's place under UBootDriver and ShellDriver. The server is started when none runs, and goes on
-    reading the port when this driver is deactivated. A NetworkSerialPort of `lab farm export` is read from the console server
-    of its host; one of labgrid's own exporter has no stamps of its own, see docs/farm/remote-boards.md.
+    reading the port when this driver is deactivated. A NetworkSerialPort of `lab farm export` is read from the console
+    server of its host; one of labgrid's own exporter has no stamps of its own, see docs/farm/remote-boards.md.
 
     Args:
         adapter_latency_ms (float): the USB adapter's latency timer, where sysfs does not tell it
         txdelay (float), txchunk (int): as of SerialDriver
         runtime (str): the console server's runtime directory; default as `lab console` has it
-        transport (str): how another host's console server is reached, and its rails server and pdudaemon: "auto": directly where it is
-            this host's, else through ssh; "ssh": so, and the console never directly
+        transport (str): how another host's console server is reached, and its rails server and pdudaemon: "auto":
+            directly where it is this host's, else through ssh; "ssh": so, and the console never directly
 
     Attributes:
         capture: what came since `start_capture`: a chunk per read(2) of the server, and what disturbed the reading.
@@ -74,7 +74,7 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
     def on_activate(self) -> None:
         check_plugged(self.port)
         self._port = port_of(self.port, self.runtime, self.transport)
-        self._connected()
+        self._connect()
         self._unread = b""
 
     def on_deactivate(self) -> None:
@@ -110,7 +110,7 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         """Relation of the stamps' clock to this host's; None: the same."""
         return self._port.relation() if self._port is not None else None
 
-    def _connected(self) -> ConsoleReader:
+    def _connect(self) -> ConsoleReader:
         if self._client is not None:
             return self._client
         port = self._port or port_of(self.port, self.runtime, self.transport)
@@ -270,8 +270,8 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
             self._unread = self._fetch(timeout)
             if not self._unread:
                 raise TIMEOUT(f"nothing on {self._device} within {timeout:.2f} s")
-        wanted = max_size or len(self._unread)
-        data, self._unread = self._unread[:wanted], self._unread[wanted:]
+        count = max_size or len(self._unread)
+        data, self._unread = self._unread[:count], self._unread[count:]
         return data
 
     def _fetch(self, timeout: float) -> bytes:
@@ -283,7 +283,7 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
             if isinstance(event, Chunk):
                 data.append(event.data)
             elif isinstance(event, Gap) and event.kind is RecordKind.LOST:
-                raise self._lost()
+                raise self._lost_error()
             event = self._next_event(0)
         return b"".join(data)
 
@@ -294,7 +294,7 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
 
     def _port_status(self) -> PortStatus | None:
         try:
-            client = self._connected()
+            client = self._connect()
             name = None if self.info is None else self.info.name
             ports = client.status(name).ports
         except LabTransientError:
@@ -302,7 +302,7 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
             raise
         return next((port for port in ports if port.info.name == name), None)
 
-    def _lost(self) -> LabTransientError:
+    def _lost_error(self) -> LabTransientError:
         """Wait for a lost adapter and describe its return."""
         was, back = self._device, False
         while not back and (event := self._next_event(RETURN_S)) is not None:
@@ -313,8 +313,8 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         look = "look at the adapter, its cable and its hub (dmesg)"
         if back and self._device != was:
             return LabTransientError(
-                f"{was} went away while it was read, and is back as {self._device}: {look}. An env that names the adapter "
-                "by what udev knows of it (USBSerialPort) finds it under any number",
+                f"{was} went away while it was read, and is back as {self._device}: {look}. An env that names the "
+                "adapter by what udev knows of it (USBSerialPort) finds it under any number",
                 failure="adapter_renumbered",
             )
         ending = "and is back as the same device" if back else f"and is not back after {RETURN_S:g} s"
@@ -322,14 +322,14 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
 
     def _next_event(self, timeout: float) -> Event | None:
         try:
-            return self._connected().read_event(timeout)
+            return self._connect().read_event(timeout)
         except LabTransientError:
             self._disconnect()  # the next use finds or starts a server again
             raise
 
     def _write(self, data: bytes) -> int:
         try:
-            self._connected().write(data)
+            self._connect().write(data)
         except LabTransientError:
             self._disconnect()
             raise

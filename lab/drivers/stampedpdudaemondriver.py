@@ -38,8 +38,8 @@ class StampedPDUDaemonDriver(EdgePowerDriver, PowerResetMixin):
 
     Unlike labgrid's PDUDaemonDriver it never waits for ever, and it keeps when the switching happened (`edge`).
     pdudaemon answers when its PDU driver has answered, but cannot tell the outlet's state: whoever needs the effect
-    verifies it (strategies/boardstrategy.py: a silent console that does not answer). A pdudaemon on the loopback of another
-    host, which `lab farm export` offers, is reached through ssh, as that host's consoles are.
+    verifies it (strategies/boardstrategy.py: a silent console that does not answer). A pdudaemon on the loopback of
+    another host, which `lab farm export` offers, is reached through ssh, as that host's consoles are.
 
     Args:
         delay (float): seconds between off and on in `cycle`
@@ -90,7 +90,7 @@ class StampedPDUDaemonDriver(EdgePowerDriver, PowerResetMixin):
     def order(self, command: str) -> None:
         place = f"pdudaemon at {self._label or self._address}, pdu {self.port.pdu}, port {self.port.index}"
         try:
-            answer = self._asked(command)
+            answer = self._request(command)
         except requests.Timeout as error:
             raise LabTransientError(
                 f"{place}: no answer to {command!r} within {self.timeout:g} s. The PDU is unreachable or hung: "
@@ -99,29 +99,32 @@ class StampedPDUDaemonDriver(EdgePowerDriver, PowerResetMixin):
             ) from error
         except requests.RequestException as error:
             raise LabTransientError(
-                f"{place}: cannot be reached ({_reason(error)}). Start pdudaemon, or mend PDUDaemonPort.host in the env",
+                f"{place}: cannot be reached ({_reason(error)}). Start "
+                "pdudaemon, or mend PDUDaemonPort.host in the env",
                 failure="pdu_unreachable",
             ) from error
         if answer.status_code == HTTPStatus.INTERNAL_SERVER_ERROR:
             raise LabTransientError(
-                f"{place}: refused {command!r}: the PDU did not obey, or has no such name or port. pdudaemon's log says why",
+                f"{place}: refused {command!r}: the PDU did not obey, or has no "
+                "such name or port. pdudaemon's log says why",
                 failure="pdu_refused",
             )
         if not answer.ok:
             text = " ".join(answer.text[:_SAID_CHARACTERS].split())
             raise LabStableError(
-                f"{place}: HTTP {answer.status_code} to {command!r} ({text!r}); is this the board's pdudaemon? Mend PDUDaemonPort in the env",
+                f"{place}: HTTP {answer.status_code} to {command!r} ({text!r}); is this the board's pdudaemon? Mend "
+                "PDUDaemonPort in the env",
                 failure="pdu_refused",
             )
 
-    def _asked(self, command: str) -> requests.Response:
+    def _request(self, command: str) -> requests.Response:
         url, params = f"{self._address}/power/control/{command}", {"hostname": self.port.pdu, "port": self.port.index}
         try:
             return self._http.get(url, params=params, timeout=self.timeout)
         except (requests.ConnectionError, requests.Timeout) as error:
             if self._remote is None:
                 raise
-            reconnected = self._remote.reconnected()
+            reconnected = self._remote.reconnect()
             if isinstance(error, requests.Timeout) and not reconnected:
                 raise  # the connection is not what did not answer
             return self._http.get(url, params=params, timeout=self.timeout)  # a repeated command is harmless
@@ -135,9 +138,9 @@ def _reason(error: requests.RequestException) -> str:
 
 
 # --- A pdudaemon on the loopback of another host, reached through ssh ---
-# An order that is given up must not come late: the network comes back, a new connection is made and the board switched on, and then the
-# old connection's bytes arrive and switch it off. So each order has a connection of its own: ssh sends its bytes only when the other host
-# has answered to that (RFC 4254, section 5.1).
+# An order that is given up must not come late: the network comes back, a new connection is made and the board switched
+# on, and then the old connection's bytes arrive and switch it off. So each order has a connection of its own: ssh
+# sends its bytes only when the other host has answered to that (RFC 4254, section 5.1).
 
 
 Connect = Callable[[float | None], socket.socket]
@@ -160,13 +163,13 @@ class RemotePdudaemon:
 
     def __attrs_post_init__(self) -> None:
         self.session.headers["Connection"] = "close"
-        self.reconnected()
+        self.reconnect()
 
     def prepare(self) -> None:
         """Note the connection of ssh before a request is timed."""
         self._generation = self.link.generation()
 
-    def reconnected(self) -> bool:
+    def reconnect(self) -> bool:
         """Return whether ssh had to connect anew.
 
         The old connection was cut, or hung and was ended.
@@ -213,7 +216,8 @@ class _ConnectAdapter(HTTPAdapter):
 
     Args:
         connect: makes one, within so many seconds; it raises OSError where nobody answers.
-        address: host:port where the server listens, for the header Host: some refuse any other, since a page in a browser could send it.
+        address: host:port where the server listens, for the header Host: some refuse any other, since a page in a
+            browser could send it.
     """
 
     def __init__(self, connect: Connect, address: str) -> None:

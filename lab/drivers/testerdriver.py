@@ -57,7 +57,7 @@ class TesterDriver(CommandMixin, Driver, CommandProtocol):
         """
         try:
             done = subprocess.run(
-                [_found(self.command[0]), *self.command[1:], cmd],
+                [_find_program(self.command[0]), *self.command[1:], cmd],
                 capture_output=True,
                 stdin=subprocess.DEVNULL,
                 timeout=timeout,
@@ -65,7 +65,8 @@ class TesterDriver(CommandMixin, Driver, CommandProtocol):
             )
         except subprocess.TimeoutExpired as error:
             raise LabTransientError(
-                f"`{cmd}` did not end on the tester within {timeout:g} s; is the board's link up, and its server running?",
+                f"`{cmd}` did not end on the tester within {timeout:g} s; is the "
+                "board's link up, and its server running?",
                 failure="tester_timeout",
             ) from error
         except OSError as error:
@@ -80,7 +81,7 @@ class TesterDriver(CommandMixin, Driver, CommandProtocol):
         return 1
 
 
-def _found(program: str) -> str:
+def _find_program(program: str) -> str:
     """Find a program on the PATH or beside our own Python.
 
     `lab` is there when no environment was activated.

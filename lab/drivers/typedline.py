@@ -1,8 +1,8 @@
 """Lines typed at a board's prompt, proved by their echo before they are entered.
 
-A UART without flow control loses typed characters while its board is busy. So a line goes out in pieces that its own echo
-paces, and is entered once all of it came back. A damaged line is cancelled by Ctrl-C and typed anew. No decision rests on
-time alone: what a board takes late comes in the order in which it was typed.
+A UART without flow control loses typed characters while its board is busy. So a line goes out in pieces that its own
+echo paces, and is entered once all of it came back. A damaged line is cancelled by Ctrl-C and typed anew. No decision
+rests on time alone: what a board takes late comes in the order in which it was typed.
 """
 
 from __future__ import annotations
@@ -79,36 +79,36 @@ class TypedLine:
             self.terminal.write(self.text + b"\n")
             return
         if _LOGIN.search(prompt):  # the login program refuses a damaged name, and asks again
-            if not self._echoed(self.text) and not _in_order(self.text, self._heard):
+            if not self._type_and_compare(self.text) and not _in_order(self.text, self._heard):
                 self.lost = self._damage()
             self._end()
             return
         damages = bells = 0
         while damages < _TRIES and bells < _BELLS:
-            if self._typed():
+            if self._type_lines():
                 return
             bells += _BELL in self._heard
-            if not self._cancelled(prompt):
+            if not self._cancel(prompt):
                 break
             damages += 1
         if not damages:
-            raise TIMEOUT(f"no echo of {self._shown()}")
+            raise TIMEOUT(f"no echo of {self._quote_text()}")
         raise LabTransientError(self._damage(full=bells == _BELLS), failure=FAILURE)
 
-    def _typed(self) -> bool:
+    def _type_lines(self) -> bool:
         lines = self.text.split(b"\n")
         for number, line in enumerate(lines):
             if number:  # of a command of several lines: the shell asks for more
                 self._quiet(self._read(_ECHO_S))
-            if not self._echoed(line):
+            if not self._type_and_compare(line):
                 return False
             self._end()
         return True
 
-    def _echoed(self, line: bytes) -> bool:
+    def _type_and_compare(self, line: bytes) -> bool:
         """Type a line without its end, and compare its echo."""
         sent, self._heard = 0, b""
-        while (count := matched(line, self._heard)) is not None and count < len(line):
+        while (count := count_echo(line, self._heard)) is not None and count < len(line):
             left = len(line) - sent
             room = min(_WINDOW_BYTES - (sent - count), left)
             if room >= _WINDOW_BYTES // 2 or 0 < room == left:
@@ -119,7 +119,7 @@ class TypedLine:
             self._heard += data
         return count == len(line)
 
-    def _cancelled(self, prompt: bytes) -> bool:
+    def _cancel(self, prompt: bytes) -> bool:
         """Have the board draw its prompt anew, on an empty line.
 
         The line is empty if the prompt is as before, or twice the same.
@@ -154,7 +154,7 @@ class TypedLine:
             if not data:
                 self.terminal.write(b"\n" if text else _PROBE)  # the probe came back, and no line's end before it
                 heard = b""
-        raise TIMEOUT(f"no line end behind {self._shown()}")
+        raise TIMEOUT(f"no line end behind {self._quote_text()}")
 
     def _quiet(self, heard: bytes) -> bytes:
         """Read until the board says no more, or too much."""
@@ -174,21 +174,21 @@ class TypedLine:
         why = (
             "the board rang its bell: its line is full (U-Boot: CONFIG_SYS_CBSIZE), so the command has to be shorter"
             if full
-            else "characters were lost on their way to the board, or its shell does not echo (`stty echo`). Look at the load of the "
-            "lab's host, the adapter and its cable"
+            else "characters were lost on their way to the board, or its shell does not echo (`stty echo`). Look at "
+            "the load of the lab's host, the adapter and its cable"
         )
-        return f"{self._shown()} was typed, and {self._heard[-80:].decode('latin-1')!r} came back at last: {why}"
+        return f"{self._quote_text()} was typed, and {self._heard[-80:].decode('latin-1')!r} came back at last: {why}"
 
-    def _shown(self) -> str:
+    def _quote_text(self) -> str:
         text = self.text.decode("latin-1")
         return repr(text if len(text) <= 80 else f"{text[:60]}…{text[-20:]}")
 
 
-def matched(line: bytes, heard: bytes) -> int | None:
+def count_echo(line: bytes, heard: bytes) -> int | None:
     """Number of the line's bytes that came back; None: others came.
 
-    Where a line wraps, BusyBox begins a new one. Readline prints a blank or the next character, returns, and prints what
-    follows.
+    Where a line wraps, BusyBox begins a new one. Readline prints a blank or the next character, returns, and prints
+    what follows.
     """
     text = _ESCAPES.sub(b"", heard).replace(b"\0", b"").rstrip(b"\r")  # NUL: padding of old terminals
     echo = _FORCED.sub(b"", text).replace(b"\r", b"").replace(b"\n", b"")

@@ -77,7 +77,8 @@ class VirtualSDMuxDriver(Driver):
                 reply: dict[str, Any] = answer.json()
             except requests.RequestException as error:
                 raise LabTransientError(
-                    f"{self.mux.url}: the bench does not answer ({type(error).__name__}); is it up? `lab virtual status`",
+                    f"{self.mux.url}: the bench does not answer "
+                    f"({type(error).__name__}); is it up? `lab virtual status`",
                     failure="multiplexer_failed",
                 ) from error
         if "state" not in reply:

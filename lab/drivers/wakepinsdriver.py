@@ -24,7 +24,8 @@ def _pins(_instance: object, _attribute: object, pins: object) -> None:
     for source, name in pins.items():
         if source not in WAKE_SOURCES or not isinstance(name, str):
             raise ConfigurationError(
-                f"WakePinsDriver: pins: {source!r}: {name!r} is not `source: output name`; sources: {', '.join(WAKE_SOURCES)}"
+                f"WakePinsDriver: pins: {source!r}: {name!r} is not `source: output name`; sources: "
+                f"{', '.join(WAKE_SOURCES)}"
             )
 
 
@@ -62,12 +63,12 @@ class WakePinsDriver(Driver):
         """
         output: Any = getattr(self, source)
 
-        def asserted() -> tuple[int, int]:  # the limit's own time stays out of the edge
+        def assert_output() -> tuple[int, int]:  # the limit's own time stays out of the edge
             requested_ns = self.clock.now_ns()
             output.set(True)
             return requested_ns, self.clock.now_ns()
 
-        edge = guarded_calls.call(output, WAKE_PIN, f"assert {source}", asserted, self.timeout)
+        edge = guarded_calls.call(output, WAKE_PIN, f"assert {source}", assert_output, self.timeout)
         time.sleep(self.pulse)
         guarded_calls.call(output, WAKE_PIN, f"deassert {source}", lambda: output.set(False), self.timeout)
         return edge

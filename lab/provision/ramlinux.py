@@ -90,6 +90,7 @@ def read(stages: Sequence[RecoveryStage]) -> RamLinux:
             "to `recovery: ram:` of the release file, or to `ram` of the LinuxWriterDriver; `lab release ram-linux` "
             "makes an initramfs (docs/releases.md)"
         )
+    # The kernel unpacks an initramfs, and a smaller one is loaded sooner.
     data = {kind: read_whole(stage, MOST_BYTES, unpack=kind != "initramfs") for kind, stage in files.items()}
     kernel = data["kernel"]
     for command, (offset, magic) in {"booti": _ARM64, "bootz": _ARM}.items():

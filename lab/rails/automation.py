@@ -1,7 +1,7 @@
 """TI's Automation Interface on the board's test header (MSP432 or XDS110).
 
-A line-oriented command interpreter at 115200 Bd; it echoes what is typed, one character at a time, and ends each answer with
-the prompt `=>`. Source of commands and answers: its firmware, automation_interface.c.
+A line-oriented command interpreter at 115200 Bd; it echoes what is typed, one character at a time, and ends each
+answer with the prompt `=>`. Source of commands and answers: its firmware, automation_interface.c.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class AutomationRow:
     @property
     def shunt_mohm(self) -> float:
         """The firmware's shunt; a nominal one if the row does not tell."""
-        found = self.shunt_uv / self.milliampere if self.milliampere else 0.0
-        return found if math.isfinite(found) and found > 0 else NOMINAL_MOHM
+        mohm = self.shunt_uv / self.milliampere if self.milliampere else 0.0
+        return mohm if math.isfinite(mohm) and mohm > 0 else NOMINAL_MOHM
 
 
 class AutomationInterface:
@@ -79,8 +79,8 @@ class AutomationInterface:
         for line in lines:
             if _FAILED.fullmatch(line):
                 raise LabStableError(
-                    f"{self.port}: the Automation Interface says {line!r} to {text!r}: check `dut` in the env, its cable to "
-                    "the board's test header, and the board's power",
+                    f"{self.port}: the Automation Interface says {line!r} to {text!r}: check `dut` in the env, its "
+                    "cable to the board's test header, and the board's power",
                     failure="automation_interface",
                 )
         return lines
@@ -88,8 +88,8 @@ class AutomationInterface:
     def measure(self, samples: int, pause_ms: int) -> list[AutomationRow]:
         """Mean of up to 150 samples of each rail; raises as `command`."""
         answer = self.command(f"auto measure power {samples} {pause_ms}", ANSWER_S + samples * (pause_ms + 50) / 1000)
-        found = [_ROW.match(line) for line in answer]
-        rows = [AutomationRow(row[1], *(float(row[column]) for column in (2, 3, 4, 5))) for row in found if row]
+        matches = [_ROW.match(line) for line in answer]
+        rows = [AutomationRow(row[1], *(float(row[column]) for column in (2, 3, 4, 5))) for row in matches if row]
         if not rows:
             raise LabTransientError(
                 f"{self.port}: no rails in the answer to `auto measure power`: {answer[-3:]}; set `dut` in the env",
@@ -116,8 +116,8 @@ class AutomationInterface:
                 )
             if not locks.taken(fd, _OTHERS_S):
                 raise LabTransientError(
-                    f"{self.port}: another program has had the Automation Interface for more than {_OTHERS_S:g} s: see which (fuser {self.port}), "
-                    "and whether it is stopped (kill -CONT)",
+                    f"{self.port}: another program has had the Automation Interface for more than {_OTHERS_S:g} s: "
+                    f"see which (fuser {self.port}), and whether it is stopped (kill -CONT)",
                     failure="automation_interface",
                 )
             _set_line(fd)
@@ -136,8 +136,8 @@ class AutomationInterface:
             os.write(fd, bytes([character]))
             if not select.select([fd], [], [], _ECHO_S)[0]:
                 raise LabTransientError(
-                    f"{self.port}: no echo from the Automation Interface; is it another port of the adapter, or held in "
-                    "reset?",
+                    f"{self.port}: no echo from the Automation Interface; is it "
+                    "another port of the adapter, or held in reset?",
                     failure="automation_interface",
                 )
             os.read(fd, 1)
@@ -149,8 +149,8 @@ class AutomationInterface:
             left_s = deadline - time.monotonic()
             if left_s <= 0 or not select.select([fd], [], [], left_s)[0]:
                 raise LabTransientError(
-                    f"{self.port}: no prompt within {seconds:.0f} s after {text!r}; the last it said: {output[-80:]!r}. "
-                    "Its watchdog resets it after 11 s: ask for fewer samples",
+                    f"{self.port}: no prompt within {seconds:.0f} s after {text!r}; the last it said: "
+                    f"{output[-80:]!r}. Its watchdog resets it after 11 s: ask for fewer samples",
                     failure="automation_interface",
                 )
             output += os.read(fd, 4096)
@@ -218,14 +218,16 @@ class AutomationSensor:
     def read(self) -> Sequence[SensorReading]:
         """Measure all rails; blocks until the interface has measured."""
         rows = {row.rail: row for row in self._interface.measure(self._iterations, _PAUSE_MS)}
-        found = []
+        readings = []
         for number, (rail, shunt) in enumerate(zip(self.rails, self._shunts, strict=True)):
             row = rows.get(rail.source)
             if row is None:
-                found.append(SensorReading(number, 0, 0, TraceMark.NACK))
+                readings.append(SensorReading(number, 0, 0, TraceMark.NACK))
             else:
-                found.append(SensorReading.of(number, row.volts, 1e6, row.milliampere, shunt * 1000, _CHIP.range_nv))
-        return found
+                readings.append(
+                    SensorReading.of(number, row.volts, 1e6, row.milliampere, shunt * 1000, _CHIP.range_nv)
+                )
+        return readings
 
     def close(self) -> None:
         """Do nothing: the interface needs no end."""

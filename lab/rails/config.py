@@ -72,15 +72,17 @@ class RailConfig:
     def _check_range(self, _attribute: object, value: tuple[float, ...]) -> None:
         if value and (not self.scaled or len(value) != 2 or not 0.0 < value[0] <= value[1]):
             raise ValueError(
-                f"rail {self.name!r}: range_v: expected the lowest and the highest voltage of a rail with `scaled: true`, got {list(value)}"
+                f"rail {self.name!r}: range_v: expected the lowest and the highest voltage of a rail with `scaled: "
+                f"true`, got {list(value)}"
             )
 
 
 def same_sensor(rail: RailConfig, sensor: str) -> str:
     """The message for a rail whose sensor another rail has, too."""
     return (
-        f"rail {rail.name!r}: {sensor} is another rail's too: both would have the numbers of one sensor, and the total would count it "
-        "twice. Name the sensor of each rail, or, where a rail has none, `shared_with` the rail that feeds it"
+        f"rail {rail.name!r}: {sensor} is another rail's too: both would have the numbers of one sensor, and the "
+        "total would count it twice. Name the sensor of each rail, or, where a rail has "
+        "none, `shared_with` the rail that feeds it"
     )
 
 
@@ -94,7 +96,8 @@ class RailsConfig:
         port: of the sensors. INA2xx: /dev/i2c-N, an FTDI adapter as `ftdi://...`, or `unix:PATH` of a virtual
             board. automation: its serial port. iio: `local:` or `ip:HOST`. hwmon: a folder, e.g. /sys/class/hwmon.
         bus_khz: the I2C clock; it bounds the sampling rate.
-        dut: the Automation Interface's name of the board, for `auto set dut`: one word, since a line break would begin another command.
+        dut: the Automation Interface's name of the board, for `auto set dut`: one word, since a line break would begin
+            another command.
         adapter: the identity that the sensors' adapter must have (`lab.rails.sensors.adapter_of`); empty: any.
         reported: its samples and gaps count in the host's metrics; False: no energy is measured from them.
     """
@@ -110,9 +113,10 @@ class RailsConfig:
 
     @backend.validator
     def _check_backend(self, _attribute: object, value: str) -> None:
-        if value not in (known := backends()):
+        if value not in (names := backends()):
             raise ValueError(
-                f"backend {value!r}: there are {', '.join(known)}; a package adds one by the entry point {extensions.RAILS}"
+                f"backend {value!r}: there are {', '.join(names)}; a package adds "
+                f"one by the entry point {extensions.RAILS}"
             )
 
     def __attrs_post_init__(self) -> None:
@@ -188,7 +192,7 @@ def from_env(
         ConfigurationError: an unknown key, a wrong value, or a rail without its address or shunt.
     """
     try:
-        known = {
+        configs = {
             rail.name: RailConfig(
                 rail.name,
                 rail.volts,
@@ -199,15 +203,15 @@ def from_env(
             )
             for rail in board_type.rails
         }
-        for name, given in rails.items():
-            known[name] = _changed(name, known.get(name), given or {})
-        return RailsConfig(board, backend, port, tuple(known.values()), **more)
+        for name, changes in rails.items():
+            configs[name] = _override(name, configs.get(name), changes or {})
+        return RailsConfig(board, backend, port, tuple(configs.values()), **more)
     except (ValueError, TypeError) as error:
         raise ConfigurationError(f"the rails of {board}: {error.args[0] if error.args else error}") from error
 
 
-def _changed(name: str, rail: RailConfig | None, given: Mapping[str, Any]) -> RailConfig:
-    takes = [each.name for each in fields(RailConfig) if each.name != "name"]
+def _override(name: str, rail: RailConfig | None, given: Mapping[str, Any]) -> RailConfig:
+    takes = [attribute.name for attribute in fields(RailConfig) if attribute.name != "name"]
     for key in given:
         if key not in takes:
             raise ValueError(f"rail {name!r}: unknown key {key!r}; it takes: {', '.join(takes)}")

@@ -73,7 +73,7 @@ class HwmonSensor:
         )
 
     def read(self) -> Sequence[SensorReading]:
-        found = []
+        readings = []
         for number, (folder, step_nv) in enumerate(zip(self._folders, self._steps_nv, strict=True)):
             try:
                 millivolt, milliampere = _text(folder / "in1_input"), _text(folder / "curr1_input")
@@ -83,11 +83,11 @@ class HwmonSensor:
                     failure="power_sensor",
                 ) from error
             except OSError:  # the driver's transfer was not acknowledged
-                found.append(SensorReading(number, 0, 0, TraceMark.NACK))
+                readings.append(SensorReading(number, 0, 0, TraceMark.NACK))
             else:
                 reading = SensorReading.of(number, millivolt, 1000, milliampere, step_nv, self._ranges_nv[number])
-                found.append(reading)
-        return found
+                readings.append(reading)
+        return readings
 
     def close(self) -> None:
         """Do nothing: files need no end."""
@@ -135,10 +135,10 @@ def _text(path: Path) -> str:
 def _update_interval_ns(folder: Path) -> int:
     """The chip's `update_interval` (Documentation/hwmon/sysfs-interface.rst, in ms); 0: its driver does not say."""
     try:
-        found = int(_text(folder / "update_interval"))
+        interval_ms = int(_text(folder / "update_interval"))
     except (OSError, ValueError):
         return 0
-    return max(0, min(found, LONGEST_MS)) * 1_000_000
+    return max(0, min(interval_ms, LONGEST_MS)) * 1_000_000
 
 
 def _chip(folder: Path) -> str:

@@ -1,7 +1,7 @@
 """I2C for current monitors: 16-bit registers, read in batches.
 
-One small interface with three implementations: the kernel's adapters (smbus2), an FTDI cable (pyftdi), and the Unix socket
-of a virtual board's bench. The sensors' code is the same on all of them.
+One small interface with three implementations: the kernel's adapters (smbus2), an FTDI cable (pyftdi), and the Unix
+socket of a virtual board's bench. The sensors' code is the same on all of them.
 """
 
 from __future__ import annotations
@@ -86,12 +86,10 @@ def bus_lost_error(name: str, error: OSError) -> LabStableError:
             failure="power_sensor",
         )
     return LabStableError(
-        f"{name}: {error.strerror or error}; is the adapter plugged in, and the bus wired? `lab rails selftest` asks it",
+        f"{name}: {error.strerror or error}; is the adapter plugged in, and "
+        "the bus wired? `lab rails selftest` asks it",
         failure="power_sensor",
     )
-
-
-# --- The kernel's I2C adapters, /dev/i2c-N, through smbus2 ---
 
 
 MAX_MESSAGES: Final = 42  # I2C_RDWR_IOCTL_MAX_MSGS, include/uapi/linux/i2c-dev.h
@@ -197,8 +195,9 @@ def _swap_bytes(word: int) -> int:
 
 
 # --- Virtual board's bus over a Unix socket ---
-# A request is `<H` (bytes that follow), then for each message `<BBH` (address, 1 for a read, length) and, for a write, its
-# bytes. The answer is `<Hi` (bytes of data that follow, 0 or the negative errno of a transfer that failed) and what was read.
+# A request is `<H` (bytes that follow), then for each message `<BBH` (address, 1 for a read, length) and, for a write,
+# its bytes. The answer is `<Hi` (bytes of data that follow, 0 or the negative errno of a transfer that failed) and
+# what was read.
 
 
 _LENGTH: Final = struct.Struct("<H")

@@ -1,7 +1,7 @@
 """Linux Industrial I/O through libiio: `local:`, or `ip:HOST` (e.g. BayLibre's ACME).
 
-Channels and attributes as drivers/iio/adc/ina2xx-adc.c has them: voltage0 is the shunt, voltage1 the bus, both with `raw`
-and a `scale` in millivolt. pylibiio before 1.0 goes with libiio 0.x, which distributions carry.
+Channels and attributes as drivers/iio/adc/ina2xx-adc.c has them: voltage0 is the shunt, voltage1 the bus, both with
+`raw` and a `scale` in millivolt. pylibiio before 1.0 goes with libiio 0.x, which distributions carry.
 """
 
 from __future__ import annotations
@@ -74,24 +74,24 @@ class IioSensor:
                 f"{config.port}: no IIO context: {error.strerror}; start iiod there, or mend `port` in the env"
             ) from error
         self._attributes = [self._find(rail) for rail in self.rails]
-        for number, (rail, found) in enumerate(zip(self.rails, self._attributes, strict=True)):
-            if found.device in [other.device for other in self._attributes[:number]]:
-                raise ConfigurationError(f"{self._port}: {same_sensor(rail, found.device)}")
+        for number, (rail, sensor) in enumerate(zip(self.rails, self._attributes, strict=True)):
+            if sensor.device in [other.device for other in self._attributes[:number]]:
+                raise ConfigurationError(f"{self._port}: {same_sensor(rail, sensor.device)}")
 
     def start(self, wanted: AdcRange) -> SampleSchedule:
         """Set up; the driver's own averaging stays."""
-        interval_ns = max(found.interval_ns for found in self._attributes)
+        interval_ns = max(sensor.interval_ns for sensor in self._attributes)
         period_ns = max(PERIOD_NS[wanted], interval_ns)
         channels = []
-        for rail, found in zip(self.rails, self._attributes, strict=True):
-            chip = CHIPS.get(found.chip, CHIPS["ina226"])
+        for rail, sensor in zip(self.rails, self._attributes, strict=True):
+            chip = CHIPS.get(sensor.chip, CHIPS["ina226"])
             channels.append(
                 Channel.of(
                     rail,
-                    shunt_mohm=found.shunt_mohm,
+                    shunt_mohm=sensor.shunt_mohm,
                     gain=chip.gain,
-                    bus_lsb_uv=found.bus_mv * 1e3,
-                    shunt_lsb_nv=found.shunt_mv * 1e6,
+                    bus_lsb_uv=sensor.bus_mv * 1e3,
+                    shunt_lsb_nv=sensor.shunt_mv * 1e6,
                     offset_bound_nv=chip.offset_bound_nv(rail.offset_uv),
                 )
             )
@@ -105,20 +105,20 @@ class IioSensor:
         )
 
     def read(self) -> Sequence[SensorReading]:
-        found = []
+        readings = []
         lost = 0
         for number, rail in enumerate(self._attributes):
             try:
                 shunt, bus = rail.shunt.value, rail.bus.value
             except OSError:
                 lost += 1
-                found.append(SensorReading(number, 0, 0, TraceMark.NACK))
+                readings.append(SensorReading(number, 0, 0, TraceMark.NACK))
             else:
                 steps = (bus, rail.bus_mv * 1e3, shunt, rail.shunt_mv * 1e6)
-                found.append(SensorReading.of(number, *steps, shunt_range_nv(rail.chip)))
+                readings.append(SensorReading.of(number, *steps, shunt_range_nv(rail.chip)))
         if lost == len(self._attributes):
             raise LabStableError(f"{self._port}: no device answers any more; is iiod gone?", failure="power_sensor")
-        return found
+        return readings
 
     def close(self) -> None:
         """Drop the context, with which libiio ends its connection."""
@@ -127,49 +127,50 @@ class IioSensor:
     def _number(self, where: str, name: str, attributes: Mapping[str, iio.ChannelAttr | iio.DeviceAttr]) -> float:
         text = attributes[name].value if name in attributes else "nothing"
         try:
-            found = float(text)
+            number = float(text)
         except ValueError:
-            found = math.nan
-        if not (math.isfinite(found) and found > 0):
+            number = math.nan
+        if not (math.isfinite(number) and number > 0):
             raise ConfigurationError(
-                f"{self._port}: {where}: expected a positive number in `{name}`, got {text!r:.60}; is it a current monitor, and is its driver right?"
+                f"{self._port}: {where}: expected a positive number in `{name}`, got {text!r:.60}; is it a current "
+                "monitor, and is its driver right?"
             )
-        return found
+        return number
 
     def _find(self, rail: RailConfig) -> _Attributes:
-        wanted = rail.source
+        source = rail.source
         names = {}
         for device in self._context.devices:
             label = device.attrs["label"].value if "label" in device.attrs else ""
             own = (DEVICES / device.id).resolve().parent.name if self._port == LOCAL_IIO else device.id
             names[device.id] = [name for name in (own, device.name, label) if name]
-        devices = [device for device in self._context.devices if wanted in names[device.id]]
+        devices = [device for device in self._context.devices if source in names[device.id]]
         if len(devices) > 1:
             alike = ", ".join("/".join(names[device.id]) for device in devices)
             raise ConfigurationError(
-                f"{self._port}: {len(devices)} IIO devices are called {wanted!r} for rail {rail.name}: {alike}. "
-                "Name one with the rail's `channel`"
+                f"{self._port}: {len(devices)} IIO devices are called {source!r} for rail {rail.name}: {alike}. Name "
+                "one with the rail's `channel`"
             )
         for device in devices:
             shunt, bus = device.find_channel("voltage0"), device.find_channel("voltage1")
             if shunt is None or bus is None:
                 raise ConfigurationError(
-                    f"{self._port}: {wanted} has no voltage0 (shunt) and voltage1 (bus); is it a current monitor?"
+                    f"{self._port}: {source} has no voltage0 (shunt) and voltage1 (bus); is it a current monitor?"
                 )
             mohm = rail.shunt_mohm
             if not mohm and "in_shunt_resistor" in device.attrs:
-                mohm = self._number(wanted, "in_shunt_resistor", device.attrs) * 1000
+                mohm = self._number(source, "in_shunt_resistor", device.attrs) * 1000
             if not mohm:
                 raise ConfigurationError(
-                    f"{self._port}: {wanted} does not know its shunt; add `shunt_mohm` to {rail.name}"
+                    f"{self._port}: {source} does not know its shunt; add `shunt_mohm` to {rail.name}"
                 )
-            scales = [self._number(f"{wanted}, {channel.id}", "scale", channel.attrs) for channel in (shunt, bus)]
+            scales = [self._number(f"{source}, {channel.id}", "scale", channel.attrs) for channel in (shunt, bus)]
             interval_ns = 0
             if _FREQUENCY in device.attrs:
-                interval_ns = round(1e9 / max(self._number(wanted, _FREQUENCY, device.attrs), SLOWEST_HZ))
+                interval_ns = round(1e9 / max(self._number(source, _FREQUENCY, device.attrs), SLOWEST_HZ))
             raw = shunt.attrs["raw"], bus.attrs["raw"]
             return _Attributes(device.id, *raw, scales[0], scales[1], mohm, device.name or "", interval_ns)
         raise ConfigurationError(
-            f"{self._port}: no IIO device is called {wanted!r} for rail {rail.name}; there are: {', '.join(map('/'.join, names.values())) or 'none'}. "
-            "Name it with the rail's `channel`"
+            f"{self._port}: no IIO device is called {source!r} for rail {rail.name}; there are: "
+            f"{', '.join(map('/'.join, names.values())) or 'none'}. Name it with the rail's `channel`"
         )

@@ -24,8 +24,8 @@ CHECK_NS: Final = 100_000_000  # so often the settings of one sensor are looked 
 class InaSensor:
     """A `lab.rails.model.RailSensor`.
 
-    All registers of all rails are read at once. When a sensor does not acknowledge, the others are read on their own, and
-    the silent one is marked.
+    All registers of all rails are read at once. When a sensor does not acknowledge, the others are read on their own,
+    and the silent one is marked.
     """
 
     def __init__(self, config: RailsConfig, chip: Chip, bus: I2cBus) -> None:
@@ -36,9 +36,9 @@ class InaSensor:
         # A read of its register clears the ready flag; that of an INA219, one of the power register does.
         numbers = [BUS, SHUNT, POWER] if chip.ready[0] == BUS else [chip.ready[0], SHUNT, BUS]
         self._width = len(numbers)
-        each = [[Register(rail.address, number) for number in numbers] for rail in self.rails]
-        self._all = bus.prepare([register for registers in each for register in registers])
-        self._each = [bus.prepare(registers) for registers in each]
+        by_rail = [[Register(rail.address, number) for number in numbers] for rail in self.rails]
+        self._all = bus.prepare([register for registers in by_rail for register in registers])
+        self._each = [bus.prepare(registers) for registers in by_rail]
         self._configs = [bus.prepare([Register(rail.address, CONFIG)]) for rail in self.rails]
         self._setting = chip.settings[0]
         self._idle = [0] * len(self.rails)
@@ -60,7 +60,10 @@ class InaSensor:
         channels = tuple(self._channel(rail, setting) for rail in self.rails)
         text = f"{self._chip.name}, {setting.text}"
         if round_ns:
-            text += f"; the adapter takes {self._bus.limit}, {round_ns / 1e6:.1f} ms for all: {1e9 / period_ns:.0f} samples/s"
+            text += (
+                f"; the adapter takes {self._bus.limit}, {round_ns / 1e6:.1f} ms "
+                f"for all: {1e9 / period_ns:.0f} samples/s"
+            )
         return SampleSchedule(channels, period_ns, period_ns, poll_ns, poll_ns, text)
 
     def read(self) -> Sequence[SensorReading]:
@@ -72,12 +75,12 @@ class InaSensor:
         except NackError:
             return self._one_by_one()
         width = self._width
-        found = []
+        readings = []
         for rail in range(len(self.rails)):
             reading = self._reading(rail, values[rail * width : rail * width + width])
             if reading is not None:
-                found.append(reading)
-        return found
+                readings.append(reading)
+        return readings
 
     def close(self) -> None:
         self._bus.close()
@@ -117,15 +120,15 @@ class InaSensor:
         return SensorReading(rail, (bus >> chip.bus_shift) * chip.bus_lsb_uv, shunt * chip.shunt_lsb_nv, mark)
 
     def _one_by_one(self) -> list[SensorReading]:
-        found = []
+        readings = []
         for rail, fetch in enumerate(self._each):
             try:
                 reading = self._reading(rail, fetch())
             except NackError:
                 reading = SensorReading(rail, 0, 0, TraceMark.NACK)
             if reading is not None:
-                found.append(reading)
-        return found
+                readings.append(reading)
+        return readings
 
     def _check(self) -> None:
         """Check the next sensor's settings, and restore lost ones."""
@@ -139,11 +142,11 @@ class InaSensor:
             pass  # it is marked when its values are read
 
     def _configure(self, rail: RailConfig) -> None:
-        wanted = self._chip.config(self._setting)
+        configuration = self._chip.config(self._setting)
         register = Register(rail.address, CONFIG)
         where = f"{self._bus.name}: {self._chip.name} at {rail.address:#04x} ({rail.name})"
         try:
-            self._bus.write(register, wanted)
+            self._bus.write(register, configuration)
             got = read(self._bus, register)
         except NackError as error:
             raise LabStableError(
@@ -151,10 +154,10 @@ class InaSensor:
                 "`lab rails selftest` says who answers where",
                 failure="power_sensor",
             ) from error
-        if got != wanted:
+        if got != configuration:
             raise LabStableError(
-                f"{where} took {got:#06x} as its configuration, not {wanted:#06x}: is it another chip? "
-                "`lab rails selftest` shows what it reads",
+                f"{where} took {got:#06x} as its configuration, not {configuration:#06x}: is it another chip? `lab "
+                "rails selftest` shows what it reads",
                 failure="power_sensor",
             )
 
@@ -170,12 +173,11 @@ class InaSensor:
         )
 
 
-# --- Choice of conversion time and averaging ---
-# A sensor's noise falls with the square root of the time that it looks at the shunt, while its samples become rarer. The
-# choice is the fastest setting whose noise is at most 1 % of the expected signal. A sleeping board draws about a milliwatt a
-# rail: 1 mW at 1.8 V is 5.6 µV on 10 mOhm, two steps of the register, and needs 1024 conversions of 1.1 ms. A running board
-# draws a hundred times that, and what counts is when it changes: a thousand samples a second, as long as the bus carries
-# them.
+# A sensor's noise falls with the square root of the time that it looks at the shunt, while its samples become rarer.
+# The choice is the fastest setting whose noise is at most 1 % of the expected signal. A sleeping board draws about a
+# milliwatt a rail: 1 mW at 1.8 V is 5.6 µV on 10 mOhm, two steps of the register, and needs 1024 conversions of 1.1
+# ms. A running board draws a hundred times that, and what counts is when it changes: a thousand samples a second, as
+# long as the bus carries them.
 
 
 SHARE: Final = 0.01

@@ -58,10 +58,10 @@ def settings(averages: Iterable[int], times_us: Sequence[int], *, same: bool) ->
     Args:
         same: the chip has one conversion time for both.
     """
-    found = [
+    possible = [
         Setting(average, time_us if same else times_us[0], time_us) for average, time_us in product(averages, times_us)
     ]
-    return sorted(found, key=lambda setting: (setting.period_ns, -setting.shunt_us))
+    return sorted(possible, key=lambda setting: (setting.period_ns, -setting.shunt_us))
 
 
 @frozen

@@ -42,13 +42,13 @@ def watch(config: RailsConfig, wanted: AdcRange, clock: Clock, seconds: float) -
     try:
         schedule = sensor.start(wanted)
         while True:
-            found: list[list[SensorReading]] = [[] for _ in schedule.channels]
+            by_channel: list[list[SensorReading]] = [[] for _ in schedule.channels]
             end_ns = clock.now_ns() + round(seconds * 1e9)
             while clock.now_ns() < end_ns:
                 for reading in sensor.read():
-                    found[reading.rail].append(reading)
+                    by_channel[reading.rail].append(reading)
                 time.sleep(schedule.poll_ns / 1e9)
-            yield [_now(channel, readings) for channel, readings in zip(schedule.channels, found, strict=True)]
+            yield [_now(channel, readings) for channel, readings in zip(schedule.channels, by_channel, strict=True)]
     finally:
         sensor.close()
 
@@ -65,9 +65,6 @@ def _now(channel: Channel, readings: list[SensorReading]) -> Now:
     volts = sum(reading.bus_uv for reading in good) / len(good) / 1e6
     shunt_nv = sum(reading.shunt_nv for reading in good) / len(good) - channel.offset_nv
     return Now(channel.rail, volts, volts * shunt_nv * 1e-6 / channel.shunt_mohm, text)
-
-
-# --- Live view of a growing trace ---
 
 
 STEP_NS: Final = 100_000_000
@@ -105,7 +102,9 @@ class TraceTail:
     _watt_per: list[tuple[float, float]] = field(factory=list, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._watt_per = [_factors(channel) for channel in self.meta.channels]
+        self._watt_per = [  # watt per microvolt times nanovolt, and the shunt's offset
+            (1e-6 * 1e-9 / (channel.shunt_mohm * 1e-3), channel.offset_nv) for channel in self.meta.channels
+        ]
 
     def read(self) -> list[PowerStep]:
         """Return the new complete steps."""
@@ -167,17 +166,12 @@ def _begin(fd: int, first: int, back_ns: int) -> int:
         return first
 
     def t_ns(number: int) -> int:
-        found: int = RECORD.unpack(os.pread(fd, RECORD.size, first + number * RECORD.size))[0]
-        return found
+        record_ns: int = RECORD.unpack(os.pread(fd, RECORD.size, first + number * RECORD.size))[0]
+        return record_ns
 
-    wanted = t_ns(count - 1) - back_ns
+    begin_ns = t_ns(count - 1) - back_ns
     low, high = 0, count - 1
     while low < high:
         middle = (low + high) // 2
-        low, high = (middle + 1, high) if t_ns(middle) < wanted else (low, middle)
+        low, high = (middle + 1, high) if t_ns(middle) < begin_ns else (low, middle)
     return first + low * RECORD.size
-
-
-def _factors(channel: Channel) -> tuple[float, float]:
-    """Watt per microvolt times nanovolt, and the shunt's offset."""
-    return 1e-6 * 1e-9 / (channel.shunt_mohm * 1e-3), channel.offset_nv

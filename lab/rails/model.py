@@ -226,12 +226,12 @@ class PhasePower:
         if not fed or total is None or total_bound is None:
             return None
         watts = [rail.mean_w for rail in fed if rail.mean_w is not None]
-        given = sum(watts)
-        if len(watts) < len(fed) or given <= 0:
+        input_w = sum(watts)
+        if len(watts) < len(fed) or input_w <= 0:
             return None
         given_bound = uncertainty.combine([rail.uncertainty_w or 0.0 for rail in fed])
-        share = total / given
-        return 100 * share, 100 * uncertainty.combine((total_bound / given, share * given_bound / given))
+        share = total / input_w
+        return 100 * share, 100 * uncertainty.combine((total_bound / input_w, share * given_bound / input_w))
 
     @property
     def flags(self) -> frozenset[Flag]:
@@ -244,5 +244,5 @@ class PhasePower:
         Raises:
             KeyError: no such rail.
         """
-        found = {rail.rail: rail for rail in self.rails}
-        return found[name]
+        by_name = {rail.rail: rail for rail in self.rails}
+        return by_name[name]

@@ -1,10 +1,10 @@
 """Power between two instants of a trace: mean, energy and their ±.
 
 A sample is the mean of its window, which ended at most one poll before it was found. Only samples whose whole window
-lies in the phase for sure count, so that a slow sensor never mixes two phases; the first and the last of them are held to the
-ends of the phase. A separately requested energy also takes the samples up to uncertain ends; their uncertainty
-is in its ±. Energy is the integral by trapezoids, mean power is energy by time, so that unevenly spaced samples weigh by
-their time. docs/rails.md has the budget of the ±.
+lies in the phase for sure count, so that a slow sensor never mixes two phases; the first and the last of them are held
+to the ends of the phase. A separately requested energy also takes the samples up to uncertain ends; their uncertainty
+is in its ±. Energy is the integral by trapezoids, mean power is energy by time, so that unevenly spaced samples weigh
+by their time. docs/rails.md has the budget of the ±.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lab.boards.hardware import RAIL_OFF_V
 from lab.errors import TestStableError
 from lab.metrics import Flag, uncertainty
 from lab.rails.model import NO_VALUES, Channel, PhasePower, RailPower, UncertaintyBudget
-from lab.rails.plausibility import Samples, copied, exceeds_input, of_rail, stands_still, swapped_flagged
+from lab.rails.plausibility import Samples, exceeds_input, find_copies, flag_swapped, of_rail, stands_still
 
 if TYPE_CHECKING:
     from lab.rails.trace import Trace
@@ -96,9 +96,9 @@ def cut(
         power, samples = _rail(trace, index[rail.name], span)
         rails.append(evolve(power, flags=power.flags | {Flag.POWER_STUCK}) if stuck else power)
         inside.append(samples)
-    twins = copied(trace, start_ns, end_ns)
+    twins = find_copies(trace, start_ns, end_ns)
     rails = [evolve(r, flags=r.flags | {Flag.POWER_IMPLAUSIBLE}) if r.rail in twins else r for r in rails]
-    rails = swapped_flagged(trace, rails)
+    rails = flag_swapped(trace, rails)
     inputs = {rail.name for rail in trace.meta.rails if rail.input}
     measured = zip([rail for rail in rails if rail.measured], inside, strict=True)
     fed = [(rail, samples) for rail, samples in measured if rail.rail not in inputs]
@@ -132,7 +132,9 @@ def _rail(trace: Trace, number: int, span: Span) -> tuple[RailPower, Samples]:
         flags.add(Flag.POWER_FEW_SAMPLES)
     if not count:
         return RailPower(channel.rail, channel.volts, expected=expected, flags=frozenset(flags)), inside
-    if _has_gap(inside.centre_ns, meta.period_ns) or count < expected - max(1, expected // 100):
+    if (
+        len(inside.centre_ns) > 1 and int(np.diff(inside.centre_ns).max()) > GAP * meta.period_ns
+    ) or count < expected - max(1, expected // 100):
         flags.add(Flag.POWER_GAP)
     energy_j = _energy_j(inside, span)
     mean_w = energy_j / span.seconds
@@ -171,10 +173,6 @@ def _period_ns(centre_ns: npt.NDArray[np.int64], nominal_ns: int) -> int:
         if len(usual_ns)
         else nominal_ns
     )
-
-
-def _has_gap(centre_ns: npt.NDArray[np.int64], period_ns: int) -> bool:
-    return len(centre_ns) > 1 and int(np.diff(centre_ns).max()) > GAP * period_ns
 
 
 def _uncertainty(
@@ -230,16 +228,16 @@ def _total(rails: list[RailPower], inside: list[Samples]) -> RailPower:
     whole = [rail for rail in measured if rail.parts is not None]
     if len(whole) < len(measured):
         return RailPower("total", samples=samples, expected=expected, flags=flags)
-    each = [rail.parts for rail in whole if rail.parts is not None]
+    budgets = [rail.parts for rail in whole if rail.parts is not None]
     parts = UncertaintyBudget(
-        resolution_w=uncertainty.combine(part.resolution_w for part in each),
-        sensor_w=uncertainty.combine(part.sensor_w for part in each),
-        shunt_w=uncertainty.combine(part.shunt_w for part in each),
-        noise_w=uncertainty.combine(part.noise_w for part in each),
-        edges_w=sum(part.edges_w for part in each),  # all rails are cut at the same two instants
+        resolution_w=uncertainty.combine(part.resolution_w for part in budgets),
+        sensor_w=uncertainty.combine(part.sensor_w for part in budgets),
+        shunt_w=uncertainty.combine(part.shunt_w for part in budgets),
+        noise_w=uncertainty.combine(part.noise_w for part in budgets),
+        edges_w=sum(part.edges_w for part in budgets),  # all rails are cut at the same two instants
     )
     times = inside[0].centre_ns
-    summed = np.sum([np.interp(times, each.centre_ns, each.power_w) for each in inside], axis=0)
+    summed = np.sum([np.interp(times, part.centre_ns, part.power_w) for part in inside], axis=0)
     return RailPower(
         rail="total",
         mean_w=sum(rail.mean_w or 0.0 for rail in whole),
@@ -261,7 +259,8 @@ ON_SHARE: Final = 0.5  # of a rail's nominal voltage; a supply that was cut may 
 def first_rise_ns(trace: Trace) -> tuple[int, int] | None:
     """Earliest and latest instant at which the first rail came up; None: no sensor says.
 
-    Where none was down at first, both are that of the first sample; where none came up, the last sample is the earliest.
+    Where none was down at first, both are that of the first sample; where none came up, the last sample is the
+    earliest.
     """
     rises: list[tuple[int, int]] = []
     seen_ns: list[int] = []
@@ -286,13 +285,13 @@ ASLEEP: Final = 0.95  # of the awake power: a board that sleeps takes less
 BOUNDS: Final = 2.0  # times, or by it, those of the board type's mode: boards differ
 
 
-def sleep_checked(
+def check_sleep(
     trace: Trace, power: PhasePower, suspend_ns: tuple[int, int], bounds_mw: Sequence[float] | None = None
 ) -> PhasePower:
     """The power of a sleep, flagged where it is none.
 
-    Sensors that do not show the sleep are `power_stuck`; a total far from what the mode takes is `power_implausible`, and a rail that is
-    off before or after it.
+    Sensors that do not show the sleep are `power_stuck`; a total far from what the mode takes is `power_implausible`,
+    and a rail that is off before or after it.
 
     Args:
         suspend_ns: the board was surely awake before the one and after the other.
@@ -317,15 +316,15 @@ def sleep_checked(
         flags.add(Flag.POWER_STUCK)
     if bounds_mw and not bounds_mw[0] / BOUNDS <= total_w * 1e3 <= bounds_mw[1] * BOUNDS:
         flags.add(Flag.POWER_IMPLAUSIBLE)
-    return _flagged(power, flags, dead)
+    return _add_flags(power, flags, dead)
 
 
-def awake_checked(power: PhasePower) -> PhasePower:
+def check_awake(power: PhasePower) -> PhasePower:
     """The power of a board that runs, flagged where a rail is off."""
-    return _flagged(power, set(), {r.rail for r in power.rails if r.mean_v is not None and r.mean_v < RAIL_OFF_V})
+    return _add_flags(power, set(), {r.rail for r in power.rails if r.mean_v is not None and r.mean_v < RAIL_OFF_V})
 
 
-def _flagged(power: PhasePower, flags: Set[Flag], dead: Set[str]) -> PhasePower:
+def _add_flags(power: PhasePower, flags: Set[Flag], dead: Set[str]) -> PhasePower:
     """The power with flags of all rails, and those of rails that are off while the board runs."""
     off = {Flag.POWER_IMPLAUSIBLE} if dead else set[Flag]()
     rails = (

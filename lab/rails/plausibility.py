@@ -1,8 +1,8 @@
 """Plausibility of a rail's samples in a phase: its flags.
 
-A number of a sensor is doubted by what else is known: its chip's ready flag and overflow (`lab.rails.ina`), the noise that each
-conversion has, the rail's nominal voltage, its other rails, and the input that feeds them. Sources: TI SBOS547 (INA226),
-SBOS644 (INA231), SBOS448 (INA219).
+A number of a sensor is doubted by what else is known: its chip's ready flag and overflow (`lab.rails.ina`), the noise
+that each conversion has, the rail's nominal voltage, its other rails, and the input that feeds them. Sources: TI
+SBOS547 (INA226), SBOS644 (INA231), SBOS448 (INA219).
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ SOME: Final = 0.02  # of a phase's samples
 MOVED_LSB: Final = 40  # change of another rail after a change of the board's state
 _MOVED_SHARE: Final = 0.3
 COARSE_LSB: Final = 20  # of a load that stays within one step for long
-STILL: Final = 300  # samples of one value, with a load beyond `COARSE_LSB`, of a sensor whose noise is unknown (a kernel's driver)
+# Samples of one value, with a load beyond `COARSE_LSB`, of a sensor whose noise is unknown (a kernel's driver).
+STILL: Final = 300
 MOST_W: Final = 60.0  # of a rail without `max_w`: the supply of a whole board (12 V and 5 A, USB PD at 20 V and 3 A)
 REAL_NOISE: Final = 0.5  # of a real chip at least, as a share of `Channel.noise_nv`, which is a cautious one
 NEVER: Final = 30.0  # -ln of a chance: that a healthy sensor stands still for so long is 1e-13
@@ -118,18 +119,18 @@ def _bounds_v(trace: Trace, name: str) -> tuple[float, float]:
     return (1 - NEAR) * low_v, (1 + NEAR) * high_v
 
 
-def swapped_flagged(trace: Trace, rails: Sequence[RailPower]) -> list[RailPower]:
+def flag_swapped(trace: Trace, rails: Sequence[RailPower]) -> list[RailPower]:
     """The rails; two with each other's voltage are flagged.
 
     Their voltages alone may be near enough.
     """
     fixed = {rail.name for rail in trace.meta.rails if not rail.scaled}
     swapped = set[str]()
-    for one, other in combinations([rail for rail in rails if rail.rail in fixed], 2):
-        if one.mean_v is not None and other.mean_v is not None:
-            both = (one, other.volts), (other, one.volts)
+    for first, other in combinations([rail for rail in rails if rail.rail in fixed], 2):
+        if first.mean_v is not None and other.mean_v is not None:
+            both = (first, other.volts), (other, first.volts)
             if all(abs((rail.mean_v or 0.0) - volts) < abs((rail.mean_v or 0.0) - rail.volts) for rail, volts in both):
-                swapped |= {one.rail, other.rail}
+                swapped |= {first.rail, other.rail}
     return [
         evolve(rail, flags=rail.flags | {Flag.POWER_IMPLAUSIBLE}) if rail.rail in swapped else rail for rail in rails
     ]
@@ -240,19 +241,19 @@ def _same(records: Records, channel: Channel) -> bool:
     return all(int(np.ptp(records[name].astype(np.int64))) <= lsb for name, lsb in steps)
 
 
-def copied(trace: Trace, start_ns: int, end_ns: int) -> frozenset[str]:
+def find_copies(trace: Trace, start_ns: int, end_ns: int) -> frozenset[str]:
     """Rails of which two say the same, sample by sample, while it changes: one sensor, read as both."""
     parts = {channel.rail: _between(trace, at, start_ns, end_ns) for at, channel in enumerate(trace.meta.channels)}
     alike = set[str]()
-    for (one, first), (other, second) in combinations(parts.items(), 2):
+    for (name, first), (other, second) in combinations(parts.items(), 2):
         same = len(first) == len(second) and all((first[n] == second[n]).all() for n in ("shunt_nv", "bus_uv"))
         if same and len(np.unique(first["shunt_nv"])) >= CHANGES:
-            alike |= {one, other}
+            alike |= {name, other}
     return frozenset(alike)
 
 
 def _between(trace: Trace, number: int, start_ns: int, end_ns: int) -> Records:
     first, last = np.searchsorted(trace.records["t_ns"], (start_ns, end_ns + 1))
     some = trace.records[first:last]
-    found: Records = some[some["rail"] == number]
-    return found
+    records: Records = some[some["rail"] == number]
+    return records

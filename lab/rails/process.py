@@ -78,7 +78,8 @@ def spawn(trace_path: Path, wanted: AdcRange = AdcRange.ACTIVE) -> subprocess.Po
         [
             sys.executable,
             "-P",
-            "-Wignore::RuntimeWarning:runpy",  # of a module that its package has imported already: it would begin each message
+            # Of a module that its package has imported already: it would begin each message.
+            "-Wignore::RuntimeWarning:runpy",
             "-m",
             "lab.rails.sampler",
             "--trace",
@@ -103,8 +104,8 @@ def sampling(
 ) -> Iterator[Sampler]:
     """Sample a board's rails into a trace while the block runs.
 
-    The sensors convert when the block begins. The sampler ends with the block, and with this process: it watches a pipe that
-    the kernel closes.
+    The sensors convert when the block begins. The sampler ends with the block, and with this process: it watches a
+    pipe that the kernel closes.
 
     Args:
         spawned: the process for this trace, if it was started before; it is kept for another sampling into it.

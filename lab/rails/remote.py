@@ -28,9 +28,6 @@ from lab.rails.server import BEAT_S, DONE, END, KEEP_S, LIVES
 from lab.rails.trace import END as LAST
 from lab.rails.trace import RECORD
 
-# --- Copying of a remote trace ---
-
-
 PATIENCE_S: Final = KEEP_S  # the server keeps the sampler no longer
 SILENT_S: Final = 3 * BEAT_S  # a sampler has a sample each second, at the least: the connection hangs
 _TRY_AGAIN_S: Final = 0.2
@@ -101,16 +98,16 @@ class Copier:
 
     def _copy(self) -> None:
         try:
-            while not self._came_to_its_end():
+            while not self._receive():
                 self.begun.set()
-                if not self._resumed():
+                if not self._resume():
                     return
         except LabStableError as error:
             self.why = error
         finally:
             self.begun.set()
 
-    def _came_to_its_end(self) -> bool:
+    def _receive(self) -> bool:
         """Receive the rest; True at the trace's end."""
         beat_s = heard_s = time.monotonic()
         self.stream.settimeout(min(BEAT_S, self.silent_s))
@@ -152,7 +149,7 @@ class Copier:
         if not whole:
             raise LabStableError(f"{self.file.name}: {why}", failure="disk")
 
-    def _resumed(self) -> bool:
+    def _resume(self) -> bool:
         """Reconnect within `patience_s`; True if connected."""
         self.cuts += 1
         if self._cut_at is None:
@@ -176,7 +173,8 @@ class Copier:
             return True
         if self.why is not None:
             self.why = LabTransientError(
-                f"the connection to the sampler of the rails was cut, and did not come back within {self.patience_s:g} s: {self.why}",
+                "the connection to the sampler of the rails was cut, and did not come back within "
+                f"{self.patience_s:g} s: {self.why}",
                 failure="power_sampler",
             )
         return False
@@ -184,9 +182,6 @@ class Copier:
     def _say_end(self) -> None:
         with contextlib.suppress(OSError):
             self.stream.sendall(END)
-
-
-# --- The remote rails server ---
 
 
 CONNECT_S: Final = 15.0
@@ -222,8 +217,8 @@ class RailsServer:
 
         Raises:
             ConfigurationError: the configuration or the place of the trace is wrong.
-            LabTransientError: the server does not answer, its sampler failed, its clock is another one (`clock_unrelated`), or the
-                connection was cut for too long; the trace has the samples until then.
+            LabTransientError: the server does not answer, its sampler failed, its clock is another one
+                (`clock_unrelated`), or the connection was cut for too long; the trace has the samples until then.
         """
         try:
             file = trace_path.open("wb", buffering=0)
@@ -232,20 +227,20 @@ class RailsServer:
                 f"{trace_path}: cannot be written: {error.strerror}; choose another place"
             ) from error
         question = {"config": asdict(config), "range": wanted.value}
-        with file, self._asked(question, START_S) as (stream, answer):
+        with file, self._ask(question, START_S) as (stream, answer):
             here_ns = MonotonicRaw().now_ns()
             if line and answer.get("line") != line:
                 raise LabTransientError(
-                    f"the rails server of {self.host} stamps by another clock than the console server there: one of them is in a container, "
-                    "or ran before the host was restored. Start both anew, side by side",
+                    f"the rails server of {self.host} stamps by another clock than the console server there: one of "
+                    "them is in a container, or ran before the host was restored. Start both anew, side by side",
                     failure="clock_unrelated",
                 )
-            copier = Copier(stream, file, str(answer["trace"]), self._again, self.patience_s)
+            copier = Copier(stream, file, str(answer["trace"]), self._reconnect, self.patience_s)
             copier.start()
             try:
                 copier.begun.wait(_ANSWER_S)  # a trace without its first line is none
                 ahead_ns = int(answer.get("now_ns", here_ns)) - here_ns
-                with self._published(
+                with self._publish(
                     SamplerStatus(config.board, str(trace_path.absolute()), process.identity(), ahead_ns)
                 ):
                     yield Sampler(trace_path, copier, LAG_S + self.patience_s)
@@ -254,8 +249,8 @@ class RailsServer:
                 copier.finish()
             if was_over or not copier.ended:
                 raise copier.why or LabTransientError(
-                    f"the power sampler on {self.host} ended on the way, or the connection to it did; the received samples are in its trace. The log of "
-                    "`lab rails serve` there says more",
+                    f"the power sampler on {self.host} ended on the way, or the connection to it did; the received "
+                    "samples are in its trace. The log of `lab rails serve` there says more",
                     failure="power_sampler",
                 )
 
@@ -266,25 +261,26 @@ class RailsServer:
             ConfigurationError, LabTransientError: as `sampling`.
         """
         asked = {"config": asdict(config), "range": AdcRange.ACTIVE.value, "seconds": seconds}
-        with self._asked(asked, seconds) as (_, answer):
+        with self._ask(asked, seconds) as (_, answer):
             return {str(rail): float(volts) for rail, volts in answer.get("volts", {}).items()}
 
     @contextlib.contextmanager
-    def _asked(self, question: dict[str, Any], takes_s: float) -> Iterator[tuple[socket.socket, dict[str, Any]]]:
+    def _ask(self, question: dict[str, Any], takes_s: float) -> Iterator[tuple[socket.socket, dict[str, Any]]]:
         """A connection with the server's answer; it is closed at the end."""
-        stream, answer = self._answered(question, takes_s)
+        stream, answer = self._request(question, takes_s)
         with contextlib.closing(stream):
             yield stream, answer
 
-    def _again(self, name: str, offset: int) -> socket.socket:
+    def _reconnect(self, name: str, offset: int) -> socket.socket:
         """A new connection to a sampling, from this byte on.
 
         Raises:
-            ConfigurationError, LabTransientError: as `sampling`; SilentServerError, or `console_link`: it may come back.
+            ConfigurationError, LabTransientError: as `sampling`; SilentServerError, or `console_link`: it may come
+                back.
         """
-        return self._answered({"resume": name, "offset": offset}, 0.0)[0]
+        return self._request({"resume": name, "offset": offset}, 0.0)[0]
 
-    def _answered(self, question: dict[str, Any], takes_s: float) -> tuple[socket.socket, dict[str, Any]]:
+    def _request(self, question: dict[str, Any], takes_s: float) -> tuple[socket.socket, dict[str, Any]]:
         with contextlib.ExitStack() as unless_good:
             try:
                 stream = unless_good.enter_context(connected(self.reach(), CONNECT_S))
@@ -307,13 +303,13 @@ class RailsServer:
 
     def _silent(self, why: object) -> SilentServerError:
         return SilentServerError(
-            f"the rails server of {self.host} does not answer ({why}): `lab rails serve` must run there, beside the console server "
-            "(systemctl status boardlab-rails)",
+            f"the rails server of {self.host} does not answer ({why}): `lab rails serve` must run there, beside the "
+            "console server (systemctl status boardlab-rails)",
             failure="power_sampler",
         )
 
     @contextlib.contextmanager
-    def _published(self, status: SamplerStatus) -> Iterator[None]:
+    def _publish(self, status: SamplerStatus) -> Iterator[None]:
         if self.runtime is None:
             yield
             return

@@ -2,10 +2,10 @@
 
 Its configuration comes on stdin, a line for each sampling.
 
-It prints `ready` on stdout when the sensors convert and the trace exists. An empty line ends the sampling, and it prints `done`:
-a process that is kept spares the next sampling a start of Python. It ends when its stdin is closed: by its parent, or by the
-kernel after the parent's death. It has its own session, so that a Ctrl-C in the terminal
-reaches the measuring process, which then ends it. An error is one line on stderr.
+It prints `ready` on stdout when the sensors convert and the trace exists. An empty line ends the sampling, and it
+prints `done`: a process that is kept spares the next sampling a start of Python. It ends when its stdin is closed: by
+its parent, or by the kernel after the parent's death. It has its own session, so that a Ctrl-C in the terminal reaches
+the measuring process, which then ends it. An error is one line on stderr.
 """
 
 from __future__ import annotations
@@ -34,8 +34,6 @@ from lab.rails.model import AdcRange, RailSensor, SampleSchedule
 from lab.rails.sensors import adapter_of, open_sensor
 from lab.rails.trace import RECORD, TraceFile, TraceMeta, TraceWriter, pack
 from lab.terminal import plain_text
-
-# --- From a sensor into a trace ---
 
 
 class SensorRecorder:
@@ -123,9 +121,6 @@ class SensorRecorder:
         self._sensor.close()
 
 
-# --- Status files (`lab.host.runtime.RailStatus`) ---
-
-
 INTERVAL_NS: Final = 2 * NS_PER_S  # between two words about a rail
 
 
@@ -170,9 +165,6 @@ class StatusReporter:
         tally.reported_samples, tally.reported_ns = tally.samples, t_ns
         status = runtime.RailStatus(self._board, rail, rate_hz, tally.samples, tally.gaps, utc_now().timestamp())
         runtime.write(self._folder, f"{self._board}/{rail}", status)
-
-
-# --- The process ---
 
 
 EXIT_LAB, EXIT_CONFIGURATION = 1, 2
@@ -226,7 +218,9 @@ def record(config: RailsConfig, wanted: AdcRange, path: Path) -> bool:
                 time.sleep(max(0, -late_ns) / 1e9)
             if due_ns - listened_ns >= LISTEN_NS:
                 listened_ns = due_ns
-                stop = _stop()
+                # The empty line that ends a sampling; empty: stdin has ended; None: neither.
+                ready, _, _ = select.select([_STDIN], [], [], 0)
+                stop = os.read(_STDIN, 1) if ready else None
     recorder.close()
     idle_states.forbid(False)
     if stop:
@@ -242,21 +236,15 @@ def _line() -> str:
     return line.decode()
 
 
-def _stop() -> bytes | None:
-    """The empty line that ends a sampling; empty: stdin has ended; None: neither."""
-    ready, _, _ = select.select([_STDIN], [], [], 0)
-    return os.read(_STDIN, 1) if ready else None
-
-
 def main() -> int:
     """The program."""
     parser = argparse.ArgumentParser(prog="python -m lab.rails.sampler", description="boardlab's power sampler")
     parser.add_argument("--trace", type=Path, required=True)
     parser.add_argument("--range", type=AdcRange, default=AdcRange.ACTIVE)
-    given = parser.parse_args()
+    options = parser.parse_args()
     try:
         line = _line()
-        while line and record(RailsConfig.loads(line), given.range, given.trace):
+        while line and record(RailsConfig.loads(line), options.range, options.trace):
             line = _line()
     except BoardlabError as error:
         sys.stderr.write(f"{plain_text(str(error))}\n")

@@ -45,7 +45,7 @@ class SensorCheck:
 
 
 @frozen
-class _Found:
+class _Readings:
     volts: float
     shunt_uv: float
 
@@ -74,8 +74,8 @@ def survey(config: RailsConfig, bus: I2cBus) -> list[SensorCheck]:
     """
     chip = CHIPS[config.backend]
     rails = {rail.address: rail for rail in config.measured}
-    found = {address: _ask(bus, chip, address) for address in sorted({*ADDRESSES, *rails})}
-    answers = {address: answer for address, answer in found.items() if answer is not None}
+    by_address = {address: _ask(bus, chip, address) for address in sorted({*ADDRESSES, *rails})}
+    answers = {address: answer for address, answer in by_address.items() if answer is not None}
     volts = {rails[address].name: answers[address].volts for address in answers if address in rails}
     rows = []
     for address in sorted({*answers, *rails}):
@@ -107,7 +107,7 @@ def zero(config: RailsConfig, clock: Clock, seconds: float = 3.0) -> dict[str, f
     }
 
 
-def _ask(bus: I2cBus, chip: Chip, address: int) -> _Found | None:
+def _ask(bus: I2cBus, chip: Chip, address: int) -> _Readings | None:
     """Read the chip at an address; None: no answer.
 
     A chip that does not convert is started.
@@ -120,30 +120,30 @@ def _ask(bus: I2cBus, chip: Chip, address: int) -> _Found | None:
     except NackError:
         return None
     shunt -= 0x10000 if shunt > 0x7FFF else 0
-    return _Found((volts >> chip.bus_shift) * chip.bus_lsb_uv / 1e6, shunt * chip.shunt_lsb_nv / 1000)
+    return _Readings((volts >> chip.bus_shift) * chip.bus_lsb_uv / 1e6, shunt * chip.shunt_lsb_nv / 1000)
 
 
 def _by_name(config: RailsConfig, clock: Clock) -> list[SensorCheck]:
     sensor = open_sensor(config)
-    found: dict[int, _Found] = {}
+    readings: dict[int, _Readings] = {}
     try:
         schedule = sensor.start(AdcRange.ACTIVE)
         end_ns = clock.now_ns() + round(_PATIENCE_S * 1e9)
-        while len(found) < len(config.measured) and clock.now_ns() < end_ns:
+        while len(readings) < len(config.measured) and clock.now_ns() < end_ns:
             for reading in sensor.read():
                 if not reading.mark & NO_VALUES:
-                    found[reading.rail] = _Found(reading.bus_uv / 1e6, reading.shunt_nv / 1000)
+                    readings[reading.rail] = _Readings(reading.bus_uv / 1e6, reading.shunt_nv / 1000)
             time.sleep(schedule.poll_ns / 1e9)
     finally:
         sensor.close()
-    volts = {config.measured[number].name: answer.volts for number, answer in found.items()}
+    volts = {config.measured[number].name: answer.volts for number, answer in readings.items()}
     return [
-        _answer(config, rail.source, rail, found.get(number), volts) for number, rail in enumerate(config.measured)
+        _answer(config, rail.source, rail, readings.get(number), volts) for number, rail in enumerate(config.measured)
     ]
 
 
 def _answer(
-    config: RailsConfig, where: str, rail: RailConfig | None, found: _Found | None, volts: Mapping[str, float]
+    config: RailsConfig, where: str, rail: RailConfig | None, found: _Readings | None, volts: Mapping[str, float]
 ) -> SensorCheck:
     if rail is None:
         guess = "" if found is None else f"; {_like(config.measured, found.volts, 'it could be')}"
@@ -154,7 +154,7 @@ def _answer(
             False,
         )
     else:
-        verdict, good = _judged(config, rail, found.volts, volts)
+        verdict, good = _judge(config, rail, found.volts, volts)
     return SensorCheck(
         where,
         rail.name if rail else "",
@@ -166,7 +166,7 @@ def _answer(
     )
 
 
-def _judged(config: RailsConfig, rail: RailConfig, volts: float, others: Mapping[str, float]) -> tuple[str, bool]:
+def _judge(config: RailsConfig, rail: RailConfig, volts: float, others: Mapping[str, float]) -> tuple[str, bool]:
     if _near(volts, rail.volts):
         same = [other.name for other in config.measured if other is not rail and _near(volts, other.volts)]
         alike = f"; its voltage alone does not tell it from {', '.join(same)}" if same else ""
@@ -183,10 +183,10 @@ def _judged(config: RailsConfig, rail: RailConfig, volts: float, others: Mapping
     if rail.scaled and not rail.range_v:
         return "ok; software sets its voltage, and no public source says its range", True
     low, high = rail.range_v or (rail.volts, rail.volts)
-    wanted = f"{low:g} to {high:g} V, which software sets" if rail.scaled else f"{rail.volts:g} V"
+    expected = f"{low:g} to {high:g} V, which software sets" if rail.scaled else f"{rail.volts:g} V"
     if rail.scaled and low - NEAR * low <= volts <= high + NEAR * high:
-        return f"ok; {wanted}", True
-    return f"expected {wanted}; {_like(config.measured, volts, 'it reads as')}", False
+        return f"ok; {expected}", True
+    return f"expected {expected}; {_like(config.measured, volts, 'it reads as')}", False
 
 
 def _like(rails: Sequence[RailConfig], volts: float, phrase: str) -> str:

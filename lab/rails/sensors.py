@@ -45,8 +45,8 @@ def open_bus(config: RailsConfig) -> I2cBus:
 
         return open_linux(config.port)
     raise ConfigurationError(
-        f"the rails of {config.board}: port {config.port!r} is no I2C bus; expected /dev/i2c-N, ftdi://VENDOR:PRODUCT/1 "
-        "or unix:PATH"
+        f"the rails of {config.board}: port {config.port!r} is no I2C bus; expected /dev/i2c-N, "
+        "ftdi://VENDOR:PRODUCT/1 or unix:PATH"
     )
 
 
@@ -70,8 +70,8 @@ def adapter_of(config: RailsConfig) -> str:
     adapter = ", ".join(sorted({str(DeviceIdentity.of_path(f"/{path}")) for path in within}))
     if config.adapter and config.adapter != adapter:
         raise LabStableError(
-            f"the rails of {config.board}: {config.port} is {adapter or 'no device'} now, and was {config.adapter} before; nothing was "
-            "measured. Plug the adapter into its socket again",
+            f"the rails of {config.board}: {config.port} is {adapter or 'no device'} now, and was {config.adapter} "
+            "before; nothing was measured. Plug the adapter into its socket again",
             failure="power_sensor",
         )
     return adapter

@@ -1,8 +1,8 @@
 """The rails server: this host's sensors for other hosts (`lab rails serve`).
 
-It listens on a socket in the runtime folder, for its user alone. A client sends one line of JSON, and gets one back; the
-sampler of `lab.rails.process` samples for it, with stamps of this host's clock, and the trace follows as it grows. A client may
-end the sampling, or resume it after its connection was cut.
+It listens on a socket in the runtime folder, for its user alone. A client sends one line of JSON, and gets one back;
+the sampler of `lab.rails.process` samples for it, with stamps of this host's clock, and the trace follows as it grows.
+A client may end the sampling, or resume it after its connection was cut.
 """
 
 from __future__ import annotations
@@ -92,7 +92,8 @@ class Client(socketserver.StreamRequestHandler):
                 self._answer(json.loads(self.rfile.readline(REQUEST_BYTES)))
             except (ValueError, TypeError, KeyError, AttributeError, cattrs.BaseValidationError) as error:
                 raise ConfigurationError(
-                    f"the rails server of this host does not understand what it is asked ({error}): it is of another boardlab; update both"
+                    "the rails server of this host does not understand what it is asked "
+                    f"({error}): it is of another boardlab; update both"
                 ) from error
         except BoardlabError as error:
             _log.warning("%s", error)
@@ -110,9 +111,9 @@ class Client(socketserver.StreamRequestHandler):
                 str(asked["resume"]), self.connection, int(asked["offset"]), lambda: self._begin({"line": time_line()})
             )
             return
-        config, wanted = cattrs.structure(asked["config"], RailsConfig), AdcRange(asked["range"])
+        config, adc_range = cattrs.structure(asked["config"], RailsConfig), AdcRange(asked["range"])
         if "seconds" in asked:
-            views = live.watch(config, wanted, MonotonicRaw(), float(asked["seconds"]))
+            views = live.watch(config, adc_range, MonotonicRaw(), float(asked["seconds"]))
             try:
                 volts = {now.rail: now.volts for now in next(views) if now.volts is not None}
             finally:
@@ -123,7 +124,7 @@ class Client(socketserver.StreamRequestHandler):
         def begin(name: str) -> None:
             self._begin({"line": time_line(), "trace": name, "now_ns": MonotonicRaw().now_ns()})
 
-        self.server.kept.sample(config, wanted, self.connection, begin)
+        self.server.kept.sample(config, adc_range, self.connection, begin)
 
     def _begin(self, document: dict[str, object]) -> None:
         self._say(document)
@@ -134,9 +135,9 @@ class Client(socketserver.StreamRequestHandler):
 
 
 # --- Samplings that outlive their client's connection ---
-# After its line of JSON a client says single bytes: `.` that it lives, `e` that the sampler shall end, `d` that it has the whole trace.
-# A connection that ends without `d`, or on which nothing was said for KEEP_S, was cut. The sampler goes on for KEEP_S then, and another
-# connection takes it over by its name.
+# After its line of JSON a client says single bytes: `.` that it lives, `e` that the sampler shall end, `d` that it has
+# the whole trace. A connection that ends without `d`, or on which nothing was said for KEEP_S, was cut. The sampler
+# goes on for KEEP_S then, and another connection takes it over by its name.
 
 
 KEEP_S: Final = 60.0  # as long as a console's reader may be away
@@ -209,7 +210,7 @@ class _Sampling:
             try:
                 line.connection.settimeout(self.keep_s)  # one that takes nothing, as where ssh hangs, is cut then
                 file.seek(line.offset)
-                if self._served(line.connection, file, sampler, end):
+                if self._serve(line.connection, file, sampler, end):
                     return
             except OSError as error:
                 _log.info("%s: a client is gone: %s", self.board, error)
@@ -219,16 +220,18 @@ class _Sampling:
             self._away = True
             line = self._next()
         raise LabTransientError(
-            f"{self.board}: the client of its sampling did not come back within {self.keep_s:g} s, or another one needed its sensors",
+            f"{self.board}: the client of its sampling did not come back within "
+            f"{self.keep_s:g} s, or another one needed its sensors",
             failure="power_sampler",
         )
 
-    def _served(self, connection: socket.socket, file: io.FileIO, sampler: Sampler, end: Callable[[], None]) -> bool:
+    def _serve(self, connection: socket.socket, file: io.FileIO, sampler: Sampler, end: Callable[[], None]) -> bool:
         """Send the growing trace; True if complete, False if cut."""
         while self._back.empty():
             if not self._over and not sampler.alive:
                 self._end(end)
-            _copy(file, connection)
+            while data := file.read(1 << 16):
+                connection.sendall(data)
             if self.error is not None or time.monotonic() - self._heard_s > self.keep_s:
                 return False  # the client comes back and is told of the error
             if not select.select([connection], [], [], NAP_S)[0]:
@@ -283,7 +286,7 @@ class KeptSamplings:
             OSError: the client was gone before it began.
         """
         self._clear(config.board)
-        name, kept = secrets.token_hex(16), _Sampling(config.board, _Line(connection, 0), self.keep_s)
+        name, resumable = secrets.token_hex(16), _Sampling(config.board, _Line(connection, 0), self.keep_s)
         with tempfile.TemporaryDirectory(prefix="boardlab-rails-") as folder, contextlib.ExitStack() as files:
             path = Path(folder, "power.trace")
             running = contextlib.ExitStack()
@@ -291,18 +294,18 @@ class KeptSamplings:
             try:
                 trace = files.enter_context(path.open("rb", buffering=0))
                 with self._lock:
-                    self._by_name[name] = kept
+                    self._by_name[name] = resumable
                 begin(name)
-                kept.run(sampler, trace, running.close)
+                resumable.run(sampler, trace, running.close)
             finally:
                 with self._lock:
                     self._by_name.pop(name, None)
                 try:
                     running.close()
                 finally:
-                    kept.gone.set()
-        if kept.error is not None:
-            raise kept.error
+                    resumable.gone.set()
+        if resumable.error is not None:
+            raise resumable.error
 
     def resume(self, name: str, connection: socket.socket, offset: int, begin: Callable[[], None]) -> None:
         """Continue a sampling at this byte of its trace.
@@ -314,8 +317,8 @@ class KeptSamplings:
             sampling = self._by_name.get(name)
         if sampling is None:
             raise LabTransientError(
-                f"the sampling that the client comes back to has ended: it was away for more than {self.keep_s:g} s, or the rails server "
-                "was started anew",
+                f"the sampling that the client comes back to has ended: it was away for more than {self.keep_s:g} s, "
+                "or the rails server was started anew",
                 failure="power_sampler",
             )
         if sampling.error is not None:
@@ -329,11 +332,6 @@ class KeptSamplings:
 
     def _clear(self, board: str) -> None:
         """End a board's samplings of absent clients."""
-        for each in (each for each in self.samplings if each.board == board and each.is_left):
-            each.make_room()
-            each.gone.wait(STOP_S)
-
-
-def _copy(file: io.FileIO, connection: socket.socket) -> None:
-    while data := file.read(1 << 16):
-        connection.sendall(data)
+        for abandoned in (abandoned for abandoned in self.samplings if abandoned.board == board and abandoned.is_left):
+            abandoned.make_room()
+            abandoned.gone.wait(STOP_S)

@@ -1,9 +1,9 @@
 """Traces: the samples of a board's rails as the sampler wrote them.
 
 A trace is one file: a line of JSON (`TraceMeta`), then records of 18 bytes, `<qiiBB` little-endian (t_ns, bus_uv,
-shunt_nv, rail, mark); the last one of a sampler that ended by itself has the rail 255. It may be read while it is written,
-and a torn last record, as a full disk leaves it, is not seen. With numpy alone:
-`np.fromfile(path, np.dtype([...]), offset=len(first line))`, see docs/rails.md.
+shunt_nv, rail, mark); the last one of a sampler that ended by itself has the rail 255. It may be read while it is
+written, and a torn last record, as a full disk leaves it, is not seen. With numpy alone: `np.fromfile(path,
+np.dtype([...]), offset=len(first line))`, see docs/rails.md.
 """
 
 from __future__ import annotations
@@ -184,9 +184,9 @@ def meta_of(path: Path, line: bytes) -> TraceMeta:
         ConfigurationError: it is none.
     """
     try:
-        given = json.loads(line)
-        known = given.pop("format", None) == MAGIC and given.pop("version", None) == VERSION
-        meta = cattrs.structure(given, TraceMeta) if known else None
+        document = json.loads(line)
+        is_trace = document.pop("format", None) == MAGIC and document.pop("version", None) == VERSION
+        meta = cattrs.structure(document, TraceMeta) if is_trace else None
     except (ValueError, TypeError, AttributeError, cattrs.BaseValidationError):
         meta = None
     if meta is None:
@@ -199,8 +199,8 @@ def meta_of(path: Path, line: bytes) -> TraceMeta:
 # --- The writing process ---
 # write(2) returns at once most of the time, since it goes to the page cache; but now and then it waits for the file
 # system's journal, on a busy disk for tens of milliseconds, in which the sensors overwrite unread values. So the
-# sampler writes into a pipe, and a fork of it empties the pipe. It ends when the pipe is closed, by the kernel if need be:
-# a killed sampler's delivered samples are kept. A thread would not do: it holds Python's lock while it works.
+# sampler writes into a pipe, and a fork of it empties the pipe. It ends when the pipe is closed, by the kernel if need
+# be: a killed sampler's delivered samples are kept. A thread would not do: it holds Python's lock while it works.
 
 
 NAP_S: Final = 0.01  # between two batches: so far behind may a reader of the file be

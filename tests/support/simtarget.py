@@ -99,7 +99,7 @@ class SimConsoleDriver(StampedConsoleDriver):
 
     lab: SimLab = attr.ib(default=None, repr=False)
 
-    def _connected(self) -> SimClient:
+    def _connect(self) -> SimClient:
         if self._client is None:
             self._client = SimClient(self.lab)
             meta = RecordingMeta("sim", self.port.port, 115200, adapter_latency_ns=self.lab.adapter_latency_ns)
@@ -116,7 +116,7 @@ class SimMcuDriver(SideConsoleDriver):
 
     lab: SimLab = attr.ib(default=None, repr=False)
 
-    def _connected(self) -> SimClient:
+    def _connect(self) -> SimClient:
         if self._client is None:
             self._client = SimClient(self.lab, uart="mcu")
         return self._client

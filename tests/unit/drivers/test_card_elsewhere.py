@@ -127,7 +127,7 @@ def test_a_disk_that_is_another_one_when_it_is_opened_is_not_written(other: Othe
     disk = there.disk(str(other.card))
     other.card.with_name("sdz.udev").write_text("pci-0:usb-1 Somebody")
     driver = other.driver()
-    driver._looked = lambda _resource: disk
+    driver._find_disk = lambda _resource: disk
     writer = driver.writers(Strategy())["sd"]
     plan = writer.plan(content(tmp_path), KIND)
     with pytest.raises(TargetRefusedError, match="another disk than when it was looked at"):

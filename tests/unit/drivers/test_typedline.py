@@ -32,7 +32,7 @@ from lab.drivers import StampedConsoleDriver, typedline
 from lab.drivers.consoleport import LocalPort
 from lab.drivers.guarded_calls import SHELL
 from lab.drivers.prompt import Prompt, type_question
-from lab.drivers.typedline import TypedLine, matched
+from lab.drivers.typedline import TypedLine, count_echo
 from lab.errors import BoardlabError, LabTransientError
 
 PROMPT = "board:~# "
@@ -117,7 +117,7 @@ class LineConsoleDriver(StampedConsoleDriver):
 
     line: Line = attr.ib(default=None, repr=False)
 
-    def _connected(self) -> Line:
+    def _connect(self) -> Line:
         if self._client is None:
             self._client = self.line
             self.info = PortInfo(RecordingMeta("line", self.port.port, 115200), "", 0)
@@ -268,7 +268,7 @@ def uboot(typed: bytes, byte: bytes) -> bytes:
     ],
 )
 def test_an_echo_is_the_typed_line_whatever_a_terminal_does_where_it_wraps(echo: bytes, count: int | None) -> None:
-    assert matched(b"echo a b", echo) == count
+    assert count_echo(b"echo a b", echo) == count
 
 
 def test_a_board_that_says_nothing_is_not_the_labs_fault() -> None:

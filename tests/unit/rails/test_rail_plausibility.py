@@ -19,7 +19,7 @@ from lab.rails.i2c import Register
 from lab.rails.ina import InaSensor
 from lab.rails.ina_chips import BUS, CHIPS, CONFIG, POWER, SHUNT
 from lab.rails.model import Channel, SensorReading
-from lab.rails.phase import awake_checked, cut, sleep_checked
+from lab.rails.phase import check_awake, check_sleep, cut
 from lab.rails.trace import TraceFile, TraceMeta, pack
 from lab.virtual.rails import levels as loads
 
@@ -224,7 +224,7 @@ def test_a_sleep_takes_less_than_the_board_awake_and_what_its_mode_takes(
     trace = a_trace(tmp_path / "a.trace", codes, {"core": 1.8}, noise_lsb=0.02)
     power = cut(trace, 120 * MS, 280 * MS)
     assert power.flags == set()
-    checked = sleep_checked(trace, power, (100 * MS, 300 * MS), bounds_mw)
+    checked = check_sleep(trace, power, (100 * MS, 300 * MS), bounds_mw)
     assert checked.flags == flags
     assert checked.total.mean_w == power.total.mean_w
 
@@ -233,7 +233,7 @@ def test_a_rail_that_is_off_while_the_board_runs_is_implausible(tmp_path: Path) 
     codes = {"core": noisy(Random(5), 400), "dead": [0] * 400}
     trace = a_trace(tmp_path / "a.trace", codes, {"core": 1.8, "dead": 0.0})
     power = cut(trace, 120 * MS, 280 * MS)
-    for checked in (awake_checked(power), sleep_checked(trace, power, (100 * MS, 300 * MS))):
+    for checked in (check_awake(power), check_sleep(trace, power, (100 * MS, 300 * MS))):
         assert Flag.POWER_IMPLAUSIBLE in checked.rail("dead").flags
         assert Flag.POWER_IMPLAUSIBLE not in checked.rail("core").flags
         assert Flag.POWER_IMPLAUSIBLE in checked.total.flags
