@@ -14,7 +14,7 @@ from exporters.farm.build import gauge
 from lab.health import DEFAULT_RULE, QuarantineRule, State
 from lab.health.reservations import QUARANTINE, standing
 from lab.health.store import healths
-from lab.jobs.listing import unended_jobs
+from lab.jobs.listing import active_jobs
 from lab.jobs.records import LEASE_S, Job
 from lab.results.snapshot import SnapshotReader
 
@@ -107,7 +107,7 @@ class Jobs:
             BoardlabError: the store cannot be read.
         """
         with self.watcher.snapshot() as snapshot:
-            jobs = unended_jobs(snapshot)
+            jobs = active_jobs(snapshot)
             now = (self.now or snapshot.now)()
         counts: Counter[tuple[str, str, str]] = Counter()
         for job in jobs:

@@ -31,7 +31,7 @@ from lab.host.clock import utc_now
 from lab.jobs.lease import hold_board, open_results
 from lab.jobs.records import BY_HEALTH, Order
 from lab.jobs.waiting import BusyBoardError
-from lab.places.job_place import PlaceWait, acquired, other_user
+from lab.places.job_place import PlaceWait, hold_place, other_user
 from lab.results import Store, listing, open_store
 from lab.terminal import Marked, bad, doubtful, echo, echo_json, log_to, table
 
@@ -112,7 +112,7 @@ def _checked(store: Store, rule: QuarantineRule, path: Path, wait_s: float, *, i
             host = "" if envfile.place_of(path) else socket.gethostname()
             made = Check(name, board_type, host, utc_now(), (), env=path.name, person=job.person, job_id=job.id)
             stack.enter_context(_noted(HealthBook(store, rule), made))
-            os.environ.update(stack.enter_context(acquired(queue, job, place_wait)))
+            os.environ.update(stack.enter_context(hold_place(queue, job, place_wait)))
             began = time.monotonic()
             board: Any = parts(str(path), "ConsoleProtocol", "console", "console")[1]
             found = CheckUp(board, _say).run()

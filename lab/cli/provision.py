@@ -27,7 +27,7 @@ from lab.host import process
 from lab.jobs.lease import hold_board, open_results
 from lab.jobs.records import BY_PROVISION, Job, Order
 from lab.jobs.waiting import BusyBoardError
-from lab.places.job_place import PlaceWait, acquired, other_user
+from lab.places.job_place import PlaceWait, hold_place, other_user
 from lab.provision.history import Provision, ProvisionBook
 from lab.provision.provisioning import MediumResult, ProgressPrinter, Provisioner, describe_plan
 from lab.provision.releasefile import find
@@ -146,7 +146,7 @@ def hold(store: Store, order: Order, wait_s: float, ignore: bool, program: str =
     try:
         with (
             hold_board(queue, order, wait_s, _say, other_user) as job,
-            acquired(queue, job, place_wait) as as_user,
+            hold_place(queue, job, place_wait) as as_user,
         ):
             os.environ.update(as_user)
             yield job

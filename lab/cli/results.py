@@ -14,7 +14,7 @@ from lab.errors import ConfigurationError, LabStableError
 from lab.failures import CHAPTERS, explained
 from lab.host import process
 from lab.host.clock import utc_now
-from lab.jobs.listing import listed_runs, whole_run
+from lab.jobs.listing import find_runs, whole_run
 from lab.judge.builds import remarks
 from lab.metrics import lab_metrics
 from lab.results import exports, formatting, imports, listing, packs, retention, schema
@@ -66,7 +66,7 @@ def list_runs(
         listing.instant(since, utc_now()) if since else None,
     )
     with open_store(db, create=False) as store:
-        runs = listed_runs(store, wanted, limit)
+        runs = find_runs(store, wanted, limit)
         if as_json:
             echo_json([formatting.list_document(each.run, each.outcomes, each.averaged) for each in runs])
             return

@@ -187,7 +187,7 @@ def run(
     limits = host.farm.limits if host.farm is not None else None
     with _unmeasured(), open_results(db, wait, say) as store:
         queue = open_queue(store, ignores=ignore, priority=TIMERS if scheduled else PERSONS, request=request)
-        ended = listing.answered(store, request) if go_on and request else None
+        ended = listing.job_of_request(store, request) if go_on and request else None
         if ended is not None:
             job = ended
             say(f"job {job.called}: {job.state} for this request before; nothing is measured again")

@@ -31,7 +31,7 @@ from lab.jobs.listing import latest_run
 from lab.jobs.queue import GAVE_WAY, PERSONS, JobQueue, ask, confirmation, confirms, give_way, has_failed, lab_faults
 from lab.jobs.records import AWAY_VARIABLE, BY_QUALIFY, HEARTBEAT_S, JOB_VARIABLE, Job, JobState
 from lab.jobs.waiting import PLACE_BUSY, BusyBoardError, JobWaiter
-from lab.places.job_place import PlaceWait, acquired, lost_place, other_user, person_at_place
+from lab.places.job_place import PlaceWait, has_lost_place, hold_place, other_user, person_at_place
 from lab.results import Store
 from lab.results.location import ARTIFACTS_VARIABLE, DATABASE_VARIABLE
 from lab.run.options import CONFIRMS, DIAGNOSTIC_BOOTS, JUDGE, WHERE, pytest_words
@@ -122,7 +122,7 @@ class Runner:
                 try:
                     with ExitStack() as stack:
                         place_wait = PlaceWait(deadline, self.say, partial(self._beat, started))
-                        self._as_user = stack.enter_context(acquired(self.queue, started, place_wait))
+                        self._as_user = stack.enter_context(hold_place(self.queue, started, place_wait))
                         code = self._measure(started)
                         if code == _FAILED:
                             print_lab_faults(self.queue.store, started, self.say)
@@ -173,7 +173,7 @@ class Runner:
             if (
                 code != _OK and (run := self._run_to_resume(job)) is not None
             ):  # so that the job goes on with this suite
-                if lost_place(self.queue.store, run):
+                if has_lost_place(self.queue.store, run):
                     return BUSY
                 if CONFIRMS in job.options or not confirms(self.queue.store, run):
                     return max(worst, code)

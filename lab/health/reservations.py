@@ -1,7 +1,7 @@
 """Reservations, maintenance and quarantine: leases of boards for `lab run` and pytest.
 
-A reservation ends by itself. It is a promise between people who trust each other, and no lock against a user of the host: every
-writer of the results can end one, and both are in the audit.
+A reservation ends by itself. It is a promise between people who trust each other, and no lock against a user of the
+host: every writer of the results can end one, and both are in the audit.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Hold:
     """A reservation of a board.
 
     Attributes:
-        kind: "reserved" ends at `until`, "maintenance" by a person (`until` is None then), "quarantine" when a check passes,
-            "qualifying" when the board has qualified.
+        kind: "reserved" ends at `until`, "maintenance" by a person (`until` is None then), "quarantine" when a check
+            passes, "qualifying" when the board has qualified.
         at: its begin. later: that lay ahead when it was looked up.
     """
 
@@ -100,7 +100,8 @@ class ReservationBook:
             most, most_h: reservations that the person may have, and their hours left together.
 
         Raises:
-            ConfigurationError: too long or too short, too far ahead, too many, no reason, or it is another person's then.
+            ConfigurationError: too long or too short, too far ahead, too many, no reason, or it is another person's
+                then.
         """
         now = self.now()
         if not 0 < hours <= LONGEST_H:
@@ -168,8 +169,9 @@ class ReservationBook:
                 raise ConfigurationError(f"{board} is not {what} (any more)")
             if own and row.person != by:
                 raise ConfigurationError(
-                    f"{board} is {_hold_of(row).described}: {by} ends what it made, and no other reservation; {row.person} or an "
-                    f"operator of the site can end this one, or an admin of the host: lab reserve {board} --end"
+                    f"{board} is {_hold_of(row).described}: {by} ends what it made, and no other reservation; "
+                    f"{row.person} or an operator of the site can end this one, or an "
+                    f"admin of the host: lab reserve {board} --end"
                 )
             row.ended_at, row.ended_by = self.now(), by
             return _hold_of(row)
@@ -201,7 +203,8 @@ class ReservationBook:
         reason = reason.strip()
         if not reason or len(reason) > LONGEST_REASON:
             raise ConfigurationError(
-                f"the reason is missing or too long: give one of at most {LONGEST_REASON} characters, for others who want the board"
+                f"the reason is missing or too long: give one of at most {LONGEST_REASON} "
+                "characters, for others who want the board"
             )
 
         def insert(session: Session) -> Hold:
@@ -229,8 +232,9 @@ class ReservationBook:
             left_s = sum((row.until - max(row.at, now)).total_seconds() for row in standing if row.until is not None)
             if len(standing) > most or left_s > most_h * 3600:
                 raise ConfigurationError(
-                    f"{person} would have {len(standing)} reservations of {left_s / 3600:.1f} h in all, and may have {most:g} of "
-                    f"{most_h:g} h (farm.yaml, web: tokens): end one first, or an operator reserves {board}"
+                    f"{person} would have {len(standing)} reservations of {left_s / 3600:.1f} h in all, and may have "
+                    f"{most:g} of {most_h:g} h (farm.yaml, web: tokens): end "
+                    f"one first, or an operator reserves {board}"
                 )
             return _hold_of(new, later=at > now)
 
@@ -248,8 +252,8 @@ def standing(session: Session, board: str | None, now: dt.datetime) -> list[Hold
 
 
 def _open(board: str | None) -> Select[ReservationRow]:
-    wanted = select(ReservationRow).where(ReservationRow.ended_at.is_(None))
-    return wanted if board is None else wanted.where(ReservationRow.board == board)
+    query = select(ReservationRow).where(ReservationRow.ended_at.is_(None))
+    return query if board is None else query.where(ReservationRow.board == board)
 
 
 def _rows(session: Session, board: str | None, now: dt.datetime) -> list[ReservationRow]:
@@ -257,8 +261,8 @@ def _rows(session: Session, board: str | None, now: dt.datetime) -> list[Reserva
     begun = or_(
         ReservationRow.kind != "reserved", ReservationRow.at <= now
     )  # only a reservation begins later; clocks jump
-    wanted = _open(board).where(lasting, begun)
-    return [*session.scalars(wanted.order_by(ReservationRow.board, ReservationRow.kind))]
+    query = _open(board).where(lasting, begun)
+    return [*session.scalars(query.order_by(ReservationRow.board, ReservationRow.kind))]
 
 
 def _coming(board: str | None, now: dt.datetime) -> Select[ReservationRow]:

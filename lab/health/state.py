@@ -21,13 +21,14 @@ def in_a_row(events: Iterable[HealthEvent], rule: QuarantineRule, now: dt.dateti
 
     Only faults within the rule's window count.
 
-    Of faults less than APART from each other only the first counts: an outage of minutes fails a cycle with all its retries.
+    Of faults less than APART from each other only the first counts: an outage of minutes fails a cycle with all its
+    retries.
 
-    A good attempt, a passed check, or a fault of the board, for which the lab had to work, is such a sign; a fault of the test or of
-    the configuration is neither a sign nor a fault of the lab.
+    A good attempt, a passed check, or a fault of the board, for which the lab had to work, is such a sign; a fault of
+    the test or of the configuration is neither a sign nor a fault of the lab.
     """
     row: list[HealthEvent] = []
-    for event in sorted(events, key=lambda each: each.at):
+    for event in sorted(events, key=lambda event: event.at):
         if event.kind == "lab" and now - event.at <= rule.window:
             if not row or event.at - row[-1].at >= APART:
                 row.append(event)
@@ -52,8 +53,8 @@ def quarantine(events: Iterable[HealthEvent], rule: QuarantineRule, now: dt.date
 
 def fault_summary(row: Sequence[HealthEvent]) -> str:
     """`5 faults of the lab in a row: pdu_timeout 4 times, port_lost`."""
-    found = Counter(event.failure for event in row).most_common()
-    classes = ", ".join(f"{name} {count} times" if count > 1 else name for name, count in found)
+    counts_by_class = Counter(event.failure for event in row).most_common()
+    classes = ", ".join(f"{name} {count} times" if count > 1 else name for name, count in counts_by_class)
     return f"{len(row)} fault{'s' * (len(row) > 1)} of the lab in a row: {classes}"
 
 
@@ -95,26 +96,26 @@ def derive(
         quarantined, maintenance: reason of its quarantine or maintenance; empty: none.
     """
     last = max(checks, key=lambda check: check.at, default=None)
-    ordered = sorted(events, key=lambda each: each.at)
+    ordered = sorted(events, key=lambda event: event.at)
     row = in_a_row(ordered, rule, now)
-    state, reasons = _judged(ordered, last, row, rule, quarantined)
+    state, reasons = _judge(ordered, last, row, rule, quarantined)
     if reasons and (blamed := host_blamed(checks)):
         reasons.append(blamed)
     if maintenance:
         state, reasons = "maintenance", [maintenance, *reasons]
     since = row[0].at if row else last.at if last is not None and reasons and not last.passed else None
-    known = last is not None or any(event.kind != "other" for event in ordered)
+    is_known = last is not None or any(event.kind != "other" for event in ordered)
     return Health(
         board,
         state,
         tuple(
             reasons
-            if known or maintenance or quarantined
+            if is_known or maintenance or quarantined
             else ["it was never checked, and has measured nothing lately"]
         ),
         since,
         last.at if last is not None else None,
-        known,
+        is_known,
     )
 
 
@@ -128,7 +129,7 @@ def host_blamed(checks: Sequence[Check]) -> str:
     last = max(speaking, key=lambda check: check.at, default=None)
     if last is None or last.passed:
         return ""
-    elsewhere = (check for check in speaking if not _one_host(check.host, last.host))
+    elsewhere = (check for check in speaking if not _is_one_host(check.host, last.host))
     other = max(
         (check for check in elsewhere if check.passed and last.at - check.at < STALE),
         key=lambda check: check.at,
@@ -137,17 +138,17 @@ def host_blamed(checks: Sequence[Check]) -> str:
     if other is None:
         return ""
     return (
-        f"it passed on {other.host} at {other.at:%Y-%m-%d %H:%M} UTC, so the fault is {last.host}'s: its adapters, its hub, "
-        "its power switch, its cables"
+        f"it passed on {other.host} at {other.at:%Y-%m-%d %H:%M} UTC, so the fault is {last.host}'s: its adapters, "
+        "its hub, its power switch, its cables"
     )
 
 
-def _one_host(one: str, other: str) -> bool:
+def _is_one_host(name: str, other: str) -> bool:
     """True if two names are of one host, with or without domain."""
-    return one == other or one.startswith(f"{other}.") or other.startswith(f"{one}.")
+    return name == other or name.startswith(f"{other}.") or other.startswith(f"{name}.")
 
 
-def shared(checks: Iterable[Check]) -> dict[str, str]:
+def find_shared(checks: Iterable[Check]) -> dict[str, str]:
     """Boards of one host that fail with the same class, by board.
 
     Only classes of the lab or of the host count.
@@ -160,18 +161,18 @@ def shared(checks: Iterable[Check]) -> dict[str, str]:
     for check in checks:
         if check.of_a_host and (part := check.fault or check.hosts) is not None and not check.passed:
             alike.setdefault((check.host, part.failure), []).append(check.board)
-    found = {}
+    reasons = {}
     for (host, failure), boards in alike.items():
         for board in boards if len(boards) > 1 else ():
             others = ", ".join(sorted(other for other in boards if other != board))
             whole = "nothing on it passed" if host not in passed else "others on it passed"
-            found[board] = (
+            reasons[board] = (
                 f"{others} on {host} failed the same way ({failure}), {whole}: look at what they share there"
             )
-    return found
+    return reasons
 
 
-def _judged(
+def _judge(
     events: Sequence[HealthEvent],
     last: Check | None,
     row: Sequence[HealthEvent],
@@ -197,7 +198,7 @@ def _judged(
             f"it does not boot ({what}), and the lab around it works: look at its release, then at the board"
         )
     tail = _device_faults(events)
-    if len(tail) >= DEVICE_FAULTS and _newer(tail, last):
+    if len(tail) >= DEVICE_FAULTS and (last is None or tail[-1].at > last.at):
         state = "suspect" if state == "healthy" else state
         classes = ", ".join(dict.fromkeys(event.failure for event in tail))
         reasons.append(
@@ -218,14 +219,6 @@ def _device_faults(events: Sequence[HealthEvent]) -> list[HealthEvent]:
     return tail
 
 
-def _newer(tail: Sequence[HealthEvent], last: Check | None) -> bool:
-    """True if attempts are newer than the last check."""
-    return last is None or tail[-1].at > last.at
-
-
-# --- Records ---
-
-
 State = Literal["healthy", "suspect", "bad", "maintenance"]
 Outcome = Literal["ok", "failed", "not tried"]
 PARTS: Final = ("power", "console", "medium", "rails", "boot")
@@ -235,11 +228,14 @@ PROVISION_NEEDS: Final = ("power", "console", "rails")  # the medium may be what
 
 # Classes of the host that a board is plugged into: it slept, it was too busy, its console server has no room.
 HOSTS: Final = frozenset({"host_suspended", "stamps_uncertain", "console_overrun", "console_full", "console_shared"})
-# Classes of the way to a board's host: the exporter or the coordinator is away, the connection is. They say nothing of what is at that host.
+# Classes of the way to a board's host: the exporter or the coordinator is away, the connection is. They say nothing of
+# what is at that host.
 WAYS: Final = frozenset({"exporter_gone", "coordinator_unreachable", "console_link"})
-# Classes of the lab in which a release may have its part: the software on the board is another one, falls back to another medium, or speaks at another speed.
+# Classes of the lab in which a release may have its part: the software on the board is another one, falls back to
+# another medium, or speaks at another speed.
 RELEASES: Final = frozenset({"software_changed", "mixed_boot", "wrong_medium", "garbled"})
-# Faults of the lab by their class that say nothing about a board's equipment: the host's, the release's; somebody else has it, the results cannot be written.
+# Faults of the lab by their class that say nothing about a board's equipment: the host's, the release's; somebody else
+# has it, the results cannot be written.
 NOT_EQUIPMENT: Final = (
     HOSTS | RELEASES | {"place_busy", "place_lost", "console_busy", "lease_lost", "results", "artifacts"}
 )
@@ -290,7 +286,10 @@ class Check:
     """A check of a board.
 
     Attributes:
-        host: of the board; empty: unknown. at: its end. job_id: of the job that had the board. id: in the store; 0: not stored yet.
+        host: of the board; empty: unknown.
+        at: its end.
+        job_id: of the job that had the board.
+        id: in the store; 0: not stored yet.
     """
 
     board: str

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from lab.health import DEFAULT_RULE, Check, Health, HealthEvent, QuarantineRule, derive, due, quarantine
 from lab.health.reservations import QUARANTINE, Hold, standing
-from lab.health.state import DEVICE_FAULTS, CheckedPart, Outcome, shared
+from lab.health.state import DEVICE_FAULTS, CheckedPart, Outcome, find_shared
 from lab.results.models import FAILED, AttemptRow, HealthCheckRow, ReservationRow, RunRow
 from lab.results.rows import columns_of, json_of, record_of
 from lab.results.store import Store
@@ -49,8 +49,8 @@ class HealthBook:
 
     def checks(self, board: str, limit: int) -> list[Check]:
         """The latest checks of a board, the newest first."""
-        wanted = select(HealthCheckRow).where(HealthCheckRow.board == board).order_by(HealthCheckRow.id.desc())
-        return self.store.read(lambda session: [check_of(row) for row in session.scalars(wanted.limit(limit))])
+        query = select(HealthCheckRow).where(HealthCheckRow.board == board).order_by(HealthCheckRow.id.desc())
+        return self.store.read(lambda session: [check_of(row) for row in session.scalars(query.limit(limit))])
 
     def due(self, board: str) -> str:
         """The reason for a check before the next run; empty: none."""
@@ -70,8 +70,8 @@ class HealthBook:
 
         def read(session: Session) -> Health:
             now = self.now()
-            known = events(session, board, now - self.rule.window)
-            return _of(board, known, _latest(session, board), standing(session, board, now), self.rule, now)
+            board_events = events(session, board, now - self.rule.window)
+            return _of(board, board_events, _latest(session, board), standing(session, board, now), self.rule, now)
 
         return self.store.read(read)
 
@@ -84,7 +84,7 @@ class HealthBook:
 
         def read(session: Session) -> dict[str, Health]:
             now = self.now()
-            lately = _measured(session, now - self.rule.window) if measured is None else ()
+            lately = _boards_measured(session, now - self.rule.window) if measured is None else ()
             return healths(session, self.rule, now, measured or dict.fromkeys(lately, False))
 
         return self.store.read(read)
@@ -112,18 +112,18 @@ def healths(
     since = now - rule.window
     unsure = (board for board, last in newest.items() if not last.passed or last.failed)
     doubtful = {*holds, *_failing(session, since), *unsure}
-    found = {}
+    by_board = {}
     for board in sorted({*checks, *doubtful, *measured}):
-        its = checks.get(board, [])
-        if board in doubtful or not (its or measured[board]):
-            known = events(session, board, since)
+        board_checks = checks.get(board, [])
+        if board in doubtful or not (board_checks or measured[board]):
+            board_events = events(session, board, since)
         else:
-            known = [last.event for last in its] or [HealthEvent(now, "ok")]
-        found[board] = _of(board, known, its, holds.get(board, []), rule, now)
-    for board, with_others in shared(newest.values()).items():
-        if found[board].state == "bad":
-            found[board] = evolve(found[board], reasons=(*found[board].reasons, with_others))
-    return found
+            board_events = [last.event for last in board_checks] or [HealthEvent(now, "ok")]
+        by_board[board] = _of(board, board_events, board_checks, holds.get(board, []), rule, now)
+    for board, with_others in find_shared(newest.values()).items():
+        if by_board[board].state == "bad":
+            by_board[board] = evolve(by_board[board], reasons=(*by_board[board].reasons, with_others))
+    return by_board
 
 
 def _of(
@@ -155,12 +155,9 @@ def _failing(session: Session, since: dt.datetime) -> set[str]:
     return {board for board, fault, count in counted if fault == "lab" or count >= DEVICE_FAULTS}
 
 
-def _measured(session: Session, since: dt.datetime) -> set[str]:
+def _boards_measured(session: Session, since: dt.datetime) -> set[str]:
     lately = or_(RunRow.finished_at >= since, RunRow.status == "running")
     return set(session.scalars(select(RunRow.board).where(lately).distinct()))
-
-
-# --- Checks and rows ---
 
 
 _OUTCOMES: Final = frozenset(get_args(Outcome))
@@ -168,8 +165,8 @@ _OUTCOMES: Final = frozenset(get_args(Outcome))
 
 def row_of(check: Check) -> HealthCheckRow:
     """The row of a check to store."""
-    found = json_of("found", {"parts": [asdict(part) for part in check.parts]})
-    return HealthCheckRow(**columns_of(check, "parts", "id"), found=found)
+    document = json_of("found", {"parts": [asdict(part) for part in check.parts]})
+    return HealthCheckRow(**columns_of(check, "parts", "id"), found=document)
 
 
 def check_of(row: HealthCheckRow) -> Check:
@@ -183,9 +180,8 @@ def _part(found: Mapping[str, Any]) -> CheckedPart:
     return CheckedPart(outcome=cast(Outcome, found["outcome"]), **texts)
 
 
-# --- Quarantine ---
-# It is a reservation of its own kind. It is made in the transaction in which a job asks for its board or gives it back, so that
-# no job slips past it and no program that was killed leaves it out.
+# A quarantine is a reservation of its own kind. It is made in the transaction in which a job asks for its board or
+# gives it back, so that no job slips past it and no program that was killed leaves it out.
 
 
 KEEPER: Final = "boardlab itself"  # no user of a host is called so
@@ -210,21 +206,27 @@ def holds_of(session: Session, board: str, now: dt.datetime, rule: QuarantineRul
 
 def lift(session: Session, board: str, now: dt.datetime, by: str) -> None:
     """End a board's quarantine, if any."""
-    its = (ReservationRow.board == board, ReservationRow.kind == QUARANTINE, ReservationRow.ended_at.is_(None))
-    for row in session.scalars(select(ReservationRow).where(*its).with_for_update()):
+    standing_quarantine = (
+        ReservationRow.board == board,
+        ReservationRow.kind == QUARANTINE,
+        ReservationRow.ended_at.is_(None),
+    )
+    for row in session.scalars(select(ReservationRow).where(*standing_quarantine).with_for_update()):
         row.ended_at, row.ended_by = now, by
 
 
 def events(session: Session, board: str, since: dt.datetime) -> list[HealthEvent]:
     """Outcomes of a board's latest attempts and checks, oldest first."""
     runs = select(RunRow.id).where(RunRow.board == board).order_by(RunRow.id.desc()).limit(RUNS)
-    wanted = select(AttemptRow.started_at, AttemptRow.outcome, AttemptRow.fault).where(
+    query = select(AttemptRow.started_at, AttemptRow.outcome, AttemptRow.fault).where(
         AttemptRow.run_id.in_(session.scalars(runs).all()), AttemptRow.started_at >= since
     )
-    found = [
+    board_events = [
         HealthEvent.of_attempt(at, outcome, fault)
-        for at, outcome, fault in session.execute(wanted.order_by(AttemptRow.started_at.desc()).limit(_ATTEMPTS))
+        for at, outcome, fault in session.execute(query.order_by(AttemptRow.started_at.desc()).limit(_ATTEMPTS))
     ]
     checks = select(HealthCheckRow).where(HealthCheckRow.board == board, HealthCheckRow.at >= since)
-    found += [check_of(row).event for row in session.scalars(checks.order_by(HealthCheckRow.id.desc()).limit(_CHECKS))]
-    return sorted(found, key=lambda event: event.at)
+    board_events += [
+        check_of(row).event for row in session.scalars(checks.order_by(HealthCheckRow.id.desc()).limit(_CHECKS))
+    ]
+    return sorted(board_events, key=lambda event: event.at)

@@ -43,7 +43,9 @@ class BoardChanges:
         """Wait that long, or until a change; True: there may have been one."""
         try:
             if self._connection is not None and self._is_server:
-                return self._is_notified(self._connection.driver_connection, seconds)
+                driver: Any = self._connection.driver_connection
+                notified = [notice.payload in self.boards for notice in driver.notifies(timeout=seconds, stop_after=1)]
+                return any(notified)
             self.pause(seconds)
             if self._connection is None:
                 self._begin()
@@ -75,14 +77,10 @@ class BoardChanges:
         self._rows = tuple(
             row
             for boards in chunks
-            for wanted in (_JOBS, _HOLDS)
-            for row in driver.execute(wanted.format(", ".join("?" * len(boards))), boards)
+            for query in (_JOBS, _HOLDS)
+            for row in driver.execute(query.format(", ".join("?" * len(boards))), boards)
         )
         return self._rows != before
-
-    def _is_notified(self, driver: Any, seconds: float) -> bool:
-        told = [notice.payload in self.boards for notice in driver.notifies(timeout=seconds, stop_after=1)]
-        return any(told)
 
     def close(self) -> None:
         """Close the connection: one that listens is none for the pool."""

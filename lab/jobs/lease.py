@@ -26,8 +26,8 @@ def open_results(
 ) -> Store:
     """Open the results and migrate an older schema; `say` reports it.
 
-    A transient failure, such as a restarted server, is retried for `wait_s`, and no longer than AWAY_S. Once they are open,
-    each call waits as long for them.
+    A transient failure, such as a restarted server, is retried for `wait_s`, and no longer than AWAY_S. Once they are
+    open, each call waits as long for them.
 
     Raises:
         BoardlabError: as of `lab.results.open_store`.
@@ -55,10 +55,10 @@ def hold_board(
 
     Raises:
         BusyBoardError: it is another's, or a person has its place, also after `wait_s`; or its place is taken since, as
-            `lab.places.job_place.acquired` says in the body.
+            `lab.places.job_place.hold_place` says in the body.
         KeyboardInterrupt: also where somebody cancelled the job while it waited, which was said.
     """
-    with _ended_by_signals():
+    with _end_by_signals():
         job = queue.enqueue(order)
         try:
             started = JobWaiter(queue, say, other_user).wait(job, wait_s)
@@ -108,7 +108,7 @@ def _living(queue: JobQueue, job: Job, say: Callable[[str], None]) -> Iterator[N
 
 
 @contextmanager
-def _ended_by_signals() -> Iterator[None]:
+def _end_by_signals() -> Iterator[None]:
     """Turn SIGTERM into KeyboardInterrupt, and ignore further ones."""
 
     def end(_number: int, _frame: object) -> None:

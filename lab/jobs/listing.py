@@ -40,7 +40,9 @@ class JobRun:
     """A run of a job.
 
     Attributes:
-        status: `KILLED` if the run is not ended and its job is. good: attempts with samples. planned: number of attempts; 0: unknown.
+        status: `KILLED` if the run is not ended and its job is.
+        good: attempts with samples.
+        planned: number of attempts; 0: unknown.
     """
 
     id: int
@@ -72,7 +74,7 @@ def jobs(store: Store, limit: int, now: dt.datetime) -> list[JobView]:
     return store.read(read)
 
 
-def unended_jobs(snapshot: StoreSnapshot) -> list[Job]:
+def active_jobs(snapshot: StoreSnapshot) -> list[Job]:
     """The jobs that wait or run, the oldest first."""
     return _jobs(snapshot, JobRow.state.in_(("queued", "running")))
 
@@ -83,9 +85,9 @@ def jobs_since(snapshot: StoreSnapshot, since: dt.datetime) -> list[Job]:
 
 
 def _jobs(snapshot: StoreSnapshot, where: ColumnElement[bool]) -> list[Job]:
-    wanted = select_fields(JobRow, Job).where(where)
+    query = select_fields(JobRow, Job).where(where)
     return [
-        job_of(row) for row in snapshot.rows(wanted.order_by(JobRow.id + 0))
+        job_of(row) for row in snapshot.rows(query.order_by(JobRow.id + 0))
     ]  # the sum: not all jobs in their order
 
 
@@ -103,12 +105,12 @@ def view(store: Store, seen: Job, now: dt.datetime) -> JobView:
     return store.read(lambda session: _view(session, seen, now))
 
 
-def answered(store: Store, request: str) -> Job | None:
+def job_of_request(store: Store, request: str) -> Job | None:
     """The ended job of a queue's request; None: none, or resumable."""
-    its = (JobRow.request == request, JobRow.state.in_(("completed", "failed", "cancelled")))
+    conditions = (JobRow.request == request, JobRow.state.in_(("completed", "failed", "cancelled")))
 
     def read(session: Session) -> Job | None:
-        row = session.scalars(select(JobRow).where(*its).order_by(JobRow.id.desc()).limit(1)).one_or_none()
+        row = session.scalars(select(JobRow).where(*conditions).order_by(JobRow.id.desc()).limit(1)).one_or_none()
         return None if row is None else job_of(row)
 
     return store.read(read)
@@ -116,8 +118,8 @@ def answered(store: Store, request: str) -> Job | None:
 
 def latest_run(store: Store, job: Job, kind: str) -> int | None:
     """The last run of that kind in the job's current suite."""
-    its = (RunRow.job_id == job.id, RunRow.id > job.after_run, RunRow.kind == kind)
-    return store.read(lambda session: session.scalar(select(func.max(RunRow.id)).where(*its)))
+    conditions = (RunRow.job_id == job.id, RunRow.id > job.after_run, RunRow.kind == kind)
+    return store.read(lambda session: session.scalar(select(func.max(RunRow.id)).where(*conditions)))
 
 
 def job_of_run(store: Store, run_id: int) -> Job | None:
@@ -140,7 +142,7 @@ def has_run(store: Store, run_id: int) -> bool:
     return store.read(lambda session: session.get(RunRow, run_id) is not None)
 
 
-def described(found: JobView) -> str:
+def describe_job(found: JobView) -> str:
     """A job in words, with its owner and times.
 
     E.g. "job j3 (boot) of lena on lab-2, since 2026-03-02 02:00 UTC, ends about 2026-03-02 04:10 UTC".
@@ -154,7 +156,7 @@ def described(found: JobView) -> str:
 
 def busy(queue: JobQueue, holder: Job) -> str:
     """The board's holder, for a refusal."""
-    return described(view(queue.store, holder, queue.now()))
+    return describe_job(view(queue.store, holder, queue.now()))
 
 
 def obstacle(queue: JobQueue, board: str) -> str:
@@ -184,24 +186,24 @@ def running(queue: JobQueue) -> list[Job]:
     return queue.store.read(read)
 
 
-def unended(queue: JobQueue, person: str) -> int:
+def count_active(queue: JobQueue, person: str) -> int:
     """Count of a person's jobs that wait or measure, without those whose holder has died."""
-    its = select(JobRow).where(JobRow.person == person, JobRow.state.in_(("queued", "running")))
-    return queue.store.read(lambda session: sum(not queue._dead(row) for row in session.scalars(its)))
+    query = select(JobRow).where(JobRow.person == person, JobRow.state.in_(("queued", "running")))
+    return queue.store.read(lambda session: sum(not queue._dead(row) for row in session.scalars(query)))
 
 
 def measuring(queue: JobQueue, host: str) -> int:
     """Number of boards that a host measures, without the site's and dead jobs."""
     holders = select(JobRow.holder).where(_of_host(host), JobRow.state == "running")
-    found = queue.store.read(lambda session: session.scalars(holders).all())
-    return sum(queue.has_died(holder) is not True for holder in found)
+    running_holders = queue.store.read(lambda session: session.scalars(holders).all())
+    return sum(queue.has_died(holder) is not True for holder in running_holders)
 
 
 def has_changed(queue: JobQueue, host: str, since: dt.datetime) -> bool:
     """True if a job of a host began or ended since then, without the site's."""
     began = select(JobRow.id).where(_of_host(host), JobRow.state == "running", JobRow.started_at >= since)
     ended = select(JobRow.id).where(_of_host(host), JobRow.finished_at >= since)
-    return queue.store.read(lambda session: any(session.scalars(its.limit(1)).first() for its in (began, ended)))
+    return queue.store.read(lambda session: any(session.scalars(query.limit(1)).first() for query in (began, ended)))
 
 
 def _of_host(host: str) -> ColumnElement[bool]:
@@ -214,16 +216,16 @@ def moment(at: dt.datetime) -> str:
 
 
 def _view(session: Session, job: Job, now: dt.datetime) -> JobView:
-    its = session.scalars(select(RunRow).where(RunRow.job_id == job.id).order_by(RunRow.id)).all()
+    rows = session.scalars(select(RunRow).where(RunRow.job_id == job.id).order_by(RunRow.id)).all()
     good = select(AttemptRow.run_id, AttemptRow.params, func.count()).where(
-        AttemptRow.run_id.in_([run.id for run in its]), AttemptRow.outcome == OK
+        AttemptRow.run_id.in_([run.id for run in rows]), AttemptRow.outcome == OK
     )
     counts = Counter[int]()
-    for run_id, params, count in session.execute(good.group_by(AttemptRow.run_id, AttemptRow.params)) if its else ():
+    for run_id, params, count in session.execute(good.group_by(AttemptRow.run_id, AttemptRow.params)) if rows else ():
         counts[run_id] += count * _is_whole(params)
     runs = tuple(
-        JobRun(run.id, run.kind, run.status, run.started_at, counts[run.id], sum(_planned(run.plan).values()))
-        for run in its
+        JobRun(run.id, run.kind, run.status, run.started_at, counts[run.id], sum(_plan_repeats(run.plan).values()))
+        for run in rows
     )
     expected = _expected_end(session, job, runs, now)
     if job.ended or seems_dead(job, now, process.has_died):
@@ -231,11 +233,11 @@ def _view(session: Session, job: Job, now: dt.datetime) -> JobView:
     return JobView(job, runs, expected)
 
 
-def _planned(plan: Mapping[str, Any]) -> dict[tuple[str, str], int]:
+def _plan_repeats(plan: Mapping[str, Any]) -> dict[tuple[str, str], int]:
     """Planned repetitions by (parameter, name); empty for a foreign plan."""
     listed = ((parameter, plan[key]) for key, parameter in _LISTED.items() if isinstance(plan.get(key), list))
-    found = {(p, str(name)): _times(plan, str(name)) for p, names in listed for name in names}
-    return {item: times for item, times in found.items() if type(times) is int}
+    repeats = {(p, str(name)): _times(plan, str(name)) for p, names in listed for name in names}
+    return {item: times for item, times in repeats.items() if type(times) is int}
 
 
 def _times(plan: Mapping[str, Any], name: str) -> Any:
@@ -279,11 +281,11 @@ def _by_earlier_runs(session: Session, job: Job, run: JobRun) -> float | None:
     """
     of_this_type = (RunRow.board_type == job.board_type, RunRow.kind == run.kind, RunRow.status == "completed")
     ids = session.scalars(select(RunRow.id).where(*of_this_type).order_by(RunRow.id.desc()).limit(_HISTORY)).all()
-    wanted = select(AttemptRow.params, func.sum(AttemptRow.duration_s), func.count())
+    query = select(AttemptRow.params, func.sum(AttemptRow.duration_s), func.count())
     rows = session.execute(
-        wanted.where(AttemptRow.run_id.in_(ids), AttemptRow.outcome == OK).group_by(AttemptRow.params)
+        query.where(AttemptRow.run_id.in_(ids), AttemptRow.outcome == OK).group_by(AttemptRow.params)
     ).all()
-    planned = _planned(session.get_one(RunRow, run.id).plan)
+    planned = _plan_repeats(session.get_one(RunRow, run.id).plan)
     if not rows or not planned:
         return None
     seconds: dict[tuple[str, str], list[float]] = {}
@@ -292,22 +294,21 @@ def _by_earlier_runs(session: Session, job: Job, run: JobRun) -> float | None:
             continue
         for item in params.items():
             seconds.setdefault(item, []).append(total / count)
-    known = [sum(lengths) / len(lengths) * planned[item] for item, lengths in seconds.items() if item in planned]
-    return sum(known) * len(planned) / len(known) if known else None
+    durations = [sum(lengths) / len(lengths) * planned[item] for item, lengths in seconds.items() if item in planned]
+    return sum(durations) * len(planned) / len(durations) if durations else None
 
 
 def _lengths(session: Session, job: Job) -> list[float]:
     same = (JobRow.board_type == job.board_type, JobRow.suites == ",".join(job.suites), JobRow.state == "completed")
-    wanted = select(JobRow).where(*same, JobRow.program == job.program, JobRow.started_at.is_not(None))
-    found = []
-    for row in session.scalars(wanted.order_by(JobRow.id.desc()).limit(_HISTORY * _HISTORY)):
+    query = select(JobRow).where(*same, JobRow.program == job.program, JobRow.started_at.is_not(None))
+    durations = []
+    for row in session.scalars(query.order_by(JobRow.id.desc()).limit(_HISTORY * _HISTORY)):
         if (row.cycles, dict(row.options)) == (job.cycles, dict(job.options)) and row.started_at and row.finished_at:
-            found.append((row.finished_at - row.started_at).total_seconds())
-    return found[:_HISTORY]
+            durations.append((row.finished_at - row.started_at).total_seconds())
+    return durations[:_HISTORY]
 
 
-# --- Runs that no job measures any more ---
-# The store has them as running: nothing ended them. Whether a job lives is seen at each look.
+# The store has killed runs as running: nothing ended them. Whether a job lives is seen at each look.
 
 
 def killed_runs(store: Store) -> frozenset[int]:
@@ -340,15 +341,15 @@ def _measures(job: Job | None, run: RunRow) -> bool:
     return job.id == run.job_id or (job.started_at is not None and job.started_at <= since)
 
 
-def listed_runs(store: Store, wanted: RunFilter, limit: int | None = None) -> list[ListedRun]:
+def find_runs(store: Store, wanted: RunFilter, limit: int | None = None) -> list[ListedRun]:
     """The matching runs, newest first; those without a living job are `killed`.
 
     Raises:
         BoardlabError: the store cannot be read.
     """
     killed = killed_runs(store)
-    found = listing.list_runs(store, evolve(wanted, killed=killed), limit)
-    return [evolve(each, run=evolve(each.run, status=KILLED)) if each.run.id in killed else each for each in found]
+    rows = listing.list_runs(store, evolve(wanted, killed=killed), limit)
+    return [evolve(row, run=evolve(row.run, status=KILLED)) if row.run.id in killed else row for row in rows]
 
 
 def whole_run(store: Store, run_id: int) -> Overview:
@@ -357,14 +358,14 @@ def whole_run(store: Store, run_id: int) -> Overview:
     Raises:
         ConfigurationError: no such run.
     """
-    found = listing.overview(store, run_id)
-    if found.run.status != "running" or run_id not in killed_runs(store):
-        return found
-    return Overview(evolve(found.run, status=KILLED), found.attempts, found.measurements)
+    overview = listing.overview(store, run_id)
+    if overview.run.status != "running" or run_id not in killed_runs(store):
+        return overview
+    return Overview(evolve(overview.run, status=KILLED), overview.attempts, overview.measurements)
 
 
-# --- Pauses of a run (a board cools meanwhile) ---
-# Each is an object: `from` and `to`, ISO 8601 in UTC, and `why`. `from` is None for a killed run with an unknown end.
+# A pause of a run (a board cools meanwhile) is an object: `from` and `to`, ISO 8601 in UTC, and `why`. `from` is None
+# for a killed run with an unknown end.
 
 
 KEY: Final = "interruptions"
@@ -389,14 +390,14 @@ def end_pause(store: Store, run_id: int) -> None:
     """
     now = utc_now().isoformat()
 
-    def ended(row: RunRow, pauses: list[Pause]) -> list[Pause]:
+    def end(row: RunRow, pauses: list[Pause]) -> list[Pause]:
         if pauses and pauses[-1]["to"] is None:
             return [*pauses[:-1], {**pauses[-1], "to": now}]
         since = None if row.finished_at is None else row.finished_at.isoformat()
         why = "killed" if since is None else row.status
         return [*pauses, {"from": since, "to": now, "why": why}]
 
-    _change(store, run_id, ended)
+    _change(store, run_id, end)
 
 
 def _change(store: Store, run_id: int, change: Callable[[RunRow, list[Pause]], list[Pause]]) -> None:

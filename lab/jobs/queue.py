@@ -35,7 +35,7 @@ from lab.jobs.records import (
     Order,
     Silence,
     call,
-    ended_as,
+    final_state,
     job_of,
 )
 from lab.results.models import AttemptRow, JobRow, RunRow
@@ -43,10 +43,9 @@ from lab.results.records import Run
 from lab.results.rows import columns_of, json_of, run
 from lab.results.store import Store
 
-# --- Order of waiting jobs ---
-# A waiting job's rank is its priority and a point for every `POINT_S` that it has waited. Two jobs that wait age alike, so their
-# order never changes while both wait. It is that of one instant a job: the time of queueing, less the worth of its priority.
-# Jobs after that instant are behind, so a job waits for a bounded number of others.
+# A waiting job's rank is its priority and a point for every `POINT_S` that it has waited. Two jobs that wait age
+# alike, so their order never changes while both wait. It is that of one instant a job: the time of queueing, less the
+# worth of its priority. Jobs after that instant are behind, so a job waits for a bounded number of others.
 
 
 PERSONS: Final = 10  # priority of a job that a person waits for; as FORCED in farm/buildbot/master.cfg
@@ -59,7 +58,6 @@ def turn(priority: int, queued_at: dt.datetime) -> dt.datetime:
     return queued_at - dt.timedelta(seconds=priority * POINT_S)
 
 
-# --- The queue ---
 # A job holds its board by its row in the store, a lease that it renews. At most one job of a board is running; the
 # database itself holds that (a partial unique index).
 
@@ -79,7 +77,8 @@ class JobQueue:
         now: the store's clock, by which all hosts write their heartbeats.
         person, program: the starter of its jobs.
         ignores: takes a board that this person has reserved. rule: when a board is put in quarantine.
-        priority: of its jobs; below PERSONS they give way to reservations. request: of a queue, for the job it takes up or enqueues.
+        priority: of its jobs; below PERSONS they give way to reservations.
+        request: of a queue, for the job it takes up or enqueues.
         silence: observed heartbeats of other hosts' jobs. pause: waits that many seconds between two looks.
     """
 
@@ -149,7 +148,8 @@ class JobQueue:
                 )
             if row.state in {"queued", "running"} and not self._dead(row):
                 raise ConfigurationError(
-                    f"job {call(job_id)} is {row.state}: {job_of(row).who}; let it end, or: lab jobs cancel {call(job_id)}"
+                    f"job {call(job_id)} is {row.state}: {job_of(row).who}; let "
+                    f"it end, or: lab jobs cancel {call(job_id)}"
                 )
             if row.program != self.program:
                 raise ConfigurationError(
@@ -173,17 +173,17 @@ class JobQueue:
         """
         same = (JobRow.board == order.board, JobRow.suites == ",".join(order.suites), JobRow.env == order.env)
         like = (JobRow.release == order.release, JobRow.program == self.program, JobRow.state != "refused")
-        wanted = select(JobRow).where(*same, *like)
+        query = select(JobRow).where(*same, *like)
         self.settle(*same, *like)
 
         def latest(session: Session) -> Job | None:
             begun: Job | None = None  # the latest that has measured nothing yet
-            for row in session.scalars(wanted.order_by(JobRow.id.desc())):
+            for row in session.scalars(query.order_by(JobRow.id.desc())):
                 if (row.cycles, dict(row.options)) != (order.cycles, dict(order.options)):
                     continue
                 died = row.state in {"queued", "running"} and not row.cancelled_by and self._dead(row)
                 resumable = died or row.state == "interrupted"
-                if measured(session, row, LEASE_S):
+                if has_measured(session, row, LEASE_S):
                     return job_of(row) if resumable else begun
                 begun = begun or (job_of(row) if resumable else None)
             return begun
@@ -204,17 +204,22 @@ class JobQueue:
             if mine.cancelled_by:
                 return None
             same_type = and_(JobRow.board_type == mine.board_type, JobRow.state == "queued")
-            wanted = select(JobRow).where(JobRow.state.in_(UNENDED), or_(JobRow.board == mine.board, same_type))
-            # FOR UPDATE makes PostgreSQL let one start at a time (SQLite does so anyway), before anything is written here. The
-            # sum is there so that SQLite uses the index of states, and does not read all jobs in their order.
-            wanted = wanted.order_by(JobRow.id + 0).with_for_update()
-            rows = [row for row in session.scalars(wanted) if row.board == mine.board or _takes(row, mine.board)]
+            query = select(JobRow).where(JobRow.state.in_(UNENDED), or_(JobRow.board == mine.board, same_type))
+            # FOR UPDATE makes PostgreSQL let one start at a time (SQLite does so anyway), before anything is written
+            # here. The sum is there so that SQLite uses the index of states, and does not read all jobs in their
+            # order.
+            query = query.order_by(JobRow.id + 0).with_for_update()
+            rows = [
+                row
+                for row in session.scalars(query)
+                if row.board == mine.board or (row.started_at is None and mine.board in row.options.get(BOARDS, ()))
+            ]
             mine.heartbeat_at = now = self.now()
             holds = holds_of(session, mine.board, now, self.rule)
             living = []
             for row in filter(lambda row: row.id != job_id, rows):  # all of them: silence is what each look sees
                 if self._dead(row):
-                    row.state, row.finished_at = ended_as(row, "interrupted"), row.heartbeat_at
+                    row.state, row.finished_at = final_state(row, "interrupted"), row.heartbeat_at
                 else:
                     living.append(row)
             for row in living:
@@ -224,7 +229,7 @@ class JobQueue:
                     and not (row.yields_to and row.priority >= PERSONS)  # it waits for what somebody has, see wait_on
                 ):  # a job that waits for another person's reservation does not delay others
                     return None
-            if self._refused(holds, checks=may_have_quarantined(mine), qualifies=may_have_unqualified(mine)):
+            if self._refusing_holds(holds, checks=may_have_quarantined(mine), qualifies=may_have_unqualified(mine)):
                 return None
             session.flush()  # a dead holder's board is released before we take it
             if mine.started_at is None:  # runs that others had while it waited are none of its own
@@ -240,9 +245,11 @@ class JobQueue:
         running = select(JobRow).where(JobRow.state == "running")
 
         def read(session: Session) -> list[str]:
-            kept = {hold.board for hold in self._refused(standing(session, None, self.now()))}
-            kept.update(row.board for row in session.scalars(running) if row.board in boards and not self._dead(row))
-            used = {board: last_start(session, board) for board in set(boards) - kept}
+            unavailable = {hold.board for hold in self._refusing_holds(standing(session, None, self.now()))}
+            unavailable.update(
+                row.board for row in session.scalars(running) if row.board in boards and not self._dead(row)
+            )
+            used = {board: last_start(session, board) for board in set(boards) - unavailable}
             return sorted(used, key=lambda board: (used[board] is not None, used[board], board))
 
         return self.store.read(read)
@@ -307,8 +314,9 @@ class JobQueue:
                 raise ConfigurationError(f"job {call(job_id)} is {row.state} already: there is nothing to cancel")
             if own and row.person != by:
                 raise ConfigurationError(
-                    f"job {call(job_id)} is of {job_of(row).who}: {by} cancels what it made, and no other job; {row.person or 'its user'} "
-                    f"or an operator of the site can cancel this one, or an admin of the host: lab jobs cancel {call(job_id)}"
+                    f"job {call(job_id)} is of {job_of(row).who}: {by} cancels what it made, and no other job; "
+                    f"{row.person or 'its user'} or an operator of the site can cancel this one, or an admin of the "
+                    f"host: lab jobs cancel {call(job_id)}"
                 )
             row.cancelled_by = by or "?"
             return job_of(row)
@@ -345,8 +353,8 @@ class JobQueue:
         def end(session: Session) -> None:
             row = find(session, job_id)
             if row.holder == self.holder and row.state in {"queued", "running"}:
-                went_on = state == "refused" and measured(session, row, LEASE_S)  # its runs can be resumed
-                row.state, row.finished_at = ended_as(row, "interrupted" if went_on else state), self.now()
+                went_on = state == "refused" and has_measured(session, row, LEASE_S)  # its runs can be resumed
+                row.state, row.finished_at = final_state(row, "interrupted" if went_on else state), self.now()
                 holds_of(session, row.board, self.now(), self.rule)
 
         self.store.write(end)
@@ -387,50 +395,48 @@ class JobQueue:
 
     def _doubtful(self, *which: ColumnElement[bool]) -> list[Job]:
         """Those of these jobs that only seem dead."""
-        wanted = select(JobRow).where(JobRow.state.in_(("queued", "running")), *which)
+        query = select(JobRow).where(JobRow.state.in_(("queued", "running")), *which)
 
         def read(session: Session) -> list[Job]:
             now = self.now()
-            return [
-                job_of(row) for row in session.scalars(wanted) if self.silence.is_in_doubt(row, now, self.has_died)
-            ]
+            return [job_of(row) for row in session.scalars(query) if self.silence.is_in_doubt(row, now, self.has_died)]
 
         return self.store.read(read)
 
     def holder_of(self, board: str) -> Job | None:
         """The running job of a board."""
-        wanted = select(JobRow).where(JobRow.board == board, JobRow.state == "running")
+        query = select(JobRow).where(JobRow.board == board, JobRow.state == "running")
 
         def read(session: Session) -> Job | None:
-            row = session.scalars(wanted).one_or_none()
+            row = session.scalars(query).one_or_none()
             return None if row is None else job_of(row)
 
         return self.store.read(read)
 
     def refusing(self, board: str) -> list[Hold]:
         """The reservations that keep this person's job from a board now."""
-        return self.store.read(lambda session: self._refused(standing(session, board, self.now())))
+        return self.store.read(lambda session: self._refusing_holds(standing(session, board, self.now())))
 
     def unfinished_run(self, job: Job, kind: str) -> int | None:
         """The uncompleted run of that kind in the job's current suite.
 
         Other jobs may have had the board since: their runs are of another kind or release, or later.
         """
-        its = or_(RunRow.job_id == job.id, RunRow.job_id.is_(None))  # the latter of before it was kept
-        wanted = select(RunRow.id).where(
-            its,
+        of_job = or_(RunRow.job_id == job.id, RunRow.job_id.is_(None))  # the latter of before it was kept
+        query = select(RunRow.id).where(
+            of_job,
             RunRow.board == job.board,
             RunRow.id > job.after_run,
             RunRow.status != "completed",
             RunRow.kind == kind,
         )
         if job.release:
-            wanted = wanted.where(RunRow.release == job.release)
-        return self.store.read(lambda session: session.scalars(wanted.order_by(RunRow.id).limit(1)).one_or_none())
+            query = query.where(RunRow.release == job.release)
+        return self.store.read(lambda session: session.scalars(query.order_by(RunRow.id).limit(1)).one_or_none())
 
-    def _refused(self, holds: list[Hold], *, checks: bool = False, qualifies: bool = False) -> list[Hold]:
-        given = {"ignored": self.ignores, "checks": checks, "qualifies": qualifies}
-        return [hold for hold in holds if hold.refuses(self.person, **given)]
+    def _refusing_holds(self, holds: list[Hold], *, checks: bool = False, qualifies: bool = False) -> list[Hold]:
+        exceptions = {"ignored": self.ignores, "checks": checks, "qualifies": qualifies}
+        return [hold for hold in holds if hold.refuses(self.person, **exceptions)]
 
     def _dead(self, row: JobRow) -> bool:
         return self.silence.is_dead(row, self.has_died)
@@ -439,8 +445,8 @@ class JobQueue:
         row = find(session, job_id)
         if row.holder != self.holder or row.state != state:
             raise LabStableError(
-                f"job {call(job_id)} was taken from us: it is {row.state} in {row.holder}. This host gave no sign of life for "
-                f"more than {LEASE_S:g} s; look why, then: lab run --resume {call(job_id)}",
+                f"job {call(job_id)} was taken from us: it is {row.state} in {row.holder}. This host gave no sign of "
+                f"life for more than {LEASE_S:g} s; look why, then: lab run --resume {call(job_id)}",
                 failure="lease_lost",
             )
         return row
@@ -459,18 +465,10 @@ def may_have_unqualified(job: JobRow) -> bool:
     return job.program in {BY_QUALIFY, BY_HEALTH, BY_PROVISION, BY_WEB}
 
 
-def _takes(row: JobRow, board: str) -> bool:
-    """True if a job that has not begun takes any of some boards, and this is one."""
-    return row.started_at is None and board in row.options.get(BOARDS, ())
-
-
-# --- Runs of jobs ---
-
-
 FAILED_TESTS: Final = "failed_tests"  # key of a run's provenance
 
 
-def measured(session: Session, row: JobRow, lease_s: float) -> bool:
+def has_measured(session: Session, row: JobRow, lease_s: float) -> bool:
     """True if a job has had a run.
 
     `lease_s`: a job that was silent for so long has ended.
@@ -479,12 +477,12 @@ def measured(session: Session, row: JobRow, lease_s: float) -> bool:
         return False
     ended_at = row.finished_at or row.heartbeat_at + dt.timedelta(seconds=lease_s)
     then = and_(RunRow.started_at >= row.started_at, RunRow.started_at <= ended_at)
-    its = select(RunRow.id).where(
+    query = select(RunRow.id).where(
         RunRow.board == row.board,
         RunRow.id > row.after_run,
         or_(RunRow.job_id == row.id, then),  # one that went on has its run of before
     )
-    return row.done > 0 or session.scalars(its.limit(1)).one_or_none() is not None
+    return row.done > 0 or session.scalars(query.limit(1)).one_or_none() is not None
 
 
 def note_tests(store: Store, run_ids: Collection[int], *, failed: bool) -> None:
@@ -521,8 +519,8 @@ def lab_faults(store: Store, job_id: int) -> tuple[str, ...]:
     """
 
     def read(session: Session) -> dict[object, tuple[str, str | None]]:
-        its = select(RunRow.id, RunRow.provenance).where(RunRow.job_id == job_id)
-        runs = [run for run, provenance in session.execute(its) if "confirms" not in provenance]
+        query = select(RunRow.id, RunRow.provenance).where(RunRow.job_id == job_id)
+        runs = [run for run, provenance in session.execute(query) if "confirms" not in provenance]
         columns = (AttemptRow.run_id, AttemptRow.cycle, AttemptRow.params, AttemptRow.outcome, AttemptRow.fault)
         attempts = session.execute(select(*columns).where(AttemptRow.run_id.in_(runs)).order_by(AttemptRow.id))
         return {
@@ -531,7 +529,7 @@ def lab_faults(store: Store, job_id: int) -> tuple[str, ...]:
         }
 
     last = store.read(read)
-    failed = [each for each in last.values() if each[0] != "ok"]
+    failed = [attempt for attempt in last.values() if attempt[0] != "ok"]
     if any(fault != "lab" for _outcome, fault in failed):
         return ()
     return tuple(sorted({outcome for outcome, _fault in failed}))
@@ -552,11 +550,11 @@ def confirmation(store: Store, job_id: int, run_id: int) -> Run | None:
     Raises:
         BoardlabError: the store cannot be read.
     """
-    its = select(RunRow).where(RunRow.job_id == job_id, RunRow.id > run_id).order_by(RunRow.id.desc())
+    query = select(RunRow).where(RunRow.job_id == job_id, RunRow.id > run_id).order_by(RunRow.id.desc())
 
     def read(session: Session) -> Run | None:
-        found = (row for row in session.scalars(its) if row.provenance.get("confirms") == run_id)
-        return next(map(run, found), None)
+        rows = (row for row in session.scalars(query) if row.provenance.get("confirms") == run_id)
+        return next(map(run, rows), None)
 
     return store.read(read)
 
@@ -586,15 +584,15 @@ def find(session: Session, job_id: int) -> JobRow:
     return row
 
 
-# --- Timer jobs that yield their board ---
-# The wish is in the store: a reservation of the board, or a note of the job's runner (`ask`). The measurement looks between two cycles
-# (`wanted`), and the runner then puts the job back among those that wait (`give_way`).
+# The wish for a timer job's board is in the store: a reservation of the board, or a note of the job's runner (`ask`).
+# The measurement looks between two cycles (`claimant`), and the runner then puts the job back among those that wait
+# (`give_way`).
 
 
 GAVE_WAY = 66  # exit code of a pytest that ended since another job or person wants its board
 
 
-def wanted(store: Store, job_id: int, now: dt.datetime | None = None) -> str:
+def claimant(store: Store, job_id: int, now: dt.datetime | None = None) -> str:
     """The claimant of a yielding job's board; empty: none.
 
     A person's job never yields.
@@ -602,7 +600,7 @@ def wanted(store: Store, job_id: int, now: dt.datetime | None = None) -> str:
     Raises:
         BoardlabError: the store cannot be read.
     """
-    return store.read(lambda session: _wanted(session, find(session, job_id), now or store.now()))
+    return store.read(lambda session: _claimant(session, find(session, job_id), now or store.now()))
 
 
 def ask(queue: JobQueue, job_id: int, who: str) -> None:
@@ -646,14 +644,14 @@ def give_way(queue: JobQueue, job_id: int) -> Job:
 
     def requeue(session: Session) -> Job:
         row = queue._own(session, job_id, "running")
-        row.yields_to = _wanted(session, row, queue.now()) or row.yields_to
+        row.yields_to = _claimant(session, row, queue.now()) or row.yields_to
         row.state, row.heartbeat_at = "queued", queue.now()
         return job_of(row)
 
     return queue.store.write(requeue)
 
 
-def _wanted(session: Session, row: JobRow, now: dt.datetime) -> str:
+def _claimant(session: Session, row: JobRow, now: dt.datetime) -> str:
     if row.priority >= PERSONS:
         return ""
     holds = [hold for hold in standing(session, row.board, now) if hold.kind not in OWN]  # which nobody waits for

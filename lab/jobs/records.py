@@ -65,7 +65,8 @@ class Job(Order):
         after_run: the current suite's runs have higher ids than this.
         person, program: its starter.
         cancelled_by: the person who cancelled it; empty: none.
-        priority: of lab.jobs.queue. yields_to: the claimant of its board, now or at last; empty: none, or it has it again.
+        priority: of lab.jobs.queue.
+        yields_to: the claimant of its board, now or at last; empty: none, or it has it again.
         request: of a queue, in that queue's words; empty: none.
     """
 
@@ -133,7 +134,7 @@ def job_of(row: JobRow | Row[Any]) -> Job:
     return record_of(Job, row, suites=tuple(row.suites.split(",")))
 
 
-def ended_as(row: JobRow, state: JobState) -> JobState:
+def final_state(row: JobRow, state: JobState) -> JobState:
     """A job's final state; an interrupted one may be cancelled."""
     return "cancelled" if row.cancelled_by and state in {"interrupted", "refused"} else state
 
@@ -165,8 +166,9 @@ def _tells_by_heartbeat(job: Job | JobRow, has_died: HasDied) -> bool:
 class Silence:
     """Observed silence of jobs' heartbeats, by our own monotonic clock.
 
-    No wall clock counts, so neither a wrong clock nor one that jumps makes a job dead. Only time between two looks counts, and
-    at most a heartbeat's for each: a process that could not look, since it or the database stood still, has seen no silence.
+    No wall clock counts, so neither a wrong clock nor one that jumps makes a job dead. Only time between two looks
+    counts, and at most a heartbeat's for each: a process that could not look, since it or the database stood still,
+    has seen no silence.
 
     Attributes:
         now_s: a monotonic clock.
@@ -193,8 +195,8 @@ class Silence:
         """True if a job seems dead without proof of either yet."""
         if not seems_dead(job, now, has_died) or self.is_dead(job, has_died):
             return False
-        seen = self._seen.get(job.id)
-        return seen is None or not seen.beats
+        last_look = self._seen.get(job.id)
+        return last_look is None or not last_look.beats
 
 
 @frozen

@@ -74,7 +74,7 @@ class JobWaiter:
         announced = False
         with ExitStack() as stack:
             changes: BoardChanges | None = None
-            while (started := self._started_of_choice(job) if self._chooses(job) else self._started(job)) is None:
+            while (started := self._start_of_choice(job) if self._chooses(job) else self._start(job)) is None:
                 if self.is_over() or self.queue.job(job.id).cancelled_by:
                     return None
                 if job.yields_to and not self._unread and (self._obstacle or self.queue.refusing(job.board)):
@@ -94,10 +94,10 @@ class JobWaiter:
     def _chooses(self, job: Job) -> bool:
         return bool(self.choice) and job.started_at is None
 
-    def _started_of_choice(self, job: Job) -> Job | None:
+    def _start_of_choice(self, job: Job) -> Job | None:
         """Start the job on the first willing board of its choice."""
         for board in self.queue.free(self.choice):
-            started = self._started(self.queue.move(job.id, board, str(self.choice[board])))
+            started = self._start(self.queue.move(job.id, board, str(self.choice[board])))
             if started is not None:
                 return started
         wait_on(self.queue, job.id)
@@ -120,7 +120,7 @@ class JobWaiter:
             if changes.wait(min(LOOK_S, due_s - now_s)):
                 return
 
-    def _started(self, job: Job) -> Job | None:
+    def _start(self, job: Job) -> Job | None:
         """Start the job if its board, place and host are free."""
         previous = self._obstacle
         try:

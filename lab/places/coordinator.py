@@ -32,8 +32,8 @@ _REFUSALS: Final = (
     grpc.StatusCode.ALREADY_EXISTS,
     grpc.StatusCode.PERMISSION_DENIED,
 )
-# The coordinator knows a session by its TCP connection, which gRPC shares among the channels of a process: the second session is refused, or
-# acquires as the first one's user.
+# The coordinator knows a session by its TCP connection, which gRPC shares among the channels of a process: the second
+# session is refused, or acquires as the first one's user.
 _OWN_CONNECTION: Final = (("grpc.use_local_subchannel_pool", 1),)
 _PORT: Final = "NetworkSerialPort"  # labgrid may not set `avail` of other classes
 _ANY: Final = frozenset("*?[")  # of an exporter's name in a match, which then names none
@@ -81,7 +81,8 @@ class Coordinator:
 
         Raises:
             LabTransientError: it does not answer.
-            ConfigurationError: it refuses: another user has or reserved it, an exporter does not obey, or there is no such place.
+            ConfigurationError: it refuses: another user has or reserved it, an exporter does not obey, or there is no
+                such place.
         """
         with self._stub() as stub, _session(stub, user):
             stub.AcquirePlace(messages.AcquirePlaceRequest(placename=name), timeout=RELEASE_S)
@@ -139,12 +140,12 @@ class Coordinator:
             LabTransientError: it does not answer.
         """
         with self._stub() as stub:
-            found = stub.GetReservations(messages.GetReservationsRequest(), timeout=TIMEOUT_S).reservations
-        granted = [each for each in found if _STATES[each.state] in _GRANTED]
+            reservations = stub.GetReservations(messages.GetReservationsRequest(), timeout=TIMEOUT_S).reservations
+        granted = [reservation for reservation in reservations if _STATES[reservation.state] in _GRANTED]
         return {
-            str(place): f"{each.owner} (reservation {each.token})"
-            for each in granted
-            for place in each.allocations.values()
+            str(place): f"{reservation.owner} (reservation {reservation.token})"
+            for reservation in granted
+            for place in reservation.allocations.values()
         }
 
     def reserving_users(self, name: str) -> list[str]:
@@ -168,7 +169,7 @@ class Coordinator:
             or (_STATES[reservation.state] == "waiting" and reservation.filters["main"].filter.items() <= tags.items())
         ]
 
-    def unmatched(self, name: str) -> tuple[str, ...]:
+    def find_unmatched(self, name: str) -> tuple[str, ...]:
         """Missing resources of a place as "exporter/group/class".
 
         Raises:
@@ -195,13 +196,16 @@ class Coordinator:
             places = stub.GetPlaces(messages.GetPlacesRequest(), timeout=TIMEOUT_S).places
             with _session(stub, LISTENER) as session:
                 resources = list(session)
-        offered = _by_exporter(resources)
-        found = {str(place.name): away for place in places if (away := _away(place, offered)) is not None}
-        whole = [place for place in places if place.name not in found]
+        by_exporter: dict[str, list[Any]] = {}
+        for resource in resources:
+            by_exporter.setdefault(str(resource.path.exporter_name), []).append(resource)
+        offered = by_exporter
+        missing = {str(place.name): away for place in places if (away := _away(place, offered)) is not None}
+        whole = [place for place in places if place.name not in missing]
         return {
-            str(place.name): evolve(found[place.name], shared_with=_shared_with(place, whole, resources))
+            str(place.name): evolve(missing[place.name], shared_with=_sharing_place(place, whole, resources))
             for place in places
-            if place.name in found
+            if place.name in missing
         }
 
     def _channel(self) -> Any:
@@ -231,7 +235,7 @@ class Coordinator:
                 stub = CoordinatorStub(channel)
                 places = stub.GetPlaces(messages.GetPlacesRequest(), timeout=TIMEOUT_S).places
                 reservations = stub.GetReservations(messages.GetReservationsRequest(), timeout=TIMEOUT_S).reservations
-                offered = _offered(stub)
+                offered = _count_offered(stub)
         except grpc.RpcError as error:
             raise LabTransientError(
                 f"labgrid's coordinator at {self.address} does not answer ({_reason(error)}); start it, or correct "
@@ -246,7 +250,7 @@ class Coordinator:
         )
 
 
-def _offered(stub: CoordinatorStub) -> Counter[str]:
+def _count_offered(stub: CoordinatorStub) -> Counter[str]:
     """Number of resources of each exporter."""
     with _session(stub, LISTENER) as session:
         return Counter(str(update.path.exporter_name) for update in session if update.avail)
@@ -271,14 +275,14 @@ def _session(stub: CoordinatorStub, name: str) -> Iterator[list[Any]]:
         while (message := requests.get()) is not None:
             yield message
 
-    found = []
+    resources = []
     stream = stub.ClientStream(pending(), timeout=2 * RELEASE_S)
     try:
         for answer in stream:
-            found += [update.resource for update in answer.updates if update.WhichOneof("kind") == "resource"]
+            resources += [update.resource for update in answer.updates if update.WhichOneof("kind") == "resource"]
             if answer.sync.id == sync.sync.id:
                 break
-        yield found
+        yield resources
     finally:
         requests.put(None)
         stream.cancel()
@@ -291,34 +295,27 @@ def _fits(match: Any, resource: Any) -> bool:
     return all(fnmatchcase(name, pattern) for name, pattern in pairs)
 
 
-def _by_exporter(resources: Iterable[Any]) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {}
-    for resource in resources:
-        found.setdefault(str(resource.path.exporter_name), []).append(resource)
-    return found
-
-
 def _away(place: Any, offered: Mapping[str, Sequence[Any]]) -> MissingResource | None:
     """Missing resource of a place; None: it is whole."""
     port = None
     for match in place.matches:
         named = "" if _ANY & set(match.exporter) else str(match.exporter)
         candidates = offered.get(named, ()) if named else itertools.chain.from_iterable(offered.values())
-        found = [resource for resource in candidates if _fits(match, resource)]
-        if not found:
+        matching = [resource for resource in candidates if _fits(match, resource)]
+        if not matching:
             return MissingResource("exporter", named)
-        gone = (each for each in found if each.cls == _PORT and not each.avail)
-        port = port or next((MissingResource("port", str(each.path.exporter_name)) for each in gone), None)
+        gone = (resource for resource in matching if resource.cls == _PORT and not resource.avail)
+        port = port or next((MissingResource("port", str(resource.path.exporter_name)) for resource in gone), None)
     return port
 
 
-def _shared_with(place: Any, whole: Iterable[Any], resources: Iterable[Any]) -> str:
+def _sharing_place(place: Any, whole: Iterable[Any], resources: Iterable[Any]) -> str:
     """A whole place that shares a resource; empty: none.
 
     labgrid gives a resource to one place at a time.
     """
-    its = [resource for resource in resources if _has(place, resource)]
-    return next((str(other.name) for other in whole if any(_has(other, resource) for resource in its)), "")
+    own = [resource for resource in resources if _has(place, resource)]
+    return next((str(other.name) for other in whole if any(_has(other, resource) for resource in own)), "")
 
 
 def _has(place: Any, resource: Any) -> bool:

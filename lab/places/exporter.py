@@ -210,15 +210,15 @@ class ConsoleExport(stock.ResourceExport):  # type: ignore[misc]
 
     def _get_params(self) -> dict[str, Any]:
         options = self.console.options
-        known = _udev(self.serial.port)
+        properties = _udev(self.serial.port)
         published = PublishedPort(
             socket=str(self.console.socket),
             host=options.hostname,
             machine=machine_id(),
             line=time_line(),
             device=str(self.serial.port or "unplugged"),
-            id_path=known.get("ID_PATH", ""),
-            serial=known.get("ID_SERIAL_SHORT", ""),
+            id_path=properties.get("ID_PATH", ""),
+            serial=properties.get("ID_SERIAL_SHORT", ""),
             pty=is_pty(Path(self.serial.port or "")),
             rails=str(rails) if (rails := rails_socket(options.runtime)).is_socket() else "",
         )
@@ -252,14 +252,14 @@ class SwitchExport(stock.ResourceEntry):  # type: ignore[misc]
 def _udev(device: str | None) -> dict[str, str]:
     """udev's properties of a port; {}: none now."""
     try:
-        found = Path(device or "").stat()
-        return _known(str(device), (found.st_rdev, found.st_ino, found.st_ctime_ns))
+        status = Path(device or "").stat()
+        return _read_udev(str(device), (status.st_rdev, status.st_ino, status.st_ctime_ns))
     except (pyudev.DeviceNotFoundError, OSError, ValueError, LookupError):  # unplugged, or a pty
         return {}
 
 
 @functools.lru_cache(maxsize=256)
-def _known(device: str, _node: tuple[int, int, int]) -> dict[str, str]:
+def _read_udev(device: str, _node: tuple[int, int, int]) -> dict[str, str]:
     """udev's properties of one device node.
 
     Another adapter at its path has another node.
@@ -268,10 +268,10 @@ def _known(device: str, _node: tuple[int, int, int]) -> dict[str, str]:
         LookupError: nothing yet.
     """
     properties = pyudev.Devices.from_device_file(pyudev.Context(), device).properties
-    known = {name: str(properties[name]) for name in ("ID_PATH", "ID_SERIAL_SHORT") if name in properties}
-    if not known:
+    names = {name: str(properties[name]) for name in ("ID_PATH", "ID_SERIAL_SHORT") if name in properties}
+    if not names:
         raise LookupError(device)
-    return known
+    return names
 
 
 def exports(options: ExporterOptions) -> dict[str, type]:
@@ -305,7 +305,8 @@ def run(options: ExporterOptions) -> int:
         socket.create_server((options.listen, 0), family=family).close()
     except OSError as error:
         raise ConfigurationError(
-            f"--listen {options.listen}: {error.strerror or error}; is it an address of this host, and is its network up? (ip address)"
+            f"--listen {options.listen}: {error.strerror or error}; is it an address of this "
+            "host, and is its network up? (ip address)"
         ) from error
     check(options.resources, options.known)
     _wait_for(options.coordinator)
@@ -329,20 +330,17 @@ def run(options: ExporterOptions) -> int:
 def _wait_for(coordinator: str) -> None:
     """Return when the coordinator answers; log once that it does not."""
     address = urlsplit(f"//{coordinator}")
-    told = False
+    is_logged = False
     while True:
         try:
             return socket.create_connection((address.hostname, address.port or PORT), _LOOK_AGAIN_S).close()
         except OSError as error:
-            if not told:
+            if not is_logged:
                 _log.warning(
                     "nothing is exported: no coordinator answers at %s (%s)", coordinator, error.strerror or error
                 )
-            told = True
+            is_logged = True
             time.sleep(_LOOK_AGAIN_S)
-
-
-# --- The file of resources, a template of YAML ---
 
 
 _SENSORS: Final = "RailSensors"
@@ -364,8 +362,8 @@ def check(path: Path, known: dict[str, object]) -> None:
         groups = ResourceConfig(str(path), known).data
     except jinja2.TemplateSyntaxError as error:
         raise ConfigurationError(
-            f"{path}:{error.lineno}: {str(error.message).rstrip('.')}; a line that begins with # is a statement of Jinja "
-            "to labgrid: begin comments with ##"
+            f"{path}:{error.lineno}: {str(error.message).rstrip('.')}; a line that begins with # is a statement of "
+            "Jinja to labgrid: begin comments with ##"
         ) from error
     except Exception as error:
         raise ConfigurationError(f"{path}: {getattr(error, 'msg', None) or error}") from error
@@ -373,8 +371,8 @@ def check(path: Path, known: dict[str, object]) -> None:
         for key, params in _mapping(f"{path}: {name}", group, "resources by their classes").items():
             if _SENSORS in {key, params.get("cls") if isinstance(params, dict) else ""}:
                 raise ConfigurationError(
-                    f"{path}: {name}: {_SENSORS} is no resource of a place: write it into the board's env, with `at: console`; `lab rails "
-                    "serve` beside this program samples it here"
+                    f"{path}: {name}: {_SENSORS} is no resource of a place: write it into the board's env, with `at: "
+                    "console`; `lab rails serve` beside this program samples it here"
                 )
             if params is not None and key != _LOCATION:
                 _mapping(f"{path}: {name}: {key}", params, "arguments")

@@ -56,7 +56,8 @@ class Janitor:
     """Of one coordinator and one results store.
 
     Attributes:
-        boards: place -> the board behind it, asked at each look; for reservations. A place that it does not know stays as it is.
+        boards: place -> the board behind it, asked at each look; for reservations. A place that it does not know stays
+            as it is.
         measures_at: whether a job measures on a board at a place.
         grace_s: for so long a place is nobody's that cannot be used. now_s: a clock for that.
     """
@@ -85,21 +86,21 @@ class Janitor:
         holds = holds_of_people(self.queue)
         for place, holder in sorted(holders.items()):
             board = boards.get(place, "")
-            its = [hold for hold in holds if hold.board == board]
+            board_holds = [hold for hold in holds if hold.board == board]
             if MissingResource.of(holder) is not None:
                 why = _release_reason(lacking.get(place))
             else:
-                why = self._left(place, holder, board, its)
+                why = self._why_left(place, holder, board, board_holds)
             if why:
                 actions.append(PlaceAction("release", place, holder, why))
             if holder and not why:
                 continue
             if place in useless:
                 actions.append(_hold(place, useless[place], reservers.get(place, "")))
-            elif its:
-                hold = its[0]
-                wanted = str(reserving_user(hold.person, store_name(self.store)))
-                actions.append(PlaceAction("acquire", place, wanted, f"{hold.board} is {hold.described}"))
+            elif board_holds:
+                hold = board_holds[0]
+                user = str(reserving_user(hold.person, store_name(self.store)))
+                actions.append(PlaceAction("acquire", place, user, f"{hold.board} is {hold.described}"))
         return actions
 
     def _useless(self, lacking: Mapping[str, MissingResource]) -> dict[str, MissingResource]:
@@ -146,7 +147,7 @@ class Janitor:
             _log.warning("%s", warning)
         self._refused[place] = warning
 
-    def _left(self, place: str, holder: str, board: str, holds: list[Hold]) -> str:
+    def _why_left(self, place: str, holder: str, board: str, holds: list[Hold]) -> str:
         """Reason why a holder lost it; empty: none or unknown."""
         tag = self.store.location.tag
         if is_reserved(holder, self.queue):
@@ -156,15 +157,16 @@ class Janitor:
         if job is None or job.tag != tag:
             return ""
         try:
-            known = self.queue.job(job.job)
+            record = self.queue.job(job.job)
             measures = self.queue.has_board(job.job)
         except ConfigurationError:  # of another store at the same path, before this one
             return ""
-        if known.person.replace("/", "-") != job.person or known.host != job.host:
-            # Another host's file has the same path, and so had an earlier one of this host; one database has no two such jobs.
+        if record.person.replace("/", "-") != job.person or record.host != job.host:
+            # Another host's file has the same path, and so had an earlier one of this host; one database has no two
+            # such jobs.
             moved = self.store.location.path is None
-            return f"job {call(job.job)} went on as that of {known.who}" if moved else ""
-        return "" if measures else f"job {call(job.job)} {self._state(known)}"
+            return f"job {call(job.job)} went on as that of {record.who}" if moved else ""
+        return "" if measures else f"job {call(job.job)} {self._state(record)}"
 
     def _state(self, job: Job) -> str:
         if job.ended:

@@ -45,7 +45,7 @@ class PlaceWait:
 
 
 @contextmanager
-def acquired(queue: JobQueue, job: Job, place_wait: PlaceWait | None = None) -> Iterator[dict[str, str]]:
+def hold_place(queue: JobQueue, job: Job, place_wait: PlaceWait | None = None) -> Iterator[dict[str, str]]:
     """Hold the job's place and yield pytest's additional environment variables.
 
     Without a place in the environment it holds none.
@@ -54,14 +54,14 @@ def acquired(queue: JobQueue, job: Job, place_wait: PlaceWait | None = None) -> 
         place_wait: None: do not wait for a place that is taken, or whose exporter or coordinator is away.
 
     Raises:
-        BoardlabError: as of `lab.places.place.Place.held`, also with `place_wait` if a person has it, see
+        BoardlabError: as of `lab.places.place.Place.hold`, also with `place_wait` if a person has it, see
             `person_at_place`; or LG_TOKEN's reservation has no place (yet: `place_busy`).
     """
     with ExitStack() as stack:
         printed, away_at = "", math.inf
         while True:
             try:
-                environ = stack.enter_context(_acquired(queue, job))
+                environ = stack.enter_context(_hold_place(queue, job))
                 break
             except BoardlabError as error:
                 if place_wait is None or error.failure not in {PLACE_BUSY, *AWAY}:
@@ -81,7 +81,7 @@ def acquired(queue: JobQueue, job: Job, place_wait: PlaceWait | None = None) -> 
         yield environ
 
 
-def lost_place(store: Store, run_id: int) -> bool:
+def has_lost_place(store: Store, run_id: int) -> bool:
     """Return whether a run ended because it lost its place."""
     attempts = store.attempts(run_id)
     return bool(attempts) and attempts[-1].outcome == "place_lost"
@@ -116,7 +116,7 @@ def person_at_place(queue: JobQueue, job: Job) -> str:
     if place is None:
         return ""
     try:
-        return _granted(place).kept(_own_users(queue, job))
+        return _reserved_place(place).claim_of_person(_own_users(queue, job))
     except BoardlabError as error:
         return str(error) if error.failure == PLACE_BUSY else ""
 
@@ -137,7 +137,7 @@ def _own_users(queue: JobQueue, job: Job) -> set[str]:
 
 
 @contextmanager
-def _acquired(queue: JobQueue, job: Job) -> Iterator[dict[str, str]]:
+def _hold_place(queue: JobQueue, job: Job) -> Iterator[dict[str, str]]:
     place = _place_of(job)
     if place is None:
         yield {}
@@ -149,7 +149,7 @@ def _acquired(queue: JobQueue, job: Job) -> Iterator[dict[str, str]]:
         except ConfigurationError:  # of another store in its place
             return False
 
-    def lapsed(holder: str) -> bool:  # which the janitor has not released yet
+    def has_lapsed(holder: str) -> bool:  # which the janitor has not released yet
         jobs = [
             running
             for running in listing.running(queue)
@@ -159,33 +159,35 @@ def _acquired(queue: JobQueue, job: Job) -> Iterator[dict[str, str]]:
 
     person, store = stock_user(job.person), store_name(queue.store)
     if place.name == envfile.RESERVATION:  # labgrid gives it to the reserving user only
-        holding = _granted(place).held(person, person, has_left)
+        holding = _reserved_place(place).hold(person, person, has_left)
     else:
         also = reserving_user(job.person, store) if queue.ignores else None
-        holding = place.held(job_user(job.person, job.called, store), person, has_left, also, lapsed)
+        holding = place.hold(job_user(job.person, job.called, store), person, has_left, also, has_lapsed)
     with holding as environ:
         yield environ
 
 
-def _granted(place: Place) -> Place:
+def _reserved_place(place: Place) -> Place:
     """The place, or that of LG_TOKEN's reservation, which the query prolongs by a minute."""
     if place.name != envfile.RESERVATION:
         return place
     token = os.environ.get(TOKEN_VARIABLE, "")
     if not token:
         raise ConfigurationError(
-            "the env's RemotePlace is `+`, the place of a reservation, and LG_TOKEN names none: `labgrid-client reserve --shell --wait "
-            "FILTER` prints it"
+            "the env's RemotePlace is `+`, the place of a reservation, and LG_TOKEN names none: `labgrid-client "
+            "reserve --shell --wait FILTER` prints it"
         )
     state, places = place.client().poll(token)
     if state == _WAITS:
         raise LabTransientError(
-            f"reservation {token} waits for a place: all that fit are held, or their exporters are away (labgrid-client reservations, labgrid-client who)",
+            f"reservation {token} waits for a place: all that fit are held, or their exporters are away "
+            "(labgrid-client reservations, labgrid-client who)",
             failure=PLACE_BUSY,
         )
     if not places:
         raise ConfigurationError(
-            f"LG_TOKEN={token}: the coordinator at {place.coordinator} has {f'it as {state}' if state else 'no such reservation'}; reserve anew "
+            f"LG_TOKEN={token}: the coordinator at {place.coordinator} has "
+            f"{f'it as {state}' if state else 'no such reservation'}; reserve anew "
             "(labgrid-client reserve --shell --wait FILTER)"
         )
     return evolve(place, name=places[0])

@@ -1,7 +1,8 @@
 """A labgrid place for as long as a job measures on it.
 
-A job acquires under a name of its own, `HOST/PERSON-STORE-jNUMBER`: two jobs of one person are two users for labgrid, and whoever
-finds the place held can ask the store whether that job still lives. Numbers are of one store, whose tag is in the name. labgrid's own acquisitions never expire.
+A job acquires under a name of its own, `HOST/PERSON-STORE-jNUMBER`: two jobs of one person are two users for labgrid,
+and whoever finds the place held can ask the store whether that job still lives. Numbers are of one store, whose tag is
+in the name. labgrid's own acquisitions never expire.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ class Place:
     coordinator: str
 
     @contextmanager
-    def held(
+    def hold(
         self,
         user: PlaceUser,
         person: PlaceUser,
         has_left: Callable[[int], bool],
         also: PlaceUser | None = None,
-        lapsed: Callable[[str], bool] = lambda _: False,
+        has_lapsed: Callable[[str], bool] = lambda _: False,
     ) -> Iterator[dict[str, str]]:
         """Hold the place in the context; yield its user's environment.
 
@@ -60,20 +61,21 @@ class Place:
         at = self.client()
         self._check_exporters(at)
         holder = at.holder(self.name)
-        for known in (person, also):
-            if known is not None and holder == str(known):
-                yield known.environ
+        for owner in (person, also):
+            if owner is not None and holder == str(owner):
+                yield owner.environ
                 return
         if holder and holder != str(user):
             if MissingResource.of(holder) is not None:
                 if (away := at.lacking().get(self.name)) is not None:
                     raise self._gone(away)  # else a janitor would give it back at its next look
-            elif not lapsed(holder) and not self._is_left(holder, user, has_left):
+            elif not has_lapsed(holder) and not self._is_left(holder, user, has_left):
                 raise self._busy(holder)
             else:
                 _log.warning("place %s: %s has gone without giving it back; it is released", self.name, holder)
             at.release(self.name, holder)
-        elif holder:  # a process of this job that died had it, and a janitor may be giving it back just now: not what we acquire next
+        elif holder:
+            # A process of this job that died had it; a janitor may be giving it back now: not what we acquire next.
             at.release(self.name, holder)
         self._acquire(at, user, person)
         try:
@@ -81,7 +83,7 @@ class Place:
         finally:  # measured cycles stay valid
             self._give_back(at, user)
 
-    def kept(self, ours: Collection[str]) -> str:
+    def claim_of_person(self, ours: Collection[str]) -> str:
         """Reason of a person's claim at labgrid-client; empty: none.
 
         The person has acquired or reserved the place.
@@ -97,7 +99,7 @@ class Place:
         if holder:
             return "" if holder in ours or is_a_program(holder) else str(self._busy(holder))
         owner = at.reserver(self.name)
-        return str(self._reserved(owner)) if owner and owner.partition(" (")[0] not in ours else ""
+        return str(self._reserved_error(owner)) if owner and owner.partition(" (")[0] not in ours else ""
 
     def other_user(self, own_users: Collection[str]) -> str:
         """Other user of the place and his action; empty: none.
@@ -148,10 +150,11 @@ class Place:
             if holder and holder != str(user):
                 raise self._busy(holder) from error  # somebody was faster
             if _NOT_RESERVED_FOR in str(error):
-                raise self._reserved(at.reserver(self.name)) from error
+                raise self._reserved_error(at.reserver(self.name)) from error
             if _NOT_OBEYED in str(error):
                 raise LabTransientError(
-                    f"labgrid's place {self.name}: its exporter does not obey: is the board's host up, and `lab farm export` there?",
+                    f"labgrid's place {self.name}: its exporter does not obey: is the "
+                    "board's host up, and `lab farm export` there?",
                     failure="exporter_gone",
                 ) from error
             raise ConfigurationError(
@@ -172,31 +175,29 @@ class Place:
 
         labgrid acquires and reserves a place without its exporter, too.
         """
-        if missing := at.unmatched(self.name):
+        if missing := at.find_unmatched(self.name):
             raise LabTransientError(
-                f"labgrid's place {self.name}: no exporter offers {', '.join(missing)}: start `lab farm export` on the board's host, and look "
-                "at its log (systemctl status boardlab-export)",
+                f"labgrid's place {self.name}: no exporter offers {', '.join(missing)}: start `lab farm export` on "
+                "the board's host, and look at its log (systemctl status boardlab-export)",
                 failure="exporter_gone",
             )
 
     def _gone(self, away: MissingResource) -> LabTransientError:
         return LabTransientError(f"labgrid's place {self.name}: {away.described}", failure="exporter_gone")
 
-    def _reserved(self, owner: str) -> LabTransientError:
+    def _reserved_error(self, owner: str) -> LabTransientError:
         return LabTransientError(
-            f"labgrid's place {self.name} is reserved for {owner or 'somebody else'}: wait until that ends (labgrid-client reservations; "
-            "labgrid-client cancel-reservation, by them)",
+            f"labgrid's place {self.name} is reserved for {owner or 'somebody else'}: wait until that ends "
+            "(labgrid-client reservations; labgrid-client cancel-reservation, by them)",
             failure=PLACE_BUSY,
         )
 
     def _busy(self, holder: str) -> LabTransientError:
         return LabTransientError(
-            f"labgrid's place {self.name} is held by {holder}: wait until it is released (labgrid-client -p {self.name} release, by them)",
+            f"labgrid's place {self.name} is held by {holder}: wait until it is released (labgrid-client -p "
+            f"{self.name} release, by them)",
             failure=PLACE_BUSY,
         )
-
-
-# --- Places of reservations ---
 
 
 def holds_of_people(queue: JobQueue, board: str | None = None) -> list[Hold]:

@@ -79,10 +79,14 @@ def may_be_one(one: str, other: str) -> bool:
 
 def _addresses(host: str) -> set[str]:
     try:
-        found = {str(info[4][0]) for info in socket.getaddrinfo(host.strip("[]"), None)}
+        addresses = {str(info[4][0]) for info in socket.getaddrinfo(host.strip("[]"), None)}
     except (OSError, UnicodeError):  # the latter: no name of a host at all, e.g. with two dots in a row
         return set()
-    return set() if any(ipaddress.ip_address(each.partition("%")[0]).is_loopback for each in found) else found
+    return (
+        set()
+        if any(ipaddress.ip_address(address.partition("%")[0]).is_loopback for address in addresses)
+        else addresses
+    )
 
 
 @frozen
@@ -102,8 +106,8 @@ class JobHolder:
     def of(cls, holder: str) -> Self | None:
         """Parse a place's holder; None: it is no job of boardlab's."""
         host, _, name = holder.partition("/")
-        found = _OF_A_JOB.fullmatch(name)
-        return None if found is None else cls(host, found[1], found[2], int(found[3]))
+        match = _OF_A_JOB.fullmatch(name)
+        return None if match is None else cls(host, match[1], match[2], int(match[3]))
 
 
 def is_a_program(holder: str) -> bool:
@@ -135,10 +139,10 @@ class MissingResource:
     @classmethod
     def of(cls, holder: str) -> Self | None:
         """Missing resource in a janitor's holder name; None: another holder."""
-        found = _HOLDER.fullmatch(holder)
-        if found is None:
+        match = _HOLDER.fullmatch(holder)
+        if match is None:
             return None
-        return cls("exporter" if found[1] == "exporter" else "port", "" if found[2] == _SOME else found[2])
+        return cls("exporter" if match[1] == "exporter" else "port", "" if match[2] == _SOME else match[2])
 
     @property
     def holder(self) -> str:

@@ -19,7 +19,7 @@ from lab.health.reservations import LONGEST_REASON, ReservationBook
 from lab.host import process
 from lab.jobs import listing, queue
 from lab.jobs.lease import Holder
-from lab.jobs.queue import GAVE_WAY, wanted
+from lab.jobs.queue import GAVE_WAY, claimant
 from lab.jobs.records import BY_PYTEST, JOB_VARIABLE, JobState, Order, number
 from lab.jobs.waiting import BusyBoardError, JobWaiter
 from lab.pytest_plugin.runs import ITEMS_KEY, JOB_KEY, RUNS_KEY, STORE_KEY, STRATEGY_KEY
@@ -173,7 +173,7 @@ def before_cycle(config: pytest.Config, run_id: int) -> Callable[[], None]:
         if job is None:
             return
         try:
-            who = wanted(store, job)
+            who = claimant(store, job)
             if who:
                 listing.pause(store, run_id, f"gave way: {who}")
         except BoardlabError as error:

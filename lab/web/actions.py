@@ -178,7 +178,7 @@ def _queue_run(site: Site, action: Action, arguments: list[str], queueing: threa
     if limits is None:
         return job_control.queue_run(site, name, arguments)
     with queueing:
-        count = listing.unended(JobQueue(action.store, process.identity(), process.has_died), name)
+        count = listing.count_active(JobQueue(action.store, process.identity(), process.has_died), name)
         if count >= limits.jobs:
             raise ConfigurationError(
                 f"{name} has {count} jobs that wait or measure, and may have {limits.jobs} (farm.yaml, web: tokens): "

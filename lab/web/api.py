@@ -16,7 +16,7 @@ from pydantic import StringConstraints
 from lab.errors import ConfigurationError
 from lab.farm import status
 from lab.host.clock import MonotonicRaw, utc_now
-from lab.jobs.listing import listed_runs, whole_run
+from lab.jobs.listing import find_runs, whole_run
 from lab.judge import text
 from lab.judge.baseline import document
 from lab.judge.builds import remarks
@@ -86,7 +86,7 @@ def router(site: Site) -> APIRouter:
             chosen(board), chosen(board_type), chosen(release), chosen(status), before=before, sort=sort
         )
         with site.store() as store:
-            listed = listed_runs(store, run_filter, limit + 1)
+            listed = find_runs(store, run_filter, limit + 1)
         if form == "csv":
             return as_csv([_row(row_run) for row_run in listed[:limit]])
         shown = [
@@ -160,7 +160,7 @@ def board_router(site: Site) -> APIRouter:
         now = next((board_document for board_document in lab["boards"] if board_document["board"] == board), None)
         env = next((board_now.env for board_now in site.look().lab.boards if board_now.board == board), "")
         with site.store() as store:
-            runs = listed_runs(store, RunFilter(boards=(board,)), _RUNS)
+            runs = find_runs(store, RunFilter(boards=(board,)), _RUNS)
             comments = [text.plain_document(comment) for comment in Audit(store).comments(board)]
             logs = [asdict(log) for log in job_control.of_board(site, store, board)]
         if now is None and not runs:

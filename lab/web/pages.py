@@ -16,7 +16,7 @@ from lab import boards
 from lab.console.status import ports_of
 from lab.errors import BoardlabError, ConfigurationError
 from lab.farm.board_state import BoardNow
-from lab.jobs.listing import killed_runs, listed_runs, whole_run
+from lab.jobs.listing import find_runs, killed_runs, whole_run
 from lab.judge.builds import remarks
 from lab.judge.where import where_of
 from lab.report import view
@@ -104,7 +104,7 @@ def router(site: Site, renderer: Renderer, parts: WallParts) -> APIRouter:
         runs, comments, trouble, line, logs, assumed = [], [], "", None, [], []
         try:
             with site.store() as store:
-                runs = listed_runs(store, RunFilter(boards=(board,)), PAGE)
+                runs = find_runs(store, RunFilter(boards=(board,)), PAGE)
                 comments = Audit(store).comments(board)
                 line = charts.timeline(store, runs, lab_now.at)
                 logs = job_control.of_board(site, store, board)
@@ -155,7 +155,7 @@ def router(site: Site, renderer: Renderer, parts: WallParts) -> APIRouter:
             _names(board), _names(board_type), _names(release), _names(status), before=before, sort=sort
         )
         with site.store() as store:
-            runs = listed_runs(store, run_filter, PAGE + 1)
+            runs = find_runs(store, run_filter, PAGE + 1)
             choices = {name: listing.column_values(store, column)[:_CHOICES] for name, column in _COLUMNS.items()}
         asked = {"board": board, "type": board_type, "release": release, "status": status, "sort": sort}
         more = runs[PAGE - 1].run.id if len(runs) > PAGE else None

@@ -130,7 +130,7 @@ def test_labgrids_console_shows_whose_job_has_the_place_what_it_reads_and_the_jo
     job = job_user("lena", "j12", "/a/results.db")
     with bench.client() as run, exporter:
         until(lambda: not Coordinator(coordinator).lacking(), "the port is there")
-        with Place("b1", coordinator).held(job, lena, lambda _: False):
+        with Place("b1", coordinator).hold(job, lena, lambda _: False):
             until(lambda: tcp_port(coordinator) > 0, "the port is served")
             run.attach(run.open(adapter.link).name, write=True)
             client(coordinator, *words, **environ)

@@ -68,7 +68,7 @@ def test_a_place_that_boardlab_makes_is_one_that_labgrid_gives(coordinator: str,
     resources.write_text("b1:\n  NetworkService: {address: 127.0.0.1, username: root}\n")
     words = ("-c", coordinator, "-n", "labhost", "--hostname", "127.0.0.1", str(resources))
     with running("labgrid-exporter", *words, folder=tmp_path):
-        until(lambda: not at.unmatched("b1"), "its resource is there")
+        until(lambda: not at.find_unmatched("b1"), "its resource is there")
         client(coordinator, "reserve", "--wait", "type=am62xx_sk")
         client(coordinator, "-p", "b1", "acquire")
         assert at.holder("b1") == "ci1/alice"
@@ -104,7 +104,7 @@ def test_a_coordinator_that_is_stopped_is_not_waited_for_for_ever(tmp_path: Path
         process.send_signal(signal.SIGSTOP)
         try:
             with pytest.raises(LabTransientError, match="does not answer") as caught:
-                Coordinator(address).unmatched("b1")
+                Coordinator(address).find_unmatched("b1")
             assert caught.value.failure == "coordinator_unreachable"
         finally:
             process.send_signal(signal.SIGCONT)

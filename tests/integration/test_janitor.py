@@ -31,7 +31,7 @@ from lab.jobs.queue import JobQueue
 from lab.jobs.records import Job, Order
 from lab.places.coordinator import Coordinator
 from lab.places.janitor import Janitor
-from lab.places.job_place import acquired, measures_at, person_at_place
+from lab.places.job_place import hold_place, measures_at, person_at_place
 from lab.places.records import job_user, reserving_user, store_name
 from lab.results import Store, open_store
 from lab.web import wall
@@ -62,7 +62,7 @@ boards:
 MEASURES = """
 import sys, time
 from pathlib import Path
-from lab.places.job_place import acquired
+from lab.places.job_place import hold_place
 from lab.host import process
 from lab.results import open_store
 from lab.jobs.records import Order
@@ -70,7 +70,7 @@ from lab.jobs.queue import JobQueue
 with open_store(sys.argv[1]) as store:
     book = JobQueue(store, process.identity(), process.has_died, person="lena")
     job = book.start(book.enqueue(Order("am62xx_sk", "b1", ("boot",), sys.argv[2], "", 1)).id)
-    with acquired(book, job):
+    with hold_place(book, job):
         print("measures", flush=True)
         time.sleep(600)
 """
@@ -179,14 +179,14 @@ def test_a_board_that_is_reserved_in_the_browser_is_its_persons_place_until_that
     lenas = reserving_user("lena", store_name(lab.store))
     assert (action.verb, action.place, action.holder) == ("acquire", "b1", str(lenas))
     assert lab.coordinator.holder("b1") == str(lenas)
-    with pytest.raises(LabTransientError, match="held by reserved-"), acquired(lab.book("bob"), lab.job()):
+    with pytest.raises(LabTransientError, match="held by reserved-"), hold_place(lab.book("bob"), lab.job()):
         pass
-    with acquired(lab.book(ignores=True), lab.job()) as environ:
+    with hold_place(lab.book(ignores=True), lab.job()) as environ:
         assert environ == lenas.environ
     assert list(lab.janitor().tidy()) == []
     ReservationBook(lab.store).end("b1", "reserved", "lena")
     job = lab.job()
-    with acquired(lab.book(), job):  # a job that waited for its end does not wait for the janitor
+    with hold_place(lab.book(), job):  # a job that waited for its end does not wait for the janitor
         assert lab.coordinator.holder("b1") == str(job_user(job.person, job.called, store_name(lab.store)))
     lab.coordinator.acquire("b1", str(lenas))
     (action,) = lab.janitor().tidy()
@@ -208,7 +208,7 @@ def test_two_sites_with_a_coordinator_each_share_the_results(lab: Lab, tmp_path:
         there = evolve(lab, folder=folder, address=address)
         here, away = lab.job(), there.job("c1")
         assert (lab.book().start(here.id), there.book().start(away.id)) != (None, None)
-        with acquired(lab.book(), here), acquired(there.book(), away):
+        with hold_place(lab.book(), here), hold_place(there.book(), away):
             places = [str(job_user(job.person, job.called, store_name(lab.store))) for job in (here, away)]
             assert [lab.coordinator.holder("b1"), there.coordinator.holder("b1")] == places
             assert (lab.janitor().due(), there.janitor().due()) == ([], [])
@@ -271,7 +271,7 @@ def test_a_place_whose_exporter_is_dead_is_refused_before_the_run_begins(lab: La
             pytest.raises(
                 LabTransientError, match=r"no exporter offers lab-7/b2/\*: start `lab farm export`"
             ) as caught,
-            acquired(lab.book(), lab.job("b2")),
+            hold_place(lab.book(), lab.job("b2")),
         ):
             pass
         assert caught.value.failure == "exporter_gone"
@@ -293,7 +293,7 @@ def test_a_reservation_for_whose_place_a_job_waits_does_not_expire(lab: Lab, mon
             assert stands(lab.address).state == ReservationState[state].value
             for _ in range(2):
                 before = stands(lab.address).timeout
-                with pytest.raises(LabTransientError) as caught, acquired(lab.book(), job):
+                with pytest.raises(LabTransientError) as caught, hold_place(lab.book(), job):
                     pass
                 assert caught.value.failure == failure
                 assert stands(lab.address).timeout > before
@@ -345,10 +345,10 @@ def test_the_place_of_labgrids_reservation_is_taken_as_its_owner_and_given_back(
     assert token is not None, done.stdout
     job = lab.job("b3", "plus.yaml")
     monkeypatch.setenv("LG_TOKEN", token[1])
-    with acquired(lab.book(), job) as environ:
+    with hold_place(lab.book(), job) as environ:
         assert environ == who
         assert lab.coordinator.holder("b3") == "desk-1/lena"
     assert lab.coordinator.holder("b3") == ""
     monkeypatch.setenv("LG_TOKEN", "NOSUCH")
-    with pytest.raises(Exception, match="no such reservation"), acquired(lab.book(), job):
+    with pytest.raises(Exception, match="no such reservation"), hold_place(lab.book(), job):
         pass

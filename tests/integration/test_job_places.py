@@ -76,13 +76,13 @@ def test_a_person_who_has_acquired_the_place_keeps_lab_run_out_by_name(coordinat
 
 def test_a_job_holds_the_place_under_a_name_of_its_own_and_gives_it_back(coordinator: str) -> None:
     user, place = job_user("lena", "j12", "/a/results.db"), Place("b1", coordinator)
-    with place.held(user, LENA, lambda _: False) as environ:
+    with place.hold(user, LENA, lambda _: False) as environ:
         assert environ == {"LG_HOSTNAME": user.host, "LG_USERNAME": user.name}
         assert user.name.startswith("lena-")
         assert user.name.endswith("-j12")
         assert Coordinator(coordinator).holder("b1") == str(user)
         with pytest.raises(LabTransientError, match=f"held by {user}") as caught:
-            place.held(job_user("lena", "j13", "/a/results.db"), LENA, lambda _: False).__enter__()
+            place.hold(job_user("lena", "j13", "/a/results.db"), LENA, lambda _: False).__enter__()
         assert caught.value.failure == "place_busy"
     assert Coordinator(coordinator).holder("b1") == ""
 
@@ -96,25 +96,25 @@ def test_a_place_of_a_job_that_was_killed_is_taken_over_and_one_of_a_stranger_is
     assert process.returncode == -signal.SIGKILL
     assert Coordinator(coordinator).holder("b1") == str(job_user("lena", "j12", "/a/results.db"))
     with pytest.raises(LabTransientError):
-        place.held(job_user("lena", "j13", "/a/results.db"), LENA, {12: False}.__getitem__).__enter__()
-    with place.held(job_user("lena", "j13", "/a/results.db"), LENA, {12: True}.__getitem__):
+        place.hold(job_user("lena", "j13", "/a/results.db"), LENA, {12: False}.__getitem__).__enter__()
+    with place.hold(job_user("lena", "j13", "/a/results.db"), LENA, {12: True}.__getitem__):
         assert Coordinator(coordinator).holder("b1") == str(job_user("lena", "j13", "/a/results.db"))
     assert Coordinator(coordinator).holder("b1") == ""
     other = job_user("lena", "j12", "/b/results.db")
-    with place.held(other, LENA, lambda _: False):
+    with place.hold(other, LENA, lambda _: False):
         with pytest.raises(LabTransientError, match=f"held by {other}"):
-            place.held(job_user("lena", "j13", "/a/results.db"), LENA, {12: True}.__getitem__).__enter__()
+            place.hold(job_user("lena", "j13", "/a/results.db"), LENA, {12: True}.__getitem__).__enter__()
         assert Coordinator(coordinator).holder("b1") == str(other)
     elsewhere = PlaceUser("lab-7", job_user("lena", "j12", "/a/results.db").name)
     client(coordinator, "-p", "b1", "acquire", LG_USERNAME=elsewhere.name, LG_HOSTNAME=elsewhere.host)
     with pytest.raises(LabTransientError, match="held by lab-7/lena-"):
-        place.held(job_user("lena", "j13", "/a/results.db"), LENA, {12: True}.__getitem__).__enter__()
+        place.hold(job_user("lena", "j13", "/a/results.db"), LENA, {12: True}.__getitem__).__enter__()
     client(coordinator, "-p", "b1", "release", LG_USERNAME=elsewhere.name, LG_HOSTNAME=elsewhere.host)
 
 
 def test_what_a_person_has_acquired_serves_his_own_job_and_stays_his(coordinator: str) -> None:
     client(coordinator, "-p", "b1", "acquire", LG_USERNAME="lena", LG_HOSTNAME=LENA.host)
-    with Place("b1", coordinator).held(job_user("lena", "j12", "/a/results.db"), LENA, lambda _: False) as environ:
+    with Place("b1", coordinator).hold(job_user("lena", "j12", "/a/results.db"), LENA, lambda _: False) as environ:
         assert environ == LENA.environ
     assert Coordinator(coordinator).holder("b1") == str(LENA)
     client(coordinator, "-p", "b1", "release", LG_USERNAME="lena", LG_HOSTNAME=LENA.host)
@@ -122,7 +122,7 @@ def test_what_a_person_has_acquired_serves_his_own_job_and_stays_his(coordinator
 
 def test_a_place_that_is_reserved_in_labgrid_and_not_acquired_yet_is_busy(coordinator: str) -> None:
     client(coordinator, "reserve", "name=b1", LG_USERNAME="bob", LG_HOSTNAME="desk-3")
-    held = Place("b1", coordinator).held(job_user("lena", "j12", "/a/results.db"), LENA, lambda _: False)
+    held = Place("b1", coordinator).hold(job_user("lena", "j12", "/a/results.db"), LENA, lambda _: False)
     with pytest.raises(LabTransientError, match=r"b1 is reserved for desk-3/bob \(reservation (\w+)\)") as caught:
         held.__enter__()
     assert caught.value.failure == "place_busy"
@@ -133,4 +133,4 @@ def test_a_place_that_is_reserved_in_labgrid_and_not_acquired_yet_is_busy(coordi
 
 def test_a_place_that_there_is_not_is_the_environments_fault(coordinator: str) -> None:
     with pytest.raises(ConfigurationError, match=r"place b9 cannot be acquired: .*does not exist"):
-        Place("b9", coordinator).held(job_user("lena", "j12", "/a/results.db"), LENA, lambda _: False).__enter__()
+        Place("b9", coordinator).hold(job_user("lena", "j12", "/a/results.db"), LENA, lambda _: False).__enter__()

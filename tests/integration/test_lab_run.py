@@ -88,7 +88,7 @@ def measured(lab: Lab) -> int:
 
 def jobs(lab: Lab) -> list[Job]:
     with watch(lab.environ["LAB_DB"]).snapshot() as snapshot:
-        return listing.unended_jobs(snapshot)
+        return listing.active_jobs(snapshot)
 
 
 def pytests(lab: Lab) -> list[psutil.Process]:

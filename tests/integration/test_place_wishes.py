@@ -38,12 +38,12 @@ MEASURES = """
 import sys, time
 from pathlib import Path
 from lab.results import open_store
-from lab.jobs.queue import GAVE_WAY, wanted
+from lab.jobs.queue import GAVE_WAY, claimant
 store, job, before = open_store(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
 if before.exists():
     sys.exit(0)
 before.touch()
-while not wanted(store, job):
+while not claimant(store, job):
     time.sleep(0.05)
 sys.exit(GAVE_WAY)
 """

@@ -18,7 +18,7 @@ from lab.health.store import HealthBook
 from lab.host import process
 from lab.host.clock import utc_now
 from lab.jobs.listing import has_changed, jobs, measuring
-from lab.jobs.queue import TIMERS, JobQueue, wanted
+from lab.jobs.queue import TIMERS, JobQueue, claimant
 from lab.judge.latest import WorseNumber, worse_numbers
 from lab.judge.text import EvidenceLinks
 from lab.metrics import Sample, summarise
@@ -77,7 +77,7 @@ def _worse_of(store: Store) -> list[WorseNumber]:
 LOOKS: Final = (
     PeriodicLook("a waiting job takes its board", "10 s", lambda s, _running, waiting: lambda: book(s).start(waiting)),
     PeriodicLook("a running job's sign of life", "10 s", lambda s, running, _: lambda: book(s).beat(running)),
-    PeriodicLook("a running job gives way", "a cycle", lambda s, running, _: lambda: wanted(s, running)),
+    PeriodicLook("a running job gives way", "a cycle", lambda s, running, _: lambda: claimant(s, running)),
     PeriodicLook("room on a host", "10 s", lambda s, *_: lambda: measuring(book(s), "lab-1")),
     PeriodicLook("a change of a host's jobs", "10 s", lambda s, *_: lambda: has_changed(book(s), "lab-1", utc_now())),
     PeriodicLook("unended jobs, with their ends", "a look", lambda s, *_: lambda: jobs(s, 0, utc_now())),

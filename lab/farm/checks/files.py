@@ -132,7 +132,7 @@ def _places_at(coordinator: Coordinator, farm: Farm) -> Iterator[Finding]:
                 f"labgrid-client -p {place} create, then add-match HOST/GROUP/CLASS"
             )
         else:
-            for match in coordinator.unmatched(place):
+            for match in coordinator.find_unmatched(place):
                 yield _bad(
                     f"{where}: place {place!r} wants {match}, and no exporter offers that now: correct the group's "
                     "name in `exports` of its host, "

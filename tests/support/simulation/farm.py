@@ -31,7 +31,7 @@ from lab.jobs.queue import PERSONS, TIMERS
 from lab.jobs.records import BY_HEALTH, BY_PROVISION, JOB_VARIABLE, Order, number
 from lab.jobs.waiting import BusyBoardError
 from lab.metrics import SampleRecord
-from lab.places.job_place import PlaceWait, acquired, other_user
+from lab.places.job_place import PlaceWait, hold_place, other_user
 from lab.provision.history import ProvisionBook
 from lab.provision.provisioning import Provisioner
 from lab.provision.release import Recovery, Release
@@ -287,7 +287,7 @@ class Farm:
         """`lab run --continue --request LABEL`."""
         store = self.results.store()
         book = job_queue.open_queue(store, person=PERSON, priority=wish.priority, rule=RULE, request=wish.label)
-        ended = listing.answered(store, wish.label)
+        ended = listing.job_of_request(store, wish.label)
         if ended is not None:
             return runner.report_again(store, ended, self.world.say)
         unfinished = book.unfinished(wish.order)
@@ -344,7 +344,7 @@ class Farm:
         try:
             with (
                 lease.hold_board(book, wish.order, wish.wait_s, self.world.say, other_user) as job,
-                acquired(book, job, place_wait),
+                hold_place(book, job, place_wait),
             ):
                 board = self.boards[wish.board]
                 if wish.release is not None:

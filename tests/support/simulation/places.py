@@ -106,7 +106,7 @@ class PlayedCoordinator:
     def reserving_users(self, _name: str) -> list[str]:
         return []
 
-    def unmatched(self, _name: str) -> tuple[str, ...]:
+    def find_unmatched(self, _name: str) -> tuple[str, ...]:
         self._reach()
         missing = self.places.missing
         if missing is None:

@@ -34,7 +34,7 @@ class Coordinator:
     def __init__(self, *faults: BoardlabError, held_by: str = "") -> None:
         self.faults, self.held_by = list(faults), held_by
 
-    def unmatched(self, _name: str) -> tuple[str, ...]:
+    def find_unmatched(self, _name: str) -> tuple[str, ...]:
         if self.faults:
             raise self.faults.pop(0)
         return ()

@@ -43,7 +43,7 @@ def test_a_place_that_is_not_there_and_one_that_nobody_exports_are_found(tmp_pat
         path = farm(tmp_path, address, one="sk-1", two="sk-2", three="sk-01", plus="'+'")
         words = ("-c", address, "-n", "labhost", "--hostname", "127.0.0.1", str(resources))
         with coordinator.running("labgrid-exporter", *words, folder=tmp_path):
-            until(lambda: Coordinator(address).unmatched("sk-1") == (), "the exporter is seen")
+            until(lambda: Coordinator(address).find_unmatched("sk-1") == (), "the exporter is seen")
             found = [str(each) for each in files.places(config.load(path))]
             done = CliRunner().invoke(commands.app, ["check", str(path)])
     two, three = found

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lab.errors import BoardError, LabError
 from lab.health import Check, CheckedPart, HealthEvent, QuarantineRule, derive, due, host_blamed, in_a_row, quarantine
-from lab.health.state import NOT_EQUIPMENT, PARTS, shared
+from lab.health.state import NOT_EQUIPMENT, PARTS, find_shared
 
 NOW = dt.datetime(2026, 3, 2, 14, 0, tzinfo=dt.UTC)
 RULE = QuarantineRule(faults=3)
@@ -171,7 +171,7 @@ def test_a_way_that_is_cut_is_no_fault_of_the_host_at_its_end_or_of_the_one_that
     told = derive("b1", [here.event], [here, there], RULE, NOW)
     assert not any("the fault is" in each for each in told.reasons)
     assert f"console: no way there ({failure})" in told.reasons
-    assert not shared([here, evolve(here, board="b2")])
+    assert not find_shared([here, evolve(here, board="b2")])
     before = check(2, DEAD_PDU)
     assert "the fault is lab-1's" in host_blamed([evolve(here, host=""), before, there]), "what was seen there stands"
 
@@ -195,17 +195,17 @@ def test_a_release_that_falls_back_or_a_host_that_sleeps_is_no_fault_of_the_equi
 def test_boards_of_a_host_that_sleeps_name_each_other() -> None:
     asleep = CheckedPart("boot", "failed", "host_suspended", "lab", "it slept")
     nothing = tuple(asleep if each == "boot" else CheckedPart(each, "not tried") for each in PARTS)
-    found = shared([evolve(check(1, name=name), parts=nothing) for name in ("b1", "b2")])
+    found = find_shared([evolve(check(1, name=name), parts=nothing) for name in ("b1", "b2")])
     assert "b2 on lab-1 failed the same way (host_suspended)" in found["b1"]
 
 
 def test_boards_of_a_host_that_fail_the_same_way_name_each_other() -> None:
     failing = [check(1, DEAD_PDU, name=name) for name in ("b1", "b2")]
     alone = check(1, DEAD_PDU, name="b3", host="lab-2")
-    found = shared([*failing, alone])
+    found = find_shared([*failing, alone])
     assert found == {
         "b1": "b2 on lab-1 failed the same way (pdu_timeout), nothing on it passed: look at what they share there",
         "b2": "b1 on lab-1 failed the same way (pdu_timeout), nothing on it passed: look at what they share there",
     }
-    assert "others on it passed" in shared([*failing, check(1, name="b4")])["b1"]
-    assert not shared([failing[0], evolve(check(1, SILENT), board="b2")]), "not the same"
+    assert "others on it passed" in find_shared([*failing, check(1, name="b4")])["b1"]
+    assert not find_shared([failing[0], evolve(check(1, SILENT), board="b2")]), "not the same"

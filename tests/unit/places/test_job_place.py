@@ -49,7 +49,7 @@ class Played:
     def reserver(self, _name: str) -> str:
         return self.reserved
 
-    def unmatched(self, _name: str) -> tuple[str, ...]:
+    def find_unmatched(self, _name: str) -> tuple[str, ...]:
         self.taken()
         self.away -= 1
         return ("labhost/p1/NetworkSerialPort",) if self.away >= 0 else ()
@@ -281,7 +281,7 @@ def test_a_check_waits_for_a_persons_place_without_the_board(tmp_path: Path, sto
         assert book.holder_of("b1") is None
         played.acquired = ""
 
-    with hold_board(book, order(tmp_path), 600, say, job_place.other_user) as job, job_place.acquired(book, job):
+    with hold_board(book, order(tmp_path), 600, say, job_place.other_user) as job, job_place.hold_place(book, job):
         assert book.holder_of("b1") is not None
     assert f"waits: labgrid's place p1 is held by {LENA}" in said[0]
 

@@ -19,7 +19,7 @@ from lab.host import process
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import Job, Order
 from lab.places.janitor import GRACE_S, Janitor
-from lab.places.job_place import acquired, measures_at
+from lab.places.job_place import hold_place, measures_at
 from lab.places.records import MissingResource, job_user, reserving_user, store_name
 from lab.results import Store, open_store
 from lab.results.models import ReservationRow
@@ -43,7 +43,7 @@ class Played:
     def holder(self, name: str) -> str:
         return self.places[name]
 
-    def unmatched(self, _name: str) -> tuple[str, ...]:
+    def find_unmatched(self, _name: str) -> tuple[str, ...]:
         return ()
 
     def lacking(self) -> dict[str, MissingResource]:
@@ -108,12 +108,12 @@ def test_a_reservation_that_ends_in_a_run_keeps_the_place_until_the_run_ends(
     ReservationBook(store).reserve("b1", "lena", "a new PMIC", 1)
     book = queue(store)
     job = running(book, tmp_path)
-    with acquired(book, job) as environ:
+    with hold_place(book, job) as environ:
         assert environ == reserving_user("lena", store_name(store)).environ
         ReservationBook(store).end("b1", "reserved", "lena")
         assert janitor(played, store).due() == []
         beside = running(queue(store, "bob"), tmp_path, "b1-of-another-name")
-        with pytest.raises(Exception, match="held by reserved-"), acquired(queue(store, "bob"), beside):
+        with pytest.raises(Exception, match="held by reserved-"), hold_place(queue(store, "bob"), beside):
             pass
     book.finish(job.id, "completed")
     assert [action.why for action in janitor(played, store).tidy()] == ["the reservation has ended"]
@@ -148,7 +148,7 @@ def test_the_persons_own_job_takes_over_from_the_reservation_that_ended(
     played.places["p1"] = reserved_for(store, "lena")
     book = queue(store, ignores=False)
     job = running(book, tmp_path)
-    with acquired(book, job):
+    with hold_place(book, job):
         assert played.places["p1"] == str(job_user("lena", job.called, store_name(store)))
 
 
@@ -313,10 +313,10 @@ def test_a_job_waits_for_an_exporter_as_without_a_janitor_and_takes_the_place_wh
     book = queue(store)
     job = running(book, tmp_path)
     said = "place p1: serial port of lab-2 is away; plug its adapter in, or start boardlab-console there"
-    with pytest.raises(LabTransientError, match=said) as caught, acquired(book, job):
+    with pytest.raises(LabTransientError, match=said) as caught, hold_place(book, job):
         pass
     assert caught.value.failure == "exporter_gone"
     assert played.places["p1"] == "port-away/lab-2"
     played.away = {}
-    with acquired(book, job):
+    with hold_place(book, job):
         assert played.places["p1"] == str(job_user("lena", job.called, store_name(store)))

@@ -13,7 +13,7 @@ from support.jobbook import ORDER
 from lab.health.reservations import ReservationBook
 from lab.host import process
 from lab.jobs.changes import watching
-from lab.jobs.listing import has_changed, jobs_since, measuring, obstacle, running, unended, unended_jobs
+from lab.jobs.listing import active_jobs, count_active, has_changed, jobs_since, measuring, obstacle, running
 from lab.jobs.listing import jobs as listed
 from lab.jobs.queue import TIMERS, JobQueue, wait_on
 from lab.jobs.records import BOARDS
@@ -38,10 +38,10 @@ def look(store: Store, book: JobQueue, job_id: int) -> None:
     measuring(book, "lab-1")
     has_changed(book, "lab-1", book.now())
     running(book)
-    unended(book, "lena")
+    count_active(book, "lena")
     listed(store, 0, book.now())
     with store.snapshot() as snapshot:
-        unended_jobs(snapshot)
+        active_jobs(snapshot)
         jobs_since(snapshot, book.now())
 
 

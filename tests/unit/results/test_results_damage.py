@@ -17,7 +17,7 @@ from support.atlength import either
 from lab.cli import main
 from lab.errors import BoardlabError, LabStableError
 from lab.host.clock import utc_now
-from lab.jobs.listing import unended_jobs
+from lab.jobs.listing import active_jobs
 from lab.results import AttemptRecord, Moment, SampleRecord, Store, open_store
 from lab.results.listing import overview
 from lab.results.snapshot import watch
@@ -81,7 +81,7 @@ def read_all(path: Path) -> None:
                 snapshot.params(ids),
             )
         ]
-        unended_jobs(snapshot)
+        active_jobs(snapshot)
 
 
 def damage(data: bytes, seed: int) -> bytes:

@@ -184,7 +184,7 @@ def test_a_run_is_killed_once_no_living_job_measures_it_and_runs_again_when_it_i
     session = queue(store, wall, "lab-3/boot/9/1", BY_PYTEST)
     another = started(session, BOOTS)
     assert listing.killed_runs(store) == {its}, "that job measures another run"
-    assert [each.run.status for each in listing.listed_runs(store, RunFilter())] == ["killed"]
+    assert [each.run.status for each in listing.find_runs(store, RunFilter())] == ["killed"]
     listing.end_pause(store, its)
     assert listing.killed_runs(store) == frozenset(), "the job has resumed it"
     session.finish(another.id, "completed")

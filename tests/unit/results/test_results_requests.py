@@ -35,12 +35,12 @@ def test_an_interrupted_job_is_of_the_request_that_goes_on_with_it(store: Store,
     first, second = (JobQueue(store, name, lambda _who: True, wall, request=name) for name in ("one", "two"))
     job = started(first)
     first.finish(job.id, "interrupted")
-    assert listing.answered(store, "one") is None
+    assert listing.job_of_request(store, "one") is None
     assert second.take_up(job.id).request == "two"
     assert second.start(job.id) is not None
     second.finish(job.id, "completed")
-    assert listing.answered(store, "one") is None
-    assert listing.answered(store, "two") == second.job(job.id)
+    assert listing.job_of_request(store, "one") is None
+    assert listing.job_of_request(store, "two") == second.job(job.id)
 
 
 @pytest.mark.parametrize(("judge", "code"), [(True, WORSE), (False, 0)])

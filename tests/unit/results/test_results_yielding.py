@@ -10,7 +10,7 @@ from support.jobbook import ORDER, START, Wall, started
 
 from lab.health.reservations import ReservationBook
 from lab.jobs import listing
-from lab.jobs.queue import PERSONS, POINT_S, TIMERS, JobQueue, ask, give_way, turn, wanted
+from lab.jobs.queue import PERSONS, POINT_S, TIMERS, JobQueue, ask, claimant, give_way, turn
 from lab.jobs.records import Job
 from lab.results import Store
 
@@ -26,16 +26,16 @@ def run_of(store: Store, job: Job) -> int:
 def test_a_timers_job_is_wanted_by_a_reservation_and_a_persons_is_not(store: Store, wall: Wall) -> None:
     timer = book(store, wall, "timer", TIMERS)
     job = started(timer)
-    assert wanted(store, job.id, wall()) == ""
+    assert claimant(store, job.id, wall()) == ""
     reservations = ReservationBook(store, wall)
     reservations.reserve("b1", "lena", "a new PMIC", 1)
-    said = wanted(store, job.id, wall())
+    said = claimant(store, job.id, wall())
     assert said.startswith("b1 is reserved by lena until 2026-03-02 03:00 UTC")
     timer.finish(job.id, "completed")
     reservations.end("b1", "reserved", "lena")
     persons = started(book(store, wall, "max", PERSONS))
     reservations.reserve("b1", "lena", "a new PMIC", 1)
-    assert wanted(store, persons.id, wall()) == ""
+    assert claimant(store, persons.id, wall()) == ""
 
 
 def test_a_job_that_gave_way_waits_until_the_reservation_ends_and_goes_on_with_its_run(
@@ -59,14 +59,14 @@ def test_what_a_runner_found_out_is_kept_for_a_timers_job_and_taken_back(store: 
     timer = book(store, wall, "timer", TIMERS)
     job = started(timer)
     ask(timer, job.id, "lena has reserved place b1")
-    assert wanted(store, job.id, wall()) == "lena has reserved place b1"
+    assert claimant(store, job.id, wall()) == "lena has reserved place b1"
     ask(timer, job.id, "")
-    assert wanted(store, job.id, wall()) == ""
+    assert claimant(store, job.id, wall()) == ""
     timer.finish(job.id, "completed")
     max_ = book(store, wall, "max", PERSONS)
     mine = started(max_)
     ask(max_, mine.id, "lena has reserved place b1")
-    assert wanted(store, mine.id, wall()) == ""
+    assert claimant(store, mine.id, wall()) == ""
 
 
 def test_a_job_killed_while_it_waits_again_is_what_continue_takes_up(store: Store, wall: Wall) -> None:
