@@ -57,7 +57,18 @@ class InaSensor:
         self._check_every = max(1, CHECK_NS // poll_ns)
         for rail in self.rails:
             self._configure(rail)
-        channels = tuple(self._channel(rail, setting) for rail in self.rails)
+        channels = tuple(
+            Channel.of(
+                rail,
+                shunt_mohm=rail.shunt_mohm,
+                gain=self._chip.gain,
+                bus_lsb_uv=self._chip.bus_lsb_uv,
+                shunt_lsb_nv=self._chip.shunt_lsb_nv,
+                offset_bound_nv=self._chip.offset_bound_nv(rail.offset_uv),
+                noise_nv=setting.noise_nv,
+            )
+            for rail in self.rails
+        )
         text = f"{self._chip.name}, {setting.text}"
         if round_ns:
             text += (
@@ -160,17 +171,6 @@ class InaSensor:
                 "rails selftest` shows what it reads",
                 failure="power_sensor",
             )
-
-    def _channel(self, rail: RailConfig, setting: Setting) -> Channel:
-        return Channel.of(
-            rail,
-            shunt_mohm=rail.shunt_mohm,
-            gain=self._chip.gain,
-            bus_lsb_uv=self._chip.bus_lsb_uv,
-            shunt_lsb_nv=self._chip.shunt_lsb_nv,
-            offset_bound_nv=self._chip.offset_bound_nv(rail.offset_uv),
-            noise_nv=setting.noise_nv,
-        )
 
 
 # A sensor's noise falls with the square root of the time that it looks at the shunt, while its samples become rarer.

@@ -127,16 +127,15 @@ class TraceTail:
             step = t_ns // STEP_NS
             if step > self._step:
                 if self._step >= 0:
-                    yield self._mean()
+                    watts = (
+                        total / count if count else None for total, count in zip(self._sums, self._counts, strict=True)
+                    )
+                    yield PowerStep(self._step * STEP_NS + STEP_NS // 2, tuple(watts))
                 self._step, self._sums, self._counts = step, [0.0] * len(self._watt_per), [0] * len(self._watt_per)
             if not mark & NO_VALUES:
                 factor, offset_nv = self._watt_per[rail]
                 self._sums[rail] += bus_uv * (shunt_nv - offset_nv) * factor
                 self._counts[rail] += 1
-
-    def _mean(self) -> PowerStep:
-        watts = (total / count if count else None for total, count in zip(self._sums, self._counts, strict=True))
-        return PowerStep(self._step * STEP_NS + STEP_NS // 2, tuple(watts))
 
 
 def follow(path: Path, back_ns: int) -> TraceTail:

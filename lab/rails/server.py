@@ -218,7 +218,10 @@ class _Sampling:
                 line.cut()
                 line.over.set()
             self._away = True
-            line = self._next()
+            try:
+                line = self._back.get(timeout=self.keep_s)  # None: another client needs the sensors
+            except queue.Empty:
+                line = None
         raise LabTransientError(
             f"{self.board}: the client of its sampling did not come back within "
             f"{self.keep_s:g} s, or another one needed its sensors",
@@ -251,13 +254,6 @@ class _Sampling:
         except BoardlabError as error:
             self.error = error
 
-    def _next(self) -> _Line | None:
-        """The connection of a client that came back; None: none did."""
-        try:
-            return self._back.get(timeout=self.keep_s)
-        except queue.Empty:
-            return None
-
 
 @define(eq=False)
 class KeptSamplings:
@@ -285,7 +281,10 @@ class KeptSamplings:
             BoardlabError: as of `lab.rails.process.sampling`; or the client did not come back.
             OSError: the client was gone before it began.
         """
-        self._clear(config.board)
+        for earlier in self.samplings:
+            if earlier.board == config.board and earlier.is_left:
+                earlier.make_room()
+                earlier.gone.wait(STOP_S)
         name, resumable = secrets.token_hex(16), _Sampling(config.board, _Line(connection, 0), self.keep_s)
         with tempfile.TemporaryDirectory(prefix="boardlab-rails-") as folder, contextlib.ExitStack() as files:
             path = Path(folder, "power.trace")
@@ -329,9 +328,3 @@ class KeptSamplings:
         sampling.take_over(line)
         while not line.over.wait(1.0) and not sampling.gone.is_set():
             pass
-
-    def _clear(self, board: str) -> None:
-        """End a board's samplings of absent clients."""
-        for abandoned in (abandoned for abandoned in self.samplings if abandoned.board == board and abandoned.is_left):
-            abandoned.make_room()
-            abandoned.gone.wait(STOP_S)
