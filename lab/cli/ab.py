@@ -73,21 +73,22 @@ def ab(
 ) -> None:
     """Compare two releases by pairs of boots of a board's medium.
 
-    Each change of the release writes the medium; the boot that compares it after writing does not count. Two slots need no writing.
+    Each change of the release writes the medium; the boot that compares it after writing does not count. Two slots
+    need no writing.
     """
     log_to(sys.stderr)
-    given = list(releases or [])
-    if (same or slots) and (given or (same and slots)):
+    names = list(releases or [])
+    if (same or slots) and (names or (same and slots)):
         raise ConfigurationError(
             "--same and --slots compare what is on the board: leave the releases and the other one out"
         )
-    if not (same or slots) and len(given) != 2:
+    if not (same or slots) and len(names) != 2:
         raise ConfigurationError("give two release files, A and B, or --slots, or --same")
     path = envfile.find(env, Path.cwd())
     strategy = strategy_of(env)
     if medium:
         strategy.select_medium(medium)
-    files = [find(text, strategy.type.name, Path.cwd()) for text in given]
+    files = [find(text, strategy.type.name, Path.cwd()) for text in names]
     _require_two(files, strategy.medium)
     plan = PairedPlan.of(effect / _PER_CENT, jitter / _PER_CENT)
     with open_results(db, wait, say) as store:
@@ -95,7 +96,8 @@ def ab(
         with hold(store, order, wait, ignore, BY_AB) as job:
             runs = _runs(store, strategy, path, files, plan, slots or ("", ""), resume)
             say(
-                f"runs {runs[0].id} (A, {runs[0].release}) and {runs[1].id} (B, {runs[1].release}): at most {2 * plan.pairs} boots of "
+                f"runs {runs[0].id} (A, {runs[0].release}) and {runs[1].id} (B, {runs[1].release}): at most "
+                f"{2 * plan.pairs} boots of "
                 f"{strategy.medium} find {effect:g} %; lab ab --resume {runs[0].id} goes on"
             )
             media = MediaSwitch(strategy, dict(zip("ab", files, strict=False)), ProvisionBook(store), job.id)
@@ -114,7 +116,9 @@ def ab(
                 switch_off(strategy)
                 for run in runs:
                     store.finish_run(run.id, "completed" if done else "interrupted")
-        warmest = {side: found for side, run in zip("ab", runs, strict=True) if (found := temperatures(store, run))}
+        warmest = {
+            side: range_c for side, run in zip("ab", runs, strict=True) if (range_c := temperatures(store, run))
+        }
     _show(result, runs, warmest, as_json=as_json)
 
 
@@ -129,12 +133,17 @@ def _require_two(releases: list[Release], medium: str) -> None:
     first, second = releases
     if first.name == second.name:
         raise ConfigurationError(
-            f"A and B are both called {first.name}, so neither is written over the other; rename one, or compare with --same"
+            f"A and B are both called {first.name}, so neither is written over the other; rename one, or compare with "
+            "--same"
         )
-    digests = [[file.sha256 for file in each.media[medium].files] if medium in each.media else [] for each in releases]
+    digests = [
+        [file.sha256 for file in release.media[medium].files] if medium in release.media else []
+        for release in releases
+    ]
     if digests[0] == digests[1] and digests[0] and all(digests[0]):
         raise ConfigurationError(
-            f"{first.name} and {second.name} have the same files for {medium}: name another release, or compare with --same"
+            f"{first.name} and {second.name} have the same files for {medium}: name another release, or compare with "
+            "--same"
         )
 
 
@@ -194,8 +203,8 @@ def _runs(
     names = [release.name for release in files] or [_there(store, strategy)] * 2
     if resume is not None:
         first = store.run(resume)
-        wanted = (AB, strategy.board, names[0], plan.pairs, strategy.medium)
-        if first.plan.get("side") != "a" or wanted != (
+        comparison = (AB, strategy.board, names[0], plan.pairs, strategy.medium)
+        if first.plan.get("side") != "a" or comparison != (
             first.kind,
             first.board,
             first.release,
@@ -203,9 +212,10 @@ def _runs(
             first.plan["media"][0],
         ):
             raise ConfigurationError(
-                f"run {resume} is not side A of this comparison: give its releases, environment, medium, --effect and --jitter again"
+                f"run {resume} is not side A of this comparison: give its releases, environment, medium, --effect and "
+                "--jitter again"
             )
-        other = next((each for each in store.runs(kind=AB) if each.plan.get("of") == resume), None)
+        other = next((run for run in store.runs(kind=AB) if run.plan.get("of") == resume), None)
         if (
             other is None
             or other.release != names[1]
@@ -220,8 +230,8 @@ def _runs(
 
 
 def _there(store: Store, strategy: Any) -> str:
-    known = ProvisionBook(store).current(strategy.board).get(strategy.medium)
-    return known.release if known is not None and known.is_on_it else "unreleased"
+    provision = ProvisionBook(store).current(strategy.board).get(strategy.medium)
+    return provision.release if provision is not None and provision.is_on_it else "unreleased"
 
 
 def begin_side(store: Store, strategy: Any, env: Path, release: str, plan: Mapping[str, Any], kind: str = AB) -> Run:
@@ -255,8 +265,8 @@ def _show(
 ) -> None:
     verdict = result.verdict
     if as_json:
-        found = {**asdict(verdict), "outcome": verdict.outcome.value}
-        echo_json({"runs": [run.id for run in runs], **found, "failed": dict(result.failed), "warmest_c": warmest})
+        fields = {**asdict(verdict), "outcome": verdict.outcome.value}
+        echo_json({"runs": [run.id for run in runs], **fields, "failed": dict(result.failed), "warmest_c": warmest})
         return
     echo(describe(verdict))
     if verdict.outcome is PairedOutcome.DIFFERENT:

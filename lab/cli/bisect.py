@@ -70,7 +70,8 @@ def bisect_command(
     name, _, stage = metric.partition(":")
     if name not in {"", *_METRICS} or (name == BOOT_STAGE.name) != bool(stage):
         raise ConfigurationError(
-            f"--metric {metric}: expected {', '.join(sorted(_METRICS))}; of {BOOT_STAGE.name} as {BOOT_STAGE.name}:STAGE"
+            f"--metric {metric}: expected {', '.join(sorted(_METRICS))}; of {BOOT_STAGE.name} as "
+            f"{BOOT_STAGE.name}:STAGE"
         )
     path = envfile.find(env, Path.cwd())
     strategy = strategy_of(env)
@@ -80,10 +81,10 @@ def bisect_command(
     with open_results(db, wait, say) as store:
         order = Order(strategy.type.name, strategy.board, (BISECT,), str(path), "", None, {})
         with hold(store, order, wait, ignore, BY_BISECT) as job:
-            first = _first(store, strategy, path, [each.name for each in builds], metric, resume)
+            first = _first(store, strategy, path, [build.name for build in builds], metric, resume)
             say(f"run {first.id}: {len(builds)} builds; lab bisect --resume {first.id} goes on")
             sides = BuildBoots(store, strategy, path, first)
-            switch = MediaSwitch(strategy, {each.name: each for each in builds}, ProvisionBook(store), job.id)
+            switch = MediaSwitch(strategy, {build.name: build for build in builds}, ProvisionBook(store), job.id)
             pairs = BootPairs(
                 sides,
                 int(first.plan["seed"]),
@@ -97,12 +98,12 @@ def bisect_command(
             done = False
             try:
                 strategy.check_lab()
-                found = bisect(pairs, [each.name for each in builds], effect / _PER_CENT, say)
+                bisected = bisect(pairs, [build.name for build in builds], effect / _PER_CENT, say)
                 done = True
             finally:
                 switch_off(strategy)
                 sides.finish("completed" if done else "interrupted")
-    _show(found, [each.name for each in builds], as_json=as_json)
+    _show(bisected, [build.name for build in builds], as_json=as_json)
 
 
 def releases_between(good: Path, bad: Path, board_type: str) -> list[Release]:
@@ -121,10 +122,10 @@ def releases_between(good: Path, bad: Path, board_type: str) -> list[Release]:
         raise ConfigurationError(
             f"{bad} was not written after {good}: builds are searched in the order of their writing"
         )
-    found = [release for path in files[begin : end + 1] if board_type in (release := load(path)).boards]
-    if len({release.name for release in found}) < len(found):
+    releases = [release for path in files[begin : end + 1] if board_type in (release := load(path)).boards]
+    if len({release.name for release in releases}) < len(releases):
         raise ConfigurationError(f"two release files of {bad.parent} have the same name: name each build differently")
-    return found
+    return releases
 
 
 @define
@@ -138,8 +139,8 @@ class BuildBoots(dict[str, BootRun]):
     _runs: dict[str, Run] = field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
-        its = [self.first, *(each for each in self.store.runs(kind=BISECT) if each.plan.get("of") == self.first.id)]
-        self._runs = {each.release: self.store.reopen_run(each.id) for each in its}
+        runs = [self.first, *(run for run in self.store.runs(kind=BISECT) if run.plan.get("of") == self.first.id)]
+        self._runs = {run.release: self.store.reopen_run(run.id) for run in runs}
 
     def __missing__(self, build: str) -> BootRun:
         if build not in self._runs:
@@ -165,9 +166,9 @@ def _first(store: Store, strategy: Any, env: Path, builds: Sequence[str], metric
         }
         return begin_side(store, strategy, env, builds[0], plan, BISECT)
     run = store.run(resume)
-    wanted = (BISECT, strategy.board, list(builds), [strategy.medium], metric)
+    search = (BISECT, strategy.board, list(builds), [strategy.medium], metric)
     builds_then, media_then = list(run.plan.get("builds", [])), list(run.plan.get("media", []))
-    if (run.kind, run.board, builds_then, media_then, run.plan.get("metric", "")) != wanted:
+    if (run.kind, run.board, builds_then, media_then, run.plan.get("metric", "")) != search:
         raise ConfigurationError(
             f"run {resume} did not begin this search: give the same builds, environment, medium and metric again"
         )
@@ -180,15 +181,16 @@ def _show(found: BisectionResult, builds: Sequence[str], *, as_json: bool) -> No
             {
                 **asdict(found),
                 "first_bad": None if found.first_bad is None else builds[found.first_bad],
-                "candidates": [builds[each] for each in found.candidates],
-                "skipped": [builds[each] for each in found.skipped],
+                "candidates": [builds[index] for index in found.candidates],
+                "skipped": [builds[index] for index in found.skipped],
                 "sure": found.sure,
             }
         )
         return
     if found.first_bad is None:
         echo(
-            f"no difference to find: {builds[-1]} is {_PER_CENT * found.change:+.2f} % against {builds[0]}, {found.pairs} pairs"
+            f"no difference to find: {builds[-1]} is {_PER_CENT * found.change:+.2f} % against {builds[0]}, "
+            f"{found.pairs} pairs"
         )
         return
     named = "first bad build" if found.sure else "not sure; the likeliest first bad build"
@@ -197,9 +199,9 @@ def _show(found: BisectionResult, builds: Sequence[str], *, as_json: bool) -> No
         f"{_PER_CENT * found.change:+.2f} % against {builds[0]}, {found.pairs} pairs"
     )
     if len(found.candidates) > 1:
-        echo(f"with 95 %: one of {', '.join(builds[each] for each in found.candidates)}")
+        echo(f"with 95 %: one of {', '.join(builds[index] for index in found.candidates)}")
     if not found.sure:
         much = ", too much to tell" if found.builds_differ else ""
         echo(f"the builds differ by some {_PER_CENT * found.spread:.2f} % for other reasons{much}")
     if found.skipped:
-        echo(f"did not boot: {', '.join(builds[each] for each in found.skipped)}")
+        echo(f"did not boot: {', '.join(builds[index] for index in found.skipped)}")

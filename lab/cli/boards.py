@@ -68,8 +68,14 @@ def show(
     modes = [(mode, board.low_power.modes[mode]) for mode in board.sleep]
     if modes:
         rows = [
-            [mode, each.title, "boot" if each.boots else "resume", ", ".join(woken_by(board, mode)), each.jumper]
-            for mode, each in modes
+            [
+                mode,
+                low_power_mode.title,
+                "boot" if low_power_mode.boots else "resume",
+                ", ".join(woken_by(board, mode)),
+                low_power_mode.jumper,
+            ]
+            for mode, low_power_mode in modes
         ]
         echo(*table(["mode", "title", "comes back by", "woken by", "jumper"], rows, "<<<<<"), "")
     echo("assumed, until a run on a real board confirms it:" if assumed else "nothing is assumed")
@@ -98,7 +104,7 @@ def learn(
 
     if output is not None and output.exists():
         raise ConfigurationError(f"{output} exists already; name another file with --output, or delete it")
-    pairs = [_pair(each) for each in logs]
+    pairs = [_pair(log) for log in logs]
     name = name or (output.stem if output else "my_board")
     text = draft(name, pairs)
     with tempfile.TemporaryDirectory() as folder:

@@ -90,7 +90,7 @@ def _runs(line: Mapping[str, Any]) -> Iterable[Offer]:
         ]
 
 
-def _known(column: str) -> Source:
+def _complete_column(column: str) -> Source:
     def values(line: Mapping[str, Any]) -> Iterable[Offer]:
         from lab.results import listing  # noqa: PLC0415
         from lab.results.store import open_store  # noqa: PLC0415
@@ -102,7 +102,7 @@ def _known(column: str) -> Source:
 
 
 def _runs_and_releases(line: Mapping[str, Any]) -> Iterable[Offer]:
-    return [*_runs(line), *_known("release")(line)]
+    return [*_runs(line), *_complete_column("release")(line)]
 
 
 def _jobs(line: Mapping[str, Any]) -> Iterable[Offer]:
@@ -112,9 +112,9 @@ def _jobs(line: Mapping[str, Any]) -> Iterable[Offer]:
     from lab.results.models import JobRow  # noqa: PLC0415
     from lab.results.store import open_store  # noqa: PLC0415
 
-    wanted = select(JobRow.id, JobRow.suites, JobRow.board, JobRow.state).order_by(JobRow.id.desc()).limit(_MOST_RUNS)
+    query = select(JobRow.id, JobRow.suites, JobRow.board, JobRow.state).order_by(JobRow.id.desc()).limit(_MOST_RUNS)
     with open_store(line.get("db"), create=False) as store:
-        return [(call(row.id), f"{row.suites} on {row.board}, {row.state}") for row in store.rows(wanted)]
+        return [(call(row.id), f"{row.suites} on {row.board}, {row.state}") for row in store.rows(query)]
 
 
 def _statuses(_line: Mapping[str, Any]) -> Iterable[Offer]:
@@ -129,17 +129,17 @@ def _ports(line: Mapping[str, Any]) -> Iterable[Offer]:
     from lab.errors import BoardlabError  # noqa: PLC0415
     from lab.host.runtime import runtime_dir, socket_path  # noqa: PLC0415
 
-    found: list[Offer] = []
+    offers: list[Offer] = []
     try:
         with ConsoleClient(socket_path(line.get("runtime") or runtime_dir())) as client:
             for port in client.status().ports:
-                found += [
+                offers += [
                     (port.info.name, port.info.meta.device),
                     *([(port.board, port.info.name)] if port.board else []),
                 ]
     except BoardlabError:  # none runs: the devices are still there
         pass
-    return [*found, *((str(path), "") for kind in ("ttyUSB*", "ttyACM*") for path in sorted(Path("/dev").glob(kind)))]
+    return [*offers, *((str(path), "") for kind in ("ttyUSB*", "ttyACM*") for path in sorted(Path("/dev").glob(kind)))]
 
 
 _BY_NAME: Final[Mapping[str, Source]] = {
@@ -149,7 +149,7 @@ _BY_NAME: Final[Mapping[str, Source]] = {
     "medium": _media,
     "run_id": _runs,
     "run_ids": _runs,
-    "release": _known("release"),
+    "release": _complete_column("release"),
     "status": _statuses,
     "port": _ports,
     "resume": _jobs,
@@ -162,5 +162,5 @@ _BY_METAVAR: Final[Mapping[str, Source]] = {
     "ID|RUN": _runs,
     "RUN|RELEASE": _runs_and_releases,
     "JOB": _jobs,
-    "BOARD": _known("board"),
+    "BOARD": _complete_column("board"),
 }

@@ -63,9 +63,6 @@ def _connect(runtime: Path | None) -> ConsoleClient:
     return ConsoleClient(socket_path(runtime or runtime_dir()))
 
 
-# --- `lab console replay` and `show`: recordings ---
-
-
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The .log or the .idx of a recording.")]
 
 
@@ -124,18 +121,22 @@ def truth(
     channels = analyser.read(capture)
     if channel not in channels:
         raise ConfigurationError(f"{capture} has no channel {channel!r}; it has: {', '.join(channels)}")
-    found = analyser.check(
+    check_result = analyser.check(
         recording, analyser.uart(channels[channel], recording.meta.timing.speed_bd), f"{capture}, channel {channel}"
     )
     if as_json:
-        echo_json(asdict(found))
+        echo_json(asdict(check_result))
     else:
         echo(
-            f"{found.reads - len(found.beyond_ns)} of {found.reads} reads agree within their ±; the clocks' offset is known to {found.slack_ns / 1e3:.0f} us"
+            f"{check_result.reads - len(check_result.beyond_ns)} of {check_result.reads} reads agree within their ±; "
+            f"the clocks' offset is known to {check_result.slack_ns / 1e3:.0f} us"
         )
-        if found.beyond_ns:
-            echo(f"the farthest are {', '.join(f'{each / 1e3:.0f} us' for each in found.beyond_ns[:5])} beyond it")
-    if found.beyond_ns:
+        if check_result.beyond_ns:
+            echo(
+                "the farthest are "
+                f"{', '.join(f'{excess_ns / 1e3:.0f} us' for excess_ns in check_result.beyond_ns[:5])} beyond it"
+            )
+    if check_result.beyond_ns:
         raise typer.Exit(NOT_ALL_FIT)
 
 
@@ -160,9 +161,9 @@ def check(
     from lab.run.check.verdict import Fit, judge  # noqa: PLC0415
 
     board = boards.load_file(Path(board_type)) if board_type.endswith(".toml") else boards.load(board_type)
-    found = [examine(read(path, board), board) for path in logs]
-    verdicts = [judge(findings) for findings in found]
-    pairs = list(zip(found, verdicts, strict=True))
+    all_findings = [examine(read(path, board), board) for path in logs]
+    verdicts = [judge(findings) for findings in all_findings]
+    pairs = list(zip(all_findings, verdicts, strict=True))
     if as_json:
         echo_json([check_verdict.document(findings, verdict) for findings, verdict in pairs])
     else:
@@ -170,9 +171,6 @@ def check(
             echo(*([""] if number else []), *check_verdict.lines(findings, verdict))
     if any(verdict.fit is not Fit.WHOLE for verdict in verdicts):
         raise typer.Exit(NOT_ALL_FIT)
-
-
-# --- `lab console attach` and `tail` ---
 
 
 NOT_SEEN: Final = 3  # exit status
@@ -244,7 +242,7 @@ def attach(
     Exit status: 0 done; 1 the server or the port is gone, or another client writes to it; 2 a wrong option; 3 the text
     of --until did not come.
     """
-    ending = Ending(None if until is None else _compiled(until), timeout, linger)
+    ending = Ending(None if until is None else _compile(until), timeout, linger)
     client, info = attached(port, runtime, write=True, speed_bd=speed)
     with client:
         terminal = Terminal(client, ending, lines)
@@ -252,10 +250,10 @@ def attach(
             echo(f"{info.meta.device} at {info.meta.speed_bd} Bd; {'Ctrl-D' if lines else 'Ctrl-]'} ends", err=True)
         if backlog:
             terminal.show(last_lines(info, backlog))
-        seen = terminal.run()
+        has_come = terminal.run()
         if sys.stdin.isatty():
             echo("", err=True)
-    if not seen:
+    if not has_come:
         echo_text(f"error: {until!r} did not come within {timeout:g} s", err=True)
         raise typer.Exit(NOT_SEEN)
 
@@ -280,7 +278,7 @@ def wait(
     echo(f"process {writer} is attached to {port}")
 
 
-def _compiled(until: str) -> re.Pattern[bytes]:
+def _compile(until: str) -> re.Pattern[bytes]:
     try:
         return re.compile(until.encode(), re.MULTILINE)
     except re.error as error:

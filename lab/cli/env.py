@@ -28,8 +28,8 @@ def check(
     """
     path = envfile.find(env, Path.cwd())
     findings = list(examine(CheckTarget(env=path), ENV))
-    problems = [str(each) for each in findings if each.level == "bad"]
-    remarks = [str(each) for each in findings if each.level == "doubtful"]
+    problems = [str(finding) for finding in findings if finding.level == "bad"]
+    remarks = [str(finding) for finding in findings if finding.level == "doubtful"]
     if as_json:
         echo_json({"file": str(path), "problems": problems, "remarks": remarks})
     else:
@@ -60,7 +60,8 @@ def straps(env: BoardEnv, *, as_json: Json = False) -> None:
     strategy, driver = straps_of(env)
     media = sorted(strategy.type.media.items(), key=lambda item: item[0] == strategy.medium)  # its own one stays set
     rows = [
-        {"medium": name, "boot_mode": medium.boot_mode, **_tried(driver, medium.boot_mode)} for name, medium in media
+        {"medium": name, "boot_mode": medium.boot_mode, **_try_straps(driver, medium.boot_mode)}
+        for name, medium in media
     ]
     if as_json:
         echo_json(rows)
@@ -72,7 +73,7 @@ def straps(env: BoardEnv, *, as_json: Json = False) -> None:
         raise typer.Exit(1)
 
 
-def _tried(driver: Any, value: int) -> dict[str, str]:
+def _try_straps(driver: Any, value: int) -> dict[str, str]:
     try:
         driver.set(value)
     except BoardlabError as error:

@@ -6,7 +6,7 @@ import gc
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from threading import Event
 from typing import Annotated, Final
@@ -59,8 +59,8 @@ def optional_sources(farm: Farm | None, host: str = "") -> OptionalSources:
     if farm is None:
         return OptionalSources()
     name = host or farm.first_host
-    its = [device for device in farm.usb if (device.host or farm.first_host) == name]
-    usb = [UsbDevice(device.name, device.kind, device.id_path) for device in its]
+    own_devices = [device for device in farm.usb if (device.host or farm.first_host) == name]
+    usb = [UsbDevice(device.name, device.kind, device.id_path) for device in own_devices]
     if name != farm.first_host:
         return OptionalSources(pdudaemon=farm.own_pdudaemon, usb=usb)
     due = [_due(schedule) for schedule in farm.timed]
@@ -73,12 +73,12 @@ def optional_sources(farm: Farm | None, host: str = "") -> OptionalSources:
 
 
 def _due(schedule: Schedule) -> ScheduledRun:
-    wanted = job_request.expand(schedule.suites)
+    suites = job_request.expand(schedule.suites)
     return ScheduledRun(
         schedule.name,
         schedule.board,
-        wanted,
-        tuple(job_request.kind(suite) for suite in wanted),
+        suites,
+        tuple(job_request.kind(suite) for suite in suites),
         schedule.release,
         schedule.interval_s,
         schedule.last_start,
@@ -165,18 +165,19 @@ def _sources(its_file: HostFile, host: str, database: str | None, runtime: Path,
     if farm is not None and host not in {"", farm.first_host}:
         data = locate(database).artifacts
         return host_sources(data, runtime, optional_sources(farm, host), interval_s, MonotonicRaw())
-    optional = evolve(optional_sources(farm), boards=_boards(its_file, database, runtime))
+    ended, judge, results = LatestEnded(), LatestJudge(_JUDGING_S), SharedStore()
+    known_failures = () if farm is None else farm.known
+
+    def read_boards() -> list[Metric]:
+        """The boards' states, as `lab status` has them."""
+        boards = boards_of(its_file, database, runtime, ended, judge, results.store_at)
+        return families(export_boards(boards, known_failures))
+
+    optional = evolve(optional_sources(farm), boards=read_boards)
     return sources(watch(database), runtime, optional, interval_s, MonotonicRaw())
 
 
-def _boards(host: HostFile, database: str | None, runtime: Path) -> Callable[[], list[Metric]]:
-    """A reader of the boards' states, as `lab status` has them."""
-    ended, judge, results = LatestEnded(), LatestJudge(_JUDGING_S), SharedStore()
-    known = () if host.farm is None else host.farm.known
-    return lambda: families(exported(boards_of(host, database, runtime, ended, judge, results.store_at), known))
-
-
-def exported(boards: Iterable[BoardNow], known: Sequence[KnownFailure] = ()) -> list[ExportedBoard]:
+def export_boards(boards: Iterable[BoardNow], known: Sequence[KnownFailure] = ()) -> list[ExportedBoard]:
     """The boards with their states, for Prometheus.
 
     Args:
@@ -184,27 +185,29 @@ def exported(boards: Iterable[BoardNow], known: Sequence[KnownFailure] = ()) -> 
     """
     return [
         ExportedBoard(
-            each.board,
-            each.board_type,
-            (state := each.state).name,
+            board.board,
+            board.board_type,
+            (state := board.state).name,
             state.cause,
             state.fault,
             state.since,
-            len(each.worse) if each.is_judged else None,
+            len(board.worse) if board.is_judged else None,
             {"": 0}
-            | Counter(_known_state(known, each.board_type, number) for number in each.worse if number.is_confirmed)
-            if each.is_judged
+            | Counter(_failure_state(known, board.board_type, number) for number in board.worse if number.is_confirmed)
+            if board.is_judged
             else {},
         )
-        for each in boards
+        for board in boards
     ]
 
 
-def _known_state(known: Sequence[KnownFailure], board_type: str, number: WorseNumber) -> str:
+def _failure_state(known: Sequence[KnownFailure], board_type: str, number: WorseNumber) -> str:
     """The state of a worse number's known failure; empty: it is none."""
     higher = (number.effect or 0.0) > 0
-    its = (each for each in known if each.is_number(board_type, number.metric, higher=higher, worse=True))
-    state = recognise(its, number.release)
+    failures = (
+        failure for failure in known if failure.is_number(board_type, number.metric, higher=higher, worse=True)
+    )
+    state = recognise(failures, number.release)
     return "" if state is None else state.state.value
 
 

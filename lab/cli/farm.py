@@ -70,11 +70,11 @@ def check(
     lab = load_farm(file)
     by_host = {} if here or not lab.farm.hosts else hosts.examine(lab.farm, file, partial(_doctor, file))
     findings = list(examine(lab, FARM) if by_host else examine(lab, FARM, HERE))
-    problems = [str(each) for each in findings if each.level == "bad"]
-    warnings = [str(each) for each in findings if each.level == "doubtful"]
-    is_bad = bool(problems) or any(each.level == "bad" for listed in by_host.values() for each in listed)
+    problems = [str(finding) for finding in findings if finding.level == "bad"]
+    warnings = [str(finding) for finding in findings if finding.level == "doubtful"]
+    is_bad = bool(problems) or any(finding.level == "bad" for listed in by_host.values() for finding in listed)
     if as_json:
-        rows = [{"host": host, **asdict(each)} for host, listed in by_host.items() for each in listed]
+        rows = [{"host": host, **asdict(finding)} for host, listed in by_host.items() for finding in listed]
         echo_json({"problems": problems, "warnings": warnings, "hosts": rows})
     else:
         well = [] if is_bad else [f"{file}: nothing wrong; {len(lab.farm.schedules)} schedules"]
@@ -94,13 +94,21 @@ def lines(by_host: Mapping[str, Sequence[Finding]]) -> list[str]:
 
     A host where all is well has one row.
     """
-    ill = [(host, each) for host, listed in by_host.items() for each in listed if each.level != "ok"]
+    ill = [(host, finding) for host, listed in by_host.items() for finding in listed if finding.level != "ok"]
     ill.sort(key=lambda row: row[1].level)
-    rows = [[host, MARKS[each.level](each.level), each.area, each.subject, each.said] for host, each in ill]
+    rows = [
+        [host, MARKS[finding.level](finding.level), finding.area, finding.subject, finding.said]
+        for host, finding in ill
+    ]
     for host, listed in by_host.items():
-        if all(each.level == "ok" for each in listed):
+        if all(finding.level == "ok" for finding in listed):
             rows.append([host, "ok", "", "", f"{len(listed)} checks, nothing wrong"])
-    hints = [line for host, each in ill if each.hint for line in (f"  {host}: {each.subject}:", f"    {each.hint}")]
+    hints = [
+        line
+        for host, finding in ill
+        if finding.hint
+        for line in (f"  {host}: {finding.subject}:", f"    {finding.hint}")
+    ]
     return [*table(["host", "", "area", "what", "found"], rows, "<<<<<"), *(["", "to mend:", *hints] if hints else [])]
 
 
@@ -352,13 +360,11 @@ def export(
     )
     if not options.on_loopback:
         logging.warning(
-            "--listen %s: every console is served without any authentication: each client of this address reads it and types at it",
+            "--listen %s: every console is served without any authentication: each client of this address reads it "
+            "and types at it",
             listen,
         )
     raise typer.Exit(run(options))
-
-
-# --- `lab farm up`, `status`, `logs`, `down` ---
 
 
 COUNT: Final = 4  # of the simulated boards of a new farm

@@ -49,9 +49,6 @@ NOT_QUALIFIED: Final = 1
 _AT_ONCE: Final = 8  # boards, where farm.yaml's limits say nothing
 
 
-# --- `lab farm add` ---
-
-
 def add(
     file: Annotated[
         Path,
@@ -75,19 +72,19 @@ def add(
         raise ConfigurationError(
             "no farm.yaml is here; `lab init DIR` writes one, then: cd DIR, or name it with --farm"
         )
-    found = inventory.plan(file, host.farm, host.file)
-    written = list(found.new) if dry_run else inventory.write(found, host.file)
+    addition = inventory.plan(file, host.farm, host.file)
+    written = list(addition.new) if dry_run else inventory.write(addition, host.file)
     held: list[str] = []
     places: list[str] = []
     where = ""
     if not dry_run:
-        places = _places(found, load(host.file))
+        places = _places(addition, load(host.file))
         with open_store(_database(db, host.farm)) as store:
-            held, where = _held(store, found), store.url
-    sheet = inventory.sheet(found.rows, host.farm)
+            held, where = _keep_new_boards(store, addition), store.url
+    sheet = inventory.sheet(addition.rows, host.farm)
     if as_json:
-        rows = [dict(zip(inventory.SHEET, each, strict=True)) for each in sheet]
-        unknown = {board: notes for board, notes in found.unknown.items() if notes}
+        rows = [dict(zip(inventory.SHEET, cells, strict=True)) for cells in sheet]
+        unknown = {board: notes for board, notes in addition.unknown.items() if notes}
         echo_json(
             {
                 "written": [str(path) for path in written],
@@ -107,7 +104,7 @@ def add(
         *table(list(inventory.SHEET), sheet, "<" * len(inventory.SHEET)),
     )
     whose: dict[str, list[str]] = {}
-    for board, notes in found.unknown.items():
+    for board, notes in addition.unknown.items():
         for note in notes:
             whose.setdefault(note, []).append(board)
     if whose:
@@ -137,30 +134,27 @@ def _places(found: Addition, farm: Farm) -> list[str]:
     if not farm.coordinator:
         return []
     coordinator = Coordinator(with_port(farm.coordinator))
-    known = coordinator.holders()
-    made = []
+    holders = coordinator.holders()
+    new_places = []
     for row in found.rows:
         name = row["name"]
-        if name not in known:
+        if name not in holders:
             where = inventory.host_of(row, farm)
             coordinator.create(name, f"{where}/{name}/*", {"board": name, "type": row["type"]})
-            made.append(name)
-    return made
+            new_places.append(name)
+    return new_places
 
 
-def _held(store: Store, found: Addition) -> list[str]:
+def _keep_new_boards(store: Store, found: Addition) -> list[str]:
     """Keep new boards until they have qualified; return them."""
-    reservations, person, made = ReservationBook(store), process.person(), []
+    reservations, person, new_boards = ReservationBook(store), process.person(), []
     for row in found.rows:
         if reservations.qualify(row["name"], person, "new: `lab farm qualify` measures it first"):
             Audit(store).note(
                 ADDED, person=process.actor(), address=socket.gethostname(), board=row["name"], about=row["type"]
             )
-            made.append(row["name"])
-    return made
-
-
-# --- `lab farm qualify` ---
+            new_boards.append(row["name"])
+    return new_boards
 
 
 def qualify(
@@ -182,38 +176,44 @@ def qualify(
 ) -> None:
     """Qualify new boards: health check, boots from all media, spread.
 
-    Several are measured at a time, as many as `limits` of farm.yaml allows. A failed board stays kept, with the reasons.
+    Several are measured at a time, as many as `limits` of farm.yaml allows. A failed board stays kept, with the
+    reasons.
     """
     log_to(sys.stderr)
     host = services.host_file(farm)
     database = services.database(db, host.farm)
     with open_store(database) as store:
-        kept = [hold.board for hold in ReservationBook(store).standing() if hold.kind == QUALIFYING]
-        wanted = list(dict.fromkeys(board or kept))
-        if not wanted:
+        unqualified = [hold.board for hold in ReservationBook(store).standing() if hold.kind == QUALIFYING]
+        names = list(dict.fromkeys(board or unqualified))
+        if not names:
             echo("Every board has qualified." if not as_json else "[]")
             return
         if accept:
             if not board:
                 raise ConfigurationError("--accept: of which board?")
-            for name in wanted:
-                _accept(store, name, accept)
+            for name in names:
+                act = Act(about=accept)
+                with Audit(store).acting(
+                    act, ACCEPTED, person=process.actor(), address=socket.gethostname(), board=name
+                ):
+                    ReservationBook(store).end(name, QUALIFYING, process.person())
+                echo(f"{name} serves: {accept}")
             return
-    if len(wanted) > 1:
+    if len(names) > 1:
         shared = ["--cycles", str(boots), "--wait", str(wait), *(["--release", release] if release else [])]
         shared += [*(["--db", db] if db else []), *(["--farm", str(farm)] if farm else [])]
-        raise typer.Exit(_side_by_side(wanted, shared, host, as_json=as_json))
+        raise typer.Exit(_side_by_side(names, shared, host, as_json=as_json))
     say = partial(echo, err=as_json)
     with open_results(database, wait, say) as store:
-        found, code = _qualified(store, host, database, wanted[0], release, boots, wait, as_json=as_json)
+        result, code = _qualify_one(store, host, database, names[0], release, boots, wait, as_json=as_json)
     if as_json:
-        echo_json([_document(found)] if found is not None else [])
-    elif found is not None:
-        echo(*_lines(found))
+        echo_json([{**asdict(result), "passed": result.passed}] if result is not None else [])
+    elif result is not None:
+        echo(*_lines(result))
     raise typer.Exit(code)
 
 
-def _qualified(
+def _qualify_one(
     store: Store,
     host: HostFile,
     database: str | None,
@@ -227,9 +227,9 @@ def _qualified(
     """Measure one board and judge it; None: its measurement did not end."""
     say = partial(echo, err=as_json)
     path = _environment(host, name)
-    board_type, its = envfile.board_of(path)
-    if its != name:
-        raise ConfigurationError(f"{path} is of board {its!r}, not {name!r}")
+    board_type, board = envfile.board_of(path)
+    if board != name:
+        raise ConfigurationError(f"{path} is of board {board!r}, not {name!r}")
     queue = open_queue(store, BY_QUALIFY)
     order = Order(board_type, name, (BOOT,), str(path), release, boots, {HEALTH: True})
     unfinished = queue.unfinished(order)
@@ -241,14 +241,14 @@ def _qualified(
         return None, code
     check = next(iter(HealthBook(store).checks(name, 1)), None)
     run = latest_run(store, evolve(queue.job(job.id), after_run=0), BOOT)  # its only suite is behind it
-    found = qualification.judge(store, boards.load(board_type), name, run, check, boots)
-    qualification.finish(store, found, process.person(), process.actor(), socket.gethostname())
-    return found, 0 if found.passed else BROKEN if code == BROKEN else NOT_QUALIFIED
+    result = qualification.judge(store, boards.load(board_type), name, run, check, boots)
+    qualification.finish(store, result, process.person(), process.actor(), socket.gethostname())
+    return result, 0 if result.passed else BROKEN if code == BROKEN else NOT_QUALIFIED
 
 
 def _environment(host: HostFile, board: str) -> Path:
     named = host.farm.environments if host.farm is not None else {}
-    env = ({each.board: each.env for each in status.boards_in_folder(host.folder)} | named).get(board)
+    env = ({board_now.board: board_now.env for board_now in status.boards_in_folder(host.folder)} | named).get(board)
     if env is None:
         raise ConfigurationError(f"no environment in {host.folder / envfile.FOLDER} or farm.yaml names {board!r}")
     path = envfile.find(env, host.folder)
@@ -273,7 +273,7 @@ def _side_by_side(names: Sequence[str], shared: Sequence[str], host: HostFile, *
             echo(f"{name}: begins", err=True)
             output, errors = child.communicate()
         last = (errors.strip().splitlines() or ["it printed nothing"])[-1]
-        outcomes = [_outcome(each["passed"]) for each in _documents(output)] or [last]
+        outcomes = [_outcome(qualified_board["passed"]) for qualified_board in _documents(output)] or [last]
         echo(f"{name}: {outcomes[0]}", err=True)
         return child.returncode, output
 
@@ -284,13 +284,13 @@ def _side_by_side(names: Sequence[str], shared: Sequence[str], host: HostFile, *
 
     with process.handling(dict.fromkeys(process.ENDING, end)), ThreadPoolExecutor(most) as pool:
         ended = list(pool.map(one, names))
-    found = [each for _code, output in ended for each in _documents(output)]
+    results = [result for _code, output in ended for result in _documents(output)]
     if as_json:
-        echo_json(found)
+        echo_json(results)
     else:
-        for each in found:
+        for result in results:
             fields: dict[str, Any] = {
-                key: tuple(value) if isinstance(value, list) else value for key, value in each.items()
+                key: tuple(value) if isinstance(value, list) else value for key, value in result.items()
             }
             fields.pop("passed")
             echo(*_lines(Qualification(**fields)))
@@ -305,20 +305,9 @@ def _documents(text: str) -> list[dict[str, Any]]:
     return list(json.loads(text)) if text.strip() else []
 
 
-def _document(found: Qualification) -> dict[str, Any]:
-    return {**asdict(found), "passed": found.passed}
-
-
 def _lines(found: Qualification) -> Iterable[str]:
     kin = f", beside {', '.join(found.kin)}" if found.kin else ""
     run = f"by run {found.run}" if found.run is not None else "without a run"
     yield f"{found.board}: {_outcome(found.passed)} {run}{kin}"
     yield from (f"  {reason}" for reason in found.reasons)
     yield from (f"  note: {note}" for note in found.notes)
-
-
-def _accept(store: Store, board: str, reason: str) -> None:
-    act = Act(about=reason)
-    with Audit(store).acting(act, ACCEPTED, person=process.actor(), address=socket.gethostname(), board=board):
-        ReservationBook(store).end(board, QUALIFYING, process.person())
-    echo(f"{board} serves: {reason}")

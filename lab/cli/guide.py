@@ -88,13 +88,13 @@ def check(
     read_sheets, errors = read_all(files, define, sheets.require_metrics)
     if history:
         read_sheets = _with_neighbours(read_sheets, db)
-    found = [finding for sheet in read_sheets for finding in run_rules(sheet, older)]
+    findings = [finding for sheet in read_sheets for finding in run_rules(sheet, older)]
     if as_json and read_sheets:
-        print_json(export.findings_document(found))
+        print_json(export.findings_document(findings))
     elif read_sheets:  # of no guide "nothing found" would be a verdict
-        echo(*terminal.list_findings(found, show_all=show_all))
+        echo(*terminal.list_findings(findings, show_all=show_all))
     finish([], errors)  # what was not read is among the findings
-    if exit_code and any(finding.severity is Severity.ERROR for finding in found):
+    if exit_code and any(finding.severity is Severity.ERROR for finding in findings):
         raise typer.Exit(1)
 
 
@@ -103,14 +103,14 @@ def rules(
     names: Annotated[list[str] | None, typer.Argument(metavar="[RULE]…", help="Default: the list of all.")] = None,
 ) -> None:
     """List the rules of `lab guide check`, or explain some."""
-    known = {rule.id: rule for rule in load_rules()}
+    rule_of_id = {rule.id: rule for rule in load_rules()}
     for name in names or ():
-        if name not in known:
+        if name not in rule_of_id:
             raise ConfigurationError(f"there is no rule {name!r}; `lab guide rules` lists them")
     if names:
-        echo(*list(terminal.explain_rules([known[name] for name in names]))[1:])
+        echo(*list(terminal.explain_rules([rule_of_id[name] for name in names]))[1:])
     else:
-        echo(*(f"{rule.severity:8} {rule.id:20} {rule.title}" for rule in known.values()))
+        echo(*(f"{rule.severity:8} {rule.id:20} {rule.title}" for rule in rule_of_id.values()))
 
 
 def _with_neighbours(read_sheets: Sequence[MeasuredGuide], db: str | None) -> list[MeasuredGuide]:
@@ -152,14 +152,14 @@ def read_all(
     Args:
         require: raises the error of a guide that does not fit the command.
     """
-    found, errors = [], []
+    guides, errors = [], []
     defines = defines_of(define)
     for path in files:
         try:
-            found.append(require(_with_numbers(sheets.of_guide(reader.read(path, defines)))))
+            guides.append(require(_with_numbers(sheets.of_guide(reader.read(path, defines)))))
         except ConfigurationError as error:
             errors.append(error)
-    return found, errors
+    return guides, errors
 
 
 def _with_numbers(sheet: MeasuredGuide) -> MeasuredGuide:
@@ -167,7 +167,8 @@ def _with_numbers(sheet: MeasuredGuide) -> MeasuredGuide:
         guide = sheet.guide
         first = f" Line {guide.unread[0].line}: {guide.unread[0].reason}" if guide.unread else ""
         raise ConfigurationError(
-            f"{guide.path}: read as {guide.format}, its {len(guide.tables)} tables have no number; is this the guide's source, "
+            f"{guide.path}: read as {guide.format}, its {len(guide.tables)} tables have no number; is this the "
+            "guide's source, "
             f"or a page of it?{first}"
         )
     return sheet
@@ -217,19 +218,19 @@ def compare(
         raise ConfigurationError("compare: name two guides at least, the older one first")
     sheets_of = [_guide(name, db) for name in guides]
     *before, old, new = sheets_of
-    known = sorted({b for sheet in (old, new) for b in sheet.guide.boards})
-    if board is not None and board not in known:
-        raise ConfigurationError(f"no table is of board {board!r}; the guides have: {', '.join(known)}")
-    earlier = _earlier(before, guides[-2], old, [board] if board else known, db)
-    found = comparing.compare(old, new, board, earlier)
+    boards = sorted({b for sheet in (old, new) for b in sheet.guide.boards})
+    if board is not None and board not in boards:
+        raise ConfigurationError(f"no table is of board {board!r}; the guides have: {', '.join(boards)}")
+    earlier = _earlier(before, guides[-2], old, [board] if board else boards, db)
+    comparison = comparing.compare(old, new, board, earlier)
     if as_json:
-        echo_json(export.comparison_document(found), indent=1)
+        echo_json(export.comparison_document(comparison), indent=1)
     elif as_html or as_markdown:
         from lab.guide.write import comparison_page  # noqa: PLC0415 - templates take a while to import
 
-        echo_text(comparison_page.html(found) if as_html else comparison_page.markdown(found), end="")
+        echo_text(comparison_page.html(comparison) if as_html else comparison_page.markdown(comparison), end="")
     else:
-        echo(*terminal.list_changes(found, show_all=show_all))
+        echo(*terminal.list_changes(comparison, show_all=show_all))
     finish(sheets_of, [])
 
 
@@ -247,7 +248,8 @@ def _earlier(
     release = old.guide.kernel_release
     if release is None:
         raise ConfigurationError(
-            f"{old.guide.path}: neither its title nor its name tells the release, so nobody knows which releases of the store "
+            f"{old.guide.path}: neither its title nor its name tells the release, so nobody knows which releases of "
+            "the store "
             "come before it; rename it, e.g. am62x-11.01.rst, or leave --db out"
         )
     return stored_history.earlier_in_store(db, boards, release)
@@ -290,25 +292,25 @@ def trend_command(
 
     They are those of guides, or of the store.
     """
-    wanted = dict(parameter_of(text) for text in only or [])
+    params = dict(parameter_of(text) for text in only or [])
     read_sheets, errors = read_all(files or [])
     if files:
-        found = trend.trends_of_guides(read_sheets, metric, board, wanted)
+        trends = trend.trends_of_guides(read_sheets, metric, board, params)
     else:
         from lab.guide.compare import stored_history  # noqa: PLC0415 - the database takes a while to import
         from lab.results.store import open_store  # noqa: PLC0415
 
         with open_store(db, create=False) as store:
-            found = stored_history.trends_in_store(store, metric, board, wanted)
+            trends = stored_history.trends_in_store(store, metric, board, params)
     if as_json:
-        print_json(export.trends_document(found))
+        print_json(export.trends_document(trends))
     else:
-        echo(*terminal.draw_trends(found))
+        echo(*terminal.draw_trends(trends))
     if svg is not None:
         from lab import figures  # noqa: PLC0415 - templates take a while to import
         from lab.guide.write.figures import draw_trends  # noqa: PLC0415
 
-        figures.write(svg, draw_trends(found), "--svg")
+        figures.write(svg, draw_trends(trends), "--svg")
     finish(read_sheets, errors)
 
 
@@ -355,7 +357,8 @@ def _print_imported(path: Path, boards: Sequence[Imported]) -> None:
         echo(f"{path}: {boards[0].unattributed} cells of short rows belong to no board and were left out", err=True)
     if boards[0].cells_without_board:
         echo(
-            f"{path}: {boards[0].cells_without_board} cells of tables without a board were left out; say whose they are with --board",
+            f"{path}: {boards[0].cells_without_board} cells of tables without a board were left out; say whose they "
+            "are with --board",
             err=True,
         )
 

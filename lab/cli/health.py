@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from attrs import evolve
@@ -37,6 +37,7 @@ from lab.terminal import Marked, bad, doubtful, echo, echo_json, log_to, table
 
 FAILED = 1  # the board must not take runs
 SHOWN = 5  # checks of a board
+_PART_KEYS: Final = ("name", "outcome", "failure", "fault", "message", "said")  # in the JSON document
 
 app = typer.Typer(help="Boards' health: which can take runs, and why not; check one.")
 
@@ -63,7 +64,10 @@ def health(
         typer.Option(
             min=0.0,
             metavar="S",
-            help="Wait so many seconds at most for a board that a job holds, or whose place a job of another host has; for a coordinator, an exporter or results that do not answer 5 minutes at most.",
+            help=(
+                "Wait so many seconds at most for a board that a job holds, or whose place a job of another host "
+                "has; for a coordinator, an exporter or results that do not answer 5 minutes at most."
+            ),
         ),
     ] = 0.0,
     ignore: Annotated[
@@ -88,18 +92,18 @@ def health(
     log_to(sys.stderr)
     path = _environment(board, env, host)
     with open_results(database, wait, _say) as store:
-        found = _checked(store, rule, path, wait, ignore=ignore)
-        state = HealthBook(store, rule).of(found.board)
+        result = _check_board(store, rule, path, wait, ignore=ignore)
+        state = HealthBook(store, rule).of(result.board)
     if as_json:
-        echo_json({**_health_document(state), "check": check_document(found)})
+        echo_json({**_health_document(state), "check": check_document(result)})
     else:
-        verdict = "passed" if found.passed else bad("did not pass")
-        echo(Marked(f"{found.board}: the check ", ()) + verdict + f" in {found.duration_s:.0f} s; ", *_lines(state))
-    if not found.passed:
+        verdict = "passed" if result.passed else bad("did not pass")
+        echo(Marked(f"{result.board}: the check ", ()) + verdict + f" in {result.duration_s:.0f} s; ", *_lines(state))
+    if not result.passed:
         raise typer.Exit(FAILED)
 
 
-def _checked(store: Store, rule: QuarantineRule, path: Path, wait_s: float, *, ignore: bool) -> Check:
+def _check_board(store: Store, rule: QuarantineRule, path: Path, wait_s: float, *, ignore: bool) -> Check:
     """Hold the board, check it, and store the findings."""
     board_type, name = envfile.board_of(path)
     queue = open_queue(store, BY_HEALTH, ignores=ignore, rule=rule)
@@ -110,29 +114,29 @@ def _checked(store: Store, rule: QuarantineRule, path: Path, wait_s: float, *, i
         with hold_board(queue, order, wait_s, _say, other_user) as job, ExitStack() as stack:
             # Where the board of a place is plugged in is known when its exporter has told it.
             host = "" if envfile.place_of(path) else socket.gethostname()
-            made = Check(name, board_type, host, utc_now(), (), env=path.name, person=job.person, job_id=job.id)
-            stack.enter_context(_noted(HealthBook(store, rule), made))
+            result = Check(name, board_type, host, utc_now(), (), env=path.name, person=job.person, job_id=job.id)
+            stack.enter_context(_record_failure(HealthBook(store, rule), result))
             os.environ.update(stack.enter_context(hold_place(queue, job, place_wait)))
             began = time.monotonic()
             board: Any = parts(str(path), "ConsoleProtocol", "console", "console")[1]
-            found = CheckUp(board, _say).run()
+            checked_parts = CheckUp(board, _say).run()
             duration_s = round(time.monotonic() - began, 1)
-            made = evolve(made, host=host_of(board), at=utc_now(), parts=found, duration_s=duration_s)
-            return HealthBook(store, rule).record(made)
+            result = evolve(result, host=host_of(board), at=utc_now(), parts=checked_parts, duration_s=duration_s)
+            return HealthBook(store, rule).record(result)
     except BusyBoardError as error:
         _say(str(error))
         raise typer.Exit(BUSY) from None
 
 
 @contextmanager
-def _noted(log: HealthBook, made: Check) -> Iterator[None]:
+def _record_failure(log: HealthBook, check: Check) -> Iterator[None]:
     """Record a lab failure that prevents the check."""
     try:
         yield
     except BoardlabError as error:
         if counts(error.fault, error.failure):
             part = CheckedPart(part_of(error.failure), "failed", error.failure, error.fault, str(error))
-            log.record(evolve(made, at=utc_now(), parts=(part,)))
+            log.record(evolve(check, at=utc_now(), parts=(part,)))
         raise
 
 
@@ -147,7 +151,7 @@ def _environment(board: str, env: str | None, host: HostFile) -> Path:
         folder = host.folder
         if not board:
             raise ConfigurationError("which board? `lab health BOARD --check`; `lab health` shows them")
-        env = _described(host).get(board)
+        env = _list_environments(host).get(board)
         if env is None:
             raise ConfigurationError(
                 f"no environment in {folder / envfile.FOLDER} names the board {board!r}; give it with --env"
@@ -160,42 +164,52 @@ def _environment(board: str, env: str | None, host: HostFile) -> Path:
     return path
 
 
-def _described(host: HostFile) -> dict[str, str]:
+def _list_environments(host: HostFile) -> dict[str, str]:
     """Map boards to environments of the lab's folder and farm.yaml."""
     named = host.farm.environments if host.farm is not None else {}
-    return {each.board: each.env for each in status.boards_in_folder(host.folder)} | named
+    return {board_now.board: board_now.env for board_now in status.boards_in_folder(host.folder)} | named
 
 
 def _show(log: HealthBook, board: str, host: HostFile, *, as_json: bool) -> None:
     if board:
         state, checks = log.of(board), log.checks(board, SHOWN)
         nothing_known = state.state == "suspect" and not state.known and not checks
-        if nothing_known and board not in {*listing.column_values(log.store, "board"), *_described(host)}:
+        if nothing_known and board not in {*listing.column_values(log.store, "board"), *_list_environments(host)}:
             raise ConfigurationError(f"no board {board!r:.200}; `lab health` shows the boards that there are")
         if as_json:
-            echo_json({**_health_document(state), "checks": [check_document(each) for each in checks]})
+            echo_json({**_health_document(state), "checks": [check_document(last_check) for last_check in checks]})
             return
         echo(*_lines(state))
         rows = [_row(check) for check in checks]
         echo("", *(table(["check", "when (UTC)", "host", "", "found"], rows, "<<<<<") if rows else ["never checked"]))
         return
-    found = log.all()
-    known = {board: Health(board, "suspect", ("never checked",), known=False) for board in _described(host)}
-    states = [state for _, state in sorted({**known, **found}.items())]
+    states_of_board = log.all()
+    unchecked = {
+        board: Health(board, "suspect", ("never checked",), known=False) for board in _list_environments(host)
+    }
+    states = [state for _, state in sorted({**unchecked, **states_of_board}.items())]
     if as_json:
         echo_json([_health_document(state) for state in states])
     elif states:
-        rows = [[state.board, _marked(state), _at(state), "; ".join(state.reasons)] for state in states]
+        rows = [
+            [
+                state.board,
+                _mark_state(state),
+                f"{state.checked_at:%Y-%m-%d %H:%M}" if state.checked_at else "-",
+                "; ".join(state.reasons),
+            ]
+            for state in states
+        ]
         echo(*table(["board", "state", "checked (UTC)", "why"], rows, "<<<<"))
     else:
         echo("no boards: run this in a lab's folder (`lab init` writes one)")
 
 
 def _lines(state: Health) -> list[str]:
-    return [Marked(f"{state.board} is ", ()) + _marked(state), *(f"  {reason}" for reason in state.reasons)]
+    return [Marked(f"{state.board} is ", ()) + _mark_state(state), *(f"  {reason}" for reason in state.reasons)]
 
 
-def _marked(state: Health) -> str:
+def _mark_state(state: Health) -> str:
     match state.state:
         case "bad":
             return bad(state.state)
@@ -206,14 +220,10 @@ def _marked(state: Health) -> str:
     return state.state
 
 
-def _at(state: Health) -> str:
-    return f"{state.checked_at:%Y-%m-%d %H:%M}" if state.checked_at else "-"
-
-
 def _row(check: Check) -> list[str]:
-    found = [f"{part.name}: {part.message} ({part.failure})" for part in check.failed] or ["all parts"]
+    failures = [f"{part.name}: {part.message} ({part.failure})" for part in check.failed] or ["all parts"]
     verdict = "passed" if check.passed else bad("failed")
-    return [str(check.id), f"{check.at:%Y-%m-%d %H:%M}", check.host or "?", verdict, "; ".join(found)]
+    return [str(check.id), f"{check.at:%Y-%m-%d %H:%M}", check.host or "?", verdict, "; ".join(failures)]
 
 
 def _health_document(state: Health) -> dict[str, object]:
@@ -238,13 +248,8 @@ def check_document(check: Check) -> dict[str, object]:
         "env": check.env,
         "person": check.person,
         "job": check.job_id,
-        "parts": [_part_document(part) for part in check.parts],
+        "parts": [{key: getattr(part, key) for key in _PART_KEYS} for part in check.parts],
     }
-
-
-def _part_document(part: CheckedPart) -> dict[str, str]:
-    keys = ("name", "outcome", "failure", "fault", "message", "said")
-    return {key: getattr(part, key) for key in keys}
 
 
 def _say(line: str) -> None:

@@ -42,27 +42,27 @@ def init(
 
     Existing files are never changed.
     """
-    types = [name for given in board_type or [DEFAULT_TYPE] for name in given.split(",")]
+    types = [name for argument in board_type or [DEFAULT_TYPE] for name in argument.split(",")]
     parts = only or list(labfolder.PARTS)
     for part in parts:
         if part not in labfolder.PARTS:
             raise ConfigurationError(f"--only {part}: there are: {', '.join(labfolder.PARTS)}")
     envs = labfolder.chosen(types, sim=sim)
     where = folder.absolute()
-    made = labfolder.contents(where, envs, parts)
-    new = labfolder.write(where, made)
+    texts = labfolder.contents(where, envs, parts)
+    new = labfolder.write(where, texts)
     if as_json:
         echo_json({"files": [str(where / name) for name in new]})
         return
     if not new:
         echo(f"{folder}: all is there already")
         return
-    echo(f"{folder}: wrote {', '.join(_listed(new))}")
+    echo(f"{folder}: wrote {', '.join(_shorten_list(new))}")
     if package_data.ENVS in parts:
         echo("", "Next:", *(f"  {line}" for line in _next_steps(where, envs)))
 
 
-def _listed(new: Sequence[str]) -> list[str]:
+def _shorten_list(new: Sequence[str]) -> list[str]:
     tests = [name for name in new if name.startswith(f"{package_data.TESTS}/")]
     rest = [name for name in new if name not in tests]
     return [*rest, *([f"{package_data.TESTS} ({len(tests)} files)"] if tests else [])]

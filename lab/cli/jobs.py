@@ -39,14 +39,14 @@ def list_jobs(
     """List jobs, the newest first."""
     with open_store(db, create=False) as store:
         now = store.now()
-        found = listing.jobs(store, limit, now)
+        views = listing.jobs(store, limit, now)
         url = store.url
     if as_json:
-        echo_json([document(each, now) for each in found])
-    elif not found:
+        echo_json([document(view, now) for view in views])
+    elif not views:
         echo(f"no jobs yet in {url}")
     else:
-        echo(*table(_HEADER, [_row(each, now) for each in found], "<" * len(_HEADER)))
+        echo(*table(_HEADER, [_row(view, now) for view in views], "<" * len(_HEADER)))
 
 
 @app.command()
@@ -54,11 +54,11 @@ def show(name: Name, *, as_json: Json = False, db: Database = None) -> None:
     """Show a job: person, board, times, measurements, next steps."""
     with open_store(db, create=False) as store:
         now = store.now()
-        found = listing.view(store, listing.job(store, number(name)), now)
+        view = listing.view(store, listing.job(store, number(name)), now)
     if as_json:
-        echo_json(document(found, now))
+        echo_json(document(view, now))
     else:
-        echo(*_lines(found, now))
+        echo(*_lines(view, now))
 
 
 @app.command()
@@ -73,9 +73,9 @@ def cancel(name: Name, *, as_json: Json = False, db: Database = None) -> None:
         here = job.program != BY_WEB  # whose process is the whole site, for everybody
         signalled = job.state != "cancelled" and here and process.ask_to_end(job.holder)
         now = store.now()
-        found = listing.view(store, job, now)
+        view = listing.view(store, job, now)
     if as_json:
-        echo_json(document(found, now) | {"told": signalled})
+        echo_json(document(view, now) | {"told": signalled})
         return
     if job.state == "cancelled":
         echo(f"job {job.called} is cancelled; its process had died")
@@ -85,7 +85,8 @@ def cancel(name: Name, *, as_json: Json = False, db: Database = None) -> None:
         )
     elif job.program == BY_WEB:
         echo(
-            f"job {job.called} ({job.who}) is of {BY_WEB}, which stops it within seconds; {job.board} may be off or on then. "
+            f"job {job.called} ({job.who}) is of {BY_WEB}, which stops it within seconds; {job.board} may be off or "
+            "on then. "
             f"See: lab jobs show {job.called}"
         )
     else:

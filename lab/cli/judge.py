@@ -40,9 +40,6 @@ from lab.terminal import doubtful, echo, echo_json, echo_text, table
 app = typer.Typer(help="Numbers that moved: by how much, and what else moved with them.", no_args_is_help=True)
 
 
-# --- Arguments of `lab judge` ---
-
-
 _JUDGING_S: Final = 10.0  # for comparisons of all boards' latest runs
 
 OfBoard = Annotated[str | None, typer.Option("--board", metavar="NAME", help="Only this board.")]
@@ -59,10 +56,10 @@ def instant(text: str) -> dt.datetime:
     if days is not None:
         return dt.datetime.now(dt.UTC) - dt.timedelta(days=int(days[1]))
     try:
-        found = dt.datetime.fromisoformat(text)
+        moment = dt.datetime.fromisoformat(text)
     except ValueError:
         raise ConfigurationError(f"{text!r} is no date; write it like 2026-11-22, or 2026-11-22T06:00") from None
-    return found if found.tzinfo is not None else found.replace(tzinfo=dt.UTC)
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)
 
 
 @app.command("run")
@@ -103,8 +100,8 @@ def run_command(
         for file in summaries or ():
             summary.write(summary.of_run(store, judged.run.id), file, evidence)
     if as_json:
-        told = [verdict for verdict in verdicts if everything or reportable(verdict)]
-        echo_json([text.document(verdict) for verdict in (*told, *still)])
+        reported = [verdict for verdict in verdicts if everything or reportable(verdict)]
+        echo_json([text.document(verdict) for verdict in (*reported, *still)])
     else:
         about = judged.run
         confirmed = f", confirmed by {', '.join(map(str, judged.confirmed_by))}" if judged.confirmed_by else ""
@@ -112,14 +109,15 @@ def run_command(
         with watch(db).snapshot() as snapshot:
             echo(*(f"note: {remark}" for remark in builds.remarks(snapshot, about.id)))
         _show(verdicts if everything else [verdict for verdict in verdicts if reportable(verdict)])
-        echo(_counted(verdicts))
+        echo(_summarise(verdicts))
         if worse:
             echo(doubtful(latest.still_worse(worse)))
         if failed:
             echo(f"{summary.all_failed(failed)}; look at their logs: lab results show {about.id} --log")
         if judged.asked:
             echo(
-                f"another run of the same image would tell more: pytest --lab-confirms {about.id} (lab run --judge does so by itself)"
+                f"another run of the same image would tell more: pytest --lab-confirms {about.id} (lab run --judge "
+                "does so by itself)"
             )
     if failed or any(verdict.alarms for verdict in verdicts):
         raise typer.Exit(1)
@@ -146,27 +144,30 @@ def list_command(
     began = None if since is None else instant(since)
     outcomes = (*CALLED, UNSURE)
     with open_store(db, create=False) as store:
-        found = read_verdicts(store, board=board, metric=metric, since=began, outcomes=outcomes)
+        all_verdicts = read_verdicts(store, board=board, metric=metric, since=began, outcomes=outcomes)
         where, judge = store.url, latest.LatestJudge(_JUDGING_S)
         worse = {} if as_json else judge.of(store, store.now()).worse
-    verdicts = [verdict for verdict in found if everything or verdict.open]
+    verdicts = [verdict for verdict in all_verdicts if everything or verdict.open]
     if as_json:
         echo_json([text.document(verdict) for verdict in verdicts])
         return
     with watch(db).snapshot() as snapshot:
         failures, _ = FailureReader().read(snapshot, dt.datetime.now(dt.UTC))
-    for each in failures:
-        if board in {None, each.board}:
-            echo(f"failing: {text.failing_title(each)}")
+    for failure in failures:
+        if board in {None, failure.board}:
+            echo(f"failing: {text.failing_title(failure)}")
     for name, numbers in sorted(worse.items()):
-        its = [
-            each
-            for each in numbers
-            if metric in {None, each.metric} and (began is None or (each.at or began) >= began)
+        own_numbers = [
+            number
+            for number in numbers
+            if metric in {None, number.metric} and (began is None or (number.at or began) >= began)
         ]
-        if its and board in {None, name}:
+        if own_numbers and board in {None, name}:
             echo(
-                doubtful(f"worse: {name}: {latest.describe(its)}; `lab judge accept` or `reject` of that run decides")
+                doubtful(
+                    f"worse: {name}: {latest.describe(own_numbers)}; `lab judge accept` or `reject` of that run "
+                    "decides"
+                )
             )
     if verdicts:
         _show(verdicts)
@@ -203,7 +204,7 @@ def show_command(
         return
     for verdict in listed:
         echo(*_details(verdict), "")
-    echo(_counted(verdicts))
+    echo(_summarise(verdicts))
 
 
 def reportable(verdict: RecordsVerdict) -> bool:
@@ -237,7 +238,8 @@ def _details(verdict: RecordsVerdict) -> list[str]:
     lines = [f"v{verdict.id}  {text.sentence(verdict)}"]
     if verdict.since_run is not None:
         lines.append(
-            f"  moved by   {size(verdict)} (95 %: {text.interval(verdict)}), {verdict.better} is better, n = {verdict.n}"
+            f"  moved by   {size(verdict)} (95 %: {text.interval(verdict)}), {verdict.better} is better, n = "
+            f"{verdict.n}"
         )
         lines.append(f"  since      run {verdict.since_run}")
         lines.append(f"  differs    {text.differences(verdict) or 'nothing that is known'}")
@@ -253,7 +255,7 @@ def _details(verdict: RecordsVerdict) -> list[str]:
     return lines
 
 
-def _counted(verdicts: Sequence[RecordsVerdict]) -> str:
+def _summarise(verdicts: Sequence[RecordsVerdict]) -> str:
     counts = Counter(verdict.outcome for verdict in verdicts)
     needs = text.needs(verdicts)
     named = {"none": "unchanged", "no history": f"no history ({needs})"}
@@ -282,11 +284,11 @@ def compare_command(
         judged, notes = judge_run(snapshot, run_id, against), remarks(snapshot, run_id)
     order = list(Verdict)
     listed = [
-        each
-        for each in judged.numbers
-        if everything or each.judgement.verdict not in {Verdict.NOISE, Verdict.NO_HISTORY}
+        judged_number
+        for judged_number in judged.numbers
+        if everything or judged_number.judgement.verdict not in {Verdict.NOISE, Verdict.NO_HISTORY}
     ]
-    listed.sort(key=lambda each: order.index(each.judgement.verdict))
+    listed.sort(key=lambda judged_number: order.index(judged_number.judgement.verdict))
     if as_json:
         echo_json({**document(judged, notes, listed), "failure_rates": _rates(judged)})
     else:
@@ -315,15 +317,19 @@ def _print(judged: JudgedRun, notes: Sequence[str], listed: Sequence[JudgedNumbe
         f"run {head.id}: {head.kind} of {head.board} ({head.board_type}), release {head.release}, against {judged.base}"
     )
     echo(*(f"note: {note}" for note in notes))
-    for each in judged.missing:
-        echo(doubtful(f"not measured, but in run {each.run_id}: {each.metric.name} {label(each.params)}".strip()))
+    for average in judged.missing:
+        echo(
+            doubtful(
+                f"not measured, but in run {average.run_id}: {average.metric.name} {label(average.params)}".strip()
+            )
+        )
     if listed:
         header = ["number", "was", "is", "unit", "change", "95 %", "runs", "verdict"]
-        echo(*table(header, [_row(each) for each in listed], "<>><>>><"))
-    told = [each for each in judged.rates if each[1].now.failed or each[1].outcome not in {"none", "no history"}]
-    if told:
-        echo(RATES[head.kind].name, *(f"  {label(params)} {change.text()}" for params, change in told))
-    counts = Counter(each.judgement.verdict for each in judged.numbers)
+        echo(*table(header, [_row(judged_number) for judged_number in listed], "<>><>>><"))
+    rates = [rate for rate in judged.rates if rate[1].now.failed or rate[1].outcome not in {"none", "no history"}]
+    if rates:
+        echo(RATES[head.kind].name, *(f"  {label(params)} {change.text()}" for params, change in rates))
+    counts = Counter(judged_number.judgement.verdict for judged_number in judged.numbers)
     parts = [f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict]]
     if judged.missing:
         parts.insert(0, f"{len(judged.missing)} not measured")
@@ -401,13 +407,13 @@ def mute_command(
 
     Its verdicts are stored, but fail nothing and are in no list of open ones.
     """
-    wanted = _params(params)
+    number_params = _params(params)
     with open_store(db, create=False) as store:
-        muting = mute(store, metric, board=board, params=wanted, until=instant(until), reason=reason, by=_who())
+        muting = mute(store, metric, board=board, params=number_params, until=instant(until), reason=reason, by=_who())
     if as_json:
         echo_json(plain_document(muting))
         return
-    about = ", ".join(f"{name}={value}" for name, value in wanted.items())
+    about = ", ".join(f"{name}={value}" for name, value in number_params.items())
     what = " ".join(part for part in (metric, about) if part)
     echo(f"{what} of {board or 'every board'} is muted until {muting.until:%Y-%m-%d %H:%M} UTC")
 
@@ -450,20 +456,21 @@ def sensitivity_command(
 ) -> None:
     """Show what the judge would find on a board, and its false alarms.
 
-    The board's own runs are judged again and again, with boots drawn anew, with and without a step. No reruns are asked.
+    The board's own runs are judged again and again, with boots drawn anew, with and without a step. No reruns are
+    asked.
     """
     from lab.judge import sensitivity  # noqa: PLC0415 - numpy
 
     with open_store(db, create=False) as store:
         numbers = sensitivity.board_sensitivity(store, board, kind, metric)
     if as_json:
-        echo_json([plain_document(each) for each in numbers])
+        echo_json([plain_document(series) for series in numbers])
         return
     steps = [f"{100 * effect:+g} %" for effect in sensitivity.EFFECTS]
-    for each in numbers:
-        taken_out = f", without {each.removed} changes that the judge calls in them" if each.removed else ""
-        echo(f"{each.metric} {label(each.params)} of {board}: its latest {each.runs} runs{taken_out}")
-        echo(*table(["boots", "false alarms a year", *steps], list(sensitivity.lines(each)), "><<<<<"))
+    for series in numbers:
+        taken_out = f", without {series.removed} changes that the judge calls in them" if series.removed else ""
+        echo(f"{series.metric} {label(series.params)} of {board}: its latest {series.runs} runs{taken_out}")
+        echo(*table(["boots", "false alarms a year", *steps], list(sensitivity.lines(series)), "><<<<<"))
     echo(
         f"a step: nights until half are found (-: more than {sensitivity.NIGHTS}), and the share found in "
         f"{sensitivity.NIGHTS} nights; 95 % in brackets. Reruns (lab run --judge) find large steps on the first night."
@@ -512,13 +519,13 @@ def replay_command(
 
     Each run is judged as if it had just ended.
     """
-    with _opened(file) as lines:
+    with _open_lines(file) as lines:
         for verdict in verdicts(lines, "stdin" if file == "-" else file, everything=everything, jobs=jobs):
             echo_text(verdict)
 
 
 @contextmanager
-def _opened(name: str) -> Iterator[Iterator[str]]:
+def _open_lines(name: str) -> Iterator[Iterator[str]]:
     try:
         if name == "-":
             yield iter(sys.stdin)

@@ -100,7 +100,7 @@ def add_groups(app: typer.Typer, groups: Sequence[CommandGroup], arguments: Sequ
     """Add all groups to `app`, and load the one to run."""
     for group in groups:
         if arguments[:1] != [group.name]:
-            app.command(group.name, help=group.help, rich_help_panel=group.panel or None)(_named_only)
+            app.command(group.name, help=group.help, rich_help_panel=group.panel or None)(_stand_in)
             continue
         commands = _app(FARM_CARD if list(arguments[:2]) == ["farm", "card"] else group)
         only = len(commands.registered_commands) == 1 and not commands.registered_groups
@@ -132,7 +132,7 @@ def completes(environ: Mapping[str, str] = os.environ) -> bool:
     return "_LAB_COMPLETE" in environ
 
 
-def _named_only() -> None:
+def _stand_in() -> None:
     """Stands for a group's commands in `lab --help`."""
 
 
@@ -143,13 +143,13 @@ def main(arguments: Sequence[str] | None = None, groups: Sequence[CommandGroup] 
         arguments: the words after `lab`; None: this process's.
         groups: what `lab` consists of.
     """
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    own_arguments = list(sys.argv[1:] if arguments is None else arguments)
     _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that knows no "±" is no reason to fail
     try:
-        code = build(words(given), groups)(args=given, prog_name="lab", standalone_mode=False)
+        code = build(words(own_arguments), groups)(args=own_arguments, prog_name="lab", standalone_mode=False)
     except TyperException as error:
         return _tell_wrong_word(error)
     except BoardlabError as error:

@@ -28,7 +28,10 @@ Wait = Annotated[
     typer.Option(
         min=0.0,
         metavar="S",
-        help="Wait so many seconds at most for a board that a job holds; for results that do not answer 5 minutes at most.",
+        help=(
+            "Wait so many seconds at most for a board that a job holds; for results that do not answer 5 minutes at "
+            "most."
+        ),
     ),
 ]
 BootMedium = Annotated[str, typer.Option(metavar="NAME", help="It boots from this (default: the env's).")]
@@ -97,7 +100,7 @@ def run_number(store: Store, run: str) -> int:
     return int(run)
 
 
-def made(folder: Path) -> Path:
+def make_folder(folder: Path) -> Path:
     """Create an output folder if it is missing.
 
     Raises:

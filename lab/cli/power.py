@@ -22,7 +22,7 @@ def on(env: BoardEnv, *, as_json: Json = False) -> None:
     """Switch a board on, and confirm that it has power."""
     supply = supply_of(env)
     supply.switch.on()
-    _verified(supply.settled(on=True), on=True, as_json=as_json)
+    _verify(supply.settled(on=True), on=True, as_json=as_json)
 
 
 @app.command()
@@ -33,7 +33,7 @@ def off(env: BoardEnv, *, as_json: Json = False) -> None:
     """
     supply = supply_of(env)
     supply.switch.off()
-    _verified(supply.settled(on=False), on=False, as_json=as_json)
+    _verify(supply.settled(on=False), on=False, as_json=as_json)
 
 
 @app.command()
@@ -50,53 +50,54 @@ def cycle(
     supply.switch.off()
     time.sleep(supply.discharge_s if seconds is None else seconds)
     supply.switch.on()
-    _verified(supply.settled(on=True), on=True, as_json=as_json)
+    _verify(supply.settled(on=True), on=True, as_json=as_json)
 
 
 @app.command()
 def state(env: BoardEnv, *, as_json: Json = False) -> None:
     """Ask whether a board has power. Nothing is switched."""
-    found = supply_of(env).read()
+    power = supply_of(env).read()
     if as_json:
-        echo_json(_document(found))
+        echo_json(_document(power))
         return
     last = (
-        f"{found.last_command} at {datetime.fromtimestamp(found.last_command_at, UTC):%F %T} UTC"
-        if found.last_command
+        f"{power.last_command} at {datetime.fromtimestamp(power.last_command_at, UTC):%F %T} UTC"
+        if power.last_command
         else "nothing"
     )
     echo(
-        f"{found.board}: {_word(found.on)}",
-        f"outlet:     {_outlet(found)}",
-        f"switch:     {found.switch_says}",
-        f"rails:      {_rails(found) or 'not known'}",
+        f"{power.board}: {_word(power.on)}",
+        f"outlet:     {_outlet(power)}",
+        f"switch:     {power.switch_says}",
+        f"rails:      {_rails(power) or 'not known'}",
         f"last told:  {last}",
     )
 
 
-def _verified(found: Powered, *, on: bool, as_json: bool) -> None:
+def _verify(found: Powered, *, on: bool, as_json: bool) -> None:
     """Print the verified outcome of a switching.
 
     Raises:
         LabTransientError: the rails or the switch show the opposite.
     """
-    wanted, switch = _word(on), f"the power switch ({_outlet(found)})"
+    state_word, switch = _word(on), f"the power switch ({_outlet(found)})"
     readings = [f"its rails read {_rails(found)}"] if found.volts else []
     readings += [f"{switch} says {found.switch_says}"] if found.switch_says in {"on", "off"} else []
     if found.on is not None and found.on is not on:
         raise LabTransientError(
-            f"{found.board} was told to switch {wanted}, and is not: {'; '.join(readings)}. Is the outlet the board's, does "
+            f"{found.board} was told to switch {state_word}, and is not: {'; '.join(readings)}. Is the outlet the "
+            "board's, does "
             "its relay move, and does nothing else feed it?",
-            failure=f"power_{wanted}_ineffective",
+            failure=f"power_{state_word}_ineffective",
         )
     if as_json:
         echo_json(_document(found))
         return
     if readings:
-        echo(f"{found.board}: {wanted}. Verified: {'; '.join(readings)}")
+        echo(f"{found.board}: {state_word}. Verified: {'; '.join(readings)}")
     else:
         why = f"it {found.switch_says}; no rails of the board are read"
-        echo(f"{found.board}: told to switch {wanted}, and {switch} obeyed. Not verified: {why}")
+        echo(f"{found.board}: told to switch {state_word}, and {switch} obeyed. Not verified: {why}")
 
 
 def _document(found: Powered) -> dict[str, object]:

@@ -85,38 +85,40 @@ def provision(
         raise ConfigurationError("which release? Give --release FILE")
     if forget and (release or from_nothing):
         raise ConfigurationError("--forget writes nothing, so it takes no --release and no --from-nothing")
-    asked = [name.strip() for given in medium or [] for name in given.split(",")]
+    asked = [name.strip() for argument in medium or [] for name in argument.split(",")]
     if not all(asked):
         raise ConfigurationError(
             f"--medium {','.join(medium or [])!r}: a name is empty; all media are written only without --medium"
         )
     asked = list(dict.fromkeys(asked))
     path = envfile.find(env, Path.cwd())
-    made = (
+    planned_strategy = (
         None if envfile.place_of(path) else strategy_of(env)
     )  # labgrid gives a place's parts to nobody but its holder
-    board_type, board = (made.type.name, made.board) if made else envfile.board_of(path)
+    board_type, board = (
+        (planned_strategy.type.name, planned_strategy.board) if planned_strategy else envfile.board_of(path)
+    )
     writes = release and not dry_run and not verify_only
     with open_results(db, wait, _say) if writes else open_store(db, patience_s=AWAY_S) as store:
         log = ProvisionBook(store)
         if forget or not release:
-            _known(log, board, asked, forget=forget, as_json=as_json)
+            _show_known(log, board, asked, forget=forget, as_json=as_json)
             return
-        found = find(release, board_type, Path.cwd())
-        media = asked or list(found.media)
-        putting = Provisioner(found, media, ProgressPrinter(_say), _say, log, person=process.person())
-        options = {"medium": media, PROVISION: str(found.path)}
-        order = Order(board_type, board, ("provision",), str(path), found.name, None, options)
+        release_file = find(release, board_type, Path.cwd())
+        media = asked or list(release_file.media)
+        putting = Provisioner(release_file, media, ProgressPrinter(_say), _say, log, person=process.person())
+        options = {"medium": media, PROVISION: str(release_file.path)}
+        order = Order(board_type, board, ("provision",), str(path), release_file.name, None, options)
         with hold(store, order, wait, ignore) as job:
-            strategy = made or strategy_of(env)
+            strategy = planned_strategy or strategy_of(env)
             putting.job_id = job.id
             if from_nothing:
-                recover_by(strategy, found, from_nothing, ProgressPrinter(_say))
+                recover_by(strategy, release_file, from_nothing, ProgressPrinter(_say))
             try:
                 done = _do(strategy, putting, dry_run=dry_run, verify_only=verify_only)
             finally:
                 switch_off(strategy)
-        _tell(found.name, done, as_json=as_json)
+        _tell(release_file.name, done, as_json=as_json)
 
 
 def _do(strategy: Any, putting: Provisioner, *, dry_run: bool, verify_only: bool) -> list[MediumResult]:
@@ -162,14 +164,14 @@ def switch_off(strategy: Any) -> None:
         _say(f"{strategy.board} could not be switched off: {error}")
 
 
-def _known(log: ProvisionBook, board: str, media: list[str], *, forget: bool, as_json: bool) -> None:
+def _show_known(log: ProvisionBook, board: str, media: list[str], *, forget: bool, as_json: bool) -> None:
     there = log.current(board)
     if forget:
         for medium in media or list(there):
             _say(f"{medium}: forgotten" if log.forget(board, medium) else f"{medium}: nothing was known of it")
         return
     if as_json:
-        echo_json([_provision_document(each) for each in there.values()])
+        echo_json([_provision_document(entry) for entry in there.values()])
     elif not there:
         echo(f"boardlab has put nothing on {board}")
     else:
@@ -179,32 +181,32 @@ def _known(log: ProvisionBook, board: str, media: list[str], *, forget: bool, as
 
 def _tell(release: str, done: list[MediumResult], *, as_json: bool) -> None:
     if as_json:
-        echo_json([_put_document(release, each) for each in done])
+        echo_json([_medium_document(release, result) for result in done])
         return
-    for each in done:
-        medium = each.plan.target.medium
-        if each.verified is None:
-            echo(f"{medium}: would write {release} {describe_plan(each.plan)}")
-            for step in each.plan.steps:
+    for result in done:
+        medium = result.plan.target.medium
+        if result.verified is None:
+            echo(f"{medium}: would write {release} {describe_plan(result.plan)}")
+            for step in result.plan.steps:
                 echo(f"  {step.name}: {step.bytes} bytes {step.place.label if step.place else 'as the whole medium'}")
         else:
-            booted = ", booted and compared" if each.software else ""
+            booted = ", booted and compared" if result.software else ""
             echo(f"{medium}: {release}, read back{booted}")
 
 
-def _put_document(release: str, put: MediumResult) -> dict[str, object]:
-    verified = put.verified
+def _medium_document(release: str, result: MediumResult) -> dict[str, object]:
+    verified = result.verified
     return {
         "release": release,
-        "medium": put.plan.target.medium,
-        "way": put.plan.way,
-        "device": put.plan.target.device,
-        "bytes": put.plan.total_bytes,
-        "steps": [step.name for step in put.plan.steps],
+        "medium": result.plan.target.medium,
+        "way": result.plan.way,
+        "device": result.plan.target.device,
+        "bytes": result.plan.total_bytes,
+        "steps": [step.name for step in result.plan.steps],
         "verified": None
         if verified is None
         else {"method": verified.method, "digest": verified.digest, "bytes": verified.bytes},
-        "software": dict(put.software),
+        "software": dict(result.software),
     }
 
 

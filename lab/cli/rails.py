@@ -73,8 +73,8 @@ def trace(
                 time.sleep(min(_REFRESH_S, max(0.0, end_s - time.monotonic()) if seconds else _REFRESH_S))
     except KeyboardInterrupt:
         echo(f"ended; the trace is in {output}", err=True)
-    seen = Trace.open(output)
-    _show(seen, seen.span_ns, plot, console, as_json=as_json)
+    power_trace = Trace.open(output)
+    _show(power_trace, power_trace.span_ns, plot, console, as_json=as_json)
 
 
 @app.command()
@@ -89,10 +89,10 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Print a trace's power and energy, or those of a part."""
-    seen = Trace.open(file)
-    first_ns, last_ns = seen.span_ns
+    power_trace = Trace.open(file)
+    first_ns, last_ns = power_trace.span_ns
     span = first_ns + round(start * 1e9), last_ns if end is None else first_ns + round(end * 1e9)
-    _show(seen, span, plot, console, as_json=as_json, as_guide=guide)
+    _show(power_trace, span, plot, console, as_json=as_json, as_guide=guide)
 
 
 @app.command()
@@ -143,12 +143,12 @@ def selftest_(
         if as_json:
             echo_json(offsets)
         else:
-            given = {name: {"offset_uv": value} for name, value in offsets.items()}
-            echo_text(yaml.safe_dump(given, sort_keys=False), end="")
+            offsets_uv = {name: {"offset_uv": value} for name, value in offsets.items()}
+            echo_text(yaml.safe_dump(offsets_uv, sort_keys=False), end="")
         return
     answers = selftest.run(config, MonotonicRaw())
     if as_json:
-        echo_json([asdict(each) for each in answers])
+        echo_json([asdict(answer) for answer in answers])
     else:
         echo(*answer_lines(answers))
     bad = [answer.rail for answer in answers if not answer.good]
@@ -168,10 +168,10 @@ def config_of(env: str) -> RailsConfig:
             f"{path}: its sensors are on the host of the board's console; this looks at sensors of the host that it "
             "runs on: run it there"
         )
-    given = {key: value for key, value in sensors.items() if key not in {"cls", "name", "at"}}
-    given.setdefault("rails", {})
+    arguments = {key: value for key, value in sensors.items() if key not in {"cls", "name", "at"}}
+    arguments.setdefault("rails", {})
     board_type = boards.load(str(strategy.get("board_type", "")))
-    return from_env(board=str(strategy.get("board", "")), board_type=board_type, **given)
+    return from_env(board=str(strategy.get("board", "")), board_type=board_type, **arguments)
 
 
 def _show(  # what `trace` and `show` have in common
@@ -196,7 +196,7 @@ def _show(  # what `trace` and `show` have in common
         if boot:
             echo("", *stage_lines(boot))
     if plot is not None:
-        figures.write(plot, stacked(seen, moments), "--plot")
+        figures.write(plot, draw_stack(seen, moments), "--plot")
 
 
 def _moments(console: Path | None) -> tuple[Moment, ...]:
@@ -302,7 +302,7 @@ def _number(value: float | None, factor: float, decimals: int) -> str:
     return "-" if value is None else format_fixed(value * factor, decimals)
 
 
-def stacked(trace: Trace, moments: Sequence[Moment] = ()) -> str:
+def draw_stack(trace: Trace, moments: Sequence[Moment] = ()) -> str:
     """SVG of a trace's stacked rails, with the console's moments.
 
     Where there are more samples than columns, each column shows their mean.
@@ -312,7 +312,7 @@ def stacked(trace: Trace, moments: Sequence[Moment] = ()) -> str:
     """
     start_ns, end_ns = trace.span_ns
     edges = np.linspace(start_ns, end_ns, min(_POINTS, max(2, len(trace.records) // len(trace.meta.channels))))
-    watts = {c.rail: [float(w) for w in _binned(trace, n, edges)] for n, c in enumerate(trace.meta.channels)}
+    watts = {c.rail: [float(w) for w in _bin_power(trace, n, edges)] for n, c in enumerate(trace.meta.channels)}
     times_ns = [float(t) for t in (edges[:-1] + edges[1:]) / 2]
     figure = power_figure(f"Rails of {trace.meta.board}, stacked", times_ns, watts, moments, stacked=True)
     if figure is None:
@@ -320,7 +320,7 @@ def stacked(trace: Trace, moments: Sequence[Moment] = ()) -> str:
     return draw("trace", figure, True)
 
 
-def _binned(trace: Trace, number: int, edges: Floats) -> Floats:
+def _bin_power(trace: Trace, number: int, edges: Floats) -> Floats:
     """Mean power in watt between edges; empty columns are interpolated."""
     samples = samples_of(trace, number)
     sums, _ = np.histogram(samples.centre_ns, edges, weights=samples.power_w)

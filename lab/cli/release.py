@@ -13,7 +13,7 @@ import typer
 import yaml
 
 from lab import boards
-from lab.cli.options import Database, Json, OutputFolder, made
+from lab.cli.options import Database, Json, OutputFolder, make_folder
 from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError, NoResultsError
 from lab.provision import checks, drafts
@@ -51,22 +51,27 @@ def check(
     It checks digest, unpacking, block map and size. URLs are fetched.
     """
     board_type = _board_type(env) if env else ""
-    found, fits = dict[str, list[str]](), dict[str, bool]()
+    problems_of_file, fits = dict[str, list[str]](), dict[str, bool]()
     for path in files:
         try:
             if settled:
                 settle(path)
             release = load(path)
             fits[str(path)] = not board_type or board_type in release.boards
-            found[str(path)] = list(checks.problems(release, Hosts.of_user(), files=not form))
+            problems_of_file[str(path)] = list(checks.problems(release, Hosts.of_user(), files=not form))
         except ConfigurationError as error:
-            found[str(path)] = [str(error)]
+            problems_of_file[str(path)] = [str(error)]
     if as_json:
-        echo_json([{"file": name, "problems": each, "fits": fits.get(name)} for name, each in found.items()])
+        echo_json(
+            [
+                {"file": name, "problems": file_problems, "fits": fits.get(name)}
+                for name, file_problems in problems_of_file.items()
+            ]
+        )
     else:
-        for name, problems in found.items():
+        for name, problems in problems_of_file.items():
             echo(*[f"{bad('wrong')}  {problem}" for problem in problems] or [f"{name}: good"])
-    raise typer.Exit(2 if any(found.values()) else 0)
+    raise typer.Exit(2 if any(problems_of_file.values()) else 0)
 
 
 @app.command()
@@ -105,7 +110,7 @@ def make(
         raise ConfigurationError(
             f"{path} is there already: a release does not change. Give another --name, or delete it"
         )
-    made(output)
+    make_folder(output)
     media = boards.load(board).media
     drafted = drafts.draft(folder, board, media, security, output, _images(image or [], media), kernel, build_id)
     text = yaml.safe_dump(drafted.document, sort_keys=False, width=140, allow_unicode=True)
@@ -138,9 +143,9 @@ def ram_linux(
 
     It runs in a board's memory, with busybox and mtd-utils of Debian.
     """
-    path = made(folder) / image.FILE.format(architecture)
-    found = image.obtain(cache.default_root(), architecture, lambda line: echo(line, err=True))
-    shutil.copyfile(found / path.name, path)
+    path = make_folder(folder) / image.FILE.format(architecture)
+    folder_of_image = image.obtain(cache.default_root(), architecture, lambda line: echo(line, err=True))
+    shutil.copyfile(folder_of_image / path.name, path)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     echo(
         f"{path}: {path.stat().st_size} bytes",
@@ -188,23 +193,23 @@ def list_releases(
 def _board_type(env: str) -> str:
     """Of an environment's board."""
     path = envfile.find(env, Path.cwd())
-    found = envfile.arguments_of(path, "BoardStrategy").get("board_type")
-    if not found:
+    board_type = envfile.arguments_of(path, "BoardStrategy").get("board_type")
+    if not board_type:
         raise ConfigurationError(
             f"{path} has no BoardStrategy with a board_type, so no release can be compared with it"
         )
-    return str(found)
+    return str(board_type)
 
 
 def _images(given: Iterable[str], media: Container[str]) -> dict[str, str]:
     """Map each medium to its image; "" stands for the others."""
-    found: dict[str, str] = {}
+    image_of_medium: dict[str, str] = {}
     for text in given:
         medium, equals, name = text.rpartition("=")
         if equals and medium not in media:
             raise ConfigurationError(f"--image {text}: the board type has no medium {medium!r}")
-        found[medium] = name
-    return found
+        image_of_medium[medium] = name
+    return image_of_medium
 
 
 def _row(release: Release, on: dict[str, list[str]]) -> dict[str, Any]:
@@ -220,13 +225,13 @@ def _row(release: Release, on: dict[str, list[str]]) -> dict[str, Any]:
 
 def _boards(db: str | None) -> dict[str, list[str]]:
     """Map each release to its boards and media, by the store."""
-    found: dict[str, list[str]] = {}
+    boards_of_release: dict[str, list[str]] = {}
     try:
         with open_store(db, create=False) as store:
-            for each in ProvisionBook(store).latest():
-                if each.is_on_it:
-                    found.setdefault(each.release, []).append(f"{each.board} {each.medium}")
+            for provision in ProvisionBook(store).latest():
+                if provision.is_on_it:
+                    boards_of_release.setdefault(provision.release, []).append(f"{provision.board} {provision.medium}")
     except NoResultsError:
         if db is not None:
             raise
-    return found
+    return boards_of_release

@@ -53,8 +53,8 @@ def reserve(
 
     Without BOARD, show what is reserved.
     """
-    given = services.host_file(farm).farm
-    database = services.database(db, given)
+    host_farm = services.host_file(farm).farm
+    database = services.database(db, host_farm)
     if not board:
         if reason or begin or hours is not None or maintenance or end:
             raise ConfigurationError("which board? `lab reserve BOARD --reason TEXT`; `lab status` shows the boards")
@@ -77,19 +77,20 @@ def reserve(
         else:
             action = reservations.MAINTAIN if maintenance else reservations.RESERVE
             with audit.acting(Act(), action, person=process.actor(), address=host, board=board) as act:
-                known = reservations.board_of(status.look(db, farm).boards, board, "`lab status`")
+                board_now = reservations.board_of(status.look(db, farm).boards, board, "`lab status`")
                 if maintenance:
-                    hold = reservations.maintain(store, act, known, person, reason)
+                    hold = reservations.maintain(store, act, board_now, person, reason)
                 else:
                     hold = reservations.reserve(
-                        store, act, known, person, reason, DEFAULT_H if hours is None else hours, at
+                        store, act, board_now, person, reason, DEFAULT_H if hours is None else hours, at
                     )
             lines = [f"{board} is {hold.described}"]
             if hold.at <= store.now():
-                lines += _next(store, hold, placed=bool(given and given.coordinator))
+                lines += _next(store, hold, placed=bool(host_farm and host_farm.coordinator))
             else:
                 lines += [
-                    f"until {hold.at:%Y-%m-%d %H:%M} UTC others may have it; give it back with: lab reserve {board} --end"
+                    f"until {hold.at:%Y-%m-%d %H:%M} UTC others may have it; give it back with: lab reserve {board} "
+                    "--end"
                 ]
     if as_json:
         echo_json(document(hold) | {"ended": end})

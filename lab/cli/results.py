@@ -58,7 +58,7 @@ def list_runs(
     for word in status or []:
         if word not in STATUSES:
             raise ConfigurationError(f"--status {word}: there are: {', '.join(STATUSES)}")
-    wanted = listing.RunFilter(
+    run_filter = listing.RunFilter(
         tuple(board or ()),
         tuple(board_type or ()),
         tuple(release or ()),
@@ -66,19 +66,19 @@ def list_runs(
         listing.instant(since, utc_now()) if since else None,
     )
     with open_store(db, create=False) as store:
-        runs = find_runs(store, wanted, limit)
+        runs = find_runs(store, run_filter, limit)
         if as_json:
-            echo_json([formatting.list_document(each.run, each.outcomes, each.averaged) for each in runs])
+            echo_json([formatting.list_document(listed.run, listed.outcomes, listed.averaged) for listed in runs])
             return
         if not runs:
-            echo(_none(store, wanted))
+            echo(_none(store, run_filter))
             return
     rows = []
-    for each in runs:
-        run, good, tried = each.run, each.good, each.tried
+    for listed in runs:
+        run, good, tried = listed.run, listed.good, listed.tried
         about = [f"{run.started_at:%Y-%m-%d %H:%M}", run.board_type, run.board, run.release, run.kind]
         share = f"{good}/{tried}" if good == tried else doubtful(f"{good}/{tried}")
-        rows.append([str(run.id), *about, status_of(run), share, headline(each.averaged)])
+        rows.append([str(run.id), *about, status_of(run), share, headline(listed.averaged)])
     header = ["run", "begun (UTC)", "board type", "board", "release", "kind", "status", "good", "averages"]
     echo(*table(header, rows, "><<<<<<><"))
 
@@ -128,7 +128,7 @@ def failures(
     """List the failure classes, or explain some."""
     if not names:
         for chapter, classes in CHAPTERS.items():
-            echo(f"{chapter}: {', '.join(name for each in classes for name in each.names)}")
+            echo(f"{chapter}: {', '.join(name for failure_class in classes for name in failure_class.names)}")
     for name in names or ():
         lines = list(explained(name))
         if not lines:
@@ -152,30 +152,31 @@ def where(
     from lab.judge import where as boot_where  # noqa: PLC0415 - with all that reads a boot
 
     with open_store(db, create=False) as store:
-        found = boot_where.where(store, run_number(store, run))
+        breakdowns = boot_where.where(store, run_number(store, run))
         earlier = [] if before is None else boot_where.where(store, run_number(store, before))
-    by_medium = {each.medium: each for each in earlier}
-    if before is not None and not by_medium.keys() & {each.medium for each in found}:
+    by_medium = {breakdown.medium: breakdown for breakdown in earlier}
+    if before is not None and not by_medium.keys() & {breakdown.medium for breakdown in breakdowns}:
         raise ConfigurationError(f"runs {run} and {before} were diagnosed on no medium in common")
     if as_json:
-        echo_json([boot_where.document(each, by_medium.get(each.medium)) for each in found])
+        echo_json([boot_where.document(breakdown, by_medium.get(breakdown.medium)) for breakdown in breakdowns])
         return
-    for each in found:
+    for breakdown in breakdowns:
         echo(
-            f"run {each.run}, {each.medium}, release {each.release}: {each.boots} diagnostic boots (run {each.diagnosis})"
+            f"run {breakdown.run}, {breakdown.medium}, release {breakdown.release}: {breakdown.boots} diagnostic "
+            f"boots (run {breakdown.diagnosis})"
         )
-        if (other := by_medium.get(each.medium)) is not None:
+        if (other := by_medium.get(breakdown.medium)) is not None:
             echo(f"  against run {other.run}, release {other.release}:")
-            echo(*(f"    {line}" for line in boot_where.difference_lines(other, each)))
-        for remark in boot_where.remarks(each):
+            echo(*(f"    {line}" for line in boot_where.difference_lines(other, breakdown)))
+        for remark in boot_where.remarks(breakdown):
             echo(f"  note: {remark}")
-        for line in boot_where.clock_lines(each):
+        for line in boot_where.clock_lines(breakdown):
             echo(f"  clock: {line}")
-        if tree := boot_where.tree_rows(each, other, whole=whole):
+        if tree := boot_where.tree_rows(breakdown, other, whole=whole):
             head = ("", "[ms]", "±", *(("start [s]", "%") if other is None else ("before", "difference")))
             echo(*table(head, tree, "<>>>>", indent=2))
-        for title, its in boot_where.rows(each, whole=whole):
-            echo(title, *table(["", "own [ms]", "±", "whole"], its, "<>>>", indent=2))
+        for title, cells in boot_where.rows(breakdown, whole=whole):
+            echo(title, *table(["", "own [ms]", "±", "whole"], cells, "<>>>", indent=2))
 
 
 @app.command()
@@ -210,7 +211,8 @@ def export(
         numbers = [run_number(store, run) for run in runs or ()] or [run.id for run in reversed(store.runs())]
         overviews = [overview(store, number) for number in numbers]
     if as_openmetrics:
-        from exporters.openmetrics import openmetrics  # noqa: PLC0415 - prometheus_client, which no other command here uses
+        # It loads prometheus_client, which no other command here uses.
+        from exporters.openmetrics import openmetrics  # noqa: PLC0415
 
         text = openmetrics(overviews)
     elif as_csv:
@@ -275,7 +277,8 @@ def import_command(
     for run_id, run in zip(ids, runs, strict=True):
         numbers = sum(len(attempt.samples) for attempt in run.attempts)
         echo(
-            f"run {run_id}: {numbers} numbers of {run.board}, release {run.release}, {run.started_at:%Y-%m-%d %H:%M} UTC"
+            f"run {run_id}: {numbers} numbers of {run.board}, release {run.release}, {run.started_at:%Y-%m-%d %H:%M} "
+            "UTC"
         )
 
 
@@ -342,19 +345,20 @@ def prune(
     from lab.farm import services  # noqa: PLC0415 - farm.yaml takes a while to import
 
     host = services.host_file(farm).farm
-    wanted = Retention() if host is None else host.retention
-    if wanted == Retention(hold=wanted.hold):
+    rules = Retention() if host is None else host.retention
+    if rules == Retention(hold=rules.hold):
         raise ConfigurationError(
             "farm.yaml has no `retention`, e.g. {recordings: 90, runs: 730}, in days: nothing goes"
         )
     with open_store(services.database(db, host), create=False) as store:
-        removed = retention.prune(store, wanted, dry_run=dry_run, person=process.actor())
+        removed = retention.prune(store, rules, dry_run=dry_run, person=process.actor())
     if as_json:
         echo_json(asdict(removed))
         return
     files = ", ".join(f"{count} {part}" for part, count in removed.files.items()) or "no"
     echo(
-        f"{'would go' if dry_run else 'gone'}: {removed.runs} runs with {removed.samples} samples; of others {files} files"
+        f"{'would go' if dry_run else 'gone'}: {removed.runs} runs with {removed.samples} samples; of others {files} "
+        "files"
         + (f", {removed.bytes / 1e6:.1f} MB" if removed.bytes else "")
         + (f"; packed: {removed.packed} files" if removed.packed else "")
         + (f"; {removed.jobs} jobs" if removed.jobs else "")

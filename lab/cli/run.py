@@ -42,9 +42,6 @@ from lab.run import options
 from lab.run.options import CONFIRMS, JUDGE, MAX_CYCLES, PROVISION, SECTIONS, RunOption, Value
 from lab.terminal import echo, echo_json, log_to, tell
 
-# --- Options of `lab.run.options` for a command ---
-
-
 _KINDS: Final[dict[options.Form, Any]] = {
     "flag": bool,
     "number": int | None,
@@ -87,9 +84,6 @@ def _variable(option: RunOption) -> str:
     return f"option_{option.name}"
 
 
-# --- `lab run` ---
-
-
 LONGEST_WAIT_S: Final = 30 * 86_400.0
 DEFAULT_SUITE: Final = "boot"
 
@@ -104,7 +98,10 @@ def run(
         str | None,
         typer.Option(
             metavar="NAME[,NAME]",
-            help="Measurements: boot, low_power, sections; guide is all of them (default: boot; with --sections: sections).",
+            help=(
+                "Measurements: boot, low_power, sections; guide is all of them (default: boot; with --sections: "
+                "sections)."
+            ),
         ),
     ] = None,
     env: Annotated[
@@ -137,7 +134,10 @@ def run(
             min=0.0,
             max=LONGEST_WAIT_S,
             metavar="S",
-            help="Wait so many seconds at most for a board that another job holds, or whose place another user has; for results that do not answer 5 minutes at most.",
+            help=(
+                "Wait so many seconds at most for a board that another job holds, or whose place another user has; "
+                "for results that do not answer 5 minutes at most."
+            ),
         ),
     ] = 0.0,
     ignore: Annotated[
@@ -185,7 +185,7 @@ def run(
         )
     host = services.host_file()
     limits = host.farm.limits if host.farm is not None else None
-    with _unmeasured(), open_results(db, wait, say) as store:
+    with _exit_unmeasured(), open_results(db, wait, say) as store:
         queue = open_queue(store, ignores=ignore, priority=TIMERS if scheduled else PERSONS, request=request)
         ended = listing.job_of_request(store, request) if go_on and request else None
         if ended is not None:
@@ -194,17 +194,17 @@ def run(
             code = report_again(store, job, say)
         else:
             if resume is not None:
-                job = _named(store, queue, resume)
+                job = _find_job(store, queue, resume)
                 _same_order(job, suite, release, cycles, options)
                 job = queue.take_up(job.id)
             else:
                 if confirms is not None:
                     suite, options = suite or store.run(confirms).kind, {**options, CONFIRMS: confirms, JUDGE: True}
-                wanted = suite or (SECTIONS if SECTIONS in options else DEFAULT_SUITE)
+                suites = suite or (SECTIONS if SECTIONS in options else DEFAULT_SUITE)
                 if board_type is None:
-                    order = _order(place, wanted, env, release, cycles, options)
+                    order = _order(place, suites, env, release, cycles, options)
                 else:
-                    order = _any_order(place, host, store, wanted, board_type, release, cycles, options)
+                    order = _any_order(place, host, store, suites, board_type, release, cycles, options)
                 unfinished = queue.unfinished(order) if go_on else None
                 job = queue.take_up(unfinished.id) if unfinished is not None else queue.enqueue(order)
             choice = _choice(host, job)
@@ -250,7 +250,11 @@ def _any_order(
     """
     orders: dict[str, Order] = {}
     refused: list[str] = []
-    unfit = {name for name, seen in HealthBook(store, reference_board.rule()).all().items() if seen.state == "bad"}
+    unfit = {
+        name
+        for name, board_health in HealthBook(store, reference_board.rule()).all().items()
+        if board_health.state == "bad"
+    }
     for board, path in _boards_of_type(host, board_type):
         if board in unfit:
             refused.append(f"{board}: its health is bad: lab health {board}")
@@ -281,7 +285,9 @@ def _boards_of_type(host: HostFile, board_type: str) -> Iterator[tuple[str, Path
     farm = host.farm
     away = {entry.name for entry in farm.boards if farm.host_of(entry) != host.name} if farm is not None else set()
     named = farm.environments if farm is not None else {}
-    for board, env in ({each.board: each.env for each in status.boards_in_folder(host.folder)} | named).items():
+    for board, env in (
+        {board_now.board: board_now.env for board_now in status.boards_in_folder(host.folder)} | named
+    ).items():
         try:
             path = envfile.find(env, host.folder)
             if envfile.board_of(path)[0] == board_type and (board not in away or envfile.place_of(path)):
@@ -291,7 +297,7 @@ def _boards_of_type(host: HostFile, board_type: str) -> Iterator[tuple[str, Path
 
 
 @contextmanager
-def _unmeasured() -> Iterator[None]:
+def _exit_unmeasured() -> Iterator[None]:
     """Exit codes of a job that ended before pytest did.
 
     Transient errors are BUSY, others BROKEN; 1 is pytest's.
@@ -308,7 +314,7 @@ def _unmeasured() -> Iterator[None]:
         raise typer.Exit(BROKEN) from error
 
 
-def _named(store: Store, queue: JobQueue, text: str) -> Job:
+def _find_job(store: Store, queue: JobQueue, text: str) -> Job:
     """Find the job of `--resume`; an ambiguous number is refused.
 
     Raises:
@@ -322,14 +328,15 @@ def _named(store: Store, queue: JobQueue, text: str) -> Job:
         return of
     whose = f"is of job {of.called}: lab run --resume {of.called}" if of else "is of no job"
     raise ConfigurationError(
-        f"--resume takes a job, and {job_id} is a run, too, which {whose}. `lab jobs list` shows the jobs; if you mean job "
+        f"--resume takes a job, and {job_id} is a run, too, which {whose}. `lab jobs list` shows the jobs; if you "
+        "mean job "
         f"{call(job_id)}, write it so"
     )
 
 
 def _same_order(job: Job, suite: str | None, release: str, cycles: int | None, options: Mapping[str, Value]) -> None:
     """Refuse options beside `--resume` that contradict the job's order."""
-    given: dict[str, Any] = {
+    ordered: dict[str, Any] = {
         "--suite": ",".join(job_request.expand(suite.split(","))) if suite else None,
         "--release": release or None,
         "--cycles": cycles,
@@ -339,7 +346,7 @@ def _same_order(job: Job, suite: str | None, release: str, cycles: int | None, o
     has |= {f"--{name}": value for name, value in job.options.items()}
     wrong = [
         f"{_option_text(option, value)} (it has {_value_text(has.get(option))})"
-        for option, value in given.items()
+        for option, value in ordered.items()
         if value is not None and value != has.get(option)
     ]
     if wrong:
@@ -367,23 +374,24 @@ def _order(
     if env is None:
         there = ", ".join(sorted(path.name for path in (place.folder / envfile.FOLDER).glob("*.yaml")))
         raise ConfigurationError(
-            f"which board? Give --env NAME, $LAB_ENV or --type TYPE; in {envfile.FOLDER}/ there are: {there or 'none (`lab init` writes them)'}"
+            f"which board? Give --env NAME, $LAB_ENV or --type TYPE; in {envfile.FOLDER}/ there are: "
+            f"{there or 'none (`lab init` writes them)'}"
         )
-    wanted = job_request.expand(suite.split(","))
-    for name in wanted:
+    suites = job_request.expand(suite.split(","))
+    for name in suites:
         job_request.files(place.tests, name)
     path = envfile.find(env, place.folder)
     envfile.check(path)
     board_type, board = envfile.board_of(path)
-    wrong = list(job_request.problems(place.tests, wanted, options, path))
+    wrong = list(job_request.problems(place.tests, suites, options, path))
     if wrong:
         raise ConfigurationError("; ".join(wrong))
     if PROVISION in options:
-        options, release = _provisioned(board_type, release, options)
-    return Order(board_type, board, wanted, str(path), release, cycles, options)
+        options, release = _with_release(board_type, release, options)
+    return Order(board_type, board, suites, str(path), release, cycles, options)
 
 
-def _provisioned(board_type: str, release: str, options: Mapping[str, Value]) -> tuple[Mapping[str, Value], str]:
+def _with_release(board_type: str, release: str, options: Mapping[str, Value]) -> tuple[Mapping[str, Value], str]:
     """Order of a job that puts a release on its board.
 
     `newest in DIR` is looked up now, and its name is the label.
@@ -391,9 +399,10 @@ def _provisioned(board_type: str, release: str, options: Mapping[str, Value]) ->
     Raises:
         ConfigurationError: there is no such release, or `--release` says something else.
     """
-    found = find(str(options[PROVISION]), board_type, Path.cwd())
-    if release not in {"", found.name}:
+    release_file = find(str(options[PROVISION]), board_type, Path.cwd())
+    if release not in {"", release_file.name}:
         raise ConfigurationError(
-            f"--release {release}: --provision puts {found.name} on the board, and that is the label: leave --release out"
+            f"--release {release}: --provision puts {release_file.name} on the board, and that is the label: leave "
+            "--release out"
         )
-    return {**options, PROVISION: str(found.path)}, found.name
+    return {**options, PROVISION: str(release_file.path)}, release_file.name

@@ -23,8 +23,8 @@ def status(
 
     The failures are those of 24 h.
     """
-    found = farm_status.look(db, farm, runtime)
+    lab_now = farm_status.look(db, farm, runtime)
     if as_json:
-        echo_json(farm_status.document(found))
+        echo_json(farm_status.document(lab_now))
     else:
-        echo(*farm_status.lines(found))
+        echo(*farm_status.lines(lab_now))

@@ -11,7 +11,7 @@ from typing import Annotated
 import requests
 import typer
 
-from lab.cli.options import BenchFolder, Json, made
+from lab.cli.options import BenchFolder, Json, make_folder
 from lab.errors import ConfigurationError, LabTransientError
 from lab.terminal import echo, echo_json, table
 from lab.virtual import control, kinds, pdudaemon
@@ -90,9 +90,6 @@ def _ask(folder: Path | None, board: str, order: Mapping[str, str]) -> dict[str,
     return body
 
 
-# --- `lab virtual` ---
-
-
 IDLE_OFF_S = 600.0  # a board that waits at the U-Boot prompt burns a core
 
 # Payload of a full-speed FTDI adapter's 64-byte USB packet (FTDI AN232B-04): a quarter of the work of 16-byte FIFOs.
@@ -162,8 +159,8 @@ def up(
         bool,
         typer.Option(
             "--stock",
-            help="As it is shipped. sim: U-Boot's environment, which loads Linux from SD; qemu: the device tree of a board "
-            "that has a mended one.",
+            help="As it is shipped. sim: U-Boot's environment, which loads Linux from SD; qemu: the device tree of a "
+            "board that has a mended one.",
         ),
     ] = False,
     time_scale: Annotated[
@@ -180,13 +177,14 @@ def up(
     if kind == "sim":
         if bench_tools or network:
             raise ConfigurationError(
-                "--tools and --network are for `lab virtual up qemu`; simulated boards play their benchmarks and their network"
+                "--tools and --network are for `lab virtual up qemu`; simulated boards play their benchmarks and "
+                "their network"
             )
         boards = board_specs(SimOptions(types, count, release, seed, time_scale, scenario, flow, stock))
         defaults = (DEFAULT_SWITCH_PORT, 0.0, 0.0, FTDI_BYTES)
     elif kind == "qemu":
-        given = (count, release, seed, time_scale, scenario, flow)
-        if given != (1, "", 0, 1.0, None, "normal") or len(types) > 1:
+        sim_options = (count, release, seed, time_scale, scenario, flow)
+        if sim_options != (1, "", 0, 1.0, None, "normal") or len(types) > 1:
             raise ConfigurationError(
                 "--count, --release, --seed, --time-scale, --scenario, --flow and several types are for "
                 "`lab virtual up sim`"
@@ -265,8 +263,8 @@ def images(
 ) -> None:
     """Build the boards' images now (`up` does it when they are missing)."""
     for chosen in board_type or [QEMU_TYPE]:
-        found = kinds.qemu(chosen).images(lambda line: echo(line, err=True))
-        echo(f"Board images: {found}")
+        built = kinds.qemu(chosen).images(lambda line: echo(line, err=True))
+        echo(f"Board images: {built}")
 
 
 @app.command("uboot-tests")
@@ -278,7 +276,7 @@ def uboot_tests(
 
     DIR gets their configuration, too (docs: U-Boot's tests).
     """
-    kinds.qemu(board_type).uboot_tests(made(folder), lambda line: echo(line, err=True))
+    kinds.qemu(board_type).uboot_tests(make_folder(folder), lambda line: echo(line, err=True))
     echo(f"tests: {folder / uboot.SOURCE / 'test/py'}, --build-dir {folder / uboot.BUILD}")
 
 

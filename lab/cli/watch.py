@@ -51,17 +51,18 @@ def watch(
     top = 0
     with _keys() as keyboard, Live(console=console, screen=True, auto_refresh=False) as screen:
         while True:
-            found = status.look(db, farm, runtime)
+            lab_now = status.look(db, farm, runtime)
             due_s = time.monotonic() + interval
             while True:
-                top = _draw(screen, found, top)
+                lines, top = view(lab_now, top, screen.console.width, screen.console.height)
+                screen.update(Group(*lines), refresh=True)
                 wait_s = due_s - time.monotonic()
                 if wait_s <= 0 or not select.select([keyboard], [], [], wait_s)[0]:
                     break
                 key = os.read(keyboard, _KEY_BYTES)
                 if key in {b"q", b"Q", b"\x03", b""}:
                     return
-                top = moved(top, key, console.height - 1)
+                top = scroll(top, key, console.height - 1)
 
 
 def view(found: LabNow, top: int, width: int, height: int) -> tuple[list[Text], int]:
@@ -78,15 +79,9 @@ def view(found: LabNow, top: int, width: int, height: int) -> tuple[list[Text], 
     return [*visible, *([Text("")] * (room - len(visible))), Text(f"{_HELP}{more}", style="dim")], first
 
 
-def moved(top: int, key: bytes, page: int) -> int:
+def scroll(top: int, key: bytes, page: int) -> int:
     """The first line after a key."""
     return max(0, top + _LINE_KEYS.get(key, 0) + _PAGE_KEYS.get(key, 0) * page)
-
-
-def _draw(screen: Live, found: LabNow, top: int) -> int:
-    lines, first = view(found, top, screen.console.width, screen.console.height)
-    screen.update(Group(*lines), refresh=True)
-    return first
 
 
 def _text(line: str) -> Text:

@@ -22,9 +22,6 @@ from lab.web.app import LOCAL_NAMES, create
 from lab.web.auth import BROWSERS_LOOPBACK, ROLES, SCOPES, Role, User, Users, access_of, default_file
 from lab.web.site import Site
 
-# --- `lab web user` ---
-
-
 user_app = typer.Typer(help="Users of the browser: viewers and operators.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name for the login.")]
@@ -60,7 +57,7 @@ def add(
             raise ConfigurationError("--scope is for a program: its token has no --role and no password")
         if wrong := sorted({*scope} - {*SCOPES}):
             raise ConfigurationError(f"--scope {wrong[0]!r:.40}: there are {', '.join(SCOPES)}")
-        echo(book.add_token(name, [each for each in SCOPES if each in scope]))
+        echo(book.add_token(name, [known_scope for known_scope in SCOPES if known_scope in scope]))
         return
     if role not in ROLES:
         raise ConfigurationError(f"--role {role or 'is missing'}: {' or '.join(ROLES)}; or --scope for a program")
@@ -77,18 +74,18 @@ def list_users(
 ) -> None:
     """List the users with their roles."""
     book = of_file(users)
-    found = sorted(book.all().items())
+    entries = sorted(book.all().items())
     if as_json:
         echo_json(
             [
                 {"name": name, "role": user.role, "password": bool(user.secret), "scope": sorted(user.scope)}
-                for name, user in found
+                for name, user in entries
             ]
         )
-    elif not found:
+    elif not entries:
         echo(f"no users in {book.path}; make one: lab web user add NAME --role operator")
     else:
-        rows = [[name, user.role, _comes_by(user)] for name, user in found]
+        rows = [[name, user.role, _comes_by(user)] for name, user in entries]
         echo(*table(["name", "role", "comes by"], rows, "<<<"))
 
 
@@ -118,12 +115,9 @@ def as_role(text: str) -> Role:
 
 def _password() -> str:
     if sys.stdin.isatty():
-        given: str = typer.prompt("Password", hide_input=True, confirmation_prompt=True)
-        return given
+        password: str = typer.prompt("Password", hide_input=True, confirmation_prompt=True)
+        return password
     return sys.stdin.readline().rstrip("\n")
-
-
-# --- `lab web` ---
 
 
 DEFAULT_LISTEN: Final = "127.0.0.1:9880"

@@ -24,7 +24,7 @@ from exporters.metrics import StandingFailures, StandingVerdicts
 from exporters.poller import FreshMetrics, Poller, SourceHealth
 from exporters.results import ResultsReader
 from exporters.server import ExporterBuild, Exposition, ResultsSource, Staleness
-from lab.cli.exporter import exported
+from lab.cli.exporter import export_boards
 from lab.errors import LabTransientError
 from lab.farm.services import HostFile
 from lab.farm.status import boards_of
@@ -154,7 +154,7 @@ def _sources(farm: Farm, folder: Path, url: str, plugs: Plugs, state: Mapping[st
         runtime.write(folder / runtime.RAILS, board, RailStatus(board, "VDD_CORE", 1000.0, 5000, 0, farm.now))
     ended, judge, lab = LatestEnded(), LatestJudge(600.0), HostFile(None, installed=False, folder=folder)
     found = {
-        "boards": lambda: families(exported(boards_of(lab, url, folder, ended, judge, open_store))),
+        "boards": lambda: families(export_boards(boards_of(lab, url, folder, ended, judge, open_store))),
         "failures": StandingFailures(
             watcher, EvidenceLinks("https://lab.example.org/runs/{run}.html"), now=lambda: when(state["at"])
         ).read,

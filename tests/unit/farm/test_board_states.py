@@ -22,7 +22,7 @@ from support.scripted_lab import NEW, STATES
 
 from exporters.farm.boards import families
 from lab.cli import main
-from lab.cli.exporter import exported
+from lab.cli.exporter import export_boards
 from lab.farm import services, status
 from lab.farm.board_state import PROBLEMS, BoardNow, brief
 from lab.farm.board_state import STATES as ORDER
@@ -70,7 +70,8 @@ class ScriptedLab:
         boards = status.boards_of(host, self.db, self.folder / "runtime", LatestEnded(), judge, open_store)
         known = host.farm.known if host.farm is not None else ()
         return {
-            each.name: [(one.labels, one.value) for one in each.samples] for each in families(exported(boards, known))
+            each.name: [(one.labels, one.value) for one in each.samples]
+            for each in families(export_boards(boards, known))
         }
 
 

@@ -21,7 +21,7 @@ from attrs import evolve
 
 from lab import package_data, terminal
 from lab.cli import main
-from lab.cli.watch import moved, view
+from lab.cli.watch import scroll, view
 from lab.console.recording import RecordingMeta
 from lab.console.status import PortInfo, PortStatus, ports_of
 from lab.farm import services, status
@@ -326,7 +326,7 @@ def test_a_screen_that_is_too_small_scrolls() -> None:
     ("key", "top"), [(b"j", 6), (b"\x1b[B", 6), (b"k", 4), (b"\x1b[A", 4), (b" ", 25), (b"\x1b[5~", 0), (b"x", 5)]
 )
 def test_keys_scroll(key: bytes, top: int) -> None:
-    assert moved(5, key, 20) == top
+    assert scroll(5, key, 20) == top
 
 
 def test_watch_draws_the_lab_and_ends_with_q_and_leaves_the_terminal_as_it_was(store: Store) -> None:

@@ -17,7 +17,7 @@ from support.web_serving import serving
 
 from exporters.metrics import StandingFailures, StandingVerdicts
 from lab.cli import main
-from lab.cli.exporter import exported
+from lab.cli.exporter import export_boards
 from lab.farm.rerun import report
 from lab.farm.status import look
 from lab.judge.store import read_verdicts
@@ -111,7 +111,7 @@ def test_a_story_is_told_alike_everywhere(lab: Lab, story: Story) -> None:
             assert f"failing: {title}" in listed
 
     (board,) = look(lab.db, runtime=lab.folder / "runtime", folder=lab.folder).boards
-    (shown,) = exported([board])
+    (shown,) = export_boards([board])
     assert (shown.state, shown.fault) == story.state
     assert bool(shown.worse) == (shown.state == "worse")
     its_page, wall = lab.pages(f"/boards/{BOARD}", "/")

@@ -8,7 +8,7 @@ import pytest
 from support.railbench import RailBench
 
 from lab import boards
-from lab.cli.rails import document, guide_lines, phase_lines, stacked, stage_lines, watch_lines
+from lab.cli.rails import document, draw_stack, guide_lines, phase_lines, stage_lines, watch_lines
 from lab.errors import ConfigurationError
 from lab.metrics import Moment
 from lab.rails import AdcRange, Trace
@@ -102,7 +102,7 @@ def test_a_boot_has_the_energy_of_each_stage(tmp_path: Path) -> None:
 
 def test_the_picture_stacks_every_rail_and_marks_the_moments_in_it(asleep: tuple[Trace, int, int]) -> None:
     trace, start_ns, _ = asleep
-    svg = stacked(trace, [moment("suspend entry", start_ns), moment("long ago", 0)])
+    svg = draw_stack(trace, [moment("suspend entry", start_ns), moment("long ago", 0)])
     assert svg.startswith("<svg ")
     for channel in trace.meta.channels:
         assert channel.rail in svg
@@ -114,4 +114,4 @@ def test_a_trace_without_samples_is_said_to_be_one(tmp_path: Path) -> None:
     path = tmp_path / "a.trace"
     RailBench().record(path, AdcRange.SLEEP, ("idle", 0.0))
     with pytest.raises(ConfigurationError, match="no samples"):
-        stacked(Trace.open(path))
+        draw_stack(Trace.open(path))
