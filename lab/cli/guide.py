@@ -56,8 +56,11 @@ def read(
     With --json one file gives one object and several give a list.
     """
     read_sheets, errors = read_all(files, define)
-    if unknown:
-        _print_unknown(read_sheets, as_json=as_json)
+    if unknown and as_json:
+        print_json({"unknown": [cell for sheet in read_sheets for cell in export.unknown_cells(sheet)]})
+    elif unknown:
+        for sheet in read_sheets:
+            echo(*terminal.list_unknown(sheet))
     elif as_json:
         objects = [export.guide_document(sheet) for sheet in read_sheets]
         print_json(objects[0] if len(files) == 1 and objects else objects)
@@ -87,7 +90,11 @@ def check(
     older = sheets.of_guide(reader.read(against, defines_of(define))) if against else None
     read_sheets, errors = read_all(files, define, sheets.require_metrics)
     if history:
-        read_sheets = _with_neighbours(read_sheets, db)
+        from lab.guide.compare import stored_history  # noqa: PLC0415 - the database takes a while to import
+        from lab.results.store import open_store  # noqa: PLC0415
+
+        with open_store(db, create=False) as store:
+            read_sheets = [stored_history.add_neighbours(store, sheet) for sheet in read_sheets]
     findings = [finding for sheet in read_sheets for finding in run_rules(sheet, older)]
     if as_json and read_sheets:
         print_json(export.findings_document(findings))
@@ -113,14 +120,6 @@ def rules(
         echo(*(f"{rule.severity:8} {rule.id:20} {rule.title}" for rule in rule_of_id.values()))
 
 
-def _with_neighbours(read_sheets: Sequence[MeasuredGuide], db: str | None) -> list[MeasuredGuide]:
-    from lab.guide.compare import stored_history  # noqa: PLC0415 - the database takes a while to import
-    from lab.results.store import open_store  # noqa: PLC0415
-
-    with open_store(db, create=False) as store:
-        return [stored_history.add_neighbours(store, sheet) for sheet in read_sheets]
-
-
 def parameter_of(text: str, option: str = "--param", example: str = "size=1mb") -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
@@ -130,14 +129,6 @@ def parameter_of(text: str, option: str = "--param", example: str = "size=1mb") 
 
 def defines_of(define: Sequence[str] | None) -> dict[str, str]:
     return dict(parameter_of(text, "--define", "CONFIG_part_variant=NAME") for text in define or [])
-
-
-def _print_unknown(read_sheets: Sequence[MeasuredGuide], *, as_json: bool) -> None:
-    if as_json:
-        print_json({"unknown": [cell for sheet in read_sheets for cell in export.unknown_cells(sheet)]})
-        return
-    for sheet in read_sheets:
-        echo(*terminal.list_unknown(sheet))
 
 
 def read_all(

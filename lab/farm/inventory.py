@@ -206,7 +206,11 @@ def plan(path: Path, farm: Farm, file: Path) -> Addition:
             notes.append(f"{farm.pdudaemon.config} cannot be read here: whether it has {row['pdu']} is unknown")
     if wrong:
         raise ConfigurationError("\n".join(f"{path}:{problem}" for problem in wrong))
-    for host, groups in _by_host(addition, farm).items():
+    groups_of_host: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        if row["name"] in addition.wiring:
+            groups_of_host.setdefault(host_of(row, farm), {})[row["name"]] = addition.wiring[row["name"]]
+    for host, groups in groups_of_host.items():
         addition.new |= _exports(folder / EXPORTS / f"{host}.yaml", groups)
     text = file.read_text(encoding="utf-8")
     if (new := _farm_text(text, farm, rows, file)) != text:
@@ -490,14 +494,6 @@ def _remote(row: BoardRow, resources: list[dict[str, Any]]) -> tuple[list[dict[s
         else:
             own.append(resource)
     return own, exported
-
-
-def _by_host(found: Addition, farm: Farm) -> dict[str, dict[str, Any]]:
-    hosts: dict[str, dict[str, Any]] = {}
-    for row in found.rows:
-        if row["name"] in found.wiring:
-            hosts.setdefault(host_of(row, farm), {})[row["name"]] = found.wiring[row["name"]]
-    return hosts
 
 
 def _exports(path: Path, groups: Mapping[str, Any]) -> dict[Path, str]:

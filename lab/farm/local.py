@@ -169,8 +169,11 @@ def programs(farm: Farm, local: LocalFarm) -> list[Program]:
     lab, runtime, database = str(_LAB), ("--runtime", str(local.runtime)), ("--db", farm.database)
     all_programs = []
     if farm.virtual is not None:
-        bench = (lab, *_bench(farm, farm.virtual, local))
-        all_programs.append(Program("boards", bench, farm.pdudaemon.address, file=local.bench / STATE))
+        bench = [lab, "virtual", "up", "sim", "--foreground", "--dir", str(local.bench), "--switch-port", "0"]
+        bench += ["--pdu-port", farm.pdudaemon.address.rpartition(":")[2]]
+        bench += [word for board_type in farm.virtual.types for word in ("--type", board_type)]
+        bench += ["--count", str(farm.virtual.count), "--time-scale", f"{farm.virtual.time_scale:g}"]
+        all_programs.append(Program("boards", tuple(bench), farm.pdudaemon.address, file=local.bench / STATE))
     elif farm.pdudaemon.program:
         all_programs.append(
             Program("pdudaemon", (farm.pdudaemon.program, "--conf", farm.pdudaemon.config), farm.pdudaemon.address)
@@ -206,13 +209,6 @@ def _end_jobs(database: str) -> None:
         if time.monotonic() > deadline:
             raise LabTransientError(f"does not end: {', '.join(f'{job.called} on {job.board}' for job in asked)}")
         time.sleep(_POLL_S)
-
-
-def _bench(farm: Farm, boards: VirtualBoards, local: LocalFarm) -> list[str]:
-    words = ["virtual", "up", "sim", "--foreground", "--dir", str(local.bench), "--switch-port", "0"]
-    words += ["--pdu-port", farm.pdudaemon.address.rpartition(":")[2]]
-    words += [word for board_type in boards.types for word in ("--type", board_type)]
-    return [*words, "--count", str(boards.count), "--time-scale", f"{boards.time_scale:g}"]
 
 
 def _address() -> str:

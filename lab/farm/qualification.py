@@ -5,7 +5,7 @@ Until it passes, a hold of its own kind keeps the board from all jobs but those 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from statistics import fmean, median
 from typing import Final
 
@@ -160,7 +160,8 @@ def _beside_kin(seen: Overview, kin: Sequence[Overview]) -> Iterator[str]:
         spreads = [deviation([s.value for s in other.samples]) for other in others if len(other.samples) > 1]
         if not others or len(values) < 2 or not spreads:
             continue
-        what = f"{_name(measured.params)}: {measured.metric.name}"
+        params = " ".join(measured.params.values()) or "all"
+        what = f"{params}: {measured.metric.name}"
         mean, spread, usual = fmean(values), deviation(values), median(spreads)
         limits = noise_limits.of(measured.metric.name, measured.params)
         floor = abs(mean) * noise_limits.history.least
@@ -188,7 +189,3 @@ def _is_same(one: Measurement, other: Measurement) -> bool:
         other.metric.version,
         dict(other.params),
     )
-
-
-def _name(params: Mapping[str, str]) -> str:
-    return " ".join(params.values()) or "all"

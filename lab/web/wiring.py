@@ -53,8 +53,9 @@ def wiring(environment: Path, board: str) -> list[Wire]:
     targets = data.get("targets", {}) if isinstance(data, dict) else {}
     all_wires = [
         wire
-        for target in _mappings(targets)
-        if any(name == "BoardStrategy" and str(of.get("board")) == board for name, of in _entries(target, "drivers"))
+        for target in (targets.values() if isinstance(targets, dict) else ())
+        if isinstance(target, dict)
+        and any(name == "BoardStrategy" and str(of.get("board")) == board for name, of in _entries(target, "drivers"))
         for wire in _wires(target)
     ]
     order = [part for part, _ in _PARTS]
@@ -71,11 +72,6 @@ def wires(folder: Path, board: str, environment: str) -> tuple[list[Wire], str]:
         return (wiring(envfile.find(environment, folder), board) if environment else []), ""
     except ConfigurationError as error:
         return [], str(error)
-
-
-def _mappings(data: Any) -> Iterator[Mapping[str, Any]]:
-    if isinstance(data, dict):
-        yield from (value for value in data.values() if isinstance(value, dict))
 
 
 def _wires(target: Mapping[str, Any]) -> Iterator[Wire]:

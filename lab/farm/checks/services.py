@@ -105,7 +105,13 @@ def programs(host: HostFile, runtime: Path) -> Iterator[Finding]:
             yield _check_rails(host, runtime)
         yield _check_exports(farm, host)
     names = [name for name in always_running(farm, host.name) if name not in _ANSWERING]
-    yield from _check_programs(host, runtime) if host.supervised else _check_units(names, host)
+    if not host.supervised:
+        yield from _check_units(names, host)
+        return
+    for state in Supervisor(runtime).states():
+        if state.name not in _ANSWERING:
+            text = f"{state.state.lower()}  {state.text}".strip()
+            yield _of_program(state.name, text, host, runs=state.state == "RUNNING")
 
 
 def _check_rails(host: HostFile, runtime: Path) -> Finding:
@@ -161,14 +167,6 @@ def _check_units(names: list[str], host: HostFile) -> Iterator[Finding]:
     for name, state in zip(names, states, strict=True):
         again = ": it ends, and is started again" if state == "activating" else ""
         yield _of_program(name, f"systemd has it as {state}{again}", host, runs=state == "active")
-
-
-def _check_programs(host: HostFile, runtime: Path) -> Iterator[Finding]:
-    """As `lab farm up` has them."""
-    for state in Supervisor(runtime).states():
-        if state.name not in _ANSWERING:
-            text = f"{state.state.lower()}  {state.text}".strip()
-            yield _of_program(state.name, text, host, runs=state.state == "RUNNING")
 
 
 def _of_program(name: str, text: str, host: HostFile, *, runs: bool) -> Finding:
