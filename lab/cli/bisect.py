@@ -175,33 +175,33 @@ def _first(store: Store, strategy: Any, env: Path, builds: Sequence[str], metric
     return run
 
 
-def _show(found: BisectionResult, builds: Sequence[str], *, as_json: bool) -> None:
+def _show(result: BisectionResult, builds: Sequence[str], *, as_json: bool) -> None:
     if as_json:
         echo_json(
             {
-                **asdict(found),
-                "first_bad": None if found.first_bad is None else builds[found.first_bad],
-                "candidates": [builds[index] for index in found.candidates],
-                "skipped": [builds[index] for index in found.skipped],
-                "sure": found.sure,
+                **asdict(result),
+                "first_bad": None if result.first_bad is None else builds[result.first_bad],
+                "candidates": [builds[index] for index in result.candidates],
+                "skipped": [builds[index] for index in result.skipped],
+                "sure": result.sure,
             }
         )
         return
-    if found.first_bad is None:
+    if result.first_bad is None:
         echo(
-            f"no difference to find: {builds[-1]} is {_PER_CENT * found.change:+.2f} % against {builds[0]}, "
-            f"{found.pairs} pairs"
+            f"no difference to find: {builds[-1]} is {_PER_CENT * result.change:+.2f} % against {builds[0]}, "
+            f"{result.pairs} pairs"
         )
         return
-    named = "first bad build" if found.sure else "not sure; the likeliest first bad build"
+    named = "first bad build" if result.sure else "not sure; the likeliest first bad build"
     echo(
-        f"{named}: {builds[found.first_bad]} ({_PER_CENT * found.confidence:.0f} %); {builds[-1]} is "
-        f"{_PER_CENT * found.change:+.2f} % against {builds[0]}, {found.pairs} pairs"
+        f"{named}: {builds[result.first_bad]} ({_PER_CENT * result.confidence:.0f} %); {builds[-1]} is "
+        f"{_PER_CENT * result.change:+.2f} % against {builds[0]}, {result.pairs} pairs"
     )
-    if len(found.candidates) > 1:
-        echo(f"with 95 %: one of {', '.join(builds[index] for index in found.candidates)}")
-    if not found.sure:
-        much = ", too much to tell" if found.builds_differ else ""
-        echo(f"the builds differ by some {_PER_CENT * found.spread:.2f} % for other reasons{much}")
-    if found.skipped:
-        echo(f"did not boot: {', '.join(builds[index] for index in found.skipped)}")
+    if len(result.candidates) > 1:
+        echo(f"with 95 %: one of {', '.join(builds[index] for index in result.candidates)}")
+    if not result.sure:
+        much = ", too much to tell" if result.builds_differ else ""
+        echo(f"the builds differ by some {_PER_CENT * result.spread:.2f} % for other reasons{much}")
+    if result.skipped:
+        echo(f"did not boot: {', '.join(builds[index] for index in result.skipped)}")

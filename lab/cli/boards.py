@@ -125,9 +125,9 @@ def learn(
         echo(f"{path}: {fit}", err=True)
 
 
-def _pair(given: str) -> tuple[str, Path]:
+def _pair(argument: str) -> tuple[str, Path]:
     """The medium, if one is given, and the log."""
-    match = re.fullmatch(r"([a-z][a-z0-9_]*)=(.+)", given)
-    if match is None or Path(given).exists():
-        return "", Path(given)
+    match = re.fullmatch(r"([a-z][a-z0-9_]*)=(.+)", argument)
+    if match is None or Path(argument).exists():
+        return "", Path(argument)
     return match[1], Path(match[2])

@@ -177,11 +177,11 @@ def _sources(its_file: HostFile, host: str, database: str | None, runtime: Path,
     return sources(watch(database), runtime, optional, interval_s, MonotonicRaw())
 
 
-def export_boards(boards: Iterable[BoardNow], known: Sequence[KnownFailure] = ()) -> list[ExportedBoard]:
+def export_boards(boards: Iterable[BoardNow], known_failures: Sequence[KnownFailure] = ()) -> list[ExportedBoard]:
     """The boards with their states, for Prometheus.
 
     Args:
-        known: the lab's known failures.
+        known_failures: the lab's known failures.
     """
     return [
         ExportedBoard(
@@ -193,7 +193,11 @@ def export_boards(boards: Iterable[BoardNow], known: Sequence[KnownFailure] = ()
             state.since,
             len(board.worse) if board.is_judged else None,
             {"": 0}
-            | Counter(_failure_state(known, board.board_type, number) for number in board.worse if number.is_confirmed)
+            | Counter(
+                _failure_state(known_failures, board.board_type, number)
+                for number in board.worse
+                if number.is_confirmed
+            )
             if board.is_judged
             else {},
         )
@@ -201,11 +205,13 @@ def export_boards(boards: Iterable[BoardNow], known: Sequence[KnownFailure] = ()
     ]
 
 
-def _failure_state(known: Sequence[KnownFailure], board_type: str, number: WorseNumber) -> str:
+def _failure_state(known_failures: Sequence[KnownFailure], board_type: str, number: WorseNumber) -> str:
     """The state of a worse number's known failure; empty: it is none."""
     higher = (number.effect or 0.0) > 0
     failures = (
-        failure for failure in known if failure.is_number(board_type, number.metric, higher=higher, worse=True)
+        failure
+        for failure in known_failures
+        if failure.is_number(board_type, number.metric, higher=higher, worse=True)
     )
     state = recognise(failures, number.release)
     return "" if state is None else state.state.value

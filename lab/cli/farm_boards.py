@@ -120,23 +120,23 @@ def add(
         )
 
 
-def _database(given: str | None, farm: Farm) -> str | None:
+def _database(db: str | None, farm: Farm) -> str | None:
     """The results as other commands have them; else farm.yaml's, if this user's."""
-    named = services.database(given, farm)
+    named = services.database(db, farm)
     if named is not None or os.environ.get(DATABASE_VARIABLE):
         return named
     path = locate(farm.database).path
     return farm.database if path is not None and path.parent.stat().st_uid == os.getuid() else None
 
 
-def _places(found: Addition, farm: Farm) -> list[str]:
+def _places(addition: Addition, farm: Farm) -> list[str]:
     """Make the places that the coordinator lacks; return them."""
     if not farm.coordinator:
         return []
     coordinator = Coordinator(with_port(farm.coordinator))
     holders = coordinator.holders()
     new_places = []
-    for row in found.rows:
+    for row in addition.rows:
         name = row["name"]
         if name not in holders:
             where = inventory.host_of(row, farm)
@@ -145,10 +145,10 @@ def _places(found: Addition, farm: Farm) -> list[str]:
     return new_places
 
 
-def _keep_new_boards(store: Store, found: Addition) -> list[str]:
+def _keep_new_boards(store: Store, addition: Addition) -> list[str]:
     """Keep new boards until they have qualified; return them."""
     reservations, person, new_boards = ReservationBook(store), process.person(), []
-    for row in found.rows:
+    for row in addition.rows:
         if reservations.qualify(row["name"], person, "new: `lab farm qualify` measures it first"):
             Audit(store).note(
                 ADDED, person=process.actor(), address=socket.gethostname(), board=row["name"], about=row["type"]
@@ -305,9 +305,9 @@ def _documents(text: str) -> list[dict[str, Any]]:
     return list(json.loads(text)) if text.strip() else []
 
 
-def _lines(found: Qualification) -> Iterable[str]:
-    kin = f", beside {', '.join(found.kin)}" if found.kin else ""
-    run = f"by run {found.run}" if found.run is not None else "without a run"
-    yield f"{found.board}: {_outcome(found.passed)} {run}{kin}"
-    yield from (f"  {reason}" for reason in found.reasons)
-    yield from (f"  note: {note}" for note in found.notes)
+def _lines(result: Qualification) -> Iterable[str]:
+    kin = f", beside {', '.join(result.kin)}" if result.kin else ""
+    run = f"by run {result.run}" if result.run is not None else "without a run"
+    yield f"{result.board}: {_outcome(result.passed)} {run}{kin}"
+    yield from (f"  {reason}" for reason in result.reasons)
+    yield from (f"  note: {note}" for note in result.notes)

@@ -105,15 +105,15 @@ def state_of(job: Job, now: dt.datetime) -> str:
     return "ending" if job.cancelled_by else job.state
 
 
-def document(found: JobView, now: dt.datetime) -> dict[str, Any]:
+def document(view: JobView, now: dt.datetime) -> dict[str, Any]:
     """A job for other programs; times as ISO 8601, in UTC."""
-    job = found.job
+    job = view.job
     times = {
         "queued_at": job.queued_at,
         "started_at": job.started_at,
         "heartbeat_at": job.heartbeat_at,
         "finished_at": job.finished_at,
-        "expected_end": found.expected_end,
+        "expected_end": view.expected_end,
     }
     return {
         "job": job.called,
@@ -136,16 +136,16 @@ def document(found: JobView, now: dt.datetime) -> dict[str, Any]:
         **{name: None if at is None else at.isoformat() for name, at in times.items()},
         "runs": [
             {"run": run.id, "kind": run.kind, "status": run.status, "good": run.good, "planned": run.planned}
-            for run in found.runs
+            for run in view.runs
         ],
     }
 
 
-def _row(found: JobView, now: dt.datetime) -> list[str]:
-    job = found.job
+def _row(view: JobView, now: dt.datetime) -> list[str]:
+    job = view.job
     begun = job.started_at or job.queued_at
     state = state_of(job, now)
-    end = job.finished_at or (found.expected_end if state == "running" else None)
+    end = job.finished_at or (view.expected_end if state == "running" else None)
     about = "" if job.finished_at else "~"
     ended = "" if end is None else f"{about}{end:%H:%M}" if end.date() == begun.date() else f"{about}{end:%m-%d %H:%M}"
     what = ",".join(job.suites)
@@ -154,13 +154,13 @@ def _row(found: JobView, now: dt.datetime) -> list[str]:
     return [job.called, state, job.board, what, who, at, ended]
 
 
-def _lines(found: JobView, now: dt.datetime) -> list[str]:
-    job, state = found.job, state_of(found.job, now)
+def _lines(view: JobView, now: dt.datetime) -> list[str]:
+    job, state = view.job, state_of(view.job, now)
     release = f", release {job.release}" if job.release else ""
     lines = [f"job {job.called}: {','.join(job.suites)} on {job.board} ({job.board_type}){release}, {state}"]
     lines.append(f"  {job.program} of {job.who}, queued {moment(job.queued_at)} UTC")
     if job.started_at:
-        lines.append(f"  begun {moment(job.started_at)} UTC{_until(found)}")
+        lines.append(f"  begun {moment(job.started_at)} UTC{_until(view)}")
     if job.yields_to and not job.ended:
         waits = "waits again, it gave way" if job.started_at else "waits"
         lines.append(f"  {waits if state == 'queued' else 'gives way after this cycle'}: {job.yields_to}")
@@ -170,17 +170,17 @@ def _lines(found: JobView, now: dt.datetime) -> list[str]:
     if how:
         lines.append(f"  with {' '.join(how)}")
     lines += [f"  env {job.env}"]
-    for run in found.runs:
+    for run in view.runs:
         of = f" of {run.planned}" if run.planned else ""
         lines.append(f"  run {run.id}: {run.kind}, {run.status}, {run.good}{of} good")
     return [*lines, *_next(job, state)]
 
 
-def _until(found: JobView) -> str:
-    job = found.job
+def _until(view: JobView) -> str:
+    job = view.job
     if job.finished_at:
         return f", ended {moment(job.finished_at)} UTC"
-    return f", ends about {moment(found.expected_end)} UTC" if found.expected_end else ""
+    return f", ends about {moment(view.expected_end)} UTC" if view.expected_end else ""
 
 
 def _next(job: Job, state: str) -> list[str]:

@@ -337,8 +337,8 @@ def _print(judged: JudgedRun, notes: Sequence[str], listed: Sequence[JudgedNumbe
     echo(f"{count} numbers: {', '.join(parts)}" if parts else "no numbers")
 
 
-def _row(each: JudgedNumber) -> list[str]:
-    average, baseline, judgement = each.average, each.baseline, each.judgement
+def _row(judged_number: JudgedNumber) -> list[str]:
+    average, baseline, judgement = judged_number.average, judged_number.baseline, judged_number.judgement
     between = (
         "-"
         if judgement.low is None or judgement.high is None

@@ -74,45 +74,45 @@ def state(env: BoardEnv, *, as_json: Json = False) -> None:
     )
 
 
-def _verify(found: Powered, *, on: bool, as_json: bool) -> None:
+def _verify(power: Powered, *, on: bool, as_json: bool) -> None:
     """Print the verified outcome of a switching.
 
     Raises:
         LabTransientError: the rails or the switch show the opposite.
     """
-    state_word, switch = _word(on), f"the power switch ({_outlet(found)})"
-    readings = [f"its rails read {_rails(found)}"] if found.volts else []
-    readings += [f"{switch} says {found.switch_says}"] if found.switch_says in {"on", "off"} else []
-    if found.on is not None and found.on is not on:
+    state_word, switch = _word(on), f"the power switch ({_outlet(power)})"
+    readings = [f"its rails read {_rails(power)}"] if power.volts else []
+    readings += [f"{switch} says {power.switch_says}"] if power.switch_says in {"on", "off"} else []
+    if power.on is not None and power.on is not on:
         raise LabTransientError(
-            f"{found.board} was told to switch {state_word}, and is not: {'; '.join(readings)}. Is the outlet the "
+            f"{power.board} was told to switch {state_word}, and is not: {'; '.join(readings)}. Is the outlet the "
             "board's, does "
             "its relay move, and does nothing else feed it?",
             failure=f"power_{state_word}_ineffective",
         )
     if as_json:
-        echo_json(_document(found))
+        echo_json(_document(power))
         return
     if readings:
-        echo(f"{found.board}: {state_word}. Verified: {'; '.join(readings)}")
+        echo(f"{power.board}: {state_word}. Verified: {'; '.join(readings)}")
     else:
-        why = f"it {found.switch_says}; no rails of the board are read"
-        echo(f"{found.board}: told to switch {state_word}, and {switch} obeyed. Not verified: {why}")
+        why = f"it {power.switch_says}; no rails of the board are read"
+        echo(f"{power.board}: told to switch {state_word}, and {switch} obeyed. Not verified: {why}")
 
 
-def _document(found: Powered) -> dict[str, object]:
+def _document(power: Powered) -> dict[str, object]:
     """Document for --json, with the keys that scripts read."""
     keys = {"last_command": "told", "last_command_at": "told_at"}
-    return {keys.get(name, name): value for name, value in asdict(found).items()}
+    return {keys.get(name, name): value for name, value in asdict(power).items()}
 
 
-def _rails(found: Powered) -> str:
+def _rails(power: Powered) -> str:
     """The lowest and the highest one."""
-    return f"{min(found.volts.values()):.2f} to {max(found.volts.values()):.2f} V" if found.volts else ""
+    return f"{min(power.volts.values()):.2f} to {max(power.volts.values()):.2f} V" if power.volts else ""
 
 
-def _outlet(found: Powered) -> str:
-    return f"{found.pdu} {found.outlet}" + (f" at {found.server}" if found.server else "")
+def _outlet(power: Powered) -> str:
+    return f"{power.pdu} {power.outlet}" + (f" at {power.server}" if power.server else "")
 
 
 def _word(on: bool | None) -> str:

@@ -210,19 +210,19 @@ def _medium_document(release: str, result: MediumResult) -> dict[str, object]:
     }
 
 
-def _provision_document(found: Provision) -> Mapping[str, object]:
+def _provision_document(entry: Provision) -> Mapping[str, object]:
     return {
-        "board": found.board,
-        "medium": found.medium,
-        "release": found.release,
-        "state": found.state,
-        "way": found.way,
-        "digest": found.digest,
-        "method": found.method,
-        "bytes": found.bytes,
-        "software": dict(found.software),
-        "message": found.message,
-        "at": found.at.isoformat(),
+        "board": entry.board,
+        "medium": entry.medium,
+        "release": entry.release,
+        "state": entry.state,
+        "way": entry.way,
+        "digest": entry.digest,
+        "method": entry.method,
+        "bytes": entry.bytes,
+        "software": dict(entry.software),
+        "message": entry.message,
+        "at": entry.at.isoformat(),
     }
 
 

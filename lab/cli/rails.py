@@ -175,7 +175,7 @@ def config_of(env: str) -> RailsConfig:
 
 
 def _show(  # what `trace` and `show` have in common
-    seen: Trace,
+    power_trace: Trace,
     span: tuple[int, int],
     plot: Path | None,
     console: Path | None,
@@ -183,20 +183,22 @@ def _show(  # what `trace` and `show` have in common
     as_json: bool,
     as_guide: bool = False,
 ) -> None:
-    power = cut(seen, *span)
+    power = cut(power_trace, *span)
     moments = _moments(console)
     if as_json:
-        echo_json(document(power, seen.meta.provenance()))
+        echo_json(document(power, power_trace.meta.provenance()))
     elif as_guide:
         echo(*guide_lines(power))
     else:
         echo(*phase_lines(power))
-        echo(f"{seen.meta.settings}; {'complete' if seen.ended else 'the sampler was killed, or still writes'}")
-        boot = stages(seen, moments)
+        echo(
+            f"{power_trace.meta.settings}; {'complete' if power_trace.ended else 'the sampler was killed, or still writes'}"
+        )
+        boot = stages(power_trace, moments)
         if boot:
             echo("", *stage_lines(boot))
     if plot is not None:
-        figures.write(plot, draw_stack(seen, moments), "--plot")
+        figures.write(plot, draw_stack(power_trace, moments), "--plot")
 
 
 def _moments(console: Path | None) -> tuple[Moment, ...]:

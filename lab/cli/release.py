@@ -201,10 +201,10 @@ def _board_type(env: str) -> str:
     return str(board_type)
 
 
-def _images(given: Iterable[str], media: Container[str]) -> dict[str, str]:
+def _images(arguments: Iterable[str], media: Container[str]) -> dict[str, str]:
     """Map each medium to its image; "" stands for the others."""
     image_of_medium: dict[str, str] = {}
-    for text in given:
+    for text in arguments:
         medium, equals, name = text.rpartition("=")
         if equals and medium not in media:
             raise ConfigurationError(f"--image {text}: the board type has no medium {medium!r}")

@@ -392,14 +392,14 @@ def migrate(*, db: Database = None) -> None:
         echo(*(migrated or [f"{store.url} has this boardlab's schema, {schema.NEWEST}"]))
 
 
-def _none(store: Store, wanted: listing.RunFilter) -> str:
+def _none(store: Store, run_filter: listing.RunFilter) -> str:
     """Reason for an empty list."""
-    if wanted == listing.RunFilter():
+    if run_filter == listing.RunFilter():
         return f"no runs yet in {store.url}"
     asked = (
-        ("boards", "board", wanted.boards),
-        ("types", "board_type", wanted.types),
-        ("releases", "release", wanted.releases),
+        ("boards", "board", run_filter.boards),
+        ("types", "board_type", run_filter.types),
+        ("releases", "release", run_filter.releases),
     )
     there = [
         f"{title} with runs: {', '.join(listing.column_values(store, column)) or 'none'}"

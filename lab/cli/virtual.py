@@ -310,5 +310,5 @@ def as_tester(
     os.execvp(argv[0], argv)  # noqa: S606 - what the caller asked for
 
 
-def _folder(given: Path | None) -> Path:
-    return given.absolute() if given else default_folder()
+def _folder(folder: Path | None) -> Path:
+    return folder.absolute() if folder else default_folder()

@@ -65,12 +65,12 @@ def watch(
                 top = scroll(top, key, console.height - 1)
 
 
-def view(found: LabNow, top: int, width: int, height: int) -> tuple[list[Text], int]:
+def view(lab_now: LabNow, top: int, width: int, height: int) -> tuple[list[Text], int]:
     """Visible lines of a screen, and the first line's index.
 
     The last line is help.
     """
-    lines = status.lines(found, width)
+    lines = status.lines(lab_now, width)
     room = max(1, height - 1)
     first = min(max(0, top), max(0, len(lines) - room))
     rest = len(lines) - first - room

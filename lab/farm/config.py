@@ -555,12 +555,12 @@ def _make_absolute(farm: Farm, folder: Path) -> Farm:
         there = (path for path in may_be if os.path.isfile(path))  # noqa: PTH113
         return str(next(there, may_be[-1]))
 
-    def absolute_release(given: Mapping[str, options.Value]) -> Mapping[str, options.Value]:
-        release = str(given.get(options.PROVISION, ""))
+    def absolute_release(chosen_options: Mapping[str, options.Value]) -> Mapping[str, options.Value]:
+        release = str(chosen_options.get(options.PROVISION, ""))
         if not release or "://" in release:
-            return given
+            return chosen_options
         releases = folder_of(release)
-        return {**given, options.PROVISION: f"{NEWEST}{at(releases)}" if releases else at(release)}
+        return {**chosen_options, options.PROVISION: f"{NEWEST}{at(releases)}" if releases else at(release)}
 
     return evolve(
         farm,

@@ -218,7 +218,7 @@ def plan(path: Path, farm: Farm, file: Path) -> Addition:
     return addition
 
 
-def write(found: Addition, file: Path) -> list[Path]:
+def write(addition: Addition, file: Path) -> list[Path]:
     """Write the files, farm.yaml last; return them.
 
     Raises:
@@ -226,7 +226,7 @@ def write(found: Addition, file: Path) -> list[Path]:
     """
     drafts: dict[Path, Path] = {}
     try:
-        for path, text in sorted(found.new.items(), key=lambda pair: pair[0] == file):
+        for path, text in sorted(addition.new.items(), key=lambda pair: pair[0] == file):
             path.parent.mkdir(parents=True, exist_ok=True)
             drafts[path] = draft = path.with_name(f".new.{path.name}")
             draft.write_text(text, encoding="utf-8")
@@ -241,7 +241,7 @@ def write(found: Addition, file: Path) -> list[Path]:
     finally:
         for draft in drafts.values():
             draft.unlink(missing_ok=True)
-    return list(found.new)
+    return list(addition.new)
 
 
 def sheet(rows: Iterable[BoardRow], farm: Farm) -> list[list[str]]:
@@ -323,7 +323,7 @@ def _against_farm(
         yield f"outlet: {row['pdu']} {row['outlet']} is that of {user}"
 
 
-def _against_environment(row: BoardRow, farm: Farm, env: Path, wanted: Mapping[str, Any]) -> Iterator[str]:
+def _against_environment(row: BoardRow, farm: Farm, env: Path, data: Mapping[str, Any]) -> Iterator[str]:
     """Find columns that an existing environment contradicts."""
     board_type, board = envfile.board_of(env)
     where = f"{env} is there, and"
@@ -337,7 +337,7 @@ def _against_environment(row: BoardRow, farm: Farm, env: Path, wanted: Mapping[s
     for column, key in (("pdu", "pdu"), ("outlet", "index")):
         if str(has.get(key)) != row[column]:
             yield f"{column}: {where} has {has.get(key)}"
-    resources = wanted["targets"][_ROOM]["resources"]
+    resources = data["targets"][_ROOM]["resources"]
     (cls, port), *_others = next(list(resource.items()) for resource in resources if next(iter(resource)) in _PORTS)
     arguments = envfile.arguments_of(env, cls, "resources")
     if any(arguments.get(key) != value for key, value in port.items() if key not in {"name", "speed"}):

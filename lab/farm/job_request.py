@@ -21,14 +21,14 @@ _RAILS = "RailsDriver"
 _STRAPS = ("BootModeDriver", "AutomationBootModeDriver")
 
 
-def problems(tests: Path, wanted: Sequence[str], given: Mapping[str, Value], env: Path) -> Iterator[str]:
+def problems(tests: Path, suites: Sequence[str], chosen_options: Mapping[str, Value], env: Path) -> Iterator[str]:
     """Find unknown suites, unused options, and options beyond the board or environment.
 
     Args:
-        tests: the folder with the suites. wanted: suites, expanded. given: of `lab.run.options.read`.
+        tests: the folder with the suites. suites: suites, expanded. chosen_options: of `lab.run.options.read`.
     """
     try:
-        for suite in wanted:
+        for suite in suites:
             files(tests, suite)
         board_type = boards.load(str(envfile.arguments_of(env, "BoardStrategy").get("board_type", "")))
         scratch = lab_site.of_options(
@@ -37,21 +37,21 @@ def problems(tests: Path, wanted: Sequence[str], given: Mapping[str, Value], env
     except BoardlabError as error:
         yield str(error)
         return
-    kinds = [kind(suite) for suite in wanted]
-    for option in options.idle(given, kinds):
+    kinds = [kind(suite) for suite in suites]
+    for option in options.idle(chosen_options, kinds):
         needed = " or ".join(option.kinds)
         yield (
-            f"{option.name}: it is of {needed}, and the order is of {', '.join(wanted)} only: leave it out, or add "
+            f"{option.name}: it is of {needed}, and the order is of {', '.join(suites)} only: leave it out, or add "
             "the suite"
         )
-    yield from _unknown("medium", _names(given, "medium"), board_type.media, board_type)
-    yield from _unselectable(_names(given, "medium"), board_type, env)
-    yield from _unknown("mode", _names(given, "mode"), board_type.sleep, board_type)
-    if given.get("energy") and not envfile.arguments_of(env, _RAILS):
+    yield from _unknown("medium", _names(chosen_options, "medium"), board_type.media, board_type)
+    yield from _unselectable(_names(chosen_options, "medium"), board_type, env)
+    yield from _unknown("mode", _names(chosen_options, "mode"), board_type.sleep, board_type)
+    if chosen_options.get("energy") and not envfile.arguments_of(env, _RAILS):
         yield f"energy: nothing measures the board's rails: add RailSensors and a {_RAILS} to {env}"
-    yield from _wrong_sections(given, board_type)
-    if given.get("destructive"):
-        yield from _without_scratch(_names(given, "sections"), board_type, scratch, env)
+    yield from _wrong_sections(chosen_options, board_type)
+    if chosen_options.get("destructive"):
+        yield from _without_scratch(_names(chosen_options, "sections"), board_type, scratch, env)
 
 
 def _unselectable(media: Iterable[str], board_type: BoardType, env: Path) -> Iterator[str]:
@@ -68,14 +68,14 @@ def _unselectable(media: Iterable[str], board_type: BoardType, env: Path) -> Ite
             )
 
 
-def _wrong_sections(given: Mapping[str, Value], board_type: BoardType) -> Iterator[str]:
+def _wrong_sections(chosen_options: Mapping[str, Value], board_type: BoardType) -> Iterator[str]:
     section_of = {section.name: section for section in every()}
-    for name in _names(given, "sections"):
+    for name in _names(chosen_options, "sections"):
         if name not in section_of:
             yield f"sections: there is no section {name!r}{_similar(name, section_of)}"
         elif not section_of[name].fits(board_type):
             yield f"sections: {name}: {board_type.name} does not have what it measures; leave it out"
-        elif section_of[name].overwrites and not given.get("destructive"):
+        elif section_of[name].overwrites and not chosen_options.get("destructive"):
             yield (
                 f"sections: {name} overwrites the scratch medium {section_of[name].overwrites}: allow it with the "
                 "option "
@@ -103,13 +103,13 @@ def _unknown(option: str, names: Iterable[str], there: Iterable[str], board_type
             yield f"{option}: {name}: {board_type.name} has {', '.join(there) or 'none'}"
 
 
-def _names(given: Mapping[str, Value], option: str) -> list[str]:
-    value = given.get(option)
+def _names(chosen_options: Mapping[str, Value], option: str) -> list[str]:
+    value = chosen_options.get(option)
     return value if isinstance(value, list) else []
 
 
-def _similar(word: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(word, list(known), n=1)
+def _similar(word: str, words: Iterable[str]) -> str:
+    close = difflib.get_close_matches(word, list(words), n=1)
     return f"; did you mean {close[0]}?" if close else "; docs/benchmarks.md lists them"
 
 

@@ -106,18 +106,18 @@ def contents(folder: Path, envs: Sequence[Env], parts: Iterable[str]) -> dict[st
     return texts
 
 
-def write(folder: Path, made: Mapping[str, str]) -> list[str]:
+def write(folder: Path, texts: Mapping[str, str]) -> list[str]:
     """Write all files or none; return the names of new ones.
 
     Raises:
         ConfigurationError: one of them is there, and says something else.
         LabStableError: one cannot be written.
     """
-    paths = {name: folder / name for name in made}
+    paths = {name: folder / name for name in texts}
     taken = [
         str(path)
         for name, path in paths.items()
-        if path.is_symlink() or (path.exists() and not _says(path, made[name]))
+        if path.is_symlink() or (path.exists() and not _says(path, texts[name]))
     ]
     if taken:
         raise ConfigurationError(
@@ -137,7 +137,7 @@ def write(folder: Path, made: Mapping[str, str]) -> list[str]:
                     folders.append(place)
             with path.open("x", encoding="utf-8") as file:
                 new.append(path)
-                file.write(made[name])
+                file.write(texts[name])
     except OSError as error:
         for path in new:
             path.unlink(missing_ok=True)

@@ -85,20 +85,20 @@ def judge(
     )
 
 
-def finish(store: Store, found: Qualification, person: str, actor: str, address: str) -> None:
+def finish(store: Store, result: Qualification, person: str, actor: str, address: str) -> None:
     """Let a board serve, or note in its hold why not; both are in the audit log."""
     reservations = ReservationBook(store)
-    about = f"run {found.run}" if found.run is not None else ""
-    if found.passed:
-        with Audit(store).acting(Act(about=about), ACTION, person=actor, address=address, board=found.board):
-            if any(hold.kind == QUALIFYING for hold in reservations.standing(found.board)):
-                reservations.end(found.board, QUALIFYING, person)
+    about = f"run {result.run}" if result.run is not None else ""
+    if result.passed:
+        with Audit(store).acting(Act(about=about), ACTION, person=actor, address=address, board=result.board):
+            if any(hold.kind == QUALIFYING for hold in reservations.standing(result.board)):
+                reservations.end(result.board, QUALIFYING, person)
         return
-    why = "; ".join(found.reasons)
+    why = "; ".join(result.reasons)
     Audit(store).note(
-        ACTION, person=actor, address=address, board=found.board, about=about, outcome=f"it did not qualify: {why}"
+        ACTION, person=actor, address=address, board=result.board, about=about, outcome=f"it did not qualify: {why}"
     )
-    reservations.reason(found.board, QUALIFYING, f"it did not qualify: {why}")
+    reservations.reason(result.board, QUALIFYING, f"it did not qualify: {why}")
 
 
 def _check_problems(check: Check | None, notes: list[str]) -> Iterator[str]:
@@ -112,14 +112,14 @@ def _check_problems(check: Check | None, notes: list[str]) -> Iterator[str]:
     notes += [f"{part.name}: {part.message or 'not tried'}" for part in check.parts if part.outcome == "not tried"]
 
 
-def _boot_problems(seen: Overview, board_type: BoardType, boots: int, notes: list[str]) -> Iterator[str]:
+def _boot_problems(run: Overview, board_type: BoardType, boots: int, notes: list[str]) -> Iterator[str]:
     """Find media with missing or failed boots."""
-    planned = seen.run.plan.get("media")
+    planned = run.run.plan.get("media")
     media = [str(medium) for medium in planned] if isinstance(planned, list) else []
     if left := [medium for medium in board_type.media if medium not in media]:
         notes.append(f"{', '.join(left)}: not measured: nothing selects it, or it was left out")
     for medium in media:
-        boots_of_medium = [attempt for attempt in seen.attempts if attempt.params.get("medium") == medium]
+        boots_of_medium = [attempt for attempt in run.attempts if attempt.params.get("medium") == medium]
         good = len({attempt.cycle for attempt in boots_of_medium if attempt.ok})
         for labs in (False, True):
             failed = [
@@ -136,25 +136,25 @@ def _boot_problems(seen: Overview, board_type: BoardType, boots: int, notes: lis
             yield f"{medium}: {good} good boots, and {boots} are wanted"
 
 
-def _kin(store: Store, seen: Overview) -> list[Overview]:
+def _kin(store: Store, own: Overview) -> list[Overview]:
     """The latest comparable runs of other boards of the type that serve."""
     new = {hold.board for hold in ReservationBook(store).standing() if hold.kind == QUALIFYING}
-    run_filter = RunFilter(types=(seen.run.board_type,), releases=(seen.run.release,), statuses=("completed",))
+    run_filter = RunFilter(types=(own.run.board_type,), releases=(own.run.release,), statuses=("completed",))
     kin: list[Overview] = []
     for listed in listing.list_runs(store, run_filter, KIN_RUNS * 10):
         run = listed.run
-        if run.kind != BOOT or run.board in {seen.run.board, *new} or len(kin) == KIN_RUNS:
+        if run.kind != BOOT or run.board in {own.run.board, *new} or len(kin) == KIN_RUNS:
             continue
         other = listing.overview(store, run.id)
-        if other.virtual == seen.virtual:
+        if other.virtual == own.virtual:
             kin.append(other)
     return kin
 
 
-def _beside_kin(seen: Overview, kin: Sequence[Overview]) -> Iterator[str]:
+def _beside_kin(own: Overview, kin: Sequence[Overview]) -> Iterator[str]:
     """Find boot times that waver more than the kin's, or lie elsewhere."""
     noise_limits = noise.load()
-    for measured in _headlines(seen):
+    for measured in _headlines(own):
         others = [other for run_of_kin in kin for other in _headlines(run_of_kin) if _is_same(measured, other)]
         values = [sample.value for sample in measured.samples]
         spreads = [deviation([s.value for s in other.samples]) for other in others if len(other.samples) > 1]
@@ -179,12 +179,12 @@ def _beside_kin(seen: Overview, kin: Sequence[Overview]) -> Iterator[str]:
             )
 
 
-def _headlines(seen: Overview) -> list[Measurement]:
-    return [measurement for measurement in seen.measurements if measurement.metric.name in HEADLINE_NAMES]
+def _headlines(run: Overview) -> list[Measurement]:
+    return [measurement for measurement in run.measurements if measurement.metric.name in HEADLINE_NAMES]
 
 
-def _is_same(one: Measurement, other: Measurement) -> bool:
-    return (one.metric.name, one.metric.version, dict(one.params)) == (
+def _is_same(measurement: Measurement, other: Measurement) -> bool:
+    return (measurement.metric.name, measurement.metric.version, dict(measurement.params)) == (
         other.metric.name,
         other.metric.version,
         dict(other.params),

@@ -46,17 +46,17 @@ def host(farm: Farm) -> str:
     return farm.host_of(board_entry) if board_entry is not None else (farm.hosts[0].name if farm.hosts else HERE)
 
 
-def unsound(store: Store, known: HealthConfig, now: Callable[[], dt.datetime] = utc_now) -> str:
+def unsound(store: Store, health: HealthConfig, now: Callable[[], dt.datetime] = utc_now) -> str:
     """Reason not to judge this night's numbers; empty: none."""
-    if not known.reference:
+    if not health.reference:
         return ""
-    last = next(iter(HealthBook(store, known.rule, now).checks(known.reference, 1)), None)
+    last = next(iter(HealthBook(store, health.rule, now).checks(health.reference, 1)), None)
     if last is None or now() - last.at > NIGHT:
         when = f"since {last.at:%Y-%m-%d %H:%M} UTC" if last is not None else "yet"
         return (
-            f"not judged: the reference board {known.reference} was not checked {when}, and nothing says that the lab "
+            f"not judged: the reference board {health.reference} was not checked {when}, and nothing says that the lab "
             "works. "
-            f"Check it: lab health {known.reference} --check, and then: lab judge run RUN"
+            f"Check it: lab health {health.reference} --check, and then: lab judge run RUN"
         )
     if last.passed:
         return ""
@@ -65,7 +65,7 @@ def unsound(store: Store, known: HealthConfig, now: Callable[[], dt.datetime] = 
     where = f" on {last.host}" if last.host else ", before its host was reached"
     whose = "on the lab's account" if last.fault is not None else "and nothing says that the lab works"
     return (
-        f"not judged: the reference board {known.reference} failed its check at {last.at:%Y-%m-%d %H:%M} UTC{where}, "
+        f"not judged: the reference board {health.reference} failed its check at {last.at:%Y-%m-%d %H:%M} UTC{where}, "
         f"{whose} "
-        f"({reason}). Repair that, then: lab health {known.reference} --check, and lab judge run RUN"
+        f"({reason}). Repair that, then: lab health {health.reference} --check, and lab judge run RUN"
     )

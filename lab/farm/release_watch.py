@@ -149,11 +149,11 @@ class ReleaseWatch:
                 "measured"
             ) from error
 
-    def _save(self, known: list[str], reported: dict[str, str]) -> None:
+    def _save(self, measured: list[str], reported: dict[str, str]) -> None:
         draft = self.state.with_name(f"{self.state.name}.new")
         try:
             self.state.parent.mkdir(parents=True, exist_ok=True)
-            draft.write_text(json.dumps({"known": known, "told": reported}, indent=1), encoding="utf-8")
+            draft.write_text(json.dumps({"known": measured, "told": reported}, indent=1), encoding="utf-8")
             draft.replace(self.state)
         except OSError as error:
             raise LabStableError(f"{self.state}: {error.strerror}; name another folder with --state") from error

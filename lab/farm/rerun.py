@@ -158,9 +158,9 @@ def alarms_again(store: Store, job: Job, say: Callable[[str], None]) -> bool:
     return bool(alarms)
 
 
-def _asking(found: RunVerdicts) -> str:
-    what = ", ".join(sorted(" ".join(value for _, value in item) for item in found.asked))
-    return f"{_numbers(sum(verdict.asks for verdict in found.judged))} of {what} may have moved"
+def _asking(verdicts: RunVerdicts) -> str:
+    what = ", ".join(sorted(" ".join(value for _, value in item) for item in verdicts.asked))
+    return f"{_numbers(sum(verdict.asks for verdict in verdicts.judged))} of {what} may have moved"
 
 
 def _numbers(count: int) -> str:

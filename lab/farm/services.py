@@ -108,10 +108,10 @@ def runtime_of(host: HostFile) -> Path:
     return runtime_dir()
 
 
-def database(given: str | None, farm: Farm | None) -> str | None:
+def database(db: str | None, farm: Farm | None) -> str | None:
     """Database to use: given, $LAB_DB's or farm.yaml's; None: the user's own."""
-    if given or os.environ.get(DATABASE_VARIABLE) or farm is None:
-        return given
+    if db or os.environ.get(DATABASE_VARIABLE) or farm is None:
+        return db
     try:
         location = locate(farm.database)
     except BoardlabError:  # e.g. a draft's folder does not exist

@@ -294,7 +294,7 @@ def _add_results(
     return boards_now
 
 
-def _add_verdicts(store: Store, boards: Mapping[str, BoardNow], found: LabComparison) -> dict[str, BoardNow]:
+def _add_verdicts(store: Store, boards: Mapping[str, BoardNow], comparison: LabComparison) -> dict[str, BoardNow]:
     """The boards with their worse numbers and failed runs' causes."""
     failed = [
         board.last.run.id for board in boards.values() if board.last is not None and board.last.run.end == "failed"
@@ -303,8 +303,8 @@ def _add_verdicts(store: Store, boards: Mapping[str, BoardNow], found: LabCompar
     return {
         name: evolve(
             board,
-            worse=found.worse.get(name, ()),
-            is_judged=name not in found.left,
+            worse=comparison.worse.get(name, ()),
+            is_judged=name not in comparison.left,
             failed_by=causes.get(board.last.run.id) if board.last is not None else None,
         )
         for name, board in boards.items()
@@ -327,17 +327,17 @@ def _through(person: str, pid: int) -> str:
     return described if person in {"", own_person, process.user_name(os.getuid())} else f"{person}, {described}"
 
 
-def _job(seen: JobView, now: dt.datetime) -> JobNow:
-    job = seen.job
+def _job(view: JobView, now: dt.datetime) -> JobNow:
+    job = view.job
     died = seems_dead(job, now, process.has_died)
     if process.has_died(job.holder) is None:  # of another host or user
         who = job.who
     else:
         who = "nobody" if died else _through(job.person, int(job.holder.rsplit("/", 2)[1]))
     since = job.started_at if job.state == "running" and job.started_at else job.queued_at
-    planned = {run.id: run.planned for run in seen.runs}
-    good = {run.id: run.good for run in seen.runs}
-    return JobNow(job.id, job.state, ",".join(job.suites), who, since, died, planned, seen.expected_end, good)
+    planned = {run.id: run.planned for run in view.runs}
+    good = {run.id: run.good for run in view.runs}
+    return JobNow(job.id, job.state, ",".join(job.suites), who, since, died, planned, view.expected_end, good)
 
 
 _MOST_FAILURES: Final = 8

@@ -125,14 +125,14 @@ def files(farm: Farm) -> dict[str, str]:
     return {**linked, FILE: text(farm)}
 
 
-def write(found: dict[str, str], folder: Path) -> list[Path]:
+def write(texts: dict[str, str], folder: Path) -> list[Path]:
     """Write files below a folder and return their paths.
 
     Raises:
         LabStableError: the folder cannot be written.
     """
     paths = []
-    for name, text in found.items():
+    for name, text in texts.items():
         path = folder / name
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -233,9 +233,9 @@ def _point(point: AveragePoint) -> dict[str, Any]:
     }
 
 
-def _row(each: ListedRun) -> dict[str, Any]:
+def _row(listed: ListedRun) -> dict[str, Any]:
     """A run as a row of a table."""
-    run = each.run
+    run = listed.run
     begun = run.started_at.isoformat()
     return {
         "run": run.id,
@@ -245,9 +245,9 @@ def _row(each: ListedRun) -> dict[str, Any]:
         "release": run.release,
         "started_at": begun,
         "status": run.status,
-        "good": each.good,
-        "tried": each.tried,
-        "averages": formatting.headline(each.averaged),
+        "good": listed.good,
+        "tried": listed.tried,
+        "averages": formatting.headline(listed.averaged),
     }
 
 
@@ -265,12 +265,12 @@ def as_csv(rows: Sequence[Mapping[str, Any]]) -> Response:
     return Response(text.getvalue(), media_type="text/csv; charset=utf-8")
 
 
-def match_names(site: Site, wanted: str) -> dict[str, list[tuple[str, str]]]:
+def match_names(site: Site, query: str) -> dict[str, list[tuple[str, str]]]:
     """Title -> (name, address) of the matching names.
 
     A number is a run's, too.
     """
-    text = wanted.casefold()
+    text = query.casefold()
     with site.store() as store:
         boards = {*listing.column_values(store, "board"), *(board.board for board in site.look().lab.boards)}
         named = {
@@ -285,11 +285,11 @@ def match_names(site: Site, wanted: str) -> dict[str, list[tuple[str, str]]]:
             title: [pair for pair in names if text in pair[0].casefold()][:_MOST_NAMED]
             for title, names in named.items()
         }
-        if wanted.isdecimal() and len(wanted) < _DIGITS:
-            runs = listing.list_runs(store, RunFilter(before=int(wanted) + 1), 1)
+        if query.isdecimal() and len(query) < _DIGITS:
+            runs = listing.list_runs(store, RunFilter(before=int(query) + 1), 1)
             matching["Runs"] = [
                 (f"run {listed_run.run.id}", f"/runs/{listed_run.run.id}")
                 for listed_run in runs
-                if str(listed_run.run.id) == wanted
+                if str(listed_run.run.id) == query
             ]
     return {title: names for title, names in matching.items() if names}

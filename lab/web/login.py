@@ -25,9 +25,9 @@ def router(renderer: Renderer, access: Access, audit: AuditLog) -> APIRouter:
     """The addresses to log in and out."""
     routes = APIRouter(include_in_schema=False)
 
-    def render_login(wanted: str, token: str, wrong: str = "", status: int = 200) -> Response:
+    def render_login(target: str, token: str, wrong: str = "", status: int = 200) -> Response:
         ways = {"by_name": access.users is not None, "owner": access.owner if access.token else ""}
-        return renderer.page("login.html.j2", status=status, next=inside(wanted), token=token, wrong=wrong, **ways)
+        return renderer.page("login.html.j2", status=status, next=inside(target), token=token, wrong=wrong, **ways)
 
     @routes.get(LOGIN)
     def login_page(wanted: Annotated[str, Query(max_length=500, alias="next")] = "/", token: Text = "") -> Response:
@@ -76,11 +76,11 @@ def router(renderer: Renderer, access: Access, audit: AuditLog) -> APIRouter:
     return routes
 
 
-def inside(wanted: str) -> str:
+def inside(target: str) -> str:
     """An address of this site, never of another one."""
     try:
-        parts = urlsplit(wanted.replace("\\", "/"))
+        parts = urlsplit(target.replace("\\", "/"))
     except ValueError:  # e.g. "//["
         return "/"
-    inside = not parts.scheme and not parts.netloc and wanted.startswith("/") and not wanted.startswith(("//", "/\\"))
-    return wanted if inside and wanted.isprintable() else "/"
+    inside = not parts.scheme and not parts.netloc and target.startswith("/") and not target.startswith(("//", "/\\"))
+    return target if inside and target.isprintable() else "/"

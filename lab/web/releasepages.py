@@ -146,17 +146,17 @@ def router(site: Site, renderer: Renderer, judge: BackgroundJudge) -> APIRouter:
     return routes
 
 
-def _sort(found: list[ReleaseSummary], sort: str) -> list[ReleaseSummary]:
+def _sort(summaries: list[ReleaseSummary], sort: str) -> list[ReleaseSummary]:
     """The releases in the order of a column, the largest first."""
-    return sorted(found, key=_ORDERS[sort], reverse=True) if sort else found
+    return sorted(summaries, key=_ORDERS[sort], reverse=True) if sort else summaries
 
 
-def _summary(each: ReleaseSummary, verdict: ComparedRelease | None) -> dict[str, Any]:
+def _summary(summary: ReleaseSummary, verdict: ComparedRelease | None) -> dict[str, Any]:
     """A release as a row of a table; its verdict is empty where it is not known yet."""
     verdict_cells = (
         {"verdict": "", "against": ""} if verdict is None else {"verdict": verdict.line, "against": verdict.name}
     )
-    return {**asdict(each), "last": each.last.isoformat(), **verdict_cells}
+    return {**asdict(summary), "last": summary.last.isoformat(), **verdict_cells}
 
 
 def _others(against: Sequence[str] | None) -> list[str | None]:
@@ -327,9 +327,9 @@ class BackgroundJudge:
         return names, page_runs
 
     def _compare_with(
-        self, snapshot: StoreSnapshot, release: str, against: str | None, wanted: Sequence[WantedComparison]
+        self, snapshot: StoreSnapshot, release: str, against: str | None, comparisons: Sequence[WantedComparison]
     ) -> ComparedRelease:
-        judgements = {comparison: self._judge.find_stored(comparison) for comparison in wanted}
+        judgements = {comparison: self._judge.find_stored(comparison) for comparison in comparisons}
         missing = sum(run is None for run in judgements.values())
         if missing <= AT_ONCE:
             return ComparedRelease(
@@ -424,11 +424,11 @@ class BackgroundJudge:
             _log.exception("no release is judged ahead")
 
 
-def _judge_part(url: str | None, wanted: Sequence[WantedComparison]) -> list[ReleaseRun]:
+def _judge_part(url: str | None, comparisons: Sequence[WantedComparison]) -> list[ReleaseRun]:
     """The judgements of some runs, in the process that judges."""
     judge = ReleaseJudge(functools.partial(_run, Renderer()))
     with open_store(url, create=False) as store, store.snapshot() as snapshot:
-        return [judge.judge(snapshot, comparison) for comparison in wanted]
+        return [judge.judge(snapshot, comparison) for comparison in comparisons]
 
 
 def _ending() -> LabTransientError:

@@ -207,45 +207,45 @@ class ReleaseJudge:
         ]
         return sorted(comparisons, key=lambda comparison: order(comparison.head))
 
-    def find_stored(self, wanted: WantedComparison) -> ReleaseRun | None:
+    def find_stored(self, page_run: WantedComparison) -> ReleaseRun | None:
         """The stored judgement; None: the judge has to be asked."""
-        if wanted.head.status != COMPLETED:
-            head = wanted.head
+        if page_run.head.status != COMPLETED:
+            head = page_run.head
             problem = (
                 f"release {head.release} has no completed {head.kind} run of this board; run {head.id} "
                 f"{_ENDS[head.status]}"
             )
             shown = self._show(head, None, problem, None, ())
-            return ReleaseRun(head, {}, False, shown, _nothing(head, wanted.against), problem, tried=wanted.tried)
+            return ReleaseRun(head, {}, False, shown, _nothing(head, page_run.against), problem, tried=page_run.tried)
         with self._lock:
-            stored = self._stored.get(wanted.key)
-            if stored is None or stored.state != wanted.state:
+            stored = self._stored.get(page_run.key)
+            if stored is None or stored.state != page_run.state:
                 return None
             stored.used_s = self._now_s()
-            self._stored.move_to_end(wanted.key)
-            return evolve(stored.run, tried=wanted.tried)
+            self._stored.move_to_end(page_run.key)
+            return evolve(stored.run, tried=page_run.tried)
 
-    def judge(self, snapshot: StoreSnapshot, wanted: WantedComparison) -> ReleaseRun:
+    def judge(self, snapshot: StoreSnapshot, page_run: WantedComparison) -> ReleaseRun:
         """The judgement of a run, stored or new."""
-        stored = self.find_stored(wanted)
+        stored = self.find_stored(page_run)
         if stored is not None:
             return stored
         judgement = (
-            self._judge_run(snapshot, wanted.head, wanted.against)
-            if wanted.not_in is None
-            else self._judge_gone(snapshot, wanted.head, wanted.against, wanted.not_in)
+            self._judge_run(snapshot, page_run.head, page_run.against)
+            if page_run.not_in is None
+            else self._judge_gone(snapshot, page_run.head, page_run.against, page_run.not_in)
         )
-        self.keep(wanted, judgement)
-        return evolve(judgement, tried=wanted.tried)
+        self.keep(page_run, judgement)
+        return evolve(judgement, tried=page_run.tried)
 
-    def keep(self, wanted: WantedComparison, made: ReleaseRun) -> None:
+    def keep(self, page_run: WantedComparison, judgement: ReleaseRun) -> None:
         """Store a judgement, and drop old ones beyond `CACHE_BYTES`."""
         with self._lock:
             now_s = self._now_s()
-            if (old := self._stored.pop(wanted.key, None)) is not None:
+            if (old := self._stored.pop(page_run.key, None)) is not None:
                 self._bytes -= old.bytes
-            new = _Stored(wanted.state, made, _LEAST_BYTES + _PAGE_BYTES * len(made.shown), now_s)
-            self._stored[wanted.key] = new
+            new = _Stored(page_run.state, judgement, _LEAST_BYTES + _PAGE_BYTES * len(judgement.shown), now_s)
+            self._stored[page_run.key] = new
             self._bytes += new.bytes
             while self._bytes > CACHE_BYTES and next(iter(self._stored.values())).used_s < now_s - IN_USE_S:
                 self._bytes -= self._stored.popitem(last=False)[1].bytes
@@ -319,17 +319,17 @@ def asking(store: Store) -> frozenset[int]:
     return frozenset(verdict.run.id for verdict in verdicts if verdict.open)
 
 
-def count_verdicts(found: Iterable[ReleaseRun]) -> Counter[str]:
+def count_verdicts(runs: Iterable[ReleaseRun]) -> Counter[str]:
     """The numbers of these runs, counted by verdict."""
     counts: Counter[str] = Counter()
-    for run in found:
+    for run in runs:
         counts.update(run.counts)
     return counts
 
 
-def sum_attempts(found: Iterable[ReleaseRun]) -> AttemptCounts:
+def sum_attempts(judged_runs: Iterable[ReleaseRun]) -> AttemptCounts:
     """The attempts of all these runs."""
-    every = [run.tried for run in found]
+    every = [run.tried for run in judged_runs]
     failed = Counter[str]()
     for counts in every:
         failed.update(counts.failed)

@@ -126,13 +126,13 @@ class WallParts:
         finally:
             self._making.release()
 
-    def _part(self, seen: Look, wanted: wall.Filter, template: str, last: WallPart | None) -> WallPart:
+    def _part(self, look: Look, board_filter: wall.Filter, template: str, last: WallPart | None) -> WallPart:
         """The part of a look: the last one where nothing in it changed; tiles that stayed are not made again."""
-        shown = wall.tiles(seen.lab, seen.lines, wanted, seen.sparks)
+        shown = wall.tiles(look.lab, look.lines, board_filter, look.sparks)
         counts, columns = count_states(tile.state for tile in shown), wall.columns(len(shown))
         old_tiles = {} if last is None else last.tiles
         tiles = {tile: old_tiles.get(tile) or self.renderer.macro(template, "one", tile) for tile in shown}
-        part = WallPart(self.renderer.macro(template, "head", shown, counts, seen.lab, columns), tiles, columns)
+        part = WallPart(self.renderer.macro(template, "head", shown, counts, look.lab, columns), tiles, columns)
         if last is not None and (last.head, last.columns, [*last.tiles]) == (part.head, columns, [*tiles]):
             return last
         return part

@@ -95,9 +95,9 @@ def read_recent(store: Store, metric: str, boards: Collection[str]) -> list[Stor
     return [verdict for verdict in verdicts if not boards or verdict.run.board in boards]
 
 
-def table_rows(found: Iterable[StoredVerdict]) -> list[dict[str, Any]]:
+def table_rows(verdicts: Iterable[StoredVerdict]) -> list[dict[str, Any]]:
     """Verdicts for a metric's page, the undecided ones first."""
-    ordered = sorted(found, key=lambda verdict: not verdict.open)  # of each the newest first, as they are read
+    ordered = sorted(verdicts, key=lambda verdict: not verdict.open)  # of each the newest first, as they are read
     return [
         {
             "id": verdict.id,

@@ -179,7 +179,7 @@ class Filter:
 
 
 def tiles(
-    found: LabNow, lines: Mapping[str, str] = {}, wanted: Filter = Filter(), sparks: Mapping[str, Spark] = {}
+    lab_now: LabNow, lines: Mapping[str, str] = {}, board_filter: Filter = Filter(), sparks: Mapping[str, Spark] = {}
 ) -> list[Tile]:
     """The tiles, problems first, then by name.
 
@@ -187,9 +187,9 @@ def tiles(
         lines: board -> the last line of its console. sparks: board -> its last boot times.
     """
     all_tiles = (
-        _tile(board, found.at, lines.get(board.board, ""), sparks.get(board.board)) for board in found.by_state
+        _tile(board, lab_now.at, lines.get(board.board, ""), sparks.get(board.board)) for board in lab_now.by_state
     )
-    return [tile for tile in all_tiles if wanted.takes(tile)]
+    return [tile for tile in all_tiles if board_filter.takes(tile)]
 
 
 COLUMNS: Final = (2, 3, 4, 5, 6, 8, 10, 12, 16)  # that kiosk.css knows

@@ -153,11 +153,11 @@ def ssh_environ(farm: Farm) -> dict[str, str]:
     return own
 
 
-def _apart(found: Mapping[str, Sequence[Finding]]) -> Iterator[tuple[str, Finding]]:
+def _apart(findings: Mapping[str, Sequence[Finding]]) -> Iterator[tuple[str, Finding]]:
     """Find hosts with another boardlab than the first one."""
     versions = {
         host: finding.said.partition(",")[0]
-        for host, of_host in found.items()
+        for host, of_host in findings.items()
         for finding in of_host
         if (finding.area, finding.subject) == (VERSIONS, "boardlab")
     }
