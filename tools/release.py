@@ -1,9 +1,8 @@
 """Builds a release and checks it: `./run release`.
 
-The version is that of git's tag, by hatch-vcs: name the changelog's first section `## 1.0.0`, commit, `git tag v1.0.0`. A commit
-without a tag gives a development version. dist/ gets the
-sdist, the wheel that is built from it, an SBOM (CycloneDX, of uv.lock) and SHA256SUMS. The wheel is installed into an empty
-environment of each Python, without a compiler and without this checkout.
+The commit that sets `__version__` in lab/__init__.py, with a section of the changelog, is the release; later commits give
+`1.0.0+5.g1a2b3c4` (tools/version.py). dist/ gets the sdist, the wheel that is built from it, an SBOM (CycloneDX, of uv.lock)
+and SHA256SUMS. The wheel is installed into an empty environment of each Python, without a compiler and without this checkout.
 """
 
 from __future__ import annotations
@@ -100,7 +99,9 @@ def changes(version: str, text: str) -> str:
         return ""
     found = re.search(rf"^## {re.escape(version)}\b.*?(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
     if found is None:
-        raise SystemExit(f"release: CHANGELOG.md has no section `## {version}`; name it so before the tag")
+        raise SystemExit(
+            f"release: CHANGELOG.md has no section `## {version}`; it belongs to the commit that sets the version"
+        )
     return found[0]
 
 
@@ -139,7 +140,7 @@ def main() -> None:
     (asked.output / SUMS).write_text(sums(asked.output), encoding="utf-8")
     sys.stdout.write((asked.output / SUMS).read_text(encoding="utf-8"))
     if not _RELEASED.fullmatch(version):
-        sys.stdout.write(f"{version} is no release: git tag v1.0.0, then again\n")
+        sys.stdout.write(f"{version} is no release: that is the commit that sets __version__ in lab/__init__.py\n")
 
 
 if __name__ == "__main__":
