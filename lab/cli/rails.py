@@ -191,9 +191,8 @@ def _show(  # what `trace` and `show` have in common
         echo(*guide_lines(power))
     else:
         echo(*phase_lines(power))
-        echo(
-            f"{power_trace.meta.settings}; {'complete' if power_trace.ended else 'the sampler was killed, or still writes'}"
-        )
+        state = "complete" if power_trace.ended else "the sampler was killed, or still writes"
+        echo(f"{power_trace.meta.settings}; {state}")
         boot = stages(power_trace, moments)
         if boot:
             echo("", *stage_lines(boot))
