@@ -56,7 +56,7 @@ class Lab:
 
     def page(self, *against: str) -> dict[int, tuple[str, list[str]]]:
         """Run -> the line and the cells that the page has of it."""
-        answer = requests.get(f"{self.url}/releases/{LAST}", params={"against": against}, timeout=60)
+        answer = requests.get(f"{self.url}/releases/{LAST}", params={"against": against}, timeout=300)
         assert answer.status_code == 200, answer.text
         return {
             int(run): (
@@ -68,7 +68,7 @@ class Lab:
 
     def get(self, path: str, *against: str) -> requests.Response:
         """An answer of the site."""
-        answer = requests.get(self.url + path, params={"against": against}, timeout=60)
+        answer = requests.get(self.url + path, params={"against": against}, timeout=300)
         assert answer.status_code == 200, answer.text
         return answer
 
@@ -554,6 +554,7 @@ def test_a_program_gets_all_of_a_release_however_long_it_takes(lab: Lab, monkeyp
     assert again["comparisons"][0]["runs"][1:] == direct["comparisons"][0]["runs"][1:]
 
 
+@pytest.mark.timeout(600)  # a process starts, on a host that may have other work
 def test_many_runs_are_judged_in_a_process_with_the_same_figures(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(releasepages, "AT_ONCE", 0)
     monkeypatch.setattr(releasepages, "WORTH_A_PROCESS", BOARDS)
