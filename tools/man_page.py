@@ -82,7 +82,7 @@ def all_commands() -> Iterator[tuple[str, Any, list[Any], list[Any]]]:
 
 
 def _commands(name: str, command: Any) -> Iterator[tuple[str, Any, list[Any], list[Any]]]:
-    inner = {key: each for key, each in getattr(command, "commands", {}).items() if not _is_named_only(each)}
+    inner = {key: each for key, each in getattr(command, "commands", {}).items() if not _is_stand_in(each)}
     for key, each in inner.items():
         yield from _commands(f"{name} {key}", each)
     if inner and not command.invoke_without_command:
@@ -107,9 +107,9 @@ def _paragraphs(command: Any) -> list[str]:
     return [" ".join(paragraph.split()) for paragraph in re.split(r"\n\s*\n", (command.help or "").strip())]
 
 
-def _is_named_only(command: Any) -> bool:
+def _is_stand_in(command: Any) -> bool:
     """Whether it stands for a command of another module, which is listed with that."""
-    return getattr(command.callback, "__name__", "") == "_named_only"
+    return getattr(command.callback, "__name__", "") == "_stand_in"
 
 
 def _shown(option: Any) -> bool:

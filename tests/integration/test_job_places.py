@@ -37,7 +37,7 @@ HOLDS = """
 import sys, time
 from lab.places.place import Place
 from lab.places.records import job_user, stock_user
-with Place("b1", sys.argv[1]).held(job_user("lena", "j12", "/a/results.db"), stock_user("lena"), lambda _: False):
+with Place("b1", sys.argv[1]).hold(job_user("lena", "j12", "/a/results.db"), stock_user("lena"), lambda _: False):
     print("held", flush=True)
     time.sleep(600)
 """

@@ -150,7 +150,7 @@ def _a_verdict_is_lost(_results: Results) -> Iterator[None]:
 @contextmanager
 def _an_open_question_ends_well(_results: Results) -> Iterator[None]:
     never = patch.object(Runner, "_confirm", lambda *_given: (1, None))  # else it takes a relay that sticks
-    with never, patch.object(rerun, "unconfirmed_runs", lambda *_given: ()):
+    with never, patch.object(rerun, "find_unconfirmed_runs", lambda *_given: ()):
         yield
 
 
