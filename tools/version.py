@@ -19,7 +19,7 @@ def version(root: Path = ROOT) -> str:
     built = root / "PKG-INFO"
     if built.exists():
         return _line(r"^Version: (\S+)$", built)
-    number = _line(r'^__version__ = "(\S+)"$', root / NUMBER)
+    number = _line(r'^__version__ = "(\S+)"', root / NUMBER)
     if not (root / ".git").exists():
         return number
     try:
