@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import page_looks
 
-from lab.metrics.catalogue import BOOT_POWER_ON
+from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_TIME
 
 README: Final = Path(__file__).parents[1] / "README.md"
 PICTURE: Final = Path(__file__).parents[1] / "docs" / "images" / "report.png"
@@ -50,6 +50,8 @@ def latest() -> dict[str, Any]:
 def block(run: dict[str, Any]) -> str:
     """What stands between the two marks: the run's boot time as `lab results show` prints it, where and when it was measured."""
     shown = _lab("results", "show", str(run["id"])).partition(f"\n{BOOT_POWER_ON.name}\n")[0]
+    head, time, table = shown.partition(f"\n{BOOT_TIME.name}\n")
+    shown = "\n".join(line for line in head.splitlines() if len(line) <= COLUMNS) + time + table
     begun, told = datetime.fromisoformat(run["started_at"]), run["provenance"]
     measured = f"Measured on {begun:%-d %B %Y}, on a host with {told['host_cpus']} processors, by boardlab {told['boardlab']}."
     return f"```\n$ lab results show {run['id']}\n{shown}\n```\n\n{measured}\n"
