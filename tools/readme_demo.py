@@ -48,7 +48,7 @@ def latest() -> dict[str, Any]:
 
 
 def block(run: dict[str, Any]) -> str:
-    """What stands between the two marks: the run's boot time as `lab results show` prints it, where and when it was measured."""
+    """The README's block: the run's boot time as `lab results show` prints it, and when it was measured."""
     shown = _lab("results", "show", str(run["id"])).partition(f"\n{BOOT_POWER_ON.name}\n")[0]
     head, time, table = shown.partition(f"\n{BOOT_TIME.name}\n")
     shown = "\n".join(line for line in head.splitlines() if len(line) <= COLUMNS) + time + table

@@ -288,7 +288,10 @@ class BoardType:
         return next((way for way, value in self.recovery.items() if value == boot_mode), "")
 
     def switches(self, boot_mode: int) -> str:
-        """Boot-mode switches set by hand, B0 first, 1 = on, e.g. `11000010 01000000`; empty: the board has none."""
+        """Return the positions of boot-mode switches that are set by hand.
+
+        B0 comes first, 1 is on, e.g. `11000010 01000000`; empty: the board has none.
+        """
         bits = [str(boot_mode >> bit & 1) for bit in range(self.boot_mode_bits)]
         return " ".join("".join(bits[start : start + 8]) for start in range(0, len(bits), 8))
 

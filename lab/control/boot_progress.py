@@ -145,12 +145,18 @@ def _sees_power_on(board: Board) -> bool:
 
 
 def _rise_trace(board: Board) -> Path:
-    """One name per board, which has one user: what a killed run leaves is overwritten by the next."""
+    """The trace of a power on.
+
+    A board has one user: the next run overwrites what a killed run leaves.
+    """
     return prepare(runtime_dir()) / f"rise-{quote(board.board, safe='')}.trace"
 
 
 def prepare_rails(board: Board) -> None:
-    """Have the sampler's process for power ons, which takes as long to start as a power off to be verified."""
+    """Start the sampler's process for power ons.
+
+    It takes as long to start as a power off to be verified.
+    """
     if _sees_power_on(board):
         with suppress(BoardlabError, OSError):  # `rails_at_power_on` tries again, and says why
             board.activate(board.rails, RAILS)

@@ -68,7 +68,7 @@ class Prompt:
 def type_question(
     console: Any, kind: DriverRole, question: str, prompt: str, is_whole: Callable[[Sequence[str]], bool]
 ) -> list[str]:
-    """Type a command at a shell's prompt, and read the lines of its output; as far as they come, if they are not whole.
+    """Type a command at a shell's prompt, and read its output as far as it comes.
 
     It costs the board one prompt and no program, where labgrid's `run` takes two prompts and a shell.
 
