@@ -487,7 +487,7 @@ class BoardStrategy(Strategy):
         """Log in to a booted board if needed, and run a command.
 
         Args:
-            is_whole: tells a whole answer; such a question is typed at the shell as it is, without a ShellDriver's marks around it.
+            is_whole: tells a whole answer; such a question is typed at the shell without a ShellDriver's marks.
 
         Returns:
             the console's clock before it, in ns, and the lines of the answer; None: the env has no ShellDriver.

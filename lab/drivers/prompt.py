@@ -68,9 +68,9 @@ class Prompt:
 def type_question(
     console: Any, kind: DriverRole, question: str, prompt: str, is_whole: Callable[[Sequence[str]], bool]
 ) -> list[str]:
-    """Type a command at a shell's prompt, and read its output as far as it comes.
+    """Type a command at a shell's prompt and read its output.
 
-    It costs the board one prompt and no program, where labgrid's `run` takes two prompts and a shell.
+    Output that is not whole is returned as far as it came. It costs the board one prompt and no program, where labgrid's `run` takes two prompts and a shell.
 
     Args:
         console: a StampedConsoleDriver. prompt: of the shell, a regular expression.

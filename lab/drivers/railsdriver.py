@@ -98,7 +98,7 @@ class RailsDriver(Driver):
             yield sampler
 
     def _take_spawned(self, trace: Path, wanted: AdcRange) -> subprocess.Popen[bytes] | None:
-        """The process that `prepare` started for this trace; None: there is none, or it has ended."""
+        """Return the process that `prepare` started for this trace; None: none waits."""
         path, process = self._spawned or (None, None)
         is_waiting = path == trace and wanted is AdcRange.ACTIVE and process is not None and process.poll() is None
         return process if is_waiting else None

@@ -28,8 +28,8 @@ DMESG: Final = "{ dmesg -Sr || dmesg -r; } 2>/dev/null"
 # Zones and cooling devices (Documentation/driver-api/thermal/sysfs-api.rst), and sensors of the board (Documentation/hwmon/sysfs-interface.rst).
 THERMAL: Final = "/sys/class/thermal/t*/temp /sys/class/thermal/c*/type /sys/class/thermal/c*/cur_state /sys/class/hwmon/h*/t*_input"
 # Few characters and few programs: each program costs a slow board some 10 ms, and so do 30 characters. Any of them may fail or be missing.
-# The clock comes at once, the shell and its parent are looked at since one of them was the prompt's program, and the last part
-# counts the lines that the kernel logged in each second, by level, e.g. "120 <6>[    3".
+# The clock comes at once; the shell and its parent are looked at, since one of them was the prompt's program. The last
+# part counts the lines that the kernel logged in each second, by level, e.g. "120 <6>[    3".
 _BEGIN: Final = "{ cd /proc;"
 _END: Final = "} 2>/dev/null|tee /dev/tty|md5sum"
 _PROCESSES: Final = r"cut -d\  -f1-7,22 uptime $$/stat $PPID/stat sys/kernel/random/boot_id sys/kernel/tainted;"
