@@ -70,7 +70,8 @@ def type_question(
 ) -> list[str]:
     """Type a command at a shell's prompt and read its output.
 
-    Output that is not whole is returned as far as it came. It costs the board one prompt and no program, where labgrid's `run` takes two prompts and a shell.
+    Output that is not whole is returned as far as it came. It costs the board one prompt and no program, where
+    labgrid's `run` takes two prompts and a shell.
 
     Args:
         console: a StampedConsoleDriver. prompt: of the shell, a regular expression.
