@@ -173,7 +173,7 @@ class BootTree:
         behind = [boot.kernel_s - boot.at_s[start] for boot in self.boots if boot.kernel_s is not None and start]
         if not behind:
             return None
-        bound_s = uncertainty.of_mean(behind, max(boot.kernel_bound_s + boot.bound_s[start] for boot in self.boots))
+        bound_s = uncertainty.of_mean(behind, [boot.kernel_bound_s + boot.bound_s[start] for boot in self.boots])
         at_s = statistics.fmean(boot.at_s[start] for boot in self.boots) + statistics.fmean(behind)
         return ClockZero("kernel (printk)", at_s, bound_s, "its lines and the host's stamps of them")
 
@@ -235,11 +235,11 @@ class BootTree:
         own = {name: at_s for boot in self.boots for name, at_s in boot.own.items()}
         for name in sorted(own, key=own.__getitem__):
             values = [boot.own[name] for boot in self.boots if name in boot.own]
-            at_s, bound_s = statistics.fmean(values), uncertainty.of_mean(values, 0.0)
+            at_s, bound_s = statistics.fmean(values), uncertainty.of_mean(values, [0.0])
             from_s = min(at_s, end_s)  # one from before the prompt is a mark
             parts.append(BootNode(f"moment {name}", STAGES, from_s, at_s - from_s, bound_s))
             end_s = max(at_s, end_s)
-        bound_s = uncertainty.of_mean(ends, max(max(boot.bound_s.values(), default=0.0) for boot in self.boots))
+        bound_s = uncertainty.of_mean(ends, [max(boot.bound_s.values(), default=0.0) for boot in self.boots])
         parts.sort(key=lambda part: part.start_s)
         return _fill(BootNode(_WHOLE, STAGES, 0.0, end_s, bound_s, tuple(parts)))
 
@@ -263,9 +263,9 @@ class BootTree:
     def _node(self, name: str, start: str, end: str) -> BootNode:
         """The part between two moments; "": the prompt."""
         lengths = [(boot.at_s[end] if end else boot.prompt_s) - boot.at_s[start] for boot in self.boots]
-        bound_s = max(max(boot.bound_s[start], boot.bound_s.get(end, 0.0)) for boot in self.boots)
+        bounds_s = [max(boot.bound_s[start], boot.bound_s.get(end, 0.0)) for boot in self.boots]
         at_s = statistics.fmean(boot.at_s[start] for boot in self.boots)
-        return BootNode(name, STAGES, at_s, statistics.fmean(lengths), uncertainty.of_mean(lengths, bound_s))
+        return BootNode(name, STAGES, at_s, statistics.fmean(lengths), uncertainty.of_mean(lengths, bounds_s))
 
     def _with_uboot(self, stage: BootNode) -> BootNode:
         """A stage with the marks of U-Boot in it."""
@@ -328,7 +328,7 @@ class BootTree:
             ]
         if getty_s is not None:
             values = [float(document["getty_s"]) for document in self.documents if "getty_s" in document]
-            parts.append(BootNode(_GETTY, UNITS, end_s - getty_s, getty_s, uncertainty.of_mean(values, 0.0)))
+            parts.append(BootNode(_GETTY, UNITS, end_s - getty_s, getty_s, uncertainty.of_mean(values, [0.0])))
         return evolve(whole, parts=tuple(_clip(parts, whole.start_s, end_s)), beside=tuple(beside))
 
 

@@ -169,8 +169,8 @@ class Summary:
 
     Attributes:
         std: sample standard deviation (n - 1); 0 with one sample.
-        uncertainty: ± of the mean at 95 %: Student's t times the standard error, and the largest bound of a single
-            reading, added in quadrature (docs/boot-time.md).
+        uncertainty: ± of the mean at 95 %: Student's t times the standard error, and the mean of the readings'
+            bounds, added in quadrature (docs/boot-time.md).
     """
 
     n: int
@@ -228,5 +228,5 @@ def summarise(samples: Sequence[Sample]) -> Summary:
         max=values[-1],
         p95=p95,
         std=std,
-        uncertainty=uncertainty.of_mean(values, max(s.uncertainty for s in samples)),
+        uncertainty=uncertainty.of_mean(values, [s.uncertainty for s in samples]),
     )

@@ -44,16 +44,16 @@ def of_step(step: float) -> float:
     return step / 2
 
 
-def of_mean(values: Sequence[float], bound: float) -> float:
+def of_mean(values: Sequence[float], bounds: Sequence[float]) -> float:
     """± of the mean of at least one reading.
 
     Args:
-        bound: the largest type B ± of a single reading; it may be the same error in all of them, so it does not
-            average out.
+        bounds: the type B ± of each reading. The errors may all have one sign, so they do not average out: the mean is
+            wrong by at most the mean of them.
     """
     count = len(values)
     spread = of_deviation(deviation(values), count) if count > 1 else 0.0
-    return combine((spread, bound))
+    return combine((spread, statistics.fmean(bounds)))
 
 
 def wilson(count: int, of: int) -> tuple[float, float]:

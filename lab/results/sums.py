@@ -51,7 +51,7 @@ class Total:
     """Sums of a measurement's samples, without `uncertain` ones if possible.
 
     Attributes:
-        error: the largest ± of a sample. simulated: 1: of a virtual board.
+        error: the mean ± of a sample. simulated: 1: of a virtual board.
     """
 
     n: int
@@ -184,11 +184,11 @@ def _totals(run_ids: Sequence[int]) -> Select[*tuple[Any, ...]]:
             func.count(value),
             type_coerce(_Sum(plain[0], SampleRow.id), FloatColumn),
             _Sum(plain[0] * plain[0], SampleRow.id),
-            func.max(error),
+            type_coerce(_Sum(plain[1], SampleRow.id), FloatColumn),
             func.count(sure[0]),
             _Sum(sure[0], SampleRow.id),
             _Sum(sure[1], SampleRow.id),
-            func.max(sure[2]),
+            _Sum(sure[2], SampleRow.id),
             func.max(case((flags.like(f"%{Flag.SIMULATED}%"), 1), else_=0)),
         )
         .join(SampleRow.measurement)
@@ -199,8 +199,8 @@ def _totals(run_ids: Sequence[int]) -> Select[*tuple[Any, ...]]:
 
 
 def _total(columns: Sequence[Any]) -> Total:
-    n, value, squares, error = columns[4:8] if columns[4] else columns[:4]
-    return Total(n, value, squares, error, columns[8])
+    n, value, squares, errors = columns[4:8] if columns[4] else columns[:4]
+    return Total(n, value, squares, errors / n, columns[8])
 
 
 def _numbers(values: Sequence[Any]) -> Sequence[Any]:

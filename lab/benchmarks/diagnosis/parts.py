@@ -74,7 +74,7 @@ class PartTime:
     @property
     def uncertainty_s(self) -> float:
         """± of the mean at 95 %."""
-        return uncertainty.of_mean(self.own_s, _STEP_S if self.section == UNITS else 0.0)
+        return uncertainty.of_mean(self.own_s, [_STEP_S if self.section == UNITS else 0.0])
 
 
 @frozen

@@ -1,4 +1,4 @@
-"""A summary states the mean's uncertainty from the spread and from the bound of a single reading."""
+"""A summary states the mean's uncertainty from the spread and from the bounds of the readings."""
 
 from __future__ import annotations
 
@@ -39,6 +39,11 @@ def test_a_single_reading_is_as_uncertain_as_its_bound() -> None:
 def test_spread_and_bound_add_in_quadrature() -> None:
     spread = summarise(samples(1.0, 2.0, 3.0)).uncertainty
     assert summarise(samples(1.0, 2.0, 3.0, uncertainty=1.0)).uncertainty == pytest.approx(math.hypot(spread, 1.0))
+
+
+def test_one_wide_reading_widens_the_mean_by_its_share() -> None:
+    readings = [Sample(2.0, 0.01, 1), Sample(2.0, 0.01, 2), Sample(2.0, 0.31, 3)]
+    assert summarise(readings).uncertainty == pytest.approx(0.11)
 
 
 def test_nothing_cannot_be_summarised() -> None:
