@@ -64,22 +64,27 @@ class BoardStrategy(Strategy):
     Args:
         board_type (str): a type of lab/boards, e.g. "am62xx_sk"
         board (str): this board's own name, e.g. its serial number
-        identity (str): what tells this board from others of its type: its device tree's serial-number, or a MAC address
-        medium (str): what it boots from unless told otherwise; default the first of the board type
-        security (str): the state of its device, "gp", "hs-fs" or "hs-se", where a release file says one
-        wake (str): what wakes it from a low-power state, of lab.boards.WAKE_SOURCES; default: what is usual for the mode
-        jumpers (list): positions of jumpers that modes of its type need, as the type says them; they are set so
+        identity (str): what tells this board from others of its type: its device tree's serial-number, or a MAC
+        address medium (str): what it boots from unless told otherwise; default the first of the board type security
+        (str): the state of its device, "gp", "hs-fs" or "hs-se", where a release file says one wake (str): what wakes
+        it from a low-power state, of lab.boards.WAKE_SOURCES; default: what is usual for the mode jumpers (list):
+        positions of jumpers that modes of its type need, as the type says them; they are set so
 
-    Beside `off`, `bootloader` and `linux` its states are the low-power modes of its type; `low_power` does more with them; and
-    `provisioned`: what `putting` says is on its media, and it is off; and `ram_linux`: a Linux in its memory, as a driver that writes says.
+    Beside `off`, `bootloader` and `linux` its states are the low-power modes of its type; `low_power` does more with
+    them; and `provisioned`: what `putting` says is on its media, and it is off; and `ram_linux`: a Linux in its
+    memory, as a driver that writes says.
 
     It can be used again after a failure: nothing is remembered but that the state is unknown.
 
     Attributes:
-        lives: it was seen to live, and nothing has been done to it since; so silence after power off means that it is off.
-        on_at: when it was switched on last, seconds since 1970. edge: the same on the console's clock.
-        from_nothing: brings a board without software to U-Boot's prompt, in place of its medium; see lab.control.provisioning.recover_by.
-        ram_linux: starts a Linux in its memory, of the files in `recovery` or others; see lab.drivers.linuxwriterdriver.
+        lives: it was seen to live, and nothing has been done to it since; so silence after power off means that it is
+            off.
+        on_at: when it was switched on last, seconds since 1970.
+        edge: the same on the console's clock.
+        from_nothing: brings a board without software to U-Boot's prompt, in place of its medium; see
+            lab.control.provisioning.recover_by.
+        ram_linux: starts a Linux in its memory, of the files in `recovery` or others; see
+            lab.drivers.linuxwriterdriver.
     """
 
     bindings = {
@@ -149,8 +154,9 @@ class BoardStrategy(Strategy):
             )
         if medium not in self.media:
             raise ConfigurationError(
-                f"medium {medium!r} cannot be selected: the env has no BootModeDriver, and the switches are taken to be "
-                f"set to {self.medium!r} (BoardStrategy: medium). Name only this one, or set the switches and name their medium there"
+                f"medium {medium!r} cannot be selected: the env has no BootModeDriver, and the switches are taken to "
+                f"be set to {self.medium!r} (BoardStrategy: medium). Name only this one, or set the switches and name "
+                "their medium there"
             )
 
     def select_medium(self, medium: str) -> None:
@@ -238,7 +244,8 @@ class BoardStrategy(Strategy):
     def _to_ram_linux(self) -> None:
         if self.ram_linux is None:
             raise ConfigurationError(
-                "nothing says which Linux shall run in the board's memory: give `boot_from: ram` to a LinuxWriterDriver of the env"
+                "nothing says which Linux shall run in the board's memory: give `boot_from: ram` to a "
+                "LinuxWriterDriver of the env"
             )
         self._to_bootloader()
         self.ram_linux(self)
@@ -298,8 +305,9 @@ class BoardStrategy(Strategy):
                 self._off_bytes = len(self.console.captured())
                 return
         raise LabStableError(
-            f"{self.board} is still alive after power off ({OFF_ATTEMPTS} tries): {self.tail()!r} came on its console. "
-            "Check that the outlet is the board's, that its relay moves, and that no USB cable feeds the board",
+            f"{self.board} is still alive after power off ({OFF_ATTEMPTS} tries): {self.tail()!r} came on its "
+            "console. Check that the outlet is the board's, that its relay moves, and that no USB cable "
+            "feeds the board",
             failure="power_off_ineffective",
         )
 
@@ -314,7 +322,8 @@ class BoardStrategy(Strategy):
 
         Args:
             init: the kernel's init in place of the default, e.g. "/bin/sh"; it is set at U-Boot's prompt.
-            arguments: more of the kernel's command line, set there, too. at_uboot: asks or sets U-Boot before that.
+            arguments: more of the kernel's command line, set there, too.
+            at_uboot: asks or sets U-Boot before that.
 
         Returns:
             the finished boot; the console's `capture` holds its bytes from before power on.
@@ -427,7 +436,8 @@ class BoardStrategy(Strategy):
         """
         if self.putting is None:
             raise ConfigurationError(
-                "nothing says which release to put on the board: give --lab-provision FILE, or set `strategy.putting` first"
+                "nothing says which release to put on the board: give --lab-provision FILE, or set "
+                "`strategy.putting` first"
             )
         self.putting.turn = partial(writing, self.board, self.console.local_device, self.putting.say)
         self.expected = {}  # of what was on it before
@@ -560,8 +570,9 @@ class BoardStrategy(Strategy):
                 self.target.activate(driver)
             except NoResourceFoundError as error:
                 raise LabStableError(
-                    f"{self.board}: nothing is plugged in that fits {guarded_calls.missing(error)}. Is the adapter connected, and fed "
-                    "by the host (one that the board feeds is there only while the board is on), and its `match` in the env right? `udevadm info -q property /dev/ttyUSB0` shows what to match",
+                    f"{self.board}: nothing is plugged in that fits {guarded_calls.missing(error)}. Is the adapter "
+                    "connected, and fed by the host (one that the board feeds is there only while the board is on), "
+                    "and its `match` in the env right? `udevadm info -q property /dev/ttyUSB0` shows what to match",
                     failure="adapter_missing",
                 ) from error
             except TIMEOUT as error:

@@ -30,8 +30,10 @@ class CycleAttempt(Generic[Result]):
     """One try of one cycle.
 
     Attributes:
-        cycle: from 1. number: from 1 within the cycle.
-        result: of `measure`, or None when it raised `error`. again: another attempt follows.
+        cycle: from 1.
+        number: from 1 within the cycle.
+        result: of `measure`, or None when it raised `error`.
+        again: another attempt follows.
     """
 
     cycle: int
@@ -49,7 +51,9 @@ class Retries:
 
     Attributes:
         most: further attempts after transient errors; 0: none.
-        failed: attempts that failed otherwise. aways: those that failed since a host is away. away_s: the pauses after these.
+        failed: attempts that failed otherwise.
+        aways: those that failed since a host is away.
+        away_s: the pauses after these.
     """
 
     most: int

@@ -37,8 +37,8 @@ from lab.metrics import Flag
 
 _ELAPSED = "ELAPSED_TIME"  # outputs of earlier runs lack it
 KEYS = (
-    "DIRECTION,THROUGHPUT,MEAN_LATENCY,LOCAL_CPU_UTIL,REMOTE_CPU_UTIL,LOCAL_BYTES_SENT,REMOTE_BYTES_RECVD,LOCAL_SEND_SIZE,"
-    f"{_ELAPSED}"
+    "DIRECTION,THROUGHPUT,MEAN_LATENCY,LOCAL_CPU_UTIL,REMOTE_CPU_UTIL,LOCAL_BYTES_SENT,REMOTE_BYTES_RECVD,"
+    f"LOCAL_SEND_SIZE,{_ELAPSED}"
 )
 _HEAD = re.compile(r"^MIGRATED (TCP STREAM|TCP MAERTS|UDP STREAM|OMNI) ")
 _PAIR = re.compile(r"^([A-Z_]+)=(-?\w[\w.]*)$")
@@ -136,11 +136,11 @@ def _result(kind: str, values: dict[str, str], span: tuple[int, int]) -> Netperf
 
 
 # --- Highest rate without loss: RFC 2544, section 26.1 ---
-# The RFC asks for the fastest rate at which the device loses nothing in a trial of 60 s, and leaves the search free. This
-# one halves the bracket between the fastest rate that lost nothing and the slowest that lost something, with short trials,
-# until the bracket is narrower than the tolerance or than the sender's own step; then a long trial has to confirm the
-# rate. Where it does not, the rate counts as lossy and the search goes on below it; where that happens twice, short trials
-# do not tell (buffers hide their losses), and the search begins again with long ones only.
+# The RFC asks for the fastest rate at which the device loses nothing in a trial of 60 s, and leaves the search free.
+# This one halves the bracket between the fastest rate that lost nothing and the slowest that lost something, with
+# short trials, until the bracket is narrower than the tolerance or than the sender's own step; then a long trial has
+# to confirm the rate. Where it does not, the rate counts as lossy and the search goes on below it; where that happens
+# twice, short trials do not tell (buffers hide their losses), and the search begins again with long ones only.
 
 
 TOLERANCE = 0.005  # of the rate that is found
@@ -196,8 +196,9 @@ class _Search:
         is_long = is_long or self.only_long
         if len(self.trials) >= MAX_TRIALS:
             raise BoardTransientError(
-                f"no stable rate without loss after {MAX_TRIALS} trials, between {self.passed[-1]:g} and {self.failed:g}: "
-                "something else than the load loses packets. Look at the link (ethtool -S) and at what else runs",
+                f"no stable rate without loss after {MAX_TRIALS} trials, between {self.passed[-1]:g} and "
+                f"{self.failed:g}: something else than the load loses packets. Look at the link (ethtool -S) and at "
+                "what else runs",
                 failure="search_unstable",
             )
         loss = self.send(rate, is_long)
@@ -231,7 +232,8 @@ def search(
 
     Args:
         send: offers a rate, for a short or a long time, and returns the lost share.
-        lowest: a rate of any working link. highest: the link's capacity; nothing is tried above.
+        lowest: a rate of any working link.
+        highest: the link's capacity; nothing is tried above.
         step: the smallest difference of rates that the sender can make.
         tolerance: the bracket's width at which the search ends, as a share of the rate.
 

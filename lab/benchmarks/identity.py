@@ -95,9 +95,10 @@ def check_board(identity: BoardIdentity, board: str, expected: frozenset[str], s
         and not identity.names & expected
     ):
         raise LabStableError(
-            f"another board than {board} is on this console: it says {', '.join(sorted(identity.names))}, and {source} says "
-            f"{', '.join(sorted(expected))}. Are two consoles swapped? If the board was exchanged, give the new one a name of its own "
-            "(BoardStrategy: board), or put its serial number there (BoardStrategy: identity)",
+            f"another board than {board} is on this console: it says {', '.join(sorted(identity.names))}, and "
+            f"{source} says {', '.join(sorted(expected))}. Are two consoles swapped? If the board was exchanged, give "
+            "the new one a name of its own (BoardStrategy: board), or put its serial number there "
+            "(BoardStrategy: identity)",
             failure="wrong_board",
         )
 

@@ -18,7 +18,8 @@ from lab.benchmarks.ethernet import CHAPTER, FRAMES, frame_limits, link_validity
 from lab.benchmarks.output import printed_step, read, refused, rule
 from lab.benchmarks.section import Bench, ParsedReading, Row, Rows, Section, has_link, whole
 
-# Beyond its test. The server ends first: one that floods a board which cannot tell it to stop would spoil all that follows.
+# Beyond its test. The server ends first: one that floods a board which cannot tell it to stop would spoil all that
+# follows.
 _SERVER_SPARE_S, _CLIENT_SPARE_S = 30, 60
 _WAYS = {"TX": "egress", "RX": "ingress"}
 _AGREED = 0.05  # of the rate: the packets' count and iperf3's own rate are of the same time
@@ -50,8 +51,8 @@ def tcp(output: bytes, params: dict[str, str]) -> list[ParsedReading]:
 def udp(output: bytes, frame: int, params: dict[str, str]) -> list[ParsedReading]:
     """`iperf3 -u`: the receiver's summary.
 
-    After the last packet that came, iperf3 takes the sender's count for the receiver's, and loses none. What came is then
-    counted by its bytes.
+    After the last packet that came, iperf3 takes the sender's count for the receiver's, and loses none. What came is
+    then counted by its bytes.
     """
 
     def receiver(match: re.Match[str]) -> list[ParsedReading]:
@@ -71,7 +72,8 @@ def udp(output: bytes, frame: int, params: dict[str, str]) -> list[ParsedReading
         elif abs(counted - printed) > _AGREED * printed + printed_step(match[2]):
             raise refused(
                 "iperf3",
-                f"its count of packets is one of {counted:.6g} Mbit/s, and its own rate {printed:g} ({match[0]!r}): a counter overflowed",
+                f"its count of packets is one of {counted:.6g} Mbit/s, and its own rate {printed:g} ({match[0]!r}): a "
+                "counter overflowed",
             )
         own = {**params, "frame_bytes": str(frame)}
         per_packet = {"throughput": frame * 8 / 1e6, "packets": 1 / 1000}

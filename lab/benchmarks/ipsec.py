@@ -74,7 +74,8 @@ def tunnel(algorithm: str, here: str, remote: str) -> list[str]:
     """The commands that make one end of the tunnel."""
     key = "0x" + "a5" * KEY_BYTES[algorithm]
     states = [
-        f"ip xfrm state add src {a} dst {b} proto esp spi {spi:#x} mode tunnel enc '{_CIPHERS[algorithm]}' {key} {_AUTH}"
+        f"ip xfrm state add src {a} dst {b} proto esp spi {spi:#x} mode tunnel enc '{_CIPHERS[algorithm]}' "
+        f"{key} {_AUTH}"
         for a, b, spi in ((here, remote, 0x100), (remote, here, 0x200))
     ]
     policies = [
@@ -134,7 +135,8 @@ def _tunnelled(bench: Bench, commands: list[str], parser: Parser) -> list[Parsed
     count = f"cat {folder}/tx_packets {folder}/rx_packets"
     command = (
         f"echo packets before $({count}); iperf -c {site.tester} -d -f m -t {SECONDS} > {_OUT} 2>&1 & sleep 5; "
-        f"mpstat -P ALL {SECONDS - 10} 1; wait $!; status=$?; echo packets after $({count}); cat {_OUT}; rm -f {_OUT}; (exit $status)"
+        f"mpstat -P ALL {SECONDS - 10} 1; wait $!; status=$?; echo packets after $({count}); cat {_OUT}; rm -f "
+        f"{_OUT}; (exit $status)"
     )
     validity = link_validity(
         bench, SECONDS, lambda rate: {"ipsec.throughput": 2 * rate, "ipsec.packets": 2 * line_pps(rate, 64) / 1000}
@@ -173,7 +175,10 @@ def _wrong_engine(bench: Bench, engine: str) -> str:
     accelerated = re.search(r"sa2ul|omap|caam|dthe|qce", driver) is not None
     if accelerated == (engine == "hardware"):
         return ""
-    return f"ESP would use {driver}, which is not the {engine} engine; set `benchmarks: {{crypto_module: ...}}` in the env"
+    return (
+        f"ESP would use {driver}, which is not the {engine} engine; set `benchmarks: {{crypto_module: ...}}` "
+        "in the env"
+    )
 
 
 def _engine(engine: str) -> Need:

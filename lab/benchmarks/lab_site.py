@@ -19,19 +19,21 @@ class LabSite:
     """Addresses, folders and overwritable media.
 
     Attributes:
-        tester: address of the tester on the board's private link. board: of the board on it.
+        tester: address of the tester on the board's private link.
+        board: of the board on it.
         interface: the board's network interface on that link.
         scratch: overwritable by destructive sections: a partition of Linux for "emmc", "sd" and "nand", the first
             byte of a range ("0x1000000") for "ospi".
         uboot: the media for timed reads by U-Boot -> its device: "mmc 0", "nvme 0", "sf", "sf 0:0".
         tftp: a file for U-Boot's timed download, from the TFTP server that DHCP names, or from another one
             ("192.168.0.1:FILE").
-        eembc: folder of the EEMBC suites on the board. gfxbench, glbenchmark: of the graphics suites.
+        eembc: folder of the EEMBC suites on the board.
+        gfxbench, glbenchmark: of the graphics suites.
         usb_disk: the tester's disk device of the board's USB gadget.
         crypto_module: the kernel module of the crypto accelerator, e.g. "sa2ul"; empty: loaded modules stay.
         pacing_us: interrupt pacing of the section that measures with it; the guides do not state theirs.
-        seconds: duration of fio, iperf3 and cyclictest (sysbench and stress-ng: a sixth); numbers of a shorter time than the
-            guides' minute are flagged.
+        seconds: duration of fio, iperf3 and cyclictest (sysbench and stress-ng: a sixth); numbers of a shorter time
+            than the guides' minute are flagged.
         repeats: cycles of each section in a run; None: the section's default.
     """
 

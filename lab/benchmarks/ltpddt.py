@@ -1,7 +1,7 @@
 """Logs of TI's LTP-DDT: LMBench's numbers and its own tests'.
 
-A test stands between `|TEST START|name|` and `|TEST END|name|`, with its parameters in `|TRACE LOG|` lines and its outcome in
-`|TEST RESULT|…|`; its own numbers are in `|PERFDATA|key:value|…|`.
+A test stands between `|TEST START|name|` and `|TEST END|name|`, with its parameters in `|TRACE LOG|` lines and its
+outcome in `|TEST RESULT|…|`; its own numbers are in `|PERFDATA|key:value|…|`.
 """
 
 from __future__ import annotations

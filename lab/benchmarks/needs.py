@@ -30,8 +30,8 @@ def all_cpus_online() -> Need:
         if present == online or not all(re.fullmatch(rb"[\d,-]+", text) for text in (present, online)):
             return ""
         return (
-            f"of processors {present.decode('utf-8', 'replace')} only {online.decode('utf-8', 'replace')} are online; take them "
-            f"online ({folder}/cpuN/online), or boot with nr_cpus= instead of maxcpus="
+            f"of processors {present.decode('utf-8', 'replace')} only {online.decode('utf-8', 'replace')} are online; "
+            f"take them online ({folder}/cpuN/online), or boot with nr_cpus= instead of maxcpus="
         )
 
     return Need("processors online", check)
@@ -92,8 +92,8 @@ def scratch(medium: str) -> Need:
     return _need(
         f"scratch {medium}",
         lambda bench: medium in bench.site.scratch,
-        f"the env names nothing that may be overwritten for {medium}; add `benchmarks: {{scratch: {{{medium}: ...}}}}` "
-        "to the target's options",
+        f"the env names nothing that may be overwritten for {medium}; add `benchmarks: {{scratch: {{{medium}: "
+        "...}}` to the target's options",
     )
 
 
@@ -131,8 +131,8 @@ def uboot_time() -> Need:
     return _need(
         "U-Boot time",
         lambda bench: b"time - " in bench.run("help time", check=False),
-        "U-Boot has no command `time`; build it with CONFIG_CMD_TIME=y. Reads can be timed without it: sections uboot-read, "
-        "uboot-tftp",
+        "U-Boot has no command `time`; build it with CONFIG_CMD_TIME=y. Reads can be timed without it: sections "
+        "uboot-read, uboot-tftp",
     )
 
 
@@ -142,15 +142,15 @@ def uboot_devices() -> Need:
     def check(bench: Bench) -> str:
         if not bench.site.uboot:
             return (
-                "the env does not say how U-Boot calls the board's media; add e.g. `benchmarks: {uboot: {sd: mmc 0, ospi: sf}}` to "
-                "the target's options"
+                "the env does not say how U-Boot calls the board's media; add e.g. `benchmarks: {uboot: {sd: mmc 0, "
+                "ospi: sf}}` to the target's options"
             )
         unknown = [medium for medium in bench.site.uboot if medium not in bench.board.media]
         if not unknown:
             return ""
         return (
-            f"the env's benchmarks.uboot names {', '.join(unknown)}, and {bench.board.title} has {', '.join(bench.board.media)}; name "
-            "media of the board type there"
+            f"the env's benchmarks.uboot names {', '.join(unknown)}, and {bench.board.title} has "
+            f"{', '.join(bench.board.media)}; name media of the board type there"
         )
 
     return Need("U-Boot devices", check)
@@ -161,8 +161,8 @@ def tftp_file() -> Need:
     return _need(
         "TFTP file",
         lambda bench: bool(bench.site.tftp),
-        "the env names no file for U-Boot to load; put one of some 16 MiB into the folder of a TFTP server that the board reaches, "
-        "and add `benchmarks: {tftp: FILE}` (or SERVER:FILE) to the target's options",
+        "the env names no file for U-Boot to load; put one of some 16 MiB into the folder of a TFTP server that the "
+        "board reaches, and add `benchmarks: {tftp: FILE}` (or SERVER:FILE) to the target's options",
     )
 
 
@@ -177,8 +177,8 @@ def link_speed() -> Need:
             return f"{name} has no link; is its cable plugged in, and the tester's port up?"
         if wanted is not None and float(text) != wanted:
             return (
-                f"{name} runs at {text.decode()} Mbit/s, {bench.board.title} has it at {wanted:g}: look at the cable, the "
-                "tester's port, and `ethtool` for what was negotiated"
+                f"{name} runs at {text.decode()} Mbit/s, {bench.board.title} has it at {wanted:g}: look at the cable, "
+                "the tester's port, and `ethtool` for what was negotiated"
             )
         return ""
 
@@ -214,8 +214,8 @@ def netperf_options(on_tester: bool) -> Need:
         line = next((text for text in output.decode("utf-8", "replace").splitlines() if "not compiled in" in text), "")
         if line:
             return (
-                f"the {where}'s netperf ignores -b and -w ({line.strip()}): it would send without a limit. Install one "
-                "built with --enable-intervals --enable-burst"
+                f"the {where}'s netperf ignores -b and -w ({line.strip()}): it would send without a limit. Install "
+                "one built with --enable-intervals --enable-burst"
             )
         return ""
 

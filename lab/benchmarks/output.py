@@ -146,8 +146,8 @@ def read(output: bytes, program: str, rules: Sequence[LineRule], *, expected: in
             known = found.setdefault(reading.key, evolve(reading, start=line.start, end=line.end))
             if known.value != reading.value:
                 raise TestTransientError(
-                    f"{program} says {_named(reading)} twice, {known.value:g} and {reading.value:g}: its output is damaged, "
-                    "or two programs wrote at once. Measure once more",
+                    f"{program} says {_named(reading)} twice, {known.value:g} and {reading.value:g}: its output is "
+                    "damaged, or two programs wrote at once. Measure once more",
                     failure=FAILURE,
                 )
     if len(found) < expected:
@@ -202,8 +202,8 @@ def missing(program: str, wanted: str, line: str) -> TestTransientError:
         f"the first line that is not understood is {line.strip()!r}" if line.strip() else "there is no whole line"
     )
     return TestTransientError(
-        f"{program}: expected {wanted}; {finding}. Look at the kept output: the program may have failed, or its version "
-        "writes another format",
+        f"{program}: expected {wanted}; {finding}. Look at the kept output: the program may have failed, or its "
+        "version writes another format",
         failure=FAILURE,
     )
 
@@ -253,8 +253,8 @@ def in_pieces(data: bytes, patterns: Iterable[str], *, anywhere: bool) -> bool:
 
 
 # --- mpstat's average ---
-# The vendor takes columns 6 and 11, which are %iowait and %idle in BusyBox only; with sysstat from 10.1.2 on column 11 is
-# %gnice, and the load comes out near 100 %.
+# The vendor takes columns 6 and 11, which are %iowait and %idle in BusyBox only; with sysstat from 10.1.2 on column 11
+# is %gnice, and the load comes out near 100 %.
 
 
 ROUNDED = 1.0  # percent: some ten columns, each rounded, and the processor's times are not read all at once

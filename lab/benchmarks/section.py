@@ -1,7 +1,7 @@
 """A benchmark: a section of a guide's chapter, as data and function.
 
-A section is data and one function. The function prepares the board and yields rows, which can be measured, and can fail,
-independently. A row runs commands on a `Bench` and gives readings; pure functions parse output from bytes to
+A section is data and one function. The function prepares the board and yields rows, which can be measured, and can
+fail, independently. A row runs commands on a `Bench` and gives readings; pure functions parse output from bytes to
 readings, so that recorded output can be parsed again years later.
 """
 
@@ -73,8 +73,8 @@ class OutputSpan:
     Attributes:
         seconds: from the arrival of the last byte of the first to that of the second.
         uncertainty_s: bound of the error of `seconds`, as an interval between two moments has it.
-        line_s: duration of the first text's line on the wire. A board continues while its UART still sends, so its work behind
-            the text began up to so much earlier.
+        line_s: duration of the first text's line on the wire. A board continues while its UART still sends, so its
+            work behind the text began up to so much earlier.
         between_s: duration on the wire of all bytes from the first text to the second's last byte: a board that waits
             for its UART was not at work meanwhile.
     """
@@ -175,8 +175,8 @@ class Bench(Protocol):
         Raises:
             BoardTransientError: the command failed on the board.
             LabTransientError: it failed on the tester.
-            TestTransientError: the output lacks expected numbers, is of a shorter run than asked for, or has a number that the
-                carrier cannot reach.
+            TestTransientError: the output lacks expected numbers, is of a shorter run than asked for, or has a number
+                that the carrier cannot reach.
         """
         ...
 
@@ -218,9 +218,10 @@ class Row:
     """A section's measurement at one parameter; rows fail independently.
 
     Attributes:
-        measure: runs it; may be called in each of the section's cycles, but only while the section's function waits at it.
-        params: identify the row, e.g. {"rate_hz": "8000"}: unique within the section, and the same in each cycle. Empty:
-            the section has no other row.
+        measure: runs it; may be called in each of the section's cycles, but only while the section's function waits at
+            it.
+        params: identify the row, e.g. {"rate_hz": "8000"}: unique within the section, and the same in each cycle.
+            Empty: the section has no other row.
     """
 
     measure: Callable[[], Iterable[ParsedReading]]
@@ -248,9 +249,11 @@ class Section:
     """A benchmark.
 
     Attributes:
-        name: unique, e.g. "lmbench". title: for people.
+        name: unique, e.g. "lmbench".
+        title: for people.
         chapter: the heading of its chapter in the guides.
-        metrics: the names of all its possible metrics. params: common to all its numbers.
+        metrics: the names of all its possible metrics.
+        params: common to all its numbers.
         rows: prepares the board and yields the rows in turn; code behind a row also runs after its
             failure. `whole` makes one of a function that measures all at once.
         needs: in the order of their checks.

@@ -83,8 +83,8 @@ def _compare(bench: Bench, first: int, second: int, size: int, what: str) -> Non
     output = bench.run(f"cmp.b {first:x} {second:x} {size:x}", timeout_s=120, check=False)
     if f"Total of {size} byte(s) were the same".encode() not in output:
         raise BoardStableError(
-            f"{what} does not hold what was written ({output.decode('utf-8', 'replace').strip()!r}). The medium may be worn "
-            "out or damaged, and this range of it is no longer what it was",
+            f"{what} does not hold what was written ({output.decode('utf-8', 'replace').strip()!r}). The medium may "
+            "be worn out or damaged, and this range of it is no longer what it was",
             failure="restore_failed",
         )
 
@@ -198,7 +198,8 @@ SECTIONS = (
 
 # --- Reads timed by the console's stamps ---
 # A U-Boot says what it is about to read, and that it has read it. The number is from the last byte of the one to the
-# first bytes of the other, in KiB a second: a stamp is that of the last byte which a pattern of `Marks` takes. It is another definition than that of `uboot.throughput`, whose time U-Boot takes itself.
+# first bytes of the other, in KiB a second: a stamp is that of the last byte which a pattern of `Marks` takes. It is
+# another definition than that of `uboot.throughput`, whose time U-Boot takes itself.
 
 
 CHAPTER = "UBoot Reads"
@@ -207,7 +208,8 @@ BYTES = 0x100_0000
 READ, LOADED = "uboot.read_rate", "uboot.tftp_rate"
 MOST_SHARE = 0.5  # a ± beyond it says little of the number
 _TIMEOUT_S = 600.0
-# cmd/mmc.c, cmd/blk_common.c: the text before the read ends with dots, and the number of blocks is the first behind it.
+# cmd/mmc.c, cmd/blk_common.c: the text before the read ends with dots, and the number of blocks is the first behind
+# it.
 _OF_BLOCKS = Marks(r"read: \w.* count \d+ \.\.\. ", r"\.\.\. \d")
 _OF_FLASH = Marks(r"^device \d+ (?:whole chip|offset 0x[0-9a-f]+, size 0x[0-9a-f]+)", "^SF: ")  # cmd/mtd, cmd/sf.c
 # net/tftp.c: the rate's line, which stands in line with the hashes; a transfer of no whole millisecond has none.
@@ -272,8 +274,8 @@ def _media(bench: Bench) -> Rows:
             yield Row(partial(_blocks, bench, medium, interface, number, address), {"medium": medium})
         else:
             raise ConfigurationError(
-                f"the env's benchmarks.uboot has {medium}: {device!r}, and boardlab reads by U-Boot's {', '.join((*CHOOSE, FLASH))}; "
-                "write e.g. `mmc 0`, or `sf`"
+                f"the env's benchmarks.uboot has {medium}: {device!r}, and boardlab reads by U-Boot's "
+                f"{', '.join((*CHOOSE, FLASH))}; write e.g. `mmc 0`, or `sf`"
             )
 
 
@@ -289,7 +291,8 @@ def parse_tftp(output: bytes, span: OutputSpan) -> list[ParsedReading]:
         raise refused("U-Boot", "it says one number of bytes in decimal and another one in hex: characters were lost")
     if _LOST.search(text):
         raise LabTransientError(
-            "U-Boot says `T`: a packet of the transfer was lost, and it waited for it: look at the cable, the switch and the TFTP server",
+            "U-Boot says `T`: a packet of the transfer was lost, and it waited for it: look at the cable, the switch "
+            "and the TFTP server",
             failure="link_lossy",
         )
     return readings

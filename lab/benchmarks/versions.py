@@ -1,7 +1,7 @@
 """Versions, board revision and image sizes in the lines of a boot.
 
-Forms: U-Boot's arch/arm/mach-k3/common.c, TF-A's bl31_main.c, OP-TEE's core/arch/arm/kernel/boot.c, Linux' drivers/firmware/ti_sci.c,
-drivers/tee/optee and drivers/soc/ti/k3-socinfo.c, and public logs of AM62x boards.
+Forms: U-Boot's arch/arm/mach-k3/common.c, TF-A's bl31_main.c, OP-TEE's core/arch/arm/kernel/boot.c, Linux'
+drivers/firmware/ti_sci.c, drivers/tee/optee and drivers/soc/ti/k3-socinfo.c, and public logs of AM62x boards.
 """
 
 from __future__ import annotations
@@ -56,8 +56,9 @@ class BootVersions:
     """Reads the versions of a boot, line by line.
 
     Attributes:
-        found: name -> text; "uboot" and "kernel" are whole lines. `image_bytes`: sizes of the files that U-Boot read, in its order.
-            A system firmware that names itself differently later has both texts. A damaged line is left out.
+        found: name -> text; "uboot" and "kernel" are whole lines. `image_bytes`: sizes of the files that U-Boot read,
+            in its order. A system firmware that names itself differently later has both texts. A damaged line is left
+            out.
     """
 
     found: dict[str, str] = field(factory=dict)

@@ -1,6 +1,7 @@
 """Board types as data: prompts, UARTs, media, boot moments, releases.
 
-One TOML file per type in `types/` or in a folder of the lab's own, read by `load`. Real environments and virtual boards use the same files.
+One TOML file per type in `types/` or in a folder of the lab's own, read by `load`. Real environments and virtual
+boards use the same files.
 """
 
 from lab.boards.hardware import (

@@ -25,10 +25,11 @@ class Identity:
         board: the EEPROM's board and revision, as U-Boot prints it; empty: not printed.
         chip: family and silicon revision, as U-Boot prints them.
         cpus, cpu_mhz, memory_mib: as Linux sees them.
-        memory: its DRAM and data rate as the vendor's guides print them, e.g. "DDR data rate 1600 MT/S"; empty: not published.
+        memory: its DRAM and data rate as the vendor's guides print them, e.g. "DDR data rate 1600 MT/S"; empty: not
+            published.
         mcu: the platform device of the processor that MCU-only keeps running; empty: none.
-        simulated_as: the family of lab/virtual/sim/data/families.toml whose U-Boot and kernel a simulated board speaks like; empty:
-            the first word of `chip`.
+        simulated_as: the family of lab/virtual/sim/data/families.toml whose U-Boot and kernel a simulated board speaks
+            like; empty: the first word of `chip`.
         assumed: fields without a public source: chosen in the likeness of other boards.
     """
 
@@ -71,8 +72,8 @@ class Rail:
     def _check_range(self, _attribute: object, value: list[float]) -> None:
         if value and (not self.scaled or len(value) != 2 or not 0.0 < value[0] <= self.volts <= value[1]):
             raise ValueError(
-                f"range_v of rail {self.name}: {value} are not the lowest and the highest voltage of a scaled rail, with {self.volts:g} "
-                "V between them"
+                f"range_v of rail {self.name}: {value} are not the lowest and the highest voltage of a scaled rail, "
+                f"with {self.volts:g} V between them"
             )
 
 
@@ -141,17 +142,19 @@ class SleepMode:
         boots: the board comes back by a boot, else by a resume.
         woken_by: wake-up sources that end it, the usual one first; empty: all of `low_power.wakes`.
         arm: wake-up source -> further commands that arm it in this mode.
-        settings: file of sysfs -> value that the mode needs; read back, and put back afterwards. One that is missing may turn it into
-            `turns_into`, without a message.
+        settings: file of sysfs -> value that the mode needs; read back, and put back afterwards. One that is missing
+            may turn it into `turns_into`, without a message.
         commands: further commands before each entry.
         turns_into: the mode that is reached if something stands in the way; empty: none is known.
         entered: regular expression of the console's last line on the way in; empty: none tells it from a power-off.
         signature: regular expression of a console line on the way back that no other mode has; empty: none.
-        jumper: position that the mode needs and nothing reports, e.g. "J12 fitted"; the environment says that it is set.
-        rails_on: rails that stay on beside the `always_on` ones; all others must be near 0 V. Empty, in a mode that resumes: none is
-            checked.
+        jumper: position that the mode needs and nothing reports, e.g. "J12 fitted"; the environment says that it is
+            set.
+        rails_on: rails that stay on beside the `always_on` ones; all others must be near 0 V. Empty, in a mode that
+            resumes: none is checked.
         latency_ms: the firmware's time for the way in and back, without the kernel; empty: not public.
-        reference: source of all that; empty: assumed. assumed: fields without a public source.
+        reference: source of all that; empty: assumed.
+        assumed: fields without a public source.
     """
 
     title: str
@@ -225,7 +228,8 @@ class LowPowerModes:
         wakes: the wake-up sources that the board has, of WAKE_SOURCES.
         blockers: by name.
         modes: mode -> how it is entered, proved and left; a type may know modes that its `sleep` lacks.
-        firmware: number of a mode in the firmware's line ("mode:0x1") -> mode; others name none. woken: number of a wake-up source there -> source.
+        firmware: number of a mode in the firmware's line ("mode:0x1") -> mode; others name none.
+        woken: number of a wake-up source there -> source.
         near_0_v: below it a rail is off.
         total_mw: mode -> bounds of the power of all rails in this mode, as evidence that it was reached.
     """

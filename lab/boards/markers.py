@@ -71,8 +71,8 @@ class MomentPattern:
         pattern: regular expression within one line; it must not end in a look-ahead.
         required: a boot without it did not succeed.
         stage: the title of the stage that ends here; empty: none.
-        times: its count in a healthy boot (the K3 boards print two SPL banners); up to the kernel's first line one more is
-            a reset, and with fewer the lost one is unknown. 0: any number.
+        times: its count in a healthy boot (the K3 boards print two SPL banners); up to the kernel's first line one
+            more is a reset, and with fewer the lost one is unknown. 0: any number.
         line_start: it stands at the start of its line; carriage returns and terminal sequences may stand before it.
         reference: source of the pattern; empty: assumed.
     """
@@ -116,8 +116,8 @@ class Flow:
 
     Attributes:
         title: in a few words.
-        moments: in the order of a healthy boot of this flow. A pattern that is left out is that of the board type's own
-            moment of the same name.
+        moments: in the order of a healthy boot of this flow. A pattern that is left out is that of the board type's
+            own moment of the same name.
         start: the moment that its headline number counts from.
         shown_by: a moment that tells it from another flow with lost characters, and of whose lines each comes
             once; empty: none is needed.

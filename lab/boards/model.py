@@ -40,7 +40,8 @@ class Prompts:
 
     Attributes:
         autoboot: U-Boot's countdown line, after which a key stops autoboot.
-        username: for login. password: empty: none is asked.
+        username: for login.
+        password: empty: none is asked.
     """
 
     uboot: str = field(validator=check_regex)
@@ -77,8 +78,9 @@ class Medium:
         title: its name in reports.
         root: the kernel's `root=`, without the name of the parameter; empty: not needed.
         uboot: U-Boot's interface to it, as in `load mmc 0:1 …`.
-        image: a build's image of a whole medium goes on it. parts: files of a build -> their offset in bytes. Both for
-            `lab release make`; without either in a board type, the places of TI's K3 boards are used.
+        image: a build's image of a whole medium goes on it.
+        parts: files of a build -> their offset in bytes. Both for `lab release make`; without either in a board type,
+            the places of TI's K3 boards are used.
         mb_s: the most that its bus can carry, in MB/s; 0: unknown.
     """
 
@@ -121,8 +123,8 @@ class BoardType:
         moments: in the order of a healthy boot.
         boot_mode_bits: number of strap lines, bit 0 first; 0: none, the medium is what the board is set to.
         flows: other ways to boot, by name; `moments` are those of the usual way, "normal".
-        rom: console text of a boot ROM that found nothing to boot and asks for it over the UART, from power on; empty: it is
-            silent, or unknown.
+        rom: console text of a boot ROM that found nothing to boot and asks for it over the UART, from power on; empty:
+            it is silent, or unknown.
         recovery: way -> value of the boot-mode straps with which the ROM waits for a program there: "uart" or "usb".
         planned_reset: regular expression of a line after which the board begins once more, as it should.
         failures: console text -> failure class of a boot that shows it, e.g. a kernel panic.
@@ -134,10 +136,12 @@ class BoardType:
         rails, links: of the board.
         features: further ones for benchmarks, of lab.boards.hardware.FEATURES.
         benchmarks: settings of its published numbers.
-        sleep: the low-power modes that it supports, of lab.sleep_modes. low_power: sleep and wake-up.
+        sleep: the low-power modes that it supports, of lab.sleep_modes.
+        low_power: sleep and wake-up.
         releases: by name, e.g. "11.01", oldest first.
         own_moments: further lines that each boot is timed to, e.g. of its application.
-        assumed: places of values without a public source, e.g. "media.emmc.boot_mode", beside those that say so themselves.
+        assumed: places of values without a public source, e.g. "media.emmc.boot_mode", beside those that say so
+            themselves.
     """
 
     name: str

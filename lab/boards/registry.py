@@ -45,8 +45,8 @@ def load(name: str) -> BoardType:
     files = _files()
     if name not in files:
         raise ConfigurationError(
-            f"no board type {name!r}; there are: {', '.join(sorted(files))}. Types of your own are looked for in the folder "
-            f"that the environment variable {OWN_TYPES} names"
+            f"no board type {name!r}; there are: {', '.join(sorted(files))}. Types of your own are looked for in the "
+            f"folder that the environment variable {OWN_TYPES} names"
         )
     return _load(files[name])
 
@@ -56,7 +56,8 @@ def _load(path: Path) -> BoardType:
     board = load_file(path)
     if board.name != path.stem:
         raise ConfigurationError(
-            f"{path}: name = {board.name!r}: a type is called as its file; rename the file {board.name}.toml, or the type"
+            f"{path}: name = {board.name!r}: a type is called as its file; rename the file {board.name}.toml, "
+            "or the type"
         )
     return board
 
@@ -79,10 +80,10 @@ def _files() -> dict[str, Path]:
 def load_file(path: Path) -> BoardType:
     """A board type from a TOML file, merged with its shared parts.
 
-    Parts common to all boards are in `types/common.toml`; `based_on` names further parts, in `types/parts`, or shipped types.
-    Tables are merged key by key, and a table over a list of named tables goes by their names (`[moments.login]`); anything else
-    that a later file names replaces the earlier value. A failure or a trouble may be a word alone, without its reference; an
-    empty one takes an earlier one out.
+    Parts common to all boards are in `types/common.toml`; `based_on` names further parts, in `types/parts`, or shipped
+    types. Tables are merged key by key, and a table over a list of named tables goes by their names
+    (`[moments.login]`); anything else that a later file names replaces the earlier value. A failure or a trouble may
+    be a word alone, without its reference; an empty one takes an earlier one out.
 
     Raises:
         ConfigurationError: not readable, not TOML, no such part, an unknown key, a wrong type or value.
@@ -118,7 +119,8 @@ def _parts(path: Path, names: object) -> Iterator[dict[str, Any]]:
     available = parts | {name: _types() / f"{name}.toml" for name in shipped()}
     if not isinstance(names, list) or not all(name in available for name in names):
         raise ConfigurationError(
-            f"{path}: based_on = {names!r}: expected a list of parts ({', '.join(parts)}) or shipped types ({', '.join(shipped())})"
+            f"{path}: based_on = {names!r}: expected a list of parts ({', '.join(parts)}) or shipped types "
+            f"({', '.join(shipped())})"
         )
     for name in names:
         part = tomlfile.read(available[name])

@@ -1,7 +1,7 @@
 """Captures of a logic analyser as the truth for a recording's stamps.
 
-A capture is sigrok's CSV (`sigrok-cli -O csv`). The bytes of a UART in it are found in the recording; one offset between the
-analyser's clock and ours must put each of them where its stamp and ± say.
+A capture is sigrok's CSV (`sigrok-cli -O csv`). The bytes of a UART in it are found in the recording; one offset
+between the analyser's clock and ours must put each of them where its stamp and ± say.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class LogicChannel:
     """The levels of a channel.
 
     Attributes:
-        first: the level at the begin. changes: instants in ns.
+        first: the level at the begin.
+        changes: instants in ns.
     """
 
     first: bool
@@ -73,7 +74,8 @@ def read(path: Path) -> dict[str, LogicChannel]:
     names = names if len(names) == count else [f"D{number}" for number in range(count)]
     if count < 1 or (not times and not rate_hz):
         raise ConfigurationError(
-            f"{path}:{at + 1}: no capture of sigrok: it needs `; Samplerate:`, or a column with its unit, e.g. Time [s]"
+            f"{path}:{at + 1}: no capture of sigrok: it needs `; Samplerate:`, or a column with its unit, "
+            "e.g. Time [s]"
         )
     scale = _UNITS[unit[1][0].lower()] if unit else 1e9 / rate_hz
     return _channels(path, rows, at + bool(labels), names, scale, times=times)
@@ -141,7 +143,8 @@ class StampCheck:
     """A recording's reads against a capture.
 
     Attributes:
-        reads: compared ones. beyond_ns: how far each read outside its ± is, the farthest first; empty: all agree.
+        reads: compared ones.
+        beyond_ns: how far each read outside its ± is, the farthest first; empty: all agree.
         slack_ns: width of the offsets that fit all reads, or the most of them.
     """
 
@@ -154,7 +157,8 @@ def check(recording: Recording, data: Sequence[tuple[float, int]], where: str) -
     """Hold the stamps of the reads against the true instants of their last bytes.
 
     Args:
-        data: of `uart`. where: of the capture, for messages.
+        data: of `uart`.
+        where: of the capture, for messages.
 
     Raises:
         ConfigurationError: the bytes are not in the recording.
@@ -163,7 +167,8 @@ def check(recording: Recording, data: Sequence[tuple[float, int]], where: str) -
     start = recording.log.find(captured) if len(captured) >= _FEWEST else -1
     if start < 0:
         raise ConfigurationError(
-            f"{where}: its {len(captured)} bytes are not in the recording: is it the right channel, speed and boot, and the line not inverted?"
+            f"{where}: its {len(captured)} bytes are not in the recording: is it the right channel, speed and boot, "
+            "and the line not inverted?"
         )
     windows = []
     middle_ns = data[len(data) // 2][0]

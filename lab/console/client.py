@@ -95,8 +95,9 @@ class ConsoleClient:
 
         Raises:
             LabStableError: the port is missing, in use, or not permitted; or the server is another boardlab's.
-            LabTransientError: another process reads it; another client writes with other settings; or the port of another
-                host is missing, which was offered a moment ago: its adapter or that host may be starting again.
+            LabTransientError: another process reads it; another client writes with other settings; or the port of
+                another host is missing, which was offered a moment ago: its adapter or that host may be starting
+                again.
             ConfigurationError: not a serial port, or the name is another port's.
         """
         path = Path(device) if elsewhere else looked_at(Path(device), self.server_pid)
@@ -236,8 +237,9 @@ class ConsoleClient:
         answer = self._ask("hello", {"protocol": PROTOCOL})
         if answer.get("protocol") != PROTOCOL:
             raise LabStableError(
-                f"the console server (pid {answer.get('pid')}) speaks protocol {answer.get('protocol')}, this boardlab "
-                f"speaks {PROTOCOL}; end it with SIGTERM when nothing measures, and a fitting one will be started",
+                f"the console server (pid {answer.get('pid')}) speaks protocol {answer.get('protocol')}, this "
+                f"boardlab speaks {PROTOCOL}; end it with SIGTERM when nothing measures, and a fitting one will "
+                "be started",
                 failure="console_protocol",
             )
 
@@ -288,7 +290,8 @@ class ConsoleClient:
 
     def _gone(self) -> LabTransientError:
         return LabTransientError(
-            f"the console server at {self._transport.label} is gone; its last words are in {self._transport.log}. {self._transport.hint}",
+            f"the console server at {self._transport.label} is gone; its last words are in {self._transport.log}. "
+            f"{self._transport.hint}",
             failure="console_server_gone",
         )
 

@@ -1,7 +1,7 @@
 """Readers that continue from the recording, then get live records.
 
-It works in small steps between two polls of the ports, so that no stamp waits for a reader that was away for long. Such
-a reader is never dropped: records that it does not take come later, from the recording.
+It works in small steps between two polls of the ports, so that no stamp waits for a reader that was away for long.
+Such a reader is never dropped: records that it does not take come later, from the recording.
 """
 
 from __future__ import annotations
@@ -224,7 +224,8 @@ def _older(live: RecordingWriter) -> list[Cursor]:
 
 # --- Rate-limited delivery to readers ---
 # Waking a reader costs some ten microseconds, more on a virtual machine, in which no port is looked at. One console's
-# records go out at once. When sixteen stream at full speed, their readers get the records of some milliseconds together.
+# records go out at once. When sixteen stream at full speed, their readers get the records of some milliseconds
+# together.
 
 
 INTERVAL_NS = 500_000  # between two deliveries; a console that never pauses brings a FIFO of 16 bytes every 1.4 ms

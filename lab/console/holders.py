@@ -1,7 +1,7 @@
 """Other processes that hold a port.
 
-Each byte of a tty goes to only one of its readers. /proc shows the open files of the user's own processes; those of other
-users are hidden from all but root, so such a process is found only if its command line names the port.
+Each byte of a tty goes to only one of its readers. /proc shows the open files of the user's own processes; those of
+other users are hidden from all but root, so such a process is found only if its command line names the port.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class PortHolder:
             folder = shlex.quote(str(self.runtime))
             return f"use it (BOARDLAB_RUNTIME={folder}), or end it (`lab console stop --runtime {folder}`)"
         return (
-            f"the folder of pid {self.pid} was removed while it ran, so no program finds it; it ends within two seconds after the "
-            f"measurement that still uses it, if one does (`kill {self.pid}` ends both)"
+            f"the folder of pid {self.pid} was removed while it ran, so no program finds it; it ends within two "
+            f"seconds after the measurement that still uses it, if one does (`kill {self.pid}` ends both)"
         )
 
 
@@ -103,7 +103,8 @@ def shared(device: Path, ours: Collection[int] = ()) -> LabTransientError | None
         return None
     who, hints = ", ".join(map(str, readers)), "; ".join(holder.hint for holder in readers)
     return LabTransientError(
-        f"{device}: another program reads this port and takes bytes away: {who}. {hints[:1].upper()}{hints[1:]}. To read along: `lab console tail`",
+        f"{device}: another program reads this port and takes bytes away: {who}. {hints[:1].upper()}{hints[1:]}. To "
+        "read along: `lab console tail`",
         failure="console_shared",
     )
 

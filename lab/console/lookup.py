@@ -118,8 +118,9 @@ def _named(client: ConsoleClient, wanted: str) -> tuple[str, str]:
     if not names:
         known = {port.info.name for port in ports} | {port.board for port in ports if port.board}
         raise LabStableError(
-            f"no port {wanted!r} is open, and none of a board of that name; there are: {', '.join(sorted(known)) or 'none'}. A "
-            "device that is not open is named by its path, such as /dev/ttyUSB0",
+            f"no port {wanted!r} is open, and none of a board of that name; there are: "
+            f"{', '.join(sorted(known)) or 'none'}. A device that is not open is named by its path, such as "
+            "/dev/ttyUSB0",
             failure="port_unknown",
         )
     return names[0].info.meta.device, names[0].info.name
@@ -158,7 +159,8 @@ class PublishedHost:
     """The host on whose loopback our exporter offers something.
 
     Attributes:
-        host: name or address by which other hosts reach it. line: its time line, see `time_line`.
+        host: name or address by which other hosts reach it.
+        line: its time line, see `time_line`.
     """
 
     host: str = field(validator=_NAMED)
@@ -179,7 +181,8 @@ class PublishedHost:
             return cls(**known)  # type: ignore[arg-type]
         except (TypeError, ValueError) as error:
             raise ConfigurationError(
-                f"the exporter of this resource says too little of it ({error}): it is of another boardlab than this one; update both"
+                f"the exporter of this resource says too little of it ({error}): it is of another boardlab than this "
+                "one; update both"
             ) from error
 
     def extra(self) -> dict[str, str | bool | int]:
@@ -201,7 +204,8 @@ class PublishedPort(PublishedHost):
         machine: its machine-id(5); empty: none.
         pty: a pseudo terminal: no real board hangs on it.
         rails: path of the rails server's socket on that host; empty: none runs.
-        device: path of the port on that host. id_path, serial: udev's ID_PATH and ID_SERIAL_SHORT of its adapter; empty: unknown.
+        device: path of the port on that host.
+        id_path, serial: udev's ID_PATH and ID_SERIAL_SHORT of its adapter; empty: unknown.
     """
 
     socket: str = field(validator=validators.matches_re(r"/[^:\x00-\x1f]+"))  # a colon would end it in ssh's -L
@@ -235,8 +239,8 @@ def last_events(info: PortInfo, size: int) -> list[Event]:
     A read that began before them is cut.
 
     Args:
-        info: the port at that time. size: number of bytes; fewer if the recording, or the last 1 MiB of its index,
-            does not go back as far.
+        info: the port at that time.
+        size: number of bytes; fewer if the recording, or the last 1 MiB of its index, does not go back as far.
 
     Raises:
         LabStableError: the recording cannot be read.

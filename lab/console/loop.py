@@ -1,8 +1,8 @@
 """The server's loop: one thread that stamps reads before anything else.
 
 It polls its ports with epoll, reads whole chunks, and takes CLOCK_MONOTONIC_RAW as soon as a read returns. Between
-two polls it does one thing: it publishes a chunk to its recording, or sends one reader its waiting records. So no stamp
-waits for the disk or the readers of another port.
+two polls it does one thing: it publishes a chunk to its recording, or sends one reader its waiting records. So no
+stamp waits for the disk or the readers of another port.
 """
 
 from __future__ import annotations
@@ -159,7 +159,8 @@ class ConsoleServer:
         """Return the state of the server and its ports.
 
         Args:
-            name: this port only. after: a page of the ports above this number. Neither: all ports; no port is read meanwhile.
+            name: this port only.
+            after: a page of the ports above this number. Neither: all ports; no port is read meanwhile.
         """
         found = self.ports.some(name, after, PORTS_AT_ONCE)
         more = found[-1].number if after is not None and len(found) == PORTS_AT_ONCE else None
@@ -190,7 +191,8 @@ class ConsoleServer:
         waited_ns = self._run_queue.waited_ns()
         self._keep_evidence(done_ns, max(busy_ns, stamping_ns, beat_ns, still_ns, probe_ns, waited_ns))
         suspended_ns = self._suspends.missing_ns()
-        # A suspend is a jump against both clocks: whichever shows it, the other must not tell it again at the next beat.
+        # A suspend is a jump against both clocks: whichever shows it, the other must not tell it again at the next
+        # beat.
         wall_ns = self._wall.missing_ns() if beats or suspended_ns else 0
         missing_ns = suspended_ns or wall_ns
         if missing_ns:
@@ -309,8 +311,8 @@ def _sooner(one_s: float | None, other_s: float | None) -> float | None:
 
 # --- Recent latency of all ports together ---
 # The probe's bytes (lab.console.loop) go the way of the ports' bytes, some two hundred a second while boards talk or
-# somebody measures. They are counted in steps of a fifth at most, in two halves of a minute, so that neither the count nor the
-# question costs the stamps anything.
+# somebody measures. They are counted in steps of a fifth at most, in two halves of a minute, so that neither the count
+# nor the question costs the stamps anything.
 
 
 HALF_NS: Final = 30 * NS_PER_S
@@ -368,14 +370,14 @@ def _end_ns(step: int) -> int:
 
 
 # --- Latency probe of the kernel's tty layer ---
-# Between a driver and read(2) the kernel passes bytes on in a worker thread of ordinary priority (flush_to_ldisc on the
-# unbound workqueue, drivers/tty/tty_buffer.c). On a busy host that worker waits for a processor, and nothing that this
-# process can see of itself tells. So it sends byte after byte through a pty of its own, and looks when each arrives. It
-# does so as long as somebody measures or bytes came lately, and above all while none come: they may be waiting for that
-# worker, and what comes after a long silence is as late as any.
+# Between a driver and read(2) the kernel passes bytes on in a worker thread of ordinary priority (flush_to_ldisc on
+# the unbound workqueue, drivers/tty/tty_buffer.c). On a busy host that worker waits for a processor, and nothing that
+# this process can see of itself tells. So it sends byte after byte through a pty of its own, and looks when each
+# arrives. It does so as long as somebody measures or bytes came lately, and above all while none come: they may be
+# waiting for that worker, and what comes after a long silence is as late as any.
 #
-# The worker takes what waits for it in its order: when our byte has arrived, nobody's from before it waits. So a byte that
-# is late on its way says that others' may have been waiting since the one before it arrived.
+# The worker takes what waits for it in its order: when our byte has arrived, nobody's from before it waits. So a byte
+# that is late on its way says that others' may have been waiting since the one before it arrived.
 
 
 INTERVAL_NS = 4_000_000  # a longer delay is noticed, for some hundredths of a core

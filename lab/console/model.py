@@ -22,7 +22,8 @@ class RecordKind(enum.IntEnum):
     """The kind of a record in a recording or a reader's stream.
 
     The record's number `n` means: bytes (DATA), microseconds (LATE), errno (LOST), nothing (BACK), bytes that are not
-    in this recording (UNRECORDED), bytes that this reader did not get (DROPPED), microseconds (SUSPENDED), a CRC-32 (DIGEST).
+    in this recording (UNRECORDED), bytes that this reader did not get (DROPPED), microseconds (SUSPENDED), a CRC-32
+    (DIGEST).
     """
 
     DATA = 0

@@ -1,8 +1,8 @@
 """Moments: pattern matches on the stamped stream, and their bytes' arrival.
 
 **Where.** Patterns match within a line, the unfinished last one included, and each at most once per line. A pattern's
-match ends at the smallest `end` for which `pattern.search(line[:end])` matches. That is a property of the bytes, not of
-how they were read, so a recording gives the same moments as the live console did. Of a line longer than 4096 bytes
+match ends at the smallest `end` for which `pattern.search(line[:end])` matches. That is a property of the bytes, not
+of how they were read, so a recording gives the same moments as the live console did. Of a line longer than 4096 bytes
 only a window is searched: the last 1024 bytes of what came before, and what follows, up to 4096 in all.
 
 **When.** The stamp of the read, less the time that the bytes behind the marker took on the line at 10 bits a byte. A
@@ -18,8 +18,8 @@ before its bytes arrived, so a stamp is never early. It is late by at most `unce
 - how late the read was beyond that, by the evidence beside the stamps and the reads before it (`lab.console.moments`);
 - backlog: if the read brought more than the line could since the previous read, by so much the way was late.
 
-The marker of a stage is one text that is printed at once. One with a pause inside may be torn: its end was lost, and later bytes
-complete its pattern. It is then late by the pause, if that is more than the read was late.
+The marker of a stage is one text that is printed at once. One with a pause inside may be torn: its end was lost, and
+later bytes complete its pattern. It is then late by the pause, if that is more than the read was late.
 """
 
 from __future__ import annotations
@@ -141,8 +141,8 @@ class Watch(Protocol):
 def feed_watch(watch: Watch, event: Event, finders: Iterable[MomentFinder]) -> None:
     """Feed an event's bytes and moments to a watch, in stream order.
 
-    A read is cut at its moments: a moment comes after its own bytes, and before the bytes behind it. So a watch never depends on
-    how the bytes were read.
+    A read is cut at its moments: a moment comes after its own bytes, and before the bytes behind it. So a watch never
+    depends on how the bytes were read.
 
     Raises:
         BoardlabError: the watch refuses them.
@@ -281,14 +281,14 @@ class LineMatcher:
 # --- Maximum delay of a read ---
 # Two things bound how long the last byte of a read can have waited:
 #
-# - The evidence of the second before (`Lateness`): how long the reading process, or the kernel's tty worker, was held up.
-# It says nothing about a read of more than an adapter hands on at once; that one was held up for sure.
-# - The line's speed: *n* bytes take *n* byte times, so the last of them came no earlier than that after the last byte of
-# the read before. What is known of that byte is carried from read to read. A stall that outlasts the buffers makes many
-# late reads, and each of them is only as sure as the one before it.
+# - The evidence of the second before (`Lateness`): how long the reading process, or the kernel's tty worker, was held
+# up. It says nothing about a read of more than an adapter hands on at once; that one was held up for sure.
+# - The line's speed: *n* bytes take *n* byte times, so the last of them came no earlier than that after the last byte
+# of the read before. What is known of that byte is carried from read to read. A stall that outlasts the buffers makes
+# many late reads, and each of them is only as sure as the one before it.
 #
-# The chain of reads ends where the buffers were empty: reads that came at the line's pace for `SETTLED_NS`, or that long a
-# silence without evidence of a stall. The process was awake then, and nothing waited for it.
+# The chain of reads ends where the buffers were empty: reads that came at the line's pace for `SETTLED_NS`, or that
+# long a silence without evidence of a stall. The process was awake then, and nothing waited for it.
 
 
 SETTLED_NS = 20_000_000  # two bytes of the probe (lab.console.loop); a waiting byte is handed on in microseconds
@@ -353,7 +353,8 @@ class DelayTracker:
         at_pace = size <= timing.handover_bytes and not backlog_ns
         if self._is_settled(chunk, previous, at_pace=at_pace, evidence_ns=evidence_ns):
             self._arrived_ns = previous.t_ns - timing.hold_ns
-        # Two workers may overtake each other on a busy host: a read may have been held up for longer than the evidence says.
+        # Two workers may overtake each other on a busy host: a read may have been held up for longer than the evidence
+        # says.
         early_ns = max(0, self._arrived_ns + timing.bytes_ns(size) - chunk.t_ns - evidence_ns)
         earliest_ns = min(chunk.t_ns, self._arrived_ns + timing.bytes_ns(size))
         longest_ns = min(chunk.t_ns - earliest_ns, max(0, chunk.t_ns - self._arrived_ns - timing.hold_ns))
@@ -372,10 +373,10 @@ class DelayTracker:
 
 
 # --- Time that is missing in the stamps ---
-# While a virtual machine is paused, all of its clocks stand still, and the bytes of the board wait at its door. They then
-# come at once, as after any stall, but for one thing: since the read before them less time has gone by than the line needed
-# for them. A line that is faster than its speed says (a USB gadget, an unpaced pty) does so all the time, and is
-# not meant.
+# While a virtual machine is paused, all of its clocks stand still, and the bytes of the board wait at its door. They
+# then come at once, as after any stall, but for one thing: since the read before them less time has gone by than the
+# line needed for them. A line that is faster than its speed says (a USB gadget, an unpaced pty) does so all the time,
+# and is not meant.
 
 
 EARLY_NS = 5_000_000  # an adapter hands on its bytes some milliseconds later or sooner

@@ -2,12 +2,15 @@
 
 hello   {protocol}                                       -> {protocol, pid}
 open    {device, speed_bd?, adapter_latency_ns?, fifo_bytes?, name?, board?}  -> PortInfo; opens it, or finds it open
-attach  {name, write, since?, session?}                  -> PortInfo; RECORD frames follow, from byte `since` on. Another
+attach  {name, write, since?, session?}                  -> PortInfo; RECORD frames follow, from byte `since` on.
+Another
                                                             connection of the same session is ended
 close   {name}                                           -> {}; ends all connections that are attached to it
 clock   {}                                               -> {t_ns, line}: the clock of the stamps, and its time line
-status  {name, after?}                                   -> ServerStatus: of one port; with `after`, of the first ones whose number is
-                                                            above it (`more`: for the next question); else of all at once
+status  {name, after?}                                   -> ServerStatus: of one port; with `after`, of the first ones
+whose number is
+                                                            above it (`more`: for the next question); else of all at
+                                                            once
 stop    {}                                               -> {}; the server ends
 
 `lab.console.protocol` checks the fields.

@@ -198,9 +198,9 @@ class ServedPort:
     def _busy(self, writer: Connection) -> LabTransientError:
         meta = self.meta
         return LabTransientError(
-            f"{meta.name}: busy: held by {described(writer.pid)} since {self._writer_since} ({meta.device} at {meta.speed_bd} Bd, adapter "
-            f"latency {meta.adapter_latency_ns} ns, FIFO {meta.fifo_bytes} bytes); wait for it or end it, or read along: "
-            f"lab console tail {shlex.quote(meta.name)}",
+            f"{meta.name}: busy: held by {described(writer.pid)} since {self._writer_since} ({meta.device} at "
+            f"{meta.speed_bd} Bd, adapter latency {meta.adapter_latency_ns} ns, FIFO {meta.fifo_bytes} bytes); wait "
+            f"for it or end it, or read along: lab console tail {shlex.quote(meta.name)}",
             failure="console_busy",
         )
 
@@ -309,7 +309,8 @@ class Ports:
             port.change(request.changed(port.meta))
         if port.line.fd < 0 and not self._reopen(port):
             raise LabStableError(
-                f"{request.device}: {port.line.state}; plug the adapter in again. One that the board feeds is there only while the board is on",
+                f"{request.device}: {port.line.state}; plug the adapter in again. One that the board feeds is there "
+                "only while the board is on",
                 failure="port_missing",
             )
         return port
@@ -365,9 +366,9 @@ class Ports:
             place = namesake.line.device if namesake.line.fd >= 0 else namesake.line.state
             raise LabStableError(
                 f"{request.device}: another adapter than before, when it was the console of {request.board}: it is "
-                f"{identity}, and was {namesake.line.identity} ({place}). Name the adapter by its serial number or socket "
-                f"(USBSerialPort with a match, /dev/serial), or `lab console close {namesake.meta.name}` if this one is "
-                "right",
+                f"{identity}, and was {namesake.line.identity} ({place}). Name the adapter by its serial number or "
+                f"socket (USBSerialPort with a match, /dev/serial), or `lab console close {namesake.meta.name}` if "
+                "this one is right",
                 failure="port_missing",
             )
         number = next(n for n in count(2) if f"{request.name}-{n}" not in self._by_name)

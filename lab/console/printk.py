@@ -1,15 +1,15 @@
 """The kernel's time stamps against the host's: cross-check of both clocks.
 
-`[   12.345678] text` carries the time at which the kernel logged the line (printk, CONFIG_PRINTK_TIME). The line leaves
-the UART then or later, behind the output that was queued before it. So host stamps of first characters lie on or above
-a straight line over the kernel's times, and the lower envelope is the truth. Lines that waited long say nothing about
-the clocks and are left out: the log from before the console was registered, and what queued behind a slow line. The
-line below all others that is closest to them in sum is an edge of their lower convex hull (Moon, Skelly, Towsley:
-Estimation and Removal of Clock Skew from Network Delay Measurements, INFOCOM 1999).
+`[   12.345678] text` carries the time at which the kernel logged the line (printk, CONFIG_PRINTK_TIME). The line
+leaves the UART then or later, behind the output that was queued before it. So host stamps of first characters lie on
+or above a straight line over the kernel's times, and the lower envelope is the truth. Lines that waited long say
+nothing about the clocks and are left out: the log from before the console was registered, and what queued behind a
+slow line. The line below all others that is closest to them in sum is an edge of their lower convex hull (Moon,
+Skelly, Towsley: Estimation and Removal of Clock Skew from Network Delay Measurements, INFOCOM 1999).
 
-That line says nothing about a step, since what lies off it is left out. A step is looked for by itself (`clock_step`): a
-line that the kernel logged while the console was idle left at once, so its two times are as far apart as the clocks are.
-Two such lines have to say the same.
+That line says nothing about a step, since what lies off it is left out. A step is looked for by itself (`clock_step`):
+a line that the kernel logged while the console was idle left at once, so its two times are as far apart as the clocks
+are. Two such lines have to say the same.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ AGREE_NS = 3_000_000  # lines that left at once are as far from the kernel's tim
 AGREE_APART_NS = 100_000_000
 DRIFT_LIMIT = 500e-6  # two crystals differ by at most 200 ppm; the rest is the fit over some seconds of boot
 ENDS_AT = (0.1, 0.9)  # of the span: its first and last line may have waited
-# Console log levels, a caller (CONFIG_PRINTK_CALLER), and the time of day that a logger puts in front of each line may stand
-# around it. What else stands before it was printed earlier, and its time is not the line's; of a
-# line that was lost a bracket may be left.
+# Console log levels, a caller (CONFIG_PRINTK_CALLER), and the time of day that a logger puts in front of each line may
+# stand around it. What else stands before it was printed earlier, and its time is not the line's; of a line that was
+# lost a bracket may be left.
 _STAMP = re.compile(rb"[\r \[]{0,8}(?:[^\[\n]{0,40}\d\d:\d\d[^\[\n]{0,60})?(?:<\d>)?\[ *(\d{1,9})\.(\d{6})\]")
 
 
@@ -75,8 +75,8 @@ class PrintkFit:
 def fit_printk(events: Iterable[Event], timing: LineTiming) -> PrintkFit | None:
     """Fit the kernel's times to the host's stamps.
 
-    Lines with the time 0 are left out: the kernel's clock did not run yet. So are lines whose time does not fit between
-    their neighbours', such as garbled ones. Of several boots the one with the most lines is taken.
+    Lines with the time 0 are left out: the kernel's clock did not run yet. So are lines whose time does not fit
+    between their neighbours', such as garbled ones. Of several boots the one with the most lines is taken.
 
     Returns: None when fewer than 20 lines are left, or less than 0.1 s of them.
     """
@@ -118,9 +118,9 @@ def fit_printk(events: Iterable[Event], timing: LineTiming) -> PrintkFit | None:
 def clock_step(events: Iterable[Event], timing: LineTiming) -> int:
     """Largest step between both clocks that no waiting line explains (ns).
 
-    Negative: time is missing in the host's stamps (it was suspended, or its virtual machine paused), or bytes and the time
-    that they took are missing. Positive: the kernel's clock stood still, or the host's jumped ahead. 0: none was seen;
-    with few kernel lines, as with `quiet`, none can be.
+    Negative: time is missing in the host's stamps (it was suspended, or its virtual machine paused), or bytes and the
+    time that they took are missing. Positive: the kernel's clock stood still, or the host's jumped ahead. 0: none was
+    seen; with few kernel lines, as with `quiet`, none can be.
     """
     lines = _in_order(list(_kernel_lines(events, timing)))
     worst = 0

@@ -8,8 +8,8 @@ A frame is a header of five bytes, `length u32 · type u8` (little-endian, the l
     WRITE    client -> server   bytes for the port
     RECORD   server -> client   a record as in a recording's index, 24 bytes; after a DATA record its bytes
 
-The first request is {"op": "hello", "protocol": 1}. The others are documented at `lab.console.operations`. RECORD frames
-come after "attach", between answers. After a DROPPED record the server closes the connection.
+The first request is {"op": "hello", "protocol": 1}. The others are documented at `lab.console.operations`. RECORD
+frames come after "attach", between answers. After a DROPPED record the server closes the connection.
 """
 
 from __future__ import annotations

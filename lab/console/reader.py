@@ -24,8 +24,8 @@ from lab.host.clock import time_line
 from lab.host.clockrelation import ClockReading, ClockRelation
 
 PATIENCE_S: Final = 60.0  # period of retries for a silent host
-# For an answer of another host, as long as ssh waits for one. A link that has to carry more than it can says nothing for some seconds, and would
-# be cut off each time.
+# For an answer of another host, as long as ssh waits for one. A link that has to carry more than it can says nothing
+# for some seconds, and would be cut off each time.
 ELSEWHERE_S: Final = 15.0
 CUTS: Final = frozenset(
     {"console_server_gone", "console_server_silent", "no_console_server", "console_link", "console_full"}
@@ -71,7 +71,8 @@ class ReconnectingReader:
         """Connect, and read from now on.
 
         Args:
-            connect: returns a new client of the server. reset: forgets a connection that does not answer.
+            connect: returns a new client of the server.
+            reset: forgets a connection that does not answer.
             host: the server's host, for messages.
 
         Raises:
@@ -104,7 +105,8 @@ class ReconnectingReader:
     def read_event(self, timeout_s: float) -> Event | None:
         """The next event of the port; None when none came in time.
 
-        While the server is out of reach it waits beyond `timeout_s`, then for the missed bytes: the board was not silent.
+        While the server is out of reach it waits beyond `timeout_s`, then for the missed bytes: the board was not
+        silent.
 
         Raises:
             LabTransientError: the server was out of reach for too long, or the missed bytes are no longer stored.
@@ -233,8 +235,8 @@ class ReconnectingReader:
             now = time.monotonic()
             if self._cut_at is not None and now - self._cut_at > self._patience_s:
                 raise LabTransientError(
-                    f"the console server on {self._host} is out of reach since {now - self._cut_at:.0f} s: {self._why}. The "
-                    "board's output is recorded there",
+                    f"the console server on {self._host} is out of reach since {now - self._cut_at:.0f} s: "
+                    f"{self._why}. The board's output is recorded there",
                     failure="console_link",
                 ) from self._why
             time.sleep(max(0.0, self._tried_at + _AGAIN_S - now))
@@ -304,7 +306,8 @@ class StreamPosition:
 
     Attributes:
         shown: the port, for messages.
-        began_ns: the server's clock at the start of reading. position: of the next byte.
+        began_ns: the server's clock at the start of reading.
+        position: of the next byte.
     """
 
     label: str
@@ -326,8 +329,8 @@ class StreamPosition:
         if event.position > self.position:
             if not (isinstance(event, Gap) and event.kind is RecordKind.UNRECORDED):
                 raise LabTransientError(
-                    f"{self.label}: bytes {self.position} to {event.position} of its stream did not come. Attach again; look "
-                    "at the recording there for what was said",
+                    f"{self.label}: bytes {self.position} to {event.position} of its stream did not come. Attach "
+                    "again; look at the recording there for what was said",
                     failure="console_overrun",
                 )
             self.position = event.position

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 #
 # t_ns i64 · position u64 · n u32 · kind u32
 #
-# `position` is an offset in the port's stream. A DATA record stands for the next `n` bytes of the log; other kinds stand
-# for no bytes there. `INDEX_DTYPE` reads the records with numpy, after the first line.
+# `position` is an offset in the port's stream. A DATA record stands for the next `n` bytes of the log; other kinds
+# stand for no bytes there. `INDEX_DTYPE` reads the records with numpy, after the first line.
 #
-# A DIGEST record closes a block: its `n` is the CRC-32 of all that came since the one before it (the first block begins
-# with the first line): of each record, and before it of the bytes that it stands for. So a flipped bit in either file is
-# found. Version 1 had neither DIGEST nor SUSPENDED records; it is still read.
+# A DIGEST record closes a block: its `n` is the CRC-32 of all that came since the one before it (the first block
+# begins with the first line): of each record, and before it of the bytes that it stands for. So a flipped bit in
+# either file is found. Version 1 had neither DIGEST nor SUSPENDED records; it is still read.
 
 
 FORMAT = "boardlab-console"
@@ -181,7 +181,8 @@ def parse_header(line: bytes, where: str, versions: Collection[int] = READABLE) 
     """The meta data of an index from its first line.
 
     Args:
-        where: the file, for the message. versions: that are accepted.
+        where: the file, for the message.
+        versions: that are accepted.
 
     Raises:
         ConfigurationError: it is not the index of a recording, or one of another version.
@@ -360,8 +361,8 @@ def _breaks_off(records: bytes, count: int) -> bool:
 
 def _damaged(where: str, number: int) -> ConfigurationError:
     return ConfigurationError(
-        f"{where}: damaged: the log and its index do not agree up to record {number}; their contents cannot be trusted. "
-        "Restore both files from a copy, or measure again"
+        f"{where}: damaged: the log and its index do not agree up to record {number}; their contents cannot be "
+        "trusted. Restore both files from a copy, or measure again"
     )
 
 

@@ -1,8 +1,9 @@
 """RFC 2217 server (telnet with serial settings) for a console port.
 
-Its clients share the port with all other readers: each gets every byte. The first client that types becomes the writer until it
-hangs up; if another client is the writer, typed bytes are dropped, and the terminal shows that once. The server sets the speed.
-On loopback only root, the server's user and the members of its group are let in; ssh's forwards are of the user who logged in.
+Its clients share the port with all other readers: each gets every byte. The first client that types becomes the writer
+until it hangs up; if another client is the writer, typed bytes are dropped, and the terminal shows that once. The
+server sets the speed. On loopback only root, the server's user and the members of its group are let in; ssh's forwards
+are of the user who logged in.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ class Bridge:
         """Listen at this address.
 
         Args:
-            socket_path: the console server's. device: path of the serial port; asked for at each connection.
+            socket_path: the console server's.
+            device: path of the serial port; asked for at each connection.
             user_of: gives the user id of a client of this host; None: unknown.
 
         Raises:

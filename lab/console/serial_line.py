@@ -269,8 +269,8 @@ def open_port(device: Path, speed_bd: int, sysfs: Path = SYSFS_TTY) -> SerialPor
     """Open the port exclusively and without blocking.
 
     Raises:
-        LabStableError: missing, in use, not permitted, or the driver refuses, or takes another speed; or a link left behind
-            by a pty that is gone.
+        LabStableError: missing, in use, not permitted, or the driver refuses, or takes another speed; or a link left
+            behind by a pty that is gone.
         ConfigurationError: not a serial port, or a speed that termios(3) does not have.
     """
     speed = speed_of(device, speed_bd)
@@ -358,8 +358,8 @@ def require_own_pty(device: Path) -> None:
             link = target
         if is_pty(link) and link.lstat().st_ctime_ns < link.stat().st_ctime_ns:
             raise LabStableError(
-                f"{device}: leads to a terminal that is newer than this link, so it is another program's; start again what "
-                "made the link (a virtual board: `lab virtual up`), or make the link anew",
+                f"{device}: leads to a terminal that is newer than this link, so it is another program's; start again "
+                "what made the link (a virtual board: `lab virtual up`), or make the link anew",
                 failure="port_missing",
             )
 
@@ -390,8 +390,8 @@ def line_errors(fd: int) -> dict[str, int] | None:
 def _lock(fd: int) -> str:
     """Lock out other programs.
 
-    flock(2) stops programs that ask for it, as pyserial does with `exclusive`; TIOCEXCL stops all others but root. A pty
-    gets no TIOCEXCL: a process with its slave open would preserve the flag after a crash of ours.
+    flock(2) stops programs that ask for it, as pyserial does with `exclusive`; TIOCEXCL stops all others but root. A
+    pty gets no TIOCEXCL: a process with its slave open would preserve the flag after a crash of ours.
     """
     fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     if os.major(os.fstat(fd).st_rdev) in _UNIX98_SLAVE_MAJORS:
@@ -452,7 +452,8 @@ def _describe(tty: str, sysfs: Path) -> tuple[str, int, int]:
 def _usb_of(entry: Path) -> str:
     """USB ids, release and product of a port's device; empty: none.
 
-    The firmware's version is in the release (bcdDevice) of some adapters, in the product's text of others, in neither of many.
+    The firmware's version is in the release (bcdDevice) of some adapters, in the product's text of others, in neither
+    of many.
     """
     place = (entry / "device").resolve()
     for folder in (place, *place.parents[:4]):
@@ -494,7 +495,8 @@ def _refused(device: Path, error: OSError) -> BoardlabError:
     match error.errno:
         case errno.ENOENT | errno.ENXIO | errno.ENODEV:
             return LabStableError(
-                f"{device}: no such port; plug the adapter in and power it (one that the board feeds is there only while the board is on), or correct the path",
+                f"{device}: no such port; plug the adapter in and power it (one that the board feeds is there only "
+                "while the board is on), or correct the path",
                 failure="port_missing",
             )
         case errno.EACCES | errno.EPERM:

@@ -42,8 +42,10 @@ class PortStatus:
         state: "open", or why it is lost.
         last_byte_age_s: since the last byte; None: none came yet.
         board: name of its board, from a measurement.
-        writer: the writer's process id. writer_since: wall time, UTC, ISO 8601.
-        gaps: number of losses of the port. dropped: number of readers that were too slow.
+        writer: the writer's process id.
+        writer_since: wall time, UTC, ISO 8601.
+        gaps: number of losses of the port.
+        dropped: number of readers that were too slow.
         line_errors: the kernel's counters of the UART (overrun, buf_overrun, frame, parity, brk) since its start;
             None: the port has none, e.g. a pty.
         lateness_max_ns: the largest evidence of a late stamp since the port was opened.
@@ -128,8 +130,8 @@ def server_status(answer: Mapping[str, Any]) -> ServerStatus:
 def of_another_boardlab(lacks: str) -> LabStableError:
     """Return the error of a running server of another boardlab."""
     return LabStableError(
-        f"the console server that runs was started by another boardlab, and does not know {lacks}: end it with `lab console "
-        "stop` when nothing measures, and the next command starts a fitting one",
+        f"the console server that runs was started by another boardlab, and does not know {lacks}: end it with `lab "
+        "console stop` when nothing measures, and the next command starts a fitting one",
         failure="console_protocol",
     )
 

@@ -263,6 +263,6 @@ def _printk_line(fit: PrintkFit | None) -> str:
         return "kernel's clock: too few lines with a time to compare with the host's"
     residual = f"median {fit.residual_median_ns / _NS_PER_MS:.2f}, p95 {fit.residual_p95_ns / _NS_PER_MS:.2f}"
     return (
-        f"kernel's clock: {fit.rate_ppm:+.0f} ppm against the host's over {fit.span_s:.1f} s and {fit.n} of {fit.lines} lines; "
-        f"lines waited for the UART: {residual}, max {fit.residual_max_ns / _NS_PER_MS:.2f} ms"
+        f"kernel's clock: {fit.rate_ppm:+.0f} ppm against the host's over {fit.span_s:.1f} s and {fit.n} of "
+        f"{fit.lines} lines; lines waited for the UART: {residual}, max {fit.residual_max_ns / _NS_PER_MS:.2f} ms"
     )

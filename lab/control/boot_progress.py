@@ -107,8 +107,9 @@ def check_still_off(board: Board, silent_at: int) -> None:
     text = _TEXT.search(board.console.captured()[silent_at:])
     if text is not None:
         raise LabTransientError(
-            f"{board.board} printed {text[0][:60].decode()!r} after its power off and before its power on: its power came back by itself. Look "
-            "at the outlet and its relay, at what else switches it, and at a second supply (USB, a debugger)",
+            f"{board.board} printed {text[0][:60].decode()!r} after its power off and before its power on: its power "
+            "came back by itself. Look at the outlet and its relay, at what else switches it, and at a second supply "
+            "(USB, a debugger)",
             failure="impossible_times",
         )
 
@@ -126,9 +127,10 @@ def adapter_fed(console: Any, name: str) -> Iterator[None]:
         if error.failure != "adapter_lost" or not console.away:
             raise
         raise LabStableError(
-            f"the console's adapter went away when {name} was switched off: the adapter is fed by the board, so the board's first output "
-            "after power on is lost, and its boot is not measurable. Feed the adapter by the host: take an adapter with a USB supply of its "
-            "own to the board's UART pins, or cut the adapter's supply from the board",
+            f"the console's adapter went away when {name} was switched off: the adapter is fed by the board, so the "
+            "board's first output after power on is lost, and its boot is not measurable. Feed the adapter by the "
+            "host: take an adapter with a USB supply of its own to the board's UART pins, or cut the adapter's "
+            "supply from the board",
             failure="adapter_fed_by_board",
         ) from error
 
@@ -167,8 +169,8 @@ def prepare_rails(board: Board) -> None:
 def rails_at_power_on(board: Board) -> Iterator[Callable[[PowerEdge], PowerEdge]]:
     """Sample the board's rails, if any, while it is switched on.
 
-    Sensors that fail lose no boot: its power on is then unconfirmed by them. An Automation Interface is not asked: it may be the
-    switch, which would have to wait for it.
+    Sensors that fail lose no boot: its power on is then unconfirmed by them. An Automation Interface is not asked: it
+    may be the switch, which would have to wait for it.
 
     Yields: adds the rise of the rails to an edge.
     """
@@ -236,7 +238,8 @@ def power_asked(board: Board, *, rails: bool = True) -> Iterator[None]:
         rails: switched-off supplies mean that the power is gone; those of a sleeping board may be off.
 
     Raises:
-        LabTransientError: it has lost its power (`power_lost`). BoardTransientError, LabTransientError: the original error.
+        LabTransientError: it has lost its power (`power_lost`). BoardTransientError, LabTransientError: the original
+            error.
     """
     try:
         yield
@@ -293,8 +296,8 @@ def _volts(board: Board) -> dict[str, float]:
 
 
 # --- One time line for the instants of a board: those of its console and those of its switches ---
-# Stamps are taken on the host with the port. Where that is another host than this one, the switches' instants, which are taken here,
-# are carried over to that host's clock, and what that may be wrong by widens them.
+# Stamps are taken on the host with the port. Where that is another host than this one, the switches' instants, which
+# are taken here, are carried over to that host's clock, and what that may be wrong by widens them.
 
 
 def relate(console: Any, *switches: Any) -> None:
@@ -369,7 +372,7 @@ class PlaceHolders:
         before = self._holders.setdefault(name, now)
         if not now or now != before:
             raise LabStableError(
-                f"labgrid's place {name} was taken away: it was {before or 'nobody'}'s, and is {now or 'nobody'}'s now. "
-                "The board is not touched any more; acquire the place again, then resume",
+                f"labgrid's place {name} was taken away: it was {before or 'nobody'}'s, and is {now or 'nobody'}'s "
+                "now. The board is not touched any more; acquire the place again, then resume",
                 failure="place_lost",
             )

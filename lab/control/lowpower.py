@@ -77,7 +77,8 @@ class SuspendMonitor:
 
     Attributes:
         finders: of the watch's moments.
-        found, before: the kernel's consoles and counters before it. before_ns: when the board said the counters.
+        found, before: the kernel's consoles and counters before it.
+        before_ns: when the board said the counters.
         taken: how much of the console's capture the watch has.
     """
 
@@ -165,8 +166,9 @@ FOR_GOOD_S = 24 * 3600  # of a board that was told to sleep until somebody wakes
 class LowPower:
     """The low-power modes of a board.
 
-    After whatever failure, also an interrupt, the board's status is unknown, and the next transition power-cycles it. The
-    board itself puts its consoles, log level and constraint back as soon as it is awake, whatever has become of the host.
+    After whatever failure, also an interrupt, the board's status is unknown, and the next transition power-cycles it.
+    The board itself puts its consoles, log level and constraint back as soon as it is awake, whatever has become of
+    the host.
 
     Attributes:
         release: the name of the software's release; how a mode is selected depends on it.
@@ -254,7 +256,8 @@ class LowPower:
                 self.board.console.write(KEY)
             else:
                 self.board.mcu.send(KEY)
-            # It leaves the adapter within its latency; the first bit of the key wakes some boards, the last one others.
+            # It leaves the adapter within its latency; the first bit of the key wakes some boards, the last one
+            # others.
             out_ns = timing.adapter_latency_ns + timing.scheduling_ns + timing.bytes_ns(len(KEY))
             acknowledged_ns = self._now_ns() + out_ns
         else:
@@ -349,8 +352,8 @@ class LowPower:
         selection = constraint(type_, release)
         if plan.mode == MCU_ONLY and selection is None:
             raise ConfigurationError(
-                f"{type_.name}: how MCU-only is selected in release {self.release or '(none named)'} is not known: add its "
-                f"`low_power` to lab/boards/types; known are {', '.join(type_.releases) or 'none'}"
+                f"{type_.name}: how MCU-only is selected in release {self.release or '(none named)'} is not known: "
+                f"add its `low_power` to lab/boards/types; known are {', '.join(type_.releases) or 'none'}"
             )
         mode = mode_of(type_, plan)
         arm(shell, type_, plan)
@@ -417,8 +420,8 @@ class LowPower:
         jumper = mode_of(self.board.type, plan).jumper
         if jumper and jumper not in self.board.jumpers:
             raise ConfigurationError(
-                f"{plan.mode} needs a jumper that nothing reports: {jumper}. Set it, and say so in the env: BoardStrategy's "
-                f"`jumpers: ['{jumper}']`"
+                f"{plan.mode} needs a jumper that nothing reports: {jumper}. Set it, and say so in the env: "
+                f"BoardStrategy's `jumpers: ['{jumper}']`"
             )
         if plan.wake == MCU and self.board.mcu is None:
             raise ConfigurationError(
@@ -428,8 +431,8 @@ class LowPower:
             pins = self.board.wake_pins
             if pins is None or plan.wake not in pins.pins:
                 raise ConfigurationError(
-                    f"the pin {plan.wake!r} is to wake the board: add a WakePinsDriver with `pins: {{{plan.wake}: OUTPUT}}` "
-                    "to the env"
+                    f"the pin {plan.wake!r} is to wake the board: add a WakePinsDriver with `pins: {{{plan.wake}: "
+                    "OUTPUT}` to the env"
                 )
             self.board.activate(pins, WAKE_PIN)
 
@@ -454,7 +457,8 @@ class LowPower:
 
 POLL_S = 0.05
 _DOWN = "reboot: Power down"
-# A kernel whose firmware did not switch off restarts 5 s later (Linux drivers/firmware/ti_sci.c, ti_sci_sys_off_handler).
+# A kernel whose firmware did not switch off restarts 5 s later (Linux drivers/firmware/ti_sci.c,
+# ti_sci_sys_off_handler).
 RESTART_S = 6.0
 SHUTDOWN_S = 30  # from the command until the board is off, when its alarm is to end that
 _TEXT = re.compile(r"[ -~]{8,}(?=[\r\n])")  # no noise of a line whose driver lost its power
@@ -465,7 +469,8 @@ class Down:
     """A board that switched itself off, to be woken by a boot.
 
     Attributes:
-        boot_id, rtc_s: of the boot before; empty, None: unknown. asked_ns: when it said them.
+        boot_id, rtc_s: of the boot before; empty, None: unknown.
+        asked_ns: when it said them.
         alarm_ns: between these the RTC wakes it; None: it does not.
     """
 
@@ -507,7 +512,8 @@ def enter(board: Board, plan: SuspendPlan) -> Down:
         if reached and (more := _TEXT.search(said[reached.end() :].partition("\n")[2])):
             raise BoardTransientError(
                 f"the board did not stay in {mode.title}: behind {reached[0]!r} came {more[0]!r}. Its firmware "
-                f"refused, or something woke it at once: look at what wakes it ({', '.join(woken_by(type_, plan.mode))})",
+                "refused, or something woke it at once: look at what wakes it "
+                f"({', '.join(woken_by(type_, plan.mode))})",
                 failure="wrong_sleep_mode",
             )
         if clock.now_ns() - sent_ns > type_.timeouts.hang_silence_s * 1e9:
@@ -519,8 +525,8 @@ def enter(board: Board, plan: SuspendPlan) -> Down:
     if not last_line.search(said):
         says = type_.low_power.wakes[plan.wake].says
         raise BoardTransientError(
-            f"the board is off, and not in {mode.title}: the kernel did not say {mode.entered!r}. Its wake-up source ({plan.wake}) was not "
-            f"armed" + (f"; {says}" if says else ""),
+            f"the board is off, and not in {mode.title}: the kernel did not say {mode.entered!r}. Its wake-up source "
+            f"({plan.wake}) was not armed" + (f"; {says}" if says else ""),
             failure="wrong_sleep_mode",
         )
     return Down(plan, boot_id, rtc_s, asked_ns, alarm_ns)
@@ -569,8 +575,8 @@ def rails_off(board: Board, plan: SuspendPlan, trace: Path, down: Down) -> Off |
 def _early(board: Board, plan: SuspendPlan) -> str:
     mode = mode_of(board.type, plan)
     return (
-        f"the board left {mode.title} by itself: its console spoke before {plan.wake} woke it. Look at what else wakes it: "
-        f"{', '.join(woken_by(board.type, plan.mode))}"
+        f"the board left {mode.title} by itself: its console spoke before {plan.wake} woke it. Look at what else "
+        f"wakes it: {', '.join(woken_by(board.type, plan.mode))}"
     )
 
 
@@ -616,7 +622,8 @@ def check_kept(down: Down, facts: tuple[str, int | None], now_ns: int) -> None:
     off_s = rtc_s - down.rtc_s - (now_ns - down.asked_ns) / 1e9
     if abs(off_s) > RTC_OFF_S:
         raise BoardTransientError(
-            f"the board's RTC went {rtc_s - down.rtc_s} s while {(now_ns - down.asked_ns) / 1e9:.1f} s passed: it lost its supply or its "
-            "time, so the mode was another one, or its alarm proves nothing. Is the PMIC kept from switching off the RTC's supply?",
+            f"the board's RTC went {rtc_s - down.rtc_s} s while {(now_ns - down.asked_ns) / 1e9:.1f} s passed: it "
+            "lost its supply or its time, so the mode was another one, or its alarm proves nothing. Is the PMIC kept "
+            "from switching off the RTC's supply?",
             failure="rtc_lost",
         )

@@ -66,7 +66,8 @@ def _off(board: Board, seconds: int, sampler: Sampler) -> SteadyPower:
     power = _cut(board, sampler, start_ns, start_ns + seconds * 10**9)
     if len(board.console.captured()) > heard:
         raise LabStableError(
-            f"{board.board} spoke while it was switched off: {board.tail()!r} came on its console. Does another supply feed it?",
+            f"{board.board} spoke while it was switched off: {board.tail()!r} came on its console. Does another "
+            "supply feed it?",
             failure="power_off_ineffective",
         )
     off(power.rails, board.type, OFF, power.inputs)
@@ -96,8 +97,8 @@ def _full_load(board: Board, seconds: int, sampler: Sampler) -> SteadyPower:
     lasted_s = (end_ns - start_ns) / 1e9
     if not lasts_s - 1 <= lasted_s <= lasts_s + _SLACK_S:
         raise BoardTransientError(
-            f"{program} was to work for {lasts_s} s, and the console was silent for {lasted_s:.1f} s: it ended early, or something printed "
-            "meanwhile",
+            f"{program} was to work for {lasts_s} s, and the console was silent for {lasted_s:.1f} s: it ended early, "
+            "or something printed meanwhile",
             failure="wrong_load",
         )
     half = len(lines) // 2

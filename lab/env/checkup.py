@@ -46,7 +46,8 @@ class CheckUp:
     """Checks a board.
 
     Attributes:
-        strategy: its BoardStrategy. say: tells a person a line.
+        strategy: its BoardStrategy.
+        say: tells a person a line.
         parts: what was found so far, by name.
     """
 
@@ -133,7 +134,8 @@ class CheckUp:
         if TOKEN not in "\n".join(lines):
             echoed = plain(" ".join(lines))[:80]
             raise LabStableError(
-                f"`echo {TOKEN}` came back as {echoed!r}: characters are lost or changed on the line; look at its cable and ground",
+                f"`echo {TOKEN}` came back as {echoed!r}: characters are lost or changed on the line; look at its "
+                "cable and ground",
                 failure="console_echo",
             )
         return "typed text comes back"
@@ -154,8 +156,8 @@ class CheckUp:
         if status != 0:
             output = plain(" ".join([*lines, *errors]))[:200]
             raise BoardStableError(
-                f"{name} cannot be read: `dd` of {READ_MIB} MiB of {device} ended with {status}: {output!r}. Exchange the card, or "
-                "write the medium anew (lab provision)",
+                f"{name} cannot be read: `dd` of {READ_MIB} MiB of {device} ended with {status}: {output!r}. Exchange "
+                "the card, or write the medium anew (lab provision)",
                 failure="io_error",
             )
         return f"{booted}, and {READ_MIB} MiB of {device} were read"
@@ -182,7 +184,8 @@ class CheckUp:
         ]
         if wrong:
             raise LabStableError(
-                f"{'; '.join(wrong)} (within {NEAR:.0%} is in range). Look at its supply, and at the sensors: lab rails selftest",
+                f"{'; '.join(wrong)} (within {NEAR:.0%} is in range). Look at its supply, and at the sensors: lab "
+                "rails selftest",
                 failure="rail_out_of_range",
             )
         free = [name for name in wanted if name in scaled]
@@ -203,7 +206,8 @@ class CheckUp:
         is_up = self._heard or self._up()
         if not is_up and self.strategy.rails is not None:
             raise LabStableError(
-                f"{self.strategy.board} was switched on, and its rails are off. Is the outlet the board's, and does its relay move?",
+                f"{self.strategy.board} was switched on, and its rails are off. Is the outlet the board's, and does "
+                "its relay move?",
                 failure="power_on_ineffective",
             )
         self.strategy.off()
@@ -215,8 +219,8 @@ class CheckUp:
         if left:
             readings = ", ".join(f"{name} {volts:.2f} V" for name, volts in left.items())
             raise LabStableError(
-                f"{self.strategy.board} was switched off, and still has {readings}. Check that the outlet is the board's, that its relay "
-                "moves, and that nothing else feeds it",
+                f"{self.strategy.board} was switched off, and still has {readings}. Check that the outlet is the "
+                "board's, that its relay moves, and that nothing else feeds it",
                 failure="power_off_ineffective",
             )
         return "its rails came with power on, and fell with power off"

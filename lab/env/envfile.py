@@ -250,9 +250,13 @@ def _unedited(path: Path) -> Iterator[str]:
     for number, line in enumerate(yamlfile.text_of(path).splitlines(), start=1):
         value = _value(line)
         if LAB_LINE.search(line) and value in templates:
-            yield f"{path}:{number}: `{value}` is the template's value: set it, or remove the mark LAB where it is right"
+            yield (
+                f"{path}:{number}: `{value}` is the template's value: set it, or remove the mark LAB where it is right"
+            )
         elif found := _RESERVED.search(value):
-            yield f"{path}:{number}: {found[0]} is no address of a lab: it is reserved for documentation; write your own"
+            yield (
+                f"{path}:{number}: {found[0]} is no address of a lab: it is reserved for documentation; write your own"
+            )
 
 
 def _value(line: str) -> str:

@@ -53,7 +53,8 @@ class TargetComponent:
 
     Attributes:
         place: where it stands in the file, e.g. "targets.main.drivers.StampedPDUDaemonDriver".
-        cls: what it will be. arguments: without name and bindings.
+        cls: what it will be.
+        arguments: without name and bindings.
     """
 
     place: str
@@ -215,8 +216,9 @@ def _straps(entry: TargetComponent, board_type: BoardType) -> Iterator[str]:
         wrong = (medium.boot_mode ^ fixed) & ~driven
         if wrong:
             yield (
-                f"{entry.place}: medium {name} (boot mode {medium.boot_mode:#x}) needs strap(s) {bits(wrong)}, which no line drives and "
-                f"`fixed: {fixed:#x}` has otherwise: add them to `lines`, or correct `fixed`; without them no run can boot from {name}"
+                f"{entry.place}: medium {name} (boot mode {medium.boot_mode:#x}) needs strap(s) {bits(wrong)}, which "
+                f"no line drives and `fixed: {fixed:#x}` has otherwise: add them to `lines`, or correct `fixed`; "
+                f"without them no run can boot from {name}"
             )
 
 
@@ -232,7 +234,10 @@ def _prompt(place: str, pattern: str, samples: Sequence[str], board_type: BoardT
     kind, *texts = samples
     printed = [text for text in (each.format(host=host) for each in texts) if re.search(of_type[kind], text)]
     if printed and pattern != of_type[kind] and not any(wanted.search(text) for text in printed):
-        yield f"{place}: {pattern!r} is not found in {printed[0]!r}, which {board_type.name} prints; its type has {of_type[kind]!r}"
+        yield (
+            f"{place}: {pattern!r} is not found in {printed[0]!r}, which {board_type.name} prints; its type has "
+            f"{of_type[kind]!r}"
+        )
 
 
 def _hostname(board_type: BoardType) -> str:
@@ -262,25 +267,29 @@ def _elsewhere(resources: Sequence[TargetComponent], drivers: Sequence[TargetCom
     for entry in resources:
         if issubclass(entry.cls, RailSensors) and not console_is_here and entry.arguments.get("at", "") != AT_CONSOLE:
             yield (
-                f"{entry.place}: the board's console is the place's, and these sensors are this host's: no clock relates the two. Plug the "
-                "sensors in where the console is, and write `at: console`; `lab rails serve` samples them there"
+                f"{entry.place}: the board's console is the place's, and these sensors are this host's: no clock "
+                "relates the two. Plug the sensors in where the console is, and write `at: console`; `lab rails "
+                "serve` samples them there"
             )
     for driver in drivers:
         if driver.arguments.get("at") == AT_CONSOLE and not any(
             issubclass(each.cls, StampedConsoleDriver) for each in drivers
         ):
-            yield f"{driver.place}: `at: console` needs a StampedConsoleDriver: the console of this target does not say where it is"
+            yield (
+                f"{driver.place}: `at: console` needs a StampedConsoleDriver: the console of this target does not "
+                "say where it is"
+            )
         if issubclass(driver.cls, UBootWriterDriver) and driver.arguments.get("over") == "usb" and not console_is_here:
             yield (
-                f"{driver.place}: over: usb: a place cannot give the board's USB port: write over the network (`over: tftp`) or the console, or "
-                "run this on the board's host, with an env without RemotePlace"
+                f"{driver.place}: over: usb: a place cannot give the board's USB port: write over the network (`over: "
+                "tftp`) or the console, or run this on the board's host, with an env without RemotePlace"
             )
         needs = _ONLY_HERE.get(driver.cls, ())
         if needs and not any(entry.cls.__name__ in needs for entry in (*resources, *drivers)):
             yield (
-                f"{driver.place}: it works only on the host that the hardware is plugged into, and this target has none of: "
-                f"{', '.join(sorted(needs))}. A place cannot give it: run this on the board's host, with an env without RemotePlace, or leave "
-                "the driver out"
+                f"{driver.place}: it works only on the host that the hardware is plugged into, and this target has "
+                f"none of: {', '.join(sorted(needs))}. A place cannot give it: run this on the board's host, with an "
+                "env without RemotePlace, or leave the driver out"
             )
 
 
@@ -351,7 +360,10 @@ def _slot(
 
 
 def _suppliers(fitting: Sequence[TargetComponent], wanted: Sequence[Any]) -> int:
-    """Count what labgrid binds: for each kind the only one, the resource "default", or the driver of highest priority."""
+    """Count what labgrid binds.
+
+    For each kind this is the only one, the resource "default", or the driver of highest priority.
+    """
     count = 0
     for kind in wanted:
         matching = [entry for entry in fitting if issubclass(entry.cls, kind)]

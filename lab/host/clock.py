@@ -130,12 +130,13 @@ class TimerFd:
 
 
 # --- Detecting a stop of the stamping clock ---
-# CLOCK_MONOTONIC_RAW does not count the time in which a host is suspended, and CLOCK_BOOTTIME does (clock_gettime(2)). NTP
-# slews the one and not the other, by at most 500 ppm (ntp_adjtime(2)); what they drift apart beyond that is a jump. A
-# virtual machine that is paused from outside sees nothing of it on any clock; there only the board's own clock tells
-# (`lab.console.printk`), and bytes that come too soon (`lab.console.moments`). Where somebody sets the wall clock as it goes on,
-# as agents of hypervisors do, CLOCK_REALTIME jumps. It may be slewed faster than the others (chrony: 83333 ppm), so that only
-# a jump between two looks counts. Who sets it for another reason during a boot loses that attempt.
+# CLOCK_MONOTONIC_RAW does not count the time in which a host is suspended, and CLOCK_BOOTTIME does (clock_gettime(2)).
+# NTP slews the one and not the other, by at most 500 ppm (ntp_adjtime(2)); what they drift apart beyond that is a
+# jump. A virtual machine that is paused from outside sees nothing of it on any clock; there only the board's own clock
+# tells (`lab.console.printk`), and bytes that come too soon (`lab.console.moments`). Where somebody sets the wall
+# clock as it goes on, as agents of hypervisors do, CLOCK_REALTIME jumps. It may be slewed faster than the others
+# (chrony: 83333 ppm), so that only a jump between two looks counts. Who sets it for another reason during a boot loses
+# that attempt.
 
 
 TOLERANCE_NS = 1_000_000  # two clocks are read one after the other, by a process that may have to wait between

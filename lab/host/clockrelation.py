@@ -1,9 +1,10 @@
 """The relation of two hosts' clocks, by queries over a connection.
 
-An answer proves that the other clock showed `there_ns` at some instant between the question and its arrival (Cristian, "Probabilistic
-clock synchronization", Distributed Computing 3, 1989). So the offset lies within a bound that no delay, loss or asymmetry of the
-network can break; the shorter the round trip, the narrower it is. Two crystals drift apart, at a rate that is almost the same for
-hours; the bounds of all readings together bound the rate as well, and every bound is carried to the requested instant.
+An answer proves that the other clock showed `there_ns` at some instant between the question and its arrival (Cristian,
+"Probabilistic clock synchronization", Distributed Computing 3, 1989). So the offset lies within a bound that no delay,
+loss or asymmetry of the network can break; the shorter the round trip, the narrower it is. Two crystals drift apart,
+at a rate that is almost the same for hours; the bounds of all readings together bound the rate as well, and every
+bound is carried to the requested instant.
 """
 
 from __future__ import annotations
@@ -190,8 +191,8 @@ class ClockRelation:
 
     def _unrelated(self, why: str) -> LabTransientError:
         return LabTransientError(
-            f"the clock of {self.name} cannot be related to this host's: {why}. Times from the power switch to its console "
-            "are not measured; look at that host (suspended? restored?) and at the network, then try again",
+            f"the clock of {self.name} cannot be related to this host's: {why}. Times from the power switch to its "
+            "console are not measured; look at that host (suspended? restored?) and at the network, then try again",
             failure="clock_unrelated",
         )
 

@@ -32,8 +32,10 @@ def turn(what: str, who: str, say: Callable[[str], None], waiting: Callable[[], 
     """Hold a named lock of this user's programs for this block.
 
     Args:
-        what: the lock's name, e.g. "hub pci-0000:00:14.0-usb-0:3". who: our name for waiting programs.
-        say: gets the holder's name. waiting: called each second meanwhile, may end the wait by an error; None: not called.
+        what: the lock's name, e.g. "hub pci-0000:00:14.0-usb-0:3".
+        who: our name for waiting programs.
+        say: gets the holder's name.
+        waiting: called each second meanwhile, may end the wait by an error; None: not called.
     """
     with _opened(what) as file:
         if not taken(file, 0):

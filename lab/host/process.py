@@ -84,8 +84,8 @@ def open_many_files() -> int:
 def share_memory_of_threads() -> None:
     """Let all threads take memory from two arenas.
 
-    glibc gives eight a core, which fill up one after the other. Threads of Python take turns, so none waits for an arena. Before the first thread; another libc than glibc has none
-    (mallopt(3), M_ARENA_MAX).
+    glibc gives eight a core, which fill up one after the other. Threads of Python take turns, so none waits for an
+    arena. Before the first thread; another libc than glibc has none (mallopt(3), M_ARENA_MAX).
     """
     with suppress(AttributeError):
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)

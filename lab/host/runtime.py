@@ -122,7 +122,8 @@ class OutletStatus:
     Attributes:
         server: host:port of that pdudaemon, or the host of another switch; empty: this host's own. Two pdudaemons may
             have a PDU of the same name.
-        command: the last one, "on" or "off". at: its time, seconds since 1970.
+        command: the last one, "on" or "off".
+        at: its time, seconds since 1970.
         duration_s: until the switch answered, or until we gave up.
         commands, failures: their numbers so far.
     """
@@ -142,7 +143,8 @@ class RailStatus:
     """A sensor of one rail of a board.
 
     Attributes:
-        rate_hz: recent samples per second. samples, gaps: their numbers so far.
+        rate_hz: recent samples per second.
+        samples, gaps: their numbers so far.
         at: time of writing, seconds since 1970.
     """
 
@@ -159,7 +161,8 @@ class SamplerStatus:
     """A running sampler of rails; viewers read its growing trace.
 
     Attributes:
-        trace: path of the file. holder: the process that samples, or records another host's samples, as `lab.host.process` has it.
+        trace: path of the file.
+        holder: the process that samples, or records another host's samples, as `lab.host.process` has it.
         ahead_ns: lead of the trace's clock over this host's.
     """
 

@@ -4,7 +4,8 @@ The evidence is written beside the stamps (`Lateness`), so that each moment's ±
 
 - how late a timer of 20 Hz woke the process, which also sees the whole host stand still;
 - how long it slept beyond the time at which it wanted to look again, as one that was stopped does;
-- how long the process stood in the kernel's run queue, from /proc/self/schedstat (Documentation/scheduler/sched-stats);
+- how long the process stood in the kernel's run queue, from /proc/self/schedstat
+(Documentation/scheduler/sched-stats);
 - how long the process itself was busy between two looks at its ports;
 - how long a byte of its own took through the kernel's tty layer (`lab.console.loop`).
 """
@@ -71,7 +72,8 @@ def stood_still_ns(slept_ns: int, patience_s: float | None, beat_ns: int) -> int
     much shorter than a sleep counts as twice its visible part.
 
     Args:
-        slept_ns: between two looks. patience_s: the limit of the sleep; None: until an event.
+        slept_ns: between two looks.
+        patience_s: the limit of the sleep; None: until an event.
         beat_ns: delay of the heartbeat's notice.
     """
     late_ns = beat_ns if patience_s is None else max(beat_ns, slept_ns - round(patience_s * NS_PER_S) - EPOLL_STEP_NS)
@@ -128,10 +130,11 @@ class Heartbeat:
 
 
 # --- Time slices ---
-# Since Linux 6.6 the kernel lets a task that runs use up its time slice, some milliseconds, before one that wakes has its turn (EEVDF); and of
-# those that wait, one with a short slice has its turn first. Since 6.12 a thread may choose its own slice (sched_setattr(2), `sched_runtime`),
-# and needs no privilege for it. A short one makes it interruptible soon, and prompt on a busy host; a long one the contrary.
-# Earlier kernels take the call without any effect; before 6.6 a waking thread goes first anyway.
+# Since Linux 6.6 the kernel lets a task that runs use up its time slice, some milliseconds, before one that wakes has
+# its turn (EEVDF); and of those that wait, one with a short slice has its turn first. Since 6.12 a thread may choose
+# its own slice (sched_setattr(2), `sched_runtime`), and needs no privilege for it. A short one makes it interruptible
+# soon, and prompt on a busy host; a long one the contrary. Earlier kernels take the call without any effect; before
+# 6.6 a waking thread goes first anyway.
 
 
 SHORTEST_NS: Final = 100_000  # the kernel gives no shorter one,
@@ -178,10 +181,10 @@ def _attributes() -> _Attributes | None:
 
 
 # --- Idle states during measurements ---
-# A processor that sleeps deeply takes some ten to some hundred microseconds to wake when a byte arrives, or a timer rings.
-# A process that holds /dev/cpu_dma_latency open with the value 0 forbids that for the whole host
-# (Documentation/power/pm_qos_interface.rst of the kernel); cyclictest does the same. It costs power, so it is held only as
-# long as a port has a writer, or rails are sampled a thousand times a second.
+# A processor that sleeps deeply takes some ten to some hundred microseconds to wake when a byte arrives, or a timer
+# rings. A process that holds /dev/cpu_dma_latency open with the value 0 forbids that for the whole host
+# (Documentation/power/pm_qos_interface.rst of the kernel); cyclictest does the same. It costs power, so it is held
+# only as long as a port has a writer, or rails are sampled a thousand times a second.
 
 
 DEVICE = Path("/dev/cpu_dma_latency")

@@ -1,11 +1,11 @@
 """Unix sockets of another host, through one ssh connection to it.
 
-OpenSSH multiplexes: one master per host, with which every forward is asked for (ssh(1), -O forward). A forward takes no session, so
-that sshd's MaxSessions does not count, and the local end is a socket in a folder of this user's alone, where a TCP port would be
-everybody's.
+OpenSSH multiplexes: one master per host, with which every forward is asked for (ssh(1), -O forward). A forward takes
+no session, so that sshd's MaxSessions does not count, and the local end is a socket in a folder of this user's alone,
+where a TCP port would be everybody's.
 
-A master may hang: it or its target is stopped. Its own ServerAlive ends it when the other host is silent; the next request to a
-stopped master kills it, and makes a new one. No call here waits for it without a limit.
+A master may hang: it or its target is stopped. Its own ServerAlive ends it when the other host is silent; the next
+request to a stopped master kills it, and makes a new one. No call here waits for it without a limit.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ def locked(path: Path, host: str, limit_s: float) -> Iterator[None]:
     """Hold the lock of a host's connection for this block.
 
     Args:
-        path: of the lock, which names its holder. limit_s: maximum wait for another process.
+        path: of the lock, which names its holder.
+        limit_s: maximum wait for another process.
 
     Raises:
         LabTransientError: another process has held it longer.
@@ -66,11 +67,14 @@ def _others(fd: int, noted_ns: int, limit_s: float) -> str:
         noted_ns: the lock's last note of a holder when we began to wait.
     """
     if os.fstat(fd).st_mtime_ns != noted_ns:
-        return f"others have taken turns at making the connection for more than {limit_s:g} s, and none has it: is the host up, and the network?"
+        return (
+            f"others have taken turns at making the connection for more than {limit_s:g} s, and none has it: is "
+            "the host up, and the network?"
+        )
     holder = os.pread(fd, _PID_BYTES, 0).decode(errors="replace").strip()
     return (
-        f"process {holder} has been making or ending the connection for more than {limit_s:g} s. Is it stopped? Let it "
-        f"go on (kill -CONT {holder}), or end it"
+        f"process {holder} has been making or ending the connection for more than {limit_s:g} s. Is it stopped? Let "
+        f"it go on (kill -CONT {holder}), or end it"
     )
 
 
@@ -132,12 +136,13 @@ def _opened(pid: int) -> Iterator[int]:
 
 
 # --- Connections ---
-# OpenSSH multiplexes: one master per host, with which every forward is asked for (ssh(1), -O forward). A forward takes no session, so
-# that sshd's MaxSessions does not count, and the local end is a socket in a folder of this user's alone, where a TCP port would be
-# everybody's.
+# OpenSSH multiplexes: one master per host, with which every forward is asked for (ssh(1), -O forward). A forward takes
+# no session, so that sshd's MaxSessions does not count, and the local end is a socket in a folder of this user's
+# alone, where a TCP port would be everybody's.
 #
-# A master may hang: it is stopped, or what it leads to is. Its own ServerAlive ends it where nothing comes from the other host; where it
-# does nothing itself; its next user kills it, and makes a new one. No call here waits for it without a limit.
+# A master may hang: it is stopped, or what it leads to is. Its own ServerAlive ends it where nothing comes from the
+# other host; where it does nothing itself; its next user kills it, and makes a new one. No call here waits for it
+# without a limit.
 
 
 CONNECT_S: Final = 15
@@ -206,8 +211,8 @@ class SshLink:
                     self._forward(local, remote)
                 if not local.exists():
                     raise LabTransientError(
-                        f"ssh to {self.host} does not make {local}: end its connection (ssh -S {self._control} -O exit {self.host}), "
-                        "and look at the folder",
+                        f"ssh to {self.host} does not make {local}: end its connection (ssh -S {self._control} -O "
+                        f"exit {self.host}), and look at the folder",
                         failure="console_link",
                     )
         return local
@@ -223,7 +228,8 @@ class SshLink:
 
         Raises:
             LabTransientError: ssh fails, or the connection hangs: the host has not confirmed the program's end.
-            subprocess.TimeoutExpired: the program was too slow, and the host has ended it (timeout(1), which is required there).
+            subprocess.TimeoutExpired: the program was too slow, and the host has ended it (timeout(1), which is
+                required there).
         """
         session = self._session(["timeout", f"--kill-after={_KILL_S}", f"{timeout_s:g}", *argv])
         began_s = time.monotonic()
@@ -240,8 +246,8 @@ class SshLink:
             )
         except subprocess.TimeoutExpired as error:
             raise LabTransientError(
-                f"ssh to {self.host}: {argv[0]}, which had {timeout_s:g} s, has not ended after {limit_s:g} s; the connection hangs, or "
-                "that host does. Is it up, and the network?",
+                f"ssh to {self.host}: {argv[0]}, which had {timeout_s:g} s, has not ended after {limit_s:g} s; the "
+                "connection hangs, or that host does. Is it up, and the network?",
                 failure="console_link",
             ) from error
         if done.returncode in _TIMED_OUT and time.monotonic() - began_s >= timeout_s:
@@ -348,7 +354,8 @@ class SshLink:
         done = self._asked("forward", "-L", f"{local}:{remote}")
         if done is None:
             raise LabTransientError(
-                f"ssh to {self.host} hung when it should forward {remote}, and was ended; the next try makes a new connection",
+                f"ssh to {self.host} hung when it should forward {remote}, and was ended; the next try makes a new "
+                "connection",
                 failure="console_link",
             )
         self._check(done, local, 0, f"forward {remote}")
@@ -371,13 +378,14 @@ class SshLink:
         """
         if done.returncode and len(os.fsencode(makes)) + draft_bytes > MAX_SOCKET_PATH_BYTES:  # whatever else is wrong
             raise ConfigurationError(
-                f"{makes}: longer than the path of a socket that ssh makes may be; set BOARDLAB_RUNTIME to a folder with a shorter path"
+                f"{makes}: longer than the path of a socket that ssh makes may be; set BOARDLAB_RUNTIME to a folder "
+                "with a shorter path"
             )
         if done.returncode:
             reason = done.stderr.strip().replace("\n", "; ") or f"exit status {done.returncode}"
             raise LabTransientError(
-                f"ssh to {self.host} cannot {doing}: {reason}. `ssh {self.host} true` must work without a password for this user, and "
-                "the console server there must run as the user that ssh logs in as",
+                f"ssh to {self.host} cannot {doing}: {reason}. `ssh {self.host} true` must work without a password "
+                "for this user, and the console server there must run as the user that ssh logs in as",
                 failure="console_link",
             )
 

@@ -91,7 +91,8 @@ def own_address(towards: str) -> str:
             return str(asks.getsockname()[0])
     except (OSError, UnicodeError) as error:  # the latter: no name of a host at all, e.g. with two dots in a row
         raise ConfigurationError(
-            f"{towards}: this host knows no way there ({getattr(error, 'strerror', None) or error}); `ip route get` shows it"
+            f"{towards}: this host knows no way there ({getattr(error, 'strerror', None) or error}); `ip route "
+            "get` shows it"
         ) from error
 
 

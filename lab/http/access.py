@@ -25,7 +25,8 @@ from lab import yamlfile
 from lab.errors import ConfigurationError
 
 # --- The web-config file of Prometheus' exporter toolkit ---
-# Form: github.com/prometheus/exporter-toolkit, docs/web-configuration.md; `promtool check web-config FILE` knows it too.
+# Form: github.com/prometheus/exporter-toolkit, docs/web-configuration.md; `promtool check web-config FILE` knows it
+# too.
 
 
 BCRYPT: Final = re.compile(r"\$2[aby]\$\d\d\$[./A-Za-z0-9]{53}")
@@ -81,8 +82,8 @@ class WebConfig:
                 context.load_verify_locations(self.folder / tls.client_ca_file)
         except OSError as error:  # ssl.SSLError is one
             raise ConfigurationError(
-                f"the web-config's certificates in {self.folder} cannot be used ({error}); mend cert_file, key_file and "
-                "client_ca_file"
+                f"the web-config's certificates in {self.folder} cannot be used ({error}); mend cert_file, key_file "
+                "and client_ca_file"
             ) from error
         return context
 
@@ -128,8 +129,9 @@ def check_address(host: str, config: WebConfig | None) -> None:
         return
     if config is None or config.tls_server_config is None or not config.authenticates:
         raise ConfigurationError(
-            f"--listen {host} is open to other machines: that needs TLS and authentication. Give --web-config a file with "
-            f"tls_server_config and either basic_auth_users or client_auth_type: {_VERIFIED}; or listen on 127.0.0.1"
+            f"--listen {host} is open to other machines: that needs TLS and authentication. Give --web-config a file "
+            f"with tls_server_config and either basic_auth_users or client_auth_type: {_VERIFIED}; or listen "
+            "on 127.0.0.1"
         )
 
 
@@ -269,8 +271,8 @@ class LoginAttempts:
 
     `now` is monotonic, in seconds.
 
-    MOST_WIDE slows down the guessing of many names, or from many addresses. It does not hold for a name from an address that
-    gave the right password before, so that guessing elsewhere locks out no user.
+    MOST_WIDE slows down the guessing of many names, or from many addresses. It does not hold for a name from an
+    address that gave the right password before, so that guessing elsewhere locks out no user.
     """
 
     now: Callable[[], float]

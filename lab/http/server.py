@@ -1,8 +1,8 @@
 """uvicorn with limits for its clients, which uvicorn itself has not.
 
-uvicorn bounds the bytes of a request's head, but neither its time nor the connections. `Connections` bounds both: a silent or
-slow client costs a socket, no thread, and not for long. At a limit, the connection that has waited longest without a request
-is closed, one that never said anything first: a request of a browser or a scrape takes milliseconds.
+uvicorn bounds the bytes of a request's head, but neither its time nor the connections. `Connections` bounds both: a
+silent or slow client costs a socket, no thread, and not for long. At a limit, the connection that has waited longest
+without a request is closed, one that never said anything first: a request of a browser or a scrape takes milliseconds.
 """
 
 from __future__ import annotations
@@ -49,10 +49,11 @@ class RequestLimits:
     """The limits of a server's connections.
 
     Attributes:
-        total, of_address: connections that are open, in all and from one address. unlimited: addresses, as `origin` gives them,
-            that have only the limit in all.
+        total, of_address: connections that are open, in all and from one address.
+        unlimited: addresses, as `origin` gives them, that have only the limit in all.
         answering: connections whose requests are being answered.
-        request_s: from the connection to the end of the request. answer_s: from there to the end of the answer; None: no deadline.
+        request_s: from the connection to the end of the request.
+        answer_s: from there to the end of the answer; None: no deadline.
     """
 
     total: int
@@ -93,7 +94,8 @@ class Connections:
         """Take clients until it is cancelled.
 
         Args:
-            listening: a socket that is bound and listens. serve: serves one connection, which is closed afterwards.
+            listening: a socket that is bound and listens.
+            serve: serves one connection, which is closed afterwards.
         """
         loop = asyncio.get_running_loop()
         listening.setblocking(False)
@@ -220,7 +222,8 @@ def listening_socket(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = None
     try:
-        # asyncio sets TCP_NODELAY only where the protocol is named; without it a live line waits 40 ms for the browser's ACK
+        # asyncio sets TCP_NODELAY only where the protocol is named; without it a live line waits 40 ms for the
+        # browser's ACK
         listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:

@@ -41,7 +41,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--lab-resume",
         type=_run_or_job,
         metavar="RUN",
-        help="go on with an interrupted run at its next cycle; with a job, e.g. j12, with the run that it left unfinished",
+        help="go on with an interrupted run at its next cycle; with a job, e.g. j12, with the run that it left "
+        "unfinished",
     )
     for option in options.TABLE:
         action = {**_ACTIONS[option.form]} | ({"metavar": option.metavar} if option.metavar else {})
@@ -80,7 +81,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         refuse(
             config,
             items,
-            ": say which with --lg-env, e.g. `pytest --lg-env virtual.yaml` (boardlab's own tests: `pytest tests/unit`)",
+            ": say which with --lg-env, e.g. `pytest --lg-env virtual.yaml` (boardlab's own tests: `pytest "
+            "tests/unit`)",
         )
 
 

@@ -115,7 +115,8 @@ def _begin_session(config: pytest.Config, board: Callable[[], Any]) -> None:
         board: the target's strategy (a RemotePlace asks its coordinator), or what stands for it.
 
     Raises:
-        pytest.UsageError: an option or the environment is wrong. pytest.exit.Exception: the lab is not as it should be.
+        pytest.UsageError: an option or the environment is wrong. pytest.exit.Exception: the lab is not as it should
+            be.
     """
     env = config.stash[LABGRID_ENV_KEY]
     signal.signal(signal.SIGTERM, end_once)
@@ -204,7 +205,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if own and hasattr(config, "workerinput"):
             refuse(config, own, ", by one process: leave -n and --dist out")
             own = []
-        why = f", and the main target of {config.option.lg_env} has no {session_rules.STRATEGY}: add one to its drivers ("
+        why = (
+            f", and the main target of {config.option.lg_env} has no {session_rules.STRATEGY}: add one to "
+            "its drivers ("
+        )
         others = [item for item in items if measures(item) != MEASURE]
         refuse(config, others, f"{why}{package_data.folder(package_data.ENVS)} has examples), or leave this test out")
         if not own:
@@ -337,8 +341,8 @@ def _media(config: pytest.Config, strategy: Any) -> list[str]:
     media = asked or [name for name in strategy.media if release is None or name in release.media]
     if release is not None and not media:
         raise ConfigurationError(
-            f"--lab-provision: release {release.name} has nothing for {', '.join(strategy.media)}, all that {strategy.board} can boot from; it has "
-            f"{', '.join(release.media)}"
+            f"--lab-provision: release {release.name} has nothing for {', '.join(strategy.media)}, all that "
+            f"{strategy.board} can boot from; it has {', '.join(release.media)}"
         )
     return media
 

@@ -46,13 +46,15 @@ def check_first(config: pytest.Config) -> None:
     part = check.fault_in(PROVISION_NEEDS) if config.option.lab_provision else check.fault
     if part is not None:
         raise LabStableError(
-            f"{strategy.board} cannot take runs: {part.name}: {part.message}. Mend it, then: lab health {strategy.board} --check",
+            f"{strategy.board} cannot take runs: {part.name}: {part.message}. Mend it, then: lab health "
+            f"{strategy.board} --check",
             failure=part.failure,
         )
     if not check.passed:
         failed = ", ".join(f"{part.name}: {part.failure}" for part in check.failed) or "nothing could be shown"
         say(
-            f"the check of {strategy.board} did not pass ({failed}), but not by the lab's equipment: the run goes on and records it"
+            f"the check of {strategy.board} did not pass ({failed}), but not by the lab's equipment: the run goes on "
+            "and records it"
         )
 
 

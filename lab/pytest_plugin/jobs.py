@@ -111,7 +111,8 @@ def _of_lab_run(config: pytest.Config) -> int | None:
     A job of another board does not count.
 
     Raises:
-        pytest.UsageError: the job has ended or was taken while this session began, so the suite is measured by another session.
+        pytest.UsageError: the job has ended or was taken while this session began, so the suite is measured by another
+            session.
     """
     name = os.environ.get(JOB_VARIABLE, "")
     if not name:
@@ -124,7 +125,8 @@ def _of_lab_run(config: pytest.Config) -> int | None:
         return None
     if job.state != "running":
         raise pytest.UsageError(
-            f"job {job.called}, which began this session, is {job.state}: nothing is measured for it. `lab jobs show {job.called}` says why"
+            f"job {job.called}, which began this session, is {job.state}: nothing is measured for it. `lab jobs show "
+            f"{job.called}` says why"
         )
     return job.id
 

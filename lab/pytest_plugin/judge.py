@@ -46,7 +46,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             raise ConfigurationError(f"--lab-confirms: run {run.id} is of {run.board}; give that board's env")
         if not asked:
             raise ConfigurationError(
-                f"--lab-confirms: the judge asks for nothing of run {run.id} again; judge it first: lab judge run {run.id}"
+                f"--lab-confirms: the judge asks for nothing of run {run.id} again; judge it first: lab judge "
+                f"run {run.id}"
             )
     except BoardlabError as error:
         raise pytest.UsageError(plain_text(str(error))) from error

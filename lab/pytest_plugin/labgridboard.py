@@ -107,7 +107,8 @@ class LabgridBoard:
             power = self.target.get_driver("PowerProtocol", activate=False)
         except NoDriverFoundError as error:
             raise ConfigurationError(
-                f"{self.board}: a cycle begins from power off, and its environment has neither a strategy nor a power driver: add one, or "
+                f"{self.board}: a cycle begins from power off, and its environment has neither a strategy nor a power "
+                "driver: add one, or "
                 'let cycles begin as the board is: @pytest.mark.cycles(20, start="warm")'
             ) from error
         guarded_calls.call(power, POWER, "activate", lambda: self.target.activate(power), ACTIVATE_LIMIT_S)
@@ -130,7 +131,8 @@ def of_session(config: pytest.Config) -> LabgridBoard:
     board = given["board"] or place
     if not board:
         raise ConfigurationError(
-            f"{env.config_file}: nothing names the board whose numbers these are: give it a name of its own at targets.main.options.board"
+            f"{env.config_file}: nothing names the board whose numbers these are: give it a name of its own at "
+            "targets.main.options.board"
         )
     kind = given["board_type"] or _TYPE
     return LabgridBoard(target, board, _Type(kind, kind))

@@ -103,7 +103,8 @@ def _modes(config: pytest.Config, strategy: Any) -> list[str]:
     states = [state for state in asked if state in STATES]
     if states and strategy.rails is None:
         raise ConfigurationError(
-            f"--lab-mode {','.join(states)}: nothing measures this board's rails; add RailSensors and a RailsDriver to the env"
+            f"--lab-mode {','.join(states)}: nothing measures this board's rails; add RailSensors and a RailsDriver "
+            "to the env"
         )
     for mode in [mode for mode in asked or possible if mode not in STATES]:
         wake = option.lab_wake or DEFAULT_WAKE

@@ -1,6 +1,7 @@
 """The fixture `measure`: numbers of a lab's own tests, through the run, the store and the judge of all others.
 
-A test that asks for `measure` is one item of the run's plan. Its cycles (`@pytest.mark.cycles(20)`) are repetitions of the whole
+A test that asks for `measure` is one item of the run's plan. Its cycles (`@pytest.mark.cycles(20)`) are repetitions of
+the whole
 test: its fixtures are set up anew for each, and it is retried as a boot is.
 """
 
@@ -67,7 +68,10 @@ def measure_measurer(
 
 @pytest.fixture
 def measure(measure_measurer: TestRunSession, request: pytest.FixtureRequest) -> Measure:
-    """Records a number of this test, e.g. `measure("camera.first_frame", 0.412, unit="s", better="lower", resolution=0.001)`."""
+    """Records a number of this test.
+
+    E.g. `measure("camera.first_frame", 0.412, unit="s", better="lower", resolution=0.001)`.
+    """
     session, item, config = measure_measurer, request.node, request.config
     board, start, params = config.stash[STRATEGY_KEY], _start(item), _params(item)
     if start == REBOOT:
@@ -109,7 +113,8 @@ def _begin(config: pytest.Config) -> TestRunSession:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        f'{MARKER}(n, start="{OFF}"): measure n times, each from power off, start="{REBOOT}": by Linux\' reboot, start="{FIRST}": after its release was written anew, or start="{WARM}": as the board is',
+        f'{MARKER}(n, start="{OFF}"): measure n times, each from power off, start="{REBOOT}": by Linux\' reboot, '
+        f'start="{FIRST}": after its release was written anew, or start="{WARM}": as the board is',
     )
 
 
@@ -150,8 +155,8 @@ def _check_distinct(items: list[pytest.Item]) -> None:
         other = found.setdefault((function, frozenset(params.items())), item.nodeid)
         if params and other != item.nodeid:
             raise ConfigurationError(
-                f"{other} and {item.nodeid} have the same parameters as texts, {params}: their numbers would be one. Give one of them "
-                "another value, or another parameter"
+                f"{other} and {item.nodeid} have the same parameters as texts, {params}: their numbers would be one. "
+                "Give one of them another value, or another parameter"
             )
 
 
@@ -186,8 +191,8 @@ def _start(item: pytest.Item) -> str:
         )
     if start in {REBOOT, FIRST} and MARK_START in _params(item):
         raise ConfigurationError(
-            f"{item.nodeid}: @pytest.mark.parametrize({MARK_START!r}): the numbers of {MARKER}(start={start!r}) have this parameter; "
-            "give yours another name"
+            f"{item.nodeid}: @pytest.mark.parametrize({MARK_START!r}): the numbers of {MARKER}(start={start!r}) have "
+            "this parameter; give yours another name"
         )
     return cast("str", start)
 
@@ -318,7 +323,8 @@ class _Repetition:
         session = self._session
         if session is None or session.current is None or not session.current.samples:
             raise TestStableError(
-                f"{self.item.nodeid} asks for `{FIXTURE}` and measured nothing: call it, e.g. {FIXTURE}('camera.first_frame', 0.4)"
+                f"{self.item.nodeid} asks for `{FIXTURE}` and measured nothing: call it, e.g. "
+                f"{FIXTURE}('camera.first_frame', 0.4)"
             )
         session.engine.check_test(self.item.nodeid, session.current)
         return session.current

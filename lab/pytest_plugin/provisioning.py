@@ -33,7 +33,8 @@ def choose(config: pytest.Config, board_type: str) -> None:
     given = config.option.lab_release
     if given and given != release.name:
         raise ConfigurationError(
-            f"--lab-release {given}: --lab-provision puts {release.name} on the board, and that is the label: leave --lab-release out"
+            f"--lab-release {given}: --lab-provision puts {release.name} on the board, and that is the label: leave "
+            "--lab-release out"
         )
     config.stash[RELEASE_KEY], config.option.lab_release = release, release.name
 
@@ -68,7 +69,8 @@ def check_first_boot(config: pytest.Config) -> None:
     """
     if config.stash.get(RELEASE_KEY, None) is None or not hasattr(config.stash[STRATEGY_KEY], "first_boot"):
         raise ConfigurationError(
-            'start="first" needs the release that is written before each cycle, --lab-provision FILE, and a BoardStrategy of this '
+            'start="first" needs the release that is written before each cycle, --lab-provision FILE, and a '
+            "BoardStrategy of this "
             "boardlab: `lab init` writes it"
         )
 

@@ -85,8 +85,8 @@ def _check_release(run: Run, config: pytest.Config, *, labelled_by_env: bool) ->
     if named and str(named) != run.release:
         who = "--lab-release says" if given else f"{env.config_file} says (options: release)"
         raise ConfigurationError(
-            f"run {run.id} is of release {run.release!r}, and {who} {str(named)!r}: a run has one release. Resume it with the "
-            "software that it was begun with, or begin a new run"
+            f"run {run.id} is of release {run.release!r}, and {who} {str(named)!r}: a run has one release. Resume it "
+            "with the software that it was begun with, or begin a new run"
         )
 
 

@@ -68,8 +68,10 @@ class Board(Protocol):
     """A board with bound drivers that transitions between states.
 
     Attributes:
-        identity: distinguishes it from other boards of its type. security: the state of its device. Both may be empty.
-        medium: of its next boot. jumpers: positions that the environment says are set.
+        identity: distinguishes it from other boards of its type.
+        security: the state of its device. Both may be empty.
+        medium: of its next boot.
+        jumpers: positions that the environment says are set.
         lives: it was seen to live, and nothing has been done to it since.
         on_at: when it was switched on last, seconds since 1970.
         software: versions by name that the last boot printed, as of `lab.benchmarks.versions.BootVersions`.
@@ -78,7 +80,8 @@ class Board(Protocol):
         from_nothing: brings a board without software to U-Boot's prompt, in place of its medium.
         low_power: its low-power modes, a `lab.control.lowpower.LowPower`.
         target: labgrid's, of this board.
-        power: the power switch, with its instants. The other drivers are labgrid's bindings; None where the env has none.
+        power: the power switch, with its instants. The other drivers are labgrid's bindings; None where the env has
+            none.
     """
 
     type: BoardType
@@ -196,8 +199,9 @@ def check_complete(board: object) -> None:
             lacks += [f"{name}({parameter})" for parameter in [*wanted][1:] if parameter not in given]
     if lacks:
         raise ConfigurationError(
-            f"the environment imports a boardstrategy.py that is older than this boardlab: it lacks {', '.join(lacks)}. Have `lab init DIR` "
-            "write the new one into an empty folder, and carry your changes over"
+            "the environment imports a boardstrategy.py that is older than this boardlab: it lacks "
+            f"{', '.join(lacks)}. Have `lab init DIR` write the new one into an empty folder, and carry your "
+            "changes over"
         )
 
 

@@ -339,9 +339,9 @@ class BootRun(CycleRun[GoodBoot]):
             first = attempt.details.get("flow", NORMAL)
             if first != flow:
                 raise LabTransientError(
-                    f"another boot flow than in cycle {attempt.cycle} of this run: {flow!r} now, {first!r} then. A run "
-                    "is of one flow: put the old bootloader and kernel command line back, or measure the new one in a run "
-                    "of its own",
+                    f"another boot flow than in cycle {attempt.cycle} of this run: {flow!r} now, {first!r} then. A "
+                    "run is of one flow: put the old bootloader and kernel command line back, or measure the new one "
+                    "in a run of its own",
                     failure="software_changed",
                 )
 
@@ -388,8 +388,10 @@ def judge_boot(
     """A finished boot's judgement by its time line.
 
     Args:
-        check: None: the board was not asked. flags: of its samples.
-        known: documents of the run's other good boots. earlier: time lines of boots with the same software before the run.
+        check: None: the board was not asked.
+        flags: of its samples.
+        known: documents of the run's other good boots.
+        earlier: time lines of boots with the same software before the run.
 
     Raises:
         BoardlabError: no reading of the boot agrees with the board's facts.

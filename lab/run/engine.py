@@ -1,7 +1,7 @@
 """The engine of a run: pending cycles, one try after the other, each stored as soon as it has ended.
 
-A kind of run (boot, low power, sections, own measurements, diagnosis) says what its items are, how one of them is tried,
-and what is kept of a try.
+A kind of run (boot, low power, sections, own measurements, diagnosis) says what its items are, how one of them is
+tried, and what is kept of a try.
 """
 
 from __future__ import annotations

@@ -59,8 +59,8 @@ class LowPowerCycle:
 class LowPowerRun(CycleRun[LowPowerCycle]):
     """Measures a run's modes and power states.
 
-    `run.plan` has `cycles`, `modes` (and power states), `wake`, `sleep_s` and `medium`; `energy` if each cycle measures
-    it, and `shuffle` if all modes' cycles have one random order.
+    `run.plan` has `cycles`, `modes` (and power states), `wake`, `sleep_s` and `medium`; `energy` if each cycle
+    measures it, and `shuffle` if all modes' cycles have one random order.
     """
 
     ITEMS: ClassVar[str] = "modes"
@@ -93,8 +93,8 @@ class LowPowerRun(CycleRun[LowPowerCycle]):
         """Measure the pending cycles of one mode, or with `shuffle` those of all modes.
 
         Raises:
-            BoardlabError: a cycle could not be measured within its retries; the others are in the store. With `shuffle` a
-                board's transient failure is raised at the end.
+            BoardlabError: a cycle could not be measured within its retries; the others are in the store. With
+                `shuffle` a board's transient failure is raised at the end.
         """
         with TemporaryDirectory(prefix="boardlab-trace-") as folder:
             self._trace = Path(folder) / "power.trace"
@@ -157,8 +157,8 @@ class LowPowerRun(CycleRun[LowPowerCycle]):
         if steady.power.total.mean_w is None:
             dead = ", ".join(rail.rail for rail in steady.power.rails if rail.measured and rail.mean_w is None)
             raise LabStableError(
-                f"no good sample of {dead} in the state {state}: the sensors do not answer, as those that the board feeds "
-                "do not while it is off. `--lab-mode` names the states to measure",
+                f"no good sample of {dead} in the state {state}: the sensors do not answer, as those that the board "
+                "feeds do not while it is off. `--lab-mode` names the states to measure",
                 failure="power_sensor",
             )
         return LowPowerCycle(samples, steady=steady)
@@ -227,7 +227,10 @@ class LowPowerRun(CycleRun[LowPowerCycle]):
         return {**check.document(), **line.document()}, check.flags | doubts
 
     def _usual(self, suspend: SuspendResult) -> Usual | None:
-        """The time from the edge to the answer without the kernel's, in the run's latest suspends; None: too few are known."""
+        """The time from the edge to the answer without the kernel's, in the run's latest suspends.
+
+        None: too few are known.
+        """
         attempts = self.good_attempts(**params(suspend.plan))[-RECENT:]
         times_ms = [(attempt.details.get("suspend") or {}).get("outside_kernel_ms") for attempt in attempts]
         return Usual.of([time_ms / 1e3 for time_ms in times_ms if time_ms is not None])

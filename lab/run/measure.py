@@ -1,7 +1,7 @@
 """A run of a lab's own tests: the numbers that they hand to `measure`, cycle by cycle.
 
-Each cycle is an attempt, as of the other runs: recorded by the same recorder, with its console log, its failure class and
-the state of the board.
+Each cycle is an attempt, as of the other runs: recorded by the same recorder, with its console log, its failure class
+and the state of the board.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ class Measure:
         Args:
             name: of the metric, e.g. "camera.first_frame".
             value: in `unit`; a list has several samples of the cycle.
-            unit, better, resolution, definition, version: as of `lab.metrics.Metric`; needed where metrics.toml does not
-                declare the metric, and only in its first call.
+            unit, better, resolution, definition, version: as of `lab.metrics.Metric`; needed where metrics.toml does
+                not declare the metric, and only in its first call.
             uncertainty: ± of each value, in `unit`; default: half of the resolution.
             params: further ones that distinguish this number, e.g. {"camera": "left"}.
 
@@ -165,7 +165,8 @@ class Measure:
         As `answers` does, of one signal.
 
         Args:
-            name: of the metric, in seconds. address: `lab.run.moment_sources.FORMS`; of a URL the status has to be below 400.
+            name: of the metric, in seconds.
+            address: `lab.run.moment_sources.FORMS`; of a URL the status has to be below 400.
         """
         self.answers({name: address}, timeout_s=timeout_s, definition=definition, version=version, params=params)
 
@@ -180,8 +181,9 @@ class Measure:
     ) -> None:
         """Record the times from power on to several signals of one start.
 
-        It is called as soon as the board is switched on (`strategy.switch_on()`). An answer of the network came between
-        the start of the last try that failed and the end of the first that did not; the kernel stamps edges and frames.
+        It is called as soon as the board is switched on (`strategy.switch_on()`). An answer of the network came
+        between the start of the last try that failed and the end of the first that did not; the kernel stamps edges
+        and frames.
 
         Args:
             addresses: metric, in seconds -> address, `lab.run.moment_sources.FORMS`.
@@ -211,8 +213,9 @@ class Measure:
                         self._record_interval(name, start, end, edge, text, definition, version, params)
                 if waiting and self._clock.now_ns() > deadline_ns:
                     raise BoardTransientError(
-                        f"{', '.join(addresses[name] for name in waiting)} did not come within {timeout_s:g} s: is the "
-                        f"address right, and does the board send it? The last its console said was {self._board.tail()!r}",
+                        f"{', '.join(addresses[name] for name in waiting)} did not come within {timeout_s:g} s: is "
+                        "the address right, and does the board send it? The last its console said was "
+                        f"{self._board.tail()!r}",
                         failure="moment_missing",
                     )
                 console.poll(_PROBE_S if waiting else 0)
@@ -241,7 +244,8 @@ class Measure:
         console = self._board.console
         if not hasattr(console, "poll"):
             raise ConfigurationError(
-                "measure.moment needs the console's stamps: an environment with a BoardStrategy and a StampedConsoleDriver"
+                "measure.moment needs the console's stamps: an environment with a BoardStrategy and a "
+                "StampedConsoleDriver"
             )
         try:
             patterns = [MomentPattern(text, text, times=0) for text in (since, pattern) if text]
@@ -312,8 +316,8 @@ class Measure:
         edge = _edge_of(self._board)
         if edge is None or edge is self._earlier:
             raise ConfigurationError(
-                "the board was not switched on in this cycle, or its strategy is older than this boardlab: bring it up "
-                "by `strategy.transition`, or say `since`, a line to count from"
+                "the board was not switched on in this cycle, or its strategy is older than this boardlab: bring it "
+                "up by `strategy.transition`, or say `since`, a line to count from"
             )
         return edge
 
@@ -374,8 +378,8 @@ class Measure:
         contradicted = [name for name, text in own.items() if self.params.get(name, text) != text]
         if contradicted:
             raise ConfigurationError(
-                f"measure: params {', '.join(contradicted)}: the test has a parameter of that name, with another value; "
-                "give yours another name"
+                f"measure: params {', '.join(contradicted)}: the test has a parameter of that name, with another "
+                "value; give yours another name"
             )
         return {**self.params, **own}
 
@@ -435,8 +439,8 @@ def _values(name: str, values: Sequence[Any]) -> list[float]:
             number = math.inf
         if not abs(number) <= LARGEST:
             raise TestStableError(
-                f"measure({name!r}): expected a finite number, or a list of them; got {repr_short(value, 40)}; the largest is "
-                f"{LARGEST:g}"
+                f"measure({name!r}): expected a finite number, or a list of them; got {repr_short(value, 40)}; the "
+                f"largest is {LARGEST:g}"
             )
         numbers.append(number)
     if not numbers:
@@ -491,8 +495,9 @@ class MeasureRun(RunEngine):
             other = self._test_of.setdefault((sample.metric, frozenset(sample.params.items())), test)
             if other != test:
                 raise ConfigurationError(
-                    f"{other} and {test} measure {sample.metric} with the same parameters, {dict(sample.params)}: their "
-                    "numbers would be one. Give one another name, or a parameter, e.g. params={'test': 'second'}"
+                    f"{other} and {test} measure {sample.metric} with the same parameters, {dict(sample.params)}: "
+                    "their numbers would be one. Give one another name, or a parameter, e.g. params={'test': "
+                    "'second'}"
                 )
 
     def record(self, test: str, attempt: CycleAttempt[Measure], measure: Measure) -> None:

@@ -1,7 +1,10 @@
-"""Signals of a board other than its console: answers of its network, levels and edges of its pins, frames on its CAN bus.
+"""Signals of a board other than its console.
 
-Each has an instant on this host's CLOCK_MONOTONIC_RAW, with its ±. The kernel stamps edges (CLOCK_MONOTONIC, gpio-v2-line-event-read)
-and frames (CLOCK_REALTIME, SO_TIMESTAMP); those clocks are related to ours right before and right after the event.
+They are answers of its network, levels and edges of its pins, and frames on its CAN bus.
+
+Each has an instant on this host's CLOCK_MONOTONIC_RAW, with its ±. The kernel stamps edges (CLOCK_MONOTONIC,
+gpio-v2-line-event-read) and frames (CLOCK_REALTIME, SO_TIMESTAMP); those clocks are related to ours right before and
+right after the event.
 """
 
 from __future__ import annotations
@@ -215,8 +218,8 @@ class StampRelation:
         bound_ns = moved_ns + before.bound_ns + after.bound_ns + round(SLEW_LIMIT * between_ns)
         if bound_ns > _WIDEST_NS:
             raise LabTransientError(
-                f"{self.name} went {moved_ns / 1e6:.1f} ms against CLOCK_MONOTONIC_RAW within {between_ns / 1e6:.0f} ms: it was set. "
-                "The event's stamp says nothing; measure it again",
+                f"{self.name} went {moved_ns / 1e6:.1f} ms against CLOCK_MONOTONIC_RAW within {between_ns / 1e6:.0f} "
+                "ms: it was set. The event's stamp says nothing; measure it again",
                 failure="clock_unrelated",
             )
         middle_ns = t_ns - (before.offset_ns + after.offset_ns) // 2
@@ -224,8 +227,8 @@ class StampRelation:
         if max(early_ns, late_ns) > bound_ns + _STAMP_NS:
             when = f"{early_ns / 1e9:.3f} s before" if early_ns > late_ns else f"{late_ns / 1e9:.3f} s after"
             raise LabTransientError(
-                f"the event's stamp is {when} the time in which it came, by {self.name} of this host: another clock gave it. Wait for the "
-                "event on the host that stamps it",
+                f"the event's stamp is {when} the time in which it came, by {self.name} of this host: another clock "
+                "gave it. Wait for the event on the host that stamps it",
                 failure="clock_unrelated",
             )
         latest_ns = middle_ns + bound_ns
@@ -256,7 +259,8 @@ def _library(name: str, extra: str, address: str) -> ModuleType:
 class _Edge:
     """An edge of a GPIO line, by gpiod's line request.
 
-    The kernel keeps a line's last 16 edges. A first one that it dropped came since `since_ns`, the last look without any.
+    The kernel keeps a line's last 16 edges. A first one that it dropped came since `since_ns`, the last look without
+    any.
     """
 
     request: Any
@@ -314,8 +318,8 @@ def _gpio(parts: SplitResult, clock: Clock, _since_ns: int) -> Signal:
 class _Frame:
     """A data frame on a CAN bus, by python-can.
 
-    The kernel may begin to stamp some milliseconds after it was asked to; a frame before that has the time of its reading
-    (`__sock_recv_timestamp`). It came since `since_ns`, the last look without any.
+    The kernel may begin to stamp some milliseconds after it was asked to; a frame before that has the time of its
+    reading (`__sock_recv_timestamp`). It came since `since_ns`, the last look without any.
     """
 
     bus: Any
@@ -365,8 +369,8 @@ def _can(parts: SplitResult, clock: Clock, _since_ns: int) -> Signal:
     interface = options["interface"]
     if interface not in _STAMPED or not is_loopback(str(options.get("host", "localhost"))):
         raise ConfigurationError(
-            f"{address}: which clock stamps its frames is not known: the interfaces that count are {', '.join(sorted(_STAMPED))}, "
-            "socketcand on this host"
+            f"{address}: which clock stamps its frames is not known: the interfaces that count are "
+            f"{', '.join(sorted(_STAMPED))}, socketcand on this host"
         )
     if interface == "socketcan":  # the kernel's filter: its buffer then holds the first frame, whatever else is sent
         mask = _LAST_FRAME_ID if is_extended else _LAST_STANDARD_ID

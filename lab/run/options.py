@@ -41,7 +41,9 @@ class RunOption:
         kinds: of the runs that it affects.
         form: a flag is given or not; names may be given several times, or with commas between them.
         metavar: its value's name in help texts.
-        minimum, maximum: of a number. pattern: of a word; wanted: its description for a message.
+        minimum, maximum: of a number.
+        pattern: of a word;
+        wanted: its description for a message.
         plan: its key in a run's plan; empty: a resumed run needs the option again.
         default: of pytest.
     """
@@ -130,7 +132,8 @@ TABLE: Final = (
         WHERE,
         (BOOT,),
         "flag",
-        f"then find where the boot time goes, by {DIAGNOSTIC_BOOTS} further boots of each medium outside the numbers, or up to three times as many where they vary",
+        f"then find where the boot time goes, by {DIAGNOSTIC_BOOTS} further boots of each medium outside the numbers, "
+        "or up to three times as many where they vary",
     ),
     RunOption(
         "mode",
@@ -219,7 +222,8 @@ TABLE: Final = (
         "put this release file on the media first; or `newest in DIR`",
         metavar="FILE",
         pattern=r"[^\x00-\x1f\x7f\"'$%\\]+",
-        wanted="the path of a release file, or `newest in DIR`; without quotes, $, % and backslashes, as it stands in unit files",
+        wanted="the path of a release file, or `newest in DIR`; without quotes, $, % and backslashes, as it stands in "
+        "unit files",
     ),
     RunOption(
         HEALTH,

@@ -106,14 +106,15 @@ class BootPairs:
         before, after = self._sample(reference, pair), self._sample(build, pair)
         if before is None or after is None or not (before.value > 0 and after.value > 0):
             raise ConfigurationError(
-                f"pair {pair} has no {self.metric or 'boot time'} {self.stage} of {self.medium}: {self._list_numbers()}"
+                f"pair {pair} has no {self.metric or 'boot time'} {self.stage} of {self.medium}: "
+                f"{self._list_numbers()}"
             )
         if Flag.THROTTLED in before.flags | after.flags:
             self._too_warm += is_new
             if self._too_warm >= MOST_FAILED:
                 raise ConfigurationError(
-                    f"the board throttled in {self._too_warm} pairs in a row: give it a fan or a cooler place, then go on "
-                    "with --resume"
+                    f"the board throttled in {self._too_warm} pairs in a row: give it a fan or a cooler place, then "
+                    "go on with --resume"
                 )
             if is_new:
                 self.cool()
@@ -126,15 +127,16 @@ class BootPairs:
 
         Raises:
             LabStableError: a build ran two.
-            ConfigurationError: the builds ran the same where they have to differ, or the other way round, or nothing tells.
+            ConfigurationError: the builds ran the same where they have to differ, or the other way round, or nothing
+                tells.
         """
         ran = {side: self._software(side) for side in self.sides}
         for side, facts in ran.items():
             for name, texts in facts.items():
                 if len(texts) > 1:
                     raise LabStableError(
-                        f"no verdict: {self._called(side)} ran two softwares: {name} was {_quoted(texts[0])}, then {_quoted(texts[1])}; "
-                        "put one back, and begin a new comparison",
+                        f"no verdict: {self._called(side)} ran two softwares: {name} was {_quoted(texts[0])}, then "
+                        f"{_quoted(texts[1])}; put one back, and begin a new comparison",
                         failure="software_changed",
                     )
         first, second = ran.values()
@@ -227,7 +229,8 @@ def compare(pairs: BootPairs, plan: PairedPlan, say: Callable[[str], None]) -> P
     """Boot "a" and "b" until it is decided, or the plan's pairs are booted.
 
     Raises:
-        BoardlabError: one that another try would not mend, or too many in a row, or the software is not as it has to be.
+        BoardlabError: one that another try would not mend, or too many in a row, or the software is not as it has to
+            be.
     """
     differences: list[float] = []
     failed, in_row = {"a": 0, "b": 0}, 0
@@ -264,7 +267,8 @@ def bisect(pairs: BootPairs, builds: Sequence[str], effect: float, say: Callable
     A build that fails twice in a row is skipped.
 
     Args:
-        builds: names of `pairs.sides`, from the good one to the bad one. effect: smallest difference, relative.
+        builds: names of `pairs.sides`, from the good one to the bad one.
+        effect: smallest difference, relative.
 
     Raises:
         BoardlabError: the good build fails, or another fault than the board's.

@@ -113,9 +113,9 @@ class RowLedger:
         first = next(iter(self.bad.values()))
         kind = BoardTransientError if isinstance(first, BoardError) else TestTransientError
         raise kind(
-            f"{len(rows)} of {len({key for _, key in (*self.good, *self.bad)})} rows could not be measured, the others are in "
-            f"the store: {'; '.join(failures)}. Output of each try: lab results show {run_id} --log. pytest "
-            f"--lab-resume {run_id} tries these rows again",
+            f"{len(rows)} of {len({key for _, key in (*self.good, *self.bad)})} rows could not be measured, the "
+            f"others are in the store: {'; '.join(failures)}. Output of each try: lab results show {run_id} --log. "
+            f"pytest --lab-resume {run_id} tries these rows again",
             failure=first.failure,
         )
 

@@ -284,8 +284,8 @@ def _check_declared(section: Section, readings: Iterable[ParsedReading]) -> None
     unknown = sorted(names - set(section.metrics))
     if unknown or not names:
         raise TestStableError(
-            f"section {section.name} reads {', '.join(unknown) or 'nothing'}, and declares {', '.join(section.metrics)}: "
-            "mend its module in lab/benchmarks"
+            f"section {section.name} reads {', '.join(unknown) or 'nothing'}, and declares "
+            f"{', '.join(section.metrics)}: mend its module in lab/benchmarks"
         )
 
 

@@ -16,14 +16,15 @@ from lab.errors import BoardlabError, BoardTransientError, ConfigurationError, L
 from lab.host.clock import Clock
 from lab.metrics.catalogue import find
 
-# Of the asked duration: programs round it and begin their clocks late. Beyond a carrier's limit: clocks and buffers of both ends.
+# Of the asked duration: programs round it and begin their clocks late. Beyond a carrier's limit: clocks and buffers of
+# both ends.
 SHORTEST_SHARE: Final = 0.95
 HIGHEST_SHARE: Final = 1.05
 EMULATED_PATIENCE: Final = 4  # an emulated processor is as slow as its host is busy
 # A program's own words for its failure. In the output of `time -v` and others they are not the last line.
 _ERROR: Final = re.compile(
-    r"\b(?:error|fail(?:ed|ure)?|cannot|could not|can't|unable|refused|denied|terminat\w+|killed|interrupt\w*|invalid|no such|no space|"
-    r"not found|timed out)\b",
+    r"\b(?:error|fail(?:ed|ure)?|cannot|could "
+    r"not|can't|unable|refused|denied|terminat\w+|killed|interrupt\w*|invalid|no such|no space|not found|timed out)\b",
     re.IGNORECASE,
 )
 
@@ -86,7 +87,8 @@ class BoardSession:
     """A `lab.benchmarks.section.Bench`.
 
     Attributes:
-        host: the board's prompt. tester_host: None: the environment has no tester.
+        host: the board's prompt.
+        tester_host: None: the environment has no tester.
         stamps: of the prompt's console; None: the prompt is not at a console.
         transcript: all commands with their output; the artifact behind every number.
         lost: a command did not end, or its host vanished: its state is unknown since.
@@ -144,8 +146,8 @@ class BoardSession:
         """Time an output by the stamps, as `Bench.timed`."""
         if self.stamps is None:
             raise ConfigurationError(
-                f"`{command}` is timed by the console's stamps, and this prompt is at no console that the console server reads; "
-                "use a StampedConsoleDriver in the env"
+                f"`{command}` is timed by the console's stamps, and this prompt is at no console that the console "
+                "server reads; use a StampedConsoleDriver in the env"
             )
         span = self.stamps.since_now()
         ended = self._run("board", self.host, command, timeout_s)
@@ -173,7 +175,8 @@ class BoardSession:
     def _tester(self) -> CommandHost:
         if self.tester_host is None:
             raise ConfigurationError(
-                "this section needs commands on the tester, and the env has no target `tester` (docs/benchmarks.md); add one"
+                "this section needs commands on the tester, and the env has no target `tester` "
+                "(docs/benchmarks.md); add one"
             )
         return self.tester_host
 
@@ -215,8 +218,8 @@ def _check(reading: ParsedReading, ended: _Ended, validity: Validity) -> None:
     if seconds < validity.seconds * SHORTEST_SHARE:
         raise refused(
             f"`{ended.command}` on the {ended.host}",
-            f"it ran for {seconds:.3g} of the {validity.seconds:g} s that it was asked for, so its numbers are of a part: something "
-            f"ended it early ({_own_error(ended.output)!r})",
+            f"it ran for {seconds:.3g} of the {validity.seconds:g} s that it was asked for, so its numbers are of a "
+            f"part: something ended it early ({_own_error(ended.output)!r})",
         )
     highest = validity.highest.get(reading.metric, 0.0)
     if highest and reading.value - min(reading.quantum, reading.value) / 2 > highest * HIGHEST_SHARE:
@@ -224,8 +227,9 @@ def _check(reading: ParsedReading, ended: _Ended, validity: Validity) -> None:
         unit = metric.unit if metric else ""  # of another package's section
         raise refused(
             f"`{ended.command}` on the {ended.host}",
-            f"{reading.metric} is {reading.value:.6g} {unit}, and {validity.carrier} carries at most {highest:.6g} {unit}: a counter or a "
-            "clock of the program is wrong, or its output is damaged. Another program or version may count right",
+            f"{reading.metric} is {reading.value:.6g} {unit}, and {validity.carrier} carries at most {highest:.6g} "
+            f"{unit}: a counter or a clock of the program is wrong, or its output is damaged. Another program or "
+            "version may count right",
         )
 
 
@@ -236,8 +240,8 @@ def _failed(ended: _Ended) -> BoardTransientError | LabTransientError:
         else (BoardTransientError, "command_failed")
     )
     return kind(
-        f"`{ended.command}` failed on the {ended.host} with status {ended.status}: {_own_error(ended.output)!r}. Its output is in the "
-        "attempt's log",
+        f"`{ended.command}` failed on the {ended.host} with status {ended.status}: {_own_error(ended.output)!r}. Its "
+        "output is in the attempt's log",
         failure=failure,
     )
 

@@ -82,8 +82,8 @@ class UserMoments:
             if not board.console.poll(max(0.0, min(left_s, _POLL_S))) and left_s <= 0:
                 own = missing[0]
                 raise BoardTransientError(
-                    f"{own.name}: no line fits {own.pattern!r} within {own.timeout_s:g} s behind the prompt; the last it "
-                    f"said was {board.tail()!r}",
+                    f"{own.name}: no line fits {own.pattern!r} within {own.timeout_s:g} s behind the prompt; the last "
+                    f"it said was {board.tail()!r}",
                     failure="moment_missing",
                 )
 
@@ -136,7 +136,9 @@ def _event(name: str, watch: BootWatch) -> MomentLike | None:
 
 
 def read_user_moments(board: BoardType, options: object, declarations: Declarations, place: str) -> UserMoments:
-    """The moments of a type, of the environment's option and of metrics.toml; a later one of a name replaces an earlier.
+    """The moments of a type, of the environment's option and of metrics.toml.
+
+    A later one of a name replaces an earlier.
 
     Args:
         place: of the options, for messages.

@@ -1,7 +1,8 @@
 """The kernel's initcalls and probes, from its log with `initcall_debug`.
 
-Form: Linux init/main.c (`trace_initcall_start_cb`, `trace_initcall_finish_cb`) and drivers/base/dd.c (`really_probe_debug`). The length of an
-initcall is the difference of its two stamps: its own microseconds come in steps of a jiffy until the clock source is switched.
+Form: Linux init/main.c (`trace_initcall_start_cb`, `trace_initcall_finish_cb`) and drivers/base/dd.c
+(`really_probe_debug`). The length of an initcall is the difference of its two stamps: its own microseconds come in
+steps of a jiffy until the clock source is switched.
 """
 
 from __future__ import annotations

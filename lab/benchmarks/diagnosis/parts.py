@@ -24,7 +24,8 @@ REST: Final = "("  # begins the name of a rest
 SHORT: Final = "(shorter than 0.5 ms each)"
 _FAMILY_ERROR: Final = 0.05  # of one wrong part among all
 _LEAST_CHANGE_S: Final = 0.001
-_TICK_S: Final = 0.005  # a hand-over to another thread may take a tick of the kernel, or not, in all boots of a session: 4 ms at HZ=250
+# A hand-over to another thread may take a tick of the kernel, or not, in all boots of a session: 4 ms at HZ=250
+_TICK_S: Final = 0.005
 _PRIOR: Final = 4.0  # degrees of freedom of the parts' common deviation
 _STEP_S: Final = 0.0005  # half of the last digit of systemd-analyze
 _REST_SHARE: Final = 0.05  # deviation of a rest at least: of what is in it, nothing is known
@@ -41,8 +42,10 @@ class BootPart:
     """A part of one boot.
 
     Attributes:
-        section: of SECTIONS. start_s: on the section's own clock.
-        length_s: with all parts inside it. own_s: without them.
+        section: of SECTIONS.
+        start_s: on the section's own clock.
+        length_s: with all parts inside it.
+        own_s: without them.
     """
 
     section: str
@@ -57,7 +60,8 @@ class PartTime:
     """A part over several boots.
 
     Attributes:
-        start_s, length_s: means. own_s: of each boot; 0 where it is missing.
+        start_s, length_s: means.
+        own_s: of each boot; 0 where it is missing.
     """
 
     section: str
@@ -82,7 +86,8 @@ class PartChange:
     """A part that takes longer or shorter.
 
     Attributes:
-        section: where it is now; of one that is gone: where it was. moved_from: the section where it was, if another.
+        section: where it is now; of one that is gone: where it was.
+        moved_from: the section where it was, if another.
         before_s, now_s: its own time; None: it is gone, or below `LEAST_S`.
         uncertainty_s: of the difference, at 95 %.
     """
@@ -181,8 +186,8 @@ def _spread(times: Sequence[PartTime]) -> float:
 def of_runs(before: Sequence[Sequence[PartTime]], now: Sequence[Sequence[PartTime]]) -> list[PartChange]:
     """As `changes`, of several runs before and since.
 
-    A run's own offset is in all its boots, so each run's mean counts as one boot, unless there is one run on each side.
-    Without a run on either side nothing differs.
+    A run's own offset is in all its boots, so each run's mean counts as one boot, unless there is one run on each
+    side. Without a run on either side nothing differs.
     """
     if not before or not now:
         return []
@@ -200,9 +205,10 @@ def changes(before: Sequence[PartTime], now: Sequence[PartTime]) -> list[PartCha
 
     The parts of a stage explain it.
 
-    Each part is compared by Student's t of the logarithms with a variance that is drawn to the one of all parts (G. K. Smyth, Statistical
-    Applications in Genetics and Molecular Biology 3, 2004), since three boots know their own badly; with Holm's correction for their number. What
-    most parts have in common, e.g. another clock of the processor, is no difference of a part.
+    Each part is compared by Student's t of the logarithms with a variance that is drawn to the one of all parts (G. K.
+    Smyth, Statistical Applications in Genetics and Molecular Biology 3, 2004), since three boots know their own badly;
+    with Holm's correction for their number. What most parts have in common, e.g. another clock of the processor, is no
+    difference of a part.
     """
     found = _compared(before, now)
     sure = []
@@ -318,7 +324,8 @@ def _tested(one: Sequence[float], other: Sequence[float], share: float | None, r
     """Two-sided probability of at least this difference between equal parts.
 
     Args:
-        share: the parts' common deviation; None: of a rest, which is of another kind. ratio: of all parts, its logarithm.
+        share: the parts' common deviation; None: of a rest, which is of another kind.
+        ratio: of all parts, its logarithm.
     """
     freedom = len(one) + len(other) - 2
     level = max(statistics.fmean(one), statistics.fmean(other), LEAST_S / 2)

@@ -1,7 +1,8 @@
 """The reports of U-Boot and of systemd on their own start.
 
-`bootstage report`: form of U-Boot's common/bootstage.c. Its marks are by the processor's timer, which does not start at power on, so only
-their distances count. `systemd-analyze`: form of systemd's src/analyze. Units run in parallel, so their sum says nothing.
+`bootstage report`: form of U-Boot's common/bootstage.c. Its marks are by the processor's timer, which does not start
+at power on, so only their distances count. `systemd-analyze`: form of systemd's src/analyze. Units run in parallel, so
+their sum says nothing.
 """
 
 from __future__ import annotations
@@ -87,7 +88,8 @@ class SystemdTimes:
     """The times of systemd.
 
     Attributes:
-        shares: "kernel", "initrd", "userspace" … -> seconds, as far as it says. parts: of its units.
+        shares: "kernel", "initrd", "userspace" … -> seconds, as far as it says.
+        parts: of its units.
         chain: units that the default target waited for, the last first.
     """
 

@@ -1,6 +1,7 @@
 """The judgement of a finished suspend: sleep, mode and resume latency.
 
-No number rests on the kernel's lines alone: its counters, the host's clock and a second reading of the lines confirm them.
+No number rests on the kernel's lines alone: its counters, the host's clock and a second reading of the lines confirm
+them.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class Observed:
         before, after: the kernel's counters; None: the board does not say them.
         dmesg: the kernel's log since before the suspend, by lines.
         mcu_text: output of the MCU's UART meanwhile; None: not read.
-        power: of the rails while asleep. energy: of the whole suspend and resume. None: not measured.
+        power: of the rails while asleep.
+        energy: of the whole suspend and resume. None: not measured.
         no_power: why sampled rails have no mean power while asleep; empty: they have one, or are not sampled.
         apart_s: time between the two readings of the counters on the host's clock.
         again: the lines of the resume's begin and end and the errors, read a second time; None: they were not.
@@ -63,7 +65,8 @@ def judge(watch: SuspendWatch, observed: Observed) -> SuspendResult:
     """The result of a suspend that is done.
 
     Raises:
-        BoardTransientError: it did not suspend, reached another mode, had an oops, or host and kernel contradict each other.
+        BoardTransientError: it did not suspend, reached another mode, had an oops, or host and kernel contradict each
+            other.
         TestTransientError: the kernel's log lacks the lines of the latency, or lost characters.
     """
     board, plan = watch.board, watch.plan
@@ -76,19 +79,22 @@ def judge(watch: SuspendWatch, observed: Observed) -> SuspendResult:
     if log.latency_s is None or watch.answer is None:
         raise TestTransientError(
             f"the kernel's log lacks the first line of the resume ({' or '.join(board.low_power.resume_start)}) or "
-            "'PM: suspend exit': lines were lost, or low_power.resume_start of the board type does not fit this kernel",
+            "'PM: suspend exit': lines were lost, or low_power.resume_start of the board type does not fit "
+            "this kernel",
             failure="resume_lines_missing",
         )
     if not log.in_order:
         raise TestTransientError(
-            f"the kernel's log has the suspend at {log.entry_s:.6f} s, the beginning of the resume at {log.start_s:.6f} s and its end at "
-            f"{log.end_s:.6f} s: its clock does not go back, so characters were lost. Measure once more",
+            f"the kernel's log has the suspend at {log.entry_s:.6f} s, the beginning of the resume at "
+            f"{log.start_s:.6f} s and its end at {log.end_s:.6f} s: its clock does not go back, so characters were "
+            "lost. Measure once more",
             failure="resume_lines_missing",
         )
     lost = _check_again(log, observed.again)
     for contradiction in _contradictions(watch, log, watch.answer, observed.after):
         raise BoardTransientError(
-            f"{contradiction}. The kernel's lines are not those of this suspend, or something else woke the board; look at the attempt's log",
+            f"{contradiction}. The kernel's lines are not those of this suspend, or something else woke the board; "
+            "look at the attempt's log",
             failure="resume_contradicted",
         )
     errors = _errors(log.errors or errors_of(kernel_lines(observed.again or ())), observed)
@@ -148,8 +154,9 @@ def _check_memory(observed: Observed) -> None:
         )
     if before.memory and before.memory != after.memory:
         raise BoardTransientError(
-            f"the board's memory changed while it slept: of the random bytes in {MEMORY} the checksum was {before.memory} and is "
-            f"{after.memory or 'gone'}. Nothing of this session can be trusted; look at the memory's supply and its errata of retention",
+            f"the board's memory changed while it slept: of the random bytes in {MEMORY} the checksum was "
+            f"{before.memory} and is {after.memory or 'gone'}. Nothing of this session can be trusted; look at the "
+            "memory's supply and its errata of retention",
             failure="memory_lost",
         )
 
@@ -183,12 +190,15 @@ def _check_counters(log: SuspendLog, observed: Observed) -> None:
         successes = observed.after.success - observed.before.success
         failures = observed.after.fail - observed.before.fail
         wrong = wrong or (successes, failures) != (1, 0)
-        counted = f"/sys/power/suspend_stats counts {successes} more successes and {failures} more failures where 1 and 0 were expected, and "
+        counted = (
+            f"/sys/power/suspend_stats counts {successes} more successes and {failures} more failures where 1 "
+            "and 0 were expected, and "
+        )
     if wrong:
         last = observed.after.last_failed if observed.after else ""
         raise BoardTransientError(
-            f"the board did not suspend: {counted}the kernel's log {'has' if log.variant else 'lacks'} 'PM: suspend entry' "
-            f"({log.reason or last or 'it gives no reason'})",
+            f"the board did not suspend: {counted}the kernel's log {'has' if log.variant else 'lacks'} 'PM: suspend "
+            f"entry' ({log.reason or last or 'it gives no reason'})",
             failure="did_not_suspend",
         )
 
@@ -206,8 +216,8 @@ def _check_again(log: SuspendLog, again: Sequence[str] | None) -> int:
     if missing:
         t_s, text = missing[0]
         raise TestTransientError(
-            f"the kernel's log had {text!r} at {t_s:.6f} s, and not so in a second reading: characters were lost on the console. Look at its "
-            "cable and ground wire",
+            f"the kernel's log had {text!r} at {t_s:.6f} s, and not so in a second reading: characters were lost on "
+            "the console. Look at its cable and ground wire",
             failure="resume_lines_missing",
         )
     return max(0, read[log.end_s, END] - log.end_number)
@@ -217,15 +227,21 @@ def _contradictions(watch: SuspendWatch, log: SuspendLog, answer: MomentLike, af
     """Contradictions of the kernel's interval: in its own log, and to the host's clock and the counters."""
     if (log.entries, log.exits, log.starts) != (1, 1, 1):
         yield (
-            f"the kernel's log has {log.entries} suspends, {log.exits} ends of one and {log.starts} lines {log.start_text!r}, where one of each "
-            "was expected"
+            f"the kernel's log has {log.entries} suspends, {log.exits} ends of one and {log.starts} lines "
+            f"{log.start_text!r}, where one of each was expected"
         )
     wake = watch.plan.wake
     reported = watch.board.low_power.wakes[wake].reported
     if log.woken_by and reported and log.woken_by not in reported:
-        yield f"{log.woken_by} woke the board by the firmware's word ({log.wake_source}), where {wake} was to ({', '.join(reported)})"
+        yield (
+            f"{log.woken_by} woke the board by the firmware's word ({log.wake_source}), where {wake} was to "
+            f"({', '.join(reported)})"
+        )
     if watch.edge is not None and log.woken_by not in reported and watch.alarm_ns < answer.t_ns:
-        yield f"the RTC's alarm may have woken the board before it answered, and the firmware does not say that {wake} did"
+        yield (
+            "the RTC's alarm may have woken the board before it answered, and the firmware does not say that "
+            f"{wake} did"
+        )
     latency_ns = (log.latency_s or 0.0) * 1e9
     unsure_ns = answer.uncertainty_ns + latency_ns * CLOCK_PPM / 1e6
     edge = watch.edge
@@ -234,21 +250,21 @@ def _contradictions(watch: SuspendWatch, log: SuspendLog, answer: MomentLike, af
     host_ns = answer.t_ns - max(earliest_ns, watch.sent_ns)
     if latency_ns > host_ns + unsure_ns:
         yield (
-            f"the kernel resumed for {latency_ns / 1e6:.3f} ms by its own clock, and the host has {host_ns / 1e6:.3f} ms from {since} to the "
-            "shell's answer"
+            f"the kernel resumed for {latency_ns / 1e6:.3f} ms by its own clock, and the host has {host_ns / 1e6:.3f} "
+            f"ms from {since} to the shell's answer"
         )
     limit_s = watch.board.low_power.resume_s
     behind_ns = answer.t_ns - watch.due_ns - latency_ns
     if behind_ns - unsure_ns > limit_s * 1e9:
         yield (
-            f"the kernel resumed in {latency_ns / 1e6:.3f} ms by its own clock, and the host waited {behind_ns / 1e9:.3f} s more for the shell, "
-            f"where low_power.resume_s allows {limit_s:g} s"
+            f"the kernel resumed in {latency_ns / 1e6:.3f} ms by its own clock, and the host waited "
+            f"{behind_ns / 1e9:.3f} s more for the shell, where low_power.resume_s allows {limit_s:g} s"
         )
     slept_ns = after.last_hw_sleep_us * 1_000 if after is not None and after.last_hw_sleep_us else 0
     if slept_ns * (1 - CLOCK_PPM / 1e6) > answer.t_ns + answer.uncertainty_ns - watch.sent_ns:
         yield (
-            f"suspend_stats has a last_hw_sleep of {slept_ns / 1e9:.3f} s, and the host has {(answer.t_ns - watch.sent_ns) / 1e9:.3f} s from the command "
-            "to the shell's answer"
+            f"suspend_stats has a last_hw_sleep of {slept_ns / 1e9:.3f} s, and the host has "
+            f"{(answer.t_ns - watch.sent_ns) / 1e9:.3f} s from the command to the shell's answer"
         )
 
 
@@ -265,8 +281,9 @@ def _errors(lines: tuple[str, ...], observed: Observed) -> tuple[str, ...]:
     failure = next((failure for bit, failure in _TAINTS.items() if new & bit), "")
     if failure:
         raise BoardTransientError(
-            f"the kernel had a fault while it suspended or resumed (/proc/sys/kernel/tainted has {after.tainted}, and had {before.tainted}): "
-            f"{'; '.join(lines[:1]) or 'its log has no error'}. The whole trace is in the attempt's log",
+            f"the kernel had a fault while it suspended or resumed (/proc/sys/kernel/tainted has {after.tainted}, and "
+            f"had {before.tainted}): {'; '.join(lines[:1]) or 'its log has no error'}. The whole trace is in the "
+            "attempt's log",
             failure=failure,
         )
     counted = after.failed_resume - before.failed_resume
@@ -292,7 +309,8 @@ def _unchecked(log: SuspendLog, observed: Observed) -> Iterator[str]:
 def _of_kernel(log: SuspendLog, firmware: ModeEvidence | None, plan: SuspendPlan, board: BoardType) -> ModeEvidence:
     """The evidence of the kernel's lines.
 
-    Without the firmware's number they do not tell modes of one state apart. Another state than the mode's is another mode.
+    Without the firmware's number they do not tell modes of one state apart. Another state than the mode's is another
+    mode.
     """
     known = {mode.variant for mode in board.low_power.modes.values()}  # a damaged name is none of them
     if log.variant in known - {mode_of(board, plan).variant}:

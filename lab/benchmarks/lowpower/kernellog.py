@@ -1,8 +1,9 @@
 """The kernel's lines of a suspend and its resume, out of dmesg.
 
-A line counts by its priority: only the kernel writes with facility 0, a program that writes to /dev/kmsg has another one.
-Sources: Linux Documentation/ABI/testing/dev-kmsg; kernel/power/{suspend,process,main}.c, drivers/base/power/{main,wakeup}.c
-and kernel/cpu.c for the lines.
+A line counts by its priority: only the kernel writes with facility 0, a program that writes to /dev/kmsg has another
+one.
+Sources: Linux Documentation/ABI/testing/dev-kmsg; kernel/power/{suspend,process,main}.c,
+drivers/base/power/{main,wakeup}.c and kernel/cpu.c for the lines.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ _RECORD = re.compile(
 _ENTRY = re.compile(r"PM: suspend entry \((\w+)\)")
 _SOURCE = re.compile(r"wakeup source: ?(0x[0-9a-f]+)(?:.*\bmode: ?(0x[0-9a-f]+))?", re.IGNORECASE)
 _ERR = 3  # the kernel's level KERN_ERR; smaller is worse
-# Of a refusal, the most telling first: the freezer, a CPU, a device, a wake-up source, then what only follows from them.
+# Of a refusal, the most telling first: the freezer, a CPU, a device, a wake-up source, then what only follows from
+# them.
 _REASONS = (
     re.compile(r"Freezing .*failed after"),
     re.compile(r"\bCPU ?\d+ down\b|Non-boot CPUs are not disabled"),
@@ -61,13 +63,16 @@ class SuspendLog:
         variant: the kernel's name of it: "deep", "shallow", "s2idle"; empty: it did not begin.
         mode: the mode named by its lines, in the words of the board type; empty: none.
         mode_number: that of the firmware, e.g. "0x1"; empty: not reported.
-        entry_s: of the suspend. start_s, end_s: of the resume, on the kernel's clock; None: the line is missing.
+        entry_s: of the suspend.
+        start_s, end_s: of the resume, on the kernel's clock; None: the line is missing.
         start_text: the line of `start_s`.
-        wake_source: as the firmware reports it, e.g. "0x50"; empty: not reported. woken_by: that one's name; empty: not known.
+        wake_source: as the firmware reports it, e.g. "0x50"; empty: not reported.
+        woken_by: that one's name; empty: not known.
         sources: stamps and texts of the firmware's lines.
         reason: the line with the reason of an aborted suspend; empty: none.
         errors: lines at the levels emerg to err since its beginning, the first `ERRORS_KEPT`.
-        entries, exits: number of such lines in the whole log. starts: of `start_text` in this suspend.
+        entries, exits: number of such lines in the whole log.
+        starts: of `start_text` in this suspend.
         end_number: number of the line of `end_s`.
         by_level: dmesg gave priorities, so no line is a program's.
     """
@@ -182,7 +187,8 @@ def _first(lines: Sequence[KernelLine], patterns: Iterable[re.Pattern[str]]) -> 
 def _mode(variant: str, texts: list[str], numbers: set[str], board: BoardType) -> str:
     """The mode by the kernel's and the firmware's lines.
 
-    Linux has one state for several of the firmware's modes. One with a `signature` is named by that, never by the kernel's word alone.
+    Linux has one state for several of the firmware's modes. One with a `signature` is named by that, never by the
+    kernel's word alone.
     """
     power = board.low_power
     if numbers:

@@ -23,7 +23,9 @@ class Constraint:
     """The setting that selects MCU-only, before each suspend.
 
     Attributes:
-        path: a file of sysfs. value: for MCU-only. cleared: for any other mode.
+        path: a file of sysfs.
+        value: for MCU-only.
+        cleared: for any other mode.
     """
 
     path: str
@@ -36,7 +38,8 @@ class SuspendPlan:
     """One suspend.
 
     Attributes:
-        mode: of lab.sleep_modes. wake: its wake-up source, of lab.boards.WAKE_SOURCES.
+        mode: of lab.sleep_modes.
+        wake: its wake-up source, of lab.boards.WAKE_SOURCES.
         sleep_s: length of the sleep; whole seconds with the RTC.
         energy: measure that of the whole suspend and resume: the rails are then sampled as fast as for an
             active board, and their mean power while asleep is less exact.
@@ -79,8 +82,8 @@ def release_of(board: BoardType, name: str, kernel: str) -> SdkRelease | None:
     named = board.releases.get(name)
     if named is not None and _version(named.kernel) != _version(kernel):
         raise ConfigurationError(
-            f"release {name} of {board.name} has a kernel {named.kernel}, the board runs {kernel}: name the release that is "
-            "on the board; the selection of a low-power mode depends on it"
+            f"release {name} of {board.name} has a kernel {named.kernel}, the board runs {kernel}: name the release "
+            "that is on the board; the selection of a low-power mode depends on it"
         )
     known = [release for release in board.releases.values() if _version(release.kernel) <= _version(kernel)]
     return named or (max(known, key=lambda release: _version(release.kernel)) if known else None)

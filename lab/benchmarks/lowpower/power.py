@@ -69,15 +69,16 @@ def why_no_mean(watch: SuspendWatch, power: PhasePowerProtocol | None) -> str:
     """The reason why sampled rails have no mean power; or ""."""
     if power is None:
         return (
-            f"a mean needs the rails while the board surely sleeps: the console's longest silence before the board's answer was "
-            f"{watch.asleep_s:.3f} s of the {watch.plan.sleep_s} s that it was to sleep, and up to {(SETTLE_NS + ALARM_NS) / 1e9:g} s at its ends "
-            "do not count. Sleep longer (--sleep), or find what printed meanwhile (lab results show --log)"
+            "a mean needs the rails while the board surely sleeps: the console's longest silence before the board's "
+            f"answer was {watch.asleep_s:.3f} s of the {watch.plan.sleep_s} s that it was to sleep, and up to "
+            f"{(SETTLE_NS + ALARM_NS) / 1e9:g} s at its ends do not count. Sleep longer (--sleep), or find what "
+            "printed meanwhile (lab results show --log)"
         )
     without = [each.rail for each in power.rails if each.measured and each.mean_w is None]
     if without:
         return (
-            f"no good sample of {', '.join(without)} in the {(power.end_ns - power.start_ns) / 1e9:.3f} s in which the board surely slept. Do the "
-            "sensors answer (lab rails)?"
+            f"no good sample of {', '.join(without)} in the {(power.end_ns - power.start_ns) / 1e9:.3f} s in which "
+            "the board surely slept. Do the sensors answer (lab rails)?"
         )
     return ""
 
@@ -94,7 +95,9 @@ class Off:
     """The highest of the rails that are off.
 
     Attributes:
-        rail: which. volts: its mean. uncertainty_v: ± of it.
+        rail: which.
+        volts: its mean.
+        uncertainty_v: ± of it.
         flags: of all rails that must be off.
     """
 
@@ -123,9 +126,9 @@ def off(rails: Sequence[RailPowerProtocol], board: BoardType, mode: str, inputs:
     up = [f"{name} {volts:.2f} V" for name, (volts, _) in read.items() if volts > near_0_v]
     if up:
         raise BoardTransientError(
-            f"the board {'is off' if known is None else 'entered ' + known.title}, and has rails that are up: {', '.join(up)}, "
-            f"where {near_0_v:g} V is the most. Something feeds them, as a debugger or USB; or they stay on by design: `always_on = true` "
-            "of the rail in the board type, `input: true` in the env"
+            f"the board {'is off' if known is None else 'entered ' + known.title}, and has rails that are up: "
+            f"{', '.join(up)}, where {near_0_v:g} V is the most. Something feeds them, as a debugger or USB; or they "
+            "stay on by design: `always_on = true` of the rail in the board type, `input: true` in the env"
             + (f". Or the jumper is not as this mode needs it: {known.jumper}" if known and known.jumper else ""),
             failure="rails_up",
         )
@@ -146,8 +149,8 @@ _COUNTED: Final = 0.2  # of an interval: by as much /proc/stat may count another
 _COUNTED_S: Final = 0.5
 CPUS: Final = 'grep "^cpu[0-9]" /proc/stat'  # Linux Documentation/filesystems/proc.rst, 1.7
 _CPU: Final = re.compile(r"(cpu\d+) (\d{1,12}(?: \d{1,12}){7,9})")
-# Name -> command for so many seconds. stress-ng(1): 0 is one for each processor, and matrixprod its method that heats most; without it
-# the shell's own loop, which draws less.
+# Name -> command for so many seconds. stress-ng(1): 0 is one for each processor, and matrixprod its method that heats
+# most; without it the shell's own loop, which draws less.
 STRESS_NG: Final = "stress-ng"
 LOADS: Final[Mapping[str, str]] = {
     STRESS_NG: "stress-ng --cpu 0 --cpu-method matrixprod --timeout {seconds}s > /dev/null 2>&1",
@@ -162,8 +165,8 @@ class SteadyPower:
     Attributes:
         program: of the load; empty: none.
         busy: busy share of each processor meanwhile; empty: it is off.
-        temperatures_c: thermal zone or sensor of the board -> its temperature at the end. throttled: cooling devices that slowed a
-            processor down.
+        temperatures_c: thermal zone or sensor of the board -> its temperature at the end.
+        throttled: cooling devices that slowed a processor down.
     """
 
     state: str
@@ -219,12 +222,14 @@ def check_busy(state: str, shares: Sequence[float], program: str) -> None:
     """
     if state == IDLE and (mean := sum(shares) / len(shares)) > IDLE_MOST:
         raise BoardTransientError(
-            f"the board does not idle: its processors are busy for {mean:.0%}, where {IDLE_MOST:.0%} is the most. `top` names the program",
+            f"the board does not idle: its processors are busy for {mean:.0%}, where {IDLE_MOST:.0%} is the most. "
+            "`top` names the program",
             failure="wrong_load",
         )
     if state == FULL_LOAD and min(shares) < LOAD_LEAST:
         raise BoardTransientError(
-            f"{program} did not keep all processors at work: they were busy for {', '.join(f'{share:.0%}' for share in shares)}, where "
-            f"{LOAD_LEAST:.0%} is the least. Did it end early, or is a processor off?",
+            f"{program} did not keep all processors at work: they were busy for "
+            f"{', '.join(f'{share:.0%}' for share in shares)}, where {LOAD_LEAST:.0%} is the least. Did it end early, "
+            "or is a processor off?",
             failure="wrong_load",
         )

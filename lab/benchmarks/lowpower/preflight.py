@@ -48,13 +48,16 @@ class Stats:
     Source: Linux Documentation/ABI/testing/sysfs-power; Documentation/admin-guide/tainted-kernels.rst.
 
     Attributes:
-        success, fail: suspends. failed_resume: devices that did not resume.
+        success, fail: suspends.
+        failed_resume: devices that did not resume.
         last_failed: step and device of the last failure, e.g. "suspend of 2800000.serial"; empty: none.
         last_hw_sleep_us: of the hardware, in the last suspend; None: this platform does not count it.
         tainted: bits of the kernel's taint; None: unknown.
-        boot_id: of this boot; empty: unknown. rtc_s: the clock that wakes the board; None: unknown.
+        boot_id: of this boot; empty: unknown.
+        rtc_s: the clock that wakes the board; None: unknown.
         memory: checksum of random bytes in the board's memory; empty: there are none.
-        temperatures_c: thermal zone or sensor of the board -> its temperature. throttled: cooling devices that slow a processor down.
+        temperatures_c: thermal zone or sensor of the board -> its temperature.
+        throttled: cooling devices that slow a processor down.
     """
 
     success: int

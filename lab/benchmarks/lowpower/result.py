@@ -33,9 +33,11 @@ class SuspendResult:
         first_byte, answer: of the console after the wake-up.
         asleep_s: silence of the console, on the host's clock.
         found: the kernel's consoles and log level, as they were and are again.
-        evidence: for the mode. unverified: missing evidence; empty: verified.
+        evidence: for the mode.
+        unverified: missing evidence; empty: verified.
         mcu_text: output of the MCU's UART meanwhile.
-        power: of the rails while asleep. energy: from the command to the answer. None: not measured.
+        power: of the rails while asleep.
+        energy: from the command to the answer. None: not measured.
         no_power: why sampled rails have no mean power while asleep; empty: they have one, or are not sampled.
         unchecked: missing confirmations of the kernel's lines; empty: none.
         errors: of the kernel while it suspended and resumed.
@@ -96,8 +98,8 @@ class SuspendResult:
     def since_edge_ms(self, moment: MomentLike) -> tuple[float, float]:
         """Time from the wake-up edge to a moment, and its ± (ms).
 
-        A board that printed before the acknowledgement had been woken by then; no output came before the request, and moving an
-        earlier stamp adds to its ±. On a busy host the edge may also have come later than its stamp, which
+        A board that printed before the acknowledgement had been woken by then; no output came before the request, and
+        moving an earlier stamp adds to its ±. On a busy host the edge may also have come later than its stamp, which
         adds to the byte's ±.
         """
         if self.edge is None:
@@ -120,7 +122,9 @@ class ModeEvidence:
     """One source's evidence of the mode.
 
     Attributes:
-        source: its name. says: the mode; empty: none. why_not: reason for none.
+        source: its name.
+        says: the mode; empty: none.
+        why_not: reason for none.
     """
 
     source: str

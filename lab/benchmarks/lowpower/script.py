@@ -1,7 +1,8 @@
 """The suspend script for the board's shell, which restores everything.
 
-It is written to the board line by line and read back before it is run, since a console may lose characters. The consoles are detached, since printing would slow the resume down (the performance guide's own procedure), and the
-log level is lowered before they are attached again: a console that is registered prints the whole log once more.
+It is written to the board line by line and read back before it is run, since a console may lose characters. The
+consoles are detached, since printing would slow the resume down (the performance guide's own procedure), and the log
+level is lowered before they are attached again: a console that is registered prints the whole log once more.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def install(shell: Shell, lines: Sequence[str]) -> None:
     if got != list(lines):
         wrong = next((pair for pair in zip(lines, got, strict=False) if pair[0] != pair[1]), (lines[-1], "nothing"))
         raise LabTransientError(
-            f"{FILE} was to have {len(lines)} lines and has {len(got)}; {wrong[0]!r} became {wrong[1]!r}: characters were lost "
-            "on the console, or the board's /run cannot be written",
+            f"{FILE} was to have {len(lines)} lines and has {len(got)}; {wrong[0]!r} became {wrong[1]!r}: characters "
+            "were lost on the console, or the board's /run cannot be written",
             failure="characters_lost",
         )

@@ -145,8 +145,9 @@ class SuspendWatch:
             LabTransientError: always.
         """
         raise LabTransientError(
-            f"the host's clock went {abs(missing_ns) / 1e9:.3f} s {'behind' if missing_ns > 0 else 'ahead'} while the board slept: the host "
-            "was suspended, or its virtual machine paused or moved. Keep it awake while it measures (systemctl mask sleep.target)",
+            f"the host's clock went {abs(missing_ns) / 1e9:.3f} s {'behind' if missing_ns > 0 else 'ahead'} while the "
+            "board slept: the host was suspended, or its virtual machine paused or moved. Keep it awake while it "
+            "measures (systemctl mask sleep.target)",
             failure="host_suspended",
         )
 
@@ -165,16 +166,16 @@ class SuspendWatch:
                 self._check_answer(self.answer)
             elif now_ns - self.answer.t_ns > RESTORE_S * 1e9:
                 raise BoardTransientError(
-                    f"the board is back, and has not put its console back within {RESTORE_S:g} s; the last it said was "
-                    f"{last_line(self._text.encode('latin-1'))!r}",
+                    f"the board is back, and has not put its console back within {RESTORE_S:g} s; the last it said "
+                    f"was {last_line(self._text.encode('latin-1'))!r}",
                     failure="console_not_restored",
                 )
             return
         self._check_boot(now_ns)
         if self._unanswered_bytes > FLOOD_BYTES:
             raise BoardTransientError(
-                f"the console does not fall silent: {self._unanswered_bytes} bytes since the board was told to sleep. The last "
-                f"line: {last_line(self._text.encode('latin-1'))!r}",
+                f"the console does not fall silent: {self._unanswered_bytes} bytes since the board was told to sleep. "
+                f"The last line: {last_line(self._text.encode('latin-1'))!r}",
                 failure="log_flood",
             )
         if not self.begun and now_ns - self.sent_ns > ENTRY_S * 1e9:
@@ -186,8 +187,9 @@ class SuspendWatch:
         limit_s = self.board.low_power.resume_s
         if now_ns > max(self.due_ns + limit_s * 1e9, self.sent_ns + FREEZE_S * 1e9):
             raise BoardTransientError(
-                f"the board was woken ({self.plan.wake}) {(now_ns - self.due_ns) / 1e9:.0f} s ago and has not answered: "
-                "it hangs, or the wake-up did not reach it. It is power-cycled; look at its wake-up sources",
+                f"the board was woken ({self.plan.wake}) {(now_ns - self.due_ns) / 1e9:.0f} s ago and has not "
+                "answered: it hangs, or the wake-up did not reach it. It is power-cycled; look at its "
+                "wake-up sources",
                 failure="hung_resume",
             )
 
@@ -200,8 +202,8 @@ class SuspendWatch:
             early = " before anything woke it" if self.edge is None and now_ns < self.alarm_ns else ""
             raise BoardTransientError(
                 f"the board should have resumed, and booted{early} ({signs[0]}; the last line is "
-                f"{last_line(self._text.encode('latin-1'))!r}): its memory or its session is lost. Look at what it printed, at its power, "
-                "and at the boot loader: it must be the vendor's, which knows this mode",
+                f"{last_line(self._text.encode('latin-1'))!r}): its memory or its session is lost. Look at what it "
+                "printed, at its power, and at the boot loader: it must be the vendor's, which knows this mode",
                 failure="woke_by_boot",
             )
 
@@ -221,8 +223,8 @@ class SuspendWatch:
         status = answer.text.rpartition(" ")[2]
         if status != "0":
             raise BoardTransientError(
-                f"the board did not suspend: writing /sys/power/state failed (exit status {status}). A device refused, or "
-                "something woke it on the way; its kernel log is kept with the attempt",
+                f"the board did not suspend: writing /sys/power/state failed (exit status {status}). A device "
+                "refused, or something woke it on the way; its kernel log is kept with the attempt",
                 failure="suspend_refused",
             )
         early_s = self.alarm_s - EARLY_S - (answer.t_ns - self.sent_ns) / 1e9

@@ -230,7 +230,10 @@ def explain_undecided(condition: str) -> str:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         names = []
     how = f"choose with --define {names[0]}=VALUE" if names else "its condition is not understood"
-    return f"branches of `ifconfig` were all read, though one device has one of them; {how}, as in `ifconfig:: {condition}`"
+    return (
+        f"branches of `ifconfig` were all read, though one device has one of them; {how}, as in `ifconfig:: "
+        f"{condition}`"
+    )
 
 
 def _truth(node: ast.expr, defines: Mapping[str, str]) -> bool | None:

@@ -10,7 +10,8 @@ _ESCAPED = re.compile(rf"\\(?:([{re.escape(string.punctuation)}])| )")
 _ENUMERATOR = re.compile(r"(\w+)([.)])(?=\s|$)")
 _UNDERSCORE = re.compile(r"_(?![A-Za-z0-9])")
 _BLOCK = re.compile(  # what begins a list, a comment, a field, a doctest, a target, a table or a transition
-    r"[-+•‣⁃](\s|$)|\.\.(\s|$)|:[^:]+:(\s|$)|>>>|\(\w+\)(\s|$)|#[.)](\s|$)|__(\s|$)|\+[-=]+\+|(?P<line>[!-/:-@\[-`{-~])(?P=line){3,}$"
+    r"[-+•‣⁃](\s|$)|\.\.(\s|$)|:[^:]+:(\s|$)|>>>|\(\w+\)(\s|$)|#[.)](\s|$)|"
+    r"__(\s|$)|\+[-=]+\+|(?P<line>[!-/:-@\[-`{-~])(?P=line){3,}$"
 )
 
 

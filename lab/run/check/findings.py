@@ -97,8 +97,9 @@ PREFIX_SHARE: Final = 0.9  # of the lines, that begin with a time where a progra
 TYPED_CHARACTERS: Final = 80
 AUTOMATIC: Final = "(automatic login)"  # of agetty, behind the user's name: nobody typed it
 
-# A time that a terminal program puts before each line: of day, of the epoch, or of the log in seconds. The kernel's own is not among
-# them. What stands before it, e.g. a date or a level, and a port's name behind it look the same on each line.
+# A time that a terminal program puts before each line: of day, of the epoch, or of the log in seconds. The kernel's
+# own is not among them. What stands before it, e.g. a date or a level, and a port's name behind it look the same on
+# each line.
 _TIMES = (
     rb"\d{1,2}[:.]\d\d[:.]\d\d(?:[.,:]\d+)?(?: ?[AaPp][Mm])?(?:Z| ?[+-]\d\d:?\d\d| (?:19|20)\d\d)?",
     rb"\d{9,13}(?:[.,]\d+)?",
@@ -186,7 +187,8 @@ def _lines(path: Path) -> list[bytes]:
         raise ConfigurationError(f"{path}: empty; a log of a console is needed")
     if data.count(0) > NUL_SHARE * len(data) or garbage(data) > GARBAGE_SHARE:
         raise ConfigurationError(
-            f"{path}: no text: a log of a console is needed, unpacked, in UTF-8 or ASCII. If it is one, the console's speed was wrong"
+            f"{path}: no text: a log of a console is needed, unpacked, in UTF-8 or ASCII. If it is one, the console's "
+            "speed was wrong"
         )
     return data.split(b"\n")
 

@@ -1,6 +1,7 @@
 """A board type drafted from the logs of its boots.
 
-Its patterns are those of the shipped types that fit the logs; what the logs leave open is marked `UNSURE` in the draft.
+Its patterns are those of the shipped types that fit the logs; what the logs leave open is marked `UNSURE` in the
+draft.
 """
 
 from __future__ import annotations
@@ -83,7 +84,10 @@ class _Log:
     """One boot's text.
 
     Attributes:
-        lines: up to the login prompt. behind: those after it. medium: that it booted from. sure: the caller says so.
+        lines: up to the login prompt.
+        behind: those after it.
+        medium: that it booted from.
+        sure: the caller says so.
     """
 
     name: str
@@ -106,7 +110,8 @@ class _Found:
     """A moment that logs have, by the pattern of a shipped type.
 
     Attributes:
-        counts: of its lines, by log. place: of its first line, by log.
+        counts: of its lines, by log.
+        place: of its first line, by log.
     """
 
     pattern: MomentPattern
@@ -133,12 +138,13 @@ def draft(name: str, logs: Sequence[tuple[str, Path]]) -> str:
         if not any(log.name in each.counts for each in found):
             if any(map(_LOGIN.match, log.lines)):
                 raise ConfigurationError(
-                    f"{log.name}: its login prompt is its only moment, and a time needs one to count from (SPL, U-Boot, the "
-                    "kernel's first line): let the kernel speak (no `quiet`, `console=` this UART), or write the type by hand"
+                    f"{log.name}: its login prompt is its only moment, and a time needs one to count from (SPL, "
+                    "U-Boot, the kernel's first line): let the kernel speak (no `quiet`, `console=` this UART), or "
+                    "write the type by hand"
                 )
             raise ConfigurationError(
-                f"{log.name}: no moment of a boot is in it (SPL, U-Boot, the kernel's first line, a login prompt): is it the log of a boot, "
-                "from power on, at the console's speed?"
+                f"{log.name}: no moment of a boot is in it (SPL, U-Boot, the kernel's first line, a login prompt): is "
+                "it the log of a boot, from power on, at the console's speed?"
             )
     usual = [log for log in read if any(each.pattern.name == START and log.name in each.counts for each in found)]
     return "\n".join(
@@ -214,9 +220,15 @@ def _order(found: Sequence[_Found], usual: Sequence[_Log], every: Sequence[_Log]
         yield from _moment(each, names, its, titles)
     kernel_line = _said(every, _KERNEL_BEGINS)
     if kernel_line and all(each.pattern.name != "first_printk" for each in found):
-        yield f"    # {UNSURE}no shipped first_printk fits the kernel's first lines ({kernel_line}): give a pattern of yours"
+        yield (
+            f"    # {UNSURE}no shipped first_printk fits the kernel's first lines ({kernel_line}): give a "
+            "pattern of yours"
+        )
     if not usual:
-        yield f'    {{ name = "{START}", pattern = {_text(_pattern_of(START))}, line_start = true, required = true, stage = "Kernel load" }},'
+        yield (
+            f'    {{ name = "{START}", pattern = {_text(_pattern_of(START))}, line_start = true, required = true, '
+            'stage = "Kernel load" },'
+        )
     yield from _ends(every)
     yield "]"
 
@@ -229,8 +241,8 @@ def _moment(each: _Found, names: Sequence[str], its: Sequence[_Found], titles: l
         yield f"    # {UNSURE}{pattern.name} comes not as often in each log; `times = 0` takes any number"
     elif times > max(1, pattern.times):
         yield (
-            f"    # {UNSURE}{pattern.name} comes {times} times: does one healthy boot print it so often, or does the log hold a "
-            "reset or two boots? Cut one out then"
+            f"    # {UNSURE}{pattern.name} comes {times} times: does one healthy boot print it so often, or does the "
+            "log hold a reset or two boots? Cut one out then"
         )
     later = [other for other in its if other is not each]
     lacks = [
@@ -278,7 +290,10 @@ def _ends(logs: Sequence[_Log]) -> Iterator[str]:
     keys = {"name": "login", "pattern": f"{host} login: ", "line_start": True, "stage": "User space"}
     yield f"    {_inline({**keys, 'reference': 'util-linux agetty' + (', assumed' if mark else '; the logs')})},"
     shell = r"(sh-\d[\d.]*|~ |/ )[#$] "  # a bare `# `, as dash has it, would fit each comment
-    yield f"    {_inline({'name': 'shell', 'pattern': shell, 'line_start': True, 'reference': 'assumed'})},     # init=/bin/sh"
+    yield (
+        f"    {_inline({'name': 'shell', 'pattern': shell, 'line_start': True, 'reference': 'assumed'})},     # "
+        "init=/bin/sh"
+    )
 
 
 def _flow(found: Sequence[_Found], others: Sequence[_Log], usual: Sequence[_Log]) -> Iterator[str]:
@@ -339,7 +354,9 @@ def _evidence(logs: Sequence[_Log]) -> Iterator[str]:
         yield f"    {_evidence_line(each, {word: media.pop() for word, media in words.items()})},"
     for source in ("kernel", "rootfs"):
         if source not in done:
-            yield f"    # {UNSURE}nothing names the medium as {source}: numbers may carry `medium_unverified` without it"
+            yield (
+                f"    # {UNSURE}nothing names the medium as {source}: numbers may carry `medium_unverified` without it"
+            )
     yield "]"
 
 
@@ -363,7 +380,10 @@ def _evidence_line(each: MediumEvidence, media: Mapping[str, str]) -> str:
 
 def _head(name: str, logs: Sequence[_Log]) -> Iterator[str]:
     logs_text = plain(", ".join(Path(log.name).name for log in logs))
-    yield f"# Drafted from {len(logs)} log{'s' * (len(logs) > 1)}: {logs_text}. Check it: lab console check {name}.toml LOG"
+    yield (
+        f"# Drafted from {len(logs)} log{'s' * (len(logs) > 1)}: {logs_text}. Check it: lab console check "
+        f"{name}.toml LOG"
+    )
     for what, regex in _VERSIONS.items():
         versions = dict.fromkeys(match[1] for log in logs if (match := log.first(regex)))
         if versions:

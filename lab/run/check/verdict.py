@@ -141,8 +141,8 @@ def _of_evidence(findings: Findings) -> Iterator[Reason]:
         yield Reason(
             Fit.NOT,
             f"a mixed boot: {named}",
-            "No run accepts it: see where U-Boot's environment loads Linux from, and the kernel's root=. If the board booted from one "
-            "medium all the same, mend `media` of the `evidence`",
+            "No run accepts it: see where U-Boot's environment loads Linux from, and the kernel's root=. If the board "
+            "booted from one medium all the same, mend `media` of the `evidence`",
         )
 
 
@@ -153,8 +153,8 @@ def _of_flows(findings: Findings, failure: str) -> Iterator[Reason]:
         yield Reason(
             Fit.NOT,
             f"it looks like a reset: {text or findings.result.error}",
-            "If the log holds several boots, cut one out. If one healthy boot prints it that often, mend `times` in `moments`, or give "
-            "the type a `planned_reset`",
+            "If the log holds several boots, cut one out. If one healthy boot prints it that often, mend `times` in "
+            "`moments`, or give the type a `planned_reset`",
         )
         return
     if not findings.flow:
@@ -179,7 +179,8 @@ def _mend_moments(findings: Findings) -> str:
     lines = {found.pattern.name: found.lines for found in findings.moments}
     if lines.get("sbl") and lines.get("tfa") and not lines.get("uboot") and findings.prompts:
         return (
-            "SBL seems to have started Linux itself: describe that as a flow, `[flows.sbl_linux]` with the moments sbl, tfa and login, "
+            "SBL seems to have started Linux itself: describe that as a flow, `[flows.sbl_linux]` with the moments "
+            "sbl, tfa and login, "
             'and `start = "tfa"`'
         )
     return f"Mend `pattern` or `required` in `moments`{also}, or describe this way to boot as a flow: `[flows.NAME]`"
@@ -199,7 +200,8 @@ def _of_the_end(findings: Findings, failure: str, text: str) -> Iterator[Reason]
         name = next(found.pattern.name for found in findings.moments if last in found.lines)
         yield Reason(
             Fit.PART,
-            f"it fits so far; its last moment is {name} (line {last} of {len(findings.log.lines)}), and it does not reach the prompt",
+            f"it fits so far; its last moment is {name} (line {last} of {len(findings.log.lines)}), and it does not "
+            "reach the prompt",
             "Check a log that does",
         )
     elif failure != RESET:
@@ -213,13 +215,16 @@ def _of_a_run(findings: Findings, failure: str, text: str) -> Iterator[Reason]:
         yield Reason(
             Fit.NOT,
             f"line {number}: the board logs in by itself, so that no login prompt waits for anybody",
-            "Let the `login` moment be the shell's prompt, and `login` in `[prompts]`, too; or switch the automatic login off",
+            "Let the `login` moment be the shell's prompt, and `login` in `[prompts]`, too; or switch the "
+            "automatic login off",
         )
     elif failure == "prompt_unanswered" or failure.startswith(HANGS) or failure in ENDS_EARLY:
         yield Reason(
             Fit.PART,
-            "something looks like the prompt, and the log goes on behind it, so it does not show a waiting prompt at its end",
-            "Check a log that ends at the prompt. If a program prints that text, let the pattern of `login` in `moments` fit less",
+            "something looks like the prompt, and the log goes on behind it, so it does not show a waiting prompt "
+            "at its end",
+            "Check a log that ends at the prompt. If a program prints that text, let the pattern of `login` in "
+            "`moments` fit less",
         )
     elif failure not in {RESET, "moment_missing", "moment_order", "mixed_boot", "wrong_medium"}:
         yield Reason(Fit.NOT, text)
