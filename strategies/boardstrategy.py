@@ -65,10 +65,12 @@ class BoardStrategy(Strategy):
         board_type (str): a type of lab/boards, e.g. "am62xx_sk"
         board (str): this board's own name, e.g. its serial number
         identity (str): what tells this board from others of its type: its device tree's serial-number, or a MAC
-        address medium (str): what it boots from unless told otherwise; default the first of the board type security
-        (str): the state of its device, "gp", "hs-fs" or "hs-se", where a release file says one wake (str): what wakes
-        it from a low-power state, of lab.boards.WAKE_SOURCES; default: what is usual for the mode jumpers (list):
-        positions of jumpers that modes of its type need, as the type says them; they are set so
+            address
+        medium (str): what it boots from unless told otherwise; default the first of the board type
+        security (str): the state of its device, "gp", "hs-fs" or "hs-se", where a release file says one
+        wake (str): what wakes it from a low-power state, of lab.boards.WAKE_SOURCES; default: what is usual for the
+            mode
+        jumpers (list): positions of jumpers that modes of its type need, as the type says them; they are set so
 
     Beside `off`, `bootloader` and `linux` its states are the low-power modes of its type; `low_power` does more with
     them; and `provisioned`: what `putting` says is on its media, and it is off; and `ram_linux`: a Linux in its

@@ -13,7 +13,7 @@ from attrs import asdict
 from lab.cli.options import Json, ServerRuntime
 from lab.console import terminal
 from lab.console.client import ConsoleClient
-from lab.console.lookup import attached, awaited_writer, last_lines
+from lab.console.lookup import attach_to_port, last_lines, wait_for_writer
 from lab.console.recording import Recording
 from lab.console.terminal import LINGER_S, TIMEOUT_S, Ending, LiveText, Terminal
 from lab.errors import ConfigurationError, LabTransientError
@@ -198,7 +198,7 @@ def tail(
 
     Other readers are not affected.
     """
-    client, info = attached(port, runtime)
+    client, info = attach_to_port(port, runtime)
     with client:
         text = LiveText()
         data = last_lines(info, backlog) if backlog else b""
@@ -243,7 +243,7 @@ def attach(
     of --until did not come.
     """
     ending = Ending(None if until is None else _compile(until), timeout, linger)
-    client, info = attached(port, runtime, write=True, speed_bd=speed)
+    client, info = attach_to_port(port, runtime, write=True, speed_bd=speed)
     with client:
         terminal = Terminal(client, ending, lines)
         if sys.stdin.isatty():
@@ -271,7 +271,7 @@ def wait(
 
     Exit status: 0 a client can; 3 none came in time.
     """
-    writer = awaited_writer(port, timeout, runtime)
+    writer = wait_for_writer(port, timeout, runtime)
     if writer is None:
         echo_text(f"error: no client has attached to {port} within {timeout:g} s", err=True)
         raise typer.Exit(NOT_SEEN)

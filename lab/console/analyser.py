@@ -15,8 +15,8 @@ from typing import Final
 
 from attrs import frozen
 
+from lab.console.delays import DelayTracker
 from lab.console.model import Chunk, Gap, Lateness
-from lab.console.moments import DelayTracker
 from lab.console.recording import Recording
 from lab.errors import ConfigurationError
 
@@ -84,13 +84,13 @@ def read(path: Path) -> dict[str, LogicChannel]:
 def _head(rows: Sequence[str]) -> tuple[float, list[str], int]:
     """The sample rate, the channels' names, and the number of the first line behind the comments."""
     rate_hz, names = 0.0, []
-    for at, row in enumerate(rows):
+    for number, row in enumerate(rows):
         if match := _RATE.match(row):
             rate_hz = float(match[1]) * _PREFIXES[match[2].lower()]
         elif match := _CHANNELS.match(row):
             names = [name.strip() for name in match[1].split(",")]
         elif row.strip() and not row.startswith(";"):
-            return rate_hz, names, at
+            return rate_hz, names, number
     return rate_hz, names, len(rows)
 
 
@@ -126,16 +126,16 @@ def _channels(
 
 def uart(line: LogicChannel, speed_bd: int) -> list[tuple[float, int]]:
     """The bytes of a UART (8N1, idle high) with the instants at which their stop bits end."""
-    bit_ns, found, free_ns = 1e9 / speed_bd, [], -math.inf
+    bit_ns, received, free_ns = 1e9 / speed_bd, [], -math.inf
     for number, t_ns in enumerate(line.changes):
         falls = line.first ^ bool(number % 2)
         if not falls or t_ns < free_ns:
             continue
         bits = [line.at(t_ns + (1.5 + place) * bit_ns) for place in range(9)]
         if bits[8] and not line.at(t_ns + 0.5 * bit_ns):
-            found.append((t_ns + 10 * bit_ns, sum(bit << place for place, bit in enumerate(bits[:8]))))
+            received.append((t_ns + 10 * bit_ns, sum(bit << place for place, bit in enumerate(bits[:8]))))
             free_ns = t_ns + 9.5 * bit_ns
-    return found
+    return received
 
 
 @frozen
@@ -183,14 +183,14 @@ def check(recording: Recording, data: Sequence[tuple[float, int]], where: str) -
     low, high = _best(windows)
     offset = (low + high) / 2
     beyond = sorted((round(max(w[0] - offset, offset - w[1])) for w in windows), reverse=True)
-    return StampCheck(len(windows), tuple(each for each in beyond if each > 0), round(high - low))
+    return StampCheck(len(windows), tuple(distance_ns for distance_ns in beyond if distance_ns > 0), round(high - low))
 
 
 def _stamps(recording: Recording) -> list[tuple[int, int, int]]:
     """The end, stamp and ± of each read."""
     timing = recording.meta.timing
     usual_ns = timing.delivery_ns + timing.bytes_ns(1) + timing.scheduling_ns
-    delays, found = DelayTracker(timing), []
+    delays, stamps = DelayTracker(timing), []
     base = next((event.position for event in recording.events() if isinstance(event, Chunk)), 0)
     for event in recording.events():
         if isinstance(event, Lateness):
@@ -199,8 +199,8 @@ def _stamps(recording: Recording) -> list[tuple[int, int, int]]:
             delays.forget()
         elif isinstance(event, Chunk):
             delay = delays.delay(event)
-            found.append((event.end - base, event.t_ns, usual_ns + delay.late_ns + delay.backlog_ns))
-    return found
+            stamps.append((event.end - base, event.t_ns, usual_ns + delay.late_ns + delay.backlog_ns))
+    return stamps
 
 
 def _best(windows: Sequence[tuple[float, float]]) -> tuple[float, float]:

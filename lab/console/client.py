@@ -14,12 +14,12 @@ from typing import Self
 
 from attrs import evolve
 
-from lab.console.holders import holders, shared
+from lab.console.holders import holders, shared_port_error
 from lab.console.model import Chunk, Event, Gap, RecordKind
 from lab.console.protocol import PROTOCOL, Deframer, FrameType, Message, encode_frame, encode_message, raise_refusal
-from lab.console.serial_line import is_tty, require_own_pty
+from lab.console.serial_port import is_tty, require_own_pty
 from lab.console.status import PortInfo, ServerStatus, port_info, server_status
-from lab.console.transport import Transport, UnixTransport, left_s
+from lab.console.transport import Transport, UnixTransport, remaining_s
 from lab.errors import BoardlabError, LabStableError, LabTransientError
 from lab.host.clock import MonotonicRaw
 from lab.host.clockrelation import ClockReading
@@ -100,7 +100,7 @@ class ConsoleClient:
                 again.
             ConfigurationError: not a serial port, or the name is another port's.
         """
-        path = Path(device) if elsewhere else looked_at(Path(device), self.server_pid)
+        path = Path(device) if elsewhere else check_other_readers(Path(device), self.server_pid)
         fields = {
             "device": str(path),
             "speed_bd": speed_bd,
@@ -116,7 +116,7 @@ class ConsoleClient:
                 raise LabTransientError(str(error), failure=error.failure) from error
             if error.failure != "port_in_use" or elsewhere:
                 raise
-            raise held(error, path, self.server_pid) from error
+            raise name_holders(error, path, self.server_pid) from error
         return port_info(answer)
 
     def attach(self, name: str, write: bool = False, since: int | None = None, session: str = "") -> PortInfo:
@@ -205,11 +205,11 @@ class ConsoleClient:
         """
         if name is not None:
             return server_status(self._ask("status", {"name": name}))
-        found = server_status(self._ask("status", {"after": 0}))
-        while found.more is not None:
-            page = server_status(self._ask("status", {"after": found.more}))
-            found = evolve(page, ports=[*found.ports, *page.ports])
-        return found
+        status = server_status(self._ask("status", {"after": 0}))
+        while status.more is not None:
+            page = server_status(self._ask("status", {"after": status.more}))
+            status = evolve(page, ports=[*status.ports, *page.ports])
+        return status
 
     def stop(self) -> None:
         """End the server."""
@@ -268,18 +268,18 @@ class ConsoleClient:
     def _receive(self, deadline: float) -> bool:
         """Receive data from the server; False if the deadline passes first."""
         try:
-            data = self._stream.receive(left_s(deadline))
+            data = self._stream.receive(remaining_s(deadline))
             if data is None:
                 return False
             if not data:
                 raise self._gone()
             for question in self._questions:
-                question.put_off(self._timeout_s)
+                question.extend(self._timeout_s)
             for frame in self._deframer.feed(data):
                 if frame.type == FrameType.RECORD:
                     self._events.append(frame.event())
                 elif self._questions:  # nothing else is asked before its own answer is here, so these come first
-                    self._questions.popleft().answered(frame.message())
+                    self._questions.popleft().take_answer(frame.message())
                 else:
                     self._answers.append(frame.message())
         except OSError as error:
@@ -296,10 +296,7 @@ class ConsoleClient:
         )
 
 
-# --- Checks before the server opens a local port ---
-
-
-def looked_at(device: Path, server_pid: int) -> Path:
+def check_other_readers(device: Path, server_pid: int) -> Path:
     """Return the port's absolute path after checking for other readers.
 
     A link is not resolved: it leads to the adapter again after a reconnect.
@@ -311,20 +308,17 @@ def looked_at(device: Path, server_pid: int) -> Path:
     path = device.absolute()
     path = path.parent.resolve() / path.name
     require_own_pty(path)
-    if is_tty(path) and (error := shared(path, {server_pid})) is not None:
+    if is_tty(path) and (error := shared_port_error(path, {server_pid})) is not None:
         raise error
     return path
 
 
-def held(error: LabStableError, path: Path, server_pid: int) -> LabStableError:
+def name_holders(error: LabStableError, path: Path, server_pid: int) -> LabStableError:
     """Add the processes that hold the port to the server's error."""
-    found = holders(path, {server_pid})
-    who = ", ".join(map(str, found)) or "one that this user cannot see"
-    hints = "; ".join(holder.hint for holder in found) or "end it"
+    other_holders = holders(path, {server_pid})
+    who = ", ".join(map(str, other_holders)) or "one that this user cannot see"
+    hints = "; ".join(holder.hint for holder in other_holders) or "end it"
     return LabStableError(f"{error}: {who}: {hints}. Then try again", failure=error.failure)
-
-
-# --- Clock queries ---
 
 
 class ClockQuery:
@@ -335,16 +329,16 @@ class ClockQuery:
     """
 
     def __init__(self, timeout_s: float) -> None:
-        self.put_off(timeout_s)
+        self.extend(timeout_s)
         self._asked_ns = MonotonicRaw().now_ns()
         self._told_ns = 0
         self._answer: Message | None = None
 
-    def put_off(self, timeout_s: float) -> None:
+    def extend(self, timeout_s: float) -> None:
         """Extend the deadline: data arrived, and the answer is behind it."""
         self.deadline = time.monotonic() + timeout_s
 
-    def answered(self, answer: Message) -> None:
+    def take_answer(self, answer: Message) -> None:
         """The answer has come, now."""
         self._told_ns = MonotonicRaw().now_ns()
         self._answer = answer
@@ -355,9 +349,6 @@ class ClockQuery:
             return None
         raise_refusal(self._answer)
         return ClockReading(self._asked_ns, int(self._answer["t_ns"]), self._told_ns, str(self._answer["line"]))
-
-
-# --- Starting the console server ---
 
 
 START_TIMEOUT_S = 20.0  # a Python start on a loaded host

@@ -14,7 +14,7 @@ from lab.console.port import ServedPort
 from lab.console.protocol import Frame, FrameType, Message, encode_message, refusal
 from lab.errors import LabStableError, LabTransientError
 
-BEATS_OF_PATIENCE = 100  # five seconds for a client to say who it is, and to read why it is sent away
+PATIENCE_BEATS = 100  # five seconds for a client to say who it is, and to read why it is sent away
 MAX_CLIENTS = 1024
 _LOGGED_BYTES = 200  # of a frame that we fail at
 _log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class Clients:
         self._answer = answer
         self._connections: dict[int, Connection] = {}
         self._attached: dict[int, ServedPort] = {}  # by the connection's file descriptor
-        self._patience: dict[int, int] = {}  # beats that are left to connections that are new or closing
+        self._beats_left: dict[int, int] = {}  # beats that are left to connections that are new or closing
         self._most = min(MAX_CLIENTS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
         self._full = False
         address.unlink(missing_ok=True)
@@ -69,7 +69,7 @@ class Clients:
         """The port that a client is attached to."""
         return self._attached.get(connection.fd)
 
-    def send_away(self, port: ServedPort) -> None:
+    def disconnect(self, port: ServedPort) -> None:
         """End the connections that are attached to a port."""
         for fd in [fd for fd, attached in self._attached.items() if attached is port]:
             self._connections[fd].end()
@@ -90,11 +90,11 @@ class Clients:
     def beat(self) -> None:
         """At a heartbeat: accept again, and end silent or lingering connections."""
         self._epoll.modify(self._listener.fileno(), select.EPOLLIN)
-        watched = [each for each in self._connections.values() if each.closing or not each.greeted]
-        self._patience = {each.fd: self._patience.get(each.fd, BEATS_OF_PATIENCE) - 1 for each in watched}
-        for connection in watched:
-            if connection.done or self._patience[connection.fd] < 0:
-                self._hang_up(connection)
+        temporary = [client for client in self._connections.values() if client.closing or not client.greeted]
+        self._beats_left = {client.fd: self._beats_left.get(client.fd, PATIENCE_BEATS) - 1 for client in temporary}
+        for client in temporary:
+            if client.done or self._beats_left[client.fd] < 0:
+                self._hang_up(client)
 
     @property
     def reachable(self) -> bool:
@@ -155,9 +155,9 @@ class Clients:
             self._hang_up(connection)
             return
         for frame in frames:
-            connection.answer(self._answered(connection, frame))
+            connection.answer(self._answer_or_refuse(connection, frame))
 
-    def _answered(self, connection: Connection, frame: Frame) -> Message:
+    def _answer_or_refuse(self, connection: Connection, frame: Frame) -> Message:
         """Answer a frame; turn any failure into a refusal."""
         try:
             return self._answer(connection, frame)
@@ -175,7 +175,7 @@ class Clients:
         if port is not None:
             port.detach(connection)
         del self._connections[connection.fd]
-        self._patience.pop(connection.fd, None)  # its number may be the next one's
+        self._beats_left.pop(connection.fd, None)  # its number may be the next one's
         connection.close()
 
 

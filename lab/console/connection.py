@@ -91,7 +91,7 @@ class Connection:
 
         A client that does not read its answers is not read from until it does.
         """
-        self._put(encode_message(FrameType.ANSWER, message))
+        self._enqueue(encode_message(FrameType.ANSWER, message))
         self.flush()
 
     def record(self, frame: bytes) -> bool:
@@ -101,7 +101,7 @@ class Connection:
         """
         if self._waiting_bytes + len(frame) > self._buffer_bytes:
             return False
-        self._put(frame)
+        self._enqueue(frame)
         return True
 
     def drop(self, t_ns: int, position: int) -> None:
@@ -110,7 +110,7 @@ class Connection:
         lost = self._waiting_bytes - sum(map(len, partly_sent))
         self._waiting = deque(partly_sent)
         self._waiting_bytes -= lost
-        self._put(encode_event(Gap(t_ns, position, RecordKind.DROPPED, lost)))
+        self._enqueue(encode_event(Gap(t_ns, position, RecordKind.DROPPED, lost)))
         self.end()
 
     def end(self) -> None:
@@ -125,21 +125,23 @@ class Connection:
             return
         try:
             while self._waiting:
-                self._sent(self._sock.sendmsg(list(islice(self._waiting, _FRAMES_AT_ONCE))))
+                self._remove_sent(self._sock.sendmsg(list(islice(self._waiting, _FRAMES_AT_ONCE))))
         except BlockingIOError:
             pass
         except OSError:  # gone, which the next receive() notices; the waiting bytes are lost
             self._waiting.clear()
             self._waiting_bytes = 0
         hear = not self.closing and self._waiting_bytes <= self._buffer_bytes
-        self._watch((select.EPOLLIN if hear else 0) | (select.EPOLLOUT if self._waiting else 0))
+        interest = (select.EPOLLIN if hear else 0) | (select.EPOLLOUT if self._waiting else 0)
+        if interest != self._interest:
+            self._epoll.modify(self.fd, interest)
+            self._interest = interest
 
     def close(self) -> None:
         """End at once; a second time does nothing."""
         if not self._closed:
-            with contextlib.suppress(
-                OSError
-            ):  # unread input would reset the client's connection before our last bytes
+            # Unread input would reset the client's connection before our last bytes.
+            with contextlib.suppress(OSError):
                 self._sock.recv(_UNREAD_BYTES)
             self._epoll.unregister(self.fd)
             self._sock.close()
@@ -155,11 +157,11 @@ class Connection:
         """Number of unsent bytes."""
         return self._waiting_bytes
 
-    def _put(self, frame: bytes) -> None:
+    def _enqueue(self, frame: bytes) -> None:
         self._waiting.append(frame)
         self._waiting_bytes += len(frame)
 
-    def _sent(self, count: int) -> None:
+    def _remove_sent(self, count: int) -> None:
         self._waiting_bytes -= count
         while count:
             frame = self._waiting.popleft()
@@ -167,8 +169,3 @@ class Connection:
                 self._waiting.appendleft(frame[count:])
                 return
             count -= len(frame)
-
-    def _watch(self, interest: int) -> None:
-        if interest != self._interest:
-            self._epoll.modify(self.fd, interest)
-            self._interest = interest

@@ -67,8 +67,8 @@ class Cursor:
 
     def back(self, position: int) -> bool:
         """Step back some records towards `position`; True if it is reached."""
-        since = max(self._start, self.index_at - STEP_RECORDS * RECORD.size)
-        records = os.pread(self._index, self.index_at - since, since)
+        first = max(self._start, self.index_at - STEP_RECORDS * RECORD.size)
+        records = os.pread(self._index, self.index_at - first, first)
         for _, at, n, kind in reversed(list(RECORD.iter_unpack(records))):
             size = n if kind == RecordKind.DATA else 0
             if at + size < position or (size and at + size == position):
@@ -103,7 +103,7 @@ class Backfill:
     def __init__(
         self, reader: Connection, recording: Callable[[], RecordingWriter], arrived: Callable[[Connection], None]
     ) -> None:
-        """Use `since` or `at_last`.
+        """Use `begin_at` or `begin_at_last`.
 
         Args:
             recording: returns the live recording.
@@ -117,7 +117,7 @@ class Backfill:
         self._live: RecordingWriter | None = recording()
         self._cursor = Cursor(recording().base)
 
-    def since(self, position: int) -> None:
+    def begin_at(self, position: int) -> None:
         """Begin at this position of the stream.
 
         Raises:
@@ -139,7 +139,7 @@ class Backfill:
         cursor.log_at = live.size_bytes if is_live else cursor.log_end()
         self._sought = self._position = position
 
-    def at_last(self, log_bytes: int) -> None:
+    def begin_at_last(self, log_bytes: int) -> None:
         """Begin at the last written record, which covers `log_bytes` of the log."""
         live = self._recording()
         self._cursor.index_at = live.index_bytes - RECORD.size
@@ -167,7 +167,10 @@ class Backfill:
         if cursor.index_at < end:
             return False
         if not is_live:
-            self._go_on(live)
+            cursors = [*_older(live), Cursor(live.base)]
+            later = [other for other in cursors if other.begins() > cursor.begins()]
+            self._take(min(later, key=Cursor.begins, default=cursors[-1]), [*cursors, cursor])
+            self._tell_missing(self._cursor.meta.start)  # where those between were thrown away meanwhile
             return False
         self._tell_missing(live.position)  # with a full disk
         self.close()
@@ -177,15 +180,6 @@ class Backfill:
     def close(self) -> None:
         """Give the files back."""
         self._cursor.close()
-
-    def _go_on(self, live: RecordingWriter) -> None:
-        """Continue with the following recording."""
-        here = self._cursor.begins()
-        newest = Cursor(live.base)
-        cursors = [*_older(live), newest]
-        later = [cursor for cursor in cursors if cursor.begins() > here]
-        self._take(min(later, key=Cursor.begins, default=newest), [*cursors, self._cursor])
-        self._tell_missing(self._cursor.meta.start)  # where those between were thrown away meanwhile
 
     def _tell_missing(self, position: int) -> None:
         """Report a gap up to `position` if no recording holds those bytes."""
@@ -209,20 +203,19 @@ class Backfill:
 
 def _older(live: RecordingWriter) -> list[Cursor]:
     """Return the earlier recordings of the same boot of the host."""
-    found = []
+    cursors = []
     for index in (live.base.parent / "older" / live.base.name).glob(f"*{INDEX_SUFFIX}"):
         try:
             cursor = Cursor(index.with_suffix(""))
         except LabStableError:  # thrown away meanwhile, or damaged
             continue
         if cursor.meta.boot_id == live.meta.boot_id:
-            found.append(cursor)
+            cursors.append(cursor)
         else:
             cursor.close()
-    return found
+    return cursors
 
 
-# --- Rate-limited delivery to readers ---
 # Waking a reader costs some ten microseconds, more on a virtual machine, in which no port is looked at. One console's
 # records go out at once. When sixteen stream at full speed, their readers get the records of some milliseconds
 # together.
@@ -239,11 +232,11 @@ class ReaderQueue:
         """Begin with no readers."""
         self._next_ns = 0
         self._waiting: deque[Connection] = deque()
-        self._catchups: deque[Backfill] = deque()
+        self._backfills: deque[Backfill] = deque()
 
     def timeout_s(self, now_ns: int) -> float | None:
         """Time until the next delivery is due; None: none is."""
-        if any(not each.waits for each in self._catchups):
+        if any(not backfill.waits for backfill in self._backfills):
             return 0.0
         if not self._waiting:
             return None
@@ -263,31 +256,31 @@ class ReaderQueue:
         self._next_ns = now_ns + INTERVAL_NS
         return True
 
-    def follow(self, catchup: Backfill) -> None:
+    def add_backfill(self, backfill: Backfill) -> None:
         """Queue a reader's backfill."""
-        self._catchups.append(catchup)
+        self._backfills.append(backfill)
 
     def forget(self, reader: Connection) -> None:
         """Remove a closed reader."""
-        for catchup in [each for each in self._catchups if each.reader is reader]:
-            self._catchups.remove(catchup)
-            catchup.close()
+        for backfill in [backfill for backfill in self._backfills if backfill.reader is reader]:
+            self._backfills.remove(backfill)
+            backfill.close()
 
-    def catch_up(self) -> None:
+    def advance_backfill(self) -> None:
         """Advance the backfill of one reader."""
-        for _ in range(len(self._catchups)):
-            catchup = self._catchups.popleft()
-            if catchup.waits:
-                self._catchups.append(catchup)
+        for _ in range(len(self._backfills)):
+            backfill = self._backfills.popleft()
+            if backfill.waits:
+                self._backfills.append(backfill)
                 continue
             try:
-                done = catchup.step()
+                done = backfill.step()
             except LabStableError as error:
                 _log.error("%s", error)
-                catchup.close()
-                catchup.reader.end()
+                backfill.close()
+                backfill.reader.end()
                 return
             if not done:
-                self._catchups.append(catchup)
-            self.enlist(catchup.reader)
+                self._backfills.append(backfill)
+            self.enlist(backfill.reader)
             return

@@ -26,11 +26,10 @@ from lab.host.runtime import runtime_dir, server_pid
 AGAIN_S = 0.02  # until the second look
 _SERVER: Final = "lab.console.server"  # the module, in the command line of a server that a client started
 _MASTERS = ("/dev/ptmx", "/dev/pts/ptmx")  # of a pty; the kernel gives it the same name in every mount of devpts
-_PTYS = range(
-    136, 144
-)  # major numbers of Unix98 slaves (admin-guide/devices.txt), of which each mount of devpts has its own
+# Major numbers of Unix98 slaves (admin-guide/devices.txt), of which each mount of devpts has its own.
+_PTYS = range(136, 144)
 # Faults of the lab that are read from what the console says.
-_READ_FROM_THE_CONSOLE: Final = frozenset({"garbled", "wrong_medium", "mixed_boot"})
+_CONSOLE_FAULTS: Final = frozenset({"garbled", "wrong_medium", "mixed_boot"})
 
 
 @frozen
@@ -52,9 +51,9 @@ class PortHolder:
 
     def __str__(self) -> str:
         """For messages."""
-        seen = ", by its command line" if self.guessed else ""
+        origin = ", by its command line" if self.guessed else ""
         program = self.program if self.runtime is None else f"boardlab's console server of {self.runtime}"
-        return f"pid {self.pid} ({program}, user {self.user}{seen})"
+        return f"pid {self.pid} ({program}, user {self.user}{origin})"
 
     @property
     def hint(self) -> str:
@@ -79,12 +78,12 @@ def holders(device: Path, ours: Collection[int] = ()) -> list[PortHolder]:
     Args:
         ours: process ids of console servers.
     """
-    found = list(_find_holders(psutil.pids(), device, ours))
-    if found:
+    others = list(_find_holders(psutil.pids(), device, ours))
+    if others:
         # A process that is about to become another program has its parent's files for some microseconds: look again.
         time.sleep(AGAIN_S)
-        found = list(_find_holders([holder.pid for holder in found], device, ours))
-    return sorted(found, key=lambda holder: holder.pid)
+        others = list(_find_holders([holder.pid for holder in others], device, ours))
+    return sorted(others, key=lambda holder: holder.pid)
 
 
 def _find_holders(pids: Iterable[int], device: Path, ours: Collection[int]) -> Iterator[PortHolder]:
@@ -96,7 +95,7 @@ def _find_holders(pids: Iterable[int], device: Path, ours: Collection[int]) -> I
                     yield holder
 
 
-def shared(device: Path, ours: Collection[int] = ()) -> LabTransientError | None:
+def shared_port_error(device: Path, ours: Collection[int] = ()) -> LabTransientError | None:
     """Return the error that another process reads this port, or None."""
     readers = [holder for holder in holders(device, ours) if holder.reads]
     if not readers:
@@ -117,10 +116,13 @@ def _holder(pid: int, device: Path) -> PortHolder | None:
         names = {os.fspath(device), os.fspath(target), *([target.name] if target.name.startswith("tty") else [])}
         process = psutil.Process(pid)
         return None if names.isdisjoint(process.cmdline()) else _describe(process, reads=True, guessed=True)
-    held = [fd for fd, name in descriptors if name == os.fspath(target) and _is_it(fd, target)]
-    if not held or any(name in _MASTERS and _is_other_end(fd, target) for fd, name in descriptors):
+    open_files = [fd for fd, name in descriptors if name == os.fspath(target) and _is_same_device(fd, target)]
+    is_pty = target.parent.name == "pts"
+    if not open_files or any(
+        is_pty and name in _MASTERS and _fdinfo(fd, "tty-index") == target.name for fd, name in descriptors
+    ):
         return None
-    return _describe(psutil.Process(pid), reads=any(_reads(fd) for fd in held))
+    return _describe(psutil.Process(pid), reads=any(_reads(fd) for fd in open_files))
 
 
 def _descriptors(pid: int) -> Iterator[tuple[Path, str]]:
@@ -130,7 +132,7 @@ def _descriptors(pid: int) -> Iterator[tuple[Path, str]]:
             yield fd, os.fspath(fd.readlink())
 
 
-def _is_it(descriptor: Path, target: Path) -> bool:
+def _is_same_device(descriptor: Path, target: Path) -> bool:
     """Compare an open file with the device by identity.
 
     A container has terminals of its own, by the same names.
@@ -168,10 +170,6 @@ def _reads(descriptor: Path) -> bool:
     return flags is None or int(flags, 8) & os.O_ACCMODE != os.O_WRONLY
 
 
-def _is_other_end(descriptor: Path, target: Path) -> bool:
-    return target.parent.name == "pts" and _fdinfo(descriptor, "tty-index") == target.name
-
-
 def _fdinfo(descriptor: Path, key: str) -> str | None:
     """A field of proc_pid_fdinfo(5)."""
     try:
@@ -184,21 +182,21 @@ def _fdinfo(descriptor: Path, key: str) -> str | None:
 class SharedConsole(Protocol):
     """A console that can list its other readers."""
 
-    def blamed(self, error: BoardlabError) -> BoardlabError:
+    def blame_sharing(self, error: BoardlabError) -> BoardlabError:
         """Return the failure, explained by another reader if there is one."""
         ...
 
 
-def blamed(error: BoardlabError, device: Path, ours: Collection[int] = ()) -> BoardlabError:
+def blame_sharing(error: BoardlabError, device: Path, ours: Collection[int] = ()) -> BoardlabError:
     """Turn `error` into `console_shared` if another process reads the port.
 
     Only an error that missing bytes can cause is turned.
     """
-    heard = isinstance(error, BoardError | TestTransientError) or error.failure in _READ_FROM_THE_CONSOLE
-    found = shared(device, ours) if heard else None
-    if found is None:
+    heard = isinstance(error, BoardError | TestTransientError) or error.failure in _CONSOLE_FAULTS
+    sharing = shared_port_error(device, ours) if heard else None
+    if sharing is None:
         return error
-    return LabTransientError(f"{found}. Failure meanwhile: [{error.failure}] {error}", failure=found.failure)
+    return LabTransientError(f"{sharing}. Failure meanwhile: [{error.failure}] {error}", failure=sharing.failure)
 
 
 @contextmanager
@@ -211,7 +209,7 @@ def explaining_shared_port(console: SharedConsole) -> Iterator[None]:
     try:
         yield
     except BoardlabError as error:
-        found = console.blamed(error)
-        if found is error:
+        explained = console.blame_sharing(error)
+        if explained is error:
             raise
-        raise found from error
+        raise explained from error

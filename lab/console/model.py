@@ -11,9 +11,8 @@ from lab.host.clock import NS_PER_S
 from lab.metrics import Moment, uncertainty
 
 BITS_PER_BYTE = 10  # 8N1: one start bit, eight data bits, one stop bit
-USB_PACKET_BYTES = (
-    64  # of a full-speed adapter (USB 2.0, 5.8.3); a faster one does not fill its larger ones at a console
-)
+# Of a full-speed adapter (USB 2.0, 5.8.3); a faster one does not fill its larger ones at a console.
+USB_PACKET_BYTES = 64
 RX_TIMEOUT_BYTES = 4  # a 16550 hands over a partly filled FIFO after four characters of silence (PC16550D data sheet)
 LATE_WINDOW_NS = NS_PER_S  # evidence of lateness counts for stamps so long after it: a busy host stays busy
 

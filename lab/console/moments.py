@@ -15,7 +15,7 @@ before its bytes arrived, so a stamp is never early. It is late by at most `unce
 - the adapter's latency, and four characters where a FIFO waits for more (`LineTiming.delivery_ns`);
 - one byte time, for bytes behind the marker that came after a pause;
 - scheduling: the usual allowance of the reading process (`LineTiming.scheduling_ns`);
-- how late the read was beyond that, by the evidence beside the stamps and the reads before it (`lab.console.moments`);
+- how late the read was beyond that, by the evidence beside the stamps and the reads before it (`lab.console.delays`);
 - backlog: if the read brought more than the line could since the previous read, by so much the way was late.
 
 The marker of a stage is one text that is printed at once. One with a pause inside may be torn: its end was lost, and
@@ -28,9 +28,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from attrs import define, field, frozen
+from attrs import frozen
 
-from lab.console.model import LATE_WINDOW_NS, Chunk, Event, Gap, Lateness, LineTiming, Suspended
+from lab.console.delays import SETTLED_NS, DelayTracker
+from lab.console.model import Chunk, Event, Gap, Lateness, LineTiming, Suspended
 from lab.errors import ConfigurationError
 from lab.metrics import Moment
 
@@ -169,9 +170,6 @@ def find_moments(events: Iterable[Event], patterns: Sequence[MomentPattern], tim
     return [moment for event in events for moment in finder.feed(event)]
 
 
-# --- Pattern matching within lines ---
-
-
 WINDOW_BYTES = 4096  # of a line are searched at once
 KEPT_BYTES = 1024  # of them, when the line goes on; the longest marker that is never missed
 # Looking at what follows, a pattern may match a shorter piece of a line and not a longer one. Escaped pairs other than
@@ -244,15 +242,15 @@ class LineMatcher:
 
     def _search(self) -> list[tuple[int, int]]:
         """Return the open patterns that match now, with their ends."""
-        found = []
+        matches = []
         for number in self._open:
             end = self._try_ends(number) if self._looks_ahead[number] else self._bisect_end(number)
             if end is not None:
-                found.append((number, end))
-        if found:
-            matched = {number for number, _ in found}
+                matches.append((number, end))
+        if matches:
+            matched = {number for number, _ in matches}
             self._open = [number for number in self._open if number not in matched]
-        return found
+        return matches
 
     def _bisect_end(self, number: int) -> int | None:
         """Bisect the smallest end of a pattern without look-ahead."""
@@ -278,101 +276,6 @@ class LineMatcher:
         return None
 
 
-# --- Maximum delay of a read ---
-# Two things bound how long the last byte of a read can have waited:
-#
-# - The evidence of the second before (`Lateness`): how long the reading process, or the kernel's tty worker, was held
-# up. It says nothing about a read of more than an adapter hands on at once; that one was held up for sure.
-# - The line's speed: *n* bytes take *n* byte times, so the last of them came no earlier than that after the last byte
-# of the read before. What is known of that byte is carried from read to read. A stall that outlasts the buffers makes
-# many late reads, and each of them is only as sure as the one before it.
-#
-# The chain of reads ends where the buffers were empty: reads that came at the line's pace for `SETTLED_NS`, or that
-# long a silence without evidence of a stall. The process was awake then, and nothing waited for it.
-
-
-SETTLED_NS = 20_000_000  # two bytes of the probe (lab.console.loop); a waiting byte is handed on in microseconds
-
-
-@frozen
-class Delay:
-    """The delay of one read.
-
-    Attributes:
-        late_ns: maximum wait of its last byte beyond the usual.
-        backlog_ns: by how much it brought more than the line can send since the read before: that one was behind too,
-            or the line is faster than its speed says.
-        early_ns: by how much it came before the line can have brought its last byte, beyond the evidence of the second
-            before: that time is missing in the stamps, or the line is faster.
-    """
-
-    late_ns: int
-    backlog_ns: int
-    early_ns: int = 0
-
-
-@define
-class DelayTracker:
-    """Follows the reads of a port."""
-
-    timing: LineTiming
-    _previous: Chunk | None = field(default=None, init=False)
-    _arrived_ns: int = field(default=0, init=False)  # no byte of the previous read that was its last arrived before
-    _at_pace_since_ns: int | None = field(default=None, init=False)
-    _evidence: list[Lateness] = field(factory=list, init=False)
-
-    @property
-    def previous(self) -> Chunk | None:
-        """The read before the next one; None after missing bytes."""
-        return self._previous
-
-    def take_evidence(self, late: Lateness) -> None:
-        """The reader of the port was held up."""
-        self._evidence = [each for each in self._evidence if late.t_ns - each.t_ns <= LATE_WINDOW_NS]
-        self._evidence.append(late)
-
-    def forget(self) -> None:
-        """Forget the last read after missing bytes."""
-        self._previous = None
-        self._at_pace_since_ns = None
-
-    def delay(self, chunk: Chunk) -> Delay:
-        """Return the maximum delay of this read."""
-        timing, previous, size = self.timing, self._previous, len(chunk.data)
-        self._previous = chunk
-        evidence_ns = max(
-            (each.lateness_ns for each in self._evidence if chunk.t_ns - each.t_ns <= LATE_WINDOW_NS), default=0
-        )
-        if previous is None:
-            held_ns = timing.bytes_ns(size) if size > timing.handover_bytes else 0  # at least; nothing says how long
-            late_ns = max(evidence_ns, held_ns)
-            self._arrived_ns = chunk.t_ns - timing.hold_ns - late_ns
-            return Delay(late_ns, 0)
-        since_ns = chunk.t_ns - previous.t_ns
-        backlog_ns = max(0, timing.bytes_ns(size) - since_ns - timing.hold_ns)
-        at_pace = size <= timing.handover_bytes and not backlog_ns
-        if self._is_settled(chunk, previous, at_pace=at_pace, evidence_ns=evidence_ns):
-            self._arrived_ns = previous.t_ns - timing.hold_ns
-        # Two workers may overtake each other on a busy host: a read may have been held up for longer than the evidence
-        # says.
-        early_ns = max(0, self._arrived_ns + timing.bytes_ns(size) - chunk.t_ns - evidence_ns)
-        earliest_ns = min(chunk.t_ns, self._arrived_ns + timing.bytes_ns(size))
-        longest_ns = min(chunk.t_ns - earliest_ns, max(0, chunk.t_ns - self._arrived_ns - timing.hold_ns))
-        late_ns = longest_ns if size > timing.handover_bytes else min(evidence_ns, longest_ns)
-        self._arrived_ns = max(earliest_ns, chunk.t_ns - timing.hold_ns - late_ns)
-        return Delay(late_ns, backlog_ns, early_ns)
-
-    def _is_settled(self, chunk: Chunk, previous: Chunk, *, at_pace: bool, evidence_ns: int) -> bool:
-        """True if no bytes waited behind the previous read."""
-        if not at_pace:
-            self._at_pace_since_ns = None
-        elif self._at_pace_since_ns is None:
-            self._at_pace_since_ns = previous.t_ns
-        quiet = chunk.t_ns - previous.t_ns >= SETTLED_NS and evidence_ns < SETTLED_NS
-        return quiet or (self._at_pace_since_ns is not None and chunk.t_ns - self._at_pace_since_ns >= SETTLED_NS)
-
-
-# --- Time that is missing in the stamps ---
 # While a virtual machine is paused, all of its clocks stand still, and the bytes of the board wait at its door. They
 # then come at once, as after any stall, but for one thing: since the read before them less time has gone by than the
 # line needed for them. A line that is faster than its speed says (a USB gadget, an unpaced pty) does so all the time,
@@ -406,9 +309,6 @@ def missing_ns(events: Iterable[Event], timing: LineTiming) -> int:
     return sum(episodes) if len(episodes) <= MAX_EPISODES else 0
 
 
-# --- Stamped lines of a recording ---
-
-
 LIMIT_BYTES = 4096  # a longer line is cut; it is garbage, or a console without newlines
 
 
@@ -426,7 +326,7 @@ class StampedLine:
     data: bytes
 
 
-def stamped_lines(events: Iterable[Event], timing: LineTiming) -> Iterator[StampedLine | Gap]:
+def stamp_lines(events: Iterable[Event], timing: LineTiming) -> Iterator[StampedLine | Gap]:
     """Return the lines in order, an unfinished last one too.
 
     A gap, where bytes may be missing, cuts a line and stands between.

@@ -3,14 +3,12 @@
 hello   {protocol}                                       -> {protocol, pid}
 open    {device, speed_bd?, adapter_latency_ns?, fifo_bytes?, name?, board?}  -> PortInfo; opens it, or finds it open
 attach  {name, write, since?, session?}                  -> PortInfo; RECORD frames follow, from byte `since` on.
-Another
-                                                            connection of the same session is ended
+                                                            Another connection of the same session is ended
 close   {name}                                           -> {}; ends all connections that are attached to it
 clock   {}                                               -> {t_ns, line}: the clock of the stamps, and its time line
 status  {name, after?}                                   -> ServerStatus: of one port; with `after`, of the first ones
-whose number is
-                                                            above it (`more`: for the next question); else of all at
-                                                            once
+                                                            whose number is above it (`more`: for the next question);
+                                                            else of all at once
 stop    {}                                               -> {}; the server ends
 
 `lab.console.protocol` checks the fields.
@@ -28,7 +26,7 @@ from attrs import asdict
 
 from lab.console.connection import Connection
 from lab.console.port import ServedPort, default_name
-from lab.console.protocol import PROTOCOL, Frame, FrameType, Message, checked
+from lab.console.protocol import PROTOCOL, Frame, FrameType, Message, check_request
 from lab.console.serial_line import PortRequest
 from lab.console.status import ServerStatus
 from lab.errors import ConfigurationError, LabStableError
@@ -79,7 +77,7 @@ def handle(server: Server, connection: Connection, frame: Frame) -> Message:
         raise LabStableError(f"not a request: {error}") from error
     if not connection.greeted and message.get("op") != "hello":
         raise LabStableError('the first request must be {"op": "hello", "protocol": …}')
-    return _ACTIONS[checked(message)](server, connection, message)
+    return _ACTIONS[check_request(message)](server, connection, message)
 
 
 def _hello(_server: Server, connection: Connection, message: Message) -> Message:

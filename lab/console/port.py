@@ -20,7 +20,8 @@ from lab.console.model import Chunk, Event, Gap, Lateness, RecordKind, Suspended
 from lab.console.protocol import encode_event
 from lab.console.recorder import RecordingStore
 from lab.console.recording import RecordingMeta
-from lab.console.serial_line import PortRequest, SerialLine, open_port, speed_of
+from lab.console.serial_line import PortRequest, SerialLine
+from lab.console.serial_port import open_port, speed_of
 from lab.console.status import PortInfo, PortStatus
 from lab.errors import BoardlabError, ConfigurationError, LabStableError, LabTransientError
 from lab.host import devices
@@ -71,8 +72,8 @@ class ServedPort:
         self._store = store
         self._clock = clock
         self._queue = queue
-        self._tally = PortCounters()
-        self._late_told_ns = -1
+        self._counters = PortCounters()
+        self._late_reported_ns = -1
         self._recording = store.open(meta)
         if self._recording.size_bytes:
             self._emit(Gap(clock.now_ns(), self._recording.position, RecordKind.BACK))
@@ -104,9 +105,9 @@ class ServedPort:
     def publish(self, t_ns: int, data: bytes, late: Lateness | None) -> None:
         """Record a read and pass it to readers, after evidence of lateness."""
         position = self._recording.position
-        tally = self._tally
-        if late is not None and late.t_ns != self._late_told_ns:
-            self._late_told_ns = late.t_ns
+        tally = self._counters
+        if late is not None and late.t_ns != self._late_reported_ns:
+            self._late_reported_ns = late.t_ns
             tally.lateness_max_ns = max(tally.lateness_max_ns, late.lateness_ns)
             self._emit(Lateness(late.t_ns, position, late.lateness_ns))
         tally.received_bytes += len(data)
@@ -114,7 +115,7 @@ class ServedPort:
         tally.last_ns = t_ns
         self._emit(Chunk(t_ns, position, data))
 
-    def clock_stepped(self, t_ns: int, missing_ns: int) -> None:
+    def note_clock_step(self, t_ns: int, missing_ns: int) -> None:
         """The clock of the stamps stood still, or jumped."""
         self._emit(Suspended(t_ns, self._recording.position, missing_ns))
 
@@ -127,19 +128,19 @@ class ServedPort:
         """
         if write and self.writer is not None and self.writer is not reader:
             raise self._busy(self.writer)
-        catchup = None if since is None or reader.follows else self._catchup(reader)
-        if catchup is not None and since is not None:
+        backfill = None if since is None or reader.follows else self._new_backfill(reader)
+        if backfill is not None and since is not None:
             try:
-                catchup.since(since)
+                backfill.begin_at(since)
             except BoardlabError:
-                catchup.close()
+                backfill.close()
                 raise
         if write:
             self.writer = reader
             self._writer_since = utc_now().isoformat(timespec="seconds")
-        if catchup is not None:
+        if backfill is not None:
             reader.follows = True
-            self._queue.follow(catchup)
+            self._queue.add_backfill(backfill)
         elif not reader.follows and reader not in self._readers:
             self._readers.append(reader)
 
@@ -153,7 +154,7 @@ class ServedPort:
     def lose(self, code: int) -> None:
         """The device failed with this errno."""
         _log.warning("%s: lost: %s", self.meta.name, os.strerror(code))
-        self._tally.gaps += 1
+        self._counters.gaps += 1
         self.line.lose(code)
         self._emit(Gap(self._clock.now_ns(), self._recording.position, RecordKind.LOST, code))
 
@@ -171,7 +172,7 @@ class ServedPort:
 
     def status(self) -> PortStatus:
         """Return the port's state."""
-        tally = self._tally
+        tally = self._counters
         age_s = None if tally.last_ns is None else (self._clock.now_ns() - tally.last_ns) / NS_PER_S
         return PortStatus(
             info=self.info,
@@ -219,33 +220,30 @@ class ServedPort:
                 self._drop(reader, event.t_ns)
         self._recording = self._store.rotate(self._recording)
 
-    def _catchup(self, reader: Connection) -> Backfill:
-        return Backfill(reader, lambda: self._recording, self._arrived)
+    def _new_backfill(self, reader: Connection) -> Backfill:
+        return Backfill(reader, lambda: self._recording, self._make_live)
 
-    def _arrived(self, reader: Connection) -> None:
+    def _make_live(self, reader: Connection) -> None:
         """Pass live records to a reader that has caught up."""
         self._readers.append(reader)
 
     def _let_follow(self, reader: Connection, event: Event) -> None:
         """Serve a slow reader from the recording, from this event on."""
         try:
-            catchup = self._catchup(reader)
+            backfill = self._new_backfill(reader)
         except LabStableError as error:  # its files are gone, or nothing more can be opened; the others read on
             _log.error("%s", error)
             self._drop(reader, event.t_ns)
             return
-        catchup.at_last(len(event.data) if isinstance(event, Chunk) else 0)
+        backfill.begin_at_last(len(event.data) if isinstance(event, Chunk) else 0)
         self._readers = [other for other in self._readers if other is not reader]
-        self._queue.follow(catchup)
+        self._queue.add_backfill(backfill)
 
     def _drop(self, reader: Connection, t_ns: int) -> None:
         _log.warning("%s: pid %d reads too slowly and is dropped", self.meta.name, reader.pid)
-        self._tally.dropped += 1
+        self._counters.dropped += 1
         self.detach(reader)
         reader.drop(t_ns, self._recording.position)
-
-
-# --- Ports by name and by file descriptor ---
 
 
 class Ports:
@@ -301,12 +299,12 @@ class Ports:
             BoardlabError: it cannot be opened, a client writes with other settings, or its name is another port's.
         """
         speed_of(request.device, request.opening_speed_bd)  # before anything is changed for it
-        port = self._same(request)
+        port = next((port for port in self if port.line.is_device(request.device)), None)
         if port is None:
             port = self._open(self._with_free_name(request))
         port.board = request.board or port.board
         if not request.fits(port.meta):
-            port.change(request.changed(port.meta))
+            port.change(request.apply_to(port.meta))
         if port.line.fd < 0 and not self._reopen(port):
             raise LabStableError(
                 f"{request.device}: {port.line.state}; plug the adapter in again. One that the board feeds is there "
@@ -343,10 +341,6 @@ class Ports:
         port.close()
         _log.info("%s: closed", port.meta.name)
 
-    def _same(self, request: PortRequest) -> ServedPort | None:
-        """Return the requested port if the same device is open."""
-        return next((port for port in self if port.line.is_device(request.device)), None)
-
     def _with_free_name(self, request: PortRequest) -> PortRequest:
         """The request of another device than all open ones, whose default name may be taken.
 
@@ -359,8 +353,10 @@ class Ports:
             return request
         identity = devices.identify(request.device, self._sysfs)
         if identity is None or namesake.line.identity is None or request.name != default_name(request.device):
+            meta = namesake.meta
             raise ConfigurationError(
-                f"{request} is asked for, but open already is {_describe(namesake)}; name another"
+                f"{request} is asked for, but open already is {meta.name!r}: {meta.device} at {meta.speed_bd} Bd, "
+                f"adapter latency {meta.adapter_latency_ns} ns, FIFO {meta.fifo_bytes} bytes; name another"
             )
         if request.board and request.board == namesake.board:
             place = namesake.line.device if namesake.line.fd >= 0 else namesake.line.state
@@ -406,11 +402,3 @@ def default_name(device: Path) -> str:
     digest = hashlib.sha256(os.fsencode(device)).hexdigest()[:6]
     tail = re.sub(r"[^A-Za-z0-9._@+-]", "-", "-".join(device.parts[-2:])).lstrip("._@+-")
     return f"{tail[:90]}-{digest}"
-
-
-def _describe(port: ServedPort) -> str:
-    meta = port.meta
-    return (
-        f"{meta.name!r}: {meta.device} at {meta.speed_bd} Bd, adapter latency {meta.adapter_latency_ns} ns, "
-        f"FIFO {meta.fifo_bytes} bytes"
-    )

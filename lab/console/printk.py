@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from attrs import define, field, frozen
 
 from lab.console.model import LATE_WINDOW_NS, Event, Lateness, LineTiming
-from lab.console.moments import StampedLine, stamped_lines
+from lab.console.moments import StampedLine, stamp_lines
 from lab.host.clock import NS_PER_S
 
 MIN_LINES = 20
@@ -83,15 +83,16 @@ def fit_printk(events: Iterable[Event], timing: LineTiming) -> PrintkFit | None:
     import numpy as np  # noqa: PLC0415  (numpy takes 0.1 s to import; only this needs it)
 
     late = _Evidence()
-    stamps = [stamp for stamp in _stamps(late.watch(events), timing) if stamp[0] > 0]
-    points = np.array(stamps, dtype=np.int64).reshape(-1, 2)
+    lines = (line for line in stamp_lines(late.watch(events), timing) if isinstance(line, StampedLine))
+    stamps = [(_kernel_ns(match), line.t_ns) for line in lines if (match := _STAMP.match(line.data))]
+    points = np.array([stamp for stamp in stamps if stamp[0] > 0], dtype=np.int64).reshape(-1, 2)
     if len(points) < MIN_LINES:
         return None
     windows = np.lib.stride_tricks.sliding_window_view(np.pad(points[:, 0], 2, mode="edge"), 5)
     points = points[np.median(windows, axis=1) == points[:, 0]]
     boots = np.split(points, np.flatnonzero(np.diff(points[:, 0]) < 0) + 1)
     points = max(boots, key=len)
-    lines = len(points)
+    boot_lines = len(points)
     waits = points[:, 1] - points[:, 0]
     points = points[waits - waits.min() <= MAX_WAIT_NS]
     if len(points) < MIN_LINES or np.ptp(points[:, 0]) < MIN_SPAN_NS:
@@ -103,7 +104,7 @@ def fit_printk(events: Iterable[Event], timing: LineTiming) -> PrintkFit | None:
     median, p95 = np.percentile(residuals, [50, 95])
     return PrintkFit(
         n=len(points),
-        lines=lines,
+        lines=boot_lines,
         span_s=float(kernel[-1]) / NS_PER_S,
         rate_ppm=(slope - 1) * 1e6,
         offset_ns=int(origin[1]) + round(intercept - slope * int(origin[0])),
@@ -132,36 +133,36 @@ def clock_step(events: Iterable[Event], timing: LineTiming) -> int:
             drift = round(DRIFT_LIMIT * abs(line.kernel_ns - reference[0]))
             step = distance - reference[1]
             if step < -STEP_NS - drift:
-                worst = min(worst, step, key=lambda each: -abs(each))
+                worst = max(worst, step, key=abs)
             elif line.left_at_once and step > LATE_STEP_NS + drift + line.late_ns:
-                later = [each.host_ns - each.kernel_ns for each in lines[number:]]
+                later = [other.host_ns - other.kernel_ns for other in lines[number:]]
                 stays = min(later) - reference[1]
                 if len(later) >= STAYS_LINES and stays > LATE_STEP_NS + drift:
                     worst = max(worst, stays, key=abs)
         if line.left_at_once:
             # One that only seems so, since the line or its adapter paused within a queue, stands alone.
-            agreed = any(_agree(line, each) for each in at_once)
+            agreed = any(_agree(line, other) for other in at_once)
             at_once.append(line)
             if agreed and (reference is None or distance < reference[1]):
                 reference = line.kernel_ns, distance
     return worst
 
 
-def _agree(one: _KernelLine, other: _KernelLine) -> bool:
+def _agree(line: _KernelLine, other: _KernelLine) -> bool:
     """True if two prompt lines give the same step at different times."""
-    apart_ns = abs(one.kernel_ns - other.kernel_ns)
-    differ_ns = abs((one.host_ns - one.kernel_ns) - (other.host_ns - other.kernel_ns))
+    apart_ns = abs(line.kernel_ns - other.kernel_ns)
+    differ_ns = abs((line.host_ns - line.kernel_ns) - (other.host_ns - other.kernel_ns))
     return apart_ns >= AGREE_APART_NS and differ_ns <= AGREE_NS + round(DRIFT_LIMIT * apart_ns)
 
 
 def _in_order(lines: Sequence[_KernelLine]) -> list[_KernelLine]:
     """Return the lines whose times fit between their neighbours'."""
-    found = []
+    ordered = []
     for number, line in enumerate(lines):
-        around = [each.kernel_ns for each in lines[max(0, number - 2) : number + 3]]
+        around = [neighbour.kernel_ns for neighbour in lines[max(0, number - 2) : number + 3]]
         if min(around[:1] + around[1:2]) <= line.kernel_ns <= max(around[-2:]):
-            found.append(line)
-    return found
+            ordered.append(line)
+    return ordered
 
 
 @frozen
@@ -179,13 +180,12 @@ def _kernel_lines(events: Iterable[Event], timing: LineTiming) -> Iterator[_Kern
     before: StampedLine | None = None
     kernel: tuple[int, int] | None = None  # the times of the kernel's line before
     late = _Evidence()
-    for line in stamped_lines(late.watch(events), timing):
+    for line in stamp_lines(late.watch(events), timing):
         if not isinstance(line, StampedLine):
             before = None
             continue
         match = _STAMP.match(line.data)
-        if match and int(match[1]) + int(match[2]) > 0:
-            kernel_ns = int(match[1]) * NS_PER_S + int(match[2]) * 1000
+        if match and (kernel_ns := _kernel_ns(match)) > 0:
             late_ns = late.near(line.t_ns)
             idle = before is not None and line.t_ns - before.t_ns > (
                 timing.bytes_ns(len(before.data)) + timing.hold_ns + IDLE_NS + late_ns
@@ -201,25 +201,22 @@ def _kernel_lines(events: Iterable[Event], timing: LineTiming) -> Iterator[_Kern
 class _Evidence:
     """The evidence of late stamps, as it passes by."""
 
-    seen: list[Lateness] = field(factory=list)
+    _lateness: list[Lateness] = field(factory=list)
 
     def watch(self, events: Iterable[Event]) -> Iterator[Event]:
         for event in events:
             if isinstance(event, Lateness):
-                self.seen.append(event)
+                self._lateness.append(event)
             yield event
 
     def near(self, t_ns: int) -> int:
         return max(
-            (e.lateness_ns for e in self.seen if abs(t_ns - e.t_ns) <= LATE_WINDOW_NS + e.lateness_ns), default=0
+            (e.lateness_ns for e in self._lateness if abs(t_ns - e.t_ns) <= LATE_WINDOW_NS + e.lateness_ns), default=0
         )
 
 
-def _stamps(events: Iterable[Event], timing: LineTiming) -> Iterator[tuple[int, int]]:
-    """Return each kernel line's time and its first character's host stamp (ns)."""
-    for line in stamped_lines(events, timing):
-        if isinstance(line, StampedLine) and (match := _STAMP.match(line.data)):
-            yield int(match[1]) * NS_PER_S + int(match[2]) * 1000, line.t_ns
+def _kernel_ns(stamp: re.Match[bytes]) -> int:
+    return int(stamp[1]) * NS_PER_S + int(stamp[2]) * 1000
 
 
 def _line_below(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
@@ -241,7 +238,10 @@ def _hull(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
     """Return the lower convex hull of points whose x ascends."""
     hull: list[tuple[float, float]] = []
     for point in points:
-        while len(hull) > 1 and not _turns_up(hull[-2], hull[-1], point):
+        while len(hull) > 1:
+            (x0, y0), (x1, y1), (x2, y2) = hull[-2], hull[-1], point
+            if (x1 - x0) * (y2 - y1) > (y1 - y0) * (x2 - x1):  # it turns up
+                break
             hull.pop()
         hull.append(point)
     return hull
@@ -256,7 +256,3 @@ def _drift(x: Sequence[float], y: Sequence[float], slope: float) -> float:
     at, off = zip(*hull, strict=True)
     near_ends = np.interp([x[0] + share * (x[-1] - x[0]) for share in ENDS_AT], at, off)
     return float(near_ends.max() - min(off))
-
-
-def _turns_up(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> bool:
-    return (b[0] - a[0]) * (c[1] - a[1]) > (b[1] - a[1]) * (c[0] - a[0])

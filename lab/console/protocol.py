@@ -156,9 +156,6 @@ class Deframer:
             yield Frame(frame_type, payload)
 
 
-# --- Request validation ---
-
-
 MAX_PATH_BYTES = 4095  # PATH_MAX of <linux/limits.h>, less the final NUL
 MAX_NAME_CHARACTERS = 255
 _MAX_SPEED_BD = 1 << 26  # above any that a UART has; which ones there are is termios' to say
@@ -194,7 +191,7 @@ def _text(longest_bytes: int, what: str) -> Check:
     return check
 
 
-def _truth(value: object) -> Problem:
+def _boolean(value: object) -> Problem:
     return "" if isinstance(value, bool) else "true or false"
 
 
@@ -218,7 +215,7 @@ _SHAPES: Mapping[str, Mapping[str, Check]] = {
     },
     "attach": {
         "name": _NAME,
-        "write": _truth,
+        "write": _boolean,
         "since": _or_nothing(_number(0, _MAX_POSITION)),
         "session": _or_nothing(_NAME),
     },
@@ -229,7 +226,7 @@ _SHAPES: Mapping[str, Mapping[str, Check]] = {
 }
 
 
-def checked(message: Message) -> str:
+def check_request(message: Message) -> str:
     """Return the request's operation after checking all its fields.
 
     Raises:

@@ -18,7 +18,7 @@ from attrs import define, field, frozen
 from lab.console.client import ClockQuery, ConsoleClient
 from lab.console.model import Chunk, Event, Gap, Lateness, RecordKind
 from lab.console.status import PortInfo, ServerStatus
-from lab.console.transport import left_s
+from lab.console.transport import remaining_s
 from lab.errors import LabTransientError
 from lab.host.clock import time_line
 from lab.host.clockrelation import ClockReading, ClockRelation
@@ -79,10 +79,10 @@ class ReconnectingReader:
             BoardlabError: as of `ConsoleClient`, or of `connect`.
         """
         self._connect, self._reset, self._order, self._host = connect, reset, order, host
-        self._write_wanted, self._patience_s = write, patience_s
+        self._write, self._patience_s = write, patience_s
         self._session = secrets.token_hex(8)
         self._position: StreamPosition | None = None  # None until the first attach
-        self._queued: deque[Event] = deque()  # read already, for the next that ask
+        self._queued: deque[Event] = deque()  # read, not yet returned
         self._cut_at: float | None = None
         self._tried_at = 0.0
         self._why: LabTransientError | None = None
@@ -90,7 +90,7 @@ class ReconnectingReader:
         self.cuts = 0
         self._watch = ClockWatch(ClockRelation(host))
         self.relation = self._watch.relation
-        self.info = self._begun()
+        self.info = self._attach_first()
 
     def __enter__(self) -> Self:
         """The client itself."""
@@ -113,14 +113,14 @@ class ReconnectingReader:
         """
         deadline = time.monotonic() + timeout_s
         while not self._queued:
-            client = self._answering()
+            client = self._connected_client()
             try:
                 event = self._next(client, deadline)
             except LabTransientError as error:
-                self._cut(error)
+                self._note_cut(error)
                 continue
             if event is None:
-                if not left_s(deadline):
+                if not remaining_s(deadline):
                     return None
             elif self._is_new(event):
                 return event
@@ -132,11 +132,11 @@ class ReconnectingReader:
         Raises:
             LabTransientError: the connection was cut off; the bytes may have arrived, and are not sent twice.
         """
-        client = self._answering()
+        client = self._connected_client()
         try:
             client.write(data)
         except LabTransientError as error:
-            self._cut(error)
+            self._note_cut(error)
             raise
 
     def status(self, name: str | None = None) -> ServerStatus:  # noqa: ARG002 - as ConsoleClient has it
@@ -148,12 +148,16 @@ class ReconnectingReader:
             LabTransientError: it is out of reach.
         """
         for _ in range(_QUESTIONS):
-            client = self._answering()
+            client = self._connected_client()
             try:
                 status = client.status(self.info.name)
-                self._read_up_to(client, max((port.info.position for port in status.ports), default=0))
+                position = max((port.info.position for port in status.ports), default=0)
+                while self._is_behind(position):  # a backfill brings these events after the answer
+                    event = self._next_missed(client, position)
+                    if self._is_new(event):
+                        self._queued.append(event)
             except LabTransientError as error:
-                self._cut(error)
+                self._note_cut(error)
             else:
                 return status
         raise self._no_answer()
@@ -165,11 +169,11 @@ class ReconnectingReader:
             LabTransientError: it is out of reach, or its host was booted again.
         """
         for _ in range(_QUESTIONS):
-            client = self._answering()
+            client = self._connected_client()
             try:
                 self._watch.ask(client)
             except LabTransientError as error:
-                self._cut(error)
+                self._note_cut(error)
             else:
                 return
         raise self._no_answer()
@@ -193,17 +197,10 @@ class ReconnectingReader:
         """
         if self._is_behind(self.info.position):
             return self._next_missed(client, self.info.position)
-        event = client.read_event(min(left_s(deadline), self._watch.look(client)))
+        event = client.read_event(min(remaining_s(deadline), self._watch.look(client)))
         if event is None:
             self._watch.check(client)
         return event
-
-    def _read_up_to(self, client: ConsoleClient, position: int) -> None:
-        """Queue events up to this position: a backfill brings them after answers."""
-        while self._is_behind(position):
-            event = self._next_missed(client, position)
-            if self._is_new(event):
-                self._queued.append(event)
 
     def _is_behind(self, position: int) -> bool:
         return self._position is not None and self._position.position < position
@@ -225,7 +222,7 @@ class ReconnectingReader:
             )
         return event
 
-    def _answering(self) -> ConsoleClient:
+    def _connected_client(self) -> ConsoleClient:
         """Return the connection, reconnecting if needed.
 
         Raises:
@@ -252,7 +249,7 @@ class ReconnectingReader:
                         self._reset()
         return self._client
 
-    def _begun(self) -> PortInfo:
+    def _attach_first(self) -> PortInfo:
         """Attach first; if nothing answers, once more over a new connection."""
         try:
             return self._attach()
@@ -272,7 +269,7 @@ class ReconnectingReader:
                 order.device, order.speed_bd, order.adapter_latency_ns, board=order.board, elsewhere=True
             )
             position = self._position or StreamPosition(f"{info.name} on {self._host}", began_ns, info.position)
-            client.attach(info.name, write=self._write_wanted, since=position.position, session=self._session)
+            client.attach(info.name, write=self._write, since=position.position, session=self._session)
         except BaseException:
             client.close()
             raise
@@ -282,7 +279,7 @@ class ReconnectingReader:
         self._cut_at = None
         return info
 
-    def _cut(self, error: LabTransientError) -> None:
+    def _note_cut(self, error: LabTransientError) -> None:
         """Note a lost connection; the next use reconnects.
 
         Raises:
@@ -297,15 +294,12 @@ class ReconnectingReader:
             self._cut_at = time.monotonic()
 
 
-# --- The reader's position in the stream ---
-
-
 @define
 class StreamPosition:
     """One reader's position in a port's stream.
 
     Attributes:
-        shown: the port, for messages.
+        label: the port, for messages.
         began_ns: the server's clock at the start of reading.
         position: of the next byte.
     """
@@ -349,9 +343,6 @@ class StreamPosition:
         return True
 
 
-# --- The server's clock ---
-
-
 AGAIN_S: Final = 5.0  # after the last answer; it shows as well that the server still answers
 
 
@@ -386,9 +377,9 @@ class ClockWatch:
         if self._question is not None and (reading := self._question.reading()) is not None:
             self._question = None
             self._take(reading)
-        if self._question is None and not left_s(self._next):
+        if self._question is None and not remaining_s(self._next):
             self._question = client.ask_clock()
-        return left_s(self._next if self._question is None else self._question.deadline)
+        return remaining_s(self._next if self._question is None else self._question.deadline)
 
     def check(self, client: ConsoleClient) -> None:
         """Fail if an answer is overdue and nothing can be received.
@@ -397,7 +388,7 @@ class ClockWatch:
             LabTransientError: the answer has not come in time.
         """
         question = self._question
-        if question is not None and question.reading() is None and not left_s(question.deadline):
+        if question is not None and question.reading() is None and not remaining_s(question.deadline):
             raise client.silent()
 
     def forget(self) -> None:

@@ -136,12 +136,16 @@ class RecordingWriter:
         if isinstance(event, Chunk):
             self.position = event.end
         if self.broken:
-            self._hint(event)
+            self._retry(event)
             return
         try:
             self._write(event)
         except OSError as error:
-            self._break(event, error)
+            self.broken = error.strerror or str(error)
+            self._retry_at_ns = event.t_ns + RETRY_NS
+            self._count_missing(event)
+            with contextlib.suppress(OSError):  # tried again before anything else is written
+                self._cut_torn_tail()
             raise LabTransientError(
                 f"{self.base}: the recording is broken: {self.broken}; stamps and readers are not affected. "
                 "Make room: it goes on by itself, and notes how many bytes are missing",
@@ -170,14 +174,7 @@ class RecordingWriter:
         self._last_ns = event.t_ns
         self._block.add(record, data)
 
-    def _break(self, event: Event, error: OSError) -> None:
-        self.broken = error.strerror or str(error)
-        self._retry_at_ns = event.t_ns + RETRY_NS
-        self._count_missing(event)
-        with contextlib.suppress(OSError):  # tried again before anything else is written
-            self._cut_torn_tail()
-
-    def _hint(self, event: Event) -> None:
+    def _retry(self, event: Event) -> None:
         if event.t_ns < self._retry_at_ns:
             self._count_missing(event)
             return
@@ -208,7 +205,6 @@ def _write_all(fd: int, data: bytes) -> None:
         done += os.write(fd, data[done:])
 
 
-# --- Store of live recordings ---
 # `NAME` is the recording being written; `older/NAME/<time it began>` are the ones before it. What belongs to a
 # measurement is not kept here: the measurement stores the window of its attempt as an artifact (`encode`).
 
@@ -239,7 +235,7 @@ class RecordingStore:
             writer = RecordingWriter.resume(base)
         except ConfigurationError:  # none yet, or not a recording
             if any(path.exists() for path in paths(base)):
-                self._move(base, self._archived(meta.name, f"damaged-{meta.started}"))
+                self._move(base, self._archive_path(meta.name, f"damaged-{meta.started}"))
             return RecordingWriter.create(base, meta)
         old = writer.meta
         same = evolve(old, started=meta.started, start=meta.start) == meta
@@ -247,7 +243,7 @@ class RecordingStore:
             return writer
         position = writer.position if old.boot_id == meta.boot_id else meta.start
         writer.close()
-        self._move(base, self._archived(meta.name, old.started))
+        self._move(base, self._archive_path(meta.name, old.started))
         return RecordingWriter.create(base, evolve(meta, start=position))
 
     def rotate(self, writer: RecordingWriter) -> RecordingWriter:
@@ -268,7 +264,7 @@ class RecordingStore:
         Raises:
             LabStableError: it cannot be created; the old one can be continued.
         """
-        archived = self._archived(writer.meta.name, writer.meta.started)
+        archived = self._archive_path(writer.meta.name, writer.meta.started)
         self._move(writer.base, archived)
         try:
             fresh = RecordingWriter.create(
@@ -280,7 +276,7 @@ class RecordingStore:
         writer.close()
         return fresh
 
-    def _archived(self, name: str, label: str) -> Path:
+    def _archive_path(self, name: str, label: str) -> Path:
         folder = self.folder / "older" / name
         folder.mkdir(parents=True, exist_ok=True)
         older = sorted(folder.glob(f"*{INDEX_SUFFIX}"), key=lambda path: (path.stat().st_mtime_ns, path.name))

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-# --- Format of index and wire records ---
 # A recording is two append-only files. `NAME.log` holds the raw bytes. `NAME.idx` begins with one line of JSON, the
 # `RecordingMeta`, followed by little-endian records of 24 bytes:
 #
@@ -208,9 +207,6 @@ def parse_header(line: bytes, where: str, versions: Collection[int] = READABLE) 
     return meta
 
 
-# --- Reading and encoding ---
-
-
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".idx"
 
@@ -265,9 +261,9 @@ class Recording:
         count, used = whole_records(records, len(log))
         damaged = first_damaged(line + newline, records[: count * RECORD.size], log)
         if damaged is not None:
-            raise _damaged(where, damaged)
+            raise _damage(where, damaged)
         if _breaks_off(records, count):
-            raise _damaged(where, count)
+            raise _damage(where, count)
         return cls(meta=meta, log=log[:used], where=where, records=records[: count * RECORD.size])
 
     def events(self) -> Iterator[Event]:
@@ -300,7 +296,7 @@ class Recording:
         """Gaps in order: bytes may be missing there."""
         return (event for event in self.events() if isinstance(event, Gap))
 
-    def suspended(self) -> Iterator[Suspended]:
+    def suspends(self) -> Iterator[Suspended]:
         """Stops and jumps of the stamping clock, in order."""
         return (event for event in self.events() if isinstance(event, Suspended))
 
@@ -359,7 +355,7 @@ def _breaks_off(records: bytes, count: int) -> bool:
     return bool(following - missing != position + n)
 
 
-def _damaged(where: str, number: int) -> ConfigurationError:
+def _damage(where: str, number: int) -> ConfigurationError:
     return ConfigurationError(
         f"{where}: damaged: the log and its index do not agree up to record {number}; their contents cannot be "
         "trusted. Restore both files from a copy, or measure again"

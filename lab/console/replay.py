@@ -84,14 +84,14 @@ def guess_board(recording: Recording, boards: Sequence[BoardType]) -> BoardType:
     events = list(recording.events())
 
     def share(board: BoardType) -> float:
-        found = {moment.name for moment in find_moments(events, board.markers, recording.meta.timing)}
+        names = {moment.name for moment in find_moments(events, board.markers, recording.meta.timing)}
         flows = (board.moments, *(board.flow(name) for name in board.flows))
-        return max(len(found & {moment.name for moment in flow}) / max(1, len(flow)) for flow in flows)
+        return max(len(names & {moment.name for moment in flow}) / max(1, len(flow)) for flow in flows)
 
-    def named(board: BoardType) -> bool:
+    def names_board(board: BoardType) -> bool:
         return board.identity is not None and board.identity.hostname.encode() in recording.log
 
-    best = max(boards, key=lambda board: (share(board), named(board)))
+    best = max(boards, key=lambda board: (share(board), names_board(board)))
     if share(best) == 0:
         raise ConfigurationError(
             f"{recording.where}: no moment of any board type in it; is it the console of a boot? "

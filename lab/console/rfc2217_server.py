@@ -160,7 +160,7 @@ class _Guest:
         self._guest, self._console, self._name = guest, console, name
         self._began_ns = MonotonicRaw().now_ns()  # earlier losses are reported at the first byte
         self._writes = False
-        self._told = False
+        self._notified = False
         self._telnet: Any = rfc2217.PortManager(_Line(speed_bd), SimpleNamespace(write=guest.sendall))
 
     def follow(self) -> None:
@@ -178,9 +178,9 @@ class _Guest:
                 data = self._guest.recv(_RECEIVE_BYTES)
                 if not data:
                     return
-                self._type(self._typed(data))
+                self._type(self._without_commands(data))
 
-    def _typed(self, data: bytes) -> bytes:
+    def _without_commands(self, data: bytes) -> bytes:
         """Return the typed bytes without telnet's commands."""
         try:
             typed = b"".join(self._telnet.filter(data))
@@ -201,8 +201,8 @@ class _Guest:
         except BoardlabError as error:
             if error.failure != "console_busy":
                 raise
-            if not self._told:
-                self._told = True
+            if not self._notified:
+                self._notified = True
                 self._guest.sendall(_notice(f"read only: {error}"))
 
 

@@ -68,16 +68,16 @@ class PortStatus:
     board: str = ""
 
 
-def ports_of(ports: Iterable[PortStatus], wanted: str) -> list[PortStatus]:
+def ports_of(ports: Iterable[PortStatus], name: str) -> list[PortStatus]:
     """The ports with a name or of a board, the one in use first.
 
     A board that was measured at another adapter before has two.
     """
-    its = [port for port in ports if wanted in {port.info.name, port.board}]
+    matching = [port for port in ports if name in {port.info.name, port.board}]
     return sorted(
-        its,
+        matching,
         key=lambda port: (
-            port.info.name != wanted,
+            port.info.name != name,
             port.state != "open",
             port.writer is None,
             math.inf if port.last_byte_age_s is None else port.last_byte_age_s,
@@ -137,17 +137,23 @@ def of_another_boardlab(lacks: str) -> LabStableError:
 
 
 def _values(record: AttrsInstance) -> dict[str, Any]:
-    return {each.name: getattr(record, each.name) for each in fields(type(record))}
+    return {attribute.name: getattr(record, attribute.name) for attribute in fields(type(record))}
 
 
-def _record(kind: type[Record], answer: Mapping[str, Any], **known: object) -> Record:
+def _record(kind: type[Record], answer: Mapping[str, Any], **given_values: object) -> Record:
     """Build a record from our own server's answer, without checking values.
 
     A converter for these alone takes 0.1 s to import.
     """
-    each = fields(kind)  # type: ignore[arg-type]
-    values = {field.name: answer[field.name] for field in each if field.name in answer} | known
-    missing = [repr(field.name) for field in each if field.default is NOTHING and field.name not in values]
+    attributes = fields(kind)  # type: ignore[arg-type]
+    values = {
+        attribute.name: answer[attribute.name] for attribute in attributes if attribute.name in answer
+    } | given_values
+    missing = [
+        repr(attribute.name)
+        for attribute in attributes
+        if attribute.default is NOTHING and attribute.name not in values
+    ]
     if missing:
         raise of_another_boardlab(", ".join(missing))
     return kind(**values)

@@ -10,14 +10,14 @@ import termios
 import time
 import tty
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
 
 from lab.console.client import ConsoleClient
 from lab.console.model import Chunk, Gap, RecordKind
-from lab.console.moments import stamped_lines
+from lab.console.moments import stamp_lines
 from lab.console.printk import PrintkFit
 from lab.console.recording import Recording
 from lab.console.status import PortStatus, ServerStatus
@@ -28,8 +28,6 @@ from lab.terminal import bad, plain_bytes, plain_text, table
 
 if TYPE_CHECKING:
     from lab.console.replay import Replay
-
-# --- Console bytes as text ---
 
 
 _RETURNS = re.compile("\r+\n")
@@ -49,9 +47,6 @@ class LiveText:
         complete = text.rstrip("\r")
         self._held = text[len(complete) :]
         return plain_text(_RETURNS.sub("\r\n", complete))
-
-
-# --- The terminal ---
 
 
 LEAVE = b"\x1d"  # Ctrl-], telnet's escape character
@@ -102,7 +97,7 @@ class Terminal:
             LabTransientError: the server went away; or, where no person sits at the keyboard, the port.
         """
         try:
-            with _raw(self.keyboard, wanted=not self.lines):
+            with nullcontext() if self.lines or not os.isatty(self.keyboard) else _raw(self.keyboard):
                 return self._run()
         except BrokenPipeError:  # the reader of our output has ended
             return True
@@ -120,7 +115,8 @@ class Terminal:
         poll.register(self.client.fileno(), select.POLLIN)
         typing, active_s = True, time.monotonic()  # of the last byte that counts for the ending
         while True:
-            wait_s = self._wait_s(typing, active_s)
+            waits_for_person = typing and self.ending.until is None
+            wait_s = None if waits_for_person else max(0.0, active_s + self._patience_s - time.monotonic())
             ready = {fd for fd, _ in poll.poll(None if wait_s is None else wait_s * 1000)}
             if not ready and wait_s is not None and time.monotonic() - active_s >= self._patience_s:
                 return self.ending.until is None
@@ -134,24 +130,20 @@ class Terminal:
                 typing, active_s = bool(typed), time.monotonic()
                 if not typing:
                     poll.unregister(self.keyboard)
-            while (data := self._heard(person)) is not None:  # waiting for the write's answer may bring some too
+            while (data := self._read(person)) is not None:  # waiting for the write's answer may bring some too
                 self.show(data)
                 if self.ending.until is None:
                     active_s = time.monotonic()
-                elif self._came(data):
-                    return True
+                else:
+                    self._recent = (self._recent + data)[-SEARCHED_BYTES:]
+                    if self.ending.until.search(self._recent) is not None:
+                        return True
 
     @property
     def _patience_s(self) -> float:
         return self.ending.linger_s if self.ending.until is None else self.ending.timeout_s
 
-    def _wait_s(self, typing: bool, active_s: float) -> float | None:
-        """Maximum wait for bytes; None: unlimited, since a person may type."""
-        if typing and self.ending.until is None:
-            return None
-        return max(0.0, active_s + self._patience_s - time.monotonic())
-
-    def _heard(self, person: bool) -> bytes | None:
+    def _read(self, person: bool) -> bytes | None:
         while (event := self.client.read_event(timeout_s=0)) is not None:
             if isinstance(event, Chunk):
                 return event.data
@@ -162,26 +154,16 @@ class Terminal:
                 )
         return None
 
-    def _came(self, data: bytes) -> bool:
-        self._recent = (self._recent + data)[-SEARCHED_BYTES:]
-        return self.ending.until is not None and self.ending.until.search(self._recent) is not None
-
 
 @contextmanager
-def _raw(keyboard: int, *, wanted: bool) -> Iterator[None]:
+def _raw(keyboard: int) -> Iterator[None]:
     """Send every key to the board, Ctrl-C too; restore the terminal afterwards."""
-    if not (wanted and os.isatty(keyboard)):
-        yield
-        return
     before = termios.tcgetattr(keyboard)
     tty.setraw(keyboard)
     try:
         yield
     finally:
         termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
-
-
-# --- Text output of `lab console` ---
 
 
 _NS_PER_MS = 1e6
@@ -223,7 +205,7 @@ def replay_lines(result: Replay) -> list[str]:
 def log_lines(recording: Recording) -> Iterator[str]:
     """Format a recording's lines with the time since the first one."""
     start_ns: int | None = None
-    for line in stamped_lines(recording.events(), recording.meta.timing):
+    for line in stamp_lines(recording.events(), recording.meta.timing):
         start_ns = line.t_ns if start_ns is None else start_ns
         text = f"--- {_GAPS[line.kind]} ---" if isinstance(line, Gap) else plain_bytes(line.data.rstrip(b"\r\n"))
         yield f"{(line.t_ns - start_ns) / NS_PER_S:12.6f}  {text}"

@@ -166,6 +166,6 @@ def ready(opened: socket.socket, events: int, timeout_s: float) -> bool:
     return bool(poll.poll(max(0.0, timeout_s) * 1000))
 
 
-def left_s(deadline: float) -> float:
+def remaining_s(deadline: float) -> float:
     """Until a time of time.monotonic(); 0.0: it is over."""
     return max(0.0, deadline - time.monotonic())

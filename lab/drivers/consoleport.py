@@ -12,7 +12,7 @@ from attrs import define, frozen
 from labgrid.resource import SerialPort
 
 from lab.console.client import ConsoleClient, ensure_server
-from lab.console.holders import blamed
+from lab.console.holders import blame_sharing
 from lab.console.model import Event
 from lab.console.reader import PortOrder
 from lab.console.status import PortInfo, ServerStatus
@@ -66,7 +66,7 @@ class ConsolePort(Protocol):
         """The device behind its name, which may be a link of udev's."""
         ...
 
-    def blamed(self, error: BoardlabError) -> BoardlabError:
+    def blame_sharing(self, error: BoardlabError) -> BoardlabError:
         """Explain a failure by other readers of the port."""
         ...
 
@@ -113,9 +113,9 @@ class LocalPort:
         port = Path(self.port.port)
         return os.path.normpath(port.parent / port.readlink()) if port.is_symlink() else str(port)
 
-    def blamed(self, error: BoardlabError) -> BoardlabError:
+    def blame_sharing(self, error: BoardlabError) -> BoardlabError:
         folder = Path(self.runtime) if self.runtime else runtime_dir()
-        return blamed(error, Path(self.port.port), {server_pid(folder)}) if self.port.port else error
+        return blame_sharing(error, Path(self.port.port), {server_pid(folder)}) if self.port.port else error
 
 
 def check_plugged(port: Any) -> None:

@@ -447,8 +447,8 @@ def _run_limited(limit_s: float, work: Callable[[], Result], outer_s: float) -> 
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
         if outer_s:
-            left_s = outer_s - (time.monotonic() - began)
-            signal.setitimer(signal.ITIMER_REAL, max(_LEAST_S, left_s), outer_again_s)
+            remaining_s = outer_s - (time.monotonic() - began)
+            signal.setitimer(signal.ITIMER_REAL, max(_LEAST_S, remaining_s), outer_again_s)
 
 
 def _children() -> frozenset[int]:

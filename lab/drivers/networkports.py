@@ -21,8 +21,8 @@ from labgrid.resource import SerialPort
 from labgrid.util.proxy import proxymanager
 
 from lab.console.client import ConsoleClient
-from lab.console.lookup import BARE_ADAPTER, PublishedPort
 from lab.console.model import Chunk, Event
+from lab.console.published import BARE_ADAPTER, PublishedPort
 from lab.console.reader import ELSEWHERE_S, PortOrder, ReconnectingReader
 from lab.console.recording import RecordingMeta
 from lab.console.status import PortInfo, ServerStatus
@@ -143,7 +143,7 @@ class RemotePort:
     def device(self) -> str:
         return self.label
 
-    def blamed(self, error: BoardlabError) -> BoardlabError:
+    def blame_sharing(self, error: BoardlabError) -> BoardlabError:
         """Return the error; other readers are not visible from here."""
         return error
 
@@ -179,7 +179,7 @@ class BareNetworkPort:
     def device(self) -> str:
         return self.label
 
-    def blamed(self, error: BoardlabError) -> BoardlabError:
+    def blame_sharing(self, error: BoardlabError) -> BoardlabError:
         """Return the error; other readers are not visible from here."""
         return error
 

@@ -184,9 +184,9 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         self._expect.buffer = b""
         self._expect._before = self._expect.buffer_type()
 
-    def blamed(self, error: BoardlabError) -> BoardlabError:
+    def blame_sharing(self, error: BoardlabError) -> BoardlabError:
         """Explain a failure by other readers: `console_shared`, or unchanged."""
-        return self._port.blamed(error) if self._port is not None else error
+        return self._port.blame_sharing(error) if self._port is not None else error
 
     def captured(self) -> bytes:
         """The bytes of `capture`."""

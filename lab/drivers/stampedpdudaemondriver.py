@@ -21,7 +21,7 @@ from urllib3.connection import HTTPConnection
 from urllib3.connectionpool import HTTPConnectionPool
 from urllib3.exceptions import NewConnectionError
 
-from lab.console.lookup import PublishedHost
+from lab.console.published import PublishedHost
 from lab.drivers.powerdriver import PDUDAEMON_PORT, EdgePowerDriver, OutletId, outlet_of
 from lab.errors import LabStableError, LabTransientError
 from lab.host.runtime import prepare, runtime_dir

@@ -181,8 +181,8 @@ class OverConsole:
         self.line.sendline(f"loady {address:#x}")
         Sending(self.line, data, name).send(_ASKS_S)
         heard, deadline = b"", self.line.now_ns() + round(_ENDS_S * 1e9)
-        while (total := _TOTAL.search(heard)) is None and (left_s := (deadline - self.line.now_ns()) / 1e9) > 0:
-            heard += self.line.read(left_s)
+        while (total := _TOTAL.search(heard)) is None and (remaining_s := (deadline - self.line.now_ns()) / 1e9) > 0:
+            heard += self.line.read(remaining_s)
         if total is None or int(total[1]) != len(data):
             answer = quote(heard.decode("latin-1").splitlines())
             raise RecoveryFailedError(f"{name}: {len(data)} bytes were sent over the console, and {answer}. Try again")
@@ -257,8 +257,8 @@ class OverUsb:
             pass  # the echo of the command stands behind a prompt
         self.line.write(_CTRL_C)
         heard, deadline = b"", self.line.now_ns() + round(_ENDS_S * 1e9)
-        while (left_s := (deadline - self.line.now_ns()) / 1e9) > 0:
-            heard += self.line.read(left_s)
+        while (remaining_s := (deadline - self.line.now_ns()) / 1e9) > 0:
+            heard += self.line.read(remaining_s)
             if re.search(self.prompt.encode(), heard):
                 return
         answer = quote(heard.decode("latin-1").splitlines())

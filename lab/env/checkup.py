@@ -13,7 +13,7 @@ from typing import Any, Final
 from attrs import define, field
 
 from lab.boards.hardware import RAIL_OFF_V
-from lab.console.lookup import PublishedPort
+from lab.console.published import PublishedPort
 from lab.drivers import guarded_calls
 from lab.drivers.guarded_calls import RAILS
 from lab.drivers.prompt import uboot_prompt

@@ -229,10 +229,12 @@ class ReservationBook:
                     ReservationRow.kind == kind, ReservationRow.person == person, ReservationRow.until > now
                 )
             ).all()
-            left_s = sum((row.until - max(row.at, now)).total_seconds() for row in standing if row.until is not None)
-            if len(standing) > most or left_s > most_h * 3600:
+            remaining_s = sum(
+                (row.until - max(row.at, now)).total_seconds() for row in standing if row.until is not None
+            )
+            if len(standing) > most or remaining_s > most_h * 3600:
                 raise ConfigurationError(
-                    f"{person} would have {len(standing)} reservations of {left_s / 3600:.1f} h in all, and may have "
+                    f"{person} would have {len(standing)} reservations of {remaining_s / 3600:.1f} h in all, and may have "
                     f"{most:g} of {most_h:g} h (farm.yaml, web: tokens): end "
                     f"one first, or an operator reserves {board}"
                 )

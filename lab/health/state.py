@@ -99,8 +99,8 @@ def derive(
     ordered = sorted(events, key=lambda event: event.at)
     row = in_a_row(ordered, rule, now)
     state, reasons = _judge(ordered, last, row, rule, quarantined)
-    if reasons and (blamed := host_blamed(checks)):
-        reasons.append(blamed)
+    if reasons and (blame_sharing := host_blamed(checks)):
+        reasons.append(blame_sharing)
     if maintenance:
         state, reasons = "maintenance", [maintenance, *reasons]
     since = row[0].at if row else last.at if last is not None and reasons and not last.passed else None

@@ -28,9 +28,9 @@ from labgrid.resource.serialport import RawSerialPort
 from labgrid.resource.udev import USBSerialPort
 
 from lab.console.client import ConsoleClient
-from lab.console.lookup import PublishedHost, PublishedPort, machine_id
+from lab.console.published import PublishedHost, PublishedPort, machine_id
 from lab.console.rfc2217_server import Bridge
-from lab.console.serial_line import is_pty, is_there
+from lab.console.serial_port import is_pty, is_there
 from lab.errors import BoardlabError, ConfigurationError, LabTransientError
 from lab.host.clock import time_line
 from lab.host.devices import belongs_to

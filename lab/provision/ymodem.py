@@ -88,9 +88,9 @@ class Sending:
     def _await_question(self, within_s: float) -> None:
         received, pattern = b"", _ASKS if self.batch else _ROM_ASKS
         deadline = self.line.now_ns() + round(within_s * 1e9)
-        while (left_s := (deadline - self.line.now_ns()) / 1e9) > 0:
+        while (remaining_s := (deadline - self.line.now_ns()) / 1e9) > 0:
             asks = pattern.search(received) and (not self.batch or _INTRODUCED.search(received))
-            came = self.line.read(min(left_s, _QUIET_S) if asks else left_s)
+            came = self.line.read(min(remaining_s, _QUIET_S) if asks else remaining_s)
             if not came and asks:
                 return
             received += came
@@ -126,8 +126,8 @@ class Sending:
         """
         cancels = 0
         deadline = self.line.now_ns() + round(_ANSWER_S * 1e9)
-        while (left_s := (deadline - self.line.now_ns()) / 1e9) > 0:
-            came = self.line.read(left_s)
+        while (remaining_s := (deadline - self.line.now_ns()) / 1e9) > 0:
+            came = self.line.read(remaining_s)
             for end, byte in enumerate(came, start=1):
                 cancels = cancels + 1 if byte == _CAN[0] else 0
                 if byte == _ACK[0]:

@@ -264,20 +264,20 @@ def check_lab(
     Raises:
         BoardlabError: as `BoardStrategy.check_lab`; of a host that is away after `wait_s`.
     """
-    left_s, reported = wait_s, ""
+    remaining_s, reported = wait_s, ""
     while True:
         try:
             strategy.check_lab()
         except BoardlabError as error:
-            if error.failure not in AWAY or left_s <= 0.0:
+            if error.failure not in AWAY or remaining_s <= 0.0:
                 raise
             if str(error) != reported:
                 reported = str(error)
                 write(f"waits: {reported}")
         else:
             return
-        sleep(min(LAB_LOOK_S, left_s))
-        left_s -= LAB_LOOK_S
+        sleep(min(LAB_LOOK_S, remaining_s))
+        remaining_s -= LAB_LOOK_S
 
 
 @pytest.fixture(scope="session")

@@ -43,7 +43,7 @@ class NoConsole:
     local_device: str | None = None
     simulated: bool = False
 
-    def blamed(self, error: BoardlabError) -> BoardlabError:
+    def blame_sharing(self, error: BoardlabError) -> BoardlabError:
         return error
 
     def start_capture(self) -> None: ...

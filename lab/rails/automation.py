@@ -146,8 +146,8 @@ class AutomationInterface:
         output = b""
         deadline = time.monotonic() + seconds
         while not output.endswith(PROMPT):
-            left_s = deadline - time.monotonic()
-            if left_s <= 0 or not select.select([fd], [], [], left_s)[0]:
+            remaining_s = deadline - time.monotonic()
+            if remaining_s <= 0 or not select.select([fd], [], [], remaining_s)[0]:
                 raise LabTransientError(
                     f"{self.port}: no prompt within {seconds:.0f} s after {text!r}; the last it said: "
                     f"{output[-80:]!r}. Its watchdog resets it after 11 s: ask for fewer samples",

@@ -380,11 +380,11 @@ class Store:
                 now_s = self._now_s()
                 first_s = now_s if first_s is None else first_s  # a read may fail behind a connection that succeeds
                 self._away_since_s = first_s if self._away_since_s is None else self._away_since_s
-                left_s = self.patience_s - (now_s - min(first_s, self._away_since_s))
-                if left_s <= 0 and (self.patience_s or failures >= retries):
+                remaining_s = self.patience_s - (now_s - min(first_s, self._away_since_s))
+                if remaining_s <= 0 and (self.patience_s or failures >= retries):
                     raise
                 if failures == len(RETRY_PAUSES_S):
-                    _log.warning("%s (tried again for %.0f s)", error, left_s)
+                    _log.warning("%s (tried again for %.0f s)", error, remaining_s)
             else:
                 self._away_since_s = None
                 return result

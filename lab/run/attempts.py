@@ -12,10 +12,10 @@ from attrs import define, evolve, field, frozen
 
 from lab.benchmarks.boot.records import MomentLike
 from lab.benchmarks.cycles import CycleAttempt
-from lab.console.lookup import BARE_ADAPTER
 from lab.console.model import Event, Gap
+from lab.console.published import BARE_ADAPTER
 from lab.console.recording import encode
-from lab.console.serial_line import is_pty
+from lab.console.serial_port import is_pty
 from lab.console.status import PortInfo
 from lab.errors import BoardlabError, LabTransientError
 from lab.host.clock import NS_PER_S, Clock, utc_now
@@ -34,7 +34,7 @@ class RunConsole(Protocol):
     capture: list[Event]
     info: PortInfo | None
 
-    def blamed(self, error: BoardlabError) -> BoardlabError:
+    def blame_sharing(self, error: BoardlabError) -> BoardlabError:
         """Return the failure, explained by another reader of the port if any."""
         ...
 

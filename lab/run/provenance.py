@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from lab.boards import BoardType
-from lab.console.serial_line import is_pty
+from lab.console.serial_port import is_pty
 from lab.errors import ConfigurationError
 from lab.host.clock import Clock
 

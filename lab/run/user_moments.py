@@ -78,8 +78,8 @@ class UserMoments:
             missing = [own for own, _ in self.moments if own.name not in moments]
             if not missing:
                 return moments
-            left_s = max(own.timeout_s for own in missing) - (clock.now_ns() - start_ns) / NS_PER_S
-            if not board.console.poll(max(0.0, min(left_s, _POLL_S))) and left_s <= 0:
+            remaining_s = max(own.timeout_s for own in missing) - (clock.now_ns() - start_ns) / NS_PER_S
+            if not board.console.poll(max(0.0, min(remaining_s, _POLL_S))) and remaining_s <= 0:
                 own = missing[0]
                 raise BoardTransientError(
                     f"{own.name}: no line fits {own.pattern!r} within {own.timeout_s:g} s behind the prompt; the last "

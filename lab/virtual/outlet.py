@@ -104,9 +104,9 @@ class Outlet:
     async def _switch_off_when_idle(self, released_ns: int) -> None:
         while True:
             latest_ns = max(released_ns, *(adapter.active_ns for adapter in self.adapters.values()))
-            left_s = self._idle_off_s - (self._clock.now_ns() - latest_ns) / 1e9
-            if left_s <= 0:
+            remaining_s = self._idle_off_s - (self._clock.now_ns() - latest_ns) / 1e9
+            if remaining_s <= 0:
                 break
-            await asyncio.sleep(left_s)
+            await asyncio.sleep(remaining_s)
         _log.warning("%s: silent for %.0f s, so it is switched off", self.folder.name, self._idle_off_s)
         await self.off()

@@ -18,7 +18,7 @@ from fastapi.responses import Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from lab.console.client import ConsoleClient
-from lab.console.lookup import attached
+from lab.console.lookup import attach_to_port
 from lab.errors import BoardlabError, ConfigurationError
 from lab.health.reservations import ReservationBook
 from lab.web.actions import Board, back
@@ -98,7 +98,7 @@ class ConsoleWriters:
         if writer is not None:
             writer.write(data)
             return
-        writer = ConsoleWriter(attached(board, self.site.runtime, write=True)[0])
+        writer = ConsoleWriter(attach_to_port(board, self.site.runtime, write=True)[0])
         try:
             writer.write(data)
         finally:
@@ -114,7 +114,7 @@ class ConsoleWriters:
         with self._lock:
             if (person, board) in self._held:
                 raise ConfigurationError(f"{person} types at {board} already, in another window")
-            writer = ConsoleWriter(attached(board, self.site.runtime, write=True)[0])
+            writer = ConsoleWriter(attach_to_port(board, self.site.runtime, write=True)[0])
             self._held[person, board] = writer
         return writer
 

@@ -22,7 +22,7 @@ from attrs import define, evolve, field, frozen
 from lab import boards
 from lab.benchmarks.boot.records import ENDS
 from lab.console.client import ConsoleClient
-from lab.console.lookup import attached, last_events, last_lines
+from lab.console.lookup import attach_to_port, last_events, last_lines
 from lab.console.model import Chunk, Event
 from lab.console.moments import MomentFinder
 from lab.console.status import PortInfo
@@ -318,9 +318,9 @@ class _Feed:
         with self.client:
             self._send(self._earlier())
             while self._has_viewers():
-                left_s = due_s - time.monotonic() if waiting.is_pending else _READ_S
+                remaining_s = due_s - time.monotonic() if waiting.is_pending else _READ_S
                 try:
-                    received = self.client.read_event(left_s) if left_s > 0 else None
+                    received = self.client.read_event(remaining_s) if remaining_s > 0 else None
                 except BoardlabError as problem:
                     self._send(waiting)
                     error = str(problem)
@@ -394,7 +394,7 @@ class LiveConsoles:
             feed = self._feeds.get(board)
             joined = feed.join(viewer) if feed is not None else None
             if feed is None or joined is None:
-                client, info = attached(board, self.runtime, opens=False)
+                client, info = attach_to_port(board, self.runtime, opens=False)
                 feed = self._feeds[board] = _Feed(
                     client, info, parser_of(info, board_type), self._broadcaster, [viewer]
                 )

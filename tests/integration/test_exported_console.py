@@ -15,7 +15,7 @@ from support.coordinator import client, running_coordinator
 from support.exported import EXPORTER, make_place, running_exporter, serial_port, shown, tcp_port
 from support.prometheus_server import until
 
-from lab.console.lookup import PREFIX
+from lab.console.published import PREFIX
 from lab.host.runtime import socket_path
 from lab.places.coordinator import Coordinator
 from lab.places.place import Place

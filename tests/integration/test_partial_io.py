@@ -116,11 +116,11 @@ def test_somebody_else_who_reads_the_console_is_to_blame_and_not_the_board(board
     def failing(*_arguments: object) -> None:
         raise BoardTransientError("it did not go to sleep", failure="did_not_suspend")
 
-    def blamed(error: BoardTransientError) -> LabTransientError:
+    def blame_sharing(error: BoardTransientError) -> LabTransientError:
         return LabTransientError(f"pid 7 reads it too: {error}", failure="console_shared")
 
     board.strategy.rails.sampling = failing
-    board.strategy.console.blamed = blamed
+    board.strategy.console.blame_sharing = blame_sharing
     (attempt,) = measured(board, store)
     assert (attempt.outcome, attempt.fault) == ("console_shared", "lab")
     assert attempt.message == "pid 7 reads it too: it did not go to sleep"

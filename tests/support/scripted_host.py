@@ -75,7 +75,7 @@ class SilentConsole:
     def overruns(self) -> int:
         return 0
 
-    def blamed(self, error: BoardlabError) -> BoardlabError:
+    def blame_sharing(self, error: BoardlabError) -> BoardlabError:
         return error
 
 

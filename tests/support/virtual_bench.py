@@ -51,9 +51,9 @@ class Console:
         """Read until `pattern` has come; what was read up to its end is taken away."""
         deadline = time.monotonic() + DEADLINE_S
         while (found := re.search(pattern, self.data)) is None:
-            left_s = deadline - time.monotonic()
-            assert left_s > 0, f"{pattern!r} did not come; the last of the console: {bytes(self.data[-500:])!r}"
-            select.select([self.fd], [], [], left_s)
+            remaining_s = deadline - time.monotonic()
+            assert remaining_s > 0, f"{pattern!r} did not come; the last of the console: {bytes(self.data[-500:])!r}"
+            select.select([self.fd], [], [], remaining_s)
             self.drain()
         found = re.search(pattern, bytes(self.data))
         assert found is not None

@@ -22,7 +22,7 @@ from support.otherhost import AHEAD_S, console_server_with_another_clock
 from support.railsserved import hwmon, running_rails_server
 
 from lab.console import ConsoleClient, Recording
-from lab.console.lookup import PublishedPort
+from lab.console.published import PublishedPort
 from lab.console.reader import PortOrder, ReconnectingReader
 from lab.drivers import BootModeDriver, CommandOutputDriver, StampedConsoleDriver
 from lab.errors import LabTransientError

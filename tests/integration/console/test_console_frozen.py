@@ -159,7 +159,7 @@ def test_a_host_that_was_suspended_is_told_to_the_readers_and_in_the_recording(
     events = while_stopped(bench, shim, clocks)
     (told,) = [event for event in events if isinstance(event, Suspended)]
     assert abs(told.missing_ns - SUSPENDED_S * 1e9) < 2_000_000
-    assert list(bench.recording().suspended()) == [told]
+    assert list(bench.recording().suspends()) == [told]
 
 
 def test_a_paused_virtual_machine_leaves_no_trace_on_the_clocks(bench: ConsoleBench, shim: Shim) -> None:

@@ -23,7 +23,7 @@ from support.railsserved import hwmon, running_rails_server
 
 from lab.console import ConsoleClient, Recording
 from lab.console import reader as console_reader
-from lab.console.lookup import PublishedHost
+from lab.console.published import PublishedHost
 from lab.console.reader import PortOrder, ReconnectingReader
 from lab.drivers import StampedPDUDaemonDriver
 from lab.errors import LabTransientError

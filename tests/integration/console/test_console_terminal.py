@@ -12,7 +12,7 @@ import pytest
 from attrs import define, field
 from support.console_bench import DEADLINE_S, Adapter, ConsoleBench, read_bytes
 
-from lab.console.lookup import attached, awaited_writer, last_lines
+from lab.console.lookup import attach_to_port, last_lines, wait_for_writer
 from lab.console.terminal import LEAVE, Ending, Terminal
 from lab.errors import LabStableError, LabTransientError
 
@@ -65,7 +65,7 @@ class Desk:
     scripts: list[Script] = field(factory=list)
 
     def script(self, ending: Ending, *, lines: bool = False) -> Script:
-        client, _ = attached(str(self.adapter.link), self.bench.runtime, write=True)
+        client, _ = attach_to_port(str(self.adapter.link), self.bench.runtime, write=True)
         keyboard, typed = os.pipe()
         shown, screen = os.pipe()
         script = Script(Terminal(client, ending, lines, keyboard, screen), typed, shown)
@@ -143,23 +143,23 @@ def test_a_port_is_found_by_its_path_its_name_and_its_board(bench: ConsoleBench)
     with bench.client() as measurement:
         info = measurement.open(adapter.link, speed_bd=9600, name="uart0", board="sim-1")
         for wanted in (str(adapter.link), os.fspath(adapter.link.resolve()), "uart0", "sim-1"):
-            client, found = attached(wanted, bench.runtime)
+            client, found = attach_to_port(wanted, bench.runtime)
             with client:
                 assert (found.name, found.meta) == ("uart0", info.meta)
         (port,) = measurement.status().ports
         assert port.board == "sim-1"
-        client, found = attached("sim-1", bench.runtime, speed_bd=115200)
+        client, found = attach_to_port("sim-1", bench.runtime, speed_bd=115200)
         with client:
             assert found.meta.speed_bd == 115200
     with pytest.raises(LabStableError, match=r"no port 'sim-2' is open, .* there are: sim-1, uart0") as caught:
-        attached("sim-2", bench.runtime)
+        attach_to_port("sim-2", bench.runtime)
     assert caught.value.failure == "port_unknown"
 
 
 def test_a_name_starts_no_server_and_a_path_does(bench: ConsoleBench) -> None:
     with pytest.raises(LabTransientError, match="no console server answers"):
-        attached("uart0", bench.runtime)
-    client, found = attached(str(bench.adapter().link), bench.runtime)
+        attach_to_port("uart0", bench.runtime)
+    client, found = attach_to_port(str(bench.adapter().link), bench.runtime)
     with client:
         assert found.meta.speed_bd == 115200
 
@@ -168,19 +168,19 @@ def test_who_is_to_type_is_waited_for_before_the_server_and_the_port_are_there(b
     adapter = bench.adapter()
     found: list[int | None] = []
     waiting = threading.Thread(
-        target=lambda: found.append(awaited_writer(str(adapter.link), DEADLINE_S, bench.runtime))
+        target=lambda: found.append(wait_for_writer(str(adapter.link), DEADLINE_S, bench.runtime))
     )
     waiting.start()
     with bench.client() as client:
         info = client.open(adapter.link, name="uart0", board="sim-1")
         client.attach(info.name)
         for wanted in (str(adapter.link), os.fspath(adapter.link.resolve()), "uart0", "sim-1"):
-            assert awaited_writer(wanted, 0.0, bench.runtime) is None, "a reader cannot type"
+            assert wait_for_writer(wanted, 0.0, bench.runtime) is None, "a reader cannot type"
         assert waiting.is_alive()
         client.attach(info.name, write=True)
         for wanted in (str(adapter.link), os.fspath(adapter.link.resolve()), "uart0", "sim-1"):
-            assert awaited_writer(wanted, 0.0, bench.runtime) == os.getpid()
-        assert awaited_writer("uart1", 0.0, bench.runtime) is None
+            assert wait_for_writer(wanted, 0.0, bench.runtime) == os.getpid()
+        assert wait_for_writer("uart1", 0.0, bench.runtime) is None
         waiting.join(DEADLINE_S)
     assert found == [os.getpid()]
 
@@ -197,7 +197,7 @@ def test_the_last_lines_are_those_from_before_one_was_attached(
     said = b"one\r\ntwo\r\n=> "
     adapter.say(said)
     read_bytes(reader, len(said))
-    client, info = attached("uart0", bench.runtime)
+    client, info = attach_to_port("uart0", bench.runtime)
     with client:
         adapter.say(b"later\r\n")
         read_bytes(client, 7)
@@ -212,6 +212,6 @@ def test_last_lines_of_a_long_log_and_of_none(bench: ConsoleBench, tmp_path: Pat
     for _ in range(150):
         adapter.say(line)
         read_bytes(reader, len(line))
-    client, info = attached("uart0", bench.runtime)
+    client, info = attach_to_port("uart0", bench.runtime)
     with client:
         assert last_lines(info, 100) == line * 100

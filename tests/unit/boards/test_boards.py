@@ -160,7 +160,7 @@ def test_a_quiet_kernel_is_not_called_hung() -> None:
         for published in release.published.boot_s.values()
     }
     assert len(silence_s) >= 5
-    assert {each: left_s for each, left_s in silence_s.items() if left_s < 5} == {}
+    assert {each: remaining_s for each, remaining_s in silence_s.items() if remaining_s < 5} == {}
 
 
 def test_a_lab_has_types_of_its_own(board_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

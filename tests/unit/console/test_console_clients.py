@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from attrs import define, field
 
-from lab.console.clients import BEATS_OF_PATIENCE, Clients
+from lab.console.clients import PATIENCE_BEATS, Clients
 from lab.console.connection import Connection
 from lab.console.protocol import Deframer, Frame, FrameType, Message, encode_message
 
@@ -82,7 +82,7 @@ def test_what_nobody_expected_is_logged_with_its_traceback_and_refused(
 def test_who_does_not_say_hello_is_sent_away_and_who_did_stays(desk: Desk) -> None:
     with desk.client() as silent, desk.client() as talker:
         desk.ask(talker, "hello")
-        for _ in range(BEATS_OF_PATIENCE):
+        for _ in range(PATIENCE_BEATS):
             desk.clients.beat()
         with pytest.raises(BlockingIOError):
             silent.recv(1)

@@ -14,7 +14,7 @@ import psutil
 import pytest
 from support.console_bench import Adapter
 
-from lab.console.holders import PortHolder, blamed, explaining_shared_port, holders, shared
+from lab.console.holders import PortHolder, blame_sharing, explaining_shared_port, holders, shared_port_error
 from lab.errors import (
     BoardlabError,
     BoardTransientError,
@@ -71,7 +71,7 @@ def test_who_holds_a_port_is_found_with_its_user_and_whether_it_reads(
     (tmp_path / "proc" / "19").mkdir()
     found = holders(adapter.link)
     assert found == [PortHolder(16, "echo", USER, reads=False), PortHolder(17, "minicom", USER)]
-    error = shared(adapter.link)
+    error = shared_port_error(adapter.link)
     assert error is not None
     assert (error.failure, error.fault, error.transient) == ("console_shared", "lab", True)
     assert f"takes bytes away: pid 17 (minicom, user {USER}). End it (`kill 17`;" in str(error)
@@ -153,21 +153,21 @@ HOLD = "import os, sys; os.open(sys.argv[1], os.O_RDWR | os.O_NOCTTY); print('he
 def test_a_real_process_that_holds_a_port_is_blamed_and_only_for_what_it_can_have_caused(adapter: Adapter) -> None:
     hung = BoardTransientError("hung in kernel", failure="hang_kernel")
     garbled = LabTransientError("unreadable", failure="garbled")
-    assert blamed(hung, adapter.link) is hung
+    assert blame_sharing(hung, adapter.link) is hung
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, adapter.link], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == b"held\n"
-        found = blamed(hung, adapter.link)
+        found = blame_sharing(hung, adapter.link)
         assert (found.failure, found.fault) == ("console_shared", "lab")
         assert f"pid {other.pid} (" in str(found)
         assert str(found).endswith(": [hang_kernel] hung in kernel")
         for error in (garbled, TestTransientError("in pieces")):
-            assert blamed(error, adapter.link).failure == "console_shared"
+            assert blame_sharing(error, adapter.link).failure == "console_shared"
         for error in (LabStableError("pdu"), TestStableError("impossible"), ConfigurationError("wrong")):
-            assert blamed(error, adapter.link) is error
-        assert blamed(hung, adapter.link, {other.pid}) is hung
+            assert blame_sharing(error, adapter.link) is error
+        assert blame_sharing(hung, adapter.link, {other.pid}) is hung
         other.communicate(b"\n")
 
 
@@ -177,7 +177,7 @@ class Quiet:
     def __init__(self, found: BoardlabError | None) -> None:
         self.found = found
 
-    def blamed(self, error: BoardlabError) -> BoardlabError:
+    def blame_sharing(self, error: BoardlabError) -> BoardlabError:
         return self.found or error
 
 

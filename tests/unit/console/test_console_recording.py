@@ -266,7 +266,7 @@ def test_a_flipped_bit_in_either_file_is_found(events: list[Event], data: st.Dat
 def test_the_clock_that_stood_still_is_in_the_recording(tmp_path: Path) -> None:
     stood = [Suspended(500, 27, 4_000_000_000), Suspended(600, 27, -2_000_000)]
     write(tmp_path / "uart0", [*EVENTS, *stood])
-    assert list(Recording.open(tmp_path / "uart0.log").suspended()) == stood
+    assert list(Recording.open(tmp_path / "uart0.log").suspends()) == stood
 
 
 def test_a_recording_of_version_1_is_still_read() -> None:

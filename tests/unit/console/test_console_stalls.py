@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from lab.boards import MomentPattern
 from lab.console import Chunk, Event, Lateness, LineTiming, find_moments
-from lab.console.moments import DelayTracker
+from lab.console.delays import DelayTracker
 from lab.host.clock import WALL_SLEW_LIMIT, WALL_TOLERANCE_NS, ClockMonitor
 
 S, MS = 1_000_000_000, 1_000_000

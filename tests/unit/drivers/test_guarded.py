@@ -291,10 +291,10 @@ def test_an_error_while_the_board_is_switched_off_after_ctrl_c_is_told() -> None
 
 def assert_goes_on(outer: tuple[float, float]) -> None:
     """The timer set before, pytest-timeout's or none, is as it was, less the time that has gone by."""
-    left_s, again_s = signal.getitimer(signal.ITIMER_REAL)
+    remaining_s, again_s = signal.getitimer(signal.ITIMER_REAL)
     assert again_s == outer[1]
-    assert left_s <= outer[0]
-    assert (left_s > 0) == (outer[0] > 0)
+    assert remaining_s <= outer[0]
+    assert (remaining_s > 0) == (outer[0] > 0)
 
 
 @pytest.mark.parametrize("work", [hang, hang_in_a_library_that_swallows_every_error])

@@ -17,7 +17,7 @@ from support.railsserved import hwmon, running_rails_server
 
 from lab.benchmarks.boot import PowerEdge
 from lab.console.client import ConsoleClient
-from lab.console.lookup import PublishedPort, machine_id
+from lab.console.published import PublishedPort, machine_id
 from lab.console.reader import PortOrder
 from lab.control.boot_progress import bound_ns, relate, widened
 from lab.drivers import StampedConsoleDriver

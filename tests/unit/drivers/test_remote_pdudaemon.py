@@ -15,7 +15,7 @@ import requests
 from labgrid import Target
 from labgrid.resource import PDUDaemonPort
 
-from lab.console.lookup import PublishedHost
+from lab.console.published import PublishedHost
 from lab.drivers import StampedPDUDaemonDriver
 from lab.drivers.stampedpdudaemondriver import RemotePdudaemon
 from lab.host.ssh import SshLink

@@ -12,7 +12,7 @@ import pytest
 from labgrid import Target
 from labgrid.resource import PDUDaemonPort
 
-from lab.console.lookup import PublishedHost
+from lab.console.published import PublishedHost
 from lab.drivers import StampedPDUDaemonDriver
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
 from lab.host import runtime as host_runtime

@@ -164,7 +164,7 @@ def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("shell", SHELLS)
 def test_commands_through_a_line_that_drops_bytes_of_a_starved_guest_give_no_wrong_answer(shell: str) -> None:
     line = Line(SHELLS[shell], share=0.004, starved=0.02)
-    wrong, blamed, lost = [], [], 0
+    wrong, blame_sharing, lost = [], [], 0
     with shell_on(line) as prompt:
         for number in range(COMMANDS):
             words = " ".join(
@@ -178,12 +178,12 @@ def test_commands_through_a_line_that_drops_bytes_of_a_starved_guest_give_no_wro
                 assert error.failure == typedline.FAILURE  # noqa: PT017
                 lost += 1
             except BoardlabError as error:
-                blamed.append((command, error))
+                blame_sharing.append((command, error))
             else:
                 wrong += [(command, answer)] if answer != ([words], [], number % 7) else []
     assert line.lost > COMMANDS / 4  # or the line was too good
     assert not wrong
-    assert not blamed
+    assert not blame_sharing
     assert lost <= COMMANDS / 20
 
 

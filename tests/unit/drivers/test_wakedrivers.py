@@ -13,7 +13,7 @@ from labgrid.driver import FileDigitalOutputDriver
 from labgrid.resource import NetworkSerialPort
 from support.playedssh import played_ssh
 
-from lab.console.lookup import PublishedPort
+from lab.console.published import PublishedPort
 from lab.drivers import BootModeDriver, CommandOutputDriver, StampedConsoleDriver, WakePinsDriver
 from lab.errors import ConfigurationError, LabTransientError
 from lab.host.clock import time_line

@@ -10,7 +10,7 @@ import pytest
 from labgrid import Target
 from labgrid.resource import NetworkSerialPort
 
-from lab.console.lookup import PublishedPort
+from lab.console.published import PublishedPort
 from lab.control.provisioning import recover_by
 from lab.drivers import LinuxWriterDriver, StampedConsoleDriver, UBootWriterDriver
 from lab.drivers.boardservers import BoardServer

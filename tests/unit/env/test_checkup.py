@@ -15,7 +15,7 @@ from support.simruns import SimBench, bench, planned
 
 from lab import boards
 from lab.boards.hardware import Rail
-from lab.console.lookup import PublishedPort
+from lab.console.published import PublishedPort
 from lab.drivers import StampedConsoleDriver
 from lab.env.checkup import CheckUp, host_of, part_of
 from lab.errors import LabTransientError

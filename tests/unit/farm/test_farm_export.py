@@ -10,7 +10,7 @@ import pytest
 from attrs import evolve
 from labgrid.remote import exporter as stock
 
-from lab.console.lookup import PublishedHost
+from lab.console.published import PublishedHost
 from lab.errors import ConfigurationError, LabTransientError
 from lab.places import exporter
 from lab.places.exporter import LOOPBACK, ConsoleHost, ExporterOptions, _ServedPort, exports, run

@@ -56,7 +56,7 @@ class Console:
     def start_capture(self) -> None:
         self.capture, self.lost = [], 0
 
-    def blamed(self, error: BoardlabError) -> BoardlabError:
+    def blame_sharing(self, error: BoardlabError) -> BoardlabError:
         return error
 
 

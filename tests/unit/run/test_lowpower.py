@@ -47,7 +47,7 @@ def test_a_resume_whose_host_and_kernel_differ_by_an_unusual_time_is_flagged(tmp
     odd_ms = dice.uniform(550, 9000)
     given = iter([*usual, (150.0, 150.0 + outside_ms + odd_ms), *usual[:1]])
     console = SimpleNamespace(
-        capture=[], info=None, overruns=lambda: 0, captured=lambda: b"", blamed=lambda error: error
+        capture=[], info=None, overruns=lambda: 0, captured=lambda: b"", blame_sharing=lambda error: error
     )
     board: Any = SimpleNamespace(
         type=AM62,

@@ -218,7 +218,7 @@ def test_a_section_keeps_what_the_board_printed_of_its_software(
 
 def test_a_failure_is_looked_at_again_before_it_is_kept(store: Store, begin: Callable[..., SectionRun]) -> None:
     class Shared(SilentConsole):
-        def blamed(self, error: BoardlabError) -> BoardlabError:
+        def blame_sharing(self, error: BoardlabError) -> BoardlabError:
             return LabTransientError(f"somebody else reads: {error.failure}", failure="console_shared")
 
     run = begin(ScriptedHost({"bw_pipe": "Pipe: broken"}), console=Shared())

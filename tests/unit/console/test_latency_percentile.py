@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.console.loop import HALF_NS, LEAST, LatencyPercentile
+from lab.console.latency import HALF_NS, LEAST, LatencyPercentile
 
 START_NS = 10**15
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from support.console_bench import Adapter
 
-from lab.console.serial_line import close_port, is_pty, line_errors, open_port, set_speed
+from lab.console.serial_port import close_port, is_pty, line_errors, open_port, set_speed
 from lab.errors import ConfigurationError, LabStableError
 
 
@@ -120,7 +120,7 @@ def without_4m(monkeypatch: pytest.MonkeyPatch) -> None:
             ispeed = ospeed = termios.B9600
         settle(fd, when, [iflag, oflag, cflag, lflag, ispeed, ospeed, characters])
 
-    monkeypatch.setattr("lab.console.serial_line.termios.tcsetattr", set_termios)
+    monkeypatch.setattr("lab.console.serial_port.termios.tcsetattr", set_termios)
 
 
 def test_a_speed_that_the_driver_does_not_take_is_refused(adapter: Adapter, without_4m: None) -> None:

@@ -15,7 +15,8 @@ import pytest
 
 from lab.console import loop
 from lab.console.connection import Connection
-from lab.console.loop import INTERVAL_NS, OVERDUE_NS, ConsoleServer, TtyLatencyProbe
+from lab.console.latency import INTERVAL_NS, OVERDUE_NS, TtyLatencyProbe
+from lab.console.loop import ConsoleServer
 from lab.console.model import LATE_WINDOW_NS, Lateness
 from lab.console.port import ServedPort
 from lab.console.serial_line import PortRequest
@@ -39,7 +40,7 @@ def pass_on(probe: TtyLatencyProbe, sent_ns: int, arrived_ns: int) -> None:
     """A byte goes through."""
     probe.send(sent_ns)
     assert select.select([probe.fd], [], [], 10)[0] == [probe.fd]
-    probe.arrived(arrived_ns)
+    probe.take_arrival(arrived_ns)
 
 
 def test_a_byte_goes_alone_and_tells_how_long_it_has_been_going(probe: TtyLatencyProbe) -> None:
@@ -48,7 +49,7 @@ def test_a_byte_goes_alone_and_tells_how_long_it_has_been_going(probe: TtyLatenc
     probe.send(NOW_NS + 5)
     assert probe.transit_ns(NOW_NS + 1_000) == probe.late_ns(NOW_NS + 1_000) == 1_000
     assert select.select([probe.fd], [], [], 10)[0]
-    probe.arrived(NOW_NS + 1_500)
+    probe.take_arrival(NOW_NS + 1_500)
     assert probe.transit_ns(NOW_NS + 2_000) == probe.late_ns(NOW_NS + 2_000) == 0
     probe.send(NOW_NS + INTERVAL_NS - 1)
     assert probe.late_ns(NOW_NS + INTERVAL_NS) == 0
@@ -57,10 +58,10 @@ def test_a_byte_goes_alone_and_tells_how_long_it_has_been_going(probe: TtyLatenc
 
 
 def test_a_byte_that_is_announced_too_early_is_still_on_its_way(probe: TtyLatencyProbe) -> None:
-    probe.arrived(NOW_NS)  # nothing has come
+    probe.take_arrival(NOW_NS)  # nothing has come
     pass_on(probe, NOW_NS, NOW_NS + 1_000)
     probe.send(NOW_NS + INTERVAL_NS)
-    probe.arrived(NOW_NS + 2 * INTERVAL_NS)  # perhaps before it has come
+    probe.take_arrival(NOW_NS + 2 * INTERVAL_NS)  # perhaps before it has come
     assert probe.transit_ns(NOW_NS + 2 * INTERVAL_NS) in {0, INTERVAL_NS}
 
 
@@ -95,7 +96,7 @@ def test_bytes_are_due_for_a_second_after_others_came_and_all_the_time_while_som
     probe.send(NOW_NS)
     assert probe.timeout_s(NOW_NS + INTERVAL_NS) is None, "its byte is on its way, and epoll tells of it"
     assert select.select([probe.fd], [], [], 10)[0]
-    probe.arrived(NOW_NS + 1_000)
+    probe.take_arrival(NOW_NS + 1_000)
     assert probe.timeout_s(NOW_NS + 1_000_000) == (INTERVAL_NS - 1_000_000) / 1e9
     assert probe.timeout_s(NOW_NS + LATE_WINDOW_NS) is None
     probe.measuring = True

@@ -56,12 +56,12 @@ def test_bytes_of_a_recording_that_was_thrown_away_meanwhile_are_a_gap(
     writer = store.open(meta())
     arrived: list[Connection] = []
     writer.append(Chunk(1, 0, b"0"))
-    catchup = Backfill(connection, lambda: writer, arrived.append)
-    catchup.since(0)
+    backfill = Backfill(connection, lambda: writer, arrived.append)
+    backfill.begin_at(0)
     for n in range(1, KEPT + 4):  # which throws away those of the bytes 1 and 2
         writer = store.change(writer, writer.meta)
         writer.append(Chunk(n + 1, n, b"%d" % n))
-    while not catchup.step():
+    while not backfill.step():
         pass
     assert arrived == [connection]
     got = events(connection, client)
