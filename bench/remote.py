@@ -270,7 +270,7 @@ def read(number: int) -> None:
     folder = Path(order["folder"])
     link = SshLink(netlab.HOST, Path(order["sockets"]), order["config"])
     client = ReconnectingReader(
-        lambda: ConsoleClient(link.forwarded(order["server"]), ELSEWHERE_S),
+        lambda: ConsoleClient(link.forward(order["server"]), ELSEWHERE_S),
         link.reset,
         PortOrder(order["devices"][number]),
         netlab.HOST,

@@ -27,9 +27,10 @@ from starlette.types import Receive, Scope, Send
 from exporters.metrics import Results
 from exporters.poller import Poller
 from exporters.results import ResultsReader
-from lab.http import server
-from lab.http.access import Guard, OneAtATime, WebConfig
+from lab.http import connections
+from lab.http.access import Guard, OneAtATime
 from lab.http.server import LimitedServer, listening_socket
+from lab.http.web_config import WebConfig
 
 MOST_ANSWERED: Final = 8  # scrapes at once; each may hold a page
 _INDEX: Final = '<!doctype html><title>boardlab</title><h1>boardlab exporter</h1><p><a href="/metrics">metrics</a>\n'
@@ -52,7 +53,7 @@ class ExporterServer:
             config,
             admit=self._admit,
             answering=MOST_ANSWERED,
-            answer_s=server.ANSWER_S,
+            answer_s=connections.ANSWER_S,
             headers=[("Connection", "close")],
             lifespan="off",
             timeout_graceful_shutdown=1,

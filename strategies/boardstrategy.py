@@ -26,20 +26,12 @@ from lab.benchmarks.lowpower.modes import SuspendPlan, wake_of
 from lab.boards import BoardType
 from lab.console.holders import explaining_shared_port
 from lab.console.model import LineTiming
-from lab.control.boot_progress import (
-    PlaceHolders,
-    adapter_fed,
-    bound_ns,
-    check_still_off,
-    falls_silent,
-    follow,
-    power_asked,
-    prepare_rails,
-    rails_at_power_on,
-    relate,
-    widened,
-)
+from lab.control.boot_progress import adapter_fed, check_still_off, falls_silent, follow
+from lab.control.clocks import bound_ns, relate, widen
+from lab.control.lost_power import explain_silence
 from lab.control.lowpower import LowPower
+from lab.control.place_holders import PlaceHolders
+from lab.control.power_on_rails import prepare_rails, rails_at_power_on
 from lab.control.provisioning import check_expected, writing
 from lab.drivers import guarded_calls
 from lab.drivers.guarded_calls import ACTIVATE_LIMIT_S, CONSOLE, POWER, SHELL, STRAP, UBOOT, DriverRole
@@ -214,7 +206,13 @@ class BoardStrategy(Strategy):
             case Status.provisioned:
                 self.provision()
             case Status.ram_linux:
-                self._to_ram_linux()
+                if self.ram_linux is None:
+                    raise ConfigurationError(
+                        "nothing says which Linux shall run in the board's memory: give `boot_from: ram` to a "
+                        "LinuxWriterDriver of the env"
+                    )
+                self._to_bootloader()
+                self.ram_linux(self)
             case _:
                 wake = self.wake
                 if not wake and status.name in self.type.sleep:
@@ -241,16 +239,7 @@ class BoardStrategy(Strategy):
             self.boot()
         self._log_in()
         if self.identity:
-            self._asked_identity()
-
-    def _to_ram_linux(self) -> None:
-        if self.ram_linux is None:
-            raise ConfigurationError(
-                "nothing says which Linux shall run in the board's memory: give `boot_from: ram` to a "
-                "LinuxWriterDriver of the env"
-            )
-        self._to_bootloader()
-        self.ram_linux(self)
+            self._read_identity()
 
     @step(args=["status"])
     def force(self, status: Status | str) -> None:
@@ -341,8 +330,8 @@ class BoardStrategy(Strategy):
             edge = self.switch_on()
             self._set_arguments(init, arguments, at_uboot)
         else:
-            with rails_at_power_on(self) as risen:
-                edge = self.edge = risen(self.switch_on())
+            with rails_at_power_on(self) as add_rise:
+                edge = self.edge = add_rise(self.switch_on())
         watch = BootWatch(self.type, self.medium, edge)
         with explaining_shared_port(self.console):
             follow(self, watch, taken=0)
@@ -352,8 +341,8 @@ class BoardStrategy(Strategy):
 
     def _set_arguments(self, init: str, arguments: str, at_uboot: Callable[[Prompt], None] | None) -> None:
         """Set the kernel's init or arguments at U-Boot's prompt after power on, and boot."""
-        variable, given, value = self.type.init.partition("=")
-        if (init or arguments) and not given:
+        variable, has_init, value = self.type.init.partition("=")
+        if (init or arguments) and not has_init:
             raise ConfigurationError(
                 f"board type {self.type.name} does not say how its kernel is given another init: add `init` to "
                 "lab/boards/types, e.g. init = 'optargs=init={init}'"
@@ -393,7 +382,7 @@ class BoardStrategy(Strategy):
         self.status, self._off_ordered = Status.unknown, False
         self.on_at = utc_now().timestamp()
         self.power.on()
-        self.edge = attr.evolve(widened(self.power.edge, self.power.clock), off_verified=self._off_verified)
+        self.edge = attr.evolve(widen(self.power.edge, self.power.clock), off_verified=self._off_verified)
         return self.edge
 
     @step()
@@ -447,12 +436,12 @@ class BoardStrategy(Strategy):
 
     def writers(self) -> dict[str, Writer]:
         """Writer of each medium, from the first driver that writes it."""
-        found: dict[str, Writer] = {}
+        writers: dict[str, Writer] = {}
         for driver in self.target.drivers:
             if isinstance(driver, ProvisionProtocol):
                 for medium, writer in driver.writers(self).items():
-                    found.setdefault(medium, writer)
-        return found
+                    writers.setdefault(medium, writer)
+        return writers
 
     def booted(self, medium: str, questions: Mapping[str, str]) -> dict[str, str]:
         """Boot from a medium and run queries at the prompt.
@@ -489,9 +478,9 @@ class BoardStrategy(Strategy):
         if self.shell is None:
             return None
         self._log_in()
-        found = self._asked_identity()
+        identity = self._read_identity()
         self.status = Status.linux
-        return found
+        return identity
 
     def asked(
         self, question: str, is_whole: Callable[[Sequence[str]], bool] | None = None
@@ -518,7 +507,7 @@ class BoardStrategy(Strategy):
         try:
             if is_whole is None:
                 return asked_ns, self.linux.run(question)[0]
-            with power_asked(self, rails=False):
+            with explain_silence(self, rails=False):
                 return asked_ns, type_question(self.console, SHELL, question, self.shell.prompt, is_whole)
         except BaseException:
             self.status = Status.unknown
@@ -529,11 +518,11 @@ class BoardStrategy(Strategy):
         if self.shell.password or self.type.prompts.password:
             return False
 
-        def answered() -> bool:
+        def type_name() -> bool:
             self.console.sendline(self.shell.username)
             return bool(self.console.expect([TIMEOUT, self.shell.prompt], timeout=self.shell.await_login_timeout)[0])
 
-        return guarded_calls.call(self.console, SHELL, "log in", answered, ACTIVATE_LIMIT_S)
+        return guarded_calls.call(self.console, SHELL, "log in", type_name, ACTIVATE_LIMIT_S)
 
     def _log_in(self) -> None:
         """Activate the ShellDriver of a board that waits at its login prompt."""
@@ -545,17 +534,17 @@ class BoardStrategy(Strategy):
         failed = f"{self.board} booted from {self.medium}, but the login failed"
         self.activate(shell, SHELL, BoardTransientError(failed, failure="login_failed"))
 
-    def _asked_identity(self) -> BoardIdentity:
+    def _read_identity(self) -> BoardIdentity:
         """Read the identity at an open shell; refuse another board."""
         try:
-            found = identify(self.linux)
+            identity = identify(self.linux)
         except BoardTransientError as error:
             raise BoardTransientError(
                 f"{self.board} does not say which board it is: {error}; the last it said was {self.tail()!r}",
                 failure="login_failed",
             ) from error
-        check_board(found, self.board, frozenset({self.identity} if self.identity else ()), "the env")
-        return found
+        check_board(identity, self.board, frozenset({self.identity} if self.identity else ()), "the env")
+        return identity
 
     def activate(self, driver: Any, kind: DriverRole, late: BoardTransientError | None = None) -> None:
         """Activate a driver and its bindings, with a time limit.
@@ -582,10 +571,10 @@ class BoardStrategy(Strategy):
                     raise LabTransientError(f"{self.board}: {self.console.lost}", failure="characters_lost") from error
                 if late is None:
                     raise
-                told = f"{late}; the last it said was {self.tail()!r}"
-                raise BoardTransientError(told, failure=late.failure) from error
+                message = f"{late}; the last it said was {self.tail()!r}"
+                raise BoardTransientError(message, failure=late.failure) from error
 
-        with power_asked(self):
+        with explain_silence(self):
             guarded_calls.call(driver, kind, "activate", work, ACTIVATE_LIMIT_S + getattr(driver, "login_timeout", 0))
 
     @property
@@ -598,7 +587,7 @@ class BoardStrategy(Strategy):
         """The shell of a board whose status is `linux`."""
         if self._lacks_shell:
             self.transition(Status.linux)
-        return Prompt(self.bound("shell", "ShellDriver"), SHELL, lambda: power_asked(self, rails=False))
+        return Prompt(self.bound("shell", "ShellDriver"), SHELL, lambda: explain_silence(self, rails=False))
 
     def tail(self) -> str:
         """The last that the console said, for messages."""
@@ -611,7 +600,7 @@ class BoardStrategy(Strategy):
         Raises:
             ConfigurationError: it has none.
         """
-        found = getattr(self, name)
-        if found is None:
+        bound_driver = getattr(self, name)
+        if bound_driver is None:
             raise ConfigurationError(f"the env has no {driver}: add one to the target's drivers")
-        return found
+        return bound_driver

@@ -17,8 +17,9 @@ from exporters.farm.build import counter, gauge
 from lab.console.client import ConsoleClient
 from lab.console.status import ServerStatus
 from lab.errors import LabTransientError
-from lab.host import runtime
-from lab.host.runtime import OutletStatus, RailStatus, socket_path
+from lab.host import status_files
+from lab.host.runtime import socket_path
+from lab.host.status_files import OutletStatus, RailStatus
 from lab.results import retention
 from lab.results.snapshot import SnapshotReader
 
@@ -100,7 +101,7 @@ class Outlets:
 
     def read(self) -> list[Metric]:
         """The last command to each outlet."""
-        outlets = runtime.read_all(self.runtime / runtime.OUTLETS, OutletStatus)
+        outlets = status_files.read_all(self.runtime / status_files.OUTLETS, OutletStatus)
         labels = ["server", "pdu", "outlet"]
         return [
             gauge(
@@ -308,7 +309,7 @@ class RailsCollector:
 
     def read(self) -> list[Metric]:
         """The last status of each rail."""
-        rails = [((r.board, r.rail), r) for r in runtime.read_all(self.runtime / runtime.RAILS, RailStatus)]
+        rails = [((r.board, r.rail), r) for r in status_files.read_all(self.runtime / status_files.RAILS, RailStatus)]
         labels = ["board", "rail"]
         return [
             gauge("boardlab_rail_rate_hertz", "Samples per second.", labels, [(k, r.rate_hz) for k, r in rails]),

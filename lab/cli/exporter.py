@@ -31,7 +31,7 @@ from lab.farm.services import HostFile
 from lab.farm.status import boards_of
 from lab.host.clock import MonotonicRaw
 from lab.host.runtime import runtime_dir
-from lab.http.access import check_address, load
+from lab.http.web_config import check_address, load
 from lab.judge.known_failures import KnownFailure, recognise
 from lab.judge.latest import LatestJudge, WorseNumber
 from lab.judge.text import EvidenceLinks

@@ -15,8 +15,8 @@ from lab.cli.exporter import address
 from lab.cli.options import FarmFile, HostDatabase, Json, Runtime, WebConfigFile
 from lab.errors import ConfigurationError, LabStableError
 from lab.host import process, scheduling
-from lab.http.access import load
 from lab.http.server import LimitedServer, listening_socket
+from lab.http.web_config import load
 from lab.terminal import echo, echo_json, log_to, table
 from lab.web.app import LOCAL_NAMES, create
 from lab.web.auth import BROWSERS_LOOPBACK, ROLES, SCOPES, Role, User, Users, access_of, default_file

@@ -191,7 +191,7 @@ class ConsoleServer:
         beat_ns = self._heartbeat.beat() if beats else 0
         probe_ns = self._probe.late_ns(looked_ns)
         still_ns = stood_still_ns(slept_ns, patience_s, beat_ns)
-        waited_ns = self._run_queue.waited_ns()
+        waited_ns = self._run_queue.take_wait_ns()
         self._keep_evidence(done_ns, max(busy_ns, stamping_ns, beat_ns, still_ns, probe_ns, waited_ns))
         suspended_ns = self._suspends.missing_ns()
         # A suspend is a jump against both clocks: whichever shows it, the other must not tell it again at the next

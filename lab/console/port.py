@@ -26,7 +26,7 @@ from lab.console.status import PortInfo, PortStatus
 from lab.errors import BoardlabError, ConfigurationError, LabStableError, LabTransientError
 from lab.host import devices
 from lab.host.clock import NS_PER_S, Clock, utc_now
-from lab.host.process import described
+from lab.host.process import describe
 from lab.host.scheduling import Scheduling
 
 _log = logging.getLogger(__name__)
@@ -199,7 +199,7 @@ class ServedPort:
     def _busy(self, writer: Connection) -> LabTransientError:
         meta = self.meta
         return LabTransientError(
-            f"{meta.name}: busy: held by {described(writer.pid)} since {self._writer_since} ({meta.device} at "
+            f"{meta.name}: busy: held by {describe(writer.pid)} since {self._writer_since} ({meta.device} at "
             f"{meta.speed_bd} Bd, adapter latency {meta.adapter_latency_ns} ns, FIFO {meta.fifo_bytes} bytes); wait "
             f"for it or end it, or read along: lab console tail {shlex.quote(meta.name)}",
             failure="console_busy",

@@ -23,7 +23,7 @@ from lab.console.recording import Recording
 from lab.console.status import PortStatus, ServerStatus
 from lab.errors import LabTransientError
 from lab.host.clock import NS_PER_S
-from lab.host.process import described
+from lab.host.process import describe
 from lab.terminal import bad, plain_bytes, plain_text, table
 
 if TYPE_CHECKING:
@@ -236,7 +236,7 @@ def _status_row(port: PortStatus) -> list[str]:
         str(port.dropped),
         f"{port.lateness_max_ns / _NS_PER_MS:.2f}",
         port.state if troubles == ["open"] else bad(", ".join(troubles)),
-        "-" if port.writer is None else described(port.writer),
+        "-" if port.writer is None else describe(port.writer),
     ]
 
 

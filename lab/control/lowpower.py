@@ -5,15 +5,13 @@ It enters a mode, wakes the board and judges the result.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
 
-from attrs import define, evolve, field, frozen
+from attrs import define, field
 
-from lab.benchmarks.boot import BootWatch, PowerEdge
+from lab.benchmarks.boot import BootWatch
 from lab.benchmarks.boot.crosscheck import DMESG
 from lab.benchmarks.lowpower.judge import Observed, judge
 from lab.benchmarks.lowpower.kernellog import read_again, read_log
@@ -29,10 +27,9 @@ from lab.benchmarks.lowpower.modes import (
     release_of,
     woken_by,
 )
-from lab.benchmarks.lowpower.power import Off, SteadyPower, asleep_ns, cycle_ns, off, why_no_mean
+from lab.benchmarks.lowpower.power import Off, SteadyPower, asleep_ns, cycle_ns, why_no_mean
 from lab.benchmarks.lowpower.preflight import (
     PrintkSettings,
-    Stats,
     arm,
     boot_facts,
     fill_memory,
@@ -41,121 +38,22 @@ from lab.benchmarks.lowpower.preflight import (
     stats,
     write,
 )
-from lab.benchmarks.lowpower.result import RTC_OFF_S, SuspendResult
+from lab.benchmarks.lowpower.result import SuspendResult
 from lab.benchmarks.lowpower.script import FILE, commands, install
-from lab.benchmarks.lowpower.watch import ANY_BYTE, EARLY_S, SuspendWatch, WakeEdge, moments
+from lab.benchmarks.lowpower.watch import ANY_BYTE, SuspendWatch, WakeEdge, moments
 from lab.boards import SdkRelease
-from lab.console.model import LATE_WINDOW_NS, Lateness
-from lab.console.moments import MomentFinder, feed_watch
+from lab.console.moments import MomentFinder
 from lab.control import powerstates
-from lab.control.boot_progress import bound_ns, follow, power_asked, widened
+from lab.control.clocks import bound_ns
+from lab.control.cold_boot import Down, check_kept, cold_boot, enter, rails_off
+from lab.control.suspend_monitor import SuspendMonitor, answer_or_none
 from lab.drivers import guarded_calls
 from lab.drivers.guarded_calls import CONSOLE, RAILS, SHELL, WAKE_PIN
 from lab.drivers.prompt import type_line
-from lab.errors import BoardlabError, BoardStableError, BoardTransientError, ConfigurationError
+from lab.errors import ConfigurationError
 from lab.rails import AdcRange, PhasePower, Sampler
 from lab.rails.phase import check_sleep, cut
 from lab.run.board import Board, Status
-
-T = TypeVar("T")
-
-
-def _answered(question: Callable[[], T]) -> T | None:
-    """The board's answer; None: it gave none, which is a flag of the number and loses no cycle."""
-    try:
-        return question()
-    except BoardlabError:
-        return None
-
-
-# --- A suspend that is under way, as the console shows it ---
-
-
-@define(eq=False)
-class SuspendMonitor:
-    """Feeds what the console says to the watch of a suspend.
-
-    Attributes:
-        finders: of the watch's moments.
-        found, before: the kernel's consoles and counters before it.
-        before_ns: when the board said the counters.
-        taken: how much of the console's capture the watch has.
-    """
-
-    board: Board
-    watch: SuspendWatch
-    finders: list[MomentFinder]
-    found: PrintkSettings
-    before: Stats | None
-    before_ns: int
-    taken: int
-    _late: bool = field(default=False, init=False)
-
-    def step(self) -> None:
-        """Take what the console says.
-
-        Raises:
-            BoardTransientError: the suspend has failed.
-            LabTransientError: the host was suspended meanwhile.
-        """
-        console, watch = self.board.console, self.watch
-        console.poll(POLL_S)
-        for event in console.capture[self.taken :]:
-            feed_watch(watch, event, self.finders)
-        self.taken = len(console.capture)
-        try:
-            with power_asked(self.board, rails=False):
-                watch.check(self.board.power.clock.now_ns())
-            self._late = False
-        except BoardTransientError as error:
-            if self._has_link and not self._late:
-                self._late = True
-                console.sync()  # bytes on a slow link may still come from the board
-                self.step()
-                return
-            if watch.done:
-                raise self._explained(error) from error
-            raise
-
-    def asleep(self, now_ns: int) -> bool:
-        """Return whether the board sleeps, after a sync with its console."""
-        return self.watch.asleep(now_ns) and not (self._has_link and self.board.console.sync())
-
-    @property
-    def _has_link(self) -> bool:
-        return getattr(self.board.console, "relation", None) is not None
-
-    def settle_edge(self) -> None:
-        """Add the lateness of a busy host to the wake-up edge."""
-        edge = self.watch.edge
-        if edge is not None:
-            late = [
-                event.lateness_ns
-                for event in self.board.console.capture
-                if isinstance(event, Lateness) and abs(event.t_ns - edge.t_ns) <= LATE_WINDOW_NS
-            ]
-            self.watch.edge = evolve(edge, late_ns=max(late, default=0))
-
-    def drain(self) -> None:
-        """Whatever came so far is no answer to the next command."""
-        while self.board.console.poll(POLL_S):
-            pass
-        self.board.console.forget_input()
-
-    def _explained(self, error: BoardTransientError) -> BoardTransientError:
-        """A failure of a board that answers, with what its kernel says."""
-        self.drain()
-        shell, before = self.board.linux, self.before
-        reason = read_log(_answered(lambda: shell.run(DMESG)[0]) or (), self.board.type).reason
-        after = _answered(lambda: stats(shell, self.board.type))
-        failed = before is not None and after is not None and after.fail > before.fail and after.last_failed
-        reasons = [*([repr(reason)] if reason else []), *([f"its suspend_stats name {failed}"] if failed else [])]
-        text = f"{error}. The kernel: {', '.join(reasons)}"
-        return BoardTransientError(text, failure=error.failure) if reasons else error
-
-
-# --- Sleep and wake-up of a board that runs Linux: enter a mode, wake the board, and judge what became of it ---
-
 
 KEY = b" "  # harmless at a shell's prompt
 SAFETY_S = 60  # the alarm that wakes a board that the host was to wake, beyond its time asleep
@@ -178,7 +76,7 @@ class LowPower:
     release: str = ""
     _monitor: SuspendMonitor | None = field(default=None, init=False)
     _sampler: Sampler | None = field(default=None, init=False)
-    _preflown: dict[str, tuple[PrintkSettings, SdkRelease | None]] = field(factory=dict, init=False)
+    _checked_modes: dict[str, tuple[PrintkSettings, SdkRelease | None]] = field(factory=dict, init=False)
     _script: list[str] = field(factory=list, init=False)  # that the board has
     _down: Down | None = field(default=None, init=False)
 
@@ -196,7 +94,9 @@ class LowPower:
             with self._sampling(trace, AdcRange.ACTIVE if plan.energy else AdcRange.SLEEP):
                 self.enter(plan, plan.sleep_s if plan.wake == RTC else plan.sleep_s + SAFETY_S)
                 if plan.wake != RTC:
-                    self._wait_asleep(plan.sleep_s)
+                    monitor = self._suspending()
+                    while self._now_ns() < monitor.watch.sent_ns + plan.sleep_s * 10**9:
+                        monitor.step()
                     self.wake()
                 return self.finish()
         except BaseException:
@@ -234,7 +134,7 @@ class LowPower:
         if mode_of(self.board.type, plan).boots:
             self._down = enter(self.board, plan)
         else:
-            self._monitor = monitor = self._sent(plan, alarm_s)
+            self._monitor = monitor = self._send_command(plan, alarm_s)
             while plan.wake != RTC and not monitor.asleep(self._now_ns()):
                 monitor.step()
         if plan.wake != RTC or self._down is not None:
@@ -284,15 +184,15 @@ class LowPower:
         shell, mcu = self.board.linux, self.board.mcu
         dmesg = shell.run(DMESG)[0]
         log = read_log(dmesg, self.board.type)
-        again = _answered(lambda: read_again(shell, log))
+        again = answer_or_none(lambda: read_again(shell, log))
         mcu_text = mcu.take() if mcu is not None else None
         power = self._asleep_power(monitor.watch)
         energy = self._power(cycle_ns(monitor.watch), whole=True) if monitor.watch.plan.energy else None
         no_power = why_no_mean(monitor.watch, power) if self._sampler is not None else ""
-        after = _answered(lambda: stats(shell, self.board.type))
+        after = answer_or_none(lambda: stats(shell, self.board.type))
         apart_s = (self._now_ns() - monitor.before_ns) / 1e9
         observed = Observed(
-            monitor.found, monitor.before, after, dmesg, mcu_text, power, energy, no_power, again, apart_s
+            monitor.printk, monitor.before, after, dmesg, mcu_text, power, energy, no_power, again, apart_s
         )
         result = judge(monitor.watch, observed)
         silent = after is None and monitor.before is not None  # a shell that may be within a command
@@ -330,7 +230,7 @@ class LowPower:
             BoardTransientError: neither of them.
         """
         down = self._off()
-        facts = _answered(lambda: boot_facts(self.board.linux, self.board.type))
+        facts = answer_or_none(lambda: boot_facts(self.board.linux, self.board.type))
         check_kept(down, facts or ("", None), self._now_ns())
         self._down = None
 
@@ -342,13 +242,13 @@ class LowPower:
     def forget(self) -> None:
         """Forget all findings on a board that was switched off."""
         self._monitor = self._down = None
-        self._preflown.clear()
+        self._checked_modes.clear()
         self._script = []
 
-    def _sent(self, plan: SuspendPlan, alarm_s: int) -> SuspendMonitor:
+    def _send_command(self, plan: SuspendPlan, alarm_s: int) -> SuspendMonitor:
         """Arm, select and send the command that suspends the board."""
         shell, type_, console = self.board.linux, self.board.type, self.board.console
-        found, release = self._preflight(plan)
+        printk, release = self._preflight(plan)
         selection = constraint(type_, release)
         if plan.mode == MCU_ONLY and selection is None:
             raise ConfigurationError(
@@ -368,7 +268,7 @@ class LowPower:
             self.board.mcu.take()
         afterwards = {**type_.low_power.wakes[plan.wake].afterwards, **select(shell, mode)}
         alarm = alarm_s if RTC in woken_by(type_, plan.mode) else None
-        script = commands(mode, found, selection, rtc=type_.low_power.rtc, alarm_s=alarm, afterwards=afterwards)
+        script = commands(mode, printk, selection, rtc=type_.low_power.rtc, alarm_s=alarm, afterwards=afterwards)
         if script != self._script:
             install(shell, script)
             self._script = script
@@ -376,19 +276,19 @@ class LowPower:
         watch = SuspendWatch(type_, plan, self._now_ns(), alarm_s)
         finders = [MomentFinder(moments(type_), self.board.timing())]
         type_line(console, SHELL, f"sh {FILE}")
-        return SuspendMonitor(self.board, watch, finders, found, before, before_ns, taken)
+        return SuspendMonitor(self.board, watch, finders, printk, before, before_ns, taken)
 
     def _preflight(self, plan: SuspendPlan) -> tuple[PrintkSettings, SdkRelease | None]:
         """Check once per boot and mode; sleep changes nothing of it."""
-        if plan.mode not in self._preflown:
+        if plan.mode not in self._checked_modes:
             shell, type_ = self.board.linux, self.board.type
             release = release_of(type_, self.release, "".join(shell.run("uname -r")[0]))
             fill_memory(shell)
-            self._preflown[plan.mode] = (preflight(shell, type_, release, plan), release)
-        return self._preflown[plan.mode]
+            self._checked_modes[plan.mode] = (preflight(shell, type_, release, plan), release)
+        return self._checked_modes[plan.mode]
 
     @contextmanager
-    def _sampling(self, trace: Path | None, wanted: AdcRange) -> Iterator[None]:
+    def _sampling(self, trace: Path | None, adc_range: AdcRange) -> Iterator[None]:
         """Sample the rails, where there are any and somebody wants their trace."""
         rails = self.board.rails
         if trace is None or rails is None:
@@ -396,7 +296,7 @@ class LowPower:
             return
         self.board.activate(rails, RAILS)
         rails.check_clock()
-        with rails.sampling(trace, wanted) as sampler:
+        with rails.sampling(trace, adc_range) as sampler:
             self._sampler = sampler
             try:
                 yield
@@ -441,189 +341,6 @@ class LowPower:
             raise ConfigurationError("the board does not sleep: enter a low-power mode first")
         return self._monitor
 
-    def _wait_asleep(self, seconds: float) -> None:
-        """Follow the sleeping board until that long after the command."""
-        monitor = self._suspending()
-        while self._now_ns() < monitor.watch.sent_ns + round(seconds * 1e9):
-            monitor.step()
-
     def _now_ns(self) -> int:
         now_ns: int = self.board.power.clock.now_ns()
         return now_ns
-
-
-# --- Modes that are left by a boot: Linux switches the board off but for what wakes it, and that is a cold boot ---
-
-
-POLL_S = 0.05
-_DOWN = "reboot: Power down"
-# A kernel whose firmware did not switch off restarts 5 s later (Linux drivers/firmware/ti_sci.c,
-# ti_sci_sys_off_handler).
-RESTART_S = 6.0
-SHUTDOWN_S = 30  # from the command until the board is off, when its alarm is to end that
-_TEXT = re.compile(r"[ -~]{8,}(?=[\r\n])")  # no noise of a line whose driver lost its power
-
-
-@frozen
-class Down:
-    """A board that switched itself off, to be woken by a boot.
-
-    Attributes:
-        boot_id, rtc_s: of the boot before; empty, None: unknown.
-        asked_ns: when it said them.
-        alarm_ns: between these the RTC wakes it; None: it does not.
-    """
-
-    plan: SuspendPlan
-    boot_id: str
-    rtc_s: int | None
-    asked_ns: int
-    alarm_ns: tuple[int, int] | None
-
-
-def enter(board: Board, plan: SuspendPlan) -> Down:
-    """`poweroff` with an armed wake-up source; the console says whether the mode was understood.
-
-    Raises:
-        BoardTransientError: it did not power down, or not into the mode.
-        BoardStableError: something is known to stand in the way.
-    """
-    shell, type_, mode = board.linux, board.type, mode_of(board.type, plan)
-    preflight(shell, type_, None, plan)
-    arm(shell, type_, plan)
-    select(shell, mode)
-    shell.run("dmesg -n 8")  # its last lines are the evidence
-    console, clock = board.console, board.power.clock
-    boot_id, rtc_s = boot_facts(shell, type_)
-    asked_ns = clock.now_ns()
-    alarm_ns = _set_alarm(board, plan.sleep_s + SHUTDOWN_S) if plan.wake == RTC else None
-    from_ = len(console.captured())
-    sent_ns = last_ns = clock.now_ns()
-    type_line(console, SHELL, "poweroff")
-    silence_ns = round(max(type_.low_power.asleep_s, RESTART_S) * 1e9)
-    last_line = re.compile(mode.entered or re.escape(_DOWN))
-    while True:
-        said = console.captured()[from_:].decode("latin-1")
-        if clock.now_ns() - last_ns >= silence_ns and _DOWN in said:
-            break
-        if console.poll(POLL_S):
-            last_ns = clock.now_ns()
-        reached = last_line.search(said)
-        if reached and (more := _TEXT.search(said[reached.end() :].partition("\n")[2])):
-            raise BoardTransientError(
-                f"the board did not stay in {mode.title}: behind {reached[0]!r} came {more[0]!r}. Its firmware "
-                "refused, or something woke it at once: look at what wakes it "
-                f"({', '.join(woken_by(type_, plan.mode))})",
-                failure="wrong_sleep_mode",
-            )
-        if clock.now_ns() - sent_ns > type_.timeouts.hang_silence_s * 1e9:
-            raise BoardTransientError(
-                f"poweroff did not end in {_DOWN!r} within {type_.timeouts.hang_silence_s:g} s; look at the "
-                "attempt's log for the service that does not stop",
-                failure="did_not_suspend",
-            )
-    if not last_line.search(said):
-        says = type_.low_power.wakes[plan.wake].says
-        raise BoardTransientError(
-            f"the board is off, and not in {mode.title}: the kernel did not say {mode.entered!r}. Its wake-up source "
-            f"({plan.wake}) was not armed" + (f"; {says}" if says else ""),
-            failure="wrong_sleep_mode",
-        )
-    return Down(plan, boot_id, rtc_s, asked_ns, alarm_ns)
-
-
-def _set_alarm(board: Board, seconds: int) -> tuple[int, int]:
-    """Set the RTC's alarm; return its earliest and its latest instant."""
-    clock, alarm = board.power.clock, f"/sys/class/rtc/{board.type.low_power.rtc}/wakealarm"
-    before_ns = clock.now_ns()
-    board.linux.run(f"echo 0 > {alarm}")
-    if board.linux.run(f"echo +{seconds} > {alarm}")[2] != 0:
-        raise BoardStableError(
-            f"{alarm} does not take an alarm: nothing would wake the board. Is {board.type.low_power.rtc} the SoC's?",
-            failure="setting_refused",
-        )
-    return before_ns + (seconds - 1) * 10**9, clock.now_ns() + seconds * 10**9
-
-
-def rails_off(board: Board, plan: SuspendPlan, trace: Path, down: Down) -> Off | None:
-    """Read the rails for `plan.sleep_s`; None: they are not measured.
-
-    Raises:
-        BoardTransientError: one that must be off is up; or the board came back by itself.
-        LabError: the rails cannot be sampled.
-    """
-    if board.rails is None:
-        return None
-    board.activate(board.rails, RAILS)
-    board.rails.check_clock()
-    clock, console = board.power.clock, board.console
-    heard = len(console.captured())
-    with board.rails.sampling(trace, AdcRange.ACTIVE) as sampler:
-        start_ns = clock.now_ns()
-        end_ns = start_ns + plan.sleep_s * 10**9
-        if down.alarm_ns is not None:
-            end_ns = max(min(end_ns, down.alarm_ns[0]), start_ns + 10**9)
-        while clock.now_ns() < end_ns:
-            console.poll(POLL_S)
-        end_ns = clock.now_ns()
-        rails = cut(sampler.trace(end_ns), start_ns, end_ns, bound_ns(clock), bound_ns(clock)).rails
-    if len(console.captured()) > heard:
-        raise BoardTransientError(_early(board, plan), failure="early_wake")
-    return off(rails, board.type, plan.mode)
-
-
-def _early(board: Board, plan: SuspendPlan) -> str:
-    mode = mode_of(board.type, plan)
-    return (
-        f"the board left {mode.title} by itself: its console spoke before {plan.wake} woke it. Look at what else "
-        f"wakes it: {', '.join(woken_by(board.type, plan.mode))}"
-    )
-
-
-def cold_boot(board: Board, down: Down) -> BootWatch:
-    """Wake a board out of a mode that is left by a boot, up to the login prompt.
-
-    Raises:
-        BoardlabError: it did not boot, or before it was woken.
-    """
-    clock, console = board.power.clock, board.console
-    if down.alarm_ns is not None:
-        requested_ns, acknowledged_ns = down.alarm_ns
-        heard = len(console.captured())
-        while clock.now_ns() < requested_ns - round(EARLY_S * 1e9):
-            if console.poll(POLL_S) and _TEXT.search(console.captured()[heard:].decode("latin-1")):
-                raise BoardTransientError(_early(board, down.plan), failure="early_wake")
-    else:
-        requested_ns, acknowledged_ns = board.wake_pins.press(down.plan.wake)
-    edge = widened(PowerEdge(requested_ns, acknowledged_ns), clock)
-    watch = BootWatch(board.type, board.medium, edge)
-    follow(board, watch, woken=True)
-    board.software = dict(watch.software)
-    return watch
-
-
-def check_kept(down: Down, facts: tuple[str, int | None], now_ns: int) -> None:
-    """Require another boot, and an RTC that went on if it woke the board.
-
-    Args:
-        facts: the boot's id and the RTC's seconds at `now_ns`.
-
-    Raises:
-        BoardTransientError: the boot is the same, or the RTC lost its time.
-    """
-    boot_id, rtc_s = facts
-    if down.boot_id and boot_id == down.boot_id:
-        raise BoardTransientError(
-            f"the board should have been off and booted, and its boot_id is still {boot_id}",
-            failure="wrong_sleep_mode",
-        )
-    if down.plan.wake != RTC or rtc_s is None or down.rtc_s is None:
-        return
-    off_s = rtc_s - down.rtc_s - (now_ns - down.asked_ns) / 1e9
-    if abs(off_s) > RTC_OFF_S:
-        raise BoardTransientError(
-            f"the board's RTC went {rtc_s - down.rtc_s} s while {(now_ns - down.asked_ns) / 1e9:.1f} s passed: it "
-            "lost its supply or its time, so the mode was another one, or its alarm proves nothing. Is the PMIC kept "
-            "from switching off the RTC's supply?",
-            failure="rtc_lost",
-        )

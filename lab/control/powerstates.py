@@ -21,7 +21,7 @@ from lab.benchmarks.lowpower.power import (
     off,
 )
 from lab.console.model import Chunk
-from lab.control.boot_progress import bound_ns
+from lab.control.clocks import bound_ns
 from lab.drivers.guarded_calls import RAILS
 from lab.errors import BoardTransientError, ConfigurationError, LabStableError
 from lab.rails import AdcRange, PhasePower, Sampler
@@ -60,11 +60,11 @@ def measure(board: Board, state: str, seconds: int, trace: Path) -> SteadyPower:
 
 
 def _off(board: Board, seconds: int, sampler: Sampler) -> SteadyPower:
-    heard = len(board.console.captured())
+    silent_bytes = len(board.console.captured())
     start_ns = _now_ns(board) + SETTLE_NS
     _wait(board, start_ns + seconds * 10**9)
     power = _cut(board, sampler, start_ns, start_ns + seconds * 10**9)
-    if len(board.console.captured()) > heard:
+    if len(board.console.captured()) > silent_bytes:
         raise LabStableError(
             f"{board.board} spoke while it was switched off: {board.tail()!r} came on its console. Does another "
             "supply feed it?",

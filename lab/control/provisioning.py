@@ -76,13 +76,12 @@ def send_stages(line: YmodemLine, images: Sequence[RomImage], report: Report) ->
     """
     total, before, begun_ns = sum(len(image.data) for image in images), 0, line.now_ns()
     for number, image in enumerate(images):
-        done_before = before
 
-        def sent(count: int, name: str = image.name, done: int = done_before) -> None:
+        def report_sent(count: int, name: str = image.name, done: int = before) -> None:
             report(WriteProgress(name, done + count, total, line.now_ns() - begun_ns))
 
         sending = Sending(line, image.data, image.name, batch=number > 0)
-        sending.send(STAGE_ASKS_S if number else ROM_ASKS_S, sent)
+        sending.send(STAGE_ASKS_S if number else ROM_ASKS_S, report_sent)
         before += len(image.data)
 
 
@@ -131,7 +130,7 @@ def by_uart(board: Board, recovery: Recovery, report: Report) -> None:
         BoardlabError: as of the strategy.
     """
     images = uart_stages(recovery)
-    with _powered(board, UART):
+    with _power_on_for(board, UART):
         send_stages(ConsoleLine(board.console, board.power.clock), images, report)
         board.interrupt()
 
@@ -159,7 +158,7 @@ def by_usb(
                 file.writelines(open_image(stage))
         total = sum(path.stat().st_size for path in images.values())
         command = snagboot.recover_command(program, recovery.soc, images, port)
-        with _powered(board, USB):
+        with _power_on_for(board, USB):
             began_ns = board.power.clock.now_ns()
             snagboot.judge_recovery((run or run_here)(command, snagboot.RECOVER_S))
             report(WriteProgress("snagrecover", total, total, board.power.clock.now_ns() - began_ns))
@@ -167,7 +166,7 @@ def by_usb(
 
 
 @contextmanager
-def _powered(board: Board, way: str) -> Iterator[None]:
+def _power_on_for(board: Board, way: str) -> Iterator[None]:
     """Switch the board on with the boot-mode pins for `way`.
 
     The next start selects its medium again.

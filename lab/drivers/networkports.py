@@ -126,7 +126,7 @@ class RemotePort:
         if self.transport != SSH and self._is_here:
             return RailsServer(lambda: Path(published.rails), published.host, runtime)
         link = self._link()
-        return RailsServer(partial(link.forwarded, published.rails), published.host, runtime)
+        return RailsServer(partial(link.forward, published.rails), published.host, runtime)
 
     @property
     def _is_here(self) -> bool:
@@ -197,7 +197,7 @@ class _SshSocket:
     generation: str = ""
 
     def connect(self) -> ConsoleClient:
-        local = self.link.forwarded(self.remote)
+        local = self.link.forward(self.remote)
         self.generation = self.link.generation()
         return ConsoleClient(ForwardedTransport(local, self.link.host, self.remote), ELSEWHERE_S)
 

@@ -17,9 +17,10 @@ from labgrid.step import step
 from lab.benchmarks.boot import PowerEdge
 from lab.drivers import guarded_calls
 from lab.drivers.guarded_calls import POWER, POWER_LIMIT_S
-from lab.host import locks, runtime
+from lab.host import locks, status_files
 from lab.host.clock import Clock, MonotonicRaw, utc_now
-from lab.host.runtime import OutletStatus, runtime_dir
+from lab.host.runtime import runtime_dir
+from lab.host.status_files import OutletStatus
 from lab.redaction import redacted
 
 PDUDAEMON_PORT = 16421
@@ -72,7 +73,7 @@ def pdudaemon_of(port: Any) -> str:
 
 def last_command(outlet: OutletId) -> OutletStatus | None:
     """Last command of this user to an outlet; None: unknown."""
-    statuses = runtime.read_all(runtime_dir() / runtime.OUTLETS, OutletStatus)
+    statuses = status_files.read_all(runtime_dir() / status_files.OUTLETS, OutletStatus)
     return next((status for status in statuses if (status.server, status.pdu, status.outlet) == _key(outlet)), None)
 
 
@@ -81,7 +82,7 @@ def record_command(outlet: OutletId, command: str, at: float, duration_s: float,
     before = last_command(outlet)
     commands, failures = (before.commands, before.failures) if before else (0, 0)
     status = OutletStatus(*_key(outlet), command, at, duration_s, commands + 1, failures + (not done))
-    runtime.write(runtime_dir() / runtime.OUTLETS, "/".join(_key(outlet)), status)
+    status_files.write(runtime_dir() / status_files.OUTLETS, "/".join(_key(outlet)), status)
 
 
 def _key(outlet: OutletId) -> tuple[str, str, str]:

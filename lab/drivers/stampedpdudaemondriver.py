@@ -26,7 +26,7 @@ from lab.drivers.powerdriver import PDUDAEMON_PORT, EdgePowerDriver, OutletId, o
 from lab.errors import LabStableError, LabTransientError
 from lab.host.runtime import prepare, runtime_dir
 from lab.host.ssh import SshLink
-from lab.host.tcp import connected
+from lab.host.tcp import connect_unix
 
 _SAID_CHARACTERS = 300  # of an answer that is not pdudaemon's
 
@@ -177,29 +177,29 @@ class RemotePdudaemon:
         Raises:
             LabTransientError: there is none now.
         """
-        local = self.link.forwarded(self.at)
-        self.session.mount(f"http://{self.at}", _ConnectAdapter(partial(connected, local), self.at))
+        local = self.link.forward(self.at)
+        self.session.mount(f"http://{self.at}", _ConnectAdapter(partial(connect_unix, local), self.at))
         return self.link.generation() != self._generation
 
 
 class _Connection(HTTPConnection):
-    connected: Connect
+    connect_unix: Connect
 
     def _new_conn(self) -> socket.socket:
         timeout = self.timeout
         try:
-            return self.connected(timeout if isinstance(timeout, (int, float)) else None)
+            return self.connect_unix(timeout if isinstance(timeout, (int, float)) else None)
         except OSError as error:
             raise NewConnectionError(self, str(error.strerror or error)) from error
 
 
 class _Pool(HTTPConnectionPool):
     ConnectionCls = _Connection
-    connected: Connect
+    connect_unix: Connect
 
     def _new_conn(self) -> Any:
         connection: Any = super()._new_conn()
-        connection.connected = self.connected
+        connection.connect_unix = self.connect_unix
         return connection
 
     def _put_conn(self, conn: Any) -> None:
@@ -224,7 +224,7 @@ class _ConnectAdapter(HTTPAdapter):
         super().__init__()
         host, _, port = address.rpartition(":")
         self._pool = _Pool(host, int(port))
-        self._pool.connected = connect
+        self._pool.connect_unix = connect
 
     def get_connection_with_tls_context(
         self,

@@ -17,7 +17,8 @@ from lab.errors import BoardlabError
 from lab.farm import config
 from lab.farm.config import Farm
 from lab.host import process
-from lab.host.runtime import prepare, read_all, write
+from lab.host.runtime import prepare
+from lab.host.status_files import read_all, write
 
 LOADED: Final = "loaded"  # folder of the records, in the runtime folder
 

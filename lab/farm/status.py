@@ -234,7 +234,7 @@ def _parse_boards(path: Path, _state: tuple[int, ...]) -> tuple[BoardNow, ...]:
 
 
 def _at_port(board: BoardNow, port: PortStatus) -> BoardNow:
-    writer = "" if port.writer is None else process.described(port.writer)
+    writer = "" if port.writer is None else process.describe(port.writer)
     away = "" if port.state == "open" else f"port {port.info.name}: {port.state}"
     trouble = f"not recorded: {port.recording_broken}" if port.recording_broken else ""
     both = (filter(None, pair) for pair in ((board.port, trouble), (board.away, away)))
@@ -323,7 +323,7 @@ def _lately(last: Iterable[ListedRun], since: dt.datetime) -> dict[str, bool]:
 
 def _through(person: str, pid: int) -> str:
     """Person and process of a job, which `lab web` may have started."""
-    own_person, described = process.person_of(pid), process.described(pid)
+    own_person, described = process.person_of(pid), process.describe(pid)
     return described if person in {"", own_person, process.user_name(os.getuid())} else f"{person}, {described}"
 
 

@@ -54,7 +54,6 @@ def utc_now() -> dt.datetime:
     return dt.datetime.now(dt.UTC)
 
 
-# --- Timer descriptors (timerfd_create(2)) ---
 # asyncio's own timers end in epoll_wait(2), which counts whole milliseconds; a byte at 115200 Bd takes 0.087 ms.
 # The standard library has timerfd from Python 3.13 on; ctypes serves all versions the same.
 
@@ -129,7 +128,6 @@ class TimerFd:
             raise OSError(ctypes.get_errno(), "timerfd_settime")
 
 
-# --- Detecting a stop of the stamping clock ---
 # CLOCK_MONOTONIC_RAW does not count the time in which a host is suspended, and CLOCK_BOOTTIME does (clock_gettime(2)).
 # NTP slews the one and not the other, by at most 500 ppm (ntp_adjtime(2)); what they drift apart beyond that is a
 # jump. A virtual machine that is paused from outside sees nothing of it on any clock; there only the board's own clock

@@ -19,9 +19,7 @@ from attrs import define, field, frozen
 from lab.errors import LabTransientError
 from lab.host.clock import NS_PER_S, Clock
 
-RATE_LIMIT: Final = (
-    500e-6  # of two crystals, where nothing is known of them; computers' are within 100e-6 of the second
-)
+RATE_LIMIT: Final = 500e-6  # of two crystals, of which nothing is known; computers' are within 100e-6 of the second
 RATE_WANDER: Final = 1e-6  # by which their rate changes within some hours, with the temperature
 WIDEST_NS: Final = NS_PER_S // 2  # a bound beyond this relates nothing
 _KEPT: Final = 48  # readings: the narrowest of each part of the time
@@ -91,7 +89,7 @@ class ClockRelation:
             LabTransientError: it is of another time line than those before: the host was booted again.
         """
         if self.line and reading.line != self.line:
-            raise self._unrelated("it is on another time line than before: that host was booted again")
+            raise self._relation_error("it is on another time line than before: that host was booted again")
         self.line = reading.line
         self._bounds = None
         newest = self.readings[-1] if self.readings else None
@@ -102,7 +100,10 @@ class ClockRelation:
         else:
             self.readings.append(reading)
         if len(self.readings) > _KEPT:
-            self._thin_out()
+            # Of the closest neighbours, the slower round trip goes; the first and the last reading stay.
+            inner = range(1, len(self.readings) - 2)
+            at = min(inner, key=lambda n: self.readings[n + 1].asked_ns - self.readings[n].asked_ns)
+            del self.readings[max((at, at + 1), key=lambda n: self.readings[n].round_trip_ns)]
 
     def at(self, t_ns: int) -> Offset:
         """The offset when this host's clock shows `t_ns`.
@@ -113,7 +114,7 @@ class ClockRelation:
         if self.same:
             return Offset(0, 0)
         if not self.readings:
-            raise self._unrelated("it gave no answer")
+            raise self._relation_error("it gave no answer")
         slow, fast = self._rates()
         low, high = -math.inf, math.inf
         for reading in self.readings:  # linear in the instant and in the rate, so its extremes are at their ends
@@ -124,11 +125,11 @@ class ClockRelation:
             ]
             low, high = max(low, min(ends)), min(high, max(ends))
         if low > high:
-            raise self._unrelated(
+            raise self._relation_error(
                 f"its readings contradict each other by {(low - high) / 1e6:.3f} ms: one of the clocks has jumped"
             )
         if high - low > 2 * WIDEST_NS:
-            raise self._unrelated(f"its answers take too long: ± {(high - low) / 2e9:.3f} s")
+            raise self._relation_error(f"its answers take too long: ± {(high - low) / 2e9:.3f} s")
         return Offset(round((low + high) / 2), round((high - low) / 2) + 1)
 
     def forget(self) -> None:
@@ -175,21 +176,11 @@ class ClockRelation:
                 slow = max(slow, there_ns / longest_ns - 1 - RATE_WANDER)
                 fast = min(fast, there_ns / shortest_ns - 1 + RATE_WANDER)
         if slow > fast:
-            raise self._unrelated("no rate of its crystal explains its readings: one of the clocks has jumped")
+            raise self._relation_error("no rate of its crystal explains its readings: one of the clocks has jumped")
         self._bounds = slow, fast
         return slow, fast
 
-    def _thin_out(self) -> None:
-        """Drop a reading: of the closest neighbours, the slower round trip.
-
-        The first and the last reading stay.
-        """
-        inner = range(1, len(self.readings) - 2)
-        at = min(inner, key=lambda n: self.readings[n + 1].asked_ns - self.readings[n].asked_ns)
-        worse = max((at, at + 1), key=lambda n: self.readings[n].round_trip_ns)
-        del self.readings[worse]
-
-    def _unrelated(self, why: str) -> LabTransientError:
+    def _relation_error(self, why: str) -> LabTransientError:
         return LabTransientError(
             f"the clock of {self.name} cannot be related to this host's: {why}. Times from the power switch to its "
             "console are not measured; look at that host (suspended? restored?) and at the network, then try again",

@@ -37,10 +37,15 @@ def turn(what: str, who: str, say: Callable[[str], None], waiting: Callable[[], 
         say: gets the holder's name.
         waiting: called each second meanwhile, may end the wait by an error; None: not called.
     """
-    with _opened(what) as file:
-        if not taken(file, 0):
+    with _open_lock(what) as file:
+        if not take(file, 0):
             say(file.read().strip() or "another program")
-            _wait(file, waiting)
+            while waiting is not None:
+                waiting()
+                if take(file, _LOOK_S):
+                    break
+            else:
+                fcntl.flock(file, fcntl.LOCK_EX)
         _rewrite(file, who)
         try:
             yield
@@ -48,16 +53,7 @@ def turn(what: str, who: str, say: Callable[[str], None], waiting: Callable[[], 
             _rewrite(file, "")
 
 
-def _wait(file: IO[str], waiting: Callable[[], None] | None) -> None:
-    """Wait for the file's lock."""
-    while waiting is not None:
-        waiting()
-        if taken(file, _LOOK_S):
-            return
-    fcntl.flock(file, fcntl.LOCK_EX)
-
-
-def taken(file: int | IO[str], limit_s: float) -> bool:
+def take(file: int | IO[str], limit_s: float) -> bool:
     """Take a file's lock (flock(2)) within a limit; False: it is held.
 
     The lock ends with the file descriptor.
@@ -89,7 +85,7 @@ def keep_gap(
         now_ns: of a clock that all programs of the host have in common.
     """
     began_ns = now_ns()
-    with _opened(f"gap {group}") as file:
+    with _open_lock(f"gap {group}") as file:
         _wait_for_a_gap(file, gap_s)
         file.seek(0)
         last = file.read().strip()
@@ -107,7 +103,7 @@ def _wait_for_a_gap(file: IO[str], gap_s: float) -> None:
     A stopped holder has noted nothing for longer than it sleeps, and the last return is as long ago.
     """
     noted = file.read()
-    while not taken(file, gap_s + _STOPPED_S):
+    while not take(file, gap_s + _STOPPED_S):
         file.seek(0)
         before, noted = noted, file.read()
         if noted == before:
@@ -131,7 +127,7 @@ def power_on_gap_s(environ: Mapping[str, str] = os.environ) -> float:
 
 
 @contextmanager
-def _opened(what: str) -> Iterator[IO[str]]:
+def _open_lock(what: str) -> Iterator[IO[str]]:
     folder: Path = runtime.prepare(runtime.runtime_dir()) / _FOLDER
     folder.mkdir(mode=0o700, exist_ok=True)
     name = hashlib.sha256(what.encode()).hexdigest()[:24]

@@ -182,7 +182,7 @@ def shorten(argv: Sequence[str]) -> str:
     return " ".join([Path(argv[0]).name, *plain])[:_PROGRAM_CHARACTERS]
 
 
-def described(pid: int) -> str:
+def describe(pid: int) -> str:
     """A process for messages: `ada (lab console attach, pid 4711)`."""
     who, what = person_of(pid), program(pid)
     inside = ", ".join(part for part in (what, f"pid {pid}") if part)

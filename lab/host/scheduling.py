@@ -91,7 +91,7 @@ class RunQueue:
             self._fd = -1
         self._last_ns = self._read()
 
-    def waited_ns(self) -> int:
+    def take_wait_ns(self) -> int:
         """Nanoseconds in the run queue since the last call."""
         now = self._read()
         waited, self._last_ns = now - self._last_ns, now
@@ -102,7 +102,7 @@ class RunQueue:
 
 
 class Heartbeat:
-    """A timer of 20 Hz that knows its due time.
+    """A 20 Hz timer that measures how late it fires.
 
     Attributes:
         fd: readable when it has rung.
@@ -129,7 +129,6 @@ class Heartbeat:
         self._timer.close()
 
 
-# --- Time slices ---
 # Since Linux 6.6 the kernel lets a task that runs use up its time slice, some milliseconds, before one that wakes has
 # its turn (EEVDF); and of those that wait, one with a short slice has its turn first. Since 6.12 a thread may choose
 # its own slice (sched_setattr(2), `sched_runtime`), and needs no privilege for it. A short one makes it interruptible
@@ -160,27 +159,26 @@ class _Attributes(ctypes.Structure):
 
 def slice_ns() -> int:
     """This thread's time slice in nanoseconds; 0: not ordinary, or unknown."""
-    found = _attributes()
-    return found.runtime if found is not None and found.policy == os.SCHED_OTHER else 0
+    attributes = _read_attributes()
+    return attributes.runtime if attributes is not None and attributes.policy == os.SCHED_OTHER else 0
 
 
 def choose_slice(ns: int) -> None:
     """Set an ordinary thread's time slice; its children get the usual one."""
-    found = _attributes()
-    if found is not None and found.policy == os.SCHED_OTHER:
-        found.runtime, found.flags = ns, found.flags | _RESET_ON_FORK
+    attributes = _read_attributes()
+    if attributes is not None and attributes.policy == os.SCHED_OTHER:
+        attributes.runtime, attributes.flags = ns, attributes.flags | _RESET_ON_FORK
         call, _ = _CALLS[platform.machine()]
-        _libc.syscall(call, 0, ctypes.byref(found), 0)  # where it is refused, all is as before
+        _libc.syscall(call, 0, ctypes.byref(attributes), 0)  # where it is refused, all is as before
 
 
-def _attributes() -> _Attributes | None:
-    calls, found = _CALLS.get(platform.machine()), _Attributes()
-    if calls is None or _libc.syscall(calls[1], 0, ctypes.byref(found), ctypes.sizeof(found), 0):
+def _read_attributes() -> _Attributes | None:
+    calls, attributes = _CALLS.get(platform.machine()), _Attributes()
+    if calls is None or _libc.syscall(calls[1], 0, ctypes.byref(attributes), ctypes.sizeof(attributes), 0):
         return None
-    return found
+    return attributes
 
 
-# --- Idle states during measurements ---
 # A processor that sleeps deeply takes some ten to some hundred microseconds to wake when a byte arrives, or a timer
 # rings. A process that holds /dev/cpu_dma_latency open with the value 0 forbids that for the whole host
 # (Documentation/power/pm_qos_interface.rst of the kernel); cyclictest does the same. It costs power, so it is held
@@ -206,20 +204,16 @@ class IdleStates:
         """True while deep idle states are forbidden."""
         return self._fd is not None
 
-    def forbid(self, wanted: bool) -> None:
+    def forbid(self, forbidden: bool) -> None:
         """Forbid or allow deep idle states, if the device may be opened."""
-        if wanted and self._fd is None and not self._refused:
-            self._open()
-        elif not wanted and self._fd is not None:
+        if forbidden and self._fd is None and not self._refused:
+            try:
+                self._fd = os.open(self._device, os.O_WRONLY | os.O_CLOEXEC)
+            except OSError as error:
+                self._refused = True
+                _log.info("%s: %s; processors may sleep deeply while measuring", self._device, error.strerror)
+            else:
+                os.write(self._fd, _NO_LATENCY)
+        elif not forbidden and self._fd is not None:
             os.close(self._fd)
             self._fd = None
-
-    def _open(self) -> None:
-        try:
-            fd = os.open(self._device, os.O_WRONLY | os.O_CLOEXEC)
-        except OSError as error:
-            self._refused = True
-            _log.info("%s: %s; processors may sleep deeply while measuring", self._device, error.strerror)
-            return
-        os.write(fd, _NO_LATENCY)
-        self._fd = fd

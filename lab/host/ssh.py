@@ -31,14 +31,11 @@ from lab.host import locks
 from lab.host.process import PROC
 from lab.host.runtime import MAX_SOCKET_PATH_BYTES, check_owner, socket_path
 
-# --- Lock of a connection ---
-
-
 _PID_BYTES: Final = 20
 
 
 @contextmanager
-def locked(path: Path, host: str, limit_s: float) -> Iterator[None]:
+def hold_lock(path: Path, host: str, limit_s: float) -> Iterator[None]:
     """Hold the lock of a host's connection for this block.
 
     Args:
@@ -51,8 +48,8 @@ def locked(path: Path, host: str, limit_s: float) -> Iterator[None]:
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         noted_ns = os.fstat(fd).st_mtime_ns
-        if not locks.taken(fd, limit_s):
-            raise LabTransientError(f"ssh to {host}: {_others(fd, noted_ns, limit_s)}", failure="console_link")
+        if not locks.take(fd, limit_s):
+            raise LabTransientError(f"ssh to {host}: {_hold_reason(fd, noted_ns, limit_s)}", failure="console_link")
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
         yield
@@ -60,7 +57,7 @@ def locked(path: Path, host: str, limit_s: float) -> Iterator[None]:
         os.close(fd)
 
 
-def _others(fd: int, noted_ns: int, limit_s: float) -> str:
+def _hold_reason(fd: int, noted_ns: int, limit_s: float) -> str:
     """The reason and remedy for a lock that stays held.
 
     Args:
@@ -78,7 +75,6 @@ def _others(fd: int, noted_ns: int, limit_s: float) -> str:
     )
 
 
-# --- Hanging ssh masters ---
 # A master that is stopped, or hangs in the kernel, answers no `ssh -O exit`, and its own time-outs do not run.
 
 
@@ -90,22 +86,16 @@ def kill(control: Path, proc: Path = PROC) -> list[int]:
 
     Masters in a container may be invisible to this process.
     """
-    return [pid for pid in _masters(control, proc) if _killed(pid, control, proc)]
-
-
-def _killed(pid: int, control: Path, proc: Path) -> bool:
-    with suppress(OSError), _opened(pid) as process:
-        if _is_master(pid, control, proc):  # still: another process may have got its number
-            signal.pidfd_send_signal(process, signal.SIGKILL)
-            select.select([process], [], [], GONE_S)
-            return True
-    return False
-
-
-def _masters(control: Path, proc: Path) -> list[int]:
-    return [
-        int(entry.name) for entry in proc.iterdir() if entry.name.isdecimal() and _is_master(entry.name, control, proc)
-    ]
+    killed = []
+    for entry in proc.iterdir():
+        if not entry.name.isdecimal() or not _is_master(entry.name, control, proc):
+            continue
+        with suppress(OSError), _open_process(int(entry.name)) as process:
+            if _is_master(entry.name, control, proc):  # still: another process may have got its number
+                signal.pidfd_send_signal(process, signal.SIGKILL)
+                select.select([process], [], [], GONE_S)
+                killed.append(int(entry.name))
+    return killed
 
 
 def _is_master(pid: int | str, control: Path, proc: Path) -> bool:
@@ -127,22 +117,12 @@ def _is_master(pid: int | str, control: Path, proc: Path) -> bool:
 
 
 @contextmanager
-def _opened(pid: int) -> Iterator[int]:
+def _open_process(pid: int) -> Iterator[int]:
     process = os.pidfd_open(pid)
     try:
         yield process
     finally:
         os.close(process)
-
-
-# --- Connections ---
-# OpenSSH multiplexes: one master per host, with which every forward is asked for (ssh(1), -O forward). A forward takes
-# no session, so that sshd's MaxSessions does not count, and the local end is a socket in a folder of this user's
-# alone, where a TCP port would be everybody's.
-#
-# A master may hang: it is stopped, or what it leads to is. Its own ServerAlive ends it where nothing comes from the
-# other host; where it does nothing itself; its next user kills it, and makes a new one. No call here waits for it
-# without a limit.
 
 
 CONNECT_S: Final = 15
@@ -193,21 +173,21 @@ class SshLink:
             raise ConfigurationError(f"{host!r} is no name of a host for ssh")
         return cls(host, runtime / "ssh", environ.get("BOARDLAB_SSH_CONFIG", ""))
 
-    def forwarded(self, remote: str) -> Path:
+    def forward(self, remote: str) -> Path:
         """A local socket that leads to a socket of the host.
 
         Raises:
             LabTransientError: the host does not answer, or refuses.
         """
         local = self.local(remote)
-        with self._locked():
+        with self._hold_lock():
             local.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not self._is_up():
                 self._connect()
             if not local.exists():
                 self._forward(local, remote)
                 if not local.exists():  # the master has it from before, and its socket is gone
-                    self._asked("cancel", "-L", f"{local}:{remote}")
+                    self._ask_master("cancel", "-L", f"{local}:{remote}")
                     self._forward(local, remote)
                 if not local.exists():
                     raise LabTransientError(
@@ -272,7 +252,7 @@ class SshLink:
         )
 
     def _session(self, argv: Sequence[str]) -> list[str]:
-        with self._locked():
+        with self._hold_lock():
             if not self._is_up():
                 self._connect()
         config = ["-F", self.config] if self.config else []
@@ -281,10 +261,10 @@ class SshLink:
     def generation(self) -> str:
         """The identity of the current connection, for `reset`; empty: none."""
         try:
-            found = self._control.stat()
+            status = self._control.stat()
         except OSError:
             return ""
-        return f"{found.st_ino}.{found.st_mtime_ns}"
+        return f"{status.st_ino}.{status.st_mtime_ns}"
 
     def local(self, remote: str) -> Path:
         """The local socket of a remote one, alone in its folder."""
@@ -299,10 +279,10 @@ class SshLink:
         Raises:
             LabTransientError: another process has made or ended it for too long.
         """
-        with self._locked():
+        with self._hold_lock():
             if generation in {"", self.generation()}:
                 if self._control.exists():
-                    self._asked("exit")
+                    self._ask_master("exit")
                 kill(self._control)  # it says goodbye first, and waits until the other host takes that
                 self._forget()
 
@@ -327,10 +307,10 @@ class SshLink:
     def _is_up(self) -> bool:
         if not self._control.exists():
             return False
-        answer = self._asked("check")
+        answer = self._ask_master("check")
         return answer is not None and answer.returncode == 0
 
-    def _asked(self, *words: str) -> subprocess.CompletedProcess[str] | None:
+    def _ask_master(self, *words: str) -> subprocess.CompletedProcess[str] | None:
         """The master's answer (ssh(1), -O); None: it hung and was killed."""
         try:
             return self._ssh(self.answer_s, "-O", *words)
@@ -351,7 +331,7 @@ class SshLink:
             return None
 
     def _forward(self, local: Path, remote: str) -> None:
-        done = self._asked("forward", "-L", f"{local}:{remote}")
+        done = self._ask_master("forward", "-L", f"{local}:{remote}")
         if done is None:
             raise LabTransientError(
                 f"ssh to {self.host} hung when it should forward {remote}, and was ended; the next try makes a new "
@@ -410,9 +390,9 @@ class SshLink:
         return subprocess.CompletedProcess(done.args, done.returncode, "", text)
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Lock making or ending the connection; raises as `locked`."""
+    def _hold_lock(self) -> Iterator[None]:
+        """Lock making or ending the connection; raises as `hold_lock`."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         check_owner(self.folder)
-        with locked(self.folder / f"{self._name(self.host)}.lock", self.host, self.lock_s):
+        with hold_lock(self.folder / f"{self._name(self.host)}.lock", self.host, self.lock_s):
             yield

@@ -54,9 +54,6 @@ def first_line(receive: Callable[[int], bytes], most_bytes: int) -> bytes:
     return line
 
 
-# --- Addresses of this host ---
-
-
 _DISCARD: Final = 9  # RFC 863; nothing is sent to it
 
 
@@ -96,13 +93,8 @@ def own_address(towards: str) -> str:
         ) from error
 
 
-# --- Users behind connections of this host ---
-
-
-_TABLES: Final = {
-    socket.AF_INET: "tcp",
-    socket.AF_INET6: "tcp6",
-}  # under /proc/net, proc_net_tcp of the kernel's documents
+# Under /proc/net, proc_net_tcp of the kernel's documents.
+_TABLES: Final = {socket.AF_INET: "tcp", socket.AF_INET6: "tcp6"}
 _LOCAL, _REMOTE, _UID = 1, 2, 7  # columns
 
 
@@ -114,12 +106,12 @@ def peer_user(connection: socket.socket, proc: Path = Path("/proc")) -> int | No
     if not is_loopback(connection.getpeername()[0]):
         return None
     # Both ends count: another user's connection may have the same port at this one, and a closed one has user 0.
-    its, ours = (
+    peer, ours = (
         _in_table(connection.family, *end[:2]) for end in (connection.getpeername(), connection.getsockname())
     )
     for line in (proc / "net" / _TABLES[socket.AddressFamily(connection.family)]).read_text("ascii").splitlines()[1:]:
         columns = line.split()
-        if (columns[_LOCAL], columns[_REMOTE]) == (its, ours):
+        if (columns[_LOCAL], columns[_REMOTE]) == (peer, ours):
             return int(columns[_UID])
     return None
 
@@ -150,10 +142,7 @@ def own_group() -> str:
         return str(os.getgid())
 
 
-# --- Unix sockets ---
-
-
-def connected(path: Path, timeout_s: float | None) -> socket.socket:
+def connect_unix(path: Path, timeout_s: float | None) -> socket.socket:
     """A new connection; the limit stays its own.
 
     Raises:

@@ -7,153 +7,17 @@ import binascii
 import hashlib
 import hmac
 import ipaddress
-import re
-import ssl
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable
-from pathlib import Path
 from typing import Final, TypeAlias, TypeVar
 
 import anyio
 import bcrypt
-import cattrs
 from anyio import to_thread
-from attrs import Factory, define, field, frozen
+from attrs import define, field
 
-from lab import yamlfile
-from lab.errors import ConfigurationError
-
-# --- The web-config file of Prometheus' exporter toolkit ---
-# Form: github.com/prometheus/exporter-toolkit, docs/web-configuration.md; `promtool check web-config FILE` knows it
-# too.
-
-
-BCRYPT: Final = re.compile(r"\$2[aby]\$\d\d\$[./A-Za-z0-9]{53}")
-_VERSIONS: Final = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
-_VERIFIED: Final = "RequireAndVerifyClientCert"
-_CLIENT_AUTH: Final = ("NoClientCert", _VERIFIED)
-
-
-@frozen
-class Tls:
-    """tls_server_config. Files are relative to the web-config file."""
-
-    cert_file: str
-    key_file: str
-    client_auth_type: str = "NoClientCert"
-    client_ca_file: str = ""
-    min_version: str = "TLS12"
-
-
-@frozen
-class WebConfig:
-    """A web-config file.
-
-    Attributes:
-        basic_auth_users: name -> bcrypt hash of the password.
-    """
-
-    tls_server_config: Tls | None = None
-    basic_auth_users: dict[str, str] = field(default=Factory(dict), repr=False)
-    folder: Path = Path()
-
-    @property
-    def authenticates(self) -> bool:
-        """Return whether a password or a verified certificate is required."""
-        tls = self.tls_server_config
-        return bool(self.basic_auth_users) or (tls is not None and tls.client_auth_type == _VERIFIED)
-
-    def context(self) -> ssl.SSLContext | None:
-        """The TLS context of the server's sockets; None without TLS.
-
-        Raises:
-            ConfigurationError: a certificate or key cannot be read, or they do not fit.
-        """
-        tls = self.tls_server_config
-        if tls is None:
-            return None
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = _VERSIONS[tls.min_version]
-        try:
-            context.load_cert_chain(self.folder / tls.cert_file, self.folder / tls.key_file)
-            if tls.client_auth_type == _VERIFIED:
-                context.verify_mode = ssl.CERT_REQUIRED
-                context.load_verify_locations(self.folder / tls.client_ca_file)
-        except OSError as error:  # ssl.SSLError is one
-            raise ConfigurationError(
-                f"the web-config's certificates in {self.folder} cannot be used ({error}); mend cert_file, key_file "
-                "and client_ca_file"
-            ) from error
-        return context
-
-
-def load(path: Path) -> WebConfig:
-    """Read a web-config file.
-
-    Raises:
-        ConfigurationError: the file cannot be read, or asks for more than this server has.
-    """
-    try:
-        data = yamlfile.load(path) or {}
-    except ConfigurationError as error:  # its message may quote a password
-        cause = error.__cause__ or error
-        reason = cause.strerror if isinstance(cause, OSError) and cause.strerror else type(cause).__name__
-        raise ConfigurationError(f"{path}: cannot be read as a web-config file: {reason}") from None
-    converter = cattrs.Converter(forbid_extra_keys=True)
-    try:
-        config = converter.structure({**data, "folder": str(path.absolute().parent)}, WebConfig)
-    except (cattrs.BaseValidationError, TypeError, ValueError) as error:
-        reasons = "; ".join(cattrs.transform_error(error)) if isinstance(error, cattrs.BaseValidationError) else ""
-        raise ConfigurationError(
-            f"{path}: {reasons or 'not a mapping'}; this server knows tls_server_config (cert_file, key_file, "
-            "client_auth_type, client_ca_file, min_version) and basic_auth_users"
-        ) from error
-    _check(path, config)
-    return config
-
-
-def check_address(host: str, config: WebConfig | None) -> None:
-    """Refuse to listen for other machines without TLS and authentication.
-
-    Raises:
-        ConfigurationError: `host` is no IP address, or one that is not loopback and not protected.
-    """
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError as error:
-        raise ConfigurationError(
-            f"--listen {host}: expected the IP address of an interface, e.g. 127.0.0.1:9870 or [::1]:9870"
-        ) from error
-    if address.is_loopback:
-        return
-    if config is None or config.tls_server_config is None or not config.authenticates:
-        raise ConfigurationError(
-            f"--listen {host} is open to other machines: that needs TLS and authentication. Give --web-config a file "
-            f"with tls_server_config and either basic_auth_users or client_auth_type: {_VERIFIED}; or listen "
-            "on 127.0.0.1"
-        )
-
-
-def _check(path: Path, config: WebConfig) -> None:
-    tls = config.tls_server_config
-    if tls is not None and tls.min_version not in _VERSIONS:
-        raise ConfigurationError(f"{path}: min_version {tls.min_version!r}: expected {' or '.join(_VERSIONS)}")
-    if tls is not None and tls.client_auth_type not in _CLIENT_AUTH:
-        raise ConfigurationError(
-            f"{path}: client_auth_type {tls.client_auth_type!r}: expected {' or '.join(_CLIENT_AUTH)}"
-        )
-    if tls is not None and (tls.client_auth_type == _VERIFIED) != bool(tls.client_ca_file):
-        raise ConfigurationError(f"{path}: client_auth_type: {_VERIFIED} and client_ca_file need each other")
-    for user, secret in config.basic_auth_users.items():
-        if not BCRYPT.fullmatch(secret):
-            raise ConfigurationError(
-                f"{path}: the password of {user!r} is not a bcrypt hash; make one: htpasswd -nBC 10 {user}"
-            )
-
-
-# --- Passwords ---
-
+from lab.http.web_config import WebConfig
 
 _NO_USER: Final = "$2b$10$" + "." * 53  # no password has this hash; it costs as much to try as a user's
 _PASSWORD_BYTES: Final = 72  # that bcrypt takes
@@ -169,7 +33,7 @@ class Guard:
 
     def __init__(self, config: WebConfig | None) -> None:
         self._users = config.basic_auth_users if config else {}
-        self._known: frozenset[bytes] = frozenset()
+        self._accepted: frozenset[bytes] = frozenset()
 
     @property
     def asks(self) -> bool:
@@ -179,21 +43,21 @@ class Guard:
     def knows(self, header: str | None) -> bool:
         """Return whether this Authorization header, or none, needs no trial."""
         digest = self._digest(header)
-        return not self._users or any(hmac.compare_digest(digest, known) for known in self._known)
+        return not self._users or any(hmac.compare_digest(digest, accepted) for accepted in self._accepted)
 
     def admits(self, header: str | None) -> bool:
         """Try the password of an Authorization header; bcrypt takes its time."""
         user, secret, password = self._read(header)
         right = bcrypt.checkpw(password.encode()[:_PASSWORD_BYTES], secret.encode()) and user in self._users
         if right:
-            self._known |= {self._digest(header)}
+            self._accepted |= {self._digest(header)}
         return right
 
     def _digest(self, header: str | None) -> bytes:
         return hashlib.sha256("\0".join(self._read(header)).encode()).digest()
 
     def _read(self, header: str | None) -> tuple[str, str, str]:
-        user, _, password = decoded(header).partition(":")
+        user, _, password = decode_credentials(header).partition(":")
         return user, self._users.get(user, _NO_USER), password
 
 
@@ -206,14 +70,14 @@ class OneAtATime:
     def __init__(self) -> None:
         self._limiter: anyio.CapacityLimiter | None = None  # made when the server runs
 
-    async def __call__(self, tries: Callable[..., _Answer], *given: str) -> _Answer:
+    async def __call__(self, tries: Callable[..., _Answer], *arguments: str) -> _Answer:
         """The answer of a function that tries a password, from a thread."""
         if self._limiter is None:
             self._limiter = anyio.CapacityLimiter(1)
-        return await to_thread.run_sync(tries, *given, limiter=self._limiter)
+        return await to_thread.run_sync(tries, *arguments, limiter=self._limiter)
 
 
-def decoded(header: str | None) -> str:
+def decode_credentials(header: str | None) -> str:
     """`name:password` of an Authorization header (RFC 7617), or nothing."""
     kind, _, text = (header or "").partition(" ")
     if kind.lower() != "basic":
@@ -222,9 +86,6 @@ def decoded(header: str | None) -> str:
         return base64.b64decode(text, validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):
         return ""
-
-
-# --- Wrong passwords in a sliding window: limits for a name from an address, and higher ones for each alone ---
 
 
 MOST: Final = 10  # wrong passwords for a name from an address
@@ -249,7 +110,7 @@ class Window:
         """Count an event now; the last `most` are kept."""
         now = self.now()
         if len(self._times) >= _MOST_KEYS:
-            self._times = {each: times for each, times in self._times.items() if times[-1] > now - WINDOW_S}
+            self._times = {other: times for other, times in self._times.items() if times[-1] > now - WINDOW_S}
         self._times.setdefault(key, deque(maxlen=most)).append(now)
 
     def take_back(self, key: Hashable) -> None:
@@ -312,11 +173,8 @@ class LoginAttempts:
                 del self._right[next(iter(self._right))]
 
     def _limits(self, name: str, address: str) -> dict[Hashable, int]:
-        its = origin(address)
-        return {(name, its): MOST, f"name {name}": MOST_WIDE, f"address {its}": MOST_WIDE}
-
-
-# --- Addresses of clients ---
+        source = origin(address)
+        return {(name, source): MOST, f"name {name}": MOST_WIDE, f"address {source}": MOST_WIDE}
 
 
 _IPV6_PREFIX: Final = 64  # bits; one host chooses the others by itself (RFC 4291, 2.5.1)
@@ -328,14 +186,14 @@ def origin(address: str) -> str:
     It is the address for IPv4, the network of 64 bits for IPv6, and one key for loopback.
     """
     try:
-        its = plain_address(ipaddress.ip_address(address.partition("%")[0]))
+        plain = plain_address(ipaddress.ip_address(address.partition("%")[0]))
     except ValueError:
         return address
-    if its.is_loopback:
+    if plain.is_loopback:
         return "127.0.0.1"  # a user of this host has all of 127.0.0.0/8
-    if its.version == 4 or its.is_link_local:
-        return str(its)
-    return str(ipaddress.ip_network((int(its), _IPV6_PREFIX), strict=False))
+    if plain.version == 4 or plain.is_link_local:
+        return str(plain)
+    return str(ipaddress.ip_network((int(plain), _IPV6_PREFIX), strict=False))
 
 
 def plain_address(address: _Address) -> _Address:

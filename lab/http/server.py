@@ -8,195 +8,28 @@ without a request is closed, one that never said anything first: a request of a 
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
-from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, TypeAlias
 
 import uvicorn
-from attrs import define, frozen
+from attrs import define
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lab.errors import LabStableError
-from lab.http.access import WebConfig, origin
+from lab.http import connections
+from lab.http.access import origin
+from lab.http.connections import Connections, RequestLimits, Task
+from lab.http.web_config import WebConfig
 
 REQUEST_S: Final = 10.0  # for the whole request: TLS, however slowly its bytes come, and the password
-ANSWER_S: Final = 30.0  # for each part of the answer
 MOST_OPEN: Final = 512  # connections in all: half of the 1,024 files that a process may usually have open
 MOST_OF_ADDRESS: Final = 256  # of them, from one address
-_BACKLOG: Final = (
-    1024  # clients that the system keeps until the server takes them; beyond, a client asks again after 1 s
-)
+# Clients that the system keeps until the server takes them; beyond, a client asks again after 1 s.
+_BACKLOG: Final = 1024
 _HEAD_BYTES: Final = 1 << 14
-_SILENT_S: Final = 1.0  # without a byte, until a new client counts as silent
-_PAUSE_S: Final = 0.1  # when the system cannot give another socket
-_WARNED_S: Final = 60.0  # between two warnings, so that clients cannot fill a log
-_log = logging.getLogger(__name__)
-
-Task: TypeAlias = asyncio.Task[None]
-State: TypeAlias = Literal["silent", "idle", "answering"]
-_STATES: Final[tuple[State, ...]] = get_args(State)  # in the order in which they are closed
-
-
-# --- Connections ---
-
-
-@frozen
-class RequestLimits:
-    """The limits of a server's connections.
-
-    Attributes:
-        total, of_address: connections that are open, in all and from one address.
-        unlimited: addresses, as `origin` gives them, that have only the limit in all.
-        answering: connections whose requests are being answered.
-        request_s: from the connection to the end of the request.
-        answer_s: from there to the end of the answer; None: no deadline.
-    """
-
-    total: int
-    of_address: int
-    answering: int
-    request_s: float
-    answer_s: float | None
-    unlimited: frozenset[str] = frozenset()
-
-
-@define(eq=False)
-class _Client:
-    origin: str
-    since_s: float  # of the loop's clock
-    state: State = "silent"
-    deadline: asyncio.TimerHandle | None = None
-
-    def state_at(self, now_s: float) -> State:
-        """Its state; silent only after a while: what it sent first may still be on its way."""
-        return "idle" if self.state == "silent" and now_s - self.since_s < _SILENT_S else self.state
-
-
-class Connections:
-    """The open connections of a server, each with a task.
-
-    A task is cancelled at a deadline or a limit.
-    """
-
-    def __init__(self, limits: RequestLimits) -> None:
-        self._limits = limits
-        self._clients: dict[Task, _Client] = {}  # in the order of their last step
-        self._origins: Counter[str] = Counter()
-        self._warned_s: float | None = None
-
-    async def accept(
-        self, listening: socket.socket, serve: Callable[[socket.socket], Coroutine[Any, Any, None]]
-    ) -> None:
-        """Take clients until it is cancelled.
-
-        Args:
-            listening: a socket that is bound and listens.
-            serve: serves one connection, which is closed afterwards.
-        """
-        loop = asyncio.get_running_loop()
-        listening.setblocking(False)
-        while True:
-            try:
-                connection, peer = await loop.sock_accept(listening)
-            except OSError as error:  # the client left already, or there are no more files
-                _log.debug("a client was not accepted: %s", error)
-                await asyncio.sleep(_PAUSE_S)
-                continue
-            task = loop.create_task(serve(connection))
-            task.add_done_callback(partial(self._ended, connection))
-            self._enter(task, origin(peer[0]))
-            await asyncio.sleep(0)  # requests have their turn between clients that come at once
-
-    def spoke(self, task: Task) -> None:
-        """The client of this connection has sent something."""
-        if task in self._clients:
-            self._clients[task].state = "idle"
-
-    def asked(self, task: Task) -> None:
-        """The request of this connection is complete; it is being answered."""
-        client = self._clients.get(task)
-        if client is None:
-            return
-        answering = [each for each, its in self._clients.items() if its.state == "answering"]
-        if len(answering) >= self._limits.answering:
-            self._close(answering[0], f"{len(answering)} requests are being answered")
-        self._step(task, client, self._limits.answer_s, "answering")
-
-    def answered(self, task: Task) -> None:
-        """Note that a connection has its answer.
-
-        Its client takes the rest of it, and may ask again until the next deadline.
-        """
-        client = self._clients.get(task)
-        if client is not None:
-            self._step(task, client, ANSWER_S, "idle")
-
-    async def close(self) -> None:
-        """Close all connections."""
-        tasks = list(self._clients)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _enter(self, task: Task, of: str) -> None:
-        limits = self._limits
-        if self._origins[of] >= limits.of_address and of not in limits.unlimited:
-            self._close(self._oldest(of), f"{limits.of_address} connections from {of} are open")
-        elif len(self._clients) >= limits.total:
-            self._close(self._oldest(), f"{limits.total} connections are open")
-        self._origins[of] += 1
-        self._step(task, _Client(of, asyncio.get_running_loop().time()), limits.request_s, "silent")
-
-    def _step(self, task: Task, client: _Client, seconds: float | None, state: State) -> None:
-        if client.deadline is not None:
-            client.deadline.cancel()
-        client.deadline = None
-        if seconds is not None:
-            client.deadline = asyncio.get_running_loop().call_later(seconds, self._late, task, seconds)
-        client.state = state
-        self._clients.pop(task, None)
-        self._clients[task] = client
-
-    def _oldest(self, of: str | None = None) -> Task:
-        """Connection to close first: the oldest silent one, else the oldest idle one, else the oldest."""
-        now_s = asyncio.get_running_loop().time()
-        found = {
-            its.state_at(now_s): task for task, its in reversed(self._clients.items()) if of in {None, its.origin}
-        }
-        return next(found[state] for state in _STATES if state in found)
-
-    def _late(self, task: Task, seconds: float) -> None:
-        _log.debug("a client was slower than %g s: closed", seconds)
-        task.cancel()
-
-    def _close(self, task: Task, why: str) -> None:
-        now_s = asyncio.get_running_loop().time()
-        if self._warned_s is None or now_s - self._warned_s >= _WARNED_S:
-            self._warned_s = now_s
-            _log.warning("%s: the oldest are closed for new ones; said once a minute at most", why)
-        self._forget(task)
-        task.cancel()
-
-    def _ended(self, connection: socket.socket, task: Task) -> None:
-        self._forget(task)
-        connection.close()  # a task that was cancelled before it began has no transport that would do it
-
-    def _forget(self, task: Task) -> None:
-        client = self._clients.pop(task, None)
-        if client is None:
-            return
-        if client.deadline is not None:
-            client.deadline.cancel()
-        self._origins[client.origin] -= 1
-        if not self._origins[client.origin]:
-            del self._origins[client.origin]
-
-
-# --- The server ---
 
 
 _OPTIONS: Final = {
@@ -293,7 +126,9 @@ class LimitedServer(uvicorn.Server):
         """Start the application, then take clients."""
         await super().startup(sockets=[])
         loop = asyncio.get_running_loop()
-        self._accepting = [loop.create_task(self._connections.accept(each, self._serve_one)) for each in sockets or ()]
+        self._accepting = [
+            loop.create_task(self._connections.accept(listening, self._serve_one)) for listening in sockets or ()
+        ]
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Refuse new clients, and end present ones as uvicorn does."""
@@ -310,7 +145,7 @@ class LimitedServer(uvicorn.Server):
         if task is None:
             return
         try:
-            if not await _spoken(connection):
+            if not await _wait_for_byte(connection):
                 return
             self._connections.spoke(task)
             client = connection.getpeername()[:2]
@@ -347,16 +182,14 @@ class LimitedServer(uvicorn.Server):
             await app(scope, receive, send)
             return
         served = self._served.get(scope["client"] or ("", 0))
-        if (
-            served is None
-        ):  # the connection is being closed; without an answer before its end, uvicorn would log an error
+        if served is None:  # the connection is being closed; uvicorn logs an error if this ends before it is
             while (await receive())["type"] != "http.disconnect":
                 pass
             return
 
-        async def timed(message: Message) -> None:
+        async def send_in_time(message: Message) -> None:
             try:
-                async with asyncio.timeout(ANSWER_S):
+                async with asyncio.timeout(connections.ANSWER_S):
                     await send(message)
             except TimeoutError:
                 served.task.cancel()
@@ -371,16 +204,16 @@ class LimitedServer(uvicorn.Server):
                     return
                 raise
         served.requests += 1
-        self._connections.asked(served.task)
+        self._connections.begin_answer(served.task)
         try:
-            await app(scope, receive, timed)
+            await app(scope, receive, send_in_time)
         finally:
             served.requests -= 1
             if not served.requests:
-                self._connections.answered(served.task)
+                self._connections.end_answer(served.task)
 
 
-async def _spoken(connection: socket.socket) -> bool:
+async def _wait_for_byte(connection: socket.socket) -> bool:
     """Wait for a client's first byte: until then it costs no protocol. False: it left."""
     loop, file = asyncio.get_running_loop(), connection.fileno()
     spoken = asyncio.Event()

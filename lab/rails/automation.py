@@ -114,7 +114,7 @@ class AutomationInterface:
                     "Name the Automation Interface by its serial number (/dev/serial/by-id)",
                     failure="automation_interface",
                 )
-            if not locks.taken(fd, _OTHERS_S):
+            if not locks.take(fd, _OTHERS_S):
                 raise LabTransientError(
                     f"{self.port}: another program has had the Automation Interface for more than {_OTHERS_S:g} s: "
                     f"see which (fuser {self.port}), and whether it is stopped (kill -CONT)",

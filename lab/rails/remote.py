@@ -17,10 +17,10 @@ from typing import Any, Final
 from attrs import asdict, define, field, frozen
 
 from lab.errors import BoardlabError, ConfigurationError, LabStableError, LabTransientError
-from lab.host import process, runtime
+from lab.host import process, status_files
 from lab.host.clock import MonotonicRaw
-from lab.host.runtime import SamplerStatus
-from lab.host.tcp import connected, first_line
+from lab.host.status_files import SamplerStatus
+from lab.host.tcp import connect_unix, first_line
 from lab.rails.config import RailsConfig
 from lab.rails.model import AdcRange
 from lab.rails.process import LAG_S, START_S, STOP_S, Sampler
@@ -283,7 +283,7 @@ class RailsServer:
     def _request(self, question: dict[str, Any], takes_s: float) -> tuple[socket.socket, dict[str, Any]]:
         with contextlib.ExitStack() as unless_good:
             try:
-                stream = unless_good.enter_context(connected(self.reach(), CONNECT_S))
+                stream = unless_good.enter_context(connect_unix(self.reach(), CONNECT_S))
                 stream.sendall(json.dumps(question).encode() + b"\n")
                 stream.settimeout(takes_s + _ANSWER_S)
                 answer = json.loads(first_line(stream.recv, _LINE_BYTES) or b"{}")
@@ -313,9 +313,9 @@ class RailsServer:
         if self.runtime is None:
             yield
             return
-        folder = self.runtime / runtime.SAMPLERS
-        runtime.write(folder, status.board, status)
+        folder = self.runtime / status_files.SAMPLERS
+        status_files.write(folder, status.board, status)
         try:
             yield
         finally:
-            runtime.forget(folder, status.board, status)
+            status_files.forget(folder, status.board, status)

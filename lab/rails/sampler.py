@@ -24,11 +24,11 @@ from typing import Final
 from attrs import define, evolve
 
 from lab.errors import BoardlabError, ConfigurationError
-from lab.host import process, runtime
-from lab.host import runtime as host_runtime
+from lab.host import process, status_files
 from lab.host.clock import NS_PER_S, Clock, MonotonicRaw, utc_now
-from lab.host.runtime import SamplerStatus, runtime_dir
+from lab.host.runtime import runtime_dir
 from lab.host.scheduling import IdleStates, raise_priority
+from lab.host.status_files import SamplerStatus
 from lab.rails.config import RailsConfig
 from lab.rails.model import AdcRange, RailSensor, SampleSchedule
 from lab.rails.sensors import adapter_of, open_sensor
@@ -67,12 +67,12 @@ class SensorRecorder:
         self._sensor = sensor
         self._clock = clock
         self._reporter = (
-            StatusReporter(config.board, schedule, runtime / host_runtime.RAILS)
+            StatusReporter(config.board, schedule, runtime / status_files.RAILS)
             if runtime is not None and config.reported
             else None
         )
         self._told = SamplerStatus(config.board, str(path.absolute()), process.identity())
-        self._samplers = None if runtime is None else runtime / host_runtime.SAMPLERS
+        self._samplers = None if runtime is None else runtime / status_files.SAMPLERS
         self._writer = TraceFile(
             path,
             TraceMeta(
@@ -92,7 +92,7 @@ class SensorRecorder:
             ),
         )
         if self._samplers is not None:
-            host_runtime.write(self._samplers, config.board, self._told)
+            status_files.write(self._samplers, config.board, self._told)
 
     def poll(self) -> bytes:
         """Return the records of new samples; empty: none.
@@ -116,7 +116,7 @@ class SensorRecorder:
     def close(self) -> None:
         """Complete the trace."""
         if self._samplers is not None:
-            host_runtime.forget(self._samplers, self._told.board, self._told)
+            status_files.forget(self._samplers, self._told.board, self._told)
         self._writer.end(self._clock.now_ns())
         self._sensor.close()
 
@@ -163,8 +163,8 @@ class StatusReporter:
         elapsed_s = (t_ns - tally.reported_ns) / NS_PER_S
         rate_hz = (tally.samples - tally.reported_samples) / elapsed_s if tally.reported_ns else 0.0
         tally.reported_samples, tally.reported_ns = tally.samples, t_ns
-        status = runtime.RailStatus(self._board, rail, rate_hz, tally.samples, tally.gaps, utc_now().timestamp())
-        runtime.write(self._folder, f"{self._board}/{rail}", status)
+        status = status_files.RailStatus(self._board, rail, rate_hz, tally.samples, tally.gaps, utc_now().timestamp())
+        status_files.write(self._folder, f"{self._board}/{rail}", status)
 
 
 EXIT_LAB, EXIT_CONFIGURATION = 1, 2

@@ -29,7 +29,8 @@ from starlette.datastructures import Headers
 
 from lab.errors import BoardlabError, ConfigurationError
 from lab.host import process
-from lab.http.access import BCRYPT, Guard, LoginAttempts, OneAtATime, WebConfig, plain_address
+from lab.http.access import Guard, LoginAttempts, OneAtATime, plain_address
+from lab.http.web_config import BCRYPT, WebConfig
 
 # `lab web user add` writes it. The web-config file of Prometheus' exporter toolkit has no place for a role, so this is
 # another file; the hashes are the same (bcrypt).

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lab.errors import BoardlabError
 from lab.farm import reservations
-from lab.http.access import decoded
+from lab.http.access import decode_credentials
 from lab.http.server import REQUEST_S
 from lab.web.auth import NOBODY, Access, Person, TokenScope
 
@@ -147,7 +147,7 @@ class AccessMiddleware:
         ):  # a token is no password, and locks nobody out
             person = self.access.recall(authorization)
             if person is None:
-                name, _, password = decoded(authorization).partition(":")
+                name, _, password = decode_credentials(authorization).partition(":")
                 if self.access.attempts.begin(name[:100], address):
                     await self.refused(request, LOGGED_IN, name, TOO_MANY, "")
                     return PlainTextResponse(f"{TOO_MANY}; try again in some minutes\n", 429)

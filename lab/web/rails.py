@@ -22,10 +22,10 @@ from starlette.concurrency import run_in_threadpool
 
 from lab.errors import BoardlabError
 from lab.figures.power import PowerFigure, power_figure
-from lab.host import process
-from lab.host import runtime as host_runtime
+from lab.host import process, status_files
 from lab.host.clock import Clock, MonotonicRaw
-from lab.host.runtime import SamplerStatus, runtime_dir
+from lab.host.runtime import runtime_dir
+from lab.host.status_files import SamplerStatus
 from lab.rails.live import STEP_NS, PowerStep, TraceTail, follow
 from lab.rails.phase import samples_of
 from lab.rails.trace import Trace
@@ -97,7 +97,7 @@ class _Rails:
             self._tail = None
 
     def _look(self) -> None:
-        samplers = host_runtime.read_all(self.runtime / host_runtime.SAMPLERS, SamplerStatus)
+        samplers = status_files.read_all(self.runtime / status_files.SAMPLERS, SamplerStatus)
         sampler = next(
             (
                 sampler

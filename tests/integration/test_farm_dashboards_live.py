@@ -23,10 +23,9 @@ from support.virtual_bench import wait_for_listener
 
 from lab.health import Check, CheckedPart
 from lab.health.store import HealthBook
-from lab.host import process
-from lab.host import runtime as host_runtime
+from lab.host import process, status_files
 from lab.host.clock import utc_now
-from lab.host.runtime import RailStatus
+from lab.host.status_files import RailStatus
 from lab.jobs.queue import JobQueue, Order
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
 from lab.virtual.ports import free_port
@@ -103,7 +102,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
                 HealthBook(store).record(Check("another", TYPE, "lab1", utc_now(), (dead,)))
                 farm_scrape.quarantined(store, "another")
             status = RailStatus(BOARD, "VDD_CORE", 1000.0, 5000, 1, 1000.0)
-            host_runtime.write(runtime / host_runtime.RAILS, "rail", status)
+            status_files.write(runtime / status_files.RAILS, "rail", status)
             (folder / "farm.yaml").write_text(
                 f"pdudaemon: {{address: '{lab.bench.state.pdudaemon}'}}\ncoordinator: {coordinator}\n"
                 "usb: [{name: console, id_path: 'pci-0:ff'}]\n"

@@ -15,7 +15,7 @@ from exporters.poller import Poller
 from exporters.server import ExporterServer, Exposition
 from exporters.server import Exposition as Served
 from lab.host.clock import MonotonicRaw
-from lab.http.access import WebConfig
+from lab.http.web_config import WebConfig
 
 
 def exposition(series: int = 3) -> Exposition:

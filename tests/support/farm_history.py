@@ -28,9 +28,9 @@ from lab.cli.exporter import export_boards
 from lab.errors import LabTransientError
 from lab.farm.services import HostFile
 from lab.farm.status import boards_of
-from lab.host import runtime
+from lab.host import status_files
 from lab.host.clock import MonotonicRaw
-from lab.host.runtime import OutletStatus, RailStatus
+from lab.host.status_files import OutletStatus, RailStatus
 from lab.judge.latest import LatestJudge
 from lab.judge.records import NewVerdict
 from lab.judge.store import write_verdicts
@@ -150,8 +150,10 @@ def _sources(farm: Farm, folder: Path, url: str, plugs: Plugs, state: Mapping[st
     for n, board in enumerate(boards):
         failures = int(farm.trouble and n == 5)
         outlet = OutletStatus("lab1:16421", f"rack{n // 8 + 1}", str(n % 8 + 1), "on", farm.now, 0.2, 40, failures)
-        runtime.write(folder / runtime.OUTLETS, board, outlet)
-        runtime.write(folder / runtime.RAILS, board, RailStatus(board, "VDD_CORE", 1000.0, 5000, 0, farm.now))
+        status_files.write(folder / status_files.OUTLETS, board, outlet)
+        status_files.write(
+            folder / status_files.RAILS, board, RailStatus(board, "VDD_CORE", 1000.0, 5000, 0, farm.now)
+        )
     ended, judge, lab = LatestEnded(), LatestJudge(600.0), HostFile(None, installed=False, folder=folder)
     found = {
         "boards": lambda: families(export_boards(boards_of(lab, url, folder, ended, judge, open_store))),

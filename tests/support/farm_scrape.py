@@ -24,10 +24,9 @@ from lab.console.status import PortInfo, PortStatus, ServerStatus
 from lab.health import Check, CheckedPart
 from lab.health.reservations import QUARANTINE
 from lab.health.store import KEEPER, HealthBook
-from lab.host import process
-from lab.host import runtime as host_runtime
+from lab.host import process, status_files
 from lab.host.clock import MonotonicRaw, utc_now
-from lab.host.runtime import OutletStatus, RailStatus
+from lab.host.status_files import OutletStatus, RailStatus
 from lab.jobs.queue import JobQueue, Order
 from lab.judge.records import NewVerdict
 from lab.judge.store import mute, write_verdicts
@@ -132,10 +131,10 @@ def quarantined(store: Store, board: str) -> None:
 
 def sources(runtime: Path, url: str) -> dict[str, Callable[[], list[Metric]]]:
     """The farm's sources, each with something to say."""
-    host_runtime.write(
-        runtime / host_runtime.OUTLETS, "1", OutletStatus("lab1:16421", "rack1", "3", "on", 1000.0, 0.2, 40, 2)
+    status_files.write(
+        runtime / status_files.OUTLETS, "1", OutletStatus("lab1:16421", "rack1", "3", "on", 1000.0, 0.2, 40, 2)
     )
-    host_runtime.write(runtime / host_runtime.RAILS, "1", RailStatus("b1", "VDD_CORE", 1000.0, 5000, 1, 1000.0))
+    status_files.write(runtime / status_files.RAILS, "1", RailStatus("b1", "VDD_CORE", 1000.0, 5000, 1, 1000.0))
     with open_store(url) as store:
         nights(store)
         verdicts(store)

@@ -87,7 +87,7 @@ def link(hosts: netlab.Hosts) -> Iterator[SshLink]:
 
 
 def through(link: SshLink, server: Path) -> ConsoleClient:
-    return ConsoleClient(link.forwarded(str(server)))
+    return ConsoleClient(link.forward(str(server)))
 
 
 def reader(link: SshLink, server: Path, device: Path) -> ReconnectingReader:
@@ -218,14 +218,14 @@ def test_rails_of_another_host_come_through_the_same_connection_and_a_cut_costs_
     sensor, address = hwmon(tmp_path), rails_socket(tmp_path / "run")
     hosts.tell("20 0.01")
     with running_rails_server(tmp_path / "run"):
-        with RailsServer(partial(link.forwarded, str(address)), netlab.HOST).sampling(
+        with RailsServer(partial(link.forward, str(address)), netlab.HOST).sampling(
             sensor, tmp_path / "power.trace", line=time_line()
         ) as sampler:
             until_ns = MonotonicRaw().now_ns()
             wait_for(lambda: len(sampler.trace(until_ns).records) > 3, "the trace grows")
         assert Trace.open(tmp_path / "power.trace").ended
         assert len(hosts.connections()) == 1
-        server = RailsServer(partial(link.forwarded, str(address)), netlab.HOST)
+        server = RailsServer(partial(link.forward, str(address)), netlab.HOST)
         with server.sampling(sensor, tmp_path / "power.trace") as sampler:
             for _ in range(3):
                 assert hosts.cut() == 1
@@ -234,7 +234,7 @@ def test_rails_of_another_host_come_through_the_same_connection_and_a_cut_costs_
         trace = Trace.open(tmp_path / "power.trace")
         assert trace.ended
         assert all(earlier < later for earlier, later in pairwise(trace.records["t_ns"])), "none twice"
-        volts = RailsServer(partial(link.forwarded, str(address)), netlab.HOST).volts(sensor, 0.1)
+        volts = RailsServer(partial(link.forward, str(address)), netlab.HOST).volts(sensor, 0.1)
         assert volts == {"vdd_core": pytest.approx(0.85)}
 
 
@@ -300,5 +300,5 @@ def test_a_card_of_another_host_is_written_and_read_back_there_and_a_cut_ends_it
 def test_a_host_that_ssh_cannot_reach_is_said(hosts: netlab.Hosts, link: SshLink) -> None:
     nobody = SshLink("10.77.0.9", link.folder, str(hosts.ssh_config))
     with pytest.raises(LabTransientError, match=r"ssh to 10\.77\.0\.9 cannot connect") as caught:
-        nobody.forwarded("/run/nobody.sock")
+        nobody.forward("/run/nobody.sock")
     assert caught.value.failure == "console_link"

@@ -106,7 +106,7 @@ def reader(host: Host, bench: ConsoleBench, device: Path) -> ReconnectingReader:
     bench.client().close()
 
     def through() -> ConsoleClient:
-        return ConsoleClient(host.link.forwarded(str(socket_path(bench.runtime))), SILENT_S)
+        return ConsoleClient(host.link.forward(str(socket_path(bench.runtime))), SILENT_S)
 
     return ReconnectingReader(through, host.link.reset, PortOrder(str(device), 115200), "lab", write=True)
 
@@ -141,7 +141,7 @@ def test_a_session_that_begins_with_a_hung_connection_makes_a_new_one(
     host: Host, bench: ConsoleBench, end: str
 ) -> None:
     adapter = bench.adapter()
-    host.link.forwarded(str(socket_path(bench.runtime)))
+    host.link.forward(str(socket_path(bench.runtime)))
     masters = host.masters()
     host.hang(end)
     with reader(host, bench, adapter.link) as client:
@@ -173,7 +173,7 @@ def test_rails_go_on_at_the_sample_that_is_missing(
     (tmp_path / "sensor").mkdir()
     sensor, address = hwmon(tmp_path / "sensor"), rails_socket(tmp_path / "run")
     with running_rails_server(tmp_path / "run"):
-        server = RailsServer(partial(host.link.forwarded, str(address)), "lab")
+        server = RailsServer(partial(host.link.forward, str(address)), "lab")
         with server.sampling(sensor, tmp_path / "power.trace") as sampler:
             wait_for(lambda: len(sampler.trace().records) > 3, "the trace grows")
             host.hang("master")

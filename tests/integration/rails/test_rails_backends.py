@@ -17,7 +17,7 @@ from support.virtual_bench import BenchProcess, Console
 from lab import boards
 from lab.drivers import AutomationBootModeDriver, AutomationPort, AutomationPowerDriver
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
-from lab.host import runtime
+from lab.host import status_files
 from lab.rails import RailConfig, RailsConfig, Trace, sampling
 from lab.rails.automation import AutomationInterface
 from lab.rails.phase import cut
@@ -145,7 +145,7 @@ def test_the_automation_interface_switches_the_board_and_its_straps(
     assert bench.status()["power"] == "on"
     power.off()
     assert bench.status()["power"] == "off"
-    (told,) = runtime.read_all(tmp_path / runtime.OUTLETS, runtime.OutletStatus)
+    (told,) = status_files.read_all(tmp_path / status_files.OUTLETS, status_files.OutletStatus)
     assert (told.pdu, told.outlet, told.command) == ("automation", power.port.port, "off")
     assert (told.commands, told.failures) == (4, 0)  # on, the two of the cycle, off
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 import pytest
 from attrs import define, field, frozen
 
-from lab.control.boot_progress import PlaceHolders
+from lab.control.place_holders import PlaceHolders
 from lab.control.provisioning import check_expected
 from lab.errors import BoardTransientError, ConfigurationError, LabTransientError
 from lab.farm import job_queue, runner

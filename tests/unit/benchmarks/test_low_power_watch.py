@@ -19,7 +19,7 @@ from lab.benchmarks.lowpower.samples import of_suspend
 from lab.benchmarks.lowpower.watch import SuspendWatch, WakeEdge, moments
 from lab.console import model
 from lab.console.moments import MomentFinder
-from lab.control.lowpower import SuspendMonitor
+from lab.control.suspend_monitor import SuspendMonitor
 from lab.errors import BoardlabError, BoardTransientError, LabTransientError, TestTransientError
 from lab.metrics import Flag, Sample
 from lab.rails.model import PhasePower, RailPower

@@ -19,7 +19,7 @@ from lab.benchmarks.boot import PowerEdge
 from lab.console.client import ConsoleClient
 from lab.console.published import PublishedPort, machine_id
 from lab.console.reader import PortOrder
-from lab.control.boot_progress import bound_ns, relate, widened
+from lab.control.clocks import bound_ns, relate, widen
 from lab.drivers import StampedConsoleDriver
 from lab.drivers.networkports import HOLD_NS, RemotePort, port_of
 from lab.errors import ConfigurationError, LabTransientError
@@ -93,11 +93,11 @@ def test_the_rails_of_a_ports_host_are_reached_through_ssh(
     bench.client().close()
     through_ssh = []
 
-    def forwarded(link: SshLink, remote: str) -> Path:
+    def forward(link: SshLink, remote: str) -> Path:
         through_ssh.append(link.host)
         return Path(remote)
 
-    monkeypatch.setattr(SshLink, "forwarded", forwarded)
+    monkeypatch.setattr(SshLink, "forward", forward)
     port = PublishedPort(
         str(socket_path(bench.runtime)),
         "127.0.0.1",
@@ -177,7 +177,7 @@ def test_switches_take_their_instants_on_the_consoles_time_line_and_say_how_sure
     switch.clock = here = MonotonicRaw()
     relate(Elsewhere(None), switch, None)
     assert switch.clock is here
-    assert widened(PowerEdge(10, 20), switch.clock) == PowerEdge(10, 20)
+    assert widen(PowerEdge(10, 20), switch.clock) == PowerEdge(10, 20)
     relation, now_ns = ClockRelation("lab-2"), here.now_ns()
     relation.add(ClockReading(now_ns - 4_000_000, now_ns + 10**12, now_ns, "line"))
     console = Elsewhere(relation)
@@ -185,7 +185,7 @@ def test_switches_take_their_instants_on_the_consoles_time_line_and_say_how_sure
     bound = bound_ns(switch.clock)
     assert 2_000_000 <= bound < 500_000_000
     assert switch.clock.now_ns() - here.now_ns() == pytest.approx(10**12, abs=2 * bound)
-    edge = widened(PowerEdge(10**12, 10**12 + 5), switch.clock)
+    edge = widen(PowerEdge(10**12, 10**12 + 5), switch.clock)
     assert edge.acknowledged_ns - edge.requested_ns >= 5 + 2 * 2_000_000
     relate(Elsewhere(None), switch)
     assert isinstance(switch.clock, MonotonicRaw)

@@ -63,7 +63,7 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
 
 
 def test_each_order_through_ssh_has_a_channel_of_its_own(daemon: Daemon) -> None:
-    link = SimpleNamespace(forwarded=lambda _at: Path(str(daemon.server_address)), generation=lambda: "one")
+    link = SimpleNamespace(forward=lambda _at: Path(str(daemon.server_address)), generation=lambda: "one")
     session = requests.Session()
     remote = RemotePdudaemon(cast(SshLink, link), AT, session)
     for _ in range(3):
@@ -78,11 +78,11 @@ def test_a_pdudaemon_on_the_loopback_of_ipv6_is_asked_there(
     monkeypatch.setenv("BOARDLAB_RUNTIME", str(tmp_path))
     asked_for = []
 
-    def forwarded(_link: SshLink, remote: str) -> Path:
+    def forward(_link: SshLink, remote: str) -> Path:
         asked_for.append(remote)
         return Path(str(daemon.server_address))
 
-    monkeypatch.setattr(SshLink, "forwarded", forwarded)
+    monkeypatch.setattr(SshLink, "forward", forward)
     target = Target("main")
     port = PDUDaemonPort(target, None, host="[::1]:16421", pdu="rack 1", index=3)
     port.extra = PublishedHost("lab-2", "another boot").extra()

@@ -15,10 +15,10 @@ from labgrid.resource import PDUDaemonPort
 from lab.console.published import PublishedHost
 from lab.drivers import StampedPDUDaemonDriver
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
-from lab.host import runtime as host_runtime
+from lab.host import status_files
 from lab.host.clock import time_line
-from lab.host.runtime import OutletStatus
 from lab.host.ssh import SshLink
+from lab.host.status_files import OutletStatus
 
 
 class Daemon(ThreadingHTTPServer):
@@ -96,7 +96,7 @@ def test_a_proxy_of_the_environment_is_not_asked(daemon: Daemon, monkeypatch: py
 
 def test_who_watches_the_lab_is_told_of_each_command(daemon: Daemon, runtime: Path) -> None:
     def told() -> OutletStatus:
-        (status,) = host_runtime.read_all(runtime / host_runtime.OUTLETS, OutletStatus)
+        (status,) = status_files.read_all(runtime / status_files.OUTLETS, OutletStatus)
         return status
 
     driver(daemon.server_port).on()
@@ -174,11 +174,11 @@ def test_a_pdudaemon_on_another_hosts_loopback_is_reached_through_ssh_and_again_
     ways = iter([runtime / "gone", runtime / "s"])
     asked_for = []
 
-    def forwarded(link: SshLink, remote: str) -> Path:
+    def forward(link: SshLink, remote: str) -> Path:
         asked_for.append((link.host, remote))
         return next(ways)
 
-    monkeypatch.setattr(SshLink, "forwarded", forwarded)
+    monkeypatch.setattr(SshLink, "forward", forward)
     server = Forwarded(runtime / "s")
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

@@ -18,8 +18,9 @@ from support.exporter_serving import exposition, get, serving
 
 from exporters import server as exporter
 from exporters.server import ExporterServer
-from lab.http import server
-from lab.http.access import Guard, WebConfig, load, origin
+from lab.http import connections, server
+from lab.http.access import Guard, origin
+from lab.http.web_config import WebConfig, load
 
 DEADLINE_S = 30.0
 HALF = b"GET /metrics HTTP/1.1\r\nX-Slow: "
@@ -103,7 +104,7 @@ def test_when_the_house_is_full_the_longest_there_leave_and_it_is_said_once(
 
 def test_an_address_at_its_limit_closes_only_its_own_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "MOST_OF_ADDRESS", 10)
-    monkeypatch.setattr(server, "origin", str)  # all of loopback counts as one else
+    monkeypatch.setattr(connections, "origin", str)  # all of loopback counts as one else
     with serving() as url, contextlib.ExitStack() as stack:
         port = int(url.rpartition(":")[2].partition("/")[0])
         other = stack.enter_context(
@@ -161,8 +162,8 @@ def test_who_takes_no_answer_keeps_nobody_from_one(monkeypatch: pytest.MonkeyPat
 def test_who_takes_the_answer_too_slowly_is_sent_away(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(server, "ANSWER_S", 0.5)
-    caplog.set_level("DEBUG", "lab.http.server")
+    monkeypatch.setattr(connections, "ANSWER_S", 0.5)
+    caplog.set_level("DEBUG", "lab.http")
     with serving(served=Large()) as url, clients(url, 1, WHOLE) as (lazy,):
         deadline = time.monotonic() + DEADLINE_S
         while "slower than 0.5 s" not in caplog.text:

@@ -23,8 +23,8 @@ from exporters.farm.places import PlaceCollector
 from exporters.measurements import BASE_UNITS, LONGEST_VALUE, clean, label_name, name_of, quantity_of
 from lab.errors import LabTransientError
 from lab.farm import notify
-from lab.host import runtime
-from lab.host.runtime import OutletStatus
+from lab.host import status_files
+from lab.host.status_files import OutletStatus
 from lab.metrics import Metric
 from lab.metrics.catalogue import ALL, published
 from lab.metrics.rates import RATES
@@ -60,9 +60,9 @@ def test_a_console_server_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 
 
 def test_an_outlet_is_told_by_who_switched_it_and_a_broken_file_is_nobodys(tmp_path: Path) -> None:
-    folder = tmp_path / runtime.OUTLETS
-    runtime.write(folder, "rack1/3", OutletStatus("lab1:16421", "rack1", "3", "on", 1000.0, 0.2, 40, 2))
-    runtime.write(folder, "rack1/3", OutletStatus("lab1:16421", "rack1", "3", "off", 1002.0, 0.5, 41, 3))
+    folder = tmp_path / status_files.OUTLETS
+    status_files.write(folder, "rack1/3", OutletStatus("lab1:16421", "rack1", "3", "on", 1000.0, 0.2, 40, 2))
+    status_files.write(folder, "rack1/3", OutletStatus("lab1:16421", "rack1", "3", "off", 1002.0, 0.5, 41, 3))
     (folder / "broken.json").write_text("{")
     found = values(Outlets(tmp_path).read())
     assert found["boardlab_outlet_last_command_on", "lab1:16421", "rack1", "3"] == 0

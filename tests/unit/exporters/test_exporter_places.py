@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from labgrid.resource.remote import RemotePlace
 
-from lab.control.boot_progress import PlaceHolders
+from lab.control.place_holders import PlaceHolders
 from lab.errors import LabStableError, LabTransientError
 from lab.places.coordinator import Coordinator
 

@@ -19,7 +19,7 @@ from exporters.poller import FreshMetrics, Poller
 from exporters.server import ExporterServer
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
 from lab.host.clock import MonotonicRaw
-from lab.http.access import WebConfig, check_address, load
+from lab.http.web_config import WebConfig, check_address, load
 
 PASSWORD = "correct horse"  # noqa: S105
 

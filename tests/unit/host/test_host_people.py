@@ -60,8 +60,8 @@ def test_a_process_without_a_command_line_is_named_as_the_kernel_names_it(monkey
 
 
 def test_a_process_is_described_and_one_that_is_gone_has_its_number() -> None:
-    assert host_process.described(os.getpid()).startswith(f"{ME} (")
-    assert host_process.described(os.getpid()).endswith(f"pid {os.getpid()})")
+    assert host_process.describe(os.getpid()).startswith(f"{ME} (")
+    assert host_process.describe(os.getpid()).endswith(f"pid {os.getpid()})")
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    assert host_process.described(ended.pid) == f"pid {ended.pid}"
+    assert host_process.describe(ended.pid) == f"pid {ended.pid}"

@@ -16,8 +16,9 @@ from attrs import asdict, define, evolve, field
 from support.railsserved import DEADLINE_S, hwmon
 
 from lab.errors import LabStableError, LabTransientError
-from lab.host import runtime
-from lab.host.runtime import SamplerStatus, prepare
+from lab.host import status_files
+from lab.host.runtime import prepare
+from lab.host.status_files import SamplerStatus
 from lab.rails import AdcRange, RailsConfig, remote
 from lab.rails import server as rails_server
 from lab.rails.process import Sampler
@@ -253,12 +254,12 @@ def test_a_client_that_was_killed_makes_room_for_the_next_one_of_its_board(far: 
 
 
 def test_who_looks_on_here_is_told_of_the_trace_while_it_grows(far: Far, tmp_path: Path) -> None:
-    folder = prepare(tmp_path / "run") / runtime.SAMPLERS
+    folder = prepare(tmp_path / "run") / status_files.SAMPLERS
     with evolve(far.server, runtime=folder.parent).sampling(far.config, tmp_path / "power.trace"):
-        (told,) = runtime.read_all(folder, SamplerStatus)
+        (told,) = status_files.read_all(folder, SamplerStatus)
         assert (told.board, told.trace) == ("b1", str(tmp_path / "power.trace"))
         assert abs(told.ahead_ns) < DEADLINE_S * 10**9
-    assert runtime.read_all(folder, SamplerStatus) == []
+    assert status_files.read_all(folder, SamplerStatus) == []
 
 
 def test_a_full_disk_here_is_no_cut(far: Far) -> None:

@@ -10,7 +10,8 @@ from support.prometheus_server import until
 from support.railsserved import hwmon
 
 from lab.errors import ConfigurationError
-from lab.host.runtime import RAILS, RailStatus, prepare, read_all
+from lab.host.runtime import prepare
+from lab.host.status_files import RAILS, RailStatus, read_all
 from lab.rails import sampling
 from lab.rails.trace import Trace
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lab.host.clock import NS_PER_S
-from lab.host.runtime import RailStatus, read_all
+from lab.host.status_files import RailStatus, read_all
 from lab.rails.model import Channel, SampleSchedule, SensorReading
 from lab.rails.sampler import INTERVAL_NS, StatusReporter
 from lab.rails.trace import pack

@@ -13,9 +13,8 @@ from attrs import evolve
 from support.railbench import BenchClock, RailBench, RailBus
 from support.simruns import planned
 
-from lab.host import process
-from lab.host import runtime as host_runtime
-from lab.host.runtime import SamplerStatus
+from lab.host import process, status_files
+from lab.host.status_files import SamplerStatus
 from lab.rails import AdcRange
 from lab.rails.ina import InaSensor
 from lab.rails.ina_chips import CHIPS
@@ -98,8 +97,8 @@ def test_a_sampler_that_was_killed_samples_no_more(runtime: Path, tmp_path: Path
     host, boot, _, _ = told.holder.rsplit("/", 3)
     rails = LiveRails(runtime, BenchClock(bench))
     assert rails.since("board-1", -1).reason == ""
-    host_runtime.write(
-        runtime / host_runtime.SAMPLERS, "board-1", evolve(told, holder=f"{host}/{boot}/{os.getpid()}/1")
+    status_files.write(
+        runtime / status_files.SAMPLERS, "board-1", evolve(told, holder=f"{host}/{boot}/{os.getpid()}/1")
     )
     assert rails.since("board-1", -1).reason == live.NOBODY
 
@@ -109,7 +108,7 @@ def test_a_trace_that_cannot_be_read_is_said(runtime: Path, tmp_path: Path, cont
     if content is not None:
         (tmp_path / "power.trace").write_bytes(content)
     told = SamplerStatus("b", str(tmp_path / "power.trace"), process.identity())
-    host_runtime.write(runtime / host_runtime.SAMPLERS, "b", told)
+    status_files.write(runtime / status_files.SAMPLERS, "b", told)
     assert "power.trace" in LiveRails(runtime).since("b", -1).reason
 
 
@@ -135,7 +134,7 @@ def test_a_trace_of_another_hosts_clock_is_shown_at_the_times_of_this_one(runtim
     bench.play(recorder, ("idle", 1.0))
     here = LiveRails(runtime, BenchClock(bench)).since("board-1", -1)
     told = SamplerStatus("board-1", str(tmp_path / "power.trace"), process.identity(), ahead_ns)
-    host_runtime.write(runtime / host_runtime.SAMPLERS, "board-1", told)
+    status_files.write(runtime / status_files.SAMPLERS, "board-1", told)
     clock = BenchClock(bench)
     there = LiveRails(runtime, clock)
     there.clock = SimpleNamespace(now_ns=lambda: clock.now_ns() - ahead_ns)

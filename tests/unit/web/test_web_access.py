@@ -22,7 +22,8 @@ from lab.cli import web as web_command
 from lab.errors import ConfigurationError, LabStableError
 from lab.health.reservations import ReservationBook
 from lab.host import process
-from lab.http.access import MOST, MOST_WIDE, WINDOW_S, LoginAttempts, Tls, WebConfig
+from lab.http.access import MOST, MOST_WIDE, WINDOW_S, LoginAttempts
+from lab.http.web_config import Tls, WebConfig
 from lab.jobs import listing
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import Order

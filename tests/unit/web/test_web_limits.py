@@ -17,7 +17,7 @@ import requests
 from starlette.types import Receive, Scope, Send
 from support.web_people import BOARD, GuardedSite, logged_in
 
-from lab.http import server
+from lab.http import connections, server
 from lab.http.server import LimitedServer
 from lab.web import middleware as guard
 
@@ -98,7 +98,7 @@ def test_a_request_has_a_deadline_on_a_new_and_on_a_used_connection_and_a_live_v
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(server, "REQUEST_S", 0.5)
-    monkeypatch.setattr(server, "ANSWER_S", 0.5)
+    monkeypatch.setattr(connections, "ANSWER_S", 0.5)
     with serving() as port, client(port, request(VIEW)) as view:
         until(view, b"live")
         with client(port, b"GET /page HTTP/1.1\r\nX-Slow: ") as new, client(port, request(PAGE)) as used:
@@ -111,7 +111,7 @@ def test_a_request_has_a_deadline_on_a_new_and_on_a_used_connection_and_a_live_v
 
 
 def test_a_client_that_takes_no_answer_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "ANSWER_S", 0.5)
+    monkeypatch.setattr(connections, "ANSWER_S", 0.5)
     with serving() as port, client(port, request(LARGE)) as lazy:
         until(lazy, b"200")
         with client(port, request(PAGE)) as used:  # its next request never ends: it is closed later than the other
@@ -129,7 +129,7 @@ def test_a_client_that_has_begun_to_ask_stays_before_silent_ones_of_its_address(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(server, "MOST_OF_ADDRESS", 10)
-    monkeypatch.setattr(server, "_SILENT_S", 0.0)
+    monkeypatch.setattr(connections, "_SILENT_S", 0.0)
     with serving() as port, contextlib.ExitStack() as stack:
         asking = stack.enter_context(client(port, request(PAGE)))
         until(asking, END)

@@ -10,7 +10,7 @@ import pytest
 from support import certificates
 from support.web_serving import serving
 
-from lab.http.access import WebConfig, load
+from lab.http.web_config import WebConfig, load
 from lab.web.site import Site
 
 TIMEOUT_S = 60

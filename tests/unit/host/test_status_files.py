@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.host import runtime as host_runtime
-from lab.host.runtime import OutletStatus
+from lab.host import status_files
+from lab.host.status_files import OutletStatus
 
 STATUS = OutletStatus("lab1:16421", "rack1", "3", "on", 1000.0, 0.2, 40, 2)
 
@@ -23,8 +23,8 @@ def plant(folder: Path, victim: Path) -> None:
 
 
 def written(runtime: Path) -> list[OutletStatus]:
-    host_runtime.write(runtime / host_runtime.OUTLETS, "rack1/3", STATUS)
-    return host_runtime.read_all(runtime / host_runtime.OUTLETS, OutletStatus)
+    status_files.write(runtime / status_files.OUTLETS, "rack1/3", STATUS)
+    return status_files.read_all(runtime / status_files.OUTLETS, OutletStatus)
 
 
 def test_a_status_is_found_by_its_reader(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_a_status_is_found_by_its_reader(tmp_path: Path) -> None:
 
 def test_nothing_is_written_into_a_folder_that_others_may_write(tmp_path: Path) -> None:
     runtime, victim = tmp_path / "boardlab-1000", tmp_path / "victim"
-    plant(runtime / host_runtime.OUTLETS, victim)
+    plant(runtime / status_files.OUTLETS, victim)
     runtime.chmod(0o777)
     assert written(runtime) == []
     assert victim.read_text() == "precious"
@@ -41,8 +41,8 @@ def test_nothing_is_written_into_a_folder_that_others_may_write(tmp_path: Path) 
 
 def test_nothing_is_written_into_a_folder_inside_that_others_may_write(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
-    plant(tmp_path / host_runtime.OUTLETS, victim)
-    (tmp_path / host_runtime.OUTLETS).chmod(0o770)
+    plant(tmp_path / status_files.OUTLETS, victim)
+    (tmp_path / status_files.OUTLETS).chmod(0o770)
     assert written(tmp_path) == []
     assert victim.read_text() == "precious"
 
@@ -62,10 +62,10 @@ def test_nothing_is_written_into_another_users_folder(tmp_path: Path, monkeypatc
 
 def test_what_could_not_be_told_leaves_no_file(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
-    folder = tmp_path / host_runtime.OUTLETS
-    host_runtime.write(folder, "rack1/3", STATUS)
+    folder = tmp_path / status_files.OUTLETS
+    status_files.write(folder, "rack1/3", STATUS)
     (told,) = folder.iterdir()
     told.unlink()
     told.mkdir()  # refuses to be replaced, as a full disk refuses to be written
-    host_runtime.write(folder, "rack1/3", STATUS)
+    status_files.write(folder, "rack1/3", STATUS)
     assert list(folder.iterdir()) == [told]

@@ -58,22 +58,22 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.usefixtures("state")
 def test_ending_the_connection_to_a_host_leaves_those_to_others(tmp_path: Path) -> None:
     one, two = SshLink("lab-1", tmp_path / "ssh"), SshLink("lab-2", tmp_path / "ssh")
-    first, second = one.forwarded("/run/console.sock"), two.forwarded("/run/console.sock")
+    first, second = one.forward("/run/console.sock"), two.forward("/run/console.sock")
     one.reset()
     assert not first.exists()
     assert second.exists()
     one._control.unlink(missing_ok=True)
-    one.forwarded("/run/console.sock")  # connects again
+    one.forward("/run/console.sock")  # connects again
     assert second.exists()
 
 
 @pytest.mark.usefixtures("state")
 def test_a_connection_that_another_reader_has_made_since_stays(tmp_path: Path) -> None:
     link = SshLink("lab-1", tmp_path / "ssh")
-    link.forwarded("/run/console.sock")
+    link.forward("/run/console.sock")
     silent = link.generation()
     link.reset(silent)
-    local = link.forwarded("/run/console.sock")
+    local = link.forward("/run/console.sock")
     link.reset(silent)
     assert local.exists()
     assert link.generation() not in {"", silent}
@@ -84,7 +84,7 @@ def test_a_connection_that_another_reader_has_made_since_stays(tmp_path: Path) -
 def test_a_forward_whose_socket_is_gone_is_made_again(tmp_path: Path, state: Path) -> None:
     link = SshLink("lab-1", tmp_path / "ssh")
     (state / "kept").touch()
-    assert link.forwarded("/run/console.sock").exists()
+    assert link.forward("/run/console.sock").exists()
     assert (state / "asked").read_text().split()[-3:] == ["forward", "cancel", "forward"]
 
 
@@ -92,7 +92,7 @@ def test_a_forward_that_makes_no_socket_is_the_links_fault(tmp_path: Path, state
     (state / "kept").touch()
     (state / "stuck").touch()
     with pytest.raises(LabTransientError, match="does not make") as caught:
-        SshLink("lab-1", tmp_path / "ssh").forwarded("/run/console.sock")
+        SshLink("lab-1", tmp_path / "ssh").forward("/run/console.sock")
     assert caught.value.failure == "console_link"
 
 
@@ -118,22 +118,22 @@ def test_a_runtime_folder_with_too_long_a_path_for_ssh_is_said_and_not_a_wrong_k
     folder = tmp_path / ("r" * 60)
     folder.mkdir(mode=0o700)
     with pytest.raises(ConfigurationError, match="set BOARDLAB_RUNTIME to a folder with a shorter path"):
-        SshLink("lab-1", folder).forwarded("/run/console.sock")
+        SshLink("lab-1", folder).forward("/run/console.sock")
 
 
 def test_a_master_that_does_not_answer_is_left_and_a_new_one_made(tmp_path: Path, state: Path) -> None:
     link = SshLink("lab-1", tmp_path / "ssh", answer_s=0.2)
-    link.forwarded("/run/console.sock")
+    link.forward("/run/console.sock")
     hung = link.generation()
     (state / "hangs").touch()
-    assert link.forwarded("/run/console.sock").exists()
+    assert link.forward("/run/console.sock").exists()
     assert link.generation() not in {"", hung}
     assert (state / "asked").read_text().split()[-3:] == ["check", "connect", "forward"]
 
 
 def test_ending_a_connection_that_hangs_ends(tmp_path: Path, state: Path) -> None:
     link = SshLink("lab-1", tmp_path / "ssh", answer_s=0.2)
-    local = link.forwarded("/run/console.sock")
+    local = link.forward("/run/console.sock")
     (state / "hangs").touch()
     link.reset()
     assert not local.exists()
@@ -164,15 +164,15 @@ def test_a_master_is_killed_by_its_socket_and_no_other_program(tmp_path: Path) -
 @pytest.mark.usefixtures("state")
 def test_a_process_that_stopped_while_it_connected_is_not_waited_for_for_ever(tmp_path: Path) -> None:
     link = SshLink("lab-1", tmp_path / "ssh", lock_s=0.1)
-    link.forwarded("/run/console.sock")
+    link.forward("/run/console.sock")
     with (link.folder / f"{link._name('lab-1')}.lock").open("r+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(
             LabTransientError, match=rf"process {os.getpid()} has been .* \(kill -CONT {os.getpid()}\)"
         ) as caught:
-            link.forwarded("/run/console.sock")
+            link.forward("/run/console.sock")
     assert caught.value.failure == "console_link"
-    assert link.forwarded("/run/console.sock").exists()
+    assert link.forward("/run/console.sock").exists()
 
 
 @pytest.mark.usefixtures("state")
@@ -180,7 +180,7 @@ def test_processes_that_take_turns_at_a_host_that_is_down_are_not_blamed_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     link = SshLink("lab-1", tmp_path / "ssh")
-    link.forwarded("/run/console.sock")
+    link.forward("/run/console.sock")
     lock = link.folder / f"{link._name('lab-1')}.lock"
 
     def others_have_it(_file: int, _limit_s: float) -> bool:
@@ -189,5 +189,5 @@ def test_processes_that_take_turns_at_a_host_that_is_down_are_not_blamed_for_it(
 
     monkeypatch.setattr(ssh.locks, "taken", others_have_it)
     with pytest.raises(LabTransientError, match=r"others have taken turns .* is the host up") as caught:
-        link.forwarded("/run/console.sock")
+        link.forward("/run/console.sock")
     assert "kill" not in str(caught.value)
