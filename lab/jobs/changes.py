@@ -14,11 +14,15 @@ from lab.errors import BoardlabError
 from lab.results.store import Store
 
 CHANNEL: Final = "boardlab_board"  # of NOTIFY, by triggers of lab/results/migrations; the payload is the board
+_LISTENS: Final = "boardlab listens"  # key of a connection's `info`
 _CHUNK: Final = 500  # boards in one query; SQLite bounds the number of parameters
-_JOBS: Final = (
-    "SELECT id, state, cancelled_by, yields_to FROM jobs WHERE state IN ('queued', 'running') AND board IN ({})"
-)
-_HOLDS: Final = "SELECT id, at, until FROM reservations WHERE ended_at IS NULL AND board IN ({})"
+# As one value each: Python takes longer for rows than SQLite for what they say.
+_STATE: Final = """
+SELECT (SELECT group_concat(id || state || cancelled_by || yields_to, char(10)) FROM jobs
+        WHERE state IN ('queued', 'running') AND board IN ({0})),
+       (SELECT group_concat(id || at || coalesce(until, ''), char(10)) FROM reservations
+        WHERE ended_at IS NULL AND board IN ({0}))
+"""
 
 
 @define
@@ -36,20 +40,21 @@ class BoardChanges:
     boards: Sequence[str]
     pause: Callable[[float], None]
     _connection: PoolProxiedConnection | None = field(default=None, init=False)
+    _watches: bool = field(default=False, init=False)  # a server's notices
     _version: int = field(default=0, init=False)
-    _rows: tuple[Any, ...] = field(default=(), init=False)
+    _rows: tuple[Any, ...] | None = field(default=None, init=False)
 
     def wait(self, seconds: float) -> bool:
         """Wait that long, or until a change; True: there may have been one."""
         try:
-            if self._connection is not None and self._is_server:
-                driver: Any = self._connection.driver_connection
-                notified = [notice.payload in self.boards for notice in driver.notifies(timeout=seconds, stop_after=1)]
-                return any(notified)
+            if self._watches and self._is_server:
+                return self._is_notified(seconds)
             self.pause(seconds)
+            if self._is_server:
+                self._watches = True
+                return self._is_notified(0.0)
             if self._connection is None:
-                self._begin()
-                return True
+                self._connection = self.store.connection()
             return self._is_changed(self._connection.driver_connection)
         except (BoardlabError, SQLAlchemyError, self.store.driver_error):
             self.close()
@@ -59,33 +64,46 @@ class BoardChanges:
     def _is_server(self) -> bool:
         return self.store.location.path is None
 
-    def _begin(self) -> None:
-        self._connection = self.store.connection()
-        driver: Any = self._connection.driver_connection
-        if self._is_server:
+    def _is_notified(self, seconds: float) -> bool:
+        """Wait on the connection that the store's questions have, too: a waiting job has one."""
+        connection = self.store.connection()
+        try:
+            driver: Any = connection.driver_connection
             driver.autocommit = True
-            driver.execute(f"LISTEN {CHANNEL}")
-        else:
-            self._is_changed(driver)
+            is_new = _LISTENS not in connection.info
+            if is_new:
+                driver.execute(f"LISTEN {CHANNEL}")
+                connection.info[_LISTENS] = True
+            notices = driver.notifies(timeout=0.0 if is_new else seconds, stop_after=1)
+            changed = {notice.payload for notice in notices}
+            driver.autocommit = False
+        except BaseException:
+            connection.invalidate()
+            raise
+        connection.close()
+        return is_new or not changed.isdisjoint(self.boards)
 
     def _is_changed(self, driver: Any) -> bool:
         (version,) = driver.execute("PRAGMA data_version").fetchone()
-        if version == self._version:
+        if version == self._version and self._rows is not None:
             return False
         self._version, before = version, self._rows
         chunks = [self.boards[start : start + _CHUNK] for start in range(0, len(self.boards), _CHUNK)]
         self._rows = tuple(
-            row
+            driver.execute(
+                _STATE.format(", ".join(f"?{number}" for number in range(1, len(boards) + 1))), boards
+            ).fetchone()
             for boards in chunks
-            for query in (_JOBS, _HOLDS)
-            for row in driver.execute(query.format(", ".join("?" * len(boards))), boards)
         )
         return self._rows != before
 
     def close(self) -> None:
-        """Close the connection: one that listens is none for the pool."""
+        """Close the connection: one that listens is of no further use."""
+        if self._watches:
+            self._watches = False
+            self.store.close()  # its idle connections; the next question makes another
         if self._connection is not None:
-            connection, self._connection = self._connection, None
+            connection, self._connection, self._rows = self._connection, None, None
             connection.invalidate()
 
 

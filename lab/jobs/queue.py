@@ -9,11 +9,11 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import time
-from collections.abc import Callable, Collection
-from typing import Final
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Final
 
 from attrs import Factory, field, frozen
-from sqlalchemy import ColumnElement, and_, func, or_, select
+from sqlalchemy import ColumnElement, Row, and_, bindparam, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from lab.errors import BoardlabError, ConfigurationError, LabStableError
@@ -58,12 +58,27 @@ def turn(priority: int, queued_at: dt.datetime) -> dt.datetime:
     return queued_at - dt.timedelta(seconds=priority * POINT_S)
 
 
+def _rank(row: Job | JobRow) -> tuple[dt.datetime, int]:
+    return turn(row.priority, row.queued_at), row.id
+
+
 # A job holds its board by its row in the store, a lease that it renews. At most one job of a board is running; the
 # database itself holds that (a partial unique index).
 
 
 UNENDED: Final = ("queued", "running")
 LOOK_S: Final = 2.0  # between two looks at a job that seems dead
+# Made once: SQLAlchemy takes longer to make a statement than SQLite to run it.
+_OF_WAITING: Final = and_(
+    JobRow.id == bindparam("job"),
+    JobRow.holder == bindparam("by"),
+    JobRow.state == "queued",
+    JobRow.cancelled_by == "",
+)
+_RENEWED: Final = update(JobRow).where(_OF_WAITING).values(heartbeat_at=bindparam("at"))
+_HOLDERS: Final = select(JobRow.id, JobRow.board, JobRow.holder, JobRow.heartbeat_at, JobRow.program).where(
+    JobRow.state == "running", JobRow.board.in_(bindparam("boards", expanding=True))
+)
 _log = logging.getLogger(__name__)
 
 
@@ -203,16 +218,15 @@ class JobQueue:
             mine = self._own(session, job_id, "queued")
             if mine.cancelled_by:
                 return None
-            same_type = and_(JobRow.board_type == mine.board_type, JobRow.state == "queued")
-            query = select(JobRow).where(JobRow.state.in_(UNENDED), or_(JobRow.board == mine.board, same_type))
+            chooses = and_(JobRow.started_at.is_(None), JobRow.options[BOARDS].as_string().is_not(None))
+            choosing = and_(JobRow.board_type == mine.board_type, JobRow.state == "queued", chooses)
+            query = select(JobRow).where(JobRow.state.in_(UNENDED), or_(JobRow.board == mine.board, choosing))
             # FOR UPDATE makes PostgreSQL let one start at a time (SQLite does so anyway), before anything is written
             # here. The sum is there so that SQLite uses the index of states, and does not read all jobs in their
             # order.
             query = query.order_by(JobRow.id + 0).with_for_update()
             rows = [
-                row
-                for row in session.scalars(query)
-                if row.board == mine.board or (row.started_at is None and mine.board in row.options.get(BOARDS, ()))
+                row for row in session.scalars(query) if row.board == mine.board or mine.board in row.options[BOARDS]
             ]
             mine.heartbeat_at = now = self.now()
             holds = holds_of(session, mine.board, now, self.rule)
@@ -224,7 +238,7 @@ class JobQueue:
                     living.append(row)
             for row in living:
                 if row.state == "running" or (
-                    (turn(row.priority, row.queued_at), row.id) < (turn(mine.priority, mine.queued_at), mine.id)
+                    _rank(row) < _rank(mine)
                     and all(hold.person == row.person for hold in holds)
                     and not (row.yields_to and row.priority >= PERSONS)  # it waits for what somebody has, see wait_on
                 ):  # a job that waits for another person's reservation does not delay others
@@ -239,6 +253,33 @@ class JobQueue:
             return job_of(mine)
 
         return self.store.write(take)
+
+    def is_kept_waiting(self, job: Job, boards: Collection[str]) -> bool:
+        """Renew a waiting job; True if `start` cannot take any of these boards yet.
+
+        A living job or a reservation has each of them. It costs a fraction of `start`, and is repeated in its place.
+        """
+
+        def look(session: Session) -> bool:
+            connection, now = session.connection(), self.now()
+            renewed = connection.execute(_RENEWED, {"job": job.id, "by": self.holder, "at": now})
+            if not renewed.rowcount:
+                return False  # it is cancelled, or another process has it: `start` says so
+            holders: Sequence[Any] = connection.execute(_HOLDERS, {"boards": list(boards)}).all()
+            living = {row.board for row in holders if not self._dead(row)}
+            if len(living) < len(holders):
+                return False
+            left = set(boards) - living
+            exceptions = {"checks": may_have_quarantined(job), "qualifies": may_have_unqualified(job)}
+            holds = [hold for board in left for hold in standing(session, board, now)]
+            return left <= {hold.board for hold in self._refusing_holds(holds, **exceptions)}
+
+        return self.store.write(look)
+
+    def is_next(self, job: Job) -> bool:
+        """True if no other job that waits for the board comes before this one."""
+        waiting = select(JobRow).where(JobRow.board == job.board, JobRow.state == "queued")
+        return self.store.read(lambda session: min(session.scalars(waiting), key=_rank, default=job).id == job.id)
 
     def free(self, boards: Collection[str]) -> list[str]:
         """Those of the boards that this person's job could have now, the longest unused first."""
@@ -438,7 +479,7 @@ class JobQueue:
         exceptions = {"ignored": self.ignores, "checks": checks, "qualifies": qualifies}
         return [hold for hold in holds if hold.refuses(self.person, **exceptions)]
 
-    def _dead(self, row: JobRow) -> bool:
+    def _dead(self, row: JobRow | Row[Any]) -> bool:
         return self.silence.is_dead(row, self.has_died)
 
     def _own(self, session: Session, job_id: int, state: JobState) -> JobRow:
@@ -452,7 +493,7 @@ class JobQueue:
         return row
 
 
-def may_have_quarantined(job: JobRow) -> bool:
+def may_have_quarantined(job: Job | JobRow) -> bool:
     """True if a job may have a quarantined board.
 
     The job checks it first, writes a release, which may repair it, or is a person at its power switch.
@@ -460,7 +501,7 @@ def may_have_quarantined(job: JobRow) -> bool:
     return job.program in {BY_HEALTH, BY_PROVISION, BY_WEB} or bool(job.options.get(HEALTH))
 
 
-def may_have_unqualified(job: JobRow) -> bool:
+def may_have_unqualified(job: Job | JobRow) -> bool:
     """True if a job may have a board that has not qualified: it qualifies, checks or writes it."""
     return job.program in {BY_QUALIFY, BY_HEALTH, BY_PROVISION, BY_WEB}
 

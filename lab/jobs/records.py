@@ -148,18 +148,17 @@ def seems_dead(job: Job | JobRow, now: dt.datetime, has_died: HasDied) -> bool:
         now: by the clock of the heartbeats, which is the store's.
         has_died: True if a holder's process is gone; None: unknown, it is of another host or user.
     """
-    if _tells_by_heartbeat(job, has_died):
-        return (now - job.heartbeat_at).total_seconds() > LEASE_S
-    return bool(has_died(job.holder))
+    gone = _is_gone(job, has_died)
+    return (now - job.heartbeat_at).total_seconds() > LEASE_S if gone is None else gone
 
 
-def _tells_by_heartbeat(job: Job | JobRow, has_died: HasDied) -> bool:
-    """True if only its heartbeat shows that a job lives.
+def _is_gone(job: Job | JobRow | Row[Any], has_died: HasDied) -> bool | None:
+    """True if a job's process is gone; None: only its heartbeat shows whether it lives.
 
     The site outlives a failed action on a board.
     """
     gone = has_died(job.holder)
-    return gone is None or (not gone and job.program == BY_WEB)
+    return None if not gone and job.program == BY_WEB else gone
 
 
 @define
@@ -177,13 +176,13 @@ class Silence:
     now_s: Callable[[], float] = time.monotonic
     _seen: dict[int, _Seen] = field(factory=dict, init=False)
 
-    def is_dead(self, job: Job | JobRow, has_died: HasDied) -> bool:
+    def is_dead(self, job: Job | JobRow | Row[Any], has_died: HasDied) -> bool:
         """True if an unended job's board may be taken over.
 
         Its process is gone, or it was silent for a lease.
         """
-        if not _tells_by_heartbeat(job, has_died):
-            return bool(has_died(job.holder))
+        if (gone := _is_gone(job, has_died)) is not None:
+            return gone
         now_s, before = self.now_s(), self._seen.get(job.id)
         silent_s, beats = 0.0, before is not None
         if before is not None and before.heartbeat_at == job.heartbeat_at:

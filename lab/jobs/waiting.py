@@ -17,7 +17,11 @@ from lab.jobs.queue import PERSONS, JobQueue, wait_on
 from lab.jobs.records import HEARTBEAT_S, Job
 
 POLL_S: Final = 2.0  # of what no change of the jobs tells: a labgrid place, room on this host, a file
-LOOK_S: Final = 1.0  # at the changes of its boards; its own look, with a sign of life, comes each `HEARTBEAT_S`
+# A waiting job looks each `LOOK_S` for changes of its boards, and each `HEARTBEAT_S` at their holders, with a sign of
+# life. One behind others cannot be next at the next change: it looks so much more rarely.
+LOOK_S: Final = 1.0
+BEHIND_LOOK_S: Final = 10.0
+BEHIND_HEARTBEAT_S: Final = 2 * HEARTBEAT_S
 PLACE_BUSY: Final = "place_busy"  # failure: another user has the board's labgrid place
 PlaceGate: TypeAlias = Callable[
     [JobQueue, Job], str
@@ -88,7 +92,7 @@ class JobWaiter:
                     boards = tuple(self.choice) if self._chooses(job) else (job.board,)
                     changes = stack.enter_context(watching(self.queue.store, boards, self.queue.pause))
                 else:
-                    self._rest(changes, deadline)
+                    self._rest(job, changes, deadline)
         return started
 
     def _chooses(self, job: Job) -> bool:
@@ -109,16 +113,28 @@ class JobWaiter:
             return f"none of {boards} is free; {obstacle(self.queue, self.queue.job(job.id).board)}"
         return self._obstacle or obstacle(self.queue, job.board)
 
-    def _rest(self, changes: BoardChanges, deadline: float) -> None:
-        """Wait until the next look is due, or something changes at its boards."""
+    def _rest(self, job: Job, changes: BoardChanges, deadline: float) -> None:
+        """Wait until `start` may take a board, or something else is to be looked at."""
         now_s = self.queue.monotonic_s
         is_watching = deadline <= now_s  # a silent job, whose next sign of life ends the wait and is no change
-        due_s = now_s + (POLL_S if self._obstacle or is_watching else HEARTBEAT_S)
-        if not is_watching:
-            due_s = min(due_s, deadline)
-        while (now_s := self.queue.monotonic_s) < due_s and not self.is_over():
-            if changes.wait(min(LOOK_S, due_s - now_s)):
+        is_polling = bool(self._obstacle) or is_watching
+        look_s, heartbeat_s = LOOK_S, POLL_S if is_polling else HEARTBEAT_S
+        if not (is_polling or self._chooses(job) or self.queue.is_next(job)):
+            look_s, heartbeat_s = BEHIND_LOOK_S, BEHIND_HEARTBEAT_S
+        due_s = now_s + heartbeat_s
+        while not self.is_over():
+            now_s = self.queue.monotonic_s
+            if not is_watching:
+                due_s = min(due_s, deadline)
+            if now_s < due_s:
+                if changes.wait(min(look_s, due_s - now_s)):
+                    return
+            elif (
+                is_polling or job.yields_to or now_s >= deadline or not self.queue.is_kept_waiting(job, changes.boards)
+            ):
                 return
+            else:
+                due_s = now_s + heartbeat_s
 
     def _start(self, job: Job) -> Job | None:
         """Start the job if its board, place and host are free."""

@@ -67,6 +67,7 @@ class Store:
     patience_s: float = 0.0
     _now_s: Callable[[], float] = field(default=time.monotonic)
     _away_since_s: float | None = field(default=None, init=False)
+    _thread: threading.local = field(factory=threading.local, init=False, repr=False, eq=False)  # `session`: its own
     _reader: Engine = field(init=False, repr=False, default=Factory(lambda self: database.reader(self._engine), True))
     artifacts: ArtifactStore = field(
         init=False,
@@ -82,7 +83,8 @@ class Store:
 
     def now(self) -> dt.datetime:
         """The shared clock's time; see `lab.results.database.now`."""
-        return self.read(database.now)
+        session = getattr(self._thread, "session", None)  # within a transaction: no second connection for it
+        return self.read(database.now) if session is None else database.now(session)
 
     def begin_run(
         self,
@@ -317,7 +319,7 @@ class Store:
 
         def read() -> Result:
             with self._session() as session:
-                return work(session)
+                return self._work(work, session)
 
         return self._patiently(read)
 
@@ -337,12 +339,19 @@ class Store:
                 return sent.results[0]
             sent.number = ""
             with guard(self.location), Session(self._engine) as session, session.begin():
-                sent.results = [work(session)]
+                sent.results = [self._work(work, session)]
                 session.flush()
                 sent.number = database.transaction_number(session)
             return sent.results[0]
 
         return self._patiently(write, len(RETRY_PAUSES_S))
+
+    def _work(self, work: Callable[[Session], Result], session: Session) -> Result:
+        before, self._thread.session = getattr(self._thread, "session", None), session
+        try:
+            return work(session)
+        finally:
+            self._thread.session = before
 
     def connection(self) -> PoolProxiedConnection:
         """A bare connection, to wait with for what others commit; its errors are `driver_error`."""

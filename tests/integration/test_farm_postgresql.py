@@ -27,6 +27,7 @@ from lab.farm.checks.machine import APART_S
 from lab.health.reservations import ReservationBook
 from lab.host.clock import utc_now
 from lab.jobs import lease
+from lab.jobs.changes import watching
 from lab.jobs.queue import JobQueue, Order
 from lab.jobs.records import LEASE_S
 from lab.jobs.waiting import BusyBoardError, JobWaiter, has_no_place
@@ -87,6 +88,25 @@ def test_the_exporter_reads_a_server_that_comes_and_goes(server: Cluster) -> Non
         source.read()
     server.start()
     assert source.read() == before
+
+
+def test_a_waiting_job_has_one_connection(server: Cluster) -> None:
+    order = evolve(ORDER, board="b9")
+    with open_store(server.url) as holders, open_store(server.url) as store:
+        holder, book = (JobQueue(each, name, lambda _: False) for each, name in ((holders, "one"), (store, "two")))
+        held, job = holder.enqueue(order), book.enqueue(order)
+        assert holder.start(held.id) is not None
+        with watching(store, (order.board,), lambda _seconds: None) as changes:
+            assert book.start(job.id) is None
+            assert book.is_kept_waiting(job, (order.board,))
+            assert not changes.wait(0.0)
+            assert "Connections in pool: 1 Current Overflow: -4 Current Checked out connections: 0" in (
+                store._engine.pool.status()
+            )
+            holder.finish(held.id, "completed")
+            assert changes.wait(10.0)
+            assert not book.is_kept_waiting(job, (order.board,))
+        book.finish(job.id, "refused")
 
 
 def waits_as_lab_run(book: JobQueue, order: Order) -> None:

@@ -17,6 +17,7 @@ from exporters.results import ResultsReader
 from lab.health.store import HealthBook
 from lab.host import process
 from lab.host.clock import utc_now
+from lab.jobs.changes import BoardChanges
 from lab.jobs.listing import has_changed, jobs, measuring
 from lab.jobs.queue import TIMERS, JobQueue, claimant
 from lab.judge.latest import WorseNumber, worse_numbers
@@ -69,6 +70,18 @@ def _after_a_run(store: Store) -> Callable[[], object]:
     return measure_and_read
 
 
+def _holder_look(store: Store, waiting: int) -> Callable[[], object]:
+    queue = book(store)
+    job = queue.job(waiting)
+    return lambda: queue.is_kept_waiting(job, (job.board,))
+
+
+def _change_look(store: Store, running: int) -> Callable[[], object]:
+    """Behind another job's sign of life."""
+    changes = BoardChanges(store, ("board-0000",), lambda _seconds: None)
+    return lambda: (book(store).beat(running), changes.wait(0.0))
+
+
 def _worse_of(store: Store) -> list[WorseNumber]:
     with store.snapshot() as snapshot:
         return worse_numbers(snapshot, BoardSeries("board-0000", "am62xx_sk", "boot"))
@@ -76,6 +89,8 @@ def _worse_of(store: Store) -> list[WorseNumber]:
 
 LOOKS: Final = (
     PeriodicLook("a waiting job takes its board", "10 s", lambda s, _running, waiting: lambda: book(s).start(waiting)),
+    PeriodicLook("a waiting job looks at its board's holder", "10 s", lambda s, _running, job: _holder_look(s, job)),
+    PeriodicLook("a waiting job looks for changes", "1 s", lambda s, running, _waiting: _change_look(s, running)),
     PeriodicLook("a running job's sign of life", "10 s", lambda s, running, _: lambda: book(s).beat(running)),
     PeriodicLook("a running job gives way", "a cycle", lambda s, running, _: lambda: claimant(s, running)),
     PeriodicLook("room on a host", "10 s", lambda s, *_: lambda: measuring(book(s), "lab-1")),

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from attrs import evolve
+from support.jobbook import Steady, Wall
 
 from lab.health.reservations import ReservationBook
 from lab.host import locks, process
 from lab.jobs.lease import hold_board
 from lab.jobs.queue import PERSONS, TIMERS, JobQueue
-from lab.jobs.records import BOARDS, Order
-from lab.jobs.waiting import BusyBoardError, JobWaiter
+from lab.jobs.records import BOARDS, HEARTBEAT_S, Job, Order, Silence
+from lab.jobs.waiting import BEHIND_HEARTBEAT_S, BEHIND_LOOK_S, LOOK_S, BusyBoardError, JobWaiter
 from lab.places.job_place import other_user
 from lab.results import Store, open_store
 
@@ -81,6 +82,85 @@ def test_a_coordinator_that_is_slow_to_answer_keeps_no_other_job_waiting(tmp_pat
 
     book = timers(store)
     assert JobWaiter(book, print, slow).wait(book.enqueue(order(tmp_path)), 0) is not None
+
+
+# --- Looks while it waits ---
+
+
+def died(killed: JobQueue, _job: Job) -> JobQueue:
+    return evolve(timers(killed.store), has_died=lambda holder: holder == killed.holder)
+
+
+def ended(measuring: JobQueue, job: Job) -> JobQueue:
+    measuring.finish(job.id, "completed")
+    return timers(measuring.store)
+
+
+@pytest.mark.parametrize("happens", [died, ended])
+def test_a_job_is_kept_waiting_until_its_boards_holder_dies_or_ends(
+    tmp_path: Path, store: Store, happens: Callable[[JobQueue, Job], JobQueue]
+) -> None:
+    measuring, book = JobQueue(store, "here/boot/1", lambda _holder: False), timers(store)
+    held = measuring.start(measuring.enqueue(order(tmp_path)).id)
+    waiting = book.enqueue(order(tmp_path))
+    assert held is not None
+    assert book.is_kept_waiting(waiting, ["one"])
+    assert not book.is_kept_waiting(waiting, ["one", "two"]), "the other one of its choice is free"
+    assert not happens(measuring, held).is_kept_waiting(waiting, ["one"])
+
+
+def test_a_job_is_kept_waiting_by_another_persons_reservation_until_it_ends(tmp_path: Path, store: Store) -> None:
+    reservations, book = ReservationBook(store), timers(store)
+    waiting = book.enqueue(order(tmp_path))
+    reservations.reserve("one", "lena", "a new PMIC", 1.0)
+    assert book.is_kept_waiting(waiting, ["one"])
+    assert not evolve(book, ignores=True, person="lena").is_kept_waiting(waiting, ["one"])
+    reservations.end("one", "reserved", "lena")
+    assert not book.is_kept_waiting(waiting, ["one"])
+
+
+def test_a_job_that_another_process_has_taken_is_kept_waiting_no_more(tmp_path: Path, store: Store) -> None:
+    measuring, book = JobQueue(store, "here/boot/1", lambda _holder: False), timers(store)
+    assert measuring.start(measuring.enqueue(order(tmp_path)).id) is not None
+    waiting = book.enqueue(order(tmp_path))
+    assert not evolve(book, holder="elsewhere").is_kept_waiting(waiting, ["one"])
+    book.cancel(waiting.id, "ann")
+    assert not book.is_kept_waiting(waiting, ["one"])
+
+
+@pytest.mark.parametrize(
+    ("earlier", "look_s", "heartbeat_s"), [(0, LOOK_S, HEARTBEAT_S), (1, BEHIND_LOOK_S, BEHIND_HEARTBEAT_S)]
+)
+def test_a_waiting_job_gives_signs_of_life_and_asks_for_its_board_when_it_may_be_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store, earlier: int, look_s: float, heartbeat_s: float
+) -> None:
+    """The longest waiting one at once; one behind it looks more rarely."""
+    asked: list[int] = []
+    start = JobQueue.start
+    monkeypatch.setattr(JobQueue, "start", lambda book, job: asked.append(job) or start(book, job))
+    steady, wall = Steady(), Wall()
+    with open_store(store.url) as others:
+        measuring = JobQueue(others, "here/boot/1", lambda _holder: False, wall)
+        in_the_way = [measuring.enqueue(order(tmp_path)) for _ in range(earlier + 1)]
+        assert measuring.start(in_the_way[0].id) is not None
+        silences: list[float] = []
+
+        def pause(seconds: float) -> None:
+            wall.later(seconds)
+            steady.pause(seconds)
+            silences.append((wall() - measuring.job(waiting.id).heartbeat_at).total_seconds())
+
+        def end() -> None:
+            for job in in_the_way:
+                measuring.finish(job.id, "interrupted")
+
+        steady.at[95.0] = end
+        book = JobQueue(store, "here/boot/2", lambda _holder: False, wall, silence=Silence(steady), pause=pause)
+        waiting = book.enqueue(order(tmp_path))
+        assert JobWaiter(book, print).wait(waiting, 3600) is not None
+    assert 95.0 <= steady.now_s <= 95.0 + look_s
+    assert len(asked) <= 5, "of a hundred looks"
+    assert max(silences) <= heartbeat_s
 
 
 # --- Jobs that take any board of a type ---

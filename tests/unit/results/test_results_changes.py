@@ -30,6 +30,8 @@ def queue(store: Store) -> JobQueue:
 def look(store: Store, book: JobQueue, job_id: int) -> None:
     """Ask all that is asked again and again while a job waits or measures."""
     assert book.start(job_id) is None
+    assert book.is_kept_waiting(book.job(job_id), ["b1"])
+    assert book.is_next(book.job(job_id))
     wait_on(book, job_id)
     book.free(["b1", "b2"])
     book.watches(job_id)
@@ -58,7 +60,7 @@ def test_a_look_of_a_waiting_job_reads_no_table_from_its_beginning(store: Store)
         lambda _connection, _cursor, text, values, _context, _many: asked.append((text, values)),
     )
     look(store, book, waiting.id)
-    questions = [each for each in asked if each[0].startswith("SELECT") and "LIMIT" not in each[0]]
+    questions = [each for each in asked if each[0].startswith(("SELECT", "UPDATE")) and "LIMIT" not in each[0]]
     with store._engine.connect() as connection:
         is_server = connection.dialect.name == "postgresql"
         if is_server:
