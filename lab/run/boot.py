@@ -13,7 +13,7 @@ from attrs import asdict, define, evolve, field, frozen
 from lab.benchmarks.boot import BootWatch
 from lab.benchmarks.boot.crosscheck import CrossCheck, Software, contradictions, same_software
 from lab.benchmarks.boot.poweron import CONFIRMED, PowerOnSilence, doubt, silences
-from lab.benchmarks.boot.timeline import KNOWN, RECENT, Judgement, TimeLine, bare_samples, learn
+from lab.benchmarks.boot.timeline import KNOWN, RECENT, Judgement, TimeLine, bare_samples
 from lab.benchmarks.identity import BoardIdentity, check_board, from_document
 from lab.benchmarks.versions import CONSOLE_LINES, VERSION_LINES
 from lab.boards import NORMAL
@@ -301,8 +301,7 @@ class BootRun(CycleRun[GoodBoot]):
         for number, (attempt, document) in enumerate(zip(attempts, documents, strict=True)):
             bare = bare_samples(attempt.samples, document)
             neighbours = lines[max(0, number - RECENT) : number] + lines[number + 1 : number + 1 + RECENT]
-            usual = learn([*neighbours, *earlier])
-            judgement = Judgement.of(lines[number], usual, bare[0].flags)
+            judgement = Judgement.of(lines[number], [*neighbours, *earlier], bare[0].flags)
             prompt_at = next(sample.log_end or 0 for sample in bare if sample.metric in HEADLINE_NAMES)
             samples = tuple(judgement.covered(bare, attempt.moments, prompt_at))
             if samples != tuple(attempt.samples):
@@ -401,8 +400,7 @@ def judge_boot(
         for error in contradictions(check, watch.start, watch.prompt, known):
             raise error
         line = check.time_line(watch.start, watch.prompt, line)
-    usual = learn([*map(TimeLine.of_document, known), *earlier])
-    return Judgement.of(line, usual, flags)
+    return Judgement.of(line, [*map(TimeLine.of_document, known), *earlier], flags)
 
 
 def _silences(attempts: Iterable[AttemptRecord | GoodAttempt], medium: str) -> list[PowerOnSilence]:

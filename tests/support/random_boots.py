@@ -25,7 +25,7 @@ from lab.benchmarks.boot.crosscheck import (
     with_digest,
     zero_of,
 )
-from lab.benchmarks.boot.timeline import KERNEL, TimeLine
+from lab.benchmarks.boot.timeline import KERNEL, TimeLine, place_in
 from lab.console.model import Chunk, Event, LineTiming
 from lab.errors import BoardlabError
 from lab.metrics import Flag, Moment, SampleRecord
@@ -178,7 +178,7 @@ class Machine:
         kernel_s = float(boot.said[boot.find("init")].data[1:13])
         both = "first_printk init"
         stages_s = {name + KERNEL * (name == both): s - kernel_s * (name == both) for name, s in stages_s.items()}
-        line = TimeLine(answer=self.dice.uniform(0.004, 0.006), stages=stages_s)
+        line = TimeLine(answer=self.dice.uniform(0.004, 0.006), stages=stages_s, places=boot.places())
         return check.time_line(start, prompt, line).document()
 
     def answer(self, boot: Boot, asked_s: float, logged: Sequence[str]) -> list[str]:
@@ -268,6 +268,16 @@ class Boot:
         self.said = [evolve(said, at_s=said.at_s + by_s * (said.at_s > since_s)) for said in self.said]
         instants_s = (self.zero_s, self.getty_s, self.prompt_s)
         self.zero_s, self.getty_s, self.prompt_s = (at_s + by_s * (at_s > since_s) for at_s in instants_s)
+
+    def places(self) -> dict[str, str]:
+        """The places of a healthy boot's bootloader's moments."""
+        text = b"".join(said.data for said in sorted(self.said, key=lambda said: said.at_s)).decode("latin-1")
+        lines = [line.rstrip("\r") for line in text.split("\n")]
+        marks = {name: mark.decode() for name, mark in itertools.islice(MARKS.items(), 4)}
+        return {
+            name: place_in(lines, next(at for at, line in enumerate(lines) if mark in line))
+            for name, mark in marks.items()
+        }
 
     def events(self) -> tuple[list[Event], dict[str, int]]:
         """The reads of the console, and when each mark's last byte left the board."""

@@ -3,15 +3,18 @@
 All instants are of the host's clock: S, the text that starts the kernel; Z, the kernel's time 0; G, the start of the prompt's program;
 P, the prompt. D = Z − S and Y = P − G are the same in all boots of a board with one software, but for a spread that is learned from them:
 so a text that was said before, or a prompt that was drawn again, shows in them. A kernel, too, leaves its time 0: no line of a kernel comes
-sooner than its own clock says. A stage's text that is lost, and comes from elsewhere, moves against the texts before and behind it.
+sooner than its own clock says. A stage's text that is lost, and comes from elsewhere, moves against the texts before and behind it,
+or stands between other lines than in other boots.
 """
 
 from __future__ import annotations
 
 import itertools
+import re
 import statistics
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Self
 
 from attrs import asdict, evolve, field, frozen
@@ -31,6 +34,8 @@ DRIFT: Final = (
 QUANTITIES: Final = ("zero", "getty", "answer", "tries")
 KERNEL: Final = " kernel"
 PROMPT: Final = "prompt"  # for the moment that ends the boot, login or shell
+_NOISE: Final = re.compile(r"[^ -~\n]")  # on the line, mostly at power on
+_NUMBER: Final = re.compile(r"\w*\d\w*")
 
 
 @frozen
@@ -80,6 +85,8 @@ class TimeLine:
         drawn: the Y of other texts that may be the prompt.
         open: the prompt may be another text, as far as the console tells.
         stages: both moments -> the time between; if both are the kernel's lines, less that of its clock, and named `KERNEL`.
+        places: a bootloader's moment -> its `place_in`.
+        quoted: moments of the kernel whose line came twice, once perhaps damaged.
     """
 
     zero: float | None = None
@@ -89,13 +96,21 @@ class TimeLine:
     drawn: tuple[float, ...] = ()
     open: bool = False
     stages: Mapping[str, float] = field(factory=dict)
+    places: Mapping[str, str] = field(factory=dict)
+    quoted: tuple[str, ...] = ()
 
     @classmethod
     def of_document(cls, document: Mapping[str, Any]) -> Self:
         """Read it from an attempt's details."""
         numbers = {name: document[name] for name in QUANTITIES if isinstance(document.get(name), float)}
-        stages = dict(document.get("stages") or {})
-        return cls(**numbers, drawn=tuple(document.get("drawn", ())), open=bool(document.get("open")), stages=stages)
+        return cls(
+            **numbers,
+            drawn=tuple(document.get("drawn", ())),
+            open=bool(document.get("open")),
+            stages=dict(document.get("stages") or {}),
+            places=dict(document.get("places") or {}),
+            quoted=tuple(document.get("quoted", ())),
+        )
 
     def document(self) -> dict[str, Any]:
         """It for an attempt's details."""
@@ -117,6 +132,28 @@ class TimeLine:
 
 
 NO_LINE: Final = TimeLine()
+
+
+def place_in(lines: Sequence[str], number: int) -> str:
+    """A digest of a line and its nearest neighbours that are not empty, without what differs between boots."""
+    full = [at for at, line in enumerate(lines) if line.strip()]
+    first = max((at for at in full if at < number), default=number)
+    last = min((at for at in full if at > number), default=number)
+    text = _NUMBER.sub("#", _NOISE.sub("", "\n".join(lines[first : last + 1])))
+    return f"{zlib.crc32(text.encode()):08x}"
+
+
+def displaced(line: TimeLine, others: Iterable[TimeLine]) -> frozenset[str]:
+    """Moments whose text a program may have quoted: its place is no other boot's, although most of those are alike."""
+    places: dict[str, Counter[str]] = defaultdict(Counter)
+    for other in others:
+        for moment, place in other.places.items():
+            places[moment][place] += 1
+    return frozenset(line.quoted).union(
+        moment
+        for moment, place in line.places.items()
+        if (counts := places[moment]) and place not in counts and 2 * max(counts.values()) > counts.total() >= KNOWN
+    )
 
 
 @frozen
@@ -141,7 +178,7 @@ def learn(lines: Iterable[TimeLine]) -> dict[str, Usual]:
     return {name: quantity for name, quantity in usual.items() if quantity is not None}
 
 
-def judge(line: TimeLine, usual: Mapping[str, Usual]) -> Verdict:
+def judge(line: TimeLine, usual: Mapping[str, Usual], out_of_place: Collection[str] = ()) -> Verdict:
     """Exclude readings of a boot by what is usual, and cover those that are left.
 
     A start of the kernel that is early may have been said by a script, or the kernel started twice; a late one comes from no other text.
@@ -152,11 +189,11 @@ def judge(line: TimeLine, usual: Mapping[str, Usual]) -> Verdict:
     if zero is not None and line.zero is not None and line.zero > zero.middle_s:
         start_s, is_early = zero.off_s(line.zero), zero.beyond_s(line.zero) > 0
     prompt_s, is_off = 0.0, bool(line.open or line.drawn)
-    others: Sequence[float] = line.drawn
+    drawn: Sequence[float] = line.drawn
     if getty is not None and line.getty is not None:
         prompt_s, is_off = getty.off_s(line.getty), getty.beyond_s(line.getty) != 0
-        others = [value for value in others if getty.beyond_s(value) == 0]
-    apart_s = max((abs(value - line.getty) for value in others), default=0.0) if line.getty is not None else 0.0
+        drawn = [value for value in drawn if getty.beyond_s(value) == 0]
+    apart_s = max((abs(value - line.getty) for value in drawn), default=0.0) if line.getty is not None else 0.0
     is_late = answer is not None and line.answer is not None and answer.beyond_s(line.answer) > 0
     flags = {
         Flag.NOT_CROSS_CHECKED: getty is None or line.getty is None or (zero is None and line.zero is not None),
@@ -165,15 +202,16 @@ def judge(line: TimeLine, usual: Mapping[str, Usual]) -> Verdict:
     }
     named = frozenset(flag for flag, holds in flags.items() if holds)
     reaches_s = {START: start_s, PROMPT: max(prompt_s, apart_s)}
-    for moment, moved_s in _moved_s(line, usual).items():
+    for moment, moved_s in _moved_s(line, usual, out_of_place).items():
         reaches_s[moment] = max(moved_s, reaches_s.get(moment, 0.0))
     return Verdict(named, {moment: reach_s for moment, reach_s in reaches_s.items() if reach_s})
 
 
-def _moved_s(line: TimeLine, usual: Mapping[str, Usual]) -> dict[str, float]:
-    """Moments whose texts came from elsewhere: the stages beside them are as long as usual together.
+def _moved_s(line: TimeLine, usual: Mapping[str, Usual], out_of_place: Collection[str]) -> dict[str, float]:
+    """How far moments may be whose texts came from elsewhere: the stages beside them are as long as usual together.
 
     Two of the kernel's lines are no slower than its clock says. So if nothing else explains them, the other stage was slow, too.
+    Where the text itself is out of place, either stage may be as long as usual.
     """
     moved_s: dict[bool, dict[str, float]] = {True: {}, False: {}}
     quantities = line.quantities()
@@ -185,7 +223,12 @@ def _moved_s(line: TimeLine, usual: Mapping[str, Usual]) -> dict[str, float]:
             reaches_s = [abs(s) + usual[n].reach_s for n, s in zip(stages, off_s, strict=True) if s and n in witnesses]
             if reaches_s:
                 moved_s[not whole_off_s][moment] = max(reaches_s)
-    return moved_s[True] or moved_s[False]
+    anywhere_s = {
+        moment: max(abs(quantities[name] - usual[name].middle_s) + usual[name].reach_s for name in names)
+        for moment, *stages in line.boundaries()
+        if moment in out_of_place and (names := [name for name in stages if name in usual])
+    }
+    return (moved_s[True] or moved_s[False]) | anywhere_s
 
 
 @frozen
@@ -201,9 +244,9 @@ class Judgement:
     added: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, line: TimeLine, usual: Mapping[str, Usual], given: frozenset[str]) -> Self:
-        """Judge a boot whose numbers have these flags already."""
-        verdict = judge(line, usual)
+    def of(cls, line: TimeLine, others: Sequence[TimeLine], given: frozenset[str]) -> Self:
+        """Judge a boot whose numbers have these flags already, beside others."""
+        verdict = judge(line, learn(others), displaced(line, others))
         return cls(line, verdict, verdict.flags - given)
 
     def document(self, bare: Iterable[SampleRecord]) -> dict[str, Any]:

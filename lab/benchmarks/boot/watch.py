@@ -16,7 +16,7 @@ from lab.benchmarks.boot.kernellog import BootKernelLog, kernel_time_s
 from lab.benchmarks.boot.records import ENDS, START, MomentLike, PowerEdge
 from lab.benchmarks.boot.samples import boot_samples, stages
 from lab.benchmarks.boot.starts import Starts
-from lab.benchmarks.boot.timeline import KERNEL, TimeLine
+from lab.benchmarks.boot.timeline import KERNEL, TimeLine, place_in
 from lab.benchmarks.output import garbage, in_pieces, last_line, unreadable
 from lab.boards import NORMAL, BoardType
 from lab.errors import BoardlabError, BoardTransientError, LabTransientError, TestTransientError
@@ -196,6 +196,7 @@ GARBAGE_SHARE = 0.3  # of bytes that no console prints, in the last kilobyte, at
 GARBLED_BYTES = 3  # in a line, which is then damaged; fewer are glitches of a UART that is switched on
 FLOOD_BYTES = 1_000_000  # between two moments; a talkative kernel prints some 50 kB
 PROMPT_LINES = 50  # before the prompt, among which a damaged one is looked for
+READ_LINES = 100  # of one read of 4 KiB, among which a moment's line is looked for
 NEARLY_SHARE = 0.8  # of a line's characters that are the prompt's
 DAMAGED = 2  # characters that may be lost or added
 CR_ONLY = "Its lines end with a carriage return alone, and no pattern finds a line's start: have the board send a newline, too"
@@ -250,6 +251,12 @@ class BootWatch:
     _garbled: int = field(default=0, init=False)  # lines, from the first moment on
     _tries: int = field(default=0, init=False)  # errors of the bootloader, after which it tried another place
     _stages_s: dict[str, float] = field(factory=dict, init=False)  # as of `TimeLine`
+    _texts: list[str] = field(factory=list, init=False)  # lines until the prompt
+    _line_of: dict[int, int] = field(
+        factory=dict, init=False
+    )  # position of a bootloader's moment -> number of its line
+    _places: dict[str, str] = field(factory=dict, init=False)  # as of `TimeLine`
+    _quoted: list[str] = field(factory=list, init=False)  # as of `TimeLine`
 
     def __attrs_post_init__(self) -> None:
         self.log = BootKernelLog(self.board.troubles)
@@ -305,6 +312,10 @@ class BootWatch:
         self._unmarked_bytes = 0
         self._ruled_out.moment(moment)
         in_bootloader = not self._starts.kernel
+        if in_bootloader:
+            near = [*self._texts[-READ_LINES:], self._line.decode("latin-1")]
+            back = next((at for at, line in enumerate(reversed(near)) if moment.text.strip() in line), 0)
+            self._line_of[moment.position] = len(self._texts) - back
         self._fail(self._starts.moment(moment, self.log.stamped))
         if in_bootloader and self._starts.kernel:
             self._suspected = None  # the bootloader found a way
@@ -443,6 +454,11 @@ class BootWatch:
             if since_s is not None and until_s is not None:
                 name, length_s = name + KERNEL, length_s - (until_s - since_s)
             self._stages_s[name] = length_s
+        for moment in found.flow.order:
+            if moment.position in self._line_of:
+                self._places[moment.name] = place_in(self._texts, self._line_of[moment.position])
+            elif self._is_quoted(moment):
+                self._quoted.append(moment.name)
         return boot_samples(found.flow, moments, prompt, self.power, params, flags)
 
     def _check_first_byte(self, now_ns: int) -> None:
@@ -539,9 +555,22 @@ class BootWatch:
                 yield t_ns
             before = user if user != line else ""
 
+    def _is_quoted(self, moment: MomentLike) -> bool:
+        """Return whether another line with the same kernel time may be the moment's, damaged: then one of them is a quote."""
+        stamp, end, text = moment.text.strip().partition("] ")
+        rests = [line.partition(stamp + end)[2] for line in self._texts if stamp + end in line]
+        nearly = [
+            r
+            for r in rests
+            if text.startswith(r) or SequenceMatcher(None, r[: len(text)], text).ratio() >= NEARLY_SHARE
+        ]
+        return kernel_time_s(moment.text) is not None and len(nearly) > 1
+
     def _whole_line(self, raw: bytes, t_ns: int) -> None:
         line = raw[-LINE_LIMIT:].decode("latin-1")
         self._garbled += bool(self.moments) and unreadable(raw) >= GARBLED_BYTES
+        if not self._prompt.seen:
+            self._texts.append(line.rstrip("\r"))
         if self._starts.kernel and not self._prompt.seen:
             self._lines.append((t_ns, line.strip()))
         self._ruled_out.whole_line(line)
@@ -605,6 +634,8 @@ class BootWatch:
             tries=float(self._tries),
             open=self._prompt.open,
             stages=self._stages_s,
+            places=self._places,
+            quoted=tuple(self._quoted),
         )
 
     def _restart(self) -> BoardTransientError | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from attrs import evolve
 from support.atlength import either
 from support.random_boots import SICK, case
 
@@ -18,16 +19,15 @@ from lab.benchmarks.boot.timeline import (
     Usual,
     Verdict,
     bare_samples,
+    displaced,
     judge,
     learn,
+    place_in,
 )
 from lab.metrics import Flag, Moment, SampleRecord
 from lab.metrics.catalogue import BOOT_STAGE, BOOT_TIME
 
 CASES = either(40, 20_000)
-UNSEEN_S = {
-    "torn_stage": 0.2
-}  # a text that is quoted as near as the machine's boots differ by, with five others known
 OTHERS = (5, 19)  # good boots of the run: of six cycles, of twenty
 
 
@@ -36,8 +36,7 @@ OTHERS = (5, 19)  # good boots of the run: of six cycles, of twenty
 @pytest.mark.parametrize("kind", SICK)
 def test_no_number_is_wrong_beyond_its_uncertainty_without_a_flag(kind: str, others: int) -> None:
     outcomes = {seed: case(kind, seed, others) for seed in range(CASES)}
-    unseen_s = UNSEEN_S.get(kind, 0.0)
-    assert {seed: outcome.wrong_s for seed, outcome in outcomes.items() if outcome.wrong_s > unseen_s} == {}
+    assert {seed: outcome.wrong_s for seed, outcome in outcomes.items() if outcome.wrong_s} == {}
 
 
 @pytest.mark.longer
@@ -150,6 +149,30 @@ def test_a_stages_text_that_came_from_elsewhere_moves_against_its_neighbours(
     assert all(moved[name] <= reach_s[name] <= moved[name] + 0.05 for name in moved)
 
 
+def test_a_text_out_of_place_may_stand_for_one_that_makes_either_stage_as_long_as_usual() -> None:
+    lines = [TimeLine(stages=STAGES, places={"uboot": "a", START: f"{boot}"}) for boot in range(5)]
+    line = TimeLine(
+        stages={**STAGES, "on uboot": 0.41, "uboot starting_kernel": 1.3}, places={"uboot": "b", START: "x"}
+    )
+    assert displaced(line, lines) == {"uboot"}  # the other one differs in healthy boots, too
+    assert 0.3 <= judge(line, learn(lines), displaced(line, lines)).reach_s["uboot"] <= 0.35
+    assert judge(line, learn(lines)).reach_s == {}
+    assert displaced(evolve(line, quoted=("init",)), lines[:2]) == {"init"}  # too few to compare with
+
+
+def test_numbers_and_noise_do_not_displace_a_text_and_other_neighbours_do() -> None:
+    lines = ["", "U-Boot SPL 2023.01 (x)", "", "U-Boot 2023.01 (x)", "DRAM:  2 GiB", "Loading 4711 bytes"]
+    assert place_in(["\xff\x80U-Boot SPL 2024.10 (x)", "", "U-Boot 2022.7 (x)", "DRAM:  1 GiB"], 2) == place_in(
+        lines, 3
+    )
+    for other in (
+        ["U-Boot SPL 1.0 (x)", "U-Boot 1.0 (x)", "DRAM:  1 GiB"],
+        [*lines[:3], "log: U-Boot 1.0 (x)", *lines[4:]],
+    ):
+        assert place_in(other, 3 if len(other) > 3 else 1) != place_in(lines, 3)
+    assert place_in([*lines[:3], "U-Boot 2023.01 (x)", "U-Boot 2023.01 (x)"], 3) != place_in(lines, 3)
+
+
 def test_a_verdict_widens_the_numbers_that_begin_or_end_there_and_can_be_taken_back() -> None:
     start = Moment("starting_kernel", 0, 0, 100, "Starting kernel ...")
     positions = [
@@ -174,6 +197,7 @@ def test_a_verdict_widens_the_numbers_that_begin_or_end_there_and_can_be_taken_b
 
 def test_a_time_line_is_kept_with_its_boot() -> None:
     line = TimeLine(0.25, 1.02, 0.004, tries=0.0, drawn=(0.5,), open=True, stages={"on uboot": 0.4})
+    line = evolve(line, places={"uboot": "00c0ffee"}, quoted=("init",))
     assert TimeLine.of_document({**line.document(), "boot_id": "x"}) == line
     assert TimeLine.of_document({"getty": "garbage"}) == TimeLine()
     assert learn([line] * 2) == {}
