@@ -33,7 +33,8 @@ from lab.sleep_modes import SLEEP_MODES
 class Status(enum.Enum):
     """A board's known state.
 
-    After any failure it is `unknown`, and the next transition power-cycles.
+    After any failure it is `unknown`, and the next transition power-cycles. labgrid's own strategies call two of them
+    `uboot` and `shell`.
     """
 
     unknown = 0
@@ -42,6 +43,8 @@ class Status(enum.Enum):
     linux = 3
     provisioned = 4
     ram_linux = 5
+    uboot = bootloader
+    shell = linux
     vars().update({mode: mode for mode in SLEEP_MODES})  # each low-power mode is a state
 
     @property

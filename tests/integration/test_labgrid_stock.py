@@ -40,8 +40,8 @@ def test_shell(command):
     assert "Linux" in stdout[0]
     assert not stderr
 
-def test_strategy_is_labgrids(strategy):
-    assert (type(strategy).__name__, strategy.status.name) == ("UBootStrategy", "shell")
+def test_strategy(strategy):
+    assert (type(strategy).__name__, strategy.status.name) == ("STRATEGY", "STATUS")
 """
 # Over the raw TCP port, at the shell where the tests before have left the board.
 NO_STRATEGY_TESTS = """
@@ -80,7 +80,7 @@ def runs(lab: Lab) -> int:
         return len(store.runs())
 
 
-def test_labgrids_users_find_their_own_drivers_strategy_and_port(lab: Lab, tmp_path: Path) -> None:
+def test_labgrids_users_find_their_own_drivers_strategy_and_port_and_can_move_to_ours(lab: Lab, tmp_path: Path) -> None:
     board = lab.bench.state.boards[0]
     host, _, tcp = board.tcp["main0"].partition(":")
     local = f"RawSerialPort: {{port: '{board.uarts['main0']}', speed: 115200}}"
@@ -88,9 +88,12 @@ def test_labgrids_users_find_their_own_drivers_strategy_and_port(lab: Lab, tmp_p
     (tmp_path / "stock.yaml").write_text(env(lab, local, "      - UBootStrategy: {}\n"))
     (tmp_path / "raw.yaml").write_text(env(lab, raw, ""))
     (tmp_path / "conftest.py").write_text(CONFTEST)
-    (tmp_path / "test_stock.py").write_text(STRATEGY_TESTS)
     (tmp_path / "test_raw.py").write_text(NO_STRATEGY_TESTS)
-    for words in (("stock.yaml", "test_stock.py"), ("raw.yaml", "test_raw.py")):
+    moved = str(lab.bench.folder / BOARD / "env.yaml")  # last: its console server keeps the port
+    names = {"test_stock.py": ("UBootStrategy", "shell"), "test_moved.py": ("BoardStrategy", "linux")}
+    for test, (strategy, status) in names.items():
+        (tmp_path / test).write_text(STRATEGY_TESTS.replace("STRATEGY", strategy).replace("STATUS", status))
+    for words in (("stock.yaml", "test_stock.py"), ("raw.yaml", "test_raw.py"), (moved, "test_moved.py")):
         lab.passes(tmp_path, "--lg-env", *words, timeout_s=DEADLINE_S)
 
 
