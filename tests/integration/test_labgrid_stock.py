@@ -80,7 +80,9 @@ def runs(lab: Lab) -> int:
         return len(store.runs())
 
 
-def test_labgrids_users_find_their_own_drivers_strategy_and_port_and_can_move_to_ours(lab: Lab, tmp_path: Path) -> None:
+def test_labgrids_users_find_their_own_drivers_strategy_and_port_and_can_move_to_ours(
+    lab: Lab, tmp_path: Path
+) -> None:
     board = lab.bench.state.boards[0]
     host, _, tcp = board.tcp["main0"].partition(":")
     local = f"RawSerialPort: {{port: '{board.uarts['main0']}', speed: 115200}}"
