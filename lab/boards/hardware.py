@@ -95,9 +95,6 @@ class Link:
     reference: str = ""
 
 
-# --- Benchmark settings ---
-
-
 # A section names the feature that it needs (lab.benchmarks.section.has_feature); a board type lists those that it has.
 FEATURES: Final[Mapping[str, str]] = {
     "audio": "a sound card, captured and played by ALSA",
@@ -122,9 +119,6 @@ class Benchmarks:
     audio_period_frames: int = field(default=256, validator=validators.gt(0))
     tcp_window: str = ""
     crypto_module: str = ""
-
-
-# --- Sleep and wake-up ---
 
 
 WAKE_SOURCES: Final = ("rtc", "uart", "mcu", "wkup", "gpio", "can", "button")

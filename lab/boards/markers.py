@@ -154,10 +154,10 @@ def check_moments(where: str, moments: list[MomentPattern]) -> None:
     Raises:
         ValueError: a moment lacks one of them.
     """
-    seen: set[str] = set()
+    names: set[str] = set()
     for moment in moments:
-        if moment.name in seen:
+        if moment.name in names:
             raise ValueError(f"{where}: two moments are called {moment.name!r}")
         if not moment.pattern:
             raise ValueError(f"{where}: {moment.name!r} has no pattern")
-        seen.add(moment.name)
+        names.add(moment.name)

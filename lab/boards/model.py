@@ -20,7 +20,7 @@ from lab.boards.release import SdkRelease
 from lab.sleep_modes import SLEEP_MODES
 
 # Keys with a reference in the table `references`: facts about the board, and patterns.
-FACTS = ("features", *(f"benchmarks.{each.name}" for each in fields(Benchmarks)))
+FACTS = ("features", *(f"benchmarks.{attribute.name}" for attribute in fields(Benchmarks)))
 REFERENCED = (
     "rom",
     "recovery",
@@ -192,18 +192,21 @@ class BoardType:
                 raise ValueError(f"references names {where!r}; it may name: {', '.join(REFERENCED)}")
         for name, flow in self.flows.items():
             self._check_flow(name, flow)
-        self._check_abilities()
-        self._check_modes()
+        self._check_features()
+        for mode in self.sleep:
+            self._check_mode(mode)
         for place in self.assumed:
             self._check_place(place)
         for name, release in self.releases.items():
             self._check_published(f"releases.{name!r}.published", release)
 
-    def _check_modes(self) -> None:
-        for mode in self.sleep:
-            if mode not in SLEEP_MODES:
-                raise ValueError(f"sleep names {mode!r}; the low-power modes are: {', '.join(SLEEP_MODES)}")
-            self._check_mode(mode)
+    def _check_features(self) -> None:
+        for feature in self.features:
+            if feature not in FEATURES:
+                raise ValueError(f"features names {feature!r}; the features are: {', '.join(FEATURES)}")
+        interface, links = self.benchmarks.interface, [link.name for link in self.links]
+        if interface != Benchmarks().interface and interface not in links:
+            raise ValueError(f"benchmarks.interface names {interface!r}, which is not under links")
 
     def _check_place(self, place: str) -> None:
         """A place of `assumed` is there."""
@@ -212,7 +215,7 @@ class BoardType:
             if isinstance(value, dict):
                 value = value.get(word)
             elif isinstance(value, list):
-                value = next((each for each in value if getattr(each, "name", "") == word), None)
+                value = next((entry for entry in value if getattr(entry, "name", "") == word), None)
             else:
                 value = getattr(value, word, None)
             if value is None:
@@ -220,6 +223,8 @@ class BoardType:
 
     def _check_mode(self, name: str) -> None:
         """A mode of `sleep` is described, and what it names is there."""
+        if name not in SLEEP_MODES:
+            raise ValueError(f"sleep names {name!r}; the low-power modes are: {', '.join(SLEEP_MODES)}")
         if name not in self.low_power.modes:
             raise ValueError(f"sleep names {name!r}, which is not under low_power.modes")
         mode = self.low_power.modes[name]
@@ -228,18 +233,10 @@ class BoardType:
             "arm": (mode.arm, list(self.low_power.wakes), "low_power.wakes"),
             "rails_on": (mode.rails_on, [rail.name for rail in self.rails], "rails"),
         }
-        for key, (names, known, place) in here.items():
-            for each in names:
-                if each not in known:
-                    raise ValueError(f"low_power.modes.{name}.{key} names {each!r}, which is not under {place}")
-
-    def _check_abilities(self) -> None:
-        for feature in self.features:
-            if feature not in FEATURES:
-                raise ValueError(f"features names {feature!r}; the features are: {', '.join(FEATURES)}")
-        interface, links = self.benchmarks.interface, [link.name for link in self.links]
-        if interface != Benchmarks().interface and interface not in links:
-            raise ValueError(f"benchmarks.interface names {interface!r}, which is not under links")
+        for key, (names, described, place) in here.items():
+            for unknown in names:
+                if unknown not in described:
+                    raise ValueError(f"low_power.modes.{name}.{key} names {unknown!r}, which is not under {place}")
 
     def _check_flow(self, name: str, flow: Flow) -> None:
         where = f"flows.{name}"
@@ -261,10 +258,10 @@ class BoardType:
         for mode in (*published.sleep_mw, *published.resume_ms):
             if mode not in self.sleep:
                 raise ValueError(f"{where} names {mode!r}, which is not under sleep")
-        known = {rail.name for rail in self.rails}
+        rail_names = {rail.name for rail in self.rails}
         for mode, rails in published.sleep_mw.items():
             for rail in rails:
-                if rail not in known:
+                if rail not in rail_names:
                     raise ValueError(f"{where}.sleep_mw.{mode} names {rail!r}, which is not under rails")
 
     def flow(self, name: str) -> list[MomentPattern]:
@@ -283,9 +280,9 @@ class BoardType:
     @property
     def markers(self) -> list[MomentPattern]:
         """The moments of all flows, each once, as console patterns."""
-        found = {moment.name: moment for name in self.flows for moment in self.flow(name)}
+        by_name = {moment.name: moment for name in self.flows for moment in self.flow(name)}
         usual = {moment.name for moment in self.moments}
-        return [*(moment for moment in found.values() if moment.name not in usual), *self.moments]
+        return [*(moment for moment in by_name.values() if moment.name not in usual), *self.moments]
 
     def recovery_by(self, boot_mode: int) -> str:
         """The ROM's recovery way by straps, "uart" or "usb"; empty: a medium."""

@@ -64,17 +64,17 @@ def _load(path: Path) -> BoardType:
 
 def _files() -> dict[str, Path]:
     """Name -> file."""
-    found = {name: _types() / f"{name}.toml" for name in shipped()}
+    files = {name: _types() / f"{name}.toml" for name in shipped()}
     for folder in filter(None, os.environ.get(OWN_TYPES, "").split(os.pathsep)):
         if not Path(folder).is_dir():
             raise ConfigurationError(f"{OWN_TYPES} names {folder}, which is no folder; make it, or mend the variable")
         for path in sorted(Path(folder).absolute().glob("*.toml")):
-            if path.stem in found:
+            if path.stem in files:
                 raise ConfigurationError(
-                    f"{path}: there is a board type {path.stem!r} already, {found[path.stem]}; give yours another name"
+                    f"{path}: there is a board type {path.stem!r} already, {files[path.stem]}; give yours another name"
                 )
-            found[path.stem] = path
-    return found
+            files[path.stem] = path
+    return files
 
 
 def load_file(path: Path) -> BoardType:
@@ -134,9 +134,11 @@ def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
         below = merged.get(key)
         if isinstance(below, dict) and isinstance(value, dict):
             merged[key] = _merge(below, value)
-        elif _has_names(below) and isinstance(value, dict) and all(isinstance(each, dict) for each in value.values()):
-            named = {name: {"name": name} for name in value} | {each["name"]: each for each in below}
-            order = dict.fromkeys([*(each["name"] for each in below), *value])
+        elif (
+            _has_names(below) and isinstance(value, dict) and all(isinstance(entry, dict) for entry in value.values())
+        ):
+            named = {name: {"name": name} for name in value} | {entry["name"]: entry for entry in below}
+            order = dict.fromkeys([*(entry["name"] for entry in below), *value])
             merged[key] = [_merge(named[name], value.get(name, {})) for name in order]
         else:
             merged[key] = value
@@ -145,21 +147,20 @@ def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 
 def _of_media(evidence: Any, media: Any) -> Any:
     """A part's evidence without the media that the type lacks."""
-    if not isinstance(evidence, list) or not all(isinstance(each, dict) for each in evidence):
+    if not isinstance(evidence, list) or not all(isinstance(entry, dict) for entry in evidence):
         return evidence
     return [
-        {**each, "media": {text: medium for text, medium in named.items() if medium in media}}
-        if isinstance(named := each.get("media"), dict)
-        else each
-        for each in evidence
+        {**entry, "media": {text: medium for text, medium in named.items() if medium in media}}
+        if isinstance(named := entry.get("media"), dict)
+        else entry
+        for entry in evidence
     ]
 
 
 def _has_names(value: object) -> TypeGuard[list[dict[str, Any]]]:
-    return isinstance(value, list) and bool(value) and all(isinstance(each, dict) and "name" in each for each in value)
-
-
-# --- Patterns with their sources ---
+    return (
+        isinstance(value, list) and bool(value) and all(isinstance(entry, dict) and "name" in entry for entry in value)
+    )
 
 
 ASSUMED = "assumed"
@@ -212,25 +213,25 @@ def _in_the_table(board: BoardType) -> Iterator[Pattern]:
     """The patterns with references in the table `references`."""
     prompts = board.prompts
     of_prompts = [("uboot", prompts.uboot), ("login", prompts.login), ("shell", prompts.shell)]
-    found = {
+    texts_by_place = {
         "rom": [board.rom],
         "planned_reset": [board.planned_reset],
         **{f"prompts.{name}": [text] for name, text in (*of_prompts, ("autoboot", prompts.autoboot))},
         "low_power.resume_start": board.low_power.resume_start if board.sleep else [],
     }
-    for where, texts in found.items():
+    for where, texts in texts_by_place.items():
         for text in texts:
             yield Pattern(where, text, board.references.get(where, ""))
 
 
 def assumptions(board: BoardType) -> list[str]:
     """Sorted places of values without a public source, e.g. "media.emmc.boot_mode"."""
-    found = [*board.assumed]
-    found += [f"identity.{field}" for field in (board.identity.assumed if board.identity else ())]
-    found += [f"releases.{name}.{field}" for name, release in board.releases.items() for field in release.assumed]
+    places = [*board.assumed]
+    places += [f"identity.{field}" for field in (board.identity.assumed if board.identity else ())]
+    places += [f"releases.{name}.{field}" for name, release in board.releases.items() for field in release.assumed]
     for name in board.sleep:
-        found += [f"low_power.modes.{name}.{field}" for field in board.low_power.modes[name].assumed]
-    found += [pattern.where for pattern in patterns(board) if pattern.assumed]
-    found += [f"links.{link.name}" for link in board.links if not link.reference or ASSUMED in link.reference]
-    found += [key for key, source in board.references.items() if ASSUMED in source]
-    return sorted(set(found))
+        places += [f"low_power.modes.{name}.{field}" for field in board.low_power.modes[name].assumed]
+    places += [pattern.where for pattern in patterns(board) if pattern.assumed]
+    places += [f"links.{link.name}" for link in board.links if not link.reference or ASSUMED in link.reference]
+    places += [key for key, source in board.references.items() if ASSUMED in source]
+    return sorted(set(places))

@@ -9,10 +9,10 @@ LOW_POWER_SELECTIONS = ("none", "wakeup_device", "qos_ms", "qos_us")
 
 def names_fields(instance: AttrsInstance, attribute: Attribute[list[str]], value: list[str]) -> None:
     """Validate that a list names other fields of its record."""
-    known = {each.name for each in fields(type(instance))} - {attribute.name}
-    unknown = [name for name in value if name not in known]
+    names = {other.name for other in fields(type(instance))} - {attribute.name}
+    unknown = [name for name in value if name not in names]
     if unknown:
-        raise ValueError(f"{attribute.name} names {', '.join(unknown)}; there are: {', '.join(sorted(known))}")
+        raise ValueError(f"{attribute.name} names {', '.join(unknown)}; there are: {', '.join(sorted(names))}")
 
 
 @frozen

@@ -10,7 +10,7 @@ import typer
 from attrs import asdict
 
 from lab.cli.options import BoardEnv, Json
-from lab.env.power_state import Powered, supply_of
+from lab.env.power_state import PowerState, supply_of
 from lab.errors import LabTransientError
 from lab.terminal import echo, echo_json
 
@@ -22,7 +22,7 @@ def on(env: BoardEnv, *, as_json: Json = False) -> None:
     """Switch a board on, and confirm that it has power."""
     supply = supply_of(env)
     supply.switch.on()
-    _verify(supply.settled(on=True), on=True, as_json=as_json)
+    _verify(supply.settle(on=True), on=True, as_json=as_json)
 
 
 @app.command()
@@ -33,7 +33,7 @@ def off(env: BoardEnv, *, as_json: Json = False) -> None:
     """
     supply = supply_of(env)
     supply.switch.off()
-    _verify(supply.settled(on=False), on=False, as_json=as_json)
+    _verify(supply.settle(on=False), on=False, as_json=as_json)
 
 
 @app.command()
@@ -50,7 +50,7 @@ def cycle(
     supply.switch.off()
     time.sleep(supply.discharge_s if seconds is None else seconds)
     supply.switch.on()
-    _verify(supply.settled(on=True), on=True, as_json=as_json)
+    _verify(supply.settle(on=True), on=True, as_json=as_json)
 
 
 @app.command()
@@ -74,7 +74,7 @@ def state(env: BoardEnv, *, as_json: Json = False) -> None:
     )
 
 
-def _verify(power: Powered, *, on: bool, as_json: bool) -> None:
+def _verify(power: PowerState, *, on: bool, as_json: bool) -> None:
     """Print the verified outcome of a switching.
 
     Raises:
@@ -100,18 +100,18 @@ def _verify(power: Powered, *, on: bool, as_json: bool) -> None:
         echo(f"{power.board}: told to switch {state_word}, and {switch} obeyed. Not verified: {why}")
 
 
-def _document(power: Powered) -> dict[str, object]:
+def _document(power: PowerState) -> dict[str, object]:
     """Document for --json, with the keys that scripts read."""
     keys = {"last_command": "told", "last_command_at": "told_at"}
     return {keys.get(name, name): value for name, value in asdict(power).items()}
 
 
-def _rails(power: Powered) -> str:
+def _rails(power: PowerState) -> str:
     """The lowest and the highest one."""
     return f"{min(power.volts.values()):.2f} to {max(power.volts.values()):.2f} V" if power.volts else ""
 
 
-def _outlet(power: Powered) -> str:
+def _outlet(power: PowerState) -> str:
     return f"{power.pdu} {power.outlet}" + (f" at {power.server}" if power.server else "")
 
 

@@ -28,7 +28,7 @@ TRIES: Final = 2  # of a boot that fails in a way that may pass
 READ_MIB: Final = 8
 READ_S: Final = 60.0  # a worn card still gives more than 1 MiB in 8 s
 RAILS_S: Final = 10.0
-SAID: Final = 2000  # characters of the console that are kept of a part
+KEPT_CHARACTERS: Final = 2000  # characters of the console that are kept of a part
 TOKEN: Final = "boardlab-echo"  # noqa: S105 - no secret: what the board is to say back
 
 # By the beginning of a failure class: the part that it speaks of. All others speak of the boot.
@@ -55,7 +55,7 @@ class CheckUp:
     say: Callable[[str], None]
     clock: Clock = field(factory=MonotonicRaw)
     parts: dict[str, CheckedPart] = field(factory=dict, init=False)
-    _heard: bool = field(default=False, init=False)
+    _has_spoken: bool = field(default=False, init=False)
 
     def run(self) -> tuple[CheckedPart, ...]:
         """Check all parts in the order of PARTS; switch off.
@@ -69,7 +69,7 @@ class CheckUp:
             self._at_a_prompt()
             if self.strategy.rails is not None and "power" not in self.parts:
                 self._part("rails", self._rails)
-            self._switched_off()
+            self._check_off()
         finally:
             with contextlib.suppress(BoardlabError):
                 self.strategy.off()
@@ -81,18 +81,21 @@ class CheckUp:
 
     def _at_a_prompt(self) -> None:
         """Boot the board and type at Linux, else at U-Boot."""
-        error = self._booted()
+        error = self._boot()
         if error is None:
-            self._found("boot", "it booted to its login prompt")
-            self._part("console", self._echo_in_linux)
+            self._pass_part("boot", "it booted to its login prompt")
+            if self.strategy.shell is None:
+                self._pass_part("console", "it is heard; the environment has no ShellDriver to type with")
+            else:
+                self._part("console", lambda: self._check_echo(self.strategy.linux))
             self._part("medium", self._medium)
             return
         name = part_of(error.failure)
-        self._failed(name, error)
+        self._fail_part(name, error)
         if name == "boot" and error.fault == "board":
             self._part("console", self._echo_in_uboot)
 
-    def _booted(self) -> BoardlabError | None:
+    def _boot(self) -> BoardlabError | None:
         """Power-cycle, boot and log in; return the last error.
 
         A transient error has a second try.
@@ -104,19 +107,14 @@ class CheckUp:
             except ConfigurationError:
                 raise
             except BoardlabError as error:
-                self._heard |= bool(self.strategy.console.captured())
+                self._has_spoken |= bool(self.strategy.console.captured())
                 if not error.transient or not left:
                     return error
                 self.say(f"{error} Once more.")
             else:
-                self._heard = True
+                self._has_spoken = True
                 return None
         raise AssertionError  # the last try has returned
-
-    def _echo_in_linux(self) -> str:
-        if self.strategy.shell is None:
-            return "it is heard; the environment has no ShellDriver to type with"
-        return self._echoed(self.strategy.linux)
 
     def _echo_in_uboot(self) -> str:
         if self.strategy.uboot is None:
@@ -127,9 +125,9 @@ class CheckUp:
             prompt = uboot_prompt(self.strategy.interrupt())
         except BoardTransientError as error:
             return f"it is heard; nothing could be typed, since it comes to no prompt ({error.failure})"
-        return self._echoed(prompt)
+        return self._check_echo(prompt)
 
-    def _echoed(self, prompt: Any) -> str:
+    def _check_echo(self, prompt: Any) -> str:
         lines, _errors, _status = prompt.run(f"echo {TOKEN}")
         if TOKEN not in "\n".join(lines):
             echoed = plain(" ".join(lines))[:80]
@@ -168,19 +166,19 @@ class CheckUp:
         A scaled rail without a known range only has to be on.
         """
         volts = self._volts()
-        wanted = {rail.name: rail.volts for rail in self.strategy.rails.config.measured}
-        silent = [name for name in wanted if name not in volts]
+        nominal_v = {rail.name: rail.volts for rail in self.strategy.rails.config.measured}
+        silent = [name for name in nominal_v if name not in volts]
         if silent:
             raise LabStableError(
                 f"no sensor answers for {', '.join(silent)}: `lab rails selftest` says which address is silent",
                 failure="rail_unread",
             )
-        known = (*self.strategy.type.rails, *self.strategy.rails.config.measured)
-        scaled = {rail.name: rail.range_v for rail in known if rail.scaled}
+        declared = (*self.strategy.type.rails, *self.strategy.rails.config.measured)
+        scaled = {rail.name: rail.range_v for rail in declared if rail.scaled}
         wrong = [
             problem
-            for name, nominal in wanted.items()
-            if (problem := _amiss(name, volts[name], nominal, scaled.get(name)))
+            for name, nominal in nominal_v.items()
+            if (problem := _rail_problem(name, volts[name], nominal, scaled.get(name)))
         ]
         if wrong:
             raise LabStableError(
@@ -188,22 +186,23 @@ class CheckUp:
                 "rails selftest",
                 failure="rail_out_of_range",
             )
-        free = [name for name in wanted if name in scaled]
+        free = [name for name in nominal_v if name in scaled]
         scaled_text = f"; {', '.join(free)}, which software scales, in range or on" if free else ""
-        return f"{len(wanted) - len(free)} rails within {NEAR:.0%} of their nominal voltages{scaled_text}"
+        return f"{len(nominal_v) - len(free)} rails within {NEAR:.0%} of their nominal voltages{scaled_text}"
 
-    def _switched_off(self) -> None:
+    def _check_off(self) -> None:
         """Switch off; a heard board falls silent, and rails fall."""
         if "power" in self.parts:
             return
         self._part("power", self._power)
-        if not self._heard and self.parts["power"].outcome == "ok" and self.strategy.rails is None:
+        if not self._has_spoken and self.parts["power"].outcome == "ok" and self.strategy.rails is None:
             self.parts["power"] = CheckedPart(
                 "power", "not tried", message="unknown: no byte came, and no rail is read"
             )
 
     def _power(self) -> str:
-        is_up = self._heard or self._up()
+        volts = {} if self._has_spoken or self.strategy.rails is None else self._volts()
+        is_up = self._has_spoken or max(volts.values(), default=0.0) >= RAIL_OFF_V
         if not is_up and self.strategy.rails is not None:
             raise LabStableError(
                 f"{self.strategy.board} was switched on, and its rails are off. Is the outlet the board's, and does "
@@ -225,35 +224,31 @@ class CheckUp:
             )
         return "its rails came with power on, and fell with power off"
 
-    def _up(self) -> bool:
-        volts = self._volts() if self.strategy.rails is not None else {}
-        return max(volts.values(), default=0.0) >= RAIL_OFF_V
-
     def _volts(self) -> Mapping[str, float]:
         rails = self.strategy.rails
-        found: dict[str, float] = guarded_calls.call(rails, RAILS, "read", rails.volts, RAILS_S)
-        return found
+        volts: dict[str, float] = guarded_calls.call(rails, RAILS, "read", rails.volts, RAILS_S)
+        return volts
 
     def _part(self, name: str, work: Callable[[], str]) -> None:
         try:
-            self._found(name, work())
+            self._pass_part(name, work())
         except ConfigurationError:
             raise
         except BoardlabError as error:
-            self._failed(name, error)
+            self._fail_part(name, error)
 
-    def _found(self, name: str, message: str) -> None:
+    def _pass_part(self, name: str, message: str) -> None:
         self.say(f"{name}: {message}")
         self.parts[name] = CheckedPart(name, "ok", message=message)
 
-    def _failed(self, name: str, error: BoardlabError) -> None:
+    def _fail_part(self, name: str, error: BoardlabError) -> None:
         self.say(f"{name}: FAILED ({error.failure}, {error.fault}): {error}")
-        output = self.strategy.console.captured()[-SAID:].decode("latin-1")
+        output = self.strategy.console.captured()[-KEPT_CHARACTERS:].decode("latin-1")
         lines = "\n".join(plain(line) for line in output.splitlines())
         self.parts[name] = CheckedPart(name, "failed", error.failure, error.fault, plain(str(error)), lines)
 
 
-def _amiss(name: str, volts: float, nominal: float, scaled: Sequence[float] | None) -> str:
+def _rail_problem(name: str, volts: float, nominal: float, scaled: Sequence[float] | None) -> str:
     """Problem of a rail's reading; empty: none.
 
     `scaled`: its range, empty: unknown; None: it is fixed.
@@ -263,8 +258,8 @@ def _amiss(name: str, volts: float, nominal: float, scaled: Sequence[float] | No
     low, high = scaled or (nominal, nominal)
     if low - NEAR * low <= volts <= high + NEAR * high:
         return ""
-    wanted = f"software sets it from {low:g} to {high:g} V" if scaled else f"nominal {nominal:g} V"
-    return f"{name} reads {volts:.3f} V, {wanted}"
+    expected = f"software sets it from {low:g} to {high:g} V" if scaled else f"nominal {nominal:g} V"
+    return f"{name} reads {volts:.3f} V, {expected}"
 
 
 def part_of(failure: str) -> str:

@@ -84,8 +84,8 @@ def problems(path: Path) -> Iterator[str]:
     try:
         yamlfile.text_of(path, unique=True)
         data = _parse(path)
-        for place, keys, known in _levels(data):
-            yield from _unknown(path, place, keys, known, ignored=False)
+        for place, keys, known_keys in _levels(data):
+            yield from _unknown(path, place, keys, known_keys, ignored=False)
         classes = _classes(path, data)
         for role, target in _targets(path, data):
             resources = list(_entries(path, f"targets.{role}.resources", target.get("resources"), classes))
@@ -116,7 +116,7 @@ def refusals(path: Path) -> Iterator[str]:
     from lab.env import wiring  # noqa: PLC0415 - as in `problems`
 
     data = _parse(path)
-    yield from _unedited(path)
+    yield from _template_values(path)
     yield from _misspelt(path, "options", data.get("options"), OPTIONS)
     classes = _classes(path, data)
     for role, target in _targets(path, data):
@@ -142,8 +142,8 @@ def remarks(path: Path) -> Iterator[str]:
         ConfigurationError: the file cannot be understood.
     """
     data = _parse(path)
-    for place, keys, known in _levels(data):
-        yield from _unknown(path, place, keys, known, ignored=True)
+    for place, keys, known_keys in _levels(data):
+        yield from _unknown(path, place, keys, known_keys, ignored=True)
     classes = _classes(path, data)
     for role, target in _targets(path, data):
         for room in ("resources", "drivers"):
@@ -218,12 +218,12 @@ def _strategies_in(data: object) -> Iterator[dict[str, Any]]:
     inner: Iterable[object] = ()
     if isinstance(data, dict):
         inner = data.values()
-        if isinstance(found := data.get("BoardStrategy"), dict):
-            yield found
+        if isinstance(strategy := data.get("BoardStrategy"), dict):
+            yield strategy
     elif isinstance(data, list):
         inner = data
-    for each in inner:
-        yield from _strategies_in(each)
+    for child in inner:
+        yield from _strategies_in(child)
 
 
 def target_options(path: Path, role: str = "main") -> dict[str, Any]:
@@ -232,19 +232,19 @@ def target_options(path: Path, role: str = "main") -> dict[str, Any]:
     Raises:
         ConfigurationError: the file cannot be understood.
     """
-    found = dict(_targets(path, _parse(path))).get(role, {}).get("options")
-    return found if isinstance(found, dict) else {}
+    options = dict(_targets(path, _parse(path))).get(role, {}).get("options")
+    return options if isinstance(options, dict) else {}
 
 
-def _unedited(path: Path) -> Iterator[str]:
+def _template_values(path: Path) -> Iterator[str]:
     """Yield values of the template, and addresses reserved for documentation.
 
     Template lines have the mark LAB.
     """
     templates = {
         _value(line)
-        for each in package_data.folder(package_data.ENVS).glob("*.yaml")
-        for line in each.read_text(encoding="utf-8").splitlines()
+        for template in package_data.folder(package_data.ENVS).glob("*.yaml")
+        for line in template.read_text(encoding="utf-8").splitlines()
         if LAB_LINE.search(line)
     }
     for number, line in enumerate(yamlfile.text_of(path).splitlines(), start=1):
@@ -253,9 +253,10 @@ def _unedited(path: Path) -> Iterator[str]:
             yield (
                 f"{path}:{number}: `{value}` is the template's value: set it, or remove the mark LAB where it is right"
             )
-        elif found := _RESERVED.search(value):
+        elif reserved := _RESERVED.search(value):
             yield (
-                f"{path}:{number}: {found[0]} is no address of a lab: it is reserved for documentation; write your own"
+                f"{path}:{number}: {reserved[0]} is no address of a lab: it is reserved for documentation; write your "
+                "own"
             )
 
 
@@ -263,15 +264,15 @@ def _value(line: str) -> str:
     return " ".join(line.partition("# ")[0].split())
 
 
-def _misspelt(path: Path, place: str, given: object, known: Iterable[str]) -> Iterator[str]:
+def _misspelt(path: Path, place: str, options_given: object, known: Iterable[str]) -> Iterator[str]:
     """Yield options that look like boardlab's.
 
     Tests of the user's own may have any other.
     """
-    if given is not None and not isinstance(given, dict):
-        yield f"{path}: {place}: expected `name: value`, got {given!r}"
+    if options_given is not None and not isinstance(options_given, dict):
+        yield f"{path}: {place}: expected `name: value`, got {options_given!r}"
         return
-    for name in given or {}:
+    for name in options_given or {}:
         if name not in known and (hint := _similar(name, known)):
             yield f"{path}: {place}: {name} is no option of boardlab{hint}"
 
@@ -319,8 +320,8 @@ def _entries(path: Path, place: str, data: object, known: Mapping[str, Any]) -> 
         elif not isinstance(bindings, dict):
             yield f"{path}: {where}: bindings: expected `slot: name`, got {bindings!r}"
         elif not unknown:
-            given = {key: value for key, value in item.items() if key in arguments - OWN_ARGUMENTS}
-            yield wiring.TargetComponent(where, cls, item.get("name"), bindings, given)
+            arguments_given = {key: value for key, value in item.items() if key in arguments - OWN_ARGUMENTS}
+            yield wiring.TargetComponent(where, cls, item.get("name"), bindings, arguments_given)
 
 
 def _keys_of(cls: type) -> set[str]:
@@ -394,13 +395,6 @@ def _unknown(
             yield f"{path}: {where}unknown key {name!r}{effect}{_similar(name, keys)}; it takes: {takes}"
 
 
-def _imports(path: Path, data: Mapping[str, Any]) -> list[str]:
-    names = data.get("imports") or []
-    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
-        raise ConfigurationError(f"{path}: imports: expected a list of modules, e.g. [lab.drivers], got {names!r}")
-    return names
-
-
 def _classes(path: Path, data: Mapping[str, Any]) -> dict[str, Any]:
     """The resources and drivers of labgrid and of `imports:`, by name.
 
@@ -409,16 +403,18 @@ def _classes(path: Path, data: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ConfigurationError: an import fails.
     """
-    names, config = _imports(path, data), Config(str(path))
+    names, config = data.get("imports") or [], Config(str(path))
+    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
+        raise ConfigurationError(f"{path}: imports: expected a list of modules, e.g. [lab.drivers], got {names!r}")
     files = {name: Path(config.resolve_path(name)) for name in names if name.endswith(".py")}
     own = {file.stem for file in files.values()}
-    before = _unregistered(own)
+    before = _unregister(own)
     try:
         for name in names:
             _import(path, name, files.get(name))
         return {**target_factory.resources, **target_factory.drivers}
     finally:
-        _unregistered(own)
+        _unregister(own)
         for registry, classes in zip(_registries(), before, strict=True):
             registry.update(classes)
 
@@ -427,17 +423,17 @@ def _registries() -> tuple[dict[str, Any], ...]:
     return target_factory.resources, target_factory.drivers, target_factory.all_classes
 
 
-def _unregistered(modules: set[str]) -> list[dict[str, Any]]:
+def _unregister(modules: set[str]) -> list[dict[str, Any]]:
     """Take these modules' classes out of labgrid's factory; returns them.
 
     They are grouped by registry.
     """
-    found = []
+    classes = []
     for registry in _registries():
-        found.append({name: cls for name, cls in registry.items() if cls.__module__ in modules})
-        for name in found[-1]:
+        classes.append({name: cls for name, cls in registry.items() if cls.__module__ in modules})
+        for name in classes[-1]:
             del registry[name]
-    return found
+    return classes
 
 
 def _import(path: Path, name: str, file: Path | None) -> None:

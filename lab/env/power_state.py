@@ -29,7 +29,7 @@ DISCHARGE_S = 2.0  # where the board type does not say
 
 
 @frozen
-class Powered:
+class PowerState:
     """Known state of a board's power.
 
     Attributes:
@@ -37,7 +37,8 @@ class Powered:
         switch_says: "on", "off", or the reason of its silence.
         volts: of each rail; empty: unknown.
         on: it has power; None: unknown.
-        last_command: of this host's programs, "on" or "off"; empty: none. last_command_at: seconds since 1970.
+        last_command: of this host's programs, "on" or "off"; empty: none.
+        last_command_at: seconds since 1970.
     """
 
     board: str
@@ -66,7 +67,7 @@ class Supply:
     discharge_s: float = DISCHARGE_S
     averaging_s: float = field(default=0.5)
 
-    def read(self) -> Powered:
+    def read(self) -> PowerState:
         """Ask switch and rails; rails count more.
 
         The switch only knows its last command.
@@ -79,26 +80,26 @@ class Supply:
             state, says = None, f"does not say: {error}"
         on = max(volts.values()) >= RAIL_OFF_V if volts else state
         last = last_command(outlet)
-        known = (last.command, last.at) if last is not None else ("", 0.0)
-        return Powered(self.board, outlet.server, outlet.pdu, outlet.number, says, volts, on, *known)
+        last_known = (last.command, last.at) if last is not None else ("", 0.0)
+        return PowerState(self.board, outlet.server, outlet.pdu, outlet.number, says, volts, on, *last_known)
 
-    def settled(self, *, on: bool) -> Powered:
+    def settle(self, *, on: bool) -> PowerState:
         """Wait until the power is as wanted, or `discharge_s`."""
         end = time.monotonic() + self.discharge_s
-        while (found := self.read()).on is (not on) and time.monotonic() < end:
+        while (state := self.read()).on is (not on) and time.monotonic() < end:
             time.sleep(AGAIN_S)
-        return found
+        return state
 
     def _volts(self) -> dict[str, float]:
         if self.rails is None:
             return {}
         try:
-            found: dict[str, float] = guarded_calls.call(
+            volts: dict[str, float] = guarded_calls.call(
                 self.rails, RAILS, "read", lambda: self.rails.volts(self.averaging_s), RAILS_LIMIT_S
             )
         except BoardlabError:
             return {}
-        return found
+        return volts
 
 
 def supply_of(env: str) -> Supply:
@@ -116,9 +117,6 @@ def supply_of(env: str) -> Supply:
         supply.discharge_s = board_type.timeouts.discharge_s
     guarded_calls.call(driver, POWER, "activate", lambda: target.activate(driver), ACTIVATE_LIMIT_S)
     return supply
-
-
-# --- Targets for commands with one driver ---
 
 
 CONNECT_LIMIT_S: Final = 3.0
@@ -158,10 +156,10 @@ def run_problems(path: Path, *, elsewhere: bool = False) -> list[str]:
     Args:
         elsewhere: its board is another host's: what is missing here says nothing.
     """
-    if found := list(envfile.problems(path)):
-        return found
-    found = list(envfile.refusals(path)) if envfile.names(path, "BoardStrategy") else []
-    return found if elsewhere else [*found, *lacks(path)]
+    if found_problems := list(envfile.problems(path)):
+        return found_problems
+    found_problems = list(envfile.refusals(path)) if envfile.names(path, "BoardStrategy") else []
+    return found_problems if elsewhere else [*found_problems, *lacks(path)]
 
 
 def lacks(path: Path) -> Iterator[str]:
@@ -170,15 +168,15 @@ def lacks(path: Path) -> Iterator[str]:
     Targets with a RemotePlace are left out: their coordinator knows them.
     """
     try:
-        found = list(_made(path))
+        targets = list(_make_targets(path))
     except ConfigurationError as error:
         yield str(error)
         return
-    for role, target, hint in found:
-        yield from (f"{path}: targets.{role}: {each}{hint}" for each in _absent(target))
+    for role, target, hint in targets:
+        yield from (f"{path}: targets.{role}: {problem}{hint}" for problem in _absent(target))
 
 
-def _made(path: Path) -> Iterator[tuple[str, Any, str]]:
+def _make_targets(path: Path) -> Iterator[tuple[str, Any, str]]:
     """The targets of this host by their roles, each with its `bench_hint`.
 
     Raises:

@@ -72,8 +72,8 @@ class TargetComponent:
 def problems(resources: Sequence[TargetComponent], drivers: Sequence[TargetComponent]) -> Iterator[str]:
     """Yield a target's mistakes, each with its place and remedy."""
     wrong = {entry.place: list(_arguments(entry)) for entry in (*resources, *drivers)}
-    for found in wrong.values():
-        yield from found
+    for mistakes in wrong.values():
+        yield from mistakes
     sound = [entry for entry in drivers if not wrong[entry.place]]
     yield from _ports(resources, drivers)
     yield from _twice((*resources, *drivers))
@@ -130,19 +130,22 @@ def _wrong_arguments(entry: TargetComponent) -> Iterator[str]:
         except ConfigurationError as error:
             yield f"{entry.place}: {str(error).removeprefix(f'{entry.cls.__name__}: ')}"
         except Exception as error:  # noqa: BLE001 - as above
-            wanted = getattr(validator, "type", None) or getattr(getattr(validator, "validator", None), "type", None)
-            if wanted is float and type(value) is int:
+            expected_type = getattr(validator, "type", None) or getattr(
+                getattr(validator, "validator", None), "type", None
+            )
+            if expected_type is float and type(value) is int:
                 yield f"{entry.place}: {attribute.name}: {value} is a whole number; write {value}.0"
-            elif isinstance(wanted, type):
-                yield f"{entry.place}: {attribute.name}: expected {wanted.__name__}, got {value!r}"
+            elif isinstance(expected_type, type):
+                yield f"{entry.place}: {attribute.name}: expected {expected_type.__name__}, got {value!r}"
             else:
                 yield f"{entry.place}: {attribute.name}: {error.args[0] if error.args else error}"
 
 
 def _ports(resources: Sequence[TargetComponent], drivers: Sequence[TargetComponent]) -> Iterator[str]:
-    if not any(_measures(entry.cls) for entry in drivers) or not any(
-        entry.cls.__name__ == _BYTE_BY_BYTE for entry in drivers
-    ):
+    times_bytes = any(
+        issubclass(entry.cls, StampedConsoleDriver) or _is_board_strategy(entry.cls) for entry in drivers
+    )
+    if not times_bytes or not any(entry.cls.__name__ == _BYTE_BY_BYTE for entry in drivers):
         return
     for entry in resources:
         if entry.cls.__name__ == _SLOW_RAW and entry.arguments.get("protocol") == "raw":
@@ -150,11 +153,6 @@ def _ports(resources: Sequence[TargetComponent], drivers: Sequence[TargetCompone
                 f"{entry.place}: protocol: raw is read one byte at a time, slower than a console of 115200 Bd speaks, "
                 "and its bytes have no stamps: StampedConsoleDriver in SerialDriver's place reads it in blocks"
             )
-
-
-def _measures(cls: type) -> bool:
-    """Return whether a driver times the bytes of the port."""
-    return issubclass(cls, StampedConsoleDriver) or _is_board_strategy(cls)
 
 
 def _rails(resources: Sequence[TargetComponent], drivers: Sequence[TargetComponent]) -> Iterator[str]:
@@ -225,27 +223,20 @@ def _straps(entry: TargetComponent, board_type: BoardType) -> Iterator[str]:
 def _prompt(place: str, pattern: str, samples: Sequence[str], board_type: BoardType) -> Iterator[str]:
     """Yield a pattern that is not found in the board type's texts."""
     try:
-        wanted = re.compile(pattern)
+        regex = re.compile(pattern)
     except re.error as error:
         yield f"{place}: {pattern!r} is no regular expression: {error}"
         return
-    prompts, host = board_type.prompts, _hostname(board_type)
+    prompts, identity = board_type.prompts, board_type.identity
+    host = identity.hostname if identity else prompts.login.partition(" ")[0]
     of_type = {"uboot": prompts.uboot, "autoboot": prompts.autoboot, "login": prompts.login, "shell": prompts.shell}
     kind, *texts = samples
-    printed = [text for text in (each.format(host=host) for each in texts) if re.search(of_type[kind], text)]
-    if printed and pattern != of_type[kind] and not any(wanted.search(text) for text in printed):
+    printed = [text for text in (sample.format(host=host) for sample in texts) if re.search(of_type[kind], text)]
+    if printed and pattern != of_type[kind] and not any(regex.search(text) for text in printed):
         yield (
             f"{place}: {pattern!r} is not found in {printed[0]!r}, which {board_type.name} prints; its type has "
             f"{of_type[kind]!r}"
         )
-
-
-def _hostname(board_type: BoardType) -> str:
-    """Host name of the root file system.
-
-    Without one in the board type it is the text before `login:`.
-    """
-    return board_type.identity.hostname if board_type.identity else board_type.prompts.login.partition(" ")[0]
 
 
 def _type_of(drivers: Sequence[TargetComponent]) -> BoardType | None:
@@ -273,7 +264,7 @@ def _elsewhere(resources: Sequence[TargetComponent], drivers: Sequence[TargetCom
             )
     for driver in drivers:
         if driver.arguments.get("at") == AT_CONSOLE and not any(
-            issubclass(each.cls, StampedConsoleDriver) for each in drivers
+            issubclass(other.cls, StampedConsoleDriver) for other in drivers
         ):
             yield (
                 f"{driver.place}: `at: console` needs a StampedConsoleDriver: the console of this target does not "
@@ -294,14 +285,14 @@ def _elsewhere(resources: Sequence[TargetComponent], drivers: Sequence[TargetCom
 
 
 def _twice(entries: Sequence[TargetComponent]) -> Iterator[str]:
-    seen: set[tuple[type, str]] = set()
+    names: set[tuple[type, str]] = set()
     for entry in entries:
         if entry.name is None:
             continue
         key = (entry.cls, entry.name)
-        if key in seen:
+        if key in names:
             yield f"{entry.place}: there are two called {entry.name!r}"
-        seen.add(key)
+        names.add(key)
 
 
 def _wiring(
@@ -322,34 +313,35 @@ def _wiring(
         if slot not in slots and not issubclass(driver.cls, Strategy):
             yield f"{driver.place}: bindings: it has no slot {slot!r}; its slots are: {', '.join(slots) or 'none'}"
     for slot, requirements in slots.items():
-        wanted = [_class(requirement) for requirement in requirements if requirement is not None]
-        if None not in wanted:
-            yield from _slot(driver, slot, wanted, (resources, before, after), optional=None in requirements)
+        classes = [_class(requirement) for requirement in requirements if requirement is not None]
+        if None not in classes:
+            yield from _slot(driver, slot, classes, (resources, before, after), optional=None in requirements)
 
 
 def _slot(
     driver: TargetComponent,
     slot: str,
-    wanted: Sequence[Any],
+    classes: Sequence[Any],
     around: tuple[Sequence[TargetComponent], Sequence[TargetComponent], Sequence[TargetComponent]],
     *,
     optional: bool,
 ) -> Iterator[str]:
     resources, before, after = around
-    kinds = " or ".join(sorted(kind.__name__ for kind in wanted))
-    fitting = [entry for entry in (*resources, *before) if issubclass(entry.cls, tuple(wanted))]
+    kinds = " or ".join(sorted(kind.__name__ for kind in classes))
+    fitting = [entry for entry in (*resources, *before) if issubclass(entry.cls, tuple(classes))]
     name = driver.bindings.get(slot)
     if name is not None:
         if not any(entry.name == name for entry in fitting):
             there = ", ".join(repr(entry.name) for entry in fitting if entry.name) or "none with a name"
             yield f"{driver.place}: bindings: {slot}: no {kinds} is called {name!r} above it; there are: {there}"
     elif not fitting and not optional:
-        late = [entry for entry in after if issubclass(entry.cls, tuple(wanted))]
-        hint = f"move {late[0].label} above it" if late else f"add one to the target's {_room(wanted)}"
+        late = [entry for entry in after if issubclass(entry.cls, tuple(classes))]
+        part = "resources" if any(issubclass(kind, Resource) for kind in classes) else "drivers"
+        hint = f"move {late[0].label} above it" if late else f"add one to the target's {part}"
         yield f"{driver.place}: it needs a {kinds}; {hint}"
     elif (
         fitting
-        and (suppliers := _suppliers(fitting, wanted)) != 1
+        and (suppliers := _suppliers(fitting, classes)) != 1
         and (suppliers or not optional or is_own(driver.cls))
     ):
         labels = ", ".join(entry.label for entry in fitting)
@@ -359,21 +351,21 @@ def _slot(
         )
 
 
-def _suppliers(fitting: Sequence[TargetComponent], wanted: Sequence[Any]) -> int:
+def _suppliers(fitting: Sequence[TargetComponent], classes: Sequence[Any]) -> int:
     """Count what labgrid binds.
 
     For each kind this is the only one, the resource "default", or the driver of highest priority.
     """
     count = 0
-    for kind in wanted:
+    for kind in classes:
         matching = [entry for entry in fitting if issubclass(entry.cls, kind)]
-        priorities = [_priority(entry.cls, kind) for entry in matching]
+        priorities = [_priority_of(entry.cls, kind) for entry in matching]
         has_default = any(entry.name == "default" and issubclass(entry.cls, Resource) for entry in matching)
         count += has_default or priorities.count(max(priorities, default=0)) == 1
     return count
 
 
-def _priority(cls: type, kind: type) -> int:
+def _priority_of(cls: type, kind: type) -> int:
     """A driver's priority for a protocol, as `labgrid.driver.Driver.get_priority` has it."""
     tables: list[dict[type, int]] = [getattr(base, "priorities", {}) for base in cls.__mro__]
     return next((table[kind] for table in tables if kind in table), 0)
@@ -392,7 +384,3 @@ def _class(requirement: Any) -> Any:
     if isinstance(requirement, str):
         return target_factory.all_classes.get(requirement)
     return requirement if inspect.isclass(requirement) else None
-
-
-def _room(wanted: Sequence[Any]) -> str:
-    return "resources" if any(issubclass(kind, Resource) for kind in wanted) else "drivers"

@@ -66,22 +66,15 @@ def configure(config: pytest.Config) -> None:
     """
     try:
         path = envfile.find(config.option.lg_env, Path.cwd())
-        if _is_ours(path):
+        try:
+            is_ours = envfile.names(path, session_rules.STRATEGY)
+        except ConfigurationError:
+            is_ours = True  # one that cannot be read: its check reports the error
+        if is_ours:
             envfile.check(path)
     except BoardlabError as error:
         raise pytest.UsageError(plain_text(str(error))) from error
     config.option.lg_env = str(path)
-
-
-def _is_ours(path: Path) -> bool:
-    """Return whether an environment has a BoardStrategy.
-
-    One that cannot be read counts; its check reports the error.
-    """
-    try:
-        return envfile.names(path, session_rules.STRATEGY)
-    except ConfigurationError:
-        return True
 
 
 def end_once(_number: int, _frame: FrameType | None) -> None:
@@ -100,10 +93,10 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     config, env = session.config, session.config.stash[LABGRID_ENV_KEY]
     if session_rules.has_board(env):
         session_rules.choose_tests(config)
-        _begin_session(config, lambda: _complete(within(ACTIVATE_LIMIT_S, env.get_target).get_strategy()))
+        _begin_session(config, lambda: _checked_strategy(within(ACTIVATE_LIMIT_S, env.get_target).get_strategy()))
 
 
-def _complete(strategy: Any) -> Any:
+def _checked_strategy(strategy: Any) -> Any:
     check_complete(strategy)
     return strategy
 
@@ -130,7 +123,8 @@ def _begin_session(config: pytest.Config, board: Callable[[], Any]) -> None:
     except Exception as error:
         message = getattr(error, "msg", None) or str(error)
         raise ending(
-            _blamed(error, config.option.lg_env), f"{env.config_file}: {message}{bench_hint(env.config.get_targets())}"
+            _target_error(error, config.option.lg_env),
+            f"{env.config_file}: {message}{bench_hint(env.config.get_targets())}",
         ) from error
     env.interact = _asker(config)
     config.stash[STRATEGY_KEY] = strategy
@@ -155,7 +149,7 @@ def _open_results(config: pytest.Config) -> Store:
     return open_results(config.option.lab_db, AWAY_S if JOB_VARIABLE in os.environ else 0.0, say)
 
 
-def _blamed(error: Exception, path: str) -> BoardlabError:
+def _target_error(error: Exception, path: str) -> BoardlabError:
     """Error for a target that could not be made.
 
     With a place the fault is the exporter's or coordinator's, unless the environment is wrong.
@@ -178,9 +172,8 @@ def pytest_keyboard_interrupt() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
-@pytest.hookimpl(
-    wrapper=True
-)  # around pytest's own, which ends the fixtures of an interrupted session, and the one that ends the job
+# Around pytest's own, which ends the fixtures of an interrupted session, and the one that ends the job.
+@pytest.hookimpl(wrapper=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Iterator[None]:
     """Restore SIGTERM: the board is off and all is stored."""
     if exitstatus == pytest.ExitCode.INTERRUPTED and STORE_KEY in session.config.stash:
@@ -220,7 +213,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.option.lab_resume is None:
         return
     kind = config.stash[STORE_KEY].run(config.option.lab_resume).kind
-    others = [item for item in items if (found := measures(item)) and found != kind]
+    others = [item for item in items if measures(item) not in {"", kind}]
     if others:
         config.hook.pytest_deselected(items=others)
         items[:] = [item for item in items if item not in others]
@@ -245,7 +238,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
         return
     try:
         jobs.take_board(config)
-        with health.noted(config):
+        with health.record_failures(config):
             check_lab(config.stash[STRATEGY_KEY], float(os.environ.get(AWAY_VARIABLE, "0")), writer(config))
         health.check_first(config)
         provisioning.provision(config)
@@ -334,11 +327,11 @@ def _media(config: pytest.Config, strategy: Any) -> list[str]:
     """
     if config.option.lab_resume is not None:
         return list(resume.resumable(config, config.stash[STORE_KEY]).plan.get("media", []))
-    asked = _asked(config)
-    for name in asked:
+    requested = list(dict.fromkeys(name for text in config.option.lab_medium or [] for name in text.split(",")))
+    for name in requested:
         strategy.check_medium(name)
     release = config.stash.get(provisioning.RELEASE_KEY, None)
-    media = asked or [name for name in strategy.media if release is None or name in release.media]
+    media = requested or [name for name in strategy.media if release is None or name in release.media]
     if release is not None and not media:
         raise ConfigurationError(
             f"--lab-provision: release {release.name} has nothing for {', '.join(strategy.media)}, all that "
@@ -347,23 +340,15 @@ def _media(config: pytest.Config, strategy: Any) -> list[str]:
     return media
 
 
-def _asked(config: pytest.Config) -> list[str]:
-    names = [name for given in config.option.lab_medium or [] for name in given.split(",")]
-    return list(dict.fromkeys(names))
-
-
 def _check_options(config: pytest.Config) -> None:
     for option, (minimum, maximum) in LIMITS.items():
         value = getattr(config.option, f"lab_{option}", None)
         if isinstance(value, int) and not minimum <= value <= maximum:
-            raise ConfigurationError(f"--lab-{option} {_digits(value)}: a whole number from {minimum} to {maximum}")
+            text = str(value)
+            text = text if len(text) <= LONGEST_NUMBER else f"{text[:LONGEST_NUMBER]}…"
+            raise ConfigurationError(f"--lab-{option} {text}: a whole number from {minimum} to {maximum}")
     for entry in options.TABLE:
         entry.read(getattr(config.option, entry.dest, None), entry.pytest_flag)
-
-
-def _digits(number: int) -> str:
-    text = str(number)
-    return text if len(text) <= LONGEST_NUMBER else f"{text[:LONGEST_NUMBER]}…"
 
 
 def _asker(config: pytest.Config) -> Callable[[str], str]:

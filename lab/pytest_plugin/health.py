@@ -59,7 +59,7 @@ def check_first(config: pytest.Config) -> None:
 
 
 @contextmanager
-def noted(config: pytest.Config) -> Iterator[None]:
+def record_failures(config: pytest.Config) -> Iterator[None]:
     """Record a failure of the lab's equipment as a failed check.
 
     No run has begun that could record it.

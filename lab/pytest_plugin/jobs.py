@@ -47,7 +47,9 @@ def take_board(config: pytest.Config) -> None:
         config.stash[JOB_KEY] = ours
         return
     board_queue = job_queue.open_queue(store, BY_PYTEST, ignores=config.option.lab_ignore_reservation)
-    given = {option.name: getattr(config.option, option.dest) for option in options.TABLE if option.default is None}
+    option_values = {
+        option.name: getattr(config.option, option.dest) for option in options.TABLE if option.default is None
+    }
     job = board_queue.enqueue(
         Order(
             strategy.type.name,
@@ -56,7 +58,7 @@ def take_board(config: pytest.Config) -> None:
             config.option.lg_env,
             config.option.lab_release or "",
             config.option.lab_cycles,
-            options.read(given),
+            options.read(option_values),
         )
     )
     try:
@@ -131,9 +133,6 @@ def _of_lab_run(config: pytest.Config) -> int | None:
     return job.id
 
 
-# --- A failed board that is kept for a person ---
-
-
 def hold_failed(store: Store, run_id: int, board: str, error: BoardlabError) -> None:
     """Put a failed board in maintenance, and end the session.
 
@@ -154,14 +153,11 @@ def hold_failed(store: Store, run_id: int, board: str, error: BoardlabError) -> 
             board=board,
         ):
             ReservationBook(store).maintain(board, person, reason)
-        held = f"{board} stays as it is, in maintenance for {person or 'nobody by name'}; when you are done: {end}"
+        outcome = f"{board} stays as it is, in maintenance for {person or 'nobody by name'}; when you are done: {end}"
     except BoardlabError as refused:
-        held = f"{board} stays as it is; it could not be put in maintenance: {refused}"
-    text = f"[{error.failure}, fault: {error.fault}] {error}. {held}"
+        outcome = f"{board} stays as it is; it could not be put in maintenance: {refused}"
+    text = f"[{error.failure}, fault: {error.fault}] {error}. {outcome}"
     pytest.exit(plain_text(text), returncode=pytest.ExitCode.TESTS_FAILED)
-
-
-# --- Yielding the board between two cycles ---
 
 
 def before_cycle(config: pytest.Config, run_id: int) -> Callable[[], None]:

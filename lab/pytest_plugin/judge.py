@@ -26,8 +26,8 @@ _ITEMS: Final[Mapping[str, tuple[str, str]]] = {
     "low_power": ("sleep_mode", "mode"),
     "sections": ("section", "section"),
 }
-_SAID: Final = {*CALLED, UNSURE, "no samples"}
-_JUDGED_KEY = pytest.StashKey[dict[int, list[StoredVerdict]]]()  # run -> what was said of it
+_PRINTED: Final = {*CALLED, UNSURE, "no samples"}
+_VERDICTS_KEY = pytest.StashKey[dict[int, list[StoredVerdict]]]()  # run -> what was said of it
 
 
 @pytest.hookimpl(trylast=True)
@@ -61,8 +61,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """After a test has measured, its numbers are judged."""
     result = yield
-    if measures(item) and measures(item) != MEASURE and (found := worse(item, None)):
-        pytest.fail("\n".join(found), pytrace=False)
+    if measures(item) and measures(item) != MEASURE and (complaints := worse(item, None)):
+        pytest.fail("\n".join(complaints), pytrace=False)
     return result
 
 
@@ -74,24 +74,24 @@ def worse(item: pytest.Item, run_id: int | None) -> list[str]:
     """
     if not item.config.option.lab_judge:
         return []
-    found = [verdict for verdict in _judge(item, run_id) if verdict.alarms]
-    if not found:
+    alarms = [verdict for verdict in _judge(item, run_id) if verdict.alarms]
+    if not alarms:
         return []
     from lab.judge.text import sentence  # noqa: PLC0415 - with what it writes in
 
-    return [plain(sentence(verdict)) for verdict in found]
+    return [plain(sentence(verdict)) for verdict in alarms]
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Print the verdicts on the session's numbers."""
-    judged = config.stash.get(_JUDGED_KEY, {})
+    judged = config.stash.get(_VERDICTS_KEY, {})
     for run_id, verdicts in judged.items():
         from lab.judge.latest import still_worse, worse_of_run  # noqa: PLC0415
         from lab.judge.text import needs, sentence  # noqa: PLC0415
 
         terminalreporter.section(f"the judge on run {run_id}")
         for verdict in verdicts:
-            if verdict.outcome in _SAID:
+            if verdict.outcome in _PRINTED:
                 terminalreporter.write_line(plain(sentence(verdict)), red=verdict.alarms)
         unchanged = sum(verdict.outcome == "none" for verdict in verdicts)
         terminalreporter.write_line(f"{unchanged} of {len(verdicts)} numbers have not moved")
@@ -115,9 +115,9 @@ def _judge(item: pytest.Item, run_id: int | None) -> list[StoredVerdict]:
         verdicts = verdicts_with(store, judged.run.id)
     except BoardlabError as error:
         pytest.fail(plain_text(f"[{error.failure}, fault: {error.fault}] not judged: {error}"), pytrace=False)
-    item.config.stash.setdefault(_JUDGED_KEY, {})[judged.run.id] = verdicts
-    its = {each.verdict.number for each in judged.judged if is_of(item, [each.item])}
-    own = [verdict for verdict in verdicts if verdict.number in its]
+    item.config.stash.setdefault(_VERDICTS_KEY, {})[judged.run.id] = verdicts
+    item_numbers = {number.verdict.number for number in judged.judged if is_of(item, [number.item])}
+    own = [verdict for verdict in verdicts if verdict.number in item_numbers]
     for verdict in own:
         item.user_properties.extend(_properties(verdict))
     return own
@@ -140,10 +140,10 @@ def is_of(item: pytest.Item, asked: Sequence[Item] | frozenset[Item]) -> bool:
     A test that names none measures all.
     """
     if measures(item) == MEASURE:
-        return any(dict(each).get(TEST) == item.nodeid for each in asked)
+        return any(dict(asked_item).get(TEST) == item.nodeid for asked_item in asked)
     parameter, name = _ITEMS[measures(item)]
     callspec = getattr(item, "callspec", None)
     if callspec is None or parameter not in callspec.params:
         return True
     value = callspec.params[parameter]
-    return any(dict(each).get(name) == getattr(value, "name", value) for each in asked)
+    return any(dict(asked_item).get(name) == getattr(value, "name", value) for asked_item in asked)

@@ -108,8 +108,7 @@ class LabgridBoard:
         except NoDriverFoundError as error:
             raise ConfigurationError(
                 f"{self.board}: a cycle begins from power off, and its environment has neither a strategy nor a power "
-                "driver: add one, or "
-                'let cycles begin as the board is: @pytest.mark.cycles(20, start="warm")'
+                'driver: add one, or let cycles begin as the board is: @pytest.mark.cycles(20, start="warm")'
             ) from error
         guarded_calls.call(power, POWER, "activate", lambda: self.target.activate(power), ACTIVATE_LIMIT_S)
         guarded_calls.call(power, POWER, "off", power.off, guarded_calls.POWER_LIMIT_S)
@@ -123,16 +122,16 @@ def of_session(config: pytest.Config) -> LabgridBoard:
     """
     env = config.stash[LABGRID_ENV_KEY]
     target = within(ACTIVATE_LIMIT_S, env.get_target)
-    place = next((each.name for each in target.resources if isinstance(each, RemotePlace)), "")
-    given = {name: env.config.get_target_option("main", name, "") or "" for name in BOARD_OPTIONS}
-    for name, text in given.items():
+    place = next((resource.name for resource in target.resources if isinstance(resource, RemotePlace)), "")
+    named = {name: env.config.get_target_option("main", name, "") or "" for name in BOARD_OPTIONS}
+    for name, text in named.items():
         if not isinstance(text, str):
             raise ConfigurationError(f"{env.config_file}: targets.main.options.{name}: expected a text, got {text!r}")
-    board = given["board"] or place
+    board = named["board"] or place
     if not board:
         raise ConfigurationError(
             f"{env.config_file}: nothing names the board whose numbers these are: give it a name of its own at "
             "targets.main.options.board"
         )
-    kind = given["board_type"] or _TYPE
+    kind = named["board_type"] or _TYPE
     return LabgridBoard(target, board, _Type(kind, kind))

@@ -22,7 +22,7 @@ from lab.results.listing import attempts_of, overview
 from lab.run.measure import KIND
 from lab.terminal import plain_text
 
-_DECLARED_KEY = pytest.StashKey[Declarations]()
+_DECLARATIONS_KEY = pytest.StashKey[Declarations]()
 
 
 def declarations(config: pytest.Config) -> Declarations:
@@ -31,12 +31,12 @@ def declarations(config: pytest.Config) -> Declarations:
     Raises:
         ConfigurationError: it is wrong.
     """
-    if _DECLARED_KEY not in config.stash:
+    if _DECLARATIONS_KEY not in config.stash:
         env = Path(config.option.lg_env).absolute().parent
         folders = [config.invocation_params.dir, env, env.parent]
         path = next((file for folder in folders if os.path.lexists(file := folder / lab_metrics.FILE)), None)
-        config.stash[_DECLARED_KEY] = Declarations() if path is None else lab_metrics.load(path)
-    return config.stash[_DECLARED_KEY]
+        config.stash[_DECLARATIONS_KEY] = Declarations() if path is None else lab_metrics.load(path)
+    return config.stash[_DECLARATIONS_KEY]
 
 
 @pytest.hookimpl(trylast=True)
@@ -58,7 +58,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     result = yield
     kind = measures(item)
     if kind and kind != KIND and declarations(item.config).limits:
-        fixture = next(name for name, its in MEASURERS.items() if its == kind)
+        fixture = next(name for name, measured_kind in MEASURERS.items() if measured_kind == kind)
         measurer = item.funcargs[fixture]  # type: ignore[attr-defined]
         try:
             wrong = broken(item, measurer.store, measurer.run.id)
@@ -76,12 +76,12 @@ def broken(item: pytest.Item, store: Store, run_id: int) -> list[str]:
         BoardlabError: the store cannot be read.
     """
     run, wrong = overview(store, run_id), []
-    for number, found in limit_checks(run):
+    for number, limit_check in limit_checks(run):
         if not any(is_of(item, [item_of(attempt.params)]) for attempt in attempts_of(run.attempts, number)):
             continue
-        text = plain_text(found.sentence(number.metric, f"{number.metric.name} {label(number.params)}".strip()))
-        if found.outcome is LimitOutcome.FAIL:
+        text = plain_text(limit_check.sentence(number.metric, f"{number.metric.name} {label(number.params)}".strip()))
+        if limit_check.outcome is LimitOutcome.FAIL:
             wrong.append(text)
-        elif found.outcome is LimitOutcome.MARGINAL:
+        elif limit_check.outcome is LimitOutcome.MARGINAL:
             writer(item.config)(text)
     return wrong

@@ -98,8 +98,12 @@ def _modes(config: pytest.Config, strategy: Any) -> list[str]:
     option = config.option
     if option.lab_resume is not None:
         return list(resume.resumable(config, config.stash[STORE_KEY]).plan.get("modes", []))
-    asked = list(dict.fromkeys(name for given in option.lab_mode or [] for name in given.split(",")))
-    possible = [mode for mode in strategy.type.sleep if _is_possible(strategy, mode)]
+    asked = list(dict.fromkeys(name for option_text in option.lab_mode or [] for name in option_text.split(",")))
+    possible = []
+    for mode in strategy.type.sleep:
+        jumper = strategy.type.low_power.modes[mode].jumper
+        if {RTC, UART, *strategy.wired} & {*woken_by(strategy.type, mode)} and jumper in {"", *strategy.jumpers}:
+            possible.append(mode)
     states = [state for state in asked if state in STATES]
     if states and strategy.rails is None:
         raise ConfigurationError(
@@ -114,11 +118,3 @@ def _modes(config: pytest.Config, strategy: Any) -> list[str]:
     if option.lab_wake and not strategy.type.sleep:
         raise ConfigurationError(f"--lab-wake {option.lab_wake}: {strategy.type.title} has no low-power modes")
     return asked or possible
-
-
-def _is_possible(strategy: Any, mode: str) -> bool:
-    """Return whether the environment wakes the board from a mode, and its jumpers are set for it."""
-    jumper = strategy.type.low_power.modes[mode].jumper
-    return (not jumper or jumper in strategy.jumpers) and bool(
-        {RTC, UART, *strategy.wired} & {*woken_by(strategy.type, mode)}
-    )

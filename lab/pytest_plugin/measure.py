@@ -1,8 +1,7 @@
 """The fixture `measure`: numbers of a lab's own tests, through the run, the store and the judge of all others.
 
 A test that asks for `measure` is one item of the run's plan. Its cycles (`@pytest.mark.cycles(20)`) are repetitions of
-the whole
-test: its fixtures are set up anew for each, and it is retried as a boot is.
+the whole test: its fixtures are set up anew for each, and it is retried as a boot is.
 """
 
 from __future__ import annotations
@@ -100,14 +99,11 @@ def _begin(config: pytest.Config) -> TestRunSession:
     items = [item for item in config.stash[ITEMS_KEY] if measures(item) == KIND and not any(item.iter_markers("skip"))]
     plan: dict[str, object] = {
         "tests": [item.nodeid for item in items],
-        "repeats": {item.nodeid: _asked_cycles(item) for item in items},
+        "repeats": {item.nodeid: _cycles_of(item) for item in items},
     }
     run = open_run(config, config.stash[STRATEGY_KEY], KIND, plan)
     engine = begin_engine(MeasureRun, config, run, declarations=limits.declarations(config))
     return TestRunSession(engine, skipped=config.stash.setdefault(_SKIPPED_KEY, set()))
-
-
-# --- Selection ---
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -129,11 +125,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             names = cast("Any", item).fixturenames
             names.remove(FIXTURE) if FIXTURE in names else None
             names.insert(0, FIXTURE)
-            _asked_cycles(item)
+            _cycles_of(item)
             if _start(item) == FIRST:
                 provisioning.check_first_boot(config)
         _check_distinct(ours)
-        planned = _resumed_plan(config)
+        planned = _plan_to_resume(config)
     except BoardlabError as error:
         raise pytest.UsageError(plain_text(str(error))) from error
     others = [item for item in ours if planned is not None and item.nodeid not in planned]
@@ -148,11 +144,11 @@ def _check_distinct(items: list[pytest.Item]) -> None:
     Raises:
         ConfigurationError: the message names two such tests.
     """
-    found: dict[tuple[str, frozenset[tuple[str, str]]], str] = {}
+    tests: dict[tuple[str, frozenset[tuple[str, str]]], str] = {}
     for item in items:
         params = _params(item)
         function = item.nodeid.partition("[")[0]
-        other = found.setdefault((function, frozenset(params.items())), item.nodeid)
+        other = tests.setdefault((function, frozenset(params.items())), item.nodeid)
         if params and other != item.nodeid:
             raise ConfigurationError(
                 f"{other} and {item.nodeid} have the same parameters as texts, {params}: their numbers would be one. "
@@ -160,7 +156,7 @@ def _check_distinct(items: list[pytest.Item]) -> None:
             )
 
 
-def _resumed_plan(config: pytest.Config) -> dict[str, int] | None:
+def _plan_to_resume(config: pytest.Config) -> dict[str, int] | None:
     """Test -> cycles of the run that is resumed; None: none of this kind."""
     if config.option.lab_resume is None:
         return None
@@ -168,7 +164,7 @@ def _resumed_plan(config: pytest.Config) -> dict[str, int] | None:
     return dict(run.plan["repeats"]) if run.kind == KIND else None
 
 
-def _asked_cycles(item: pytest.Item) -> int:
+def _cycles_of(item: pytest.Item) -> int:
     """The cycles of a test by its marker, and --lab-cycles over it."""
     marker = item.get_closest_marker(MARKER)
     if marker is None:
@@ -206,18 +202,11 @@ def _params(item: pytest.Item) -> dict[str, str]:
         raise ConfigurationError(
             f"{item.nodeid}: its numbers have the parameter medium of {_MEDIUM_FIXTURE}; give yours another name"
         )
-    return {
-        "medium" if name == _MEDIUM_FIXTURE else name: _text(value, callspec.id)
+    texts = {  # objects of other types have pytest's id of the test, which distinguishes them
+        name: str(value) if isinstance(value, (str, bool, int, float)) else callspec.id
         for name, value in callspec.params.items()
     }
-
-
-def _text(value: object, fallback: str) -> str:
-    """A parameter's value as text; other objects have pytest's id of the test, which distinguishes it."""
-    return str(value) if isinstance(value, (str, bool, int, float)) else fallback
-
-
-# --- The cycles of a test ---
+    return {"medium" if name == _MEDIUM_FIXTURE else name: text for name, text in texts.items()}
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -292,11 +281,11 @@ class _Repetition:
         config, test = self.item.config, self.item.nodeid
         if self._session is not None:
             return self._session.engine.pending(test)
-        planned, done = _resumed_plan(config), set[int]()
+        planned, done = _plan_to_resume(config), set[int]()
         if planned is not None:
             attempts = config.stash[STORE_KEY].good_attempts(config.option.lab_resume)
             done = {attempt.cycle for attempt in attempts if attempt.params.get(TEST) == test}
-        cycles = (planned or {}).get(test) or _asked_cycles(self.item)
+        cycles = (planned or {}).get(test) or _cycles_of(self.item)
         return [cycle for cycle in range(1, cycles + 1) if cycle not in done]
 
     def _try(self, _cycle: int, _number: int) -> Measure:
@@ -319,7 +308,14 @@ class _Repetition:
             self.reports.append(call_and_report(self.item, "teardown", log=False, nextitem=item.parent))
         finally:
             item._request, item.funcargs = False, None
-        self._raise_error()
+        if any(report.skipped for report in self.reports):
+            raise _SkippedError
+        error = self.item.stash[_ERROR_KEY]
+        if error is not None:
+            raise _lab_error(error) from error
+        failed = next((report for report in self.reports if report.failed), None)
+        if failed is not None:  # e.g. a strict xfail that passed
+            raise TestStableError(failed.longreprtext)
         session = self._session
         if session is None or session.current is None or not session.current.samples:
             raise TestStableError(
@@ -337,16 +333,6 @@ class _Repetition:
                 console.sync()
             except BoardlabError as error:
                 self.item.stash[_ERROR_KEY] = self.item.stash[_ERROR_KEY] or error
-
-    def _raise_error(self) -> None:
-        if any(report.skipped for report in self.reports):
-            raise _SkippedError
-        error = self.item.stash[_ERROR_KEY]
-        if error is not None:
-            raise _ours(error) from error
-        failed = next((report for report in self.reports if report.failed), None)
-        if failed is not None:  # e.g. a strict xfail that passed
-            raise TestStableError(failed.longreprtext)
 
     def _record(self, attempt: CycleAttempt[Measure]) -> None:
         session = self._session
@@ -386,7 +372,7 @@ class _Repetition:
         return reports
 
 
-def _ours(error: BaseException) -> BoardlabError:
+def _lab_error(error: BaseException) -> BoardlabError:
     """The class of a test's exception: labgrid's are the board's, any other is the test's."""
     if isinstance(error, BoardlabError):
         return error
@@ -394,11 +380,11 @@ def _ours(error: BaseException) -> BoardlabError:
     if isinstance(error, StrategyError):
         return BoardTransientError(text)
     if isinstance(error, Exception) and type(error).__module__.partition(".")[0] in {"labgrid", "pexpect"}:
-        found = guarded_calls.meaning(error)
-        if found.configuration:
+        failure_meaning = guarded_calls.meaning(error)
+        if failure_meaning.configuration:
             return ConfigurationError(text)
-        kind = SHELL.passing if found.transient else SHELL.lasting
-        return kind(text, failure=f"{SHELL.name}_{found.failure}")
+        kind = SHELL.passing if failure_meaning.transient else SHELL.lasting
+        return kind(text, failure=f"{SHELL.name}_{failure_meaning.failure}")
     return TestStableError(text)
 
 

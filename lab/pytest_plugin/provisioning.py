@@ -30,10 +30,10 @@ def choose(config: pytest.Config, board_type: str) -> None:
     if not config.option.lab_provision:
         return
     release = find(config.option.lab_provision, board_type, Path.cwd())
-    given = config.option.lab_release
-    if given and given != release.name:
+    label = config.option.lab_release
+    if label and label != release.name:
         raise ConfigurationError(
-            f"--lab-release {given}: --lab-provision puts {release.name} on the board, and that is the label: leave "
+            f"--lab-release {label}: --lab-provision puts {release.name} on the board, and that is the label: leave "
             "--lab-release out"
         )
     config.stash[RELEASE_KEY], config.option.lab_release = release, release.name
@@ -50,8 +50,8 @@ def provision(config: pytest.Config) -> None:
     if release is None:
         return
     strategy, job = config.stash[STRATEGY_KEY], config.stash.get(JOB_KEY, None)
-    known = ProvisionBook(config.stash[STORE_KEY]).current(strategy.board)
-    media = [name for name in _media(config, strategy) if not _is_done(release, name, known.get(name), job)]
+    provisions = ProvisionBook(config.stash[STORE_KEY]).current(strategy.board)
+    media = [name for name in _media(config, strategy) if not _is_done(release, name, provisions.get(name), job)]
     if not media:
         return
     medium = strategy.medium
@@ -70,8 +70,7 @@ def check_first_boot(config: pytest.Config) -> None:
     if config.stash.get(RELEASE_KEY, None) is None or not hasattr(config.stash[STRATEGY_KEY], "first_boot"):
         raise ConfigurationError(
             'start="first" needs the release that is written before each cycle, --lab-provision FILE, and a '
-            "BoardStrategy of this "
-            "boardlab: `lab init` writes it"
+            "BoardStrategy of this boardlab: `lab init` writes it"
         )
 
 
@@ -107,12 +106,15 @@ def _media(config: pytest.Config, strategy: Any) -> list[str]:
     return list(dict.fromkeys([*boots, *others]))
 
 
-def _is_done(release: Release, medium: str, known: Provision | None, job: int | None) -> bool:
+def _is_done(release: Release, medium: str, provision_record: Provision | None, job: int | None) -> bool:
     """Return whether this job has put the release there.
 
     Its suites, and reruns of the judge, share one write.
     """
-    if known is None or job is None or medium not in release.media:
+    if provision_record is None or job is None or medium not in release.media:
         return False
-    same = (known.release, known.content) == (release.name, content_digest(release.media[medium]))
-    return same and known.job_id == job and known.state == "booted"
+    same = (provision_record.release, provision_record.content) == (
+        release.name,
+        content_digest(release.media[medium]),
+    )
+    return same and provision_record.job_id == job and provision_record.state == "booted"

@@ -33,10 +33,10 @@ def find_run(config: pytest.Config, store: Store) -> None:
     Raises:
         ConfigurationError: there is no such job, or it has no such run.
     """
-    given = config.option.lab_resume
-    if not isinstance(given, str):
+    job_name = config.option.lab_resume
+    if not isinstance(job_name, str):
         return
-    job = listing.job(store, number(given))
+    job = listing.job(store, number(job_name))
     runs = listing.view(store, job, utc_now()).runs
     unfinished = [run.id for run in runs if run.status != "completed"]
     if not unfinished:
@@ -71,7 +71,7 @@ def check(run: Run, config: pytest.Config, strategy: Any, *, labelled_by_env: bo
             f"({strategy.type.name}): resume it with that board's env"
         )
     _check_release(run, config, labelled_by_env=labelled_by_env)
-    differences = plan_differences(run.plan, {**run.plan, **dict(_wanted(run, config))})
+    differences = plan_differences(run.plan, {**run.plan, **dict(_option_values(run, config))})
     if differences:
         raise ConfigurationError(
             f"--lab-resume goes on with the run's own plan: {'; '.join(differences)}; leave it out"
@@ -80,36 +80,29 @@ def check(run: Run, config: pytest.Config, strategy: Any, *, labelled_by_env: bo
 
 def _check_release(run: Run, config: pytest.Config, *, labelled_by_env: bool) -> None:
     env = config.stash[LABGRID_ENV_KEY]
-    given = config.option.lab_release
-    named = given or (env.config.get_option("release", "") if labelled_by_env else "")
+    option_release = config.option.lab_release
+    named = option_release or (env.config.get_option("release", "") if labelled_by_env else "")
     if named and str(named) != run.release:
-        who = "--lab-release says" if given else f"{env.config_file} says (options: release)"
+        who = "--lab-release says" if option_release else f"{env.config_file} says (options: release)"
         raise ConfigurationError(
             f"run {run.id} is of release {run.release!r}, and {who} {str(named)!r}: a run has one release. Resume it "
             "with the software that it was begun with, or begin a new run"
         )
 
 
-def _wanted(run: Run, config: pytest.Config) -> Iterator[tuple[str, object]]:
+def _option_values(run: Run, config: pytest.Config) -> Iterator[tuple[str, object]]:
     """Yield the options' values for a plan, by its keys."""
     for option, plan_key in _OPTIONS.items():
         value = config.getoption(option)
         key = _MEDIUM if plan_key == _MEDIA and plan_key not in run.plan else plan_key  # low power has one medium
         if isinstance(value, list):
-            names = _split(value)
+            names = list(dict.fromkeys(name for texts in value for name in texts.split(",")))
             yield key, names[0] if key == _MEDIUM and len(names) == 1 else names
         elif value not in (None, False):
             yield (
                 key,
                 dict.fromkeys(run.plan["sections"], value) if key == _REPEATS and "sections" in run.plan else value,
             )
-
-
-def _split(given: list[str]) -> list[str]:
-    return list(dict.fromkeys(name for names in given for name in names.split(",")))
-
-
-# --- Checks of stored plans before a run is resumed ---
 
 
 @frozen

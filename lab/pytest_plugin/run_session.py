@@ -189,7 +189,7 @@ def session_of(
         session.hold = partial(hold_failed, session.store, session.run.id, strategy.board)
     write(f"run {session.run.id} on {strategy.board}{session.title}")
     yield session
-    with _undisturbed(write):
+    with _protect_from_signals(write):
         try:
             if not session.held:
                 session.give_back()
@@ -213,7 +213,7 @@ def session_of(
 
 
 @contextmanager
-def _undisturbed(write: Callable[[str], None]) -> Iterator[None]:
+def _protect_from_signals(write: Callable[[str], None]) -> Iterator[None]:
     """Protect a session's end from SIGTERM and the first Ctrl-C.
 
     Else the board would stay on, and the run open.

@@ -45,14 +45,14 @@ def chosen(config: pytest.Config, measurer: str, parameter: str, names: list[str
     Args:
         measurer, parameter: the fixtures of the tests that measure, and that get one of the names each.
     """
-    wanted: set[str] = set()
+    measured: set[str] = set()
     for item in config.stash[ITEMS_KEY]:
         if measurer in getattr(item, "fixturenames", ()):
             callspec = getattr(item, "callspec", None)
             if callspec is None or parameter not in callspec.params:
                 return names
-            wanted.add(callspec.params[parameter])
-    return [name for name in names if name in wanted]
+            measured.add(callspec.params[parameter])
+    return [name for name in names if name in measured]
 
 
 def open_run(config: pytest.Config, strategy: Any, kind: str, plan: dict[str, object]) -> Run:
@@ -143,9 +143,6 @@ def writer(config: pytest.Config) -> Callable[[str], None]:
     return write
 
 
-# --- The label of a session's run ---
-
-
 def media_of(plan: Mapping[str, Any], strategy: Any) -> list[str]:
     """Media that a run of that plan boots from."""
     return list(plan.get("media") or [plan.get("medium") or strategy.medium])
@@ -164,11 +161,11 @@ def label(
             written whole.
         pytest.exit.Exception: a medium that had never booted does not boot, or boots another release.
     """
-    known = _known(store, strategy, media, write)
+    provisions = _provisions(store, strategy, media, write)
     default = str(config.stash[LABGRID_ENV_KEY].config.get_option("release", "unreleased"))
-    label = history.run_label(strategy.board, media, known, config.option.lab_release or "", default)
-    _expect(strategy, media, known)
-    return label, history.run_document(media, known)
+    label = history.run_label(strategy.board, media, provisions, config.option.lab_release or "", default)
+    _expect(strategy, media, provisions)
+    return label, history.run_document(media, provisions)
 
 
 def check_resumed(store: Store, strategy: Any, media: Sequence[str], run: Run, write: Callable[[str], None]) -> bool:
@@ -180,35 +177,41 @@ def check_resumed(store: Store, strategy: Any, media: Sequence[str], run: Run, w
         ConfigurationError: something else was provisioned since.
         pytest.exit.Exception: as of `label`.
     """
-    known = _known(store, strategy, media, write)
-    history.check_resumed(strategy.board, media, known, run.release, run.id)
-    _expect(strategy, media, known)
-    return any(medium in known for medium in media)
+    provisions = _provisions(store, strategy, media, write)
+    history.check_resumed(strategy.board, media, provisions, run.release, run.id)
+    _expect(strategy, media, provisions)
+    return any(medium in provisions for medium in media)
 
 
-def _known(store: Store, strategy: Any, media: Sequence[str], write: Callable[[str], None]) -> dict[str, Provision]:
+def _provisions(
+    store: Store, strategy: Any, media: Sequence[str], write: Callable[[str], None]
+) -> dict[str, Provision]:
     """Releases on the board.
 
     A medium of these that was written and never booted is booted and compared first.
     """
     log = ProvisionBook(store)
-    known = log.current(strategy.board)
+    provisions = log.current(strategy.board)
     untried = [
-        known[medium] for medium in dict.fromkeys(media) if medium in known and known[medium].state == "written"
+        provisions[medium]
+        for medium in dict.fromkeys(media)
+        if medium in provisions and provisions[medium].state == "written"
     ]
     if not untried:
-        return known
+        return provisions
     selected = strategy.medium
     with ending_off(strategy):
-        for each in untried:
-            first_boot(strategy, each, log, write)
+        for provision in untried:
+            first_boot(strategy, provision, log, write)
         strategy.transition("off")
     strategy.select_medium(selected)
     return log.current(strategy.board)
 
 
-def _expect(strategy: Any, media: Sequence[str], known: dict[str, Provision]) -> None:
+def _expect(strategy: Any, media: Sequence[str], provisions: dict[str, Provision]) -> None:
     """Each boot of the session is compared with the boot after provisioning."""
     strategy.expected = {
-        medium: dict(known[medium].software) for medium in media if medium in known and known[medium].is_on_it
+        medium: dict(provisions[medium].software)
+        for medium in media
+        if medium in provisions and provisions[medium].is_on_it
     }

@@ -6,9 +6,9 @@ They share one run in the store; a refused preflight skips with its remedy.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
-from typing import Any, Final
+from typing import Any
 
 import pytest
 from attrs import define, field, frozen
@@ -16,19 +16,14 @@ from labgrid.exceptions import InvalidConfigError, NoSupplierFoundError
 from labgrid.pytestplugin.hooks import LABGRID_ENV_KEY
 
 from lab.benchmarks import lab_site
-from lab.benchmarks.output import missing
-from lab.benchmarks.section import Marks, OutputSpan, Section
+from lab.benchmarks.section import Section
 from lab.benchmarks.sections import every, of_chapter, order
-from lab.boards import MomentPattern
-from lab.console.model import Chunk, Event, Gap, LineTiming, Suspended, interval
-from lab.console.moments import find_moments
 from lab.drivers import guarded_calls
-from lab.drivers.guarded_calls import ACTIVATE_LIMIT_S, SHELL, TESTER, UBOOT, DriverRole
-from lab.drivers.prompt import MORE_S
-from lab.errors import BoardlabError, BoardTransientError, ConfigurationError, LabTransientError
+from lab.drivers.guarded_calls import ACTIVATE_LIMIT_S, TESTER
+from lab.errors import BoardlabError, ConfigurationError, LabTransientError
 from lab.host.clock import MonotonicRaw
-from lab.metrics import Moment
 from lab.pytest_plugin import resume, session_rules
+from lab.pytest_plugin.labgrid_host import ConsoleStamps, LabgridHost
 from lab.pytest_plugin.run_session import RunSession, begin_engine, session_of
 from lab.pytest_plugin.runs import STORE_KEY, STRATEGY_KEY, open_run, writer
 from lab.pytest_plugin.session_rules import measures
@@ -36,12 +31,11 @@ from lab.run import options
 from lab.run.progress import Eta
 from lab.run.rows import describe_missing
 from lab.run.sections import KIND, REPEATS, SECTION, RunSetup, SectionRun, durations, facts_before
-from lab.run.session import BoardSession, CommandResult
+from lab.run.session import BoardSession
 from lab.terminal import plain, plain_text
 
 RUN_KEY = pytest.StashKey["SectionRunSession"]()
 _FIXTURE = "section_measurer"
-_BEGIN, _END = "begin", "end"  # of an output that the console times
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -54,14 +48,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             f'{metafunc.definition.nodeid}: mark it with its chapter, @pytest.mark.chapter(name="...")'
         )
     strategy = metafunc.config.stash[STRATEGY_KEY]
-    found = of_chapter(marker.kwargs["name"], strategy.type)
-    metafunc.parametrize("section", found, ids=[section.name for section in found])
+    sections = of_chapter(marker.kwargs["name"], strategy.type)
+    metafunc.parametrize("section", sections, ids=[section.name for section in sections])
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Sort: boots, Linux, U-Boot, and allowed destructive sections last."""
-    items.sort(key=_place)
+    items.sort(key=lambda item: (1, *order(section)) if (section := _section_of(item)) else (0, False, False))
     choice = of_session(config)
     choice.apply(config, items, {id(item): section.name for item in items if (section := _section_of(item))})
     for item in items:
@@ -71,11 +65,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 f"{section.name} overwrites the scratch medium {section.overwrites}: allow it with --lab-destructive"
             )
             item.add_marker(pytest.mark.skip(reason=reason))
-
-
-def _place(item: pytest.Item) -> tuple[int, bool, bool]:
-    section = _section_of(item)
-    return (0, False, False) if section is None else (1, *order(section))
 
 
 def _section_of(item: pytest.Item) -> Section | None:
@@ -218,7 +207,7 @@ def _tester(env: Any) -> LabgridHost | None:
     if "tester" not in env.config.get_targets():
         return None
 
-    def found() -> LabgridHost:
+    def find_host() -> LabgridHost:
         try:
             target = env.get_target("tester")
             driver = target.get_driver("CommandProtocol", activate=False)
@@ -227,10 +216,7 @@ def _tester(env: Any) -> LabgridHost | None:
         target.activate(driver)
         return LabgridHost(driver, "the tester", LabTransientError)
 
-    return guarded_calls.call(env, TESTER, "activate", found, ACTIVATE_LIMIT_S)
-
-
-# --- Selection of sections ---
+    return guarded_calls.call(env, TESTER, "activate", find_host, ACTIVATE_LIMIT_S)
 
 
 @frozen
@@ -238,8 +224,8 @@ class Choice:
     """Sections that a session may measure.
 
     Attributes:
-        asked: the names that `--lab-sections` gives. planned: those of the plan of the run that is resumed. Empty:
-            all.
+        asked: the names that `--lab-sections` gives; empty: all.
+        planned: those of the plan of the run that is resumed; empty: all.
         destructive: True: scratch media may be overwritten.
     """
 
@@ -289,135 +275,14 @@ def of_session(config: pytest.Config) -> Choice:
 
 
 def _absent(name: str, config: pytest.Config) -> str:
-    known = {section.name: section for section in every()}
+    by_name = {section.name: section for section in every()}
     board_type = config.stash[STRATEGY_KEY].type if STRATEGY_KEY in config.stash else None
-    if name not in known:
-        close = difflib.get_close_matches(name, known, n=1)
+    if name not in by_name:
+        close = difflib.get_close_matches(name, by_name, n=1)
         return f"--lab-sections {name}: there is no such section" + (f"; did you mean {close[0]}?" if close else "")
-    if board_type is not None and not known[name].fits(board_type):
+    if board_type is not None and not by_name[name].fits(board_type):
         return f"--lab-sections {name}: {board_type.title} does not have what it measures; leave it out"
     return (
-        f"--lab-sections {name}: none of these tests measures it; its chapter is {known[name].chapter!r}: name that "
+        f"--lab-sections {name}: none of these tests measures it; its chapter is {by_name[name].chapter!r}: name that "
         "chapter's file, or none"
     )
-
-
-# --- labgrid's CommandProtocol as a host of sections ---
-
-
-_NO_ANSWER: Final = frozenset({"timeout", "failed", "unreachable"})
-
-
-def _nothing() -> None: ...
-
-
-@frozen
-class LabgridHost:
-    """A driver with CommandProtocol.
-
-    Attributes:
-        name: how messages call it.
-        error: whose fault it is when it does not answer.
-        is_shell: a POSIX shell, whose output may hold any bytes; else U-Boot's prompt.
-        lost_hook: called when it does not answer; its state is not known from then on.
-    """
-
-    driver: Any
-    name: str
-    error: type[BoardTransientError | LabTransientError] = BoardTransientError
-    is_shell: bool = True
-    lost_hook: Callable[[], None] = _nothing
-
-    def run(self, command: str, timeout_s: float) -> CommandResult:
-        """Run a command and return its output and status.
-
-        Raises:
-            BoardTransientError, LabTransientError: it did not end in time, or the answer came in pieces.
-            BoardlabError: the driver failed otherwise, see `lab.drivers.guarded_calls`.
-        """
-        more = {"codec": "utf-8", "decodeerrors": "replace"} if self.is_shell else {}
-
-        def run() -> CommandResult:
-            stdout, stderr, status = self.driver.run(command, timeout=timeout_s, **more)
-            return CommandResult([*stdout, *stderr], status)
-
-        try:
-            return guarded_calls.call(self.driver, self._kind, f"`{command}` on {self.name}", run, timeout_s + MORE_S)
-        except BoardlabError as error:
-            self.lost_hook()
-            if self._kind is TESTER or error.failure.removeprefix(f"{self._kind.name}_") not in _NO_ANSWER:
-                raise
-            raise BoardTransientError(
-                f"`{command}` did not end on {self.name} within {timeout_s:g} s, or its answer came in pieces; the "
-                f"board is power-cycled before the next try. {error}",
-                failure="command_timeout",
-            ) from error
-
-    @property
-    def _kind(self) -> DriverRole:
-        if issubclass(self.error, LabTransientError):
-            return TESTER
-        return SHELL if self.is_shell else UBOOT
-
-
-@frozen
-class ConsoleStamps:
-    """Time between two printed texts, by the console server's stamps (`lab.run.session.Stamps`).
-
-    Attributes:
-        console: a StampedConsoleDriver.
-        timing: how exactly the stamps are known.
-    """
-
-    console: Any
-    timing: Callable[[], LineTiming]
-
-    def since_now(self) -> Callable[[Marks], OutputSpan]:
-        before = len(self.console.capture)
-
-        def span(marks: Marks) -> OutputSpan:
-            return _output_span(self.console.capture, before, marks, self.timing())
-
-        return span
-
-
-def _output_span(events: Sequence[Event], before: int, marks: Marks, timing: LineTiming) -> OutputSpan:
-    """Measure the span in the events behind the first `before`.
-
-    Earlier events are evaluated, too, as they show the lateness of the reader.
-    """
-    _check_unbroken(events[before:])
-    start = next((event.position for event in events[before:] if isinstance(event, Chunk)), 0)
-    patterns = [MomentPattern(_BEGIN, marks.begin), MomentPattern(_END, marks.end)]
-    moments = [moment for moment in find_moments(events, patterns, timing) if moment.position > start]
-    begin = _first_moment(moments, _BEGIN, marks.begin)
-    end = _first_moment([moment for moment in moments if moment.position > begin.position], _END, marks.end)
-    took = interval(begin, end)
-    between = end.position - begin.position
-    return OutputSpan(
-        took.seconds, took.uncertainty_s, timing.bytes_ns(len(begin.text)) / 1e9, timing.bytes_ns(between) / 1e9
-    )
-
-
-def _first_moment(moments: Sequence[Moment], name: str, pattern: str) -> Moment:
-    for moment in moments:
-        if moment.name == name:
-            return moment
-    raise missing("the console", f"a text like {pattern!r}", moments[-1].text if moments else "")
-
-
-def _check_unbroken(events: Sequence[Event]) -> None:
-    for event in events:
-        if isinstance(event, Suspended):
-            raise LabTransientError(
-                f"the host's clock went {abs(event.missing_ns) / 1e9:.3f} s "
-                f"{'behind' if event.missing_ns > 0 else 'ahead'} while the board was timed: the host was suspended, "
-                "or its virtual machine paused or moved. Keep it awake while it measures (systemctl mask sleep.target)",
-                failure="host_suspended",
-            )
-        if isinstance(event, Gap):
-            raise LabTransientError(
-                "bytes of the console are missing in what was timed: look at the adapter (dmesg) and the console "
-                "server (lab console list)",
-                failure="adapter_lost",
-            )

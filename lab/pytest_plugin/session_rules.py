@@ -83,25 +83,18 @@ def resume_command(config: pytest.Config, run_id: int) -> str:
     argv = ["pytest", f"--lg-env={Path(config.option.lg_env).absolute()}"]
     if config.option.inifilename:
         argv += ["-c", str(Path(config.option.inifilename).absolute())]
-    argv += [*map(str, _absolute(config)), "--lab-resume", str(run_id)]
+    for argument in config.args:
+        path, colons, test = str(argument).partition("::")
+        argv.append(f"{(config.invocation_params.dir / path).resolve()}{colons}{test}")
+    argv += ["--lab-resume", str(run_id)]
     database = database_of(config)
     return shlex.join([*argv, *(["--lab-db", database] if database else [])])
 
 
 def database_of(config: pytest.Config) -> str:
     """Database of the command line, absolute; empty: none."""
-    given = config.option.lab_db or ""
-    return redacted(given) if "://" in given or not given else str(Path(given).absolute())
-
-
-def _absolute(config: pytest.Config) -> Iterable[str]:
-    """Yield the session's tests with absolute paths.
-
-    The name of a test stays.
-    """
-    for given in config.args:
-        path, colons, test = str(given).partition("::")
-        yield f"{(config.invocation_params.dir / path).resolve()}{colons}{test}"
+    url = config.option.lab_db or ""
+    return redacted(url) if "://" in url or not url else str(Path(url).absolute())
 
 
 def _names(entries: Any) -> Iterable[str]:
@@ -113,9 +106,6 @@ def _names(entries: Any) -> Iterable[str]:
         if isinstance(entry, dict):
             yield from map(str, entry)
             yield str(entry.get("cls", ""))
-
-
-# --- Sessions without a board ---
 
 
 # fixture -> the kind of run that it measures for

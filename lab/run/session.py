@@ -71,7 +71,7 @@ class CommandHost(Protocol):
 
 
 class Stamps(Protocol):
-    """Arrival times of a console's bytes; see `lab.pytest_plugin.sections.ConsoleStamps`."""
+    """Arrival times of a console's bytes; see `lab.pytest_plugin.labgrid_host.ConsoleStamps`."""
 
     def since_now(self) -> Callable[[Marks], OutputSpan]:
         """Return a function of the time span between marks in later output.

@@ -10,7 +10,7 @@ from attrs import define, frozen
 
 from lab.benchmarks.lab_site import LabSite
 from lab.benchmarks.section import Section
-from lab.pytest_plugin.sections import ConsoleStamps, LabgridHost
+from lab.pytest_plugin.labgrid_host import ConsoleStamps, LabgridHost
 from lab.results import Store, open_store
 from lab.run.board import Status
 from lab.run.progress import Progress

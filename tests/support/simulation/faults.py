@@ -105,7 +105,7 @@ def _written_is_proved(_results: Results) -> Iterator[None]:
         return ProvisionBook(store).current(strategy.board)
 
     proved = property(lambda one: one.state in {"written", "booted"})
-    with patch.object(Provision, "is_on_it", proved), patch.object(runs, "_known", known):
+    with patch.object(Provision, "is_on_it", proved), patch.object(runs, "_provisions", known):
         yield
 
 

@@ -59,7 +59,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimLab]:
 
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Supplies that never come or fall are not waited for."""
-    monkeypatch.setattr(Supply, "settled", lambda self, *, on: self.read())  # noqa: ARG005
+    monkeypatch.setattr(Supply, "settle", lambda self, *, on: self.read())  # noqa: ARG005
 
 
 def status(env: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
@@ -145,7 +145,7 @@ def test_who_can_tell_is_asked_again_while_the_supplies_fall(lab: SimLab, monkey
     rails = SimpleNamespace(volts=lambda _seconds: {"vdd_core": next(falling)})
     switch: Any = SimpleNamespace(driver=object(), outlet=OutletId("", "by hand", "b-1"))
     monkeypatch.setattr("time.sleep", lambda _seconds: None)
-    assert Supply("b-1", switch, rails, discharge_s=3600.0).settled(on=False).volts == {"vdd_core": 0.05}
+    assert Supply("b-1", switch, rails, discharge_s=3600.0).settle(on=False).volts == {"vdd_core": 0.05}
 
 
 def test_an_environment_without_a_power_driver_is_refused(

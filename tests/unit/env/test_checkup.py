@@ -202,7 +202,7 @@ def test_a_console_that_changes_what_is_typed_fails(tmp_path: Path) -> None:
 
     with bench(tmp_path) as made:
         checkup = CheckUp(made.strategy, lambda _line: None)
-        checkup._part("console", lambda: checkup._echoed(Deaf()))
+        checkup._part("console", lambda: checkup._check_echo(Deaf()))
     assert checkup.parts["console"].failure == "console_echo"
 
 

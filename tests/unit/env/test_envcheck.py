@@ -370,7 +370,7 @@ def test_a_target_that_labgrid_makes_has_no_problem(tmp_path: Path, seed: int) -
         except Exception:  # noqa: BLE001, S112 - labgrid refuses it
             continue
         finally:
-            envfile._unregistered({"own_drivers"})
+            envfile._unregister({"own_drivers"})
         made += 1
         assert found == [], text
     assert made > 3

@@ -320,7 +320,7 @@ def test_a_parameter_of_the_labs_own_is_not_taken_for_the_start() -> None:
 def test_the_mark_says_how_often_and_from_what_state() -> None:
     def read(mark: object, lab_cycles: int | None = None) -> tuple[int, str]:
         item: Any = MarkedTest(mark, lab_cycles)
-        return plugin._asked_cycles(item), plugin._start(item)
+        return plugin._cycles_of(item), plugin._start(item)
 
     def cycles(*args: object, **kwargs: object) -> object:
         return SimpleNamespace(args=args, kwargs=kwargs)

@@ -14,7 +14,7 @@ from lab.errors import BoardlabError, ConfigurationError, LabStableError, LabTra
 from lab.farm.runner import BROKEN, BUSY
 from lab.jobs.records import JOB_VARIABLE
 from lab.pytest_plugin import board
-from lab.pytest_plugin.board import _blamed
+from lab.pytest_plugin.board import _target_error
 from lab.pytest_plugin.runs import STORE_KEY
 from lab.pytest_plugin.session_rules import ending
 from lab.results import open_store
@@ -96,5 +96,5 @@ def test_what_a_place_lacks_is_its_exporters_and_what_an_environment_lacks_its_a
 ) -> None:
     env = tmp_path / "one.yaml"
     env.write_text(f"targets: {{main: {{resources: [{{{resources}}}]}}}}\n")
-    assert _blamed(error, str(env)).fault == fault
-    assert _blamed(AWAY, str(env)) is AWAY
+    assert _target_error(error, str(env)).fault == fault
+    assert _target_error(AWAY, str(env)) is AWAY

@@ -16,7 +16,7 @@ from lab.benchmarks.sections import ALL
 from lab.console.model import Chunk, Event, Gap, LineTiming, RecordKind, Suspended
 from lab.errors import BoardTransientError, ConfigurationError, LabTransientError, TestTransientError
 from lab.metrics import Flag
-from lab.pytest_plugin.sections import ConsoleStamps
+from lab.pytest_plugin.labgrid_host import ConsoleStamps
 from lab.virtual.sim.network import FolderTftp
 
 SECTIONS = named(ALL)
