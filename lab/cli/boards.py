@@ -99,7 +99,8 @@ def learn(
     What the logs leave open is marked UNSURE. Then `lab console check FILE LOG...` says how well it reads them.
     """
     from lab.run.check import verdict  # noqa: PLC0415 - only this command reads logs
-    from lab.run.check.findings import examine, read  # noqa: PLC0415
+    from lab.run.check.bare_log import read  # noqa: PLC0415
+    from lab.run.check.findings import examine  # noqa: PLC0415
     from lab.run.check.learn import draft  # noqa: PLC0415
 
     if output is not None and output.exists():

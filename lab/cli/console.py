@@ -156,8 +156,9 @@ def check(
     logs, with 1 when it does not fit one, with 2 when a log or the type cannot be read.
     """
     from lab import boards  # noqa: PLC0415 - see `attach`
-    from lab.run.check import verdict as check_verdict  # noqa: PLC0415
-    from lab.run.check.findings import examine, read  # noqa: PLC0415
+    from lab.run.check import output  # noqa: PLC0415
+    from lab.run.check.bare_log import read  # noqa: PLC0415
+    from lab.run.check.findings import examine  # noqa: PLC0415
     from lab.run.check.verdict import Fit, judge  # noqa: PLC0415
 
     board = boards.load_file(Path(board_type)) if board_type.endswith(".toml") else boards.load(board_type)
@@ -165,10 +166,10 @@ def check(
     verdicts = [judge(findings) for findings in all_findings]
     pairs = list(zip(all_findings, verdicts, strict=True))
     if as_json:
-        echo_json([check_verdict.document(findings, verdict) for findings, verdict in pairs])
+        echo_json([output.document(findings, verdict) for findings, verdict in pairs])
     else:
         for number, (findings, verdict) in enumerate(pairs):
-            echo(*([""] if number else []), *check_verdict.lines(findings, verdict))
+            echo(*([""] if number else []), *output.lines(findings, verdict))
     if any(verdict.fit is not Fit.WHOLE for verdict in verdicts):
         raise typer.Exit(NOT_ALL_FIT)
 

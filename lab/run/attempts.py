@@ -121,7 +121,7 @@ class AttemptRecorder:
         """The run's attempts, in recorded order: read once, then appended."""
         if self._attempts is None:
             self._attempts = [*self.store.attempts(self.run_id)]
-            self._good = {_cycle_of(each): place for place, each in enumerate(self._attempts) if each.ok}
+            self._good = {_cycle_of(attempt): place for place, attempt in enumerate(self._attempts) if attempt.ok}
         return self._attempts
 
     def forget(self) -> None:

@@ -195,11 +195,11 @@ def check_complete(board: object) -> None:
         if name not in there:
             lacks.append(name)
         elif inspect.isfunction(member):
-            wanted, given = (
+            expected, present = (
                 inspect.signature(member).parameters,
                 inspect.signature(getattr(type(board), name)).parameters,
             )
-            lacks += [f"{name}({parameter})" for parameter in [*wanted][1:] if parameter not in given]
+            lacks += [f"{name}({parameter})" for parameter in [*expected][1:] if parameter not in present]
     if lacks:
         raise ConfigurationError(
             "the environment imports a boardstrategy.py that is older than this boardlab: it lacks "

@@ -84,9 +84,8 @@ class DiagnosisRun(CycleRun[BootDiagnosis]):
         first = sorted(self.good_attempts(medium=item), key=lambda attempt: attempt.cycle)[:planned]
         if len(first) < planned:
             return planned
-        return max(
-            planned, boots_needed([from_documents(each.details[DIAGNOSIS]["parts"]) for each in first], planned)
-        )
+        parts = [from_documents(attempt.details[DIAGNOSIS]["parts"]) for attempt in first]
+        return max(planned, boots_needed(parts, planned))
 
     def title(self, item: str) -> str:
         return f"{item}, diagnosis"

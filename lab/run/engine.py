@@ -70,7 +70,7 @@ class RunEngine:
 
     def good_attempts(self, **params: str) -> list[AttemptRecord]:
         """The attempts with these parameters that succeeded."""
-        return [each for each in self.attempts if each.ok and params.items() <= each.params.items()]
+        return [attempt for attempt in self.attempts if attempt.ok and params.items() <= attempt.params.items()]
 
     def measured_metrics(self, item: str) -> frozenset[str]:
         """The metrics of an item's good attempts."""

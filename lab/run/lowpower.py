@@ -217,7 +217,7 @@ class LowPowerRun(CycleRun[LowPowerCycle]):
         if check is None or watch.prompt is None:
             return {}, frozenset({Flag.NOT_CROSS_CHECKED})
         attempts = self.good_attempts(**params(plan))
-        others = [each.details["cross_check"] for each in attempts if each.details.get("cross_check")]
+        others = [attempt.details["cross_check"] for attempt in attempts if attempt.details.get("cross_check")]
         for contradiction in contradictions(check, watch.start, watch.prompt, others):
             raise contradiction
         line = check.time_line(watch.start, watch.prompt, watch.time_line)
@@ -249,7 +249,14 @@ class LowPowerRun(CycleRun[LowPowerCycle]):
         if result and result.checked:
             details["cross_check"] = result.checked
         if result and result.steady:
-            details["state"] = _state_details(result.steady)
+            steady = result.steady
+            details["state"] = {
+                "span_ns": [steady.power.start_ns, steady.power.end_ns],
+                "program": steady.program,
+                "busy": list(steady.busy),
+                "temperatures_c": dict(steady.temperatures_c),
+                "throttled": list(steady.throttled),
+            }
         return AttemptResult(
             params={"mode": item} if item in STATES else params(self.suspend_plan(item)),
             artifacts=(*store_recording(self.store, console), *trace),
@@ -274,14 +281,4 @@ def _suspend_details(suspend: SuspendResult) -> dict[str, object]:
         "temperatures_c": suspend.temperatures_c,
         "mcu_uart": suspend.mcu_text,
         "energy_span_ns": None if suspend.energy is None else [suspend.energy.start_ns, suspend.energy.end_ns],
-    }
-
-
-def _state_details(steady: SteadyPower) -> dict[str, object]:
-    return {
-        "span_ns": [steady.power.start_ns, steady.power.end_ns],
-        "program": steady.program,
-        "busy": list(steady.busy),
-        "temperatures_c": dict(steady.temperatures_c),
-        "throttled": list(steady.throttled),
     }

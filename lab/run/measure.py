@@ -143,7 +143,7 @@ class Measure:
             BoardTransientError: the line did not come (`moment_missing`).
             LabTransientError: the console is gone, or its clock has jumped.
         """
-        end = self._line(pattern, since, timeout_s)
+        end = self._wait_for_line(pattern, since, timeout_s)
         edge = None if since else self._edge()
         start = power_on(edge, self._first_byte(end)) if edge is not None else self.moments[-2]
         check_clocks(self._board.console, edge.requested_ns if edge is not None else start.t_ns)
@@ -239,7 +239,7 @@ class Measure:
 
         return level
 
-    def _line(self, pattern: str, since: str, timeout_s: float) -> Moment:
+    def _wait_for_line(self, pattern: str, since: str, timeout_s: float) -> Moment:
         """Wait for a line of the console, behind the line `since`; they become moments of the cycle."""
         console = self._board.console
         if not hasattr(console, "poll"):
@@ -289,7 +289,7 @@ class Measure:
         bound_s = of_interval(start.uncertainty_ns, end.uncertainty_ns) / NS_PER_S
         doubts = {
             Flag.OFF_UNVERIFIED: edge is not None and not edge.off_verified,
-            Flag.ON_UNVERIFIED: edge is not None and not self._confirmed(edge),
+            Flag.ON_UNVERIFIED: edge is not None and not self._is_confirmed(edge),
             Flag.UNCERTAIN: bound_s > UNCERTAIN_SHARE * value_s,
         }
         flags = frozenset(flag for flag, holds in doubts.items() if holds)
@@ -304,7 +304,7 @@ class Measure:
         }
         self._record(name, value_s, bound_s, params, (start.position, end.position), flags, declaration)
 
-    def _confirmed(self, edge: PowerEdge) -> bool:
+    def _is_confirmed(self, edge: PowerEdge) -> bool:
         """True if the rails, or the run's other boots, confirm when the power came."""
         moments = find_moments(self._board.console.capture, self._board.type.moments, self._board.timing())
         if not moments:
@@ -313,7 +313,7 @@ class Measure:
         return edge.on_verified and not doubt(edge, self.silence, self._silences)
 
     def _edge(self) -> PowerEdge:
-        edge = _edge_of(self._board)
+        edge = _last_edge(self._board)
         if edge is None or edge is self._earlier:
             raise ConfigurationError(
                 "the board was not switched on in this cycle, or its strategy is older than this boardlab: bring it "
@@ -348,12 +348,15 @@ class Measure:
             for number in _values(name, values):
                 self.samples.append(sample_of(metric, all_params, number, uncertainty, flags, window, declared=True))
         except Exception as error:
+            own_params: Mapping[Any, Any] = params or {}
+            if not isinstance(own_params, Mapping):
+                own_params = {"params": repr_short(params)}
             self.refused.append(
                 {
                     "metric": str(name),
                     "value": repr_short(values if several else value),
                     "unit": declaration["unit"],
-                    "params": _params_as_texts(self.params, params),
+                    "params": {str(key): str(text) for key, text in {**self.params, **own_params}.items()},
                     "why": str(error),
                 }
             )
@@ -418,7 +421,7 @@ class Measure:
         return start, self._window_start
 
 
-def _edge_of(board: Any) -> PowerEdge | None:
+def _last_edge(board: Any) -> PowerEdge | None:
     """The board's last power on; None: none in this session, or its strategy is an older boardlab's."""
     edge: PowerEdge | None = getattr(board, "edge", None)
     return edge
@@ -446,12 +449,6 @@ def _values(name: str, values: Sequence[Any]) -> list[float]:
     if not numbers:
         raise TestStableError(f"measure({name!r}): the list is empty; measure at least one number")
     return numbers
-
-
-def _params_as_texts(test: Mapping[str, str], params: object) -> dict[str, str]:
-    """The parameters of a wrong call."""
-    own = params if isinstance(params, Mapping) else {} if params is None else {"params": repr_short(params)}
-    return {str(key): str(text) for key, text in {**test, **own}.items()}
 
 
 @define
@@ -482,7 +479,7 @@ class MeasureRun(RunEngine):
         self.losses.flags()  # earlier losses are not of this cycle
         others = silences(attempt.details.get("power_on") for attempt in self.good_attempts())
         return Measure(
-            self.run, self.store, self.declarations, self.board, self.clock, params, others, _edge_of(self.board)
+            self.run, self.store, self.declarations, self.board, self.clock, params, others, _last_edge(self.board)
         )
 
     def check_test(self, test: str, measure: Measure) -> None:

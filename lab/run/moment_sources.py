@@ -33,9 +33,8 @@ FORMS: Final = (
 _TRY_S: Final = 0.25  # of the network: a board that is not there drops what it gets
 _READ_S: Final = 5.0  # of a web server on a board, to its first byte
 _LONG_NS: Final = round(2 * _TRY_S * NS_PER_S)
-_STAMP_NS: Final = (
-    100_000  # from an edge or a frame to the kernel's stamp: an interrupt of a host that is not overloaded
-)
+# From an edge or a frame to the kernel's stamp: an interrupt of a host that is not overloaded.
+_STAMP_NS: Final = 100_000
 _WIDEST_NS: Final = 10_000_000  # of a relation of two clocks of this host
 _TRIES: Final = 3
 _EDGES: Final = frozenset({"rising", "falling"})
@@ -97,9 +96,6 @@ def signal(
     return make(parts, clock, since_ns)
 
 
-# --- What is asked: the network, a pin of labgrid ---
-
-
 @define
 class Answer:
     """An answer: it came between the start of the last try without one and the end of the first with one.
@@ -157,9 +153,9 @@ def _icmp(parts: SplitResult, clock: Clock, since_ns: int) -> Signal:
         except subprocess.TimeoutExpired:
             return False
         if done.returncode not in {0, 1}:  # iputils ping(8): 1, no answer; 2, another error
-            said = done.stderr.decode(errors="replace").strip() or f"status {done.returncode}"
-            if "unreachable" not in said.lower():
-                raise ConfigurationError(f"{parts.geturl()}: {said}")
+            reason = done.stderr.decode(errors="replace").strip() or f"status {done.returncode}"
+            if "unreachable" not in reason.lower():
+                raise ConfigurationError(f"{parts.geturl()}: {reason}")
         return done.returncode == 0
 
     return Answer(echoes, clock, since_ns)
@@ -171,9 +167,6 @@ def _pin(parts: SplitResult, clock: Clock, since_ns: int, level: Callable[[], bo
     if edge not in _EDGES or options or parts.path:
         raise ConfigurationError(f"{parts.geturl()!r}: pin://DRIVER or pin://DRIVER?edge=falling")
     return Answer(lambda: level() is (edge == "rising"), clock, since_ns)
-
-
-# --- The kernel's stamps ---
 
 
 @frozen
@@ -323,29 +316,29 @@ class _Frame:
     """
 
     bus: Any
-    wanted: int
+    identity: int
     is_extended: bool
     relation: StampRelation
     since_ns: int
 
     def poll(self) -> Instant | None:
-        found = None
+        frame = None
         began_ns, asked_ns = self.relation.clock.now_ns(), self.relation.other()
         try:
-            while found is None and (message := self.bus.recv(0)) is not None:
+            while frame is None and (message := self.bus.recv(0)) is not None:
                 if message.is_error_frame or message.is_remote_frame:
                     continue
-                if (message.arbitration_id, message.is_extended_id) == (self.wanted, self.is_extended):
-                    found = message
+                if (message.arbitration_id, message.is_extended_id) == (self.identity, self.is_extended):
+                    frame = message
         except Exception as error:
             raise LabTransientError(
                 f"the CAN bus fails: {error}; is it up (ip link show)?", failure="tester_broken"
             ) from error
         self.relation.look()
-        if found is None:
+        if frame is None:
             self.since_ns = began_ns
             return None
-        t_ns = round(found.timestamp * NS_PER_S)
+        t_ns = round(frame.timestamp * NS_PER_S)
         return self.relation.instant(t_ns, None if t_ns < asked_ns - _FLOAT_NS else self.since_ns)
 
     def close(self) -> None:
@@ -355,12 +348,12 @@ class _Frame:
 def _can(parts: SplitResult, clock: Clock, _since_ns: int) -> Signal:
     address = parts.geturl()
     identity = parts.path.removeprefix("/")
-    wanted = int(identity, 16) if _FRAME_ID.fullmatch(identity) else _LAST_FRAME_ID + 1
-    if wanted > _LAST_FRAME_ID:
+    frame_id = int(identity, 16) if _FRAME_ID.fullmatch(identity) else _LAST_FRAME_ID + 1
+    if frame_id > _LAST_FRAME_ID:
         raise ConfigurationError(
             f"{address!r}: can://can0/123, with the frame's id in hexadecimal digits; eight are an extended one"
         )
-    is_extended = len(identity) == _EXTENDED_DIGITS or wanted > _LAST_STANDARD_ID
+    is_extended = len(identity) == _EXTENDED_DIGITS or frame_id > _LAST_STANDARD_ID
     can = _library("can", "can", address)
     options: Mapping[str, Any] = {
         "interface": "socketcan",
@@ -374,8 +367,8 @@ def _can(parts: SplitResult, clock: Clock, _since_ns: int) -> Signal:
         )
     if interface == "socketcan":  # the kernel's filter: its buffer then holds the first frame, whatever else is sent
         mask = _LAST_FRAME_ID if is_extended else _LAST_STANDARD_ID
-        options = {**options, "can_filters": [{"can_id": wanted, "can_mask": mask, "extended": is_extended}]}
-    own = f"{_EARLY_FRAME} {wanted:0{_EXTENDED_DIGITS if is_extended else 3}X} "
+        options = {**options, "can_filters": [{"can_id": frame_id, "can_mask": mask, "extended": is_extended}]}
+    own = f"{_EARLY_FRAME} {frame_id:0{_EXTENDED_DIGITS if is_extended else 3}X} "
     for left in reversed(range(_TRIES)):
         opened_ns, relation = clock.now_ns(), StampRelation(clock, time.time_ns, "CLOCK_REALTIME")
         try:
@@ -391,7 +384,7 @@ def _can(parts: SplitResult, clock: Clock, _since_ns: int) -> Signal:
                 ) from error
         else:
             break
-    return _Frame(bus, wanted, is_extended, relation, opened_ns)
+    return _Frame(bus, frame_id, is_extended, relation, opened_ns)
 
 
 # python-can's interfaces whose frames this host's kernel stamps: SO_TIMESTAMP, of socketcand by its server.

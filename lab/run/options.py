@@ -56,7 +56,7 @@ class RunOption:
     minimum: int = 1
     maximum: int = 1
     pattern: str = ""
-    wanted: str = ""
+    expected: str = ""
     plan: str = ""
     default: int | None = None
 
@@ -100,7 +100,7 @@ class RunOption:
             case "word":
                 if isinstance(given, str) and re.fullmatch(self.pattern, given):
                     return given
-                raise ConfigurationError(f"{label} {_cut(repr(given))}: {self.wanted}")
+                raise ConfigurationError(f"{label} {_cut(repr(given))}: {self.expected}")
             case "names":
                 parts = [given] if isinstance(given, str) else given if isinstance(given, (list, tuple)) else [None]
                 names = [name for part in parts for name in (part.split(",") if isinstance(part, str) else [""])]
@@ -125,7 +125,7 @@ TABLE: Final = (
         "boot time with init=PROGRAM, e.g. /bin/sh, to its prompt",
         metavar="PROGRAM",
         pattern=r"/[\w./+-]+",
-        wanted="the path of a program on the board, e.g. /bin/sh",
+        expected="the path of a program on the board, e.g. /bin/sh",
         plan="init",
     ),
     RunOption(
@@ -150,7 +150,7 @@ TABLE: Final = (
         "wake source of the board: uart (default), rtc, mcu, gpio; partial I/O: can",
         metavar="SOURCE",
         pattern=_NAME.pattern,
-        wanted="the name of a source, e.g. rtc",
+        expected="the name of a source, e.g. rtc",
         plan="wake",
     ),
     RunOption(
@@ -222,7 +222,8 @@ TABLE: Final = (
         "put this release file on the media first; or `newest in DIR`",
         metavar="FILE",
         pattern=r"[^\x00-\x1f\x7f\"'$%\\]+",
-        wanted="the path of a release file, or `newest in DIR`; without quotes, $, % and backslashes, as it stands in "
+        expected="the path of a release file, or `newest in DIR`; without quotes, $, % and backslashes, as it "
+        "stands in "
         "unit files",
     ),
     RunOption(
@@ -253,12 +254,12 @@ def read(given: Mapping[str, object], *, flags: bool = True) -> dict[str, Value]
     unknown = sorted(given.keys() - set(NAMES))
     if unknown:
         raise ConfigurationError(f"no option {', '.join(unknown)}; there are: {', '.join(NAMES)}")
-    found = {}
+    values = {}
     for option in TABLE:
         value = option.read(given.get(option.name), option.flag if flags else f"{option.name}:")
         if value is not None:
-            found[option.name] = value
-    return found
+            values[option.name] = value
+    return values
 
 
 def pytest_words(options: Mapping[str, Value], kind: str, *, resumed: bool) -> list[str]:
@@ -269,10 +270,10 @@ def pytest_words(options: Mapping[str, Value], kind: str, *, resumed: bool) -> l
     Args:
         resumed: the run has a plan, which contains most of them.
     """
-    wanted = [option for option in TABLE if kind in option.kinds and not (resumed and option.plan)]
+    options_of_kind = [option for option in TABLE if kind in option.kinds and not (resumed and option.plan)]
     return [
         word
-        for option in wanted
+        for option in options_of_kind
         if option.name in options
         for word in _words(option.pytest_flag, options[option.name])
     ]
@@ -285,9 +286,9 @@ def words(options: Mapping[str, Value]) -> list[str]:
 
 def idle(options: Mapping[str, Value], kinds: Iterable[str]) -> Iterator[RunOption]:
     """The options without effect on runs of these kinds."""
-    wanted = set(kinds)
+    wanted_kinds = set(kinds)
     for option in TABLE:
-        if option.name in options and not wanted & set(option.kinds):
+        if option.name in options and not wanted_kinds & set(option.kinds):
             yield option
 
 

@@ -95,7 +95,9 @@ class BootPairs:
             ConfigurationError: it throttled in too many pairs in a row, or its boots have no such number.
         """
         is_new = False
-        for side in self._order(pair, reference, build):
+        coin = order(self.seed, 1 if self.alternates else pair)
+        turned = (coin[0] == "b") != (self.alternates and pair % 2 == 0)
+        for side in (build, reference) if turned else (reference, build):
             if self._sample(side, pair) is None:
                 is_new = True
                 try:
@@ -135,12 +137,12 @@ class BootPairs:
             for name, texts in facts.items():
                 if len(texts) > 1:
                     raise LabStableError(
-                        f"no verdict: {self._called(side)} ran two softwares: {name} was {_quoted(texts[0])}, then "
-                        f"{_quoted(texts[1])}; put one back, and begin a new comparison",
+                        f"no verdict: {self._describe_side(side)} ran two softwares: {name} was {_quote(texts[0])}, "
+                        f"then {_quote(texts[1])}; put one back, and begin a new comparison",
                         failure="software_changed",
                     )
         first, second = ran.values()
-        both = " and ".join(map(self._called, ran))
+        both = " and ".join(map(self._describe_side, ran))
         common = [name for name in first if name in second]
         different = [name for name in common if first[name] != second[name]]
         if self.differ and not common:
@@ -148,13 +150,13 @@ class BootPairs:
                 f"no verdict: no boot of {both} named its software, so nothing tells whether the slots differ"
             )
         if self.differ and not different:
-            named = ", ".join(f"{name} {_quoted(first[name][0])}" for name in common[:_NAMED])
+            named = ", ".join(f"{name} {_quote(first[name][0])}" for name in common[:_NAMED])
             raise ConfigurationError(
                 f"no verdict: {both} ran the same software ({named}): the commands choose nothing; correct --slots"
             )
         if self.differ is False and different:
             named = ", ".join(
-                f"{name} {_quoted(first[name][0])} and {_quoted(second[name][0])}" for name in different[:_NAMED]
+                f"{name} {_quote(first[name][0])} and {_quote(second[name][0])}" for name in different[:_NAMED]
             )
             raise ConfigurationError(
                 f"no verdict: {both} are one software, and ran two: {named}; begin a new comparison"
@@ -177,15 +179,10 @@ class BootPairs:
                     texts.append(str(text))
         return {name: texts for name, texts in texts_by_name.items() if len(texts) == 1 or name not in FIRMWARE}
 
-    def _called(self, side: str) -> str:
+    def _describe_side(self, side: str) -> str:
         """The build, e.g. `A (setenv bootpart 1:2)`."""
         slot = self.sides[side].run.plan.get("slot")
         return f"{side.upper()} ({slot})" if slot else side.upper()
-
-    def _order(self, pair: int, reference: str, build: str) -> tuple[str, str]:
-        coin = order(self.seed, 1 if self.alternates else pair)
-        turned = (coin[0] == "b") != (self.alternates and pair % 2 == 0)
-        return (build, reference) if turned else (reference, build)
 
     def _sample(self, side: str, cycle: int) -> SampleRecord | None:
         names = {self.metric} if self.metric else HEADLINE_NAMES
@@ -208,7 +205,7 @@ class BootPairs:
 
 def temperatures(store: Store, run: Run) -> tuple[float, float] | None:
     """Lowest and highest of the warmest thermal zone over a run's boots, in °C; None: the board has none."""
-    boots = [each.details.get("cross_check", {}).get("temperatures_c", {}) for each in store.attempts(run.id)]
+    boots = [attempt.details.get("cross_check", {}).get("temperatures_c", {}) for attempt in store.attempts(run.id)]
     warmest = [max(zones.values()) for zones in boots if zones]
     return (min(warmest), max(warmest)) if warmest else None
 
@@ -299,7 +296,7 @@ def bisect(pairs: BootPairs, builds: Sequence[str], effect: float, say: Callable
     return question
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return repr(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")
 
 

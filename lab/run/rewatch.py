@@ -91,7 +91,7 @@ class Rewatcher:
 
     def rewatch(self, events: Sequence[Event], answer: PromptReply | None = None) -> Rewatched:
         """Watch a boot and judge it; `answer` None: no prompt reply."""
-        following = self._taken_up(events)
+        following = self._take_up(events)
         watch = following.watch
         try:
             following.run(events[len(following.captured) :], answer)
@@ -106,11 +106,11 @@ class Rewatcher:
         Raises:
             BoardlabError: it failed.
         """
-        following = self._taken_up(events)
+        following = self._take_up(events)
         following.run(events[len(following.captured) :], answer)
         return following.watch
 
-    def _taken_up(self, events: Sequence[Event]) -> _Following:
+    def _take_up(self, events: Sequence[Event]) -> _Following:
         """A following that knows the beginning that the boot shares with the known one."""
         following = self._begin()
         alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(self._known, events, strict=False)))
@@ -126,7 +126,7 @@ class Rewatcher:
 
     def _copy(self, following: _Following) -> _Following:
         shared = (self.board, self.board.troubles, *following.captured, *following.watch.moments)
-        return deepcopy(following, {id(one): one for one in shared})
+        return deepcopy(following, {id(record): record for record in shared})
 
 
 @define(eq=False)
@@ -156,7 +156,9 @@ class _Following:
             if self._coming and self._coming[0].t_ns <= self.now_ns + POLL_NS:
                 self.now_ns = max(self.now_ns, self._coming[0].t_ns)
                 while self._coming and self._coming[0].t_ns <= self.now_ns:
-                    self._feed(self._coming.popleft())
+                    event = self._coming.popleft()
+                    self.captured.append(event)
+                    feed_watch(self.watch, event, [self.finder])
             else:
                 self.now_ns += POLL_NS
             watch.check(self.now_ns)
@@ -166,10 +168,6 @@ class _Following:
                 watch.asked(self.now_ns)
         if asked_at is not None:
             del self.captured[asked_at:]  # the answer is no part of the boot
-
-    def _feed(self, event: Event) -> None:
-        self.captured.append(event)
-        feed_watch(self.watch, event, [self.finder])
 
     def _ask(self, answer: PromptReply | None) -> None:
         """Send a carriage return; its reply comes between other events."""

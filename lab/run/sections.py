@@ -132,7 +132,7 @@ class SectionRun(RunEngine):
         return int(self.run.plan.get(REPEATS, {}).get(item, 1))
 
     def pending(self, item: str) -> list[int]:
-        whole = {each.cycle for each in self.good_attempts(section=item) if each.params.keys() == {SECTION}}
+        whole = {attempt.cycle for attempt in self.good_attempts(section=item) if attempt.params.keys() == {SECTION}}
         return [cycle for cycle in range(1, self.cycles(item) + 1) if cycle not in whole]
 
     def missing(self, section: Section) -> list[str]:

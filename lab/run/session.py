@@ -107,7 +107,7 @@ class BoardSession:
         """Run a command on the board, as `Bench.run`."""
         ended = self._run("board", self.host, command, timeout_s)
         if check and ended.status != 0:
-            raise _failed(ended)
+            raise _failure(ended)
         return ended.output
 
     def status(self, command: str, *, timeout_s: float = 30.0) -> int:
@@ -118,7 +118,7 @@ class BoardSession:
         """Run a command on the tester, as `Bench.tester`."""
         ended = self._run("tester", self._tester(), command, timeout_s)
         if check and ended.status != 0:
-            raise _failed(ended)
+            raise _failure(ended)
         return ended.output
 
     def read(
@@ -132,7 +132,7 @@ class BoardSession:
     ) -> list[ParsedReading]:
         """Read an output as `Bench.read`, with bytes of the transcript."""
         name, host = ("tester", self._tester()) if on_tester else ("board", self.host)
-        return self._valid(parser, self._run(name, host, command, timeout_s), validity)
+        return self._valid_readings(parser, self._run(name, host, command, timeout_s), validity)
 
     def timed(
         self,
@@ -151,23 +151,26 @@ class BoardSession:
             )
         span = self.stamps.since_now()
         ended = self._run("board", self.host, command, timeout_s)
-        return self._valid(lambda output: parser(output, span(marks)), ended, validity)
+        return self._valid_readings(lambda output: parser(output, span(marks)), ended, validity)
 
-    def _valid(self, parser: Parser, ended: _Ended, validity: Validity) -> list[ParsedReading]:
+    def _valid_readings(self, parser: Parser, ended: _Ended, validity: Validity) -> list[ParsedReading]:
         """A command's readings that pass its conditions, by transcript position.
 
         Raises:
             BoardTransientError, LabTransientError, TestTransientError: as of `Bench.read`.
         """
-        if not _is_good(ended, validity):
-            raise _failed(ended)
+        text = ended.output.decode("utf-8", "replace")
+        if ended.status != 0 and not any(
+            ended.status in harmless.statuses and re.search(harmless.output, text) for harmless in validity.harmless
+        ):
+            raise _failure(ended)
         base = len(self.transcript) - len(ended.output)
         try:
             readings = parser(ended.output)
         except TestTransientError as error:
             if ended.status == 0:
                 raise
-            raise _failed(ended) from error
+            raise _failure(ended) from error
         for reading in readings:
             _check(reading, ended, validity)
         return [evolve(r, start=r.start + base, end=r.end + base) for r in readings]
@@ -193,17 +196,6 @@ class BoardSession:
         output = "".join(f"{line}\n" for line in ended.lines).encode("utf-8", "replace")
         self.transcript += head.encode() + output
         return _Ended(name, command, output, ended.status, seconds)
-
-
-# --- Validity of a command's numbers ---
-
-
-def _is_good(ended: _Ended, validity: Validity) -> bool:
-    """True if the command's exit status lets its numbers stand."""
-    text = ended.output.decode("utf-8", "replace")
-    return ended.status == 0 or any(
-        ended.status in harmless.statuses and re.search(harmless.output, text) for harmless in validity.harmless
-    )
 
 
 def _check(reading: ParsedReading, ended: _Ended, validity: Validity) -> None:
@@ -233,7 +225,7 @@ def _check(reading: ParsedReading, ended: _Ended, validity: Validity) -> None:
         )
 
 
-def _failed(ended: _Ended) -> BoardTransientError | LabTransientError:
+def _failure(ended: _Ended) -> BoardTransientError | LabTransientError:
     kind, failure = (
         (LabTransientError, "tester_command_failed")
         if ended.host == "tester"

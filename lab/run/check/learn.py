@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +19,7 @@ from lab import boards
 from lab.benchmarks.boot import ENDS, START
 from lab.boards import MediumEvidence, MomentPattern
 from lab.errors import ConfigurationError
-from lab.run.check.findings import UNSEEN, bare_lines
+from lab.run.check.bare_log import UNSEEN, bare_lines
 from lab.terminal import plain
 
 UNSURE: Final = "UNSURE: "
@@ -36,9 +36,8 @@ _KERNEL_BEGINS: Final = re.compile(r"(.*\b(?:Booting Linux on |Linux version ).*
 _CONSOLE: Final = re.compile(r"\bconsole=(tty[A-Za-z]\w*)(?:,(\d+))?")
 _ROOT: Final = re.compile(r"\broot=(\S+)")
 _MODEL: Final = re.compile(r"(?:Machine model|^Model|OF: fdt: Machine model): *(.+)")
-_SOC: Final = re.compile(
-    r"^(?:SoC|CPU): +(?!ARMv\d|All CPU)(\S.*)"
-)  # of U-Boot, not the kernel's `CPU: ARMv7 Processor`
+# Of U-Boot, not the kernel's `CPU: ARMv7 Processor`.
+_SOC: Final = re.compile(r"^(?:SoC|CPU): +(?!ARMv\d|All CPU)(\S.*)")
 _VERSIONS: Final = {
     "U-Boot": re.compile(r"(?<!SPL )(?<!=)\bU-Boot (20\d\d\.\d\d\S*)"),
     "Linux": re.compile(r"\bLinux version (\S+)"),
@@ -106,7 +105,7 @@ class _Log:
 
 
 @frozen
-class _Found:
+class _MomentInLogs:
     """A moment that logs have, by the pattern of a shipped type.
 
     Attributes:
@@ -133,9 +132,9 @@ def draft(name: str, logs: Sequence[tuple[str, Path]]) -> str:
     if name in boards.names():
         raise ConfigurationError(f"there is a board type {name!r} already; give yours another name with --name")
     read = [_read(path, medium) for medium, path in logs]
-    found = _moments(read)
+    moments = _moments(read)
     for log in read:
-        if not any(log.name in each.counts for each in found):
+        if not any(log.name in moment.counts for moment in moments):
             if any(map(_LOGIN.match, log.lines)):
                 raise ConfigurationError(
                     f"{log.name}: its login prompt is its only moment, and a time needs one to count from (SPL, "
@@ -146,13 +145,15 @@ def draft(name: str, logs: Sequence[tuple[str, Path]]) -> str:
                 f"{log.name}: no moment of a boot is in it (SPL, U-Boot, the kernel's first line, a login prompt): is "
                 "it the log of a boot, from power on, at the console's speed?"
             )
-    usual = [log for log in read if any(each.pattern.name == START and log.name in each.counts for each in found)]
+    usual = [
+        log for log in read if any(moment.pattern.name == START and log.name in moment.counts for moment in moments)
+    ]
     return "\n".join(
         [
             *_head(name, read),
-            *_order(found, usual, read),
+            *_order(moments, usual, read),
             *_evidence(read),
-            *_flow(found, [log for log in read if log not in usual], usual),
+            *_flow(moments, [log for log in read if log not in usual], usual),
             *_prompts(read),
             *_media(read),
             "",
@@ -166,60 +167,57 @@ def _read(path: Path, medium: str) -> _Log:
     return _Log(str(path), tuple(texts[:end]), tuple(texts[end:]), medium or _MEDIUM, bool(medium))
 
 
-# --- Moments ---
-
-
 def _variants() -> dict[str, list[MomentPattern]]:
     """The patterns of all shipped types, by moment."""
-    found: dict[str, dict[str, MomentPattern]] = {}
+    by_name: dict[str, dict[str, MomentPattern]] = {}
     for name in boards.shipped():
         for moment in boards.load(name).markers:
             if moment.name not in ENDS:
-                found.setdefault(moment.name, {}).setdefault(moment.regex, moment)
-    return {name: list(variants.values()) for name, variants in found.items()}
+                by_name.setdefault(moment.name, {}).setdefault(moment.regex, moment)
+    return {name: list(variants.values()) for name, variants in by_name.items()}
 
 
-def _moments(logs: Sequence[_Log]) -> list[_Found]:
+def _moments(logs: Sequence[_Log]) -> list[_MomentInLogs]:
     """The moments that the logs have, in their order."""
-    found = []
+    moments = []
     for variants in _variants().values():
         fitting = [_in_logs(pattern, logs) for pattern in variants]
         best = max(fitting, key=lambda each: len(each.counts))
         if best.counts:
-            found.append(best)
-    return sorted(found, key=lambda each: _place(each, found))
+            moments.append(best)
+    return sorted(moments, key=lambda each: _place(each, moments))
 
 
-def _in_logs(pattern: MomentPattern, logs: Sequence[_Log]) -> _Found:
+def _in_logs(pattern: MomentPattern, logs: Sequence[_Log]) -> _MomentInLogs:
     regex = re.compile(pattern.regex)
     hits = {log.name: numbers for log in logs if (numbers := log.hits(regex))}
-    return _Found(
+    return _MomentInLogs(
         pattern,
         {name: len(numbers) for name, numbers in hits.items()},
         {name: numbers[-1 if pattern.times == 0 else 0] for name, numbers in hits.items()},
     )
 
 
-def _place(each: _Found, every: Sequence[_Found]) -> tuple[int, int]:
+def _place(moment: _MomentInLogs, every: Sequence[_MomentInLogs]) -> tuple[int, int]:
     """Its place among the moments: how many precede it in some log."""
     before = sum(
-        any(other.place[log] < line for log, line in each.place.items() if log in other.place) for other in every
+        any(other.place[log] < line for log, line in moment.place.items() if log in other.place) for other in every
     )
-    return before, min(each.place.values())
+    return before, min(moment.place.values())
 
 
-def _order(found: Sequence[_Found], usual: Sequence[_Log], every: Sequence[_Log]) -> Iterator[str]:
+def _order(moments: Sequence[_MomentInLogs], usual: Sequence[_Log], every: Sequence[_Log]) -> Iterator[str]:
     """The moments of the usual way, through U-Boot's "Starting kernel"."""
     names = [log.name for log in usual]
-    its = [each for each in found if any(name in each.counts for name in names)]
+    own = [moment for moment in moments if any(name in moment.counts for name in names)]
     if not usual:
         yield f'# {UNSURE}no log has U-Boot\'s "Starting kernel ..."; the flow below has their moments.'
     yield "moments = ["
     titles: list[str] = []
-    for each in its:
-        yield from _moment(each, names, its, titles)
-    kernel_line = _said(every, _KERNEL_BEGINS)
-    if kernel_line and all(each.pattern.name != "first_printk" for each in found):
+    for moment in own:
+        yield from _moment(moment, names, own, titles)
+    kernel_line = _first_text(every, _KERNEL_BEGINS)
+    if kernel_line and all(moment.pattern.name != "first_printk" for moment in moments):
         yield (
             f"    # {UNSURE}no shipped first_printk fits the kernel's first lines ({kernel_line}): give a "
             "pattern of yours"
@@ -233,9 +231,11 @@ def _order(found: Sequence[_Found], usual: Sequence[_Log], every: Sequence[_Log]
     yield "]"
 
 
-def _moment(each: _Found, names: Sequence[str], its: Sequence[_Found], titles: list[str]) -> Iterator[str]:
-    pattern = each.pattern
-    counts = {each.counts[name] for name in names if name in each.counts}
+def _moment(
+    moment: _MomentInLogs, names: Sequence[str], own: Sequence[_MomentInLogs], titles: list[str]
+) -> Iterator[str]:
+    pattern = moment.pattern
+    counts = {moment.counts[name] for name in names if name in moment.counts}
     times = pattern.times if pattern.times == 0 else counts.pop() if len(counts) == 1 else 0
     if len(counts) > 0 and times == 0 and pattern.times != 0:
         yield f"    # {UNSURE}{pattern.name} comes not as often in each log; `times = 0` takes any number"
@@ -244,18 +244,18 @@ def _moment(each: _Found, names: Sequence[str], its: Sequence[_Found], titles: l
             f"    # {UNSURE}{pattern.name} comes {times} times: does one healthy boot print it so often, or does the "
             "log hold a reset or two boots? Cut one out then"
         )
-    later = [other for other in its if other is not each]
+    later = [other for other in own if other is not moment]
     lacks = [
         name
         for name in names
-        if name not in each.counts
-        and any(other.place[name] > min(each.place.values()) for other in later if name in other.place)
+        if name not in moment.counts
+        and any(other.place[name] > min(moment.place.values()) for other in later if name in other.place)
     ]
     required = pattern.name in _REQUIRED and not lacks
     if pattern.name in _REQUIRED and lacks:
         yield f"    # {UNSURE}{lacks[0]} has no {pattern.name}, so it is not required"
     stage = pattern.stage or _STAGES.get(pattern.name, "")
-    if pattern.name in ("tfa", "uboot") and (earlier := its[: its.index(each)]):
+    if pattern.name in ("tfa", "uboot") and (earlier := own[: own.index(moment)]):
         # A shipped type's title names its own cores; what ran is what spoke before, and an SPL again behind TF-A.
         stage = _TITLES.get(earlier[-1].pattern.name, stage)
         if stage == "TF-A" and any(e.pattern.name == "spl" and max(e.counts.values()) > 1 for e in earlier):
@@ -296,15 +296,15 @@ def _ends(logs: Sequence[_Log]) -> Iterator[str]:
     )
 
 
-def _flow(found: Sequence[_Found], others: Sequence[_Log], usual: Sequence[_Log]) -> Iterator[str]:
+def _flow(moments: Sequence[_MomentInLogs], others: Sequence[_Log], usual: Sequence[_Log]) -> Iterator[str]:
     """The flow of logs without U-Boot's "Starting kernel"."""
     names = [log.name for log in others]
-    its = [each for each in found if any(name in each.counts for name in names)]
-    if not others or not its:
+    own = [moment for moment in moments if any(name in moment.counts for name in names)]
+    if not others or not own:
         return
-    there = {each.pattern.name for each in its}
-    start = next((name for name in _STARTS if name in there), its[0].pattern.name)
-    in_usual = {each.pattern.name for each in found if any(log.name in each.counts for log in usual)}
+    there = {moment.pattern.name for moment in own}
+    start = next((name for name in _STARTS if name in there), own[0].pattern.name)
+    in_usual = {moment.pattern.name for moment in moments if any(log.name in moment.counts for log in usual)}
     yield ""
     yield f"# {UNSURE}the name, the title, and the moment that the time counts from."
     yield "[flows.direct]"
@@ -313,9 +313,9 @@ def _flow(found: Sequence[_Found], others: Sequence[_Log], usual: Sequence[_Log]
     yield f'start = "{start}"'
     yield "moments = ["
     titles: list[str] = []
-    for each in its:
-        lines = list(_moment(each, names, its, titles))
-        if each.pattern.name in in_usual:
+    for moment in own:
+        lines = list(_moment(moment, names, own, titles))
+        if moment.pattern.name in in_usual:
             lines = [
                 re.sub(r" pattern = (?:'[^']*'|\"(?:[^\"\\]|\\.)*\"),(?: line_start = true,)?", "", line)
                 for line in lines
@@ -327,9 +327,6 @@ def _flow(found: Sequence[_Found], others: Sequence[_Log], usual: Sequence[_Log]
     yield "]"
 
 
-# --- What names the medium ---
-
-
 def _evidence(logs: Sequence[_Log]) -> Iterator[str]:
     yield ""
     guessed = [Path(log.name).name for log in logs if not log.sure]
@@ -337,21 +334,23 @@ def _evidence(logs: Sequence[_Log]) -> Iterator[str]:
         yield f"# {UNSURE}the medium of {plain(', '.join(guessed))}, called {_MEDIUM!r} here; say it with MEDIUM=LOG."
     yield "evidence = ["
     done: set[str] = set()
-    for each in _EVIDENCE:
-        if each.source in done:
+    for pattern in _EVIDENCE:
+        if pattern.source in done:
             continue
         words: dict[str, set[str]] = {}
         for log in logs:
-            for word in _words(each, log):
+            for word in _words(pattern, log):
                 words.setdefault(word, set()).add(log.medium)
         if not words:
             continue
-        done.add(each.source)
+        done.add(pattern.source)
         shared = next((word for word, media in words.items() if len(media) > 1), "")
         if shared:
-            yield f"    # {UNSURE}{each.source} says {shared!r} on {' and on '.join(sorted(words[shared]))}: left out"
+            yield (
+                f"    # {UNSURE}{pattern.source} says {shared!r} on {' and on '.join(sorted(words[shared]))}: left out"
+            )
             continue
-        yield f"    {_evidence_line(each, {word: media.pop() for word, media in words.items()})},"
+        yield f"    {_evidence_line(pattern, {word: media.pop() for word, media in words.items()})},"
     for source in ("kernel", "rootfs"):
         if source not in done:
             yield (
@@ -360,22 +359,19 @@ def _evidence(logs: Sequence[_Log]) -> Iterator[str]:
     yield "]"
 
 
-def _words(each: MediumEvidence, log: _Log) -> list[str]:
+def _words(pattern: MediumEvidence, log: _Log) -> list[str]:
     """The words for the medium in a log that count: all, or the last where another line confirms it."""
-    regex = re.compile(each.pattern)
+    regex = re.compile(pattern.pattern)
     words = [match[1] for line in log.lines if (match := regex.search(line))]
-    return words[-1:] if each.confirmed_by else words
+    return words[-1:] if pattern.confirmed_by else words
 
 
-def _evidence_line(each: MediumEvidence, media: Mapping[str, str]) -> str:
-    keys: dict[str, object] = {"source": each.source, "pattern": each.pattern}
-    if each.confirmed_by:
-        keys["confirmed_by"] = each.confirmed_by
-    line = _inline({**keys, "media": 0, "reference": f"{each.reference}; the logs"})
+def _evidence_line(pattern: MediumEvidence, media: Mapping[str, str]) -> str:
+    keys: dict[str, object] = {"source": pattern.source, "pattern": pattern.pattern}
+    if pattern.confirmed_by:
+        keys["confirmed_by"] = pattern.confirmed_by
+    line = _inline({**keys, "media": 0, "reference": f"{pattern.reference}; the logs"})
     return line.replace("media = 0", f"media = {_inline(dict(media))}")
-
-
-# --- Names, prompts, ports ---
 
 
 def _head(name: str, logs: Sequence[_Log]) -> Iterator[str]:
@@ -388,15 +384,15 @@ def _head(name: str, logs: Sequence[_Log]) -> Iterator[str]:
         versions = dict.fromkeys(match[1] for log in logs if (match := log.first(regex)))
         if versions:
             yield f"# {what} {', '.join(versions)}"
-    model = _said(logs, _MODEL)
-    soc = _said(logs, _SOC)
+    model = _first_text(logs, _MODEL)
+    soc = _first_text(logs, _SOC)
     yield f'name = "{name}"'
     yield f"title = {_text(model or name)}" + ("" if model else f"    # {UNSURE}no log names the board")
     yield f"soc = {_text(soc or 'unknown')}" + ("" if soc else f"    # {UNSURE}no log names it")
     yield ""
 
 
-def _said(logs: Sequence[_Log], regex: re.Pattern[str]) -> str:
+def _first_text(logs: Sequence[_Log], regex: re.Pattern[str]) -> str:
     return next((match[1].strip()[:60] for log in logs if (match := log.first(regex))), "")
 
 
@@ -407,7 +403,7 @@ def _host(logs: Sequence[_Log]) -> tuple[str, str]:
         return r"[\w.-]+", f"{UNSURE}no log reaches a login prompt"
     if len(names) == 1:
         return re.escape(names[0]).replace(r"\-", "-"), ""
-    return f"({'|'.join(re.escape(each).replace(chr(92) + '-', '-') for each in names)})", (
+    return f"({'|'.join(re.escape(name).replace(chr(92) + '-', '-') for name in names)})", (
         f"{UNSURE}the host is called {', '.join(names)}: is a part of it a serial number?"
     )
 
@@ -447,20 +443,13 @@ def _media(logs: Sequence[_Log]) -> Iterator[str]:
         roots = [m[1] for log in logs if log.medium == medium and (m := _ROOT.search(_command_line([log])))]
         keys: dict[str, object] = {"title": {"sd": "SD", "emmc": "eMMC", "ospi": "OSPI"}.get(medium, medium)}
         yield f"{medium} = {_inline(keys | ({'root': roots[0]} if roots else {}))}"
-    silent = _longest_s(logs)
+    times = [float(m[1]) for log in logs for line in log.lines if (m := _KERNEL_S.match(line))]
+    silent = max(times, default=0.0)  # the latest time of a kernel's line, in seconds
     yield "\n[timeouts]"
     yield f"boot_s = {max(120, 4 * round(silent))}    # {UNSURE}the kernels' own clocks end at {silent:.0f} s"
 
 
 _KERNEL_S: Final = re.compile(r"^(?:<\d+>)?\[ *(\d{1,5})\.\d{6}\]")
-
-
-def _longest_s(logs: Iterable[_Log]) -> float:
-    """The latest time of a kernel's line, in seconds."""
-    return max((float(m[1]) for log in logs for line in log.lines if (m := _KERNEL_S.match(line))), default=0.0)
-
-
-# --- TOML ---
 
 
 def _inline(keys: Mapping[str, object]) -> str:

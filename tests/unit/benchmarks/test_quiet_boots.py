@@ -20,7 +20,8 @@ from lab.boards import NORMAL, BoardType
 from lab.errors import ConfigurationError
 from lab.metrics import Flag, SampleRecord
 from lab.metrics.catalogue import HEADLINE_NAMES
-from lab.run.check.findings import examine, read
+from lab.run.check.bare_log import read
+from lab.run.check.findings import examine
 from lab.run.rewatch import Rewatcher
 
 QUIET = bare_logs.of_flow("quiet")

@@ -17,7 +17,8 @@ from lab.judge.builds import USUAL, remarks
 from lab.judge.compare import Verdict
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
 from lab.results.snapshot import watch
-from lab.run.check.findings import examine, read
+from lab.run.check.bare_log import read
+from lab.run.check.findings import examine
 
 FLOWS = ("normal", "quiet", "falcon", "falcon_quiet", "sbl", "efi")
 

@@ -11,7 +11,8 @@ from support import bare_logs
 from lab import boards
 from lab.boards import NORMAL, QUIET
 from lab.run.check import verdict as check_verdict
-from lab.run.check.findings import Findings, examine, read
+from lab.run.check.bare_log import read
+from lab.run.check.findings import Findings, examine
 from lab.run.check.verdict import Fit, LogVerdict, judge
 
 Check = Callable[..., tuple[Findings, LogVerdict]]

@@ -14,7 +14,8 @@ from lab import boards
 from lab.boards import BoardType, load_file
 from lab.cli import main
 from lab.errors import ConfigurationError
-from lab.run.check.findings import examine, read
+from lab.run.check.bare_log import read
+from lab.run.check.findings import examine
 from lab.run.check.learn import draft
 from lab.run.check.verdict import Fit, judge
 

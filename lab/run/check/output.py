@@ -1,0 +1,141 @@
+"""Output of a check as text and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from attrs import asdict
+
+from lab.benchmarks.boot import ENDS
+from lab.boards import NORMAL
+from lab.run.check.findings import Findings, FoundMoment, KnownLine
+from lab.run.check.verdict import LogVerdict, nearly
+from lab.terminal import bad, table
+
+TEXT_CHARACTERS = 70
+SHOWN = 5  # lines of failures and of troubles; all of them stand in the document
+INDENT = "  "
+
+
+def lines(findings: Findings, verdict: LogVerdict) -> Iterator[str]:
+    """A log's part of the report."""
+    log = findings.log
+    yield f"{log.where}: {len(log.lines)} lines, as {findings.board.name}"
+    for note in log.notes:
+        yield f"{INDENT}({note})"
+    yield from _flows(findings)
+    rows = [_moment_row(findings, moment) for moment in findings.moments]
+    yield from table(["moment", "", "lines", "text"], rows, "<<<<", indent=len(INDENT))
+    yield from _evidence(findings)
+    software = findings.software
+    yield f"{INDENT}U-Boot: {_cut(software.get('uboot', 'no version found'))}"
+    yield f"{INDENT}kernel: {_cut(software.get('kernel', 'no version found'))}"
+    yield from _sign_lines("failures", findings.failures)
+    yield from _sign_lines("troubles", findings.troubles)
+    yield f"{INDENT}prompt: {_prompt(findings)}"
+    if findings.flags:
+        yield f"{INDENT}a run would flag its numbers: {', '.join(findings.flags)}"
+    yield f"{INDENT}{verdict.fit}{': ' if verdict.reasons else ''}{'; '.join(reason.why for reason in verdict.reasons)}"
+    for todo in dict.fromkeys(reason.todo for reason in verdict.reasons if reason.todo):
+        yield f"{INDENT}  -> {todo}"
+
+
+def document(findings: Findings, verdict: LogVerdict) -> dict[str, object]:
+    """A log's part of the JSON."""
+    return {
+        "file": findings.log.where,
+        "board": findings.board.name,
+        "lines": len(findings.log.lines),
+        "notes": list(findings.log.notes),
+        "flow": findings.flow,
+        "flows": {name: {"why_not": candidate.why_not} for name, candidate in findings.flows.items()},
+        "moments": [
+            {
+                "name": moment.pattern.name,
+                "required": moment.pattern.required,
+                "times": moment.pattern.times,
+                "flows": list(moment.flows),
+                "lines": list(moment.lines),
+                "text": moment.text,
+                "too_often": moment in findings.too_often,
+                "nearly": 0 if moment.lines else nearly(findings, moment.pattern.name),
+            }
+            for moment in findings.moments
+        ],
+        "evidence": [asdict(witness) for witness in findings.witnesses],
+        "media": list(findings.media),
+        "software": findings.software,
+        "failures": [asdict(sign) for sign in findings.failures],
+        "troubles": [asdict(sign) for sign in findings.troubles],
+        "prompts": [{"name": moment.pattern.name, "lines": list(moment.lines)} for moment in findings.prompts],
+        "flags": list(findings.flags),
+        "verdict": str(verdict.fit),
+        "why": [reason.why for reason in verdict.reasons],
+        "todo": [reason.todo for reason in verdict.reasons if reason.todo],
+    }
+
+
+def _flows(findings: Findings) -> Iterator[str]:
+    flow = findings.flow
+    open_end = "" if findings.prompts else ", as far as the log goes"
+    yield f"{INDENT}flow: {flow + open_end if flow else 'none of the type'}"
+    for name, candidate in findings.flows.items():
+        if name != findings.way:
+            yield f"{INDENT}  not {name}: {candidate.why_not or f'{findings.way} goes first'}"
+
+
+def _moment_row(findings: Findings, moment: FoundMoment) -> list[str]:
+    pattern = moment.pattern
+    in_flow = {own.name: own for own in findings.board.flow(findings.flow or NORMAL)}
+    kind = "required" if in_flow.get(pattern.name, pattern).required else "optional"
+    if pattern.name not in in_flow:
+        kind = f"of {', '.join(moment.flows)}"
+    if moment.lines:
+        often = f" too often ({pattern.times} × in a healthy boot)" if moment in findings.too_often else ""
+        return [pattern.name, kind, ", ".join(map(str, moment.lines[:SHOWN])) + often, _cut(moment.text.strip())]
+    line = nearly(findings, pattern.name) if pattern.name not in ENDS or not findings.prompts else 0
+    return [
+        pattern.name,
+        kind,
+        bad("not found") if kind == "required" else "not found",
+        f"nearly: line {line} {_cut(findings.log.text(line))}" if line else "",
+    ]
+
+
+def _evidence(findings: Findings) -> Iterator[str]:
+    rows = []
+    for witness in findings.witnesses:
+        medium = witness.medium or "unknown"
+        if not witness.line:
+            rows.append([witness.source, "says nothing", "", ""])
+        elif not witness.confirmed:
+            rows.append([witness.source, "not confirmed", str(witness.line), witness.said])
+        else:
+            rows.append([witness.source, medium, str(witness.line), witness.said])
+    if rows:
+        yield from table(["evidence", "medium", "line", "said"], rows, "<<<<", indent=len(INDENT))
+    agreeing = sum(witness.confirmed and bool(witness.medium) for witness in findings.witnesses)
+    match findings.media:
+        case ():
+            yield f"{INDENT}medium: no source names one"
+        case (medium,):
+            yield f"{INDENT}medium: {medium}, by {agreeing} of {len(findings.witnesses)} sources"
+        case media:
+            yield f"{INDENT}medium: mixed, {' and '.join(media)}"
+
+
+def _sign_lines(title: str, signs: tuple[KnownLine, ...]) -> Iterator[str]:
+    yield f"{INDENT}{title}: {len(signs) or 'none'}"
+    for sign in signs[:SHOWN]:
+        yield f"{INDENT}  {sign.means}, line {sign.line}: {_cut(sign.text)}"
+
+
+def _prompt(findings: Findings) -> str:
+    found_prompts = [
+        f"{moment.pattern.name}, line {', '.join(map(str, moment.lines[:SHOWN]))}" for moment in findings.prompts
+    ]
+    return "; ".join(found_prompts) or "not found"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= TEXT_CHARACTERS else text[: TEXT_CHARACTERS - 1] + "…"
