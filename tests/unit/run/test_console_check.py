@@ -10,7 +10,7 @@ from support import bare_logs
 
 from lab import boards
 from lab.boards import NORMAL, QUIET
-from lab.run.check import verdict as check_verdict
+from lab.run.check import output
 from lab.run.check.bare_log import read
 from lab.run.check.findings import Findings, examine
 from lab.run.check.verdict import Fit, LogVerdict, judge
@@ -109,8 +109,8 @@ def test_a_quiet_kernel_fits_and_its_medium_is_left_to_a_run(check: Check) -> No
     findings, verdict = check(bare_logs.k3(kernel=[], root=[], init=[]))
     assert verdict.fit is Fit.WHOLE
     assert findings.flow == QUIET
-    assert "  flow: quiet" in list(check_verdict.lines(findings, verdict))
-    assert not [line for line in check_verdict.lines(findings, verdict) if "not normal" in line]
+    assert "  flow: quiet" in list(output.lines(findings, verdict))
+    assert not [line for line in output.lines(findings, verdict) if "not normal" in line]
     assert at(findings, "first_printk") == ()
     assert "medium_unverified" in findings.flags
 
