@@ -262,7 +262,7 @@ class StandingVerdicts:
 
     watcher: SnapshotReader
     evidence: EvidenceLinks
-    known: Sequence[KnownFailure] = ()
+    known_failures: Sequence[KnownFailure] = ()
     now: Callable[[], datetime] = utc_now
     _store: SharedStore = field(factory=SharedStore, init=False)
     _parts: dict[tuple[object, ...], tuple[str, ...]] = field(factory=dict, init=False)
@@ -288,7 +288,7 @@ class StandingVerdicts:
             lines_of[key] = lines
             return lines
 
-        metrics = list(families(open_verdicts, self.evidence, self.known, parts_of))
+        metrics = list(families(open_verdicts, self.evidence, self.known_failures, parts_of))
         self._parts = lines_of
         return metrics
 
@@ -299,7 +299,7 @@ class StandingFailures:
 
     watcher: SnapshotReader
     evidence: EvidenceLinks
-    known: Sequence[KnownFailure] = ()
+    known_failures: Sequence[KnownFailure] = ()
     now: Callable[[], datetime] = utc_now
     _reader: FailureReader = field(factory=FailureReader, init=False)
 
@@ -311,7 +311,7 @@ class StandingFailures:
         """
         with self.watcher.snapshot() as snapshot:
             failings, explained = self._reader.read(snapshot, self.now())
-        return list(_failures(failings, explained, self.evidence, self.known))
+        return list(_failures(failings, explained, self.evidence, self.known_failures))
 
 
 def _failures(

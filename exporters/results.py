@@ -452,7 +452,7 @@ class ResultsReader:
 
     watcher: SnapshotReader
     limits: ExportLimits = ExportLimits()
-    known: Sequence[KnownFailure] = ()
+    known_failures: Sequence[KnownFailure] = ()
     _maker: FigureMaker = field(factory=FigureMaker, init=False)
     _judge: Judge = field(init=False)
     _boards: dict[str, BoardState] = field(factory=dict, init=False)
@@ -465,7 +465,7 @@ class ResultsReader:
     _last: tuple[RunsRevision, int | None, ExportView] | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._judge = Judge(self._maker, self.limits.figures_per_group, self.known)
+        self._judge = Judge(self._maker, self.limits.figures_per_group, self.known_failures)
 
     def read(self) -> ExportView:
         """Current view of the store.

@@ -43,7 +43,7 @@ class OptionalSources:
     Attributes:
         due: scheduled runs. pdudaemon, coordinator: their addresses; empty: none. usb: required devices.
         evidence: address of runs' reports. rule: of boards' health. reference: the reference board; empty:
-        none. boards: reads the boards' states; None: nothing does. known: the lab's known failures.
+        none. boards: reads the boards' states; None: nothing does. known_failures: the lab's known failures.
         backup: farm.yaml wants backups.
     """
 
@@ -55,7 +55,7 @@ class OptionalSources:
     rule: QuarantineRule = DEFAULT_RULE
     reference: str = ""
     boards: Callable[[], list[Metric]] | None = None
-    known: Sequence[KnownFailure] = ()
+    known_failures: Sequence[KnownFailure] = ()
     backup: bool = False
 
 
@@ -105,8 +105,8 @@ def sources(
     live: dict[str, Callable[[], list[Metric]]] = {
         "jobs": Jobs(watcher).read,
         "health": Healths(watcher, optional.rule, optional.reference).read,
-        "failures": StandingFailures(watcher, optional.evidence, optional.known).read,
-        "verdicts": StandingVerdicts(watcher, optional.evidence, optional.known).read,
+        "failures": StandingFailures(watcher, optional.evidence, optional.known_failures).read,
+        "verdicts": StandingVerdicts(watcher, optional.evidence, optional.known_failures).read,
         **_of_host(runtime, folders, optional),
     }
     if optional.boards is not None:
@@ -116,7 +116,12 @@ def sources(
     if optional.due:
         live["schedules"] = Schedules(watcher, list(optional.due)).read
     pollers = [Poller(name, read, interval_s, clock) for name, read in live.items()]
-    results = Poller("results", ResultsSource(ResultsReader(watcher, known=optional.known)).read, interval_s, clock)
+    results = Poller(
+        "results",
+        ResultsSource(ResultsReader(watcher, known_failures=optional.known_failures)).read,
+        interval_s,
+        clock,
+    )
     pollers.append(Poller("sizes", Sizes(watcher).read, max(interval_s, _SIZES_S), clock))
     return Sources(results, pollers)
 

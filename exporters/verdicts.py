@@ -48,12 +48,12 @@ class Judge:
     """Judges series repeatedly, but unchanged runs only once.
 
     Attributes:
-        most: numbers of a run, board, medium and init at most. known: the lab's known failures.
+        most: numbers of a run, board, medium and init at most. known_failures: the lab's known failures.
     """
 
     maker: FigureMaker
     most: int
-    known: Sequence[KnownFailure] = ()
+    known_failures: Sequence[KnownFailure] = ()
 
     def changes(
         self,
@@ -104,7 +104,7 @@ class Judge:
         recognition = recognise(
             (
                 k
-                for k in self.known
+                for k in self.known_failures
                 if k.is_number(head.board_type, average.metric.name, higher=higher, worse=regression)
             ),
             head.release,

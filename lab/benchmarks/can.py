@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from lab.benchmarks import needs
-from lab.benchmarks.output import cut_time, read, refused, rule
+from lab.benchmarks.output import cut_time, read, refusal, rule
 from lab.benchmarks.section import Bench, ParsedReading, Section, Validity, has_link, link_mbit_s, whole
 
 FRAMES = 20_000
@@ -19,7 +19,7 @@ FRAME_BITS = 111  # of eight bytes with a standard identifier and the gap behind
 def parse(output: bytes) -> list[ParsedReading]:
     """`time -p cangen`: frames of eight bytes over real time.
 
-    Interrupted, cangen ends with status 0 and says nothing: the interface's packets before and after it tell.
+    cangen exits 0 when it is interrupted; the interface's packet counters show how many frames were sent.
     """
     counts: dict[str, int] = {}
 
@@ -41,15 +41,11 @@ def parse(output: bytes) -> list[ParsedReading]:
         rule(r"^packets (before|after) (\d+)$", count),
         rule(r"^(?:user|sys) "),
     ]
-    found = read(output, "cangen", rules)
+    readings = read(output, "cangen", rules)
     sent = counts.get("after", 0) - counts.get("before", 0)
     if 0 < sent < _ALMOST_ALL * FRAMES:  # a driver without statistics says 0
-        raise refused("cangen", f"the interface sent {sent} of {FRAMES} frames, so the time is that of a part")
-    return found
-
-
-def _validity(bench: Bench) -> Validity:
-    return Validity(0, {"can.throughput": link_mbit_s(bench.board, INTERFACE) * 1e6 / FRAME_BITS}, INTERFACE)
+        raise refusal("cangen", f"the interface sent {sent} of {FRAMES} frames, so the time is that of a part")
+    return readings
 
 
 def _measure(bench: Bench) -> Iterator[ParsedReading]:
@@ -61,7 +57,8 @@ def _measure(bench: Bench) -> Iterator[ParsedReading]:
         f"echo packets before {count}; env time -p cangen {INTERFACE} -g 0 -p 1 -n {FRAMES} -L 8 2>&1; status=$?; "
         f"echo packets after {count}; (exit $status)"
     )
-    yield from bench.read(parse, command, timeout_s=120, validity=_validity(bench))
+    most = {"can.throughput": link_mbit_s(bench.board, INTERFACE) * 1e6 / FRAME_BITS}
+    yield from bench.read(parse, command, timeout_s=120, validity=Validity(0, most, INTERFACE))
 
 
 def _restore(bench: Bench) -> None:

@@ -18,9 +18,8 @@ from lab.errors import BoardlabError
 BACKOFF_S = (0.0, 2.0, 5.0)
 AWAY_BACKOFF_S = (5.0, 20.0, 40.0)  # the same of what another host has, which may be booting
 AWAY_S = 300.0  # so long a host may be away before a cycle is given up
-AWAY = frozenset(
-    {"exporter_gone", "console_link", "port_missing"}
-)  # of what another host has; a port that is missing here is not tried again
+# Of what another host has; a port that is missing here is not tried again.
+AWAY = frozenset({"exporter_gone", "console_link", "port_missing"})
 
 Result = TypeVar("Result")
 

@@ -6,7 +6,7 @@ import re
 from functools import partial
 
 from lab.benchmarks import needs
-from lab.benchmarks.output import PrintedNumber, missing, read, refused, rule
+from lab.benchmarks.output import PrintedNumber, missing, read, refusal, rule
 from lab.benchmarks.section import (
     Bench,
     HarmlessStatus,
@@ -55,12 +55,12 @@ def glmark2(output: bytes, test: str) -> list[ParsedReading]:
         rule(r"^\[[\w-]+\] .*", scene),
         rule(r"^=+$|^ *glmark2 \d|^ *(?:GL_|OpenGL|Surface)"),
     ]
-    found = read(output, "glmark2", rules)
-    if scenes and not any(re.search(_LAST_SCENE, each) for each in scenes):
-        raise refused(
+    readings = read(output, "glmark2", rules)
+    if scenes and not any(re.search(_LAST_SCENE, line) for line in scenes):
+        raise refusal(
             "glmark2", f"it ended after {scenes[-1]!r}, before its last scene, so its score is that of a part"
         )
-    return found
+    return readings
 
 
 def gfxbench(output: bytes, test: str) -> list[ParsedReading]:
@@ -76,10 +76,10 @@ def gfxbench(output: bytes, test: str) -> list[ParsedReading]:
 def glbenchmark_tests(output: bytes) -> dict[str, str]:
     """PrintedNumber -> name of every test that GLBenchmark2 lists."""
     text = output.decode("utf-8", "replace")
-    found = dict(re.findall(r"Log:.*?(\d{7})\s*\|\s*(GLB\w+)", text))
-    if not found:
+    tests = dict(re.findall(r"Log:.*?(\d{7})\s*\|\s*(GLB\w+)", text))
+    if not tests:
         raise missing("GLBenchmark2", "a list of tests", text.partition("\n")[0])
-    return found
+    return tests
 
 
 def glbenchmark(output: bytes, test: str) -> list[ParsedReading]:
@@ -126,8 +126,8 @@ def _glmark2(bench: Bench) -> Rows:
 def _gfxbench(bench: Bench) -> Rows:
     for option, test in GFXBENCH.items():
         command = f"cd {bench.site.gfxbench} && ./testfw_app --gfx egl --gl_api gles -w 1920 -h 1080 -t {option}"
-        one = partial(bench.read, partial(gfxbench, test=test), command, timeout_s=600, validity=_UNKNOWN_STATUS)
-        yield Row(one, {"test": test})
+        measure = partial(bench.read, partial(gfxbench, test=test), command, timeout_s=600, validity=_UNKNOWN_STATUS)
+        yield Row(measure, {"test": test})
 
 
 def _glbenchmark(bench: Bench) -> Rows:
@@ -135,8 +135,8 @@ def _glbenchmark(bench: Bench) -> Rows:
     for number_, name in glbenchmark_tests(bench.run(f"{ahead} ./GLBenchmark2 2>&1", timeout_s=120)).items():
         command = f"{ahead} ./GLBenchmark2 -t {number_} -d ./data 2>&1"
         parser = partial(glbenchmark, test=name)
-        one = partial(bench.read, parser, command, timeout_s=600, validity=_UNKNOWN_STATUS)
-        yield Row(one, {"test": _test(name)})
+        measure = partial(bench.read, parser, command, timeout_s=600, validity=_UNKNOWN_STATUS)
+        yield Row(measure, {"test": _test(name)})
 
 
 def _folder(field: str, program: str) -> Need:

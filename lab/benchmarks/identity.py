@@ -60,7 +60,13 @@ def identify(shell: Shell) -> BoardIdentity:
     serial = _text(shell, _SERIAL).replace("\0", "").strip()
     addresses = _text(shell, _ADDRESSES).lower().split()
     macs = sorted(
-        {word for word in addresses if re.fullmatch(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}", word) and _is_burnt_in(word)}
+        {
+            mac
+            for mac in addresses
+            if re.fullmatch(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}", mac)
+            and mac != "00:00:00:00:00:00"
+            and not int(mac[:2], 16) & _LOCALLY_ADMINISTERED
+        }
     )
     return BoardIdentity(
         serial if re.fullmatch(r"[\x21-\x7e][\x20-\x7e]{0,99}", serial) else "", tuple(macs), *_root(shell)
@@ -101,10 +107,6 @@ def check_board(identity: BoardIdentity, board: str, expected: frozenset[str], s
             "(BoardStrategy: identity)",
             failure="wrong_board",
         )
-
-
-def _is_burnt_in(mac: str) -> bool:
-    return mac != "00:00:00:00:00:00" and not int(mac[:2], 16) & _LOCALLY_ADMINISTERED
 
 
 def _root(shell: Shell) -> tuple[str, str]:

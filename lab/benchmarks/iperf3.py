@@ -15,7 +15,7 @@ from attrs import evolve
 
 from lab.benchmarks import needs
 from lab.benchmarks.ethernet import CHAPTER, FRAMES, frame_limits, link_validity, port
-from lab.benchmarks.output import printed_step, read, refused, rule
+from lab.benchmarks.output import printed_step, read, refusal, rule
 from lab.benchmarks.section import Bench, ParsedReading, Row, Rows, Section, has_link, whole
 
 # Beyond its test. The server ends first: one that floods a board which cannot tell it to stop would spoil all that
@@ -26,11 +26,11 @@ _AGREED = 0.05  # of the rate: the packets' count and iperf3's own rate are of t
 _KNOWN = rule(r"^\[|^Connecting|^Reverse mode|^- -|^iperf Done|^$")
 
 
-def _failed(match: re.Match[str]) -> list[ParsedReading]:
-    raise refused("iperf3", f"it failed on the way ({match[0]!r}), so its rates are those of a part")
+def _refuse(match: re.Match[str]) -> list[ParsedReading]:
+    raise refusal("iperf3", f"it failed on the way ({match[0]!r}), so its rates are those of a part")
 
 
-_FAILED = rule(r"^iperf3: (?:error|interrupt).*", _failed)
+_FAILED = rule(r"^iperf3: (?:error|interrupt).*", _refuse)
 
 
 def tcp(output: bytes, params: dict[str, str]) -> list[ParsedReading]:
@@ -60,24 +60,24 @@ def udp(output: bytes, frame: int, params: dict[str, str]) -> list[ParsedReading
         if seconds <= 0 or total <= 0:
             return []
         if lost > total:
-            raise refused("iperf3", f"more packets were lost than were sent ({match[0]!r})")
+            raise refusal("iperf3", f"more packets were lost than were sent ({match[0]!r})")
         packets = (total - lost) / seconds
         counted, printed = packets * FRAMES[frame] * 8 / 1e6, float(match[2])
         rounded = printed_step(match[2]) + counted * printed_step(match[1]) / seconds
         step = packets * printed_step(match[1]) / seconds
-        if counted > printed + rounded and _sent(output, frame) == total:
+        if counted > printed + rounded and _packets_sent(output, frame) == total:
             packets = printed * 1e6 / 8 / FRAMES[frame]
             step = packets * printed_step(match[2]) / printed
             lost = total - round(packets * seconds)
         elif abs(counted - printed) > _AGREED * printed + printed_step(match[2]):
-            raise refused(
+            raise refusal(
                 "iperf3",
                 f"its count of packets is one of {counted:.6g} Mbit/s, and its own rate {printed:g} ({match[0]!r}): a "
                 "counter overflowed",
             )
         own = {**params, "frame_bytes": str(frame)}
         per_packet = {"throughput": frame * 8 / 1e6, "packets": 1 / 1000}
-        values = {name: (packets * each, step * each) for name, each in per_packet.items()}
+        values = {name: (packets * per_one, step * per_one) for name, per_one in per_packet.items()}
         values["loss"] = (100 * max(lost, 0) / total, 0.0)  # fewer than none: some came twice
         return [
             ParsedReading(f"ethernet.iperf3.udp.{name}", value, own, quantum=quantum, seconds=seconds)
@@ -88,7 +88,7 @@ def udp(output: bytes, frame: int, params: dict[str, str]) -> list[ParsedReading
     return read(output, "iperf3", [rule(pattern, receiver), _FAILED, _KNOWN], expected=3)
 
 
-def _sent(output: bytes, frame: int) -> int | None:
+def _packets_sent(output: bytes, frame: int) -> int | None:
     """Number of packets by the sender's summary, if its rate agrees."""
     pattern = rb"^\[ *\d+\] +0\.00-(\d+\.\d+) +sec .* (\d+(?:\.\d+)?) Mbits/sec .* 0/(\d+) \([^)]*\) +sender\r?$"
     for match in re.finditer(pattern, output, re.MULTILINE):
@@ -112,7 +112,7 @@ def _stop(bench: Bench) -> None:
     bench.tester("iperf3 --client 127.0.0.1 --connect-timeout 1000 --bytes 1 > /dev/null 2>&1", check=False)
 
 
-def _doubted(bench: Bench, readings: list[ParsedReading]) -> Iterator[ParsedReading]:
+def _with_doubts(bench: Bench, readings: list[ParsedReading]) -> Iterator[ParsedReading]:
     for reading in readings:
         yield evolve(reading, flags=reading.flags | bench.site.doubts)
 
@@ -123,7 +123,7 @@ def _tcp(bench: Bench) -> Iterator[ParsedReading]:
     command = f"iperf3 -c {bench.site.tester} -t {seconds} --bidir -f m"
     parser, limit_s = partial(tcp, params=params), seconds + _CLIENT_SPARE_S
     validity = link_validity(bench, seconds, lambda rate: {"ethernet.iperf3.throughput": rate})
-    yield from _doubted(bench, bench.read(parser, command, timeout_s=limit_s, validity=validity))
+    yield from _with_doubts(bench, bench.read(parser, command, timeout_s=limit_s, validity=validity))
 
 
 def _udp(bench: Bench) -> Rows:
@@ -138,8 +138,8 @@ def _one_udp(bench: Bench, way: str, frame: int) -> Iterator[ParsedReading]:
     command = f"iperf3 -c {bench.site.tester} -t {seconds} --udp --bitrate 0 --length {FRAMES[frame]} -f m{option}"
     parser = partial(udp, frame=frame, params={"port": port(bench.board, bench.site.interface), "direction": way})
     validity = link_validity(bench, seconds, partial(frame_limits, metric="ethernet.iperf3.udp", frame=frame))
-    found = bench.read(parser, command, timeout_s=seconds + _CLIENT_SPARE_S, validity=validity)
-    yield from _doubted(bench, found)
+    readings = bench.read(parser, command, timeout_s=seconds + _CLIENT_SPARE_S, validity=validity)
+    yield from _with_doubts(bench, readings)
 
 
 _NEEDS = (needs.link_speed(), needs.private_link(), needs.tool("iperf3"), needs.tool_of_tester("iperf3"))

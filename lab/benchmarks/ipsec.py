@@ -16,7 +16,7 @@ from functools import partial
 from lab.benchmarks import needs
 from lab.benchmarks import output as benchmarks_output
 from lab.benchmarks.ethernet import line_pps, link_validity
-from lab.benchmarks.output import first_line, missing, printed_step, read, refused, rule
+from lab.benchmarks.output import first_line, missing, printed_step, read, refusal, rule
 from lab.benchmarks.section import Bench, Need, ParsedReading, Parser, Row, Rows, Section, has_link
 from lab.errors import BoardStableError
 
@@ -60,7 +60,7 @@ def parse(output: bytes, algorithm: str, engine: str, seconds: float = SECONDS) 
     if len(rates) != 2 or counts.keys() != {"before", "after"}:
         raise missing("the tunnel test", "two rates of iperf, and the packets before and after it", first_line(output))
     if counts["after"] < counts["before"]:
-        raise refused("the tunnel test", "the interface counts fewer packets than before: its counters began anew")
+        raise refusal("the tunnel test", "the interface counts fewer packets than before: its counters began anew")
     packets = (counts["after"] - counts["before"]) / seconds / 1000
     of = partial(ParsedReading, params=params, end=len(output), seconds=min(took))
     return [
@@ -85,7 +85,7 @@ def tunnel(algorithm: str, here: str, remote: str) -> list[str]:
     return states + policies
 
 
-def _swapped(commands: list[str]) -> list[str]:
+def _swap_ends(commands: list[str]) -> list[str]:
     """The other end's commands: the same states by their numbers."""
     return [
         c.replace(" dir out ", " dir X ").replace(" dir in ", " dir out ").replace(" dir X ", " dir in ")
@@ -99,7 +99,11 @@ def _rows(bench: Bench, engine: str) -> Rows:
         bench.run(f"modprobe {'' if engine == 'hardware' else '-r '}{site.crypto_module}")
     if problem := _wrong_engine(bench, engine):
         raise BoardStableError(problem, failure="wrong_engine")
-    before = _tunable(bench) if engine == "hardware" else {}
+    before: dict[str, str] = {}  # the accelerators' tuning files (queue, fallback) -> their values
+    if engine == "hardware":
+        files = " ".join(f"{_TUNED}/{name}" for name in TUNING)
+        output = bench.run(f"grep -H . {files} 2> /dev/null", check=False).decode("utf-8", "replace")
+        before = dict(re.findall(r"^(/sys/\S+):(\d+)$", output, re.MULTILINE))
     try:
         for path in before:
             bench.run(f"echo {TUNING[path.rpartition('/')[2]]} > {path}")
@@ -109,26 +113,20 @@ def _rows(bench: Bench, engine: str) -> Rows:
             bench.run(f"echo {value} > {path}")
 
 
-def _tunable(bench: Bench) -> dict[str, str]:
-    """The accelerators' tuning files (queue, fallback) -> their present values."""
-    output = bench.run(f"grep -H . {' '.join(f'{_TUNED}/{name}' for name in TUNING)} 2> /dev/null", check=False)
-    return dict(re.findall(r"^(/sys/\S+):(\d+)$", output.decode("utf-8", "replace"), re.MULTILINE))
-
-
 def _algorithms(bench: Bench, engine: str) -> Rows:
     for algorithm in ALGORITHMS:
         commands = tunnel(algorithm, bench.site.board, bench.site.tester)
         if algorithm == "3des" and not _takes(bench, commands[0]):
             continue  # newer kernels may be built without DES; their messages are in the log
         parser = partial(parse, algorithm=algorithm, engine=engine)
-        yield Row(partial(_tunnelled, bench, commands, parser), {"algorithm": algorithm})
+        yield Row(partial(_measure_tunnel, bench, commands, parser), {"algorithm": algorithm})
 
 
-def _tunnelled(bench: Bench, commands: list[str], parser: Parser) -> list[ParsedReading]:
+def _measure_tunnel(bench: Bench, commands: list[str], parser: Parser) -> list[ParsedReading]:
     site = bench.site
     for command in (*FLUSH, *commands):
         bench.run(command)
-    for command in (*FLUSH, *_swapped(commands)):
+    for command in (*FLUSH, *_swap_ends(commands)):
         bench.tester(command)
     bench.tester("iperf -s -D > /dev/null", check=False)
     folder = f"/sys/class/net/{site.interface}/statistics"

@@ -67,11 +67,11 @@ def of_options(options: object, where: str) -> LabSite:
     Raises:
         ConfigurationError: an unknown key, or a value of another kind.
     """
-    known = ", ".join(option.name for option in fields(LabSite))
+    names = ", ".join(option.name for option in fields(LabSite))
     try:
         return cattrs.Converter(forbid_extra_keys=True).structure(options or {}, LabSite)
     except (cattrs.BaseValidationError, TypeError, AttributeError) as error:
         reasons = (
             cattrs.transform_error(error, path=OPTION) if isinstance(error, cattrs.BaseValidationError) else [error]
         )
-        raise ConfigurationError(f"{where}: {'; '.join(map(str, reasons))}; the option takes: {known}") from error
+        raise ConfigurationError(f"{where}: {'; '.join(map(str, reasons))}; the option takes: {names}") from error

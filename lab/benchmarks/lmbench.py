@@ -169,8 +169,8 @@ def reader(command: str) -> Callable[[bytes], list[ParsedReading]]:
     Raises:
         TestTransientError: the command is none of ours.
     """
-    for known, parser in programs():
-        if known.replace(FILE, "test1.txt") == command.replace(FILE, "test1.txt"):
+    for program, parser in programs():
+        if program.replace(FILE, "test1.txt") == command.replace(FILE, "test1.txt"):
             return parser
     raise missing("lmbench", "one of its commands", command)
 

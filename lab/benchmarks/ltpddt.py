@@ -93,9 +93,9 @@ def _lmbench(block: _Block) -> Iterator[SampleRecord]:
         for line in _TRACE.findall(block.text)
         for word in re.findall(rb"[\w.]+", line)
     }
-    programs = [each for each in lmbench.programs() if each[0].split()[0] == block.name]
+    programs = [program for program in lmbench.programs() if program[0].split()[0] == block.name]
     if len(programs) > 1:
-        programs = [each for each in programs if _asked(each[0]) <= traced]
+        programs = [program for program in programs if _telling_words(program[0]) <= traced]
     if programs:
         output = _TRACE.sub(b"", block.text).lstrip(b"\r\n")
         for reading in programs[0][1](output):
@@ -104,6 +104,6 @@ def _lmbench(block: _Block) -> Iterator[SampleRecord]:
             yield sample_of(metric, reading.params, reading.value, bound, reading.flags)
 
 
-def _asked(command: str) -> set[str]:
+def _telling_words(command: str) -> set[str]:
     """A command's words that tell it from the program's others."""
     return {word for word in command.split()[1:] if not word.startswith(("-", "/")) and word != "localhost"}

@@ -97,7 +97,7 @@ def scratch(medium: str) -> Need:
     )
 
 
-def unmounted(medium: str) -> Need:
+def unused_partition(medium: str) -> Need:
     """An existing, unused scratch partition."""
 
     def check(bench: Bench) -> str:
@@ -171,13 +171,13 @@ def link_speed() -> Need:
 
     def check(bench: Bench) -> str:
         name = bench.site.interface
-        wanted = next((link.mbit_s for link in bench.board.links if link.name == name), None)
+        nominal = next((link.mbit_s for link in bench.board.links if link.name == name), None)
         text = bench.run(f"cat /sys/class/net/{name}/speed", check=False).strip()
         if not re.fullmatch(rb"\d+", text):
             return f"{name} has no link; is its cable plugged in, and the tester's port up?"
-        if wanted is not None and float(text) != wanted:
+        if nominal is not None and float(text) != nominal:
             return (
-                f"{name} runs at {text.decode()} Mbit/s, {bench.board.title} has it at {wanted:g}: look at the cable, "
+                f"{name} runs at {text.decode()} Mbit/s, {bench.board.title} has it at {nominal:g}: look at the cable, "
                 "the tester's port, and `ethtool` for what was negotiated"
             )
         return ""

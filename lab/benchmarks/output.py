@@ -53,7 +53,7 @@ def lines(output: bytes) -> list[OutputLine]:
 
     A kernel line that came in the middle of another one is taken out, and the two halves are one line again.
     """
-    found = []
+    whole_lines = []
     text, start, at = b"", 0, 0
     while (newline := output.find(b"\n", at)) >= 0:
         part = output[at:newline]
@@ -63,10 +63,10 @@ def lines(output: bytes) -> list[OutputLine]:
             text += part[: kernel.start()]
         else:
             whole = _ESCAPES.sub("", (text + part).decode("utf-8", "replace").replace("\r", ""))
-            found.append(OutputLine(whole, start, newline + 1))
+            whole_lines.append(OutputLine(whole, start, newline + 1))
             text = b""
         at = newline + 1
-    return found
+    return whole_lines
 
 
 def printed_step(text: str) -> float:
@@ -134,7 +134,7 @@ def read(output: bytes, program: str, rules: Sequence[LineRule], *, expected: in
     Raises:
         TestTransientError: fewer readings than that, or two that contradict each other.
     """
-    found: dict[object, ParsedReading] = {}
+    readings: dict[object, ParsedReading] = {}
     unknown: OutputLine | None = None
     for line in lines(output):
         matched = next(((r, m) for r in rules if (m := r.pattern.search(line.text))), None)
@@ -143,18 +143,18 @@ def read(output: bytes, program: str, rules: Sequence[LineRule], *, expected: in
             continue
         used, match = matched
         for reading in used.make(match):
-            known = found.setdefault(reading.key, evolve(reading, start=line.start, end=line.end))
-            if known.value != reading.value:
+            earlier = readings.setdefault(reading.key, evolve(reading, start=line.start, end=line.end))
+            if earlier.value != reading.value:
                 raise TestTransientError(
-                    f"{program} says {_named(reading)} twice, {known.value:g} and {reading.value:g}: its output is "
+                    f"{program} says {_name_of(reading)} twice, {earlier.value:g} and {reading.value:g}: its output is "
                     "damaged, or two programs wrote at once. Measure once more",
                     failure=FAILURE,
                 )
-    if len(found) < expected:
+    if len(readings) < expected:
         raise missing(
-            program, f"{expected} numbers, found {len(found)}", unknown.text if unknown else first_line(output)
+            program, f"{expected} numbers, found {len(readings)}", unknown.text if unknown else first_line(output)
         )
-    return list(found.values())
+    return list(readings.values())
 
 
 @frozen
@@ -191,7 +191,7 @@ class OutputFormat:
         return tuple(number.metric for number in self.numbers.values())
 
 
-def refused(program: str, why: str) -> TestTransientError:
+def refusal(program: str, why: str) -> TestTransientError:
     """The error of an output with invalid numbers."""
     return TestTransientError(f"{program}: {why}. Look at the kept output", failure=FAILURE)
 
@@ -213,12 +213,9 @@ def first_line(output: bytes) -> str:
     return next((line for line in output.decode("utf-8", "replace").splitlines() if line.strip()), "")
 
 
-def _named(reading: ParsedReading) -> str:
+def _name_of(reading: ParsedReading) -> str:
     params = ", ".join(f"{name} {value}" for name, value in reading.params.items())
     return f"{reading.metric} ({params})" if params else reading.metric
-
-
-# --- The last text of a console ---
 
 
 _UNPRINTED = bytes(set(range(0x80)) - set(range(0x20, 0x7F)) - set(b"\b\t\n\f\r\x1b"))  # of ASCII, by no console
@@ -252,7 +249,6 @@ def in_pieces(data: bytes, patterns: Iterable[str], *, anywhere: bool) -> bool:
     return any(re.search(pattern, line) for pattern in patterns for line in pieces)
 
 
-# --- mpstat's average ---
 # The vendor takes columns 6 and 11, which are %iowait and %idle in BusyBox only; with sysstat from 10.1.2 on column 11
 # is %gnice, and the load comes out near 100 %.
 
@@ -288,6 +284,6 @@ def parse(output: bytes) -> CpuLoad:
             except (KeyError, ValueError) as error:
                 raise missing("mpstat", "the columns %iowait and %idle", line.text) from error
             if not math.isclose(whole, 100, abs_tol=ROUNDED):
-                raise refused("mpstat", f"its columns add up to {whole:g} %, not to 100 ({line.text!r})")
+                raise refusal("mpstat", f"its columns add up to {whole:g} %, not to 100 ({line.text!r})")
             return CpuLoad(max(0.0, load), line.start, line.end)
     raise missing("mpstat", "a header with %idle and a line `Average: all`", first_line(output))

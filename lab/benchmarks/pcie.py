@@ -29,8 +29,8 @@ def _rows(bench: Bench) -> Rows:
     for window in WINDOWS_KIB:
         command = f"iperf -c {bench.site.tester} -m -f m -t {SECONDS} -w {window}K"
         parser = partial(IPERF, window=str(window))
-        one = partial(bench.read, parser, command, timeout_s=SECONDS + 60, validity=Validity(SECONDS))
-        yield Row(one, {"window": str(window)})
+        measure = partial(bench.read, parser, command, timeout_s=SECONDS + 60, validity=Validity(SECONDS))
+        yield Row(measure, {"window": str(window)})
 
 
 SECTION = Section(

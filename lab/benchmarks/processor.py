@@ -14,7 +14,7 @@ from functools import partial
 from attrs import evolve
 
 from lab.benchmarks import needs
-from lab.benchmarks.output import OutputFormat, PrintedNumber, read, refused, rule
+from lab.benchmarks.output import OutputFormat, PrintedNumber, read, refusal, rule
 from lab.benchmarks.section import (
     ALWAYS,
     Bench,
@@ -81,7 +81,7 @@ def stream(output: bytes) -> list[ParsedReading]:
     """Best rates, 10^6 bytes a second."""
 
     def invalid(match: re.Match[str]) -> list[ParsedReading]:
-        raise refused(
+        raise refusal(
             "STREAM", f"its arrays do not hold what they should ({match[0]!r}), so it measured something else"
         )
 

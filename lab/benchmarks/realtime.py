@@ -9,7 +9,7 @@ from attrs import evolve
 
 from lab.benchmarks import needs
 from lab.benchmarks.lab_site import MINUTE_S
-from lab.benchmarks.output import first_line, lines, missing, refused
+from lab.benchmarks.output import first_line, lines, missing, refusal
 from lab.benchmarks.section import Bench, ParsedReading, Section, Validity, whole
 from lab.metrics import Flag
 
@@ -33,31 +33,31 @@ def parse(output: bytes) -> list[ParsedReading]:
     totals: dict[str, list[int]] = {}
     unknown, start, end = "", 0, 0
     for line in lines(output):
-        if found := _BIN.match(line.text):
-            bins[int(found[1])] = [int(word) for word in found[2].split()]
-        elif found := _TOTALS.match(line.text.strip()):
-            totals[found[1]] = [int(word) for word in found[2].split()]
+        if match := _BIN.match(line.text):
+            bins[int(match[1])] = [int(word) for word in match[2].split()]
+        elif match := _TOTALS.match(line.text.strip()):
+            totals[match[1]] = [int(word) for word in match[2].split()]
         elif line.text.strip() and not line.text.startswith("#"):
             unknown = unknown or line.text
             continue
         start, end = start or line.start, line.end
-    wanted = ("Total", "Min Latencies", "Avg Latencies", "Max Latencies", "Histogram Overflows")
-    absent = next((name for name in wanted if name not in totals), None)
+    names = ("Total", "Min Latencies", "Avg Latencies", "Max Latencies", "Histogram Overflows")
+    absent = next((name for name in names if name not in totals), None)
     if absent or not bins:
         raise missing("cyclictest", f"the line {absent!r}" if absent else "a histogram", unknown or first_line(output))
     found_readings: list[ParsedReading] = []
-    if len({len(totals[name]) for name in wanted}) > 1:
-        raise refused("cyclictest", "its lines are of different numbers of processors: parts of them are lost")
+    if len({len(totals[name]) for name in names}) > 1:
+        raise refusal("cyclictest", "its lines are of different numbers of processors: parts of them are lost")
     for cpu, total in enumerate(totals["Total"]):
         column = {latency: counts[cpu] for latency, counts in bins.items() if cpu < len(counts)}
-        seen = sum(column.values())
-        if seen != total:  # the total leaves out what overflows the histogram
+        counted = sum(column.values())
+        if counted != total:  # the total leaves out what overflows the histogram
             raise missing(
-                "cyclictest", f"{total} wake-ups of processor {cpu}, its histogram has {seen}", first_line(output)
+                "cyclictest", f"{total} wake-ups of processor {cpu}, its histogram has {counted}", first_line(output)
             )
         every = total + totals["Histogram Overflows"][cpu]
         if not every:
-            raise refused("cyclictest", f"its thread on processor {cpu} never woke up")
+            raise refusal("cyclictest", f"its thread on processor {cpu} never woke up")
         values = {
             "min": totals["Min Latencies"][cpu],
             "mean": totals["Avg Latencies"][cpu],
@@ -82,10 +82,10 @@ def parse(output: bytes) -> list[ParsedReading]:
 
 def _quantile(column: dict[int, int], every: int, share: float) -> int:
     """The latency quantile of a histogram; its end if beyond."""
-    seen = 0
+    counted = 0
     for latency in sorted(column):
-        seen += column[latency]
-        if seen >= share * every:
+        counted += column[latency]
+        if counted >= share * every:
             return latency
     return max(column) + 1
 

@@ -355,6 +355,6 @@ def bus_validity(bench: Bench, medium: str, factors: Mapping[str, float], second
     return Validity(seconds, highest, f"the bus of {medium}")
 
 
-def named(sections: Iterable[Section]) -> dict[str, Section]:
+def by_section_name(sections: Iterable[Section]) -> dict[str, Section]:
     """Sections by name."""
     return {section.name: section for section in sections}

@@ -55,16 +55,18 @@ def every() -> tuple[Section, ...]:
     Raises:
         ConfigurationError: a package's is none, or has a name or a metric of another one.
     """
-    found = list(ALL)
-    for name, given in extensions.load(extensions.SECTIONS).items():
+    sections = list(ALL)
+    for name, extension in extensions.load(extensions.SECTIONS).items():
         for section in (
-            (given,) if isinstance(given, Section) else tuple(given if isinstance(given, Iterable) else (given,))
+            (extension,)
+            if isinstance(extension, Section)
+            else tuple(extension if isinstance(extension, Iterable) else (extension,))
         ):
             if not isinstance(section, Section):
                 raise extensions.wrong(extensions.SECTIONS, name, "a Section, or several", section)
-            _check(section, found)
-            found.append(section)
-    return tuple(found)
+            _check(section, sections)
+            sections.append(section)
+    return tuple(sections)
 
 
 def _check(section: Section, others: Iterable[Section]) -> None:

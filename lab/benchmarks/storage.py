@@ -15,7 +15,7 @@ from attrs import evolve
 
 from lab.benchmarks import needs
 from lab.benchmarks import output as benchmarks_output
-from lab.benchmarks.output import DD_SUMMARY, cut_time, lines, missing, printed_step, read, refused, rule
+from lab.benchmarks.output import DD_SUMMARY, cut_time, lines, missing, printed_step, read, refusal, rule
 from lab.benchmarks.section import Bench, Need, ParsedReading, Row, Rows, Section, bus_validity, has_medium, whole
 
 SOURCE = "/run/boardlab.src"  # on the board: in memory, and nobody but root makes files there
@@ -39,7 +39,7 @@ def scratch_needs(medium: str, filesystem: str) -> tuple[Need, ...]:
     tools = ("flash_eraseall", "ubiattach") if filesystem == "ubifs" else (_MKFS[filesystem].split()[0],)
     return (
         needs.scratch(medium),
-        needs.unmounted(medium),
+        needs.unused_partition(medium),
         *(needs.tool(name, _MKFS_PACKAGES.get(filesystem, "e2fsprogs")) for name in tools),
         needs.filesystem(filesystem),
     )
@@ -102,7 +102,7 @@ def fio(output: bytes, params: dict[str, str]) -> list[ParsedReading]:
         return [ParsedReading("storage.fio.throughput", value, own, quantum=step, seconds=int(match[4]) / 1000)]
 
     def failed(match: re.Match[str]) -> list[ParsedReading]:
-        raise refused("fio", f"it failed on the way ({match[0].strip()!r}), so its rate is that of a part")
+        raise refusal("fio", f"it failed on the way ({match[0].strip()!r}), so its rate is that of a part")
 
     rules = [
         rule(r"^boardlab: .*\berr= *[1-9].*|^fio: terminating.*", failed),
@@ -114,7 +114,7 @@ def fio(output: bytes, params: dict[str, str]) -> list[ParsedReading]:
     ]
     throughput, *more = read(output, "fio", rules)
     if more:
-        raise refused("fio", "it says rates of reading and of writing, where it was asked for one")
+        raise refusal("fio", "it says rates of reading and of writing, where it was asked for one")
     load = benchmarks_output.parse(output)
     return [
         throughput,
@@ -131,7 +131,7 @@ def ospi(output: bytes, size: int = OSPI_BYTES) -> list[ParsedReading]:
     """
 
     def part(match: re.Match[str]) -> list[ParsedReading]:
-        raise refused("dd", f"it did not read all of the {size} bytes ({match[0]!r}): the flash is smaller, or failed")
+        raise refusal("dd", f"it did not read all of the {size} bytes ({match[0]!r}): the flash is smaller, or failed")
 
     def real(match: re.Match[str]) -> list[ParsedReading]:
         seconds = float(match[1])
@@ -156,10 +156,12 @@ def largest_mtd(output: bytes) -> str:
     Raises:
         TestTransientError: no partition.
     """
-    found = [m for line in lines(output) if (m := re.match(r'^(mtd\d+): ([0-9a-f]{8,16}) [0-9a-f]+ "', line.text))]
-    if not found:
+    partitions = [
+        m for line in lines(output) if (m := re.match(r'^(mtd\d+): ([0-9a-f]{8,16}) [0-9a-f]+ "', line.text))
+    ]
+    if not partitions:
         raise missing("/proc/mtd", "a partition", output.decode("utf-8", "replace").partition("\n")[0])
-    return max(found, key=lambda match: int(match[2], 16))[1]
+    return max(partitions, key=lambda match: int(match[2], 16))[1]
 
 
 def _ospi(bench: Bench) -> Iterator[ParsedReading]:
@@ -202,8 +204,8 @@ def _fio(bench: Bench, medium: str, filesystem: str) -> Rows:
             f"--eta=never > {FIO_OUT} 2>&1 & sleep {before}; mpstat -P ALL {seconds - 2 * before} 1; wait $!; "
             f"status=$?; cat {FIO_OUT}; (exit $status)"
         )
-        found = bench.read(partial(fio, params=params), command, timeout_s=seconds + 120, validity=validity)
-        yield from (evolve(reading, flags=reading.flags | bench.site.doubts) for reading in found)
+        for reading in bench.read(partial(fio, params=params), command, timeout_s=seconds + 120, validity=validity):
+            yield evolve(reading, flags=reading.flags | bench.site.doubts)
 
     for direction in ("write", "read"):
         for size in FIO_SIZES:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from lab.benchmarks import needs
-from lab.benchmarks.output import cut_time, first_line, lines, missing, read, refused, rule
+from lab.benchmarks.output import cut_time, first_line, lines, missing, read, refusal, rule
 from lab.benchmarks.section import (
     Bench,
     Marks,
@@ -64,18 +64,18 @@ def flash_bytes(output: bytes) -> int:
     Raises:
         TestTransientError: it found no flash.
     """
-    found = re.search(rb"SF: Detected .* total (\d+) MiB", output)
-    if not found:
+    match = re.search(rb"SF: Detected .* total (\d+) MiB", output)
+    if not match:
         raise missing("sf probe", "`SF: Detected … total N MiB`", output.decode("utf-8", "replace").partition("\n")[0])
-    return int(found[1]) << 20
+    return int(match[1]) << 20
 
 
 def buffers(bench: Bench) -> tuple[int, int]:
     output = bench.run("printenv loadaddr")
-    found = re.search(rb"loadaddr=(?:0x)?([0-9a-fA-F]+)", output)
-    if not found:
+    match = re.search(rb"loadaddr=(?:0x)?([0-9a-fA-F]+)", output)
+    if not match:
         raise missing("U-Boot", "the variable loadaddr", output.decode("utf-8", "replace"))
-    first = int(found[1], 16)
+    first = int(match[1], 16)
     return first, first + APART
 
 
@@ -89,7 +89,7 @@ def _compare(bench: Bench, first: int, second: int, size: int, what: str) -> Non
         )
 
 
-def _timed(bench: Bench, command: str, size: int, medium: str, direction: str) -> list[ParsedReading]:
+def _time_command(bench: Bench, command: str, size: int, medium: str, direction: str) -> list[ParsedReading]:
     parser = partial(parse, size=size, medium=medium, direction=direction)
     validity = bus_validity(bench, medium, {"uboot.throughput": KIB_S})
     return bench.read(parser, f"time {command}", timeout_s=600, validity=validity)
@@ -123,8 +123,8 @@ def _emmc(bench: Bench) -> Rows:
 
     def transfer(size: int) -> Iterator[ParsedReading]:
         count = size // BLOCK
-        yield from _timed(bench, f"{mmc} read {original:x} {block:x} {count:x}", size, "emmc", "read")
-        yield from _timed(bench, f"{mmc} write {original:x} {block:x} {count:x}", size, "emmc", "write")
+        yield from _time_command(bench, f"{mmc} read {original:x} {block:x} {count:x}", size, "emmc", "read")
+        yield from _time_command(bench, f"{mmc} write {original:x} {block:x} {count:x}", size, "emmc", "write")
         bench.run(f"{mmc} read {second:x} {block:x} {count:x}", timeout_s=120)
         _compare(bench, original, second, size, f"eMMC from block {block:#x}")
 
@@ -139,8 +139,8 @@ def _flash(bench: Bench) -> Rows:
     def transfer(size: int) -> Iterator[ParsedReading]:
         bench.run(f"sf read {original:x} {offset:x} {size:x}", timeout_s=120)
         bench.run(f"sf erase {offset:x} {size:x}", timeout_s=600)
-        yield from _timed(bench, f"sf write {original:x} {offset:x} {size:x}", size, "ospi", "write")
-        yield from _timed(bench, f"sf read {second:x} {offset:x} {size:x}", size, "ospi", "read")
+        yield from _time_command(bench, f"sf write {original:x} {offset:x} {size:x}", size, "ospi", "write")
+        yield from _time_command(bench, f"sf read {second:x} {offset:x} {size:x}", size, "ospi", "read")
         _compare(bench, original, second, size, f"SPI flash from {offset:#x}")
 
     yield from _rows(transfer, (total // 16, total // 8, total // 4, total // 2))
@@ -152,8 +152,8 @@ def _fat(bench: Bench) -> Rows:
     mmc = _choose(bench, "sd", device.partition(":")[0])
 
     def transfer(size: int) -> Iterator[ParsedReading]:
-        yield from _timed(bench, f"fatwrite {mmc} {device} {first:x} test {size:x}", size, "sd", "write")
-        yield from _timed(bench, f"fatload {mmc} {device} {second:x} test", size, "sd", "read")
+        yield from _time_command(bench, f"fatwrite {mmc} {device} {first:x} test {size:x}", size, "sd", "write")
+        yield from _time_command(bench, f"fatload {mmc} {device} {second:x} test", size, "sd", "read")
         _compare(bench, first, second, size, f"the file `test` on {mmc} {device}")
 
     yield from _rows(transfer, FAT_BYTES)
@@ -196,7 +196,6 @@ SECTIONS = (
 )
 
 
-# --- Reads timed by the console's stamps ---
 # A U-Boot says what it is about to read, and that it has read it. The number is from the last byte of the one to the
 # first bytes of the other, in KiB a second: a stamp is that of the last byte which a pattern of `Marks` takes. It is
 # another definition than that of `uboot.throughput`, whose time U-Boot takes itself.
@@ -237,7 +236,7 @@ def parse_read(
         raise missing("U-Boot", "a read that ends well", first_line(output))
     size = int(match[1]) * unit
     if asked and size != asked:
-        raise refused("U-Boot", f"it was told to read {asked} bytes, and {match[0]!r} is another number of them")
+        raise refusal("U-Boot", f"it was told to read {asked} bytes, and {match[0]!r} is another number of them")
     value = size / 1024 / span.seconds
     unsure_s = span.uncertainty_s + span.line_s + span.between_s
     surest_s = max(span.seconds - unsure_s, span.seconds * (1 - MOST_SHARE))
@@ -288,7 +287,7 @@ def parse_tftp(output: bytes, span: OutputSpan) -> list[ParsedReading]:
     """
     readings, text = parse_read(output, span, LOADED, _TRANSFERRED, {}, 1), output.decode("utf-8", "replace")
     if any(int(match[1]) != int(match[2], 16) for match in re.finditer(_TRANSFERRED, text)):
-        raise refused("U-Boot", "it says one number of bytes in decimal and another one in hex: characters were lost")
+        raise refusal("U-Boot", "it says one number of bytes in decimal and another one in hex: characters were lost")
     if _LOST.search(text):
         raise LabTransientError(
             "U-Boot says `T`: a packet of the transfer was lost, and it waited for it: look at the cable, the switch "

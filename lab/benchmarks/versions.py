@@ -68,7 +68,7 @@ class BootVersions:
 
     def whole_line(self, line: str) -> None:
         """Take a console line."""
-        for name, text in _named(line):
+        for name, text in _versions_of(line):
             if text.isascii() and text.isprintable():  # else the line has damaged it
                 self.found.setdefault(name, text)
         if _ON_GP in line:
@@ -99,7 +99,7 @@ class BootVersions:
             self.found["device_tree"] = f"{self.found['device_tree'].partition(' ')[0]} {match[1]}"
 
 
-def _named(line: str) -> Iterator[tuple[str, str]]:
+def _versions_of(line: str) -> Iterator[tuple[str, str]]:
     for name, pattern in _ONCE:
         if match := pattern.search(line):
             yield name, " ".join(part for part in match.groupdict().values() if part).strip()

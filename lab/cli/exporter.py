@@ -67,7 +67,7 @@ def optional_sources(farm: Farm | None, host: str = "") -> OptionalSources:
     evidence = EvidenceLinks(farm.run_page)
     return OptionalSources(
         *(due, farm.pdudaemon.address, farm.coordinator, usb, evidence, farm.health.rule, farm.health.reference),
-        known=farm.known,
+        known_failures=farm.known,
         backup=farm.backup is not None,
     )
 

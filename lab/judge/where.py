@@ -19,11 +19,11 @@ from lab.benchmarks.diagnosis.parts import (
     PartChange,
     PartTime,
     changes,
+    changes_of_runs,
     common_ratio,
     from_documents,
     likeliest,
-    of_runs,
-    over,
+    over_boots,
 )
 from lab.errors import ConfigurationError
 from lab.judge.boottree import IN_PARALLEL, BootNode, BootTree, ClockZero, axis, mean_of, shorten
@@ -95,7 +95,7 @@ def where(store: Store, run_id: int) -> list[BootWhere]:
     breakdowns = []
     for medium in dict.fromkeys(attempt.params["medium"] for attempt in good):
         documents = [attempt.details[DIAGNOSIS] for attempt in good if attempt.params["medium"] == medium]
-        parts = over([from_documents(document.get("parts")) for document in documents])
+        parts = over_boots([from_documents(document.get("parts")) for document in documents])
         measured_boots = [
             attempt for attempt in whole.attempts if attempt.ok and attempt.params.get("medium") == medium
         ]
@@ -156,7 +156,7 @@ def explain(store: Store, run_id: int, since: int, media: Collection[str]) -> li
     lines = []
     for medium in sorted(media):
         before, now = ([breakdown.parts for breakdown in side if breakdown.medium == medium] for side in sides)
-        lines += [f"{medium}: {describe(change)}" for change in of_runs(before, now)[:_MOST_EXPLAINED]]
+        lines += [f"{medium}: {describe(change)}" for change in changes_of_runs(before, now)[:_MOST_EXPLAINED]]
     return lines
 
 

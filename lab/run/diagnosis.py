@@ -18,7 +18,7 @@ from attrs import define, field, frozen
 
 from lab.benchmarks.boot.timeline import TimeLine
 from lab.benchmarks.diagnosis import kernel, reports
-from lab.benchmarks.diagnosis.parts import BootPart, boots_needed, documents, from_documents, summed
+from lab.benchmarks.diagnosis.parts import BootPart, boots_needed, documents, from_documents, sum_parts
 from lab.errors import BoardlabError, ConfigurationError
 from lab.judge.where import OF, latest
 from lab.metrics import Sample
@@ -140,7 +140,7 @@ class DiagnosisRun(CycleRun[BootDiagnosis]):
         init_s, systemd_s = kernel.user_space_start(kernel_lines)
         return BootDiagnosis(
             boot_s=headline.value,
-            parts=tuple(summed(parts)),
+            parts=tuple(sum_parts(parts)),
             problems=tuple(problems),
             files=files,
             getty_s=line.getty,

@@ -16,7 +16,15 @@ from lab.benchmarks.boot.timeline import RECENT, TimeLine, Usual, judge, learn
 from lab.benchmarks.lowpower.modes import SuspendPlan, mode_of, wake_of
 from lab.benchmarks.lowpower.power import Off, SteadyPower
 from lab.benchmarks.lowpower.result import SuspendResult
-from lab.benchmarks.lowpower.samples import MEAN_SLEEP_S, expected, of_boot, of_rails, of_state, of_suspend, params
+from lab.benchmarks.lowpower.samples import (
+    MEAN_SLEEP_S,
+    expected_metrics,
+    of_boot,
+    of_rails,
+    of_state,
+    of_suspend,
+    params,
+)
 from lab.errors import BoardlabError, BoardTransientError, LabStableError
 from lab.metrics import Flag, Sample, SampleRecord
 from lab.metrics.catalogue import RESUMES, STATES
@@ -81,7 +89,9 @@ class LowPowerRun(CycleRun[LowPowerCycle]):
         rail = RESUMES[mode].rail.name
         if mode in STATES:
             return sorted({rail, RESUMES[mode].total.name} - self.measured_metrics(mode))
-        planned = {metric.name for metric in expected(self.suspend_plan(mode), has_rails=self.board.rails is not None)}
+        planned = {
+            metric.name for metric in expected_metrics(self.suspend_plan(mode), has_rails=self.board.rails is not None)
+        }
         absent = planned - self.measured_metrics(mode)
         if rail not in absent:
             return sorted(absent)

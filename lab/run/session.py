@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from attrs import define, evolve, field, frozen
 
 from lab.benchmarks.lab_site import LabSite
-from lab.benchmarks.output import refused
+from lab.benchmarks.output import refusal
 from lab.benchmarks.section import ALWAYS, Marks, OutputSpan, ParsedReading, Parser, SpanParser, Validity
 from lab.boards import BoardType
 from lab.errors import BoardlabError, BoardTransientError, ConfigurationError, LabTransientError, TestTransientError
@@ -208,7 +208,7 @@ def _check(reading: ParsedReading, ended: _Ended, validity: Validity) -> None:
     """
     seconds = reading.seconds or ended.seconds
     if seconds < validity.seconds * SHORTEST_SHARE:
-        raise refused(
+        raise refusal(
             f"`{ended.command}` on the {ended.host}",
             f"it ran for {seconds:.3g} of the {validity.seconds:g} s that it was asked for, so its numbers are of a "
             f"part: something ended it early ({_own_error(ended.output)!r})",
@@ -217,7 +217,7 @@ def _check(reading: ParsedReading, ended: _Ended, validity: Validity) -> None:
     if highest and reading.value - min(reading.quantum, reading.value) / 2 > highest * HIGHEST_SHARE:
         metric = find(reading.metric)
         unit = metric.unit if metric else ""  # of another package's section
-        raise refused(
+        raise refusal(
             f"`{ended.command}` on the {ended.host}",
             f"{reading.metric} is {reading.value:.6g} {unit}, and {validity.carrier} carries at most {highest:.6g} "
             f"{unit}: a counter or a clock of the program is wrong, or its output is damaged. Another program or "

@@ -16,9 +16,8 @@ from attrs import frozen
 from lab.benchmarks.diagnosis.parts import INITCALLS, MODULES, BootPart
 from lab.errors import TestTransientError
 
-ARGUMENTS: Final = (
-    "quiet initcall_debug log_buf_len=1M printk.devkmsg=on"  # in memory: on the line they would cost seconds
-)
+# The lines are kept in memory; printing them would take seconds.
+ARGUMENTS: Final = "quiet initcall_debug log_buf_len=1M printk.devkmsg=on"
 _STEP_S: Final = 0.01  # of early times: a jiffy, at 100 Hz at most
 BEFORE: Final = "(before the first initcall)"
 BETWEEN: Final = "(between initcalls)"
@@ -65,7 +64,7 @@ def kernel_parts(lines: Sequence[str]) -> list[BootPart]:
         )
     parts = [
         BootPart(MODULES if span.module or span.start_s >= init_s else INITCALLS, span.name, span.start_s, length, own)
-        for span, length, own in _nested(spans)
+        for span, length, own in _own_times(spans)
     ]
     outer = [span for span in _outermost(spans) if span.start_s < init_s]
     first_s = min((span.start_s for span in outer), default=init_s)
@@ -118,7 +117,7 @@ def _spans(lines: Sequence[str]) -> Iterator[_Span]:
             yield _Span(f"probe {match['name']}", start_s, end_s, module=False)
 
 
-def _nested(spans: Sequence[_Span]) -> Iterator[tuple[_Span, float, float]]:
+def _own_times(spans: Sequence[_Span]) -> Iterator[tuple[_Span, float, float]]:
     """Each span with its length, and its time without inner ones."""
     own = {number: span.end_s - span.start_s for number, span in enumerate(spans)}
     stack: list[int] = []
@@ -134,11 +133,11 @@ def _nested(spans: Sequence[_Span]) -> Iterator[tuple[_Span, float, float]]:
 
 def _outermost(spans: Sequence[_Span]) -> list[_Span]:
     """The union of all spans, in order."""
-    found: list[_Span] = []
+    union: list[_Span] = []
     for span in sorted(spans, key=lambda each: each.start_s):
-        if found and span.start_s < found[-1].end_s:
-            last = found[-1]
-            found[-1] = _Span(last.name, last.start_s, max(last.end_s, span.end_s), last.module)
+        if union and span.start_s < union[-1].end_s:
+            last = union[-1]
+            union[-1] = _Span(last.name, last.start_s, max(last.end_s, span.end_s), last.module)
         else:
-            found.append(span)
-    return found
+            union.append(span)
+    return union

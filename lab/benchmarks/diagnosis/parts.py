@@ -24,16 +24,15 @@ REST: Final = "("  # begins the name of a rest
 SHORT: Final = "(shorter than 0.5 ms each)"
 _FAMILY_ERROR: Final = 0.05  # of one wrong part among all
 _LEAST_CHANGE_S: Final = 0.001
-# A hand-over to another thread may take a tick of the kernel, or not, in all boots of a session: 4 ms at HZ=250
+# A hand-over to another thread may take a tick of the kernel, or not, in all boots of a session: 4 ms at HZ=250.
 _TICK_S: Final = 0.005
 _PRIOR: Final = 4.0  # degrees of freedom of the parts' common deviation
 _STEP_S: Final = 0.0005  # half of the last digit of systemd-analyze
 _REST_SHARE: Final = 0.05  # deviation of a rest at least: of what is in it, nothing is known
 _SHARE: Final = 0.05  # the same of a part, where the boots do not tell
 _MANY: Final = 20  # parts, from which on their median says what all have in common
-_NOISY: Final = (
-    0.15  # deviation of the parts' logarithms, up to which the fewest boots find what takes six times as long
-)
+# Deviation of the parts' logarithms, up to which the fewest boots find what takes six times as long.
+_NOISY: Final = 0.15
 _STAMP_S: Final = 0.0003  # deviation of a part that no boot moves: stamps, interrupts
 
 
@@ -105,7 +104,7 @@ class PartChange:
         return (self.now_s or 0.0) - (self.before_s or 0.0)
 
 
-def summed(parts: Iterable[BootPart]) -> list[BootPart]:
+def sum_parts(parts: Iterable[BootPart]) -> list[BootPart]:
     """Parts of one boot with one entry a name; short ones together.
 
     A device that is probed again after a deferral, or a module that is loaded twice, is one part.
@@ -113,19 +112,19 @@ def summed(parts: Iterable[BootPart]) -> list[BootPart]:
     named: dict[tuple[str, str], BootPart] = {}
     for part in parts:
         _add(named, part)
-    found: dict[tuple[str, str], BootPart] = {}
+    entries: dict[tuple[str, str], BootPart] = {}
     for part in named.values():
         if part.own_s >= LEAST_S or part.section == STAGES:
-            _add(found, part)
+            _add(entries, part)
         else:
-            _add(found, evolve(part, name=SHORT, length_s=part.own_s))
-    return sorted(found.values(), key=_place)
+            _add(entries, evolve(part, name=SHORT, length_s=part.own_s))
+    return sorted(entries.values(), key=_place)
 
 
-def _add(found: dict[tuple[str, str], BootPart], part: BootPart) -> None:
+def _add(entries: dict[tuple[str, str], BootPart], part: BootPart) -> None:
     key = (part.section, part.name)
-    before = found.get(key)
-    found[key] = (
+    before = entries.get(key)
+    entries[key] = (
         part
         if before is None
         else BootPart(
@@ -141,22 +140,22 @@ def _place(part: BootPart | PartTime) -> tuple[int, float, str]:
     return list(SECTIONS).index(part.section), part.start_s, part.name
 
 
-def over(boots: Sequence[Sequence[BootPart]]) -> list[PartTime]:
+def over_boots(boots: Sequence[Sequence[BootPart]]) -> list[PartTime]:
     """The parts over several boots, by section and start."""
-    found: dict[tuple[str, str], list[BootPart | None]] = {}
+    parts: dict[tuple[str, str], list[BootPart | None]] = {}
     for number, boot in enumerate(boots):
         for part in boot:
-            found.setdefault((part.section, part.name), [None] * len(boots))[number] = part
+            parts.setdefault((part.section, part.name), [None] * len(boots))[number] = part
     times = []
-    for (section, name), its in found.items():
-        there = [part for part in its if part is not None]
+    for (section, name), of_boots in parts.items():
+        there = [part for part in of_boots if part is not None]
         times.append(
             PartTime(
                 section,
                 name,
                 statistics.fmean(part.start_s for part in there),
                 statistics.fmean(part.length_s for part in there),
-                tuple(0.0 if part is None else part.own_s for part in its),
+                tuple(0.0 if part is None else part.own_s for part in of_boots),
             )
         )
     return sorted(times, key=_place)
@@ -167,12 +166,12 @@ def boots_needed(boots: Sequence[Sequence[BootPart]], fewest: int) -> int:
 
     It is one to three times the fewest, by the parts' variation.
     """
-    return fewest * min(3, max(1, math.ceil(_spread(over(boots)) / _NOISY)))
+    return fewest * min(3, max(1, math.ceil(_spread(over_boots(boots)) / _NOISY)))
 
 
 def _spread(times: Sequence[PartTime]) -> float:
     """The median deviation of a part's logarithm over the boots; 0: unknown."""
-    found = [
+    deviations = [
         statistics.stdev(_logs(part.own_s))
         for part in times
         if len(part.own_s) > 1
@@ -180,10 +179,10 @@ def _spread(times: Sequence[PartTime]) -> float:
         and not part.name.startswith(REST)
         and part.mean_s >= 4 * LEAST_S
     ]
-    return statistics.median(found) if found else 0.0
+    return statistics.median(deviations) if deviations else 0.0
 
 
-def of_runs(before: Sequence[Sequence[PartTime]], now: Sequence[Sequence[PartTime]]) -> list[PartChange]:
+def changes_of_runs(before: Sequence[Sequence[PartTime]], now: Sequence[Sequence[PartTime]]) -> list[PartChange]:
     """As `changes`, of several runs before and since.
 
     A run's own offset is in all its boots, so each run's mean counts as one boot, unless there is one run on each
@@ -193,11 +192,11 @@ def of_runs(before: Sequence[Sequence[PartTime]], now: Sequence[Sequence[PartTim
         return []
     if len(before) == len(now) == 1:
         return changes(before[0], now[0])
-    return changes(*(over([[_mean(part) for part in run] for run in runs]) for runs in (before, now)))
-
-
-def _mean(part: PartTime) -> BootPart:
-    return BootPart(part.section, part.name, part.start_s, part.length_s, part.mean_s)
+    means = (
+        [[BootPart(part.section, part.name, part.start_s, part.length_s, part.mean_s) for part in run] for run in runs]
+        for runs in (before, now)
+    )
+    return changes(*map(over_boots, means))
 
 
 def changes(before: Sequence[PartTime], now: Sequence[PartTime]) -> list[PartChange]:
@@ -210,20 +209,20 @@ def changes(before: Sequence[PartTime], now: Sequence[PartTime]) -> list[PartCha
     with Holm's correction for their number. What most parts have in common, e.g. another clock of the processor, is no
     difference of a part.
     """
-    found = _compared(before, now)
+    candidates = _compare(before, now)
     sure = []
-    for number, (probability, change) in enumerate(found):
-        if probability > _FAMILY_ERROR / (len(found) - number):
+    for number, (probability, change) in enumerate(candidates):
+        if probability > _FAMILY_ERROR / (len(candidates) - number):
             break
         if abs(change.difference_s) >= _least_s(change):
             sure.append(change)
-    return sorted(_moved(sure), key=lambda change: -abs(change.difference_s))
+    return sorted(_join_moved(sure), key=lambda change: -abs(change.difference_s))
 
 
 def likeliest(before: Sequence[PartTime], now: Sequence[PartTime]) -> PartChange | None:
     """The part that differs most beyond its noise."""
-    found = (change for _, change in _compared(before, now))
-    return next((change for change in found if abs(change.difference_s) >= _least_s(change)), None)
+    candidates = (change for _, change in _compare(before, now))
+    return next((change for change in candidates if abs(change.difference_s) >= _least_s(change)), None)
 
 
 def _least_s(change: PartChange) -> float:
@@ -241,7 +240,7 @@ def common_ratio(before: Sequence[PartTime], now: Sequence[PartTime]) -> float:
     return math.exp(statistics.median(ratios)) if len(ratios) >= _MANY else 1.0
 
 
-def _compared(before: Sequence[PartTime], now: Sequence[PartTime]) -> list[tuple[float, PartChange]]:
+def _compare(before: Sequence[PartTime], now: Sequence[PartTime]) -> list[tuple[float, PartChange]]:
     """Each part's probability of such a difference by chance, the smallest first."""
     old = {(part.section, part.name): part for part in before if part.section != STAGES}
     new = {(part.section, part.name): part for part in now if part.section != STAGES}
@@ -255,32 +254,32 @@ def _compared(before: Sequence[PartTime], now: Sequence[PartTime]) -> list[tuple
         for key in dict.fromkeys((*new, *old))
     }
     ratio, share = math.log(common_ratio(before, now)), _common_share(pairs)
-    found = []
-    for key, (one, other) in pairs.items():
-        tested = _tested(one, other, None if key[1].startswith(REST) else share, ratio)
+    rows = []
+    for key, (own_before, own_now) in pairs.items():
+        tested = _test(own_before, own_now, None if key[1].startswith(REST) else share, ratio)
         change = PartChange(
             *key,
-            statistics.fmean(one) if key in old else None,
-            statistics.fmean(other) if key in new else None,
+            statistics.fmean(own_before) if key in old else None,
+            statistics.fmean(own_now) if key in new else None,
             tested.uncertainty_s,
         )
-        found.append((tested.probability, change))
-    return sorted(found, key=lambda each: each[0])
+        rows.append((tested.probability, change))
+    return sorted(rows, key=lambda row: row[0])
 
 
-def _moved(sure: Sequence[PartChange]) -> list[PartChange]:
+def _join_moved(sure: Sequence[PartChange]) -> list[PartChange]:
     """Changes; a part gone here and new there is one."""
     gone = {_base(change.name): change for change in sure if change.now_s is None}
-    found, used = [], set[str]()
+    kept_changes, used = [], set[str]()
     for change in sure:
         was = gone.get(_base(change.name))
         if was is None or change.before_s is not None or was.section == change.section:
-            found.append(change)
+            kept_changes.append(change)
             continue
         used.add(was.name)
         bound = uncertainty.combine((change.uncertainty_s, was.uncertainty_s))
-        found.append(evolve(change, before_s=was.before_s, uncertainty_s=bound, moved_from=was.section))
-    return [change for change in found if not (change.now_s is None and change.name in used)]
+        kept_changes.append(evolve(change, before_s=was.before_s, uncertainty_s=bound, moved_from=was.section))
+    return [change for change in kept_changes if not (change.now_s is None and change.name in used)]
 
 
 def _base(name: str) -> str:
@@ -289,7 +288,7 @@ def _base(name: str) -> str:
 
 
 @frozen
-class _Tested:
+class _TestResult:
     probability: float
     uncertainty_s: float
 
@@ -312,38 +311,38 @@ def _squares(pair: _Pair) -> float:
 def _common_share(pairs: Mapping[tuple[str, str], _Pair]) -> float:
     """The median deviation of a part's logarithm over the boots."""
     freedom = max(1, sum(len(side) for side in next(iter(pairs.values()), ())) - 2)
-    found = [
+    deviations = [
         math.sqrt(_squares(pair) / freedom)
         for key, pair in pairs.items()
         if not key[1].startswith(REST) and max(map(statistics.fmean, pair)) >= 4 * LEAST_S
     ]
-    return (statistics.median(found) if found else 0.0) or _SHARE
+    return (statistics.median(deviations) if deviations else 0.0) or _SHARE
 
 
-def _tested(one: Sequence[float], other: Sequence[float], share: float | None, ratio: float) -> _Tested:
+def _test(before: Sequence[float], now: Sequence[float], share: float | None, ratio: float) -> _TestResult:
     """Two-sided probability of at least this difference between equal parts.
 
     Args:
         share: the parts' common deviation; None: of a rest, which is of another kind.
         ratio: of all parts, its logarithm.
     """
-    freedom = len(one) + len(other) - 2
-    level = max(statistics.fmean(one), statistics.fmean(other), LEAST_S / 2)
+    freedom = len(before) + len(now) - 2
+    level = max(statistics.fmean(before), statistics.fmean(now), LEAST_S / 2)
     prior = (_STAMP_S / level) ** 2 + (_REST_SHARE if share is None else share) ** 2
-    squares = _squares((one, other))
+    squares = _squares((before, now))
     variance = (
         max(squares / max(1, freedom), prior) if share is None else (squares + _PRIOR * prior) / (freedom + _PRIOR)
     )
     degrees = freedom + _PRIOR
-    error = math.sqrt(variance * (1 / len(one) + 1 / len(other)))
-    difference = _log(other) - _log(one)
+    error = math.sqrt(variance * (1 / len(before) + 1 / len(now)))
+    difference = _log(now) - _log(before)
     # A part that waits for something takes as long as before.
     probability = _two_sided(min(abs(difference), abs(difference - ratio)) / error, degrees)
     # The ± is of the times, by their own deviation where the boots have one.
-    own = sum((value - statistics.fmean(values)) ** 2 for values in (one, other) for value in values)
+    own = sum((value - statistics.fmean(values)) ** 2 for values in (before, now) for value in values)
     spread = own / freedom + _STAMP_S**2 if freedom > 1 else prior * level**2
-    error_s = math.sqrt(spread * (1 / len(one) + 1 / len(other)))
-    return _Tested(probability, uncertainty.student_t95(int(freedom if freedom > 1 else degrees)) * error_s)
+    error_s = math.sqrt(spread * (1 / len(before) + 1 / len(now)))
+    return _TestResult(probability, uncertainty.student_t95(int(freedom if freedom > 1 else degrees)) * error_s)
 
 
 def _two_sided(t: float, degrees: float) -> float:
@@ -362,9 +361,9 @@ def documents(parts: Iterable[BootPart]) -> list[list[object]]:
 
 def from_documents(documents: Any) -> list[BootPart]:
     """The parts from an attempt's details; other things are left out."""
-    found = []
-    for each in documents if isinstance(documents, list) else ():
-        match each:
+    parts = []
+    for document in documents if isinstance(documents, list) else ():
+        match document:
             case [
                 str(section),
                 str(name),
@@ -373,5 +372,5 @@ def from_documents(documents: Any) -> list[BootPart]:
                 float() | int() as own,
             ]:
                 if section in SECTIONS:
-                    found.append(BootPart(section, name, float(start), float(length), float(own)))
-    return found
+                    parts.append(BootPart(section, name, float(start), float(length), float(own)))
+    return parts

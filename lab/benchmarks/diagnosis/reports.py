@@ -15,9 +15,6 @@ from attrs import field, frozen
 
 from lab.benchmarks.diagnosis.parts import BOOTSTAGE, UNITS, BootPart
 
-# --- U-Boot ---
-
-
 BOOTSTAGE_COMMAND: Final = "bootstage report"
 _HEAD: Final = re.compile(r"Timer summary in microseconds")
 _ROW: Final = re.compile(r" *([\d,]+) +([\d,]+)  (\S.*)")
@@ -50,9 +47,6 @@ def uboot_parts(lines: Sequence[str]) -> list[BootPart]:
 
 def _microseconds(text: str) -> float:
     return int(text.replace(",", "")) / 1e6
-
-
-# --- systemd ---
 
 
 PLOT: Final = "plot"
@@ -107,7 +101,7 @@ def user_space(
     """
     shares = {match[2]: _seconds(match[1]) for line in time for match in _PARTS.finditer(line)}
     chained = [match for line in chain if (match := _CHAINED.fullmatch(line.rstrip()))]
-    begun = _begun(starts, shares) | {match[1]: _seconds(match[2]) for match in chained if match[2]}
+    begun = _unit_starts(starts, shares) | {match[1]: _seconds(match[2]) for match in chained if match[2]}
     parts = []
     for line in blame:
         match = _BLAMED.fullmatch(line.rstrip())
@@ -118,20 +112,20 @@ def user_space(
     return SystemdTimes(shares, tuple(parts), tuple(match[1] for match in chained))
 
 
-def _begun(lines: Sequence[str], shares: Mapping[str, float]) -> dict[str, float]:
+def _unit_starts(lines: Sequence[str], shares: Mapping[str, float]) -> dict[str, float]:
     """Unit -> its start since user space's; {}: systemd does not say."""
     if "kernel" not in shares:
         return {}
     user_s = shares["kernel"] + shares.get("initrd", 0.0)
-    found, unit = dict[str, float](), dict[str, str]()
+    starts, unit = dict[str, float](), dict[str, str]()
     for line in (*lines, ""):
         key, _, value = line.strip().partition("=")
         if not key or key in unit:
             if unit.get(_BEGAN, "").isdecimal() and (began_s := int(unit[_BEGAN]) / 1e6 - user_s) > 0:
-                found[unit.get("Id", "")] = began_s
+                starts[unit.get("Id", "")] = began_s
             unit = {}
         unit[key] = value
-    return found
+    return starts
 
 
 def _seconds(text: str) -> float:

@@ -107,7 +107,8 @@ def judge(watch: SuspendWatch, observed: Observed) -> SuspendResult:
         of_power(total_mw, board, observed.no_power),
     )
     unverified = verify(plan.mode, evidence)
-    _check_rails(observed.power, plan, board)
+    if observed.power is not None and mode_of(board, plan).rails_on:
+        off(observed.power.rails, board, plan.mode)
     if observed.after is not None and observed.after.last_hw_sleep_us == 0:
         unverified = "suspend_stats has a last_hw_sleep of 0: the hardware did not sleep"
     return SuspendResult(
@@ -125,14 +126,14 @@ def judge(watch: SuspendWatch, observed: Observed) -> SuspendResult:
         power=observed.power,
         energy=observed.energy,
         no_power=observed.no_power,
-        unchecked="; ".join(_unchecked(log, observed)),
+        unchecked="; ".join(_missing_confirmations(log, observed)),
         errors=errors,
         lost_lines=lost,
         rtc_off_s=_rtc_off_s(observed),
         temperatures_c={
-            when: dict(each.temperatures_c)
-            for when, each in (("before", observed.before), ("after", observed.after))
-            if each is not None and each.temperatures_c
+            when: dict(counters.temperatures_c)
+            for when, counters in (("before", observed.before), ("after", observed.after))
+            if counters is not None and counters.temperatures_c
         },
         throttled=observed.after.throttled if observed.after is not None else (),
     )
@@ -159,16 +160,6 @@ def _check_memory(observed: Observed) -> None:
             "memory's supply and its errata of retention",
             failure="memory_lost",
         )
-
-
-def _check_rails(power: PhasePowerProtocol | None, plan: SuspendPlan, board: BoardType) -> None:
-    """Require that the rails are off that this mode switches off.
-
-    Raises:
-        BoardTransientError: a rail is up.
-    """
-    if power is not None and mode_of(board, plan).rails_on:
-        off(power.rails, board, plan.mode)
 
 
 def _rtc_off_s(observed: Observed) -> float | None:
@@ -212,7 +203,8 @@ def _check_again(log: SuspendLog, again: Sequence[str] | None) -> int:
     if again is None or log.start_s is None or log.end_s is None:
         return 0
     read = {(line.t_s, line.text): line.number for line in kernel_lines(again)}
-    missing = [each for each in ((log.start_s, log.start_text), *log.sources, (log.end_s, END)) if each not in read]
+    read_first = [(log.start_s, log.start_text), *log.sources, (log.end_s, END)]
+    missing = [stamped_text for stamped_text in read_first if stamped_text not in read]
     if missing:
         t_s, text = missing[0]
         raise TestTransientError(
@@ -294,7 +286,7 @@ def _errors(lines: tuple[str, ...], observed: Observed) -> tuple[str, ...]:
     )
 
 
-def _unchecked(log: SuspendLog, observed: Observed) -> Iterator[str]:
+def _missing_confirmations(log: SuspendLog, observed: Observed) -> Iterator[str]:
     """Confirmations that the board did not give."""
     if observed.before is None or observed.after is None:
         yield "the board does not say its suspend_stats"
@@ -312,12 +304,12 @@ def _of_kernel(log: SuspendLog, firmware: ModeEvidence | None, plan: SuspendPlan
     Without the firmware's number they do not tell modes of one state apart. Another state than the mode's is another
     mode.
     """
-    known = {mode.variant for mode in board.low_power.modes.values()}  # a damaged name is none of them
-    if log.variant in known - {mode_of(board, plan).variant}:
+    variants = {mode.variant for mode in board.low_power.modes.values()}  # a damaged name is none of them
+    if log.variant in variants - {mode_of(board, plan).variant}:
         return ModeEvidence(KERNEL, log.mode if log.mode not in {"", plan.mode} else log.variant)
-    said = firmware.says if firmware is not None else ""
-    if said and not log.mode_number and board.low_power.modes[said].variant == log.variant:
-        return ModeEvidence(KERNEL, "", f"they fit {said}, too")
+    named_mode = firmware.says if firmware is not None else ""
+    if named_mode and not log.mode_number and board.low_power.modes[named_mode].variant == log.variant:
+        return ModeEvidence(KERNEL, "", f"they fit {named_mode}, too")
     why_not = (
         f"the firmware names mode {log.mode_number}, which is none" if log.mode_number else "they fit several modes"
     )

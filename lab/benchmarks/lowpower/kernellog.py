@@ -110,11 +110,11 @@ class SuspendLog:
 def kernel_lines(lines: Iterable[str]) -> list[KernelLine]:
     """The kernel's own lines of dmesg, perhaps numbered by `grep -n`; without priorities all of them."""
     numbered = enumerate(lines, 1)
-    found = [(number, match) for number, line in numbered if (match := _RECORD.match(line.strip("\r\n")))]
-    by_level = any(match[2] for _, match in found)
+    records = [(number, match) for number, line in numbered if (match := _RECORD.match(line.strip("\r\n")))]
+    by_level = any(match[2] for _, match in records)
     return [
         KernelLine(float(match[3]), match[4].rstrip(), int(match[2]) if match[2] else None, int(match[1] or number))
-        for number, match in found
+        for number, match in records
         if not by_level or (match[2] and int(match[2]) >> 3 == 0)
     ]
 
@@ -140,8 +140,8 @@ def read_log(lines: Iterable[str], board: BoardType) -> SuspendLog:
     variant = match[1] if match else ""
     end = next((number for number, line in enumerate(last) if line.text == END), len(last))
     start = _first(last[:end], [re.compile(pattern) for pattern in board.low_power.resume_start])
-    sources = [found for line in last if (found := _SOURCE.search(line.text))]
-    numbers = {found[2].lower() for found in sources if found[2]}
+    sources = [source for line in last if (source := _SOURCE.search(line.text))]
+    numbers = {source[2].lower() for source in sources if source[2]}
     errors = errors_of(last)
     reason = _first(last, _REASONS)
     return SuspendLog(
@@ -174,8 +174,8 @@ def read_again(shell: Shell, log: SuspendLog) -> Sequence[str] | None:
     """
     if log.start_s is None or log.end_s is None:
         return None
-    wanted = f"^<[0-{_ERR}]>|wakeup source|{stamp(log.start_s)}|{stamp(log.end_s)}"
-    lines, _, status = shell.run(f'{DMESG} | grep -nE "{wanted}"')
+    pattern = f"^<[0-{_ERR}]>|wakeup source|{stamp(log.start_s)}|{stamp(log.end_s)}"
+    lines, _, status = shell.run(f'{DMESG} | grep -nE "{pattern}"')
     return lines if status in {0, 1} else None
 
 
@@ -196,8 +196,8 @@ def _mode(variant: str, texts: list[str], numbers: set[str], board: BoardType) -
         return power.firmware.get(number, "") if len(numbers) == 1 else ""
     alike = [name for name, mode in power.modes.items() if mode.variant == variant]
     own = [name for name in alike if name in board.sleep]
-    found = [name for name in own or alike if not power.modes[name].signature]
+    candidates = [name for name in own or alike if not power.modes[name].signature]
     mcu = board.identity.mcu if board.identity else ""
     if mcu and any(f"stopped remote processor {mcu}" in text for text in texts):
-        found = [name for name in found if name != MCU_ONLY]
-    return found[0] if len(found) == 1 else ""
+        candidates = [name for name in candidates if name != MCU_ONLY]
+    return candidates[0] if len(candidates) == 1 else ""

@@ -85,8 +85,8 @@ def release_of(board: BoardType, name: str, kernel: str) -> SdkRelease | None:
             f"release {name} of {board.name} has a kernel {named.kernel}, the board runs {kernel}: name the release "
             "that is on the board; the selection of a low-power mode depends on it"
         )
-    known = [release for release in board.releases.values() if _version(release.kernel) <= _version(kernel)]
-    return named or (max(known, key=lambda release: _version(release.kernel)) if known else None)
+    older = [release for release in board.releases.values() if _version(release.kernel) <= _version(kernel)]
+    return named or (max(older, key=lambda release: _version(release.kernel)) if older else None)
 
 
 def check_plan(board: BoardType, plan: SuspendPlan) -> None:

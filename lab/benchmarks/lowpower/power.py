@@ -74,7 +74,7 @@ def why_no_mean(watch: SuspendWatch, power: PhasePowerProtocol | None) -> str:
             f"{(SETTLE_NS + ALARM_NS) / 1e9:g} s at its ends do not count. Sleep longer (--sleep), or find what "
             "printed meanwhile (lab results show --log)"
         )
-    without = [each.rail for each in power.rails if each.measured and each.mean_w is None]
+    without = [rail.rail for rail in power.rails if rail.measured and rail.mean_w is None]
     if without:
         return (
             f"no good sample of {', '.join(without)} in the {(power.end_ns - power.start_ns) / 1e9:.3f} s in which "
@@ -116,29 +116,30 @@ def off(rails: Sequence[RailPowerProtocol], board: BoardType, mode: str, inputs:
     Raises:
         BoardTransientError: a rail is up.
     """
-    known = board.low_power.modes.get(mode)
+    sleep_mode = board.low_power.modes.get(mode)
     stay = {*inputs}
-    if known is not None:
-        stay |= {*known.rails_on, *(rail.name for rail in board.rails if rail.always_on)}
+    if sleep_mode is not None:
+        stay |= {*sleep_mode.rails_on, *(rail.name for rail in board.rails if rail.always_on)}
     must = [rail for rail in rails if rail.measured and rail.rail not in stay]
     read = {rail.rail: (rail.mean_v, rail.uncertainty_v or 0.0) for rail in must if rail.mean_v is not None}
     near_0_v = board.low_power.near_0_v
     up = [f"{name} {volts:.2f} V" for name, (volts, _) in read.items() if volts > near_0_v]
     if up:
         raise BoardTransientError(
-            f"the board {'is off' if known is None else 'entered ' + known.title}, and has rails that are up: "
+            f"the board {'is off' if sleep_mode is None else 'entered ' + sleep_mode.title}, and has rails that are up: "
             f"{', '.join(up)}, where {near_0_v:g} V is the most. Something feeds them, as a debugger or USB; or they "
             "stay on by design: `always_on = true` of the rail in the board type, `input: true` in the env"
-            + (f". Or the jumper is not as this mode needs it: {known.jumper}" if known and known.jumper else ""),
+            + (
+                f". Or the jumper is not as this mode needs it: {sleep_mode.jumper}"
+                if sleep_mode and sleep_mode.jumper
+                else ""
+            ),
             failure="rails_up",
         )
     if not read:
         return None
     rail = max(read, key=lambda name: read[name][0])
-    return Off(rail, *read[rail], frozenset().union(*(each.flags for each in must)))
-
-
-# --- States of a board that does not sleep ---
+    return Off(rail, *read[rail], frozenset().union(*(checked.flags for checked in must)))
 
 
 OFF, IDLE, FULL_LOAD = "off", "idle", "full_load"
@@ -193,13 +194,15 @@ def busy_shares(
         for lines in (before, after)
     )
     if not first or first.keys() != last.keys():
-        raise _garbled(f"{', '.join(first) or 'no processor'} before, and {', '.join(last) or 'none'} after")
+        raise _garbled_error(f"{', '.join(first) or 'no processor'} before, and {', '.join(last) or 'none'} after")
     shares = []
     for cpu, (total, idle) in first.items():
         ticks, idled = last[cpu][0] - total, last[cpu][1] - idle
         apart_s, most_s = ticks / _HZ - seconds, _COUNTED * seconds + _COUNTED_S
         if not 0 <= idled <= ticks or not ticks or apart_s > most_s or (apart_s < -most_s and not emulated):
-            raise _garbled(f"{ticks / _HZ:g} s of {cpu}, {idled / _HZ:g} s of them idle, where {seconds:.1f} s passed")
+            raise _garbled_error(
+                f"{ticks / _HZ:g} s of {cpu}, {idled / _HZ:g} s of them idle, where {seconds:.1f} s passed"
+            )
         shares.append(1 - idled / ticks)
     return tuple(shares)
 
@@ -210,7 +213,7 @@ def _ticks(text: str) -> tuple[int, int]:
     return sum(numbers[:8]), numbers[3] + numbers[4]
 
 
-def _garbled(what: str) -> LabTransientError:
+def _garbled_error(what: str) -> LabTransientError:
     return LabTransientError(f"/proc/stat has {what}: characters were lost on the console", failure="characters_lost")
 
 

@@ -103,11 +103,11 @@ def fill_memory(shell: Shell) -> None:
 def stats(shell: Shell, board: BoardType) -> Stats | None:
     """The counters so far; None: the board does not say them."""
     lines = shell.run(_STATS.replace("{rtc}", board.low_power.rtc))[0]
-    found = {match[1]: match[2] for line in lines if (match := _COUNTER.fullmatch(line))}
-    numbers = {name: int(text) for name, text in found.items() if text.isdecimal()}
+    texts = {match[1]: match[2] for line in lines if (match := _COUNTER.fullmatch(line))}
+    numbers = {name: int(text) for name, text in texts.items() if text.isdecimal()}
     if "success" not in numbers or "fail" not in numbers:
         return None
-    step, device = found.get("last_failed_step", ""), found.get("last_failed_dev", "")
+    step, device = texts.get("last_failed_step", ""), texts.get("last_failed_dev", "")
     taint = next((line.strip() for line in reversed(lines) if line.strip()), "")
     temperatures_c, throttled = read_thermal(lines)
     return Stats(
@@ -117,9 +117,9 @@ def stats(shell: Shell, board: BoardType) -> Stats | None:
         last_failed=f"{step} of {device}" if device and step != _FREEZE else step,
         last_hw_sleep_us=numbers.get("last_hw_sleep"),
         tainted=int(taint) if taint.isdecimal() else None,
-        boot_id=found.get("boot_id", ""),
+        boot_id=texts.get("boot_id", ""),
         rtc_s=numbers.get("rtc_s"),
-        memory=memory[0] if (memory := _MD5.match(found.get("memory", ""))) else "",
+        memory=memory[0] if (memory := _MD5.match(texts.get("memory", ""))) else "",
         temperatures_c=temperatures_c,
         throttled=throttled,
     )
@@ -127,8 +127,8 @@ def stats(shell: Shell, board: BoardType) -> Stats | None:
 
 def boot_facts(shell: Shell, board: BoardType) -> tuple[str, int | None]:
     """This boot's id and the RTC's seconds; empty, None: unknown."""
-    found = stats(shell, board)
-    return (found.boot_id, found.rtc_s) if found else ("", None)
+    counters = stats(shell, board)
+    return (counters.boot_id, counters.rtc_s) if counters else ("", None)
 
 
 def arm(shell: Shell, board: BoardType, plan: SuspendPlan) -> None:

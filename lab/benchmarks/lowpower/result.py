@@ -77,7 +77,7 @@ class SuspendResult:
     @property
     def flags(self) -> frozenset[Flag]:
         """Doubts of all its numbers."""
-        found = {
+        doubts = {
             Flag.MODE_UNVERIFIED: self.unverified,
             Flag.NOT_CROSS_CHECKED: self.unchecked,
             Flag.KERNEL_ERRORS: self.errors,
@@ -85,7 +85,7 @@ class SuspendResult:
             Flag.THROTTLED: self.throttled,
             Flag.CLOCK_DISAGREES: self.rtc_off_s is not None and abs(self.rtc_off_s) > RTC_OFF_S,
         }
-        return frozenset(flag for flag, doubt in found.items() if doubt)
+        return frozenset(flag for flag, doubt in doubts.items() if doubt)
 
     @property
     def outside_kernel_ms(self) -> tuple[float, float] | None:
@@ -151,9 +151,9 @@ def of_firmware(text: str, plan: SuspendPlan, board: BoardType) -> ModeEvidence 
     signed = {name: mode.signature for name in board.sleep if (mode := board.low_power.modes[name]).signature}
     if not signed:
         return None
-    found = next((name for name, signature in signed.items() if re.search(signature, text)), "")
+    reported = next((name for name, signature in signed.items() if re.search(signature, text)), "")
     lacks = f"it printed nothing like {signed[plan.mode]!r}" if plan.mode in signed else "it printed no mode's text"
-    return ModeEvidence(FIRMWARE, found, "" if found else lacks)
+    return ModeEvidence(FIRMWARE, reported, "" if reported else lacks)
 
 
 def of_power(total_mw: float | None, board: BoardType, why_none: str = "") -> ModeEvidence:
@@ -174,14 +174,14 @@ def verify(mode: str, evidence: Sequence[ModeEvidence]) -> str:
     Raises:
         BoardTransientError: a source names another mode.
     """
-    wrong = [each for each in evidence if each.says not in {"", mode}]
+    wrong = [source for source in evidence if source.says not in {"", mode}]
     if wrong:
-        text = "; ".join(f"{each.source}: {each.says}" for each in wrong)
+        text = "; ".join(f"{source.source}: {source.says}" for source in wrong)
         raise BoardTransientError(
             f"{mode} was asked for and not reached ({text}): its selection depends on the run's release "
             "(lab/boards: releases.*.low_power), and the device manager's firmware has the last word",
             failure="wrong_sleep_mode",
         )
-    if any(each.says == mode for each in evidence):
+    if any(source.says == mode for source in evidence):
         return ""
     return f"nothing says that {mode} was reached: " + "; ".join(f"{e.source}: {e.why_not}" for e in evidence)

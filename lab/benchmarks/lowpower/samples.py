@@ -46,14 +46,10 @@ def of_suspend(
         window = (first.position - 1, done.answer.position)
         add(metrics.first_byte, done.since_edge_ms(first), (window[0], first.position), flags | edge_flags)
         add(metrics.prompt, done.since_edge_ms(done.answer), window, flags | edge_flags)
-    return [*samples, *_power(done, flags), *_energy(done, flags)]
-
-
-def _power(done: SuspendResult, flags: frozenset[Flag]) -> Iterator[SampleRecord]:
-    """Power samples of each rail with a mean, of the total, and the efficiency of the supplies."""
-    end = done.answer.position
-    if done.power is not None:  # the board slept until it said this
-        yield from _powers(params(done.plan), done.power, flags, (end - len(done.answer.text), end))
+    if done.power is not None:  # the board slept until it said its answer
+        end = done.answer.position
+        samples += _powers(params(done.plan), done.power, flags, (end - len(done.answer.text), end))
+    return [*samples, *_energy(done, flags)]
 
 
 def _powers(
@@ -62,12 +58,11 @@ def _powers(
     metrics = RESUMES[of["mode"]]
     for metric, power in [*((metrics.rail, rail) for rail in measured.rails), (metrics.total, measured.total)]:
         if power.mean_w is not None and power.uncertainty_w is not None:
-            bound = max(
-                power.uncertainty_w * 1e3, uncertainty.of_step(metric.resolution)
-            )  # at 0 V a step of the current is none of power
+            # At 0 V a step of the current is none of power.
+            bound = max(power.uncertainty_w * 1e3, uncertainty.of_step(metric.resolution))
             yield sample_of(metric, of | {"rail": power.rail}, power.mean_w * 1e3, bound, flags | power.flags, window)
-    if metrics.efficiency is not None and (found := measured.efficiency) is not None:
-        yield sample_of(metrics.efficiency, of, *found, flags | measured.total.flags, window)
+    if metrics.efficiency is not None and (efficiency := measured.efficiency) is not None:
+        yield sample_of(metrics.efficiency, of, *efficiency, flags | measured.total.flags, window)
 
 
 def of_state(done: SteadyPower, flags: frozenset[Flag], end: int) -> list[SampleRecord]:
@@ -121,7 +116,7 @@ def of_rails(
     return [sample_of(metric, params(plan), off.volts, off.uncertainty_v, flags | off.flags, window)]
 
 
-def expected(plan: SuspendPlan, *, has_rails: bool) -> frozenset[Metric]:
+def expected_metrics(plan: SuspendPlan, *, has_rails: bool) -> frozenset[Metric]:
     """The metrics that every good suspend of this plan has.
 
     Args:

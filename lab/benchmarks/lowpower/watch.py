@@ -36,8 +36,8 @@ EARLY_S = 1.5  # an alarm counts whole seconds from one that has begun; a wake-u
 
 def moments(board: BoardType) -> Sequence[MomentPattern]:
     """The moments of a suspend, and those of a boot, which none should have."""
-    signs = [each for each in board.moments if each.name not in _NO_SIGN]
-    return (*MOMENTS, *(evolve(each, name=f"{_BOOT}{each.name}") for each in signs))
+    signs = [moment for moment in board.moments if moment.name not in _NO_SIGN]
+    return (*MOMENTS, *(evolve(moment, name=f"{_BOOT}{moment.name}") for moment in signs))
 
 
 @frozen
@@ -195,7 +195,7 @@ class SuspendWatch:
 
     def _check_boot(self, now_ns: int) -> None:
         """A way back may run the loaders before U-Boot once; it has no other moment of a boot."""
-        names = [each.name for each in self.board.moments]
+        names = [moment.name for moment in self.board.moments]
         loaders = names[: names.index("uboot")] if "uboot" in names else []
         signs = [name for name, times in self._boot.items() if times > (name in loaders)]
         if signs:

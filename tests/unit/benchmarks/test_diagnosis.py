@@ -22,13 +22,13 @@ from lab.benchmarks.diagnosis.parts import (
     PartTime,
     boots_needed,
     changes,
+    changes_of_runs,
     common_ratio,
     documents,
     from_documents,
     likeliest,
-    of_runs,
-    over,
-    summed,
+    over_boots,
+    sum_parts,
 )
 from lab.benchmarks.diagnosis.parts import _two_sided as two_sided
 from lab.benchmarks.diagnosis.reports import uboot_parts, user_space
@@ -50,7 +50,7 @@ LOG = """\
 
 
 def own(parts: list[BootPart]) -> dict[tuple[str, str], float]:
-    return {(part.section, part.name): round(part.own_s, 6) for part in summed(parts)}
+    return {(part.section, part.name): round(part.own_s, 6) for part in sum_parts(parts)}
 
 
 def test_an_initcall_is_timed_by_its_stamps_without_the_probes_in_it() -> None:
@@ -132,7 +132,7 @@ def test_systemd_is_read_without_devices_and_impossible_times() -> None:
 
 
 def test_parts_survive_the_store() -> None:
-    parts = summed(kernel_parts(LOG))
+    parts = sum_parts(kernel_parts(LOG))
     assert own(from_documents([*documents(parts), "nonsense", ["x", 1]])) == own(parts)
 
 
@@ -156,7 +156,7 @@ def test_only_what_differs_is_named_with_hundreds_of_parts() -> None:
     right = wrong = 0
     for seed in range(60):
         dice = random.Random(seed)
-        before, now = over(boots(dice, {})), over(boots(dice, {"part_100": 0.05}))
+        before, now = over_boots(boots(dice, {})), over_boots(boots(dice, {"part_100": 0.05}))
         names = [change.name for change in changes(before, now)]
         right += names[:1] == ["part_100"]
         wrong += len(names) > 1
@@ -181,7 +181,7 @@ def test_a_run_s_own_offset_is_no_change_of_a_part() -> None:
     def run(dice: random.Random, slower: dict[str, float]) -> list[PartTime]:
         offsets = {f"part_{number}": dice.gauss(1.0, 0.03) for number in range(200)}
         made = boots(dice, slower)
-        return over(
+        return over_boots(
             [[evolve(part, own_s=part.own_s * offsets[part.name]) for part in boot] for boot in made],
         )
 
@@ -189,7 +189,7 @@ def test_a_run_s_own_offset_is_no_change_of_a_part() -> None:
     for seed in range(40):
         dice = random.Random(seed)
         before, now = ([run(dice, slower) for _ in range(4)] for slower in ({}, {"part_100": 0.05}))
-        names = [change.name for change in of_runs(before, now)]
+        names = [change.name for change in changes_of_runs(before, now)]
         right += names[:1] == ["part_100"]
         wrong += len(names) > 1
     assert right == 40
@@ -198,9 +198,9 @@ def test_a_run_s_own_offset_is_no_change_of_a_part() -> None:
 
 def test_what_all_parts_have_in_common_is_no_change_of_one_nor_is_a_wait_that_stays() -> None:
     dice = random.Random(7)
-    before = over([[*boot, BootPart(INITCALLS, "wait", 9.0, 0.1, 0.1)] for boot in boots(dice, {})])
+    before = over_boots([[*boot, BootPart(INITCALLS, "wait", 9.0, 0.1, 0.1)] for boot in boots(dice, {})])
     slower = [[evolve(part, own_s=part.own_s * 1.4) for part in boot] for boot in boots(dice, {"part_100": 0.05})]
-    now = over([[*boot, BootPart(INITCALLS, "wait", 9.0, 0.1, 0.1)] for boot in slower])
+    now = over_boots([[*boot, BootPart(INITCALLS, "wait", 9.0, 0.1, 0.1)] for boot in slower])
     assert [each.name for each in changes(before, now)] == ["part_100"]
     assert common_ratio(before, now) == pytest.approx(1.4, abs=0.02)
     assert common_ratio(before[:5], now[:5]) == 1.0, "too few parts to say"
@@ -211,7 +211,7 @@ def test_the_likeliest_part_is_told_where_the_noise_hides_all() -> None:
     dice = random.Random(3)
 
     def stalled(slower: dict[str, float]) -> list[PartTime]:
-        return over(
+        return over_boots(
             [[evolve(part, own_s=part.own_s * 8 ** dice.random()) for part in boot] for boot in boots(dice, slower)]
         )
 
@@ -227,7 +227,7 @@ def test_the_probability_is_that_of_student_s_t_and_never_smaller() -> None:
 
 
 def change(before: list[BootPart], now: list[BootPart]) -> PartChange:
-    (only,) = changes(over([before] * 3), over([now] * 3))
+    (only,) = changes(over_boots([before] * 3), over_boots([now] * 3))
     return only
 
 
@@ -246,4 +246,4 @@ def test_what_is_new_gone_or_moved_is_said_so() -> None:
 
 def test_stages_are_not_compared_beside_their_parts() -> None:
     slow = [BootPart(STAGES, "Kernel", 0.0, length, length) for length in (1.0, 2.0)]
-    assert changes(over([slow[:1]] * 3), over([slow[1:]] * 3)) == []
+    assert changes(over_boots([slow[:1]] * 3), over_boots([slow[1:]] * 3)) == []

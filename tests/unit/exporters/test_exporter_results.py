@@ -355,7 +355,7 @@ def test_a_regression_that_is_a_known_failure_carries_its_state(store: Store) ->
     measured(store, "11.01", (2.70, 2.71, 2.69))
     known = [KnownFailure("https://tracker/1", metric="boot.time", direction="higher", fixed_in="11.02")]
     for signatures, state in ((known, "open"), ([evolve(known[0], direction="lower")], "")):
-        found = seen(ResultsSource(ResultsReader(watch(store.url), known=signatures)))
+        found = seen(ResultsSource(ResultsReader(watch(store.url), known_failures=signatures)))
         (labels,) = found.all("boardlab_release_regression", metric="boot.time")
         assert dict(labels).get("known", "") == state
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from lab.benchmarks.ethernet import MAX_TRIALS, Throughput, search
+from lab.benchmarks.throughput_search import MAX_TRIALS, Throughput, search
 from lab.errors import BoardTransientError
 
 LINE_PPS = 1_488_095.0  # frames of 64 bytes at 1 Gbit/s

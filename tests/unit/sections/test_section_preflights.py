@@ -14,14 +14,14 @@ from lab import boards
 from lab.benchmarks import needs
 from lab.benchmarks.ipsec import SECTIONS as IPSEC
 from lab.benchmarks.lab_site import LabSite, of_options
-from lab.benchmarks.section import Need, named, preflight
+from lab.benchmarks.section import Need, by_section_name, preflight
 from lab.benchmarks.sections import ALL, of_chapter, order
 from lab.errors import ConfigurationError, TestTransientError
 from lab.metrics import Flag
 from lab.run.sections import RunSetup
 from lab.run.session import CommandResult
 
-SECTIONS = named(ALL)
+SECTIONS = by_section_name(ALL)
 TIME = tuple(need for need in SECTIONS["openssl"].needs if need.name == "tool time")
 NFS = "192.168.0.1:/srv /mnt nfs4 rw,addr=192.168.0.1 0 0"
 CRYPTO = "name         : cbc(aes)\ndriver       : cbc-aes-sa2ul\nmodule       : sa2ul\npriority     : 30000\n"
@@ -98,7 +98,7 @@ def test_the_root_file_system_is_no_scratch_partition_even_where_the_env_says_so
         "class/block/mmcblk1p2/dev": "179:10",
     }
     bench = session(ScriptedHost(answers), site=LabSite(scratch={"sd": "/dev/mmcblk1p2"}))
-    assert "is the root file system" in needs.unmounted("sd").check(bench)
+    assert "is the root file system" in needs.unused_partition("sd").check(bench)
 
 
 def test_a_board_without_any_trap_passes_every_preflight() -> None:
