@@ -92,7 +92,7 @@ def _check(path: Path, text: str, *, unique: bool) -> None:
     sizes: dict[str, int] = {}  # of what an anchor names, with every alias in it written out
     open_: list[_Open] = []
     nodes = 0
-    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+    for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
         if unique and open_ and isinstance(event, NodeEvent):
             _note_key(path, open_[-1], event)
         if isinstance(event, AliasEvent):

@@ -1,4 +1,7 @@
-"""labgrid environments: lookup by name, and checks beyond labgrid's."""
+"""labgrid environments: lookup by name, and checks beyond labgrid's.
+
+labgrid is imported where it is used: it loads all of its drivers, which a look at a board's name does without.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 import attr
 import yaml
-from labgrid.config import Config
-from labgrid.exceptions import InvalidConfigError, NoConfigFoundError
-from labgrid.factory import target_factory
-from labgrid.resource import Resource
-from labgrid.util.yaml import load
 
 from lab import package_data, yamlfile
 from lab.benchmarks import lab_site
@@ -39,6 +37,13 @@ _RESERVED = re.compile(r"\b(192\.0\.2|198\.51\.100|203\.0\.113)\.\d{1,3}\b")  # 
 RESERVATION = "+"  # place of LG_TOKEN's reservation, of labgrid's RemotePlace
 OWN_ARGUMENTS = frozenset({"cls", "name", "bindings", "priorities"})
 _TYPO = 0.85  # similarity of a key to a known one; above it the key is no project's own
+
+
+class _TemplateLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """Reads what labgrid's loader reads, templates unfilled."""
+
+
+_TemplateLoader.add_constructor("!template", lambda loader, node: Template(loader.construct_scalar(node)))
 
 
 def find(name: str, root: Path) -> Path:
@@ -79,6 +84,8 @@ def problems(path: Path) -> Iterator[str]:
 
     A mistake that hides others ends the list.
     """
+    from labgrid.resource import Resource  # noqa: PLC0415
+
     from lab.env import wiring  # noqa: PLC0415 - it loads all drivers, and most programs only look up a board
 
     try:
@@ -209,7 +216,7 @@ def strategies(path: Path) -> list[dict[str, Any]]:
         ConfigurationError: it cannot be read, or is no YAML.
     """
     try:
-        return list(_strategies_in(load(yamlfile.text_of(path))))
+        return list(_strategies_in(yaml.load(yamlfile.text_of(path), _TemplateLoader)))  # noqa: S506 - a safe one
     except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:
         raise yamlfile.not_yaml(path, error) from error
 
@@ -297,6 +304,8 @@ def _targets(path: Path, data: Mapping[str, Any]) -> Iterator[tuple[str, dict[st
 
 def _entries(path: Path, place: str, data: object, known: Mapping[str, Any]) -> Iterator[TargetComponent | str]:
     """The entries of a list, or what is wrong with them."""
+    from labgrid.resource import Resource  # noqa: PLC0415
+
     from lab.env import wiring  # noqa: PLC0415 - as in `problems`
 
     resources = place.endswith(".resources")
@@ -348,6 +357,10 @@ def coordinator_of(path: Path) -> str:
 
 
 def _parse(path: Path) -> dict[str, Any]:
+    from labgrid.config import Config  # noqa: PLC0415
+    from labgrid.exceptions import InvalidConfigError, NoConfigFoundError  # noqa: PLC0415
+    from labgrid.util.yaml import load  # noqa: PLC0415
+
     try:
         data = load(yamlfile.text_of(path))
         if not isinstance(data, dict):
@@ -362,6 +375,9 @@ def _parse(path: Path) -> dict[str, Any]:
 
 
 def _items(path: Path, place: str, data: object) -> Iterator[tuple[str, dict[str, Any]]]:
+    from labgrid.exceptions import InvalidConfigError  # noqa: PLC0415
+    from labgrid.factory import target_factory  # noqa: PLC0415
+
     try:
         items = target_factory._convert_to_named_list(data)
     except (InvalidConfigError, AttributeError, TypeError, ValueError, AssertionError) as error:
@@ -403,6 +419,8 @@ def _classes(path: Path, data: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ConfigurationError: an import fails.
     """
+    from labgrid.config import Config  # noqa: PLC0415
+
     names, config = data.get("imports") or [], Config(str(path))
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
         raise ConfigurationError(f"{path}: imports: expected a list of modules, e.g. [lab.drivers], got {names!r}")
@@ -412,7 +430,8 @@ def _classes(path: Path, data: Mapping[str, Any]) -> dict[str, Any]:
     try:
         for name in names:
             _import(path, name, files.get(name))
-        return {**target_factory.resources, **target_factory.drivers}
+        resources, drivers, _ = _registries()
+        return {**resources, **drivers}
     finally:
         _unregister(own)
         for registry, classes in zip(_registries(), before, strict=True):
@@ -420,6 +439,8 @@ def _classes(path: Path, data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _registries() -> tuple[dict[str, Any], ...]:
+    from labgrid.factory import target_factory  # noqa: PLC0415
+
     return target_factory.resources, target_factory.drivers, target_factory.all_classes
 
 

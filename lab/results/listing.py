@@ -17,7 +17,7 @@ from lab.metrics import Flag, Measurement, Metric, SampleRecord, Summary, summar
 from lab.metrics.catalogue import BOOT_STAGE, STATES
 from lab.metrics.rates import RATES, FailureRate
 from lab.results import rows as results_rows
-from lab.results.models import AttemptRow, MeasurementRow, RunRow, SampleRow
+from lab.results.models import FAILED, AttemptRow, MeasurementRow, RunRow, SampleRow
 from lab.results.records import KILLED, OK, Attempt, Run
 from lab.results.revision import GOES_ON, RunsRevision, runs_revision
 from lab.results.store import Store
@@ -132,10 +132,13 @@ def latest(store: Store, *, running: bool, known: Mapping[int, ListedRun] = {}) 
     Args:
         known: earlier results; an unchanged ended run is not read again.
     """
-    state = GOES_ON if running else RunRow.status != _RUNNING
+    board = results_rows.distinct_values(RunRow.board)
+    last_ended = select(RunRow.id).where(RunRow.board == board.c.value, RunRow.status != _RUNNING)
+    last_ended = last_ended.order_by(RunRow.id.desc()).limit(1).correlate(board)
+    last_running = select(func.max(RunRow.id)).where(GOES_ON).group_by(RunRow.board)
 
     def read(session: Session) -> list[ListedRun]:
-        ids = select(func.max(RunRow.id)).where(state).group_by(RunRow.board)
+        ids = last_running if running else select(last_ended.scalar_subquery()).select_from(board)
         query = select(RunRow).where(RunRow.id.in_(ids)).order_by(RunRow.board)
         runs = [results_rows.run(row) for row in session.scalars(query)]
         same = {run.id: known[run.id] for run in runs if not running and run.id in known and known[run.id].run == run}
@@ -177,7 +180,7 @@ def failures(store: Store, since: dt.datetime) -> dict[tuple[str, str], int]:
     query = (
         select(RunRow.board, AttemptRow.outcome, func.count())
         .join(AttemptRow, AttemptRow.run_id == RunRow.id)
-        .where(AttemptRow.started_at >= since, AttemptRow.outcome != "ok")
+        .where(AttemptRow.started_at >= since, FAILED)
         .group_by(RunRow.board, AttemptRow.outcome)
         .order_by(RunRow.board, func.max(AttemptRow.id).desc())
     )

@@ -178,10 +178,8 @@ class StoreSnapshot:
     def labels(self) -> list[str]:
         """The releases of all runs; read once."""
         if self._labels is None:
-            label = select(func.min(RunRow.release).label("name")).cte("labels", recursive=True)
-            after = select(func.min(RunRow.release)).where(RunRow.release > label.c.name).scalar_subquery()
-            names = label.union_all(select(after).where(label.c.name.is_not(None)))  # by the index, not by all runs
-            self._labels = [row[0] for row in self.rows(select(names.c.name).where(names.c.name.is_not(None)))]
+            names = results_rows.distinct_values(RunRow.release)
+            self._labels = [row[0] for row in self.rows(select(names.c.value).where(names.c.value.is_not(None)))]
         return self._labels
 
     def provenances(self, run_ids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Any]]]:

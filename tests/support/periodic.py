@@ -14,16 +14,19 @@ from exporters.farm.health import Healths, Jobs
 from exporters.farm.host import Sizes
 from exporters.metrics import StandingFailures, StandingVerdicts
 from exporters.results import ResultsReader
+from lab.farm.checks.results import last_backup
+from lab.farm.checks.results import results as doctor_results
 from lab.health.store import HealthBook
 from lab.host import process
 from lab.host.clock import utc_now
 from lab.jobs.changes import BoardChanges
-from lab.jobs.listing import has_changed, jobs, measuring
+from lab.jobs.listing import has_changed, jobs, measuring, running
 from lab.jobs.queue import TIMERS, JobQueue, claimant
-from lab.judge.latest import WorseNumber, worse_numbers
+from lab.judge.latest import LatestJudge, WorseNumber, worse_numbers
 from lab.judge.text import EvidenceLinks
 from lab.metrics import Sample, summarise
 from lab.results import AttemptRecord, SampleRecord, Store, open_store, sums
+from lab.results.listing import LatestEnded, failures
 from lab.results.models import JobRow, MeasurementRow, RunRow, SampleRow
 from lab.results.series import BoardSeries
 from lab.results.snapshot import watch
@@ -106,6 +109,17 @@ LOOKS: Final = (
     PeriodicLook("exporter: health", "15 s", lambda s, *_: Healths(watch(s.url)).read),
     PeriodicLook("exporter: verdicts", "15 s", lambda s, *_: StandingVerdicts(watch(s.url), EvidenceLinks("")).read),
     PeriodicLook("exporter: failures", "15 s", lambda s, *_: StandingFailures(watch(s.url), EvidenceLinks("")).read),
+    PeriodicLook("janitor: jobs that measure", "5 s", lambda s, *_: lambda: running(book(s))),
+    PeriodicLook("doctor: results", "a look", lambda s, *_: lambda: list(doctor_results(s.url))),
+    PeriodicLook("doctor: last backup", "a look", lambda s, *_: lambda: list(last_backup(s.url))),
+    PeriodicLook("status, site: last runs", "a look", lambda s, *_: lambda: LatestEnded().of(s)),
+    PeriodicLook("status: failures", "a look", lambda s, *_: lambda: failures(s, utc_now() - dt.timedelta(days=1))),
+    PeriodicLook(
+        "status, site: which boards to judge",
+        "a look",
+        lambda s, *_: lambda: LatestJudge(budget_s=0.0).of(s, utc_now()),
+        "it counts each series' runs",
+    ),
     PeriodicLook("exporter: sizes", "600 s", lambda s, *_: Sizes(watch(s.url)).read, "it adds up all artifacts"),
 )
 
