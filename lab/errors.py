@@ -106,7 +106,7 @@ class NoResultsError(ConfigurationError):
     """The database of results is missing or empty."""
 
 
-def joined(reasons: Sequence[str]) -> str:
+def join_reasons(reasons: Sequence[str]) -> str:
     """The reasons in one line: the first ones, and the number of the others."""
     more = len(reasons) - _SHOWN
     return "; ".join([*reasons[:_SHOWN], *([f"and {more} more"] if more > 0 else [])])

@@ -1,6 +1,7 @@
 """Packages by entry points: sections, rail backends, writers, guide rules.
 
-A package declares what it adds in its pyproject.toml, e.g. `[project.entry-points."boardlab.sections"]`; examples/ has one.
+A package declares what it adds in its pyproject.toml, e.g. `[project.entry-points."boardlab.sections"]`; examples/ has
+one.
 """
 
 from __future__ import annotations
@@ -38,19 +39,19 @@ def load_one(group: str, name: str) -> Any:
     Raises:
         ConfigurationError: there is none, it cannot be imported, or two packages have it.
     """
-    found = _points(group).get(name, [])
-    if not found:
+    points = _points(group).get(name, [])
+    if not points:
         raise ConfigurationError(f"{group}: no installed package has {name!r}; install the one that has it")
-    if len(found) > 1:
-        owners = ", ".join(_package(point) for point in found)
+    if len(points) > 1:
+        owners = ", ".join(_package(point) for point in points)
         raise ConfigurationError(f"{group}: {owners} each have {name!r}; uninstall all but one")
-    (point,) = found
+    (point,) = points
     try:
         return point.load()
     except Exception as error:
         raise ConfigurationError(
-            f"{group}: {name} = {point.value} of {_package(point)} cannot be imported: {type(error).__name__}: {error}. Mend or "
-            "uninstall that package"
+            f"{group}: {name} = {point.value} of {_package(point)} cannot be imported: {type(error).__name__}: "
+            f"{error}. Mend or uninstall that package"
         ) from error
 
 
@@ -65,9 +66,9 @@ def _package(point: EntryPoint) -> str:
 
 
 def _points(group: str) -> dict[str, list[EntryPoint]]:
-    found: dict[str, list[EntryPoint]] = {}
+    points: dict[str, list[EntryPoint]] = {}
     for point in entry_points(group=group):
-        same = found.setdefault(point.name, [])
+        same = points.setdefault(point.name, [])
         if _package(point) not in map(_package, same):  # a folder may stand twice on sys.path
             same.append(point)
-    return found
+    return points

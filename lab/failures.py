@@ -41,10 +41,10 @@ CHAPTERS: Final = {
     chapter: tuple(FailureClass(tuple(names.split()), *row) for names, row in rows.items())
     for chapter, rows in tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8")).items()
 }
-BOOT_FAILURES: Final = tuple(name for each in CHAPTERS["Boot"] for name in each.names)  # seen on a console
+BOOT_FAILURES: Final = tuple(name for row in CHAPTERS["Boot"] for name in row.names)  # seen on a console
 CATALOGUE: Final = frozenset(
     (
-        *(name for rows in CHAPTERS.values() for each in rows for name in each.names),
+        *(name for rows in CHAPTERS.values() for row in rows for name in row.names),
         *UNNAMED,
         *(f"{driver}_{end}" for driver, end in itertools.product(DRIVERS, ENDS)),
         OTHER,
@@ -52,13 +52,13 @@ CATALOGUE: Final = frozenset(
 )
 
 
-def explained(name: str) -> Iterator[str]:
+def explain(name: str) -> Iterator[str]:
     """Explain a class as plain text; nothing for one outside the catalogue."""
-    for each in itertools.chain.from_iterable(CHAPTERS.values()):
-        if name in each.names:
-            meaning = re.sub(r"\[([^]]*)\]\(([^)]*)\)", r"\1: docs/\2", each.meaning)
-            yield f"{', '.join(each.names)}: {meaning.replace('`', '')}"
-            yield f"  fault: {each.fault}; then: {each.then}"
+    for failure_class in itertools.chain.from_iterable(CHAPTERS.values()):
+        if name in failure_class.names:
+            meaning = re.sub(r"\[([^]]*)\]\(([^)]*)\)", r"\1: docs/\2", failure_class.meaning)
+            yield f"{', '.join(failure_class.names)}: {meaning.replace('`', '')}"
+            yield f"  fault: {failure_class.fault}; then: {failure_class.then}"
             return
     if name in CATALOGUE - {OTHER}:
         yield (

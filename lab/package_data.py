@@ -51,16 +51,16 @@ def tests(lab: Path) -> Path:
 
 def environments(name: str, lab: Path) -> list[Path]:
     """Candidates for an environment: `name`, and a bare name in ENVS."""
-    given = Path(name)
-    found = [lab / given]
-    if given.name == name:
-        found += [lab / ENVS / name]
-        found += [] if given.suffix in SUFFIXES else [lab / ENVS / f"{name}.yaml"]
-    return found
+    path = Path(name)
+    candidates = [lab / path]
+    if path.name == name:
+        candidates += [lab / ENVS / name]
+        candidates += [] if path.suffix in SUFFIXES else [lab / ENVS / f"{name}.yaml"]
+    return candidates
 
 
 def program(name: str) -> str:
     """The command of a boardlab program: its name, or its path."""
     ours = Path(sys.executable).with_name(name)
-    found = shutil.which(name)
-    return name if found and Path(found) == ours else str(ours)
+    on_path = shutil.which(name)
+    return name if on_path and Path(on_path) == ours else str(ours)

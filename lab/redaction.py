@@ -18,7 +18,7 @@ _FIELD: Final = re.compile(r"(^|[?&;\s])([^=&;?#\s]+)=([^&;#\s]*)")  # of a quer
 _SPACE: Final = re.compile(r"\s")
 
 
-def redacted(text: str) -> str:
+def redact(text: str) -> str:
     """Replace every password of URLs in a text by `***`.
 
     A URL that is written wrong is cut rather than believed: a password that holds an unescaped `/`, `?` or `@` is
@@ -29,11 +29,11 @@ def redacted(text: str) -> str:
     return _fields_hidden(_URL.sub(lambda found: found[1] + _hidden(found[1], found[2]), text))
 
 
-def scrubbed(text: str, url: str) -> str:
+def scrub(text: str, url: str) -> str:
     """Remove a URL's passwords from a foreign text, e.g. driver's error."""
     for secret in sorted(_secrets(url), key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
-    return redacted(text)
+    return redact(text)
 
 
 def _hidden(scheme: str, rest: str) -> str:
@@ -63,8 +63,8 @@ def _secrets(url: str) -> set[str]:
     """The passwords of a URL, in every repeatable form."""
     scheme, _, rest = url.partition("://")
     user, colon, password = rest.rpartition("@")[0].partition(":")
-    found = {password if colon or not _is_web(f"{scheme}://") or "/" in user else user}
-    found |= {value for _, field, value in _FIELD.findall(rest) if _is_secret(field)}
-    found |= {decoded(secret) for secret in found for decoded in (unquote, unquote_plus)}
-    found |= {encoded(secret, safe="") for secret in found for encoded in (quote, quote_plus)}
-    return found - {""}
+    secrets = {password if colon or not _is_web(f"{scheme}://") or "/" in user else user}
+    secrets |= {value for _, field, value in _FIELD.findall(rest) if _is_secret(field)}
+    secrets |= {decoded(secret) for secret in secrets for decoded in (unquote, unquote_plus)}
+    secrets |= {encoded(secret, safe="") for secret in secrets for encoded in (quote, quote_plus)}
+    return secrets - {""}

@@ -45,7 +45,7 @@ def plain(text: str) -> str:
     """
     if text.isprintable():  # nearly every line; much faster
         return text
-    return "".join(_written_out(c) if _is_harmful(c) and c != "\t" else c for c in text)
+    return "".join(_write_out(c) if _is_harmful(c) and c != "\t" else c for c in text)
 
 
 def plain_text(text: str) -> str:
@@ -60,7 +60,9 @@ def plain_bytes(data: bytes) -> str:
 
 
 class Marked(str):
-    """A line of which parts are bad news, in colour on a terminal. `str` everywhere else: adding keeps the marks, formatting does not.
+    """A line of which parts are bad news, in colour on a terminal.
+
+    It is a `str` everywhere else: adding keeps the marks, formatting does not.
 
     Attributes:
         marks: start, end and colour (SGR) of each part.
@@ -70,17 +72,17 @@ class Marked(str):
 
     def __new__(cls, text: str, marks: Sequence[tuple[int, int, str]]) -> Self:
         """A text with its marks."""
-        made = super().__new__(cls, text)
-        made.marks = tuple(marks)
-        return made
+        line = super().__new__(cls, text)
+        line.marks = tuple(marks)
+        return line
 
     def __add__(self, other: str) -> Marked:
         """With something behind it."""
-        return Marked(str(self) + str(other), [*self.marks, *_shifted(other, len(self))])
+        return Marked(str(self) + str(other), [*self.marks, *_shift(other, len(self))])
 
     def __radd__(self, other: str) -> Marked:
         """With something before it."""
-        return Marked(str(other) + str(self), [*_shifted(other, 0), *_shifted(self, len(other))])
+        return Marked(str(other) + str(self), [*_shift(other, 0), *_shift(self, len(other))])
 
 
 def bad(text: str) -> Marked:
@@ -102,29 +104,33 @@ def table(
 
     Args:
         align: one of "<" (text) and ">" (numbers) per column.
-        indent: blanks before each line. room: columns of the screen; None: the terminal's.
+        indent: blanks before each line.
+        room: columns of the screen; None: the terminal's.
     """
-    given = [header, *rows]
-    found = laid_out(
-        [[plain(cell).replace("\t", " ") for cell in row] for row in given],
+    all_rows = [header, *rows]
+    laid_out_lines = laid_out(
+        [[plain(cell).replace("\t", " ") for cell in row] for row in all_rows],
         align,
         (room or screen_columns()) - indent,
     )
-    seen: dict[tuple[int, int], int] = {}  # how much of a cell stands in the lines before
-    return [_line(pieces, given, indent, seen) for pieces in found]
+    used_characters: dict[tuple[int, int], int] = {}  # how much of a cell stands in the lines before
+    return [_line(pieces, all_rows, indent, used_characters) for pieces in laid_out_lines]
 
 
 def _line(
-    pieces: Sequence[CellPiece], given: Sequence[Sequence[str]], indent: int, seen: dict[tuple[int, int], int]
+    pieces: Sequence[CellPiece],
+    all_rows: Sequence[Sequence[str]],
+    indent: int,
+    used_characters: dict[tuple[int, int], int],
 ) -> str:
     line, width, marks = " " * indent, indent, []
     for piece in pieces:
         line += " " * (indent + piece.at - width)
-        where, cell = (piece.row, piece.column), given[piece.row][piece.column]
+        where, cell = (piece.row, piece.column), all_rows[piece.row][piece.column]
         if isinstance(cell, Marked):
-            first = cell.find(piece.text, seen.get(where, 0))
-            seen[where] = first + len(piece.text)
-            marks += _shifted(_cut(cell, first, seen[where]), len(line))
+            first = cell.find(piece.text, used_characters.get(where, 0))
+            used_characters[where] = first + len(piece.text)
+            marks += _shift(_cut(cell, first, used_characters[where]), len(line))
         line += piece.text
         width = indent + piece.at + cells(piece.text)
     shown = line.rstrip()
@@ -140,13 +146,15 @@ def _cut(text: Marked, first: int, end: int) -> Marked:
 def json_text(value: Any, *, indent: int = 2) -> str:
     """A value as JSON that is as harmless, and says the same."""
     text = json.dumps(value, indent=indent, ensure_ascii=False).replace("\x7f", "\\u007f")
-    return _BEYOND_ASCII_CONTROLS.sub(lambda found: _escaped(found[0]) if _is_harmful(found[0]) else found[0], text)
+    return _BEYOND_ASCII_CONTROLS.sub(
+        lambda found: _escape_as_json(found[0]) if _is_harmful(found[0]) else found[0], text
+    )
 
 
 def echo(*lines: str, err: bool = False) -> None:
     """Print lines; without any an empty one."""
     stream = sys.stderr if err else sys.stdout
-    shown = [_painted(line) for line in lines] if colours(stream) else map(plain, lines)
+    shown = [_paint(line) for line in lines] if colours(stream) else map(plain, lines)
     _write("\n".join(shown) + "\n", err=err)
 
 
@@ -193,7 +201,7 @@ def _write(text: str, *, err: bool = False) -> None:
     stream.flush()
 
 
-def _painted(line: str) -> str:
+def _paint(line: str) -> str:
     if not isinstance(line, Marked):
         return plain(line)
     shown, at = "", 0
@@ -203,7 +211,7 @@ def _painted(line: str) -> str:
     return shown + plain(line[at:])
 
 
-def _shifted(text: str, by: int) -> list[tuple[int, int, str]]:
+def _shift(text: str, by: int) -> list[tuple[int, int, str]]:
     return [(start + by, end + by, colour) for start, end, colour in getattr(text, "marks", ())]
 
 
@@ -215,7 +223,7 @@ def _is_harmful(character: str) -> bool:
     return unicodedata.category(character) in _HARMFUL
 
 
-def _written_out(character: str) -> str:
+def _write_out(character: str) -> str:
     code = ord(character)
     if code < 0x20:
         return "^" + chr(code + 0x40)
@@ -224,12 +232,12 @@ def _written_out(character: str) -> str:
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
-def _escaped(character: str) -> str:
+def _escape_as_json(character: str) -> str:
     """As in a string of JSON, where a character beyond U+FFFF is a pair of surrogates (RFC 8259, section 7)."""
     return json.dumps(character)[1:-1]
 
 
-# --- How pages, mails and comments are made from templates: one way to escape, and no text that turns the reading direction ---
+# direction ---
 
 
 _MARKDOWN: Final = re.compile(r"([\\`*_\[\]<>#|~&$!{}])")  # a parenthesis means nothing where no bracket is before it
@@ -244,9 +252,10 @@ def environment(*packages: str, escapes: bool = True) -> Environment:
     Args:
         escapes: every value is escaped for HTML; templates of Markdown use the filter `md`.
     """
-    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - most commands fill none
+    # Most commands fill no template.
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
 
-    found = Environment(
+    templates = Environment(
         loader=ChoiceLoader([PackageLoader(package) for package in packages]),
         autoescape=escapes,  # noqa: S701 - see above
         undefined=StrictUndefined,
@@ -255,8 +264,8 @@ def environment(*packages: str, escapes: bool = True) -> Environment:
         keep_trailing_newline=True,
         finalize=_plain,
     )
-    found.filters["md"] = markdown
-    return found
+    templates.filters["md"] = markdown
+    return templates
 
 
 def markdown(text: str) -> str:
@@ -291,7 +300,8 @@ class CellPiece:
     """A part of a laid-out line: the text of one cell, and in which column of the screen it begins.
 
     Attributes:
-        row: of the table, 0 is the header. column: of the table.
+        row: of the table, 0 is the header.
+        column: of the table.
     """
 
     text: str
@@ -318,7 +328,8 @@ def laid_out(rows: Sequence[Row], align: str, room: int) -> list[list[CellPiece]
     """The lines of a table, each as its pieces.
 
     Args:
-        rows: the header first; cells are one line each. align: "<" (text) or ">" (a number) per column.
+        rows: the header first; cells are one line each.
+        align: "<" (text) or ">" (a number) per column.
         room: columns of the screen.
     """
     natural = [max(cells(row[number]) for row in rows) for number in range(len(align))]
@@ -330,8 +341,8 @@ def laid_out(rows: Sequence[Row], align: str, room: int) -> list[list[CellPiece]
         if room - rest >= _LEAST_LAST:
             widths = [*natural[:-1], room - rest]
             return [line for number, row in enumerate(rows) for line in _lines(number, row, widths, align)]
-        return _with_last_below(rows, align, room, _fitted(natural[:-1], least[:-1], room))
-    widths = _fitted(natural, least, room)
+        return _with_last_below(rows, align, room, _fit_widths(natural[:-1], least[:-1], room))
+    widths = _fit_widths(natural, least, room)
     return [line for number, row in enumerate(rows) for line in _lines(number, row, widths, align)]
 
 
@@ -344,19 +355,18 @@ def folded(text: str, width: int) -> list[str]:
     if cells(text) <= width:
         return [text]
     lines, current = [], ""
-    for given in text.split(" "):
-        word = given
+    for word in text.split(" "):
         joined = f"{current} {word}" if current else word
         if cells(joined) <= width:
             current = joined
             continue
         if current:
             lines.append(current)
-        while cells(word) > width:
-            head = _head(word, width)
-            lines.append(head)
-            word = word[len(head) :]
         current = word
+        while cells(current) > width:
+            head = _head(current, width)
+            lines.append(head)
+            current = current[len(head) :]
     return [*lines, current] if current or not lines else lines
 
 
@@ -364,12 +374,12 @@ def _with_last_below(rows: Sequence[Row], align: str, room: int, widths: Sequenc
     indent = min(_DEEPEST_INDENT, widths[0] + GAP)
     last = len(align) - 1
     needed = any(row[-1] for row in rows[1:])
-    found: list[list[CellPiece]] = []
+    lines: list[list[CellPiece]] = []
     for number, row in enumerate(rows):
-        found += _lines(number, row[:-1], widths, align)
+        lines += _lines(number, row[:-1], widths, align)
         if row[-1] and needed:
-            found += [[CellPiece(part, indent, number, last)] for part in folded(row[-1], room - indent)]
-    return found
+            lines += [[CellPiece(part, indent, number, last)] for part in folded(row[-1], room - indent)]
+    return lines
 
 
 def _lines(number: int, row: Row, widths: Sequence[int], align: str) -> Iterable[list[CellPiece]]:
@@ -386,8 +396,11 @@ def _lines(number: int, row: Row, widths: Sequence[int], align: str) -> Iterable
         yield pieces
 
 
-def _fitted(natural: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """Widths that fit: the widest columns give first, down to what they need, and beyond it where nothing else helps."""
+def _fit_widths(natural: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+    """Widths that fit.
+
+    The widest columns give first, down to what they need, and beyond it where nothing else helps.
+    """
     widths = [min(width, room) for width in natural]
     for floors in (least, [min(floor, _LEAST_TEXT) for floor in least], [_WIDEST_CHARACTER] * len(widths)):
         while _width(widths) > room:

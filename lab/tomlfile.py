@@ -13,7 +13,7 @@ import cattrs
 from attrs import AttrsInstance, fields
 from cattrs.v import format_exception
 
-from lab.errors import ConfigurationError, joined
+from lab.errors import ConfigurationError, join_reasons
 
 Record = TypeVar("Record", bound=AttrsInstance)
 
@@ -53,7 +53,7 @@ def structure(
         return _converter(hooks).structure(data, kind)
     except cattrs.BaseValidationError as error:
         reasons = cattrs.transform_error(error, path=path.name, format_exception=reason)
-        raise ConfigurationError(f"{path}: {joined(reasons)}") from error
+        raise ConfigurationError(f"{path}: {join_reasons(reasons)}") from error
 
 
 @lru_cache(maxsize=8)  # cattrs compiles a function for each record that a converter meets
@@ -86,9 +86,9 @@ def reason(error: BaseException, kind: type | None, keys_of: Mapping[str, Collec
 def _unknown(key: object, record: type[AttrsInstance], keys_of: Mapping[str, Collection[str]]) -> str:
     if not isinstance(key, str):
         return f"expected text as a key, got {key!r:.60}; put it in quotes, or delete it"
-    known = [name for each in fields(record) for name in keys_of.get(each.name, [each.name])]
-    near = get_close_matches(key, known, 1)
-    return f"no key {key!r} here; " + (f"is {near[0]!r} meant?" if near else f"there are: {', '.join(known)}")
+    names = [name for attribute in fields(record) for name in keys_of.get(attribute.name, [attribute.name])]
+    near = get_close_matches(key, names, 1)
+    return f"no key {key!r} here; " + (f"is {near[0]!r} meant?" if near else f"there are: {', '.join(names)}")
 
 
 def _exact(kind: type) -> Any:

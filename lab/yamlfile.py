@@ -40,8 +40,8 @@ def text_of(path: Path, hint: str = "mend it", *, unique: bool = False) -> str:
     """The text of a YAML file that can be loaded without harm.
 
     Args:
-        hint: remedy for messages. unique: refuse a repeated key; YAML's reader silently takes the last
-            one.
+        hint: remedy for messages.
+        unique: refuse a repeated key; YAML's reader silently takes the last one.
 
     Raises:
         ConfigurationError: it cannot be read, is no UTF-8, no YAML, too large, too deep, or grows by its aliases.
@@ -96,7 +96,7 @@ def _check(path: Path, text: str, *, unique: bool) -> None:
         if unique and open_ and isinstance(event, NodeEvent):
             _note_key(path, open_[-1], event)
         if isinstance(event, AliasEvent):
-            if event.anchor in {each.anchor for each in open_}:
+            if event.anchor in {enclosing.anchor for enclosing in open_}:
                 raise ConfigurationError(
                     f"{path}:{_line(event)}: *{event.anchor} refers to what it stands in; write it out"
                 )
@@ -117,8 +117,8 @@ def _check(path: Path, text: str, *, unique: bool) -> None:
             )
         if nodes > MAX_NODES:
             raise ConfigurationError(
-                f"{path}:{_line(event)}: more than {MAX_NODES} entries, with its aliases (*name) written out; is it the "
-                "right file?"
+                f"{path}:{_line(event)}: more than {MAX_NODES} entries, with its aliases (*name) written out; is it "
+                "the right file?"
             )
 
 

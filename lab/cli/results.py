@@ -11,7 +11,7 @@ from attrs import asdict
 
 from lab.cli.options import Database, FarmFile, HostDatabase, Json, OutputFolder, RunName, run_number
 from lab.errors import ConfigurationError, LabStableError
-from lab.failures import CHAPTERS, explained
+from lab.failures import CHAPTERS, explain
 from lab.host import process
 from lab.host.clock import utc_now
 from lab.jobs.listing import find_runs, whole_run
@@ -130,7 +130,7 @@ def failures(
         for chapter, classes in CHAPTERS.items():
             echo(f"{chapter}: {', '.join(name for failure_class in classes for name in failure_class.names)}")
     for name in names or ():
-        lines = list(explained(name))
+        lines = list(explain(name))
         if not lines:
             raise ConfigurationError(f"there is no failure class {name!r}; `lab results failures` lists them")
         echo(*lines)

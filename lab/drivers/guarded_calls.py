@@ -48,7 +48,7 @@ from lab.errors import (
     LabTransientError,
 )
 from lab.host import devices
-from lab.redaction import redacted
+from lab.redaction import redact
 from lab.terminal import plain
 
 SWITCH_LIMIT_S: Final = (
@@ -262,7 +262,7 @@ def _places(driver: Any) -> Iterator[str]:
     for supplier in getattr(driver, "suppliers", ()):
         if isinstance(supplier, Resource):
             values = [str(getattr(supplier, field)) for field in _PLACE if getattr(supplier, field, None) is not None]
-            yield " ".join([type(supplier).__name__, *map(redacted, values)])
+            yield " ".join([type(supplier).__name__, *map(redact, values)])
 
 
 def _text(error: BaseException) -> str:
@@ -272,7 +272,7 @@ def _text(error: BaseException) -> str:
     """
     if isinstance(error, NoResourceFoundError):
         return f"nothing is there that fits {missing(error)}"
-    text = redacted(plain(" ".join(str(getattr(error, "msg", None) or error).split())))
+    text = redact(plain(" ".join(str(getattr(error, "msg", None) or error).split())))
     return text if len(text) <= _SAID_CHARACTERS else f"{text[:_SAID_CHARACTERS]} …"
 
 

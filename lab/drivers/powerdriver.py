@@ -21,7 +21,7 @@ from lab.host import locks, status_files
 from lab.host.clock import Clock, MonotonicRaw, utc_now
 from lab.host.runtime import runtime_dir
 from lab.host.status_files import OutletStatus
-from lab.redaction import redacted
+from lab.redaction import redact
 
 PDUDAEMON_PORT = 16421
 _NAMES = ("pdu", "model", "path")  # of a resource: what a person calls the switch
@@ -57,7 +57,7 @@ def outlet_of(driver: Any, board: str) -> OutletId:
                 return OutletId(pdudaemon_of(supplier), str(supplier.pdu), str(index))
             names = [getattr(supplier, name, None) for name in _NAMES]
             name = next((str(text) for text in names if text), type(driver).__name__)
-            return OutletId(redacted(str(getattr(supplier, "host", "") or "")), name, str(index))
+            return OutletId(redact(str(getattr(supplier, "host", "") or "")), name, str(index))
     whose = " ".join(filter(None, (board, driver.name))) or driver.target.name
     return OutletId("", type(driver).__name__, whose)
 

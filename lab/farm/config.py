@@ -15,7 +15,7 @@ from attrs import Factory, evolve, field, frozen, validators
 from cattrs.gen import make_dict_structure_fn, override
 
 from lab import package_data, yamlfile
-from lab.errors import ConfigurationError, joined
+from lab.errors import ConfigurationError, join_reasons
 from lab.farm import job_request
 from lab.farm import validators as farm_validators
 from lab.health import DEFAULT_RULE, QuarantineRule
@@ -534,7 +534,7 @@ def load(path: Path) -> Farm:
         reasons = cattrs.transform_error(
             error, path=path.name, format_exception=partial(reason, keys_of={"options": options.NAMES})
         )
-        raise ConfigurationError(f"{path}: {joined(reasons)}") from error
+        raise ConfigurationError(f"{path}: {join_reasons(reasons)}") from error
     except ValueError as error:  # of a path that cannot stand in a unit file since the folder's cannot
         raise ConfigurationError(f"{path}: {error}") from error
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from lab.errors import ConfigurationError
 from lab.judge.text import EvidenceLinks
-from lab.redaction import redacted
+from lab.redaction import redact
 from lab.results.location import check
 
 UNGUARDED: Final = (
@@ -25,7 +25,7 @@ def _matching(pattern: str, expected: str) -> Callable[[object, Any, str], None]
 
     def validate(_instance: object, attribute: Any, value: str) -> None:
         if not re.fullmatch(pattern, value):
-            raise ValueError(f"{attribute.name}: {redacted(value)!r}: {expected}")
+            raise ValueError(f"{attribute.name}: {redact(value)!r}: {expected}")
 
     return validate
 
@@ -57,7 +57,7 @@ def quotable(_instance: object, attribute: Any, value: str) -> None:
     """Require text that can stand in quotes in a unit file."""
     if not value.isprintable() or value != value.strip() or any(c in _NOT_QUOTED for c in value):
         raise ValueError(
-            f"{attribute.name}: {redacted(value)!r}: expected a path without quotes, $, %, ; and blanks at its end"
+            f"{attribute.name}: {redact(value)!r}: expected a path without quotes, $, %, ; and blanks at its end"
         )
 
 
@@ -116,8 +116,8 @@ def is_guarded(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
 
 def public(_instance: object, attribute: Any, value: str) -> None:
     """Refuse passwords, since every user reads units (`systemctl show`)."""
-    if redacted(value) != value:
+    if redact(value) != value:
         raise ValueError(
-            f"{attribute.name}: {redacted(value)!r}: no password here, since every user can read a unit's environment; "
+            f"{attribute.name}: {redact(value)!r}: no password here, since every user can read a unit's environment; "
             "put it into a file of the service user: add ?passfile=/var/lib/boardlab/pgpass (libpq's ~/.pgpass)"
         )

@@ -38,7 +38,8 @@ class Hold:
     Attributes:
         kind: "reserved" ends at `until`, "maintenance" by a person (`until` is None then), "quarantine" when a check
             passes, "qualifying" when the board has qualified.
-        at: its begin. later: that lay ahead when it was looked up.
+        at: its begin.
+        later: that lay ahead when it was looked up.
     """
 
     id: int
@@ -67,8 +68,9 @@ class Hold:
         """True if a person may not measure on the board now.
 
         Args:
-            ignored: the person overrides the reservation. checks: the board is checked first; only a check ends a
-                quarantine. qualifies: the job is of those that a new board needs to qualify.
+            ignored: the person overrides the reservation.
+            checks: the board is checked first; only a check ends a quarantine.
+            qualifies: the job is of those that a new board needs to qualify.
         """
         if self.kind == QUARANTINE:
             return not checks
@@ -234,9 +236,9 @@ class ReservationBook:
             )
             if len(standing) > most or remaining_s > most_h * 3600:
                 raise ConfigurationError(
-                    f"{person} would have {len(standing)} reservations of {remaining_s / 3600:.1f} h in all, and may have "
-                    f"{most:g} of {most_h:g} h (farm.yaml, web: tokens): end "
-                    f"one first, or an operator reserves {board}"
+                    f"{person} would have {len(standing)} reservations of {remaining_s / 3600:.1f} h in all, and may "
+                    f"have {most:g} of {most_h:g} h (farm.yaml, web: tokens): end one first, or an operator "
+                    f"reserves {board}"
                 )
             return _hold_of(new, later=at > now)
 

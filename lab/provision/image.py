@@ -31,7 +31,7 @@ from lab.errors import ConfigurationError, LabTransientError
 from lab.provision import bmap
 from lab.provision.errors import ImageDamagedError, ImageUnreachableError
 from lab.provision.release import File, Image, Part
-from lab.redaction import redacted, scrubbed
+from lab.redaction import redact, scrub
 
 HOSTS_VARIABLE: Final = "LAB_RELEASE_HOSTS"
 # Where TI's SDKs are: the download page leads to the first.
@@ -79,10 +79,10 @@ class Hosts:
             parts = urlsplit(url)
             host, port = (parts.hostname or "").lower(), parts.port
         except ValueError as error:
-            raise ConfigurationError(f"{redacted(url)}: not a URL; mend the release file") from error
+            raise ConfigurationError(f"{redact(url)}: not a URL; mend the release file") from error
         if parts.scheme not in {"http", "https"} or not {host, f"{host}:{port}"} & self.allowed:
             raise ConfigurationError(
-                f"{redacted(url)}: the host {host or '(none)'} is not one that releases may come from "
+                f"{redact(url)}: the host {host or '(none)'} is not one that releases may come from "
                 f"({', '.join(sorted(self.allowed))}). If it may be trusted, add it to ${HOSTS_VARIABLE}"
             )
 
@@ -123,7 +123,7 @@ def fetch(file: File, hosts: Hosts) -> Path:
             os.link(part.name, cached)
     except (requests.RequestException, HTTPError) as error:
         raise ImageUnreachableError(
-            f"{file.label}: cannot be fetched ({scrubbed(str(error), file.source)[:200]}). Look at the network and "
+            f"{file.label}: cannot be fetched ({scrub(str(error), file.source)[:200]}). Look at the network and "
             "the proxy, or put the file on the lab host and its path into the release file"
         ) from None
     except OSError as error:
@@ -370,7 +370,7 @@ def block_map(image: Image, hosts: Hosts | None = None) -> bmap.Bmap | None:
     Raises:
         ConfigurationError, ImageUnreachableError, ImageDamagedError: as of `open_image`.
     """
-    return bmap.parse(block_map_text(image, hosts), redacted(image.bmap)) if image.bmap else None
+    return bmap.parse(block_map_text(image, hosts), redact(image.bmap)) if image.bmap else None
 
 
 def block_map_text(image: Image, hosts: Hosts | None = None) -> bytes:

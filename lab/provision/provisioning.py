@@ -22,7 +22,7 @@ from lab.provision.errors import (
 from lab.provision.history import NewProvision, Provision, ProvisionBook
 from lab.provision.release import Content, Expected, Release
 from lab.provision.writer import Plan, Report, Spare, Verified, WriteProgress, Writer, WriteTarget
-from lab.redaction import redacted
+from lab.redaction import redact
 from lab.run.board import Board
 
 
@@ -283,7 +283,7 @@ class _FailureRecorder:
 
 def _message(error: BaseException) -> str:
     """Text of a failure in the record."""
-    return redacted(f"[{error.failure}] {error}" if isinstance(error, BoardlabError) else type(error).__name__)
+    return redact(f"[{error.failure}] {error}" if isinstance(error, BoardlabError) else type(error).__name__)
 
 
 def check_board(release: Release, board_type: str, security: str) -> None:

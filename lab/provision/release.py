@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 from attrs import Factory, field, frozen, validators
 
 from lab.boards.markers import check_regex
-from lab.redaction import redacted
+from lab.redaction import redact
 
 URLS: Final = ("http://", "https://")
 _NAME: Final = re.compile(r"[A-Za-z0-9][\w.+-]{0,99}")
@@ -120,7 +120,7 @@ class File:
         size: bytes when unpacked; None: nobody has said, `lab.provision.image.unpacked_bytes` counts.
     """
 
-    source: str = field(validator=_source, repr=redacted)
+    source: str = field(validator=_source, repr=redact)
     sha256: str = field(default="", validator=given_digest)
     size: int | None = field(default=None, validator=validators.optional(validators.gt(0)))
 
@@ -132,7 +132,7 @@ class File:
     @property
     def label(self) -> str:
         """The source without its passwords."""
-        return redacted(self.source)
+        return redact(self.source)
 
     @property
     def filename(self) -> str:
@@ -148,7 +148,7 @@ class Image(File):
         bmap: path or URL of its block map (bmaptool's); empty: every byte is written. bmap_sha256: its digest.
     """
 
-    bmap: str = field(default="", validator=optional_source, repr=redacted)
+    bmap: str = field(default="", validator=optional_source, repr=redact)
     bmap_sha256: str = field(default="", validator=digest)
 
     def __attrs_post_init__(self) -> None:

@@ -19,7 +19,7 @@ from cattrs.v import format_exception
 from lab import yamlfile
 from lab.errors import ConfigurationError
 from lab.provision.release import SUFFIX, URLS, Content, Expected, Image, Release
-from lab.redaction import redacted
+from lab.redaction import redact
 from lab.terminal import plain
 
 _DOCUMENTED: Final = "docs/releases.md explains every key"
@@ -56,7 +56,7 @@ def load(path: Path) -> Release:
         problem, _, where = reason.rpartition(" @ $")
         line, key = _locate(text, where, problem)
         raise ConfigurationError(
-            f"{path}:{line}: {key}{redacted(plain(problem.removeprefix(key.rpartition('.')[2])))}; "
+            f"{path}:{line}: {key}{redact(plain(problem.removeprefix(key.rpartition('.')[2])))}; "
             f"mend it: {_DOCUMENTED}"
         ) from None
     if f"{release.name}{SUFFIX}" != path.name:
@@ -221,7 +221,7 @@ def find(text: str, board_type: str, base: Path) -> Release:
     """
     if "://" in text:
         raise ConfigurationError(
-            f"{redacted(text)}: a release file lies on the lab host; fetch it, and give its "
+            f"{redact(text)}: a release file lies on the lab host; fetch it, and give its "
             "path. The files that it names may be URLs"
         )
     folder = folder_of(text)

@@ -20,7 +20,7 @@ from attrs import frozen
 
 from lab.errors import ConfigurationError, LabStableError
 from lab.provision.errors import RecoveryFailedError, WriteStalledError
-from lab.redaction import redacted
+from lab.redaction import redact
 
 RECOVER_S: Final = 120.0  # Snagboot waits some seconds for each of the devices that come and go
 # Its names for the images of TI's K3 (docs/snagrecover.md) by the beginning of the files' names.
@@ -147,7 +147,7 @@ def _complains(end: ProgramEnd) -> bool:
 
 
 def _raise(end: ProgramEnd, program: str) -> NoReturn:
-    output = redacted(" / ".join(line.strip() for line in end.lines if line.strip())[-_SHOWN_CHARACTERS:])
+    output = redact(" / ".join(line.strip() for line in end.lines if line.strip())[-_SHOWN_CHARACTERS:])
     answer = f"it said {output!r}" if output else "it said nothing"
     if end.status is None:
         raise WriteStalledError(

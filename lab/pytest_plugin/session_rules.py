@@ -18,7 +18,7 @@ from labgrid.factory import target_factory
 from lab import package_data
 from lab.errors import BoardlabError, ConfigurationError, LabError
 from lab.jobs.records import JOB_VARIABLE
-from lab.redaction import redacted
+from lab.redaction import redact
 from lab.terminal import plain_text
 
 STRATEGY: Final = "BoardStrategy"
@@ -94,7 +94,7 @@ def resume_command(config: pytest.Config, run_id: int) -> str:
 def database_of(config: pytest.Config) -> str:
     """Database of the command line, absolute; empty: none."""
     url = config.option.lab_db or ""
-    return redacted(url) if "://" in url or not url else str(Path(url).absolute())
+    return redact(url) if "://" in url or not url else str(Path(url).absolute())
 
 
 def _names(entries: Any) -> Iterable[str]:

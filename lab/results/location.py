@@ -16,7 +16,7 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from lab.errors import ConfigurationError, LabStableError
-from lab.redaction import redacted, scrubbed
+from lab.redaction import redact, scrub
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -37,7 +37,7 @@ class Location:
         shared: URL of the artifacts shared with other hosts; empty: none.
     """
 
-    url: URL = field(repr=lambda url: redacted(str(url)))
+    url: URL = field(repr=lambda url: redact(str(url)))
     path: Path | None
     artifacts: Path
     shared: str = ""
@@ -47,7 +47,7 @@ class Location:
         """The database's name in messages, without a password."""
         if self.path is not None:
             return str(self.path)
-        return redacted(self.url.set(drivername="postgresql").render_as_string(hide_password=True))
+        return redact(self.url.set(drivername="postgresql").render_as_string(hide_password=True))
 
     @property
     def identity(self) -> str:
@@ -61,7 +61,7 @@ class Location:
 
     def without_secrets(self, text: str) -> str:
         """Remove the URL's passwords from a driver's message."""
-        return scrubbed(text, self.url.render_as_string(hide_password=False))
+        return scrub(text, self.url.render_as_string(hide_password=False))
 
 
 def tag_of(identity: str) -> str:
@@ -95,7 +95,7 @@ def locate(url: str | None = None) -> Location:
         root = Path(artifacts) if artifacts else data_home() / "artifacts"
         url_there = _one_password(parsed).set(drivername="postgresql+psycopg")
         return Location(url_there, None, root.absolute(), _shared_url())
-    path = _sqlite_path(parsed, redacted(text))
+    path = _sqlite_path(parsed, redact(text))
     root = Path(artifacts) if artifacts else path.parent / "artifacts"
     return Location(URL.create("sqlite", database=str(path)), path, root.absolute(), _shared_url())
 
@@ -114,7 +114,7 @@ def data_home() -> Path:
 
 
 def _parse(text: str) -> URL:
-    if "://" not in text and redacted(text) == text:
+    if "://" not in text and redact(text) == text:
         return URL.create("sqlite", database=text)
     try:
         parsed = make_url(text.replace("postgres://", "postgresql://", 1))
@@ -122,7 +122,7 @@ def _parse(text: str) -> URL:
         parsed = None
     if parsed is None or "@" in (parsed.host or ""):  # of a password that is not escaped
         raise ConfigurationError(
-            f"{redacted(text)!r} is not the URL of a results database; expected {_FORMS}, "
+            f"{redact(text)!r} is not the URL of a results database; expected {_FORMS}, "
             "with %XX for special characters in user and password"
         )
     if parsed.drivername not in {"sqlite", "postgresql", "postgresql+psycopg"}:
@@ -326,9 +326,9 @@ def check(url: str) -> None:
     Raises:
         ConfigurationError: it is none, or has a password.
     """
-    if redacted(url) != url or not url.startswith(("s3://", "file:///")):
+    if redact(url) != url or not url.startswith(("s3://", "file:///")):
         raise ConfigurationError(
-            f"${SHARED_VARIABLE}: {redacted(url)!r}: expected {FORMS}, without a password: that is in the environment "
+            f"${SHARED_VARIABLE}: {redact(url)!r}: expected {FORMS}, without a password: that is in the environment "
             "(AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) or in the machine's role"
         )
 

@@ -14,7 +14,7 @@ from attrs import frozen
 from lab import yamlfile
 from lab.env import envfile
 from lab.errors import ConfigurationError
-from lab.redaction import HIDDEN, redacted
+from lab.redaction import HIDDEN, redact
 
 # The part of a board by words of a class's name: labgrid has many of each, and a lab may have its own.
 _PARTS: Final = (
@@ -104,5 +104,5 @@ def _argument_text(key: str, value: Any) -> str:
     if isinstance(value, dict):
         return f"{key}: " + ", ".join(_argument_text(str(name), item) for name, item in value.items())
     if isinstance(value, list):
-        return f"{key} {' '.join(redacted(str(item)) for item in value)}"
-    return f"{key} {f'{value:#x}' if key in _IN_HEX and isinstance(value, int) else redacted(str(value))}"
+        return f"{key} {' '.join(redact(str(item)) for item in value)}"
+    return f"{key} {f'{value:#x}' if key in _IN_HEX and isinstance(value, int) else redact(str(value))}"

@@ -19,7 +19,7 @@ from lab.errors import BoardlabError, ConfigurationError
 from lab.farm import runner
 from lab.farm.config import Farm
 from lab.pytest_plugin.runs import STORE_KEY, summarise_run
-from lab.redaction import redacted, scrubbed
+from lab.redaction import redact, scrub
 from lab.results import open_store
 from lab.results.database import explain
 from lab.results.location import locate
@@ -56,17 +56,17 @@ LINKS = [
 
 @pytest.mark.parametrize("url", URLS)
 def test_no_form_of_a_url_shows_its_password(url: str) -> None:
-    assert PASSWORD not in redacted(url)
-    assert PASSWORD not in redacted(f"see {url.replace(' ', '%20')}, which is down") or url.startswith("host=")
-    assert "***" in redacted(url)
+    assert PASSWORD not in redact(url)
+    assert PASSWORD not in redact(f"see {url.replace(' ', '%20')}, which is down") or url.startswith("host=")
+    assert "***" in redact(url)
 
 
 @pytest.mark.parametrize("url", LINKS)
 def test_what_lets_into_a_web_server_is_hidden_too(url: str) -> None:
-    assert PASSWORD not in redacted(url)
-    assert "builds.lan/image.wic" in redacted(url)
-    assert PASSWORD not in redacted(f"see {url} there")
-    assert PASSWORD not in scrubbed(f"no answer from builds.lan for {PASSWORD}", url)
+    assert PASSWORD not in redact(url)
+    assert "builds.lan/image.wic" in redact(url)
+    assert PASSWORD not in redact(f"see {url} there")
+    assert PASSWORD not in scrub(f"no answer from builds.lan for {PASSWORD}", url)
 
 
 @pytest.mark.parametrize(
@@ -80,15 +80,15 @@ def test_what_lets_into_a_web_server_is_hidden_too(url: str) -> None:
     ],
 )
 def test_a_url_without_a_password_is_shown_as_it_is(url: str) -> None:
-    assert redacted(url) == url
-    assert redacted(f"see {url} there") == f"see {url} there"
+    assert redact(url) == url
+    assert redact(f"see {url} there") == f"see {url} there"
 
 
 @given(st.text(st.characters(exclude_categories=["C", "Z"], exclude_characters="*"), min_size=8))
 def test_any_password_is_hidden(password: str) -> None:
     url = f"postgresql://lab:{password}@db:5432/results"
-    assert redacted(url) == "postgresql://lab:***@db:5432/results"
-    assert password not in scrubbed(f"invalid integer value {password!s} for option", url)
+    assert redact(url) == "postgresql://lab:***@db:5432/results"
+    assert password not in scrub(f"invalid integer value {password!s} for option", url)
 
 
 @pytest.mark.parametrize("url", URLS)

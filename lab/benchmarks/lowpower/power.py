@@ -126,9 +126,9 @@ def off(rails: Sequence[RailPowerProtocol], board: BoardType, mode: str, inputs:
     up = [f"{name} {volts:.2f} V" for name, (volts, _) in read.items() if volts > near_0_v]
     if up:
         raise BoardTransientError(
-            f"the board {'is off' if sleep_mode is None else 'entered ' + sleep_mode.title}, and has rails that are up: "
-            f"{', '.join(up)}, where {near_0_v:g} V is the most. Something feeds them, as a debugger or USB; or they "
-            "stay on by design: `always_on = true` of the rail in the board type, `input: true` in the env"
+            f"the board {'is off' if sleep_mode is None else 'entered ' + sleep_mode.title}, and has rails that are "
+            f"up: {', '.join(up)}, where {near_0_v:g} V is the most. Something feeds them, as a debugger or USB; or "
+            "they stay on by design: `always_on = true` of the rail in the board type, `input: true` in the env"
             + (
                 f". Or the jumper is not as this mode needs it: {sleep_mode.jumper}"
                 if sleep_mode and sleep_mode.jumper

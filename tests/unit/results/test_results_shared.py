@@ -22,7 +22,7 @@ from lab.cli import main
 from lab.errors import ConfigurationError, LabStableError
 from lab.farm import runner
 from lab.farm.checks import results as result_checks
-from lab.redaction import redacted
+from lab.redaction import redact
 from lab.results import artifacts, location, open_store, packs, retention
 from lab.results.artifacts import ArtifactStore
 from lab.results.backup import in_use
@@ -129,7 +129,7 @@ def test_an_address_has_no_password_and_is_one(monkeypatch: pytest.MonkeyPatch, 
     with pytest.raises(ConfigurationError, match="expected s3://BUCKET") as caught:
         locate(str(tmp_path / "results.db"))
     assert "s3cret" not in str(caught.value)
-    assert redacted(url) in str(caught.value)
+    assert redact(url) in str(caught.value)
 
 
 def test_after_a_job_a_process_brings_what_it_measured(
