@@ -230,10 +230,9 @@ def _form_refusal(request: Request, body: bytes) -> Response | None:
     form = dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
     request.state.form = form
     person: Person = request.state.person
-    if person.scope is None:
-        answer = _forbidden(request, person, form)
-    else:
-        answer = _beyond_scope(request, person, person.scope)
+    answer = (
+        _forbidden(request, person, form) if person.scope is None else _beyond_scope(request, person, person.scope)
+    )
     if answer is None and any("\0" in text for text in (*form, *form.values())):
         return PlainTextResponse(_NUL, 400)
     return answer

@@ -1,7 +1,7 @@
 """The board's own account of its boot, asked at its prompt and compared.
 
-Each answer ends with the MD5 of its text, so a damaged one is known, and asked for once more. It is no better clock than the stamps: the
-answer's way, and the kernel's steps of 10 ms (USER_HZ), leave ± 10 to 50 ms.
+Each answer ends with the MD5 of its text, so a damaged one is known, and asked for once more. It is no better clock
+than the stamps: the answer's way, and the kernel's steps of 10 ms (USER_HZ), leave ± 10 to 50 ms.
 
 Sources: proc(5) for stat, uptime and mountinfo; systemctl(1); dmesg(1), whose `-r` BusyBox has, too.
 """
@@ -23,13 +23,19 @@ from lab.metrics import Flag
 
 CLOCK_PATTERN: Final = r"\d\.\d\d \d"  # in /proc/uptime, which an answer begins with
 ERRORS_KEPT: Final = 20
-# util-linux before 2.40 loses the facility with -r alone, and shows a program's line as the kernel's; BusyBox has no -S.
+# util-linux before 2.40 loses the facility with -r alone, and shows a program's line as the kernel's; BusyBox has no
+# -S.
 DMESG: Final = "{ dmesg -Sr || dmesg -r; } 2>/dev/null"
-# Zones and cooling devices (Documentation/driver-api/thermal/sysfs-api.rst), and sensors of the board (Documentation/hwmon/sysfs-interface.rst).
-THERMAL: Final = "/sys/class/thermal/t*/temp /sys/class/thermal/c*/type /sys/class/thermal/c*/cur_state /sys/class/hwmon/h*/t*_input"
-# Few characters and few programs: each program costs a slow board some 10 ms, and so do 30 characters. Any of them may fail or be missing.
-# The clock comes at once; the shell and its parent are looked at, since one of them was the prompt's program. The last
-# part counts the lines that the kernel logged in each second, by level, e.g. "120 <6>[    3".
+# Zones and cooling devices (Documentation/driver-api/thermal/sysfs-api.rst), and sensors of the board
+# (Documentation/hwmon/sysfs-interface.rst).
+THERMAL: Final = (
+    "/sys/class/thermal/t*/temp /sys/class/thermal/c*/type /sys/class/thermal/c*/cur_state "
+    "/sys/class/hwmon/h*/t*_input"
+)
+# Few characters and few programs: each program costs a slow board some 10 ms, and so do 30 characters. Any of them may
+# fail or be missing. The clock comes at once; the shell and its parent are looked at, since one of them was the
+# prompt's program. The last part counts the lines that the kernel logged in each second, by level, e.g. "120 <6>[
+# 3".
 _BEGIN: Final = "{ cd /proc;"
 _END: Final = "} 2>/dev/null|tee /dev/tty|md5sum"
 _PROCESSES: Final = r"cut -d\  -f1-7,22 uptime $$/stat $PPID/stat sys/kernel/random/boot_id sys/kernel/tainted;"
@@ -39,8 +45,9 @@ _SHORT_THERMAL: Final = (
 )
 _SYSTEMD: Final = "systemctl is-system-running||systemctl --failed --no-legend --plain;"
 SOFTWARE: Final = (
-    f'{_BEGIN} grep "" 1/comm cmdline version sys/kernel/printk /etc/os-release; grep " / / " self/mountinfo; dmesg -Sr >/dev/null && echo dmesg:-Sr; '
-    f'md5sum /sys/firmware/fdt /lib/modules/*/modules.dep; echo u-boot $(tr -d "\\0" <device-tree/chosen/u-boot,version); {_SHORT_THERMAL}{_END}'
+    f'{_BEGIN} grep "" 1/comm cmdline version sys/kernel/printk /etc/os-release; grep " / / " self/mountinfo; dmesg '
+    "-Sr >/dev/null && echo dmesg:-Sr; md5sum /sys/firmware/fdt /lib/modules/*/modules.dep; echo u-boot $(tr -d "
+    f'"\\0" <device-tree/chosen/u-boot,version); {_SHORT_THERMAL}{_END}'
 )
 
 STEP_NS: Final = 10_000_000  # of /proc/uptime and of a process's start: 1/USER_HZ, truncated
@@ -72,12 +79,14 @@ def facts_question(software: Software, marks: Iterable[str]) -> str:
     """The command for a boot's facts, typed at the login's own shell.
 
     Args:
-        software: of the board. marks: as of `BootKernelLog`.
+        software: of the board.
+        marks: as of `BootKernelLog`.
     """
-    wanted = "|".join(["^<[0-3]>.*", r"^<[0-9]*>\[ *[0-9]*", *(f"{mark[mark.index('.') :]}]" for mark in marks)])
+    pattern = "|".join(["^<[0-3]>.*", r"^<[0-9]*>\[ *[0-9]*", *(f"{mark[mark.index('.') :]}]" for mark in marks)])
     return (
-        f"{_BEGIN}{_PROCESSES}{_FINGERPRINT}{_SHORT_THERMAL if software.has_thermal else ''}{_SYSTEMD if software.init == 'systemd' else ''}"
-        f'dmesg {software.dmesg}|grep -oE "{wanted}"|sort|uniq -c|head -n {LINES_KEPT};{_END}'
+        f"{_BEGIN}{_PROCESSES}{_FINGERPRINT}{_SHORT_THERMAL if software.has_thermal else ''}"
+        f"{_SYSTEMD if software.init == 'systemd' else ''}"
+        f'dmesg {software.dmesg}|grep -oE "{pattern}"|sort|uniq -c|head -n {LINES_KEPT};{_END}'
     )
 
 
@@ -102,7 +111,9 @@ class Software:
 
     Attributes:
         fingerprint: by which a later boot knows that it has the same; None: the board has none.
-        init: the name of process 1. level: below which lines go to the console; 0: unknown. dmesg: its options for a raw log.
+        init: the name of process 1.
+        level: below which lines go to the console; 0: unknown.
+        dmesg: its options for a raw log.
         has_thermal: there is something that tells a temperature.
         names: name -> what runs, without what differs between two boots of the same.
     """
@@ -121,12 +132,14 @@ class BoardFacts:
 
     Attributes:
         uptime_ns: of the kernel, CLOCK_BOOTTIME, truncated to `STEP_NS`.
-        getty_ns: start of the prompt's program, the oldest on the shell's terminal that is no script; the same clock, truncated.
+        getty_ns: start of the prompt's program, the oldest on the shell's terminal that is no script; the same clock,
+            truncated.
         boot_id: of this boot; each has another.
         state: `systemctl is-system-running`.
         failed: units of systemd that failed.
         fingerprint: of the software.
-        temperatures_c: thermal zone or sensor of hwmon -> its temperature. throttled: cooling devices that slow a processor down now.
+        temperatures_c: thermal zone or sensor of hwmon -> its temperature.
+        throttled: cooling devices that slow a processor down now.
     """
 
     uptime_ns: int | None = None
@@ -161,7 +174,8 @@ class CrossCheck:
 
     Attributes:
         zero_ns: earliest and latest instant of the kernel's time 0.
-        login_ns: duration of the login before. took_ns: of all questions and answers.
+        login_ns: duration of the login before.
+        took_ns: of all questions and answers.
     """
 
     facts: BoardFacts
@@ -175,12 +189,12 @@ class CrossCheck:
     def flags(self) -> frozenset[Flag]:
         """Doubts of the boot's numbers."""
         facts, log = self.facts, self.log
-        found = {
+        doubts = {
             Flag.KERNEL_ERRORS: bool(log.errors or facts.failed or (facts.taint or 0) & _TAINTS),
             Flag.CONSOLE_OVERRUN: log.lost_lines >= LOST_LINES,
             Flag.THROTTLED: bool(facts.throttled),
         }
-        return frozenset(flag for flag, holds in found.items() if holds)
+        return frozenset(flag for flag, holds in doubts.items() if holds)
 
     def is_first(self, split_ns: int) -> bool:
         """Return whether the running kernel is the one that started first.
@@ -193,7 +207,8 @@ class CrossCheck:
     def time_line(self, start: MomentLike | None, prompt: MomentLike, line: TimeLine) -> TimeLine:
         """A boot's time line with the board's clock.
 
-        An answer comes as soon as the clock is read, so its end is the likeliest instant; what it waits for is the same in all boots.
+        An answer comes as soon as the clock is read, so its end is the likeliest instant; what it waits for is the
+        same in all boots.
 
         Args:
             line: as far as the console tells; its `drawn` are seconds before the prompt.
@@ -214,8 +229,8 @@ class CrossCheck:
             "errors": self.log.errors,
         }
         lost = {"lost_lines": self.log.lost_lines} if self.log.lost_lines else {}
-        told = {name: value for name, value in facts.items() if value not in (None, "", (), {})}
-        return {**told, "login": self.login_ns / 1e9, "took": self.took_ns / 1e9, **lost}
+        known_facts = {name: value for name, value in facts.items() if value not in (None, "", (), {})}
+        return {**known_facts, "login": self.login_ns / 1e9, "took": self.took_ns / 1e9, **lost}
 
 
 def read_facts(text: Sequence[str]) -> BoardFacts | None:
@@ -258,45 +273,50 @@ def read_log(text: Sequence[str], console: str, level: int, marks: Collection[st
     """Read the kernel's log in a whole answer to `facts_question`.
 
     Args:
-        console: the text that came up to the question. level: as of `Software`. marks: that the question asked for.
+        console: the text that came up to the question.
+        level: as of `Software`.
+        marks: that the question asked for.
     """
     counts = [match for line in text if (match := _COUNT.fullmatch(line))]
     logged = "\n".join(match[2] for match in counts)
-    found = [f"{mark[mark.index('.') :]}]" in logged for mark in marks]
+    marks_there = [f"{mark[mark.index('.') :]}]" in logged for mark in marks]
     is_other = (
-        len(found) > 1 and sum(found) <= COMMON_SHARE * len(found) and re.search(r"> *\[ *0", logged) is not None
+        len(marks_there) > 1
+        and sum(marks_there) <= COMMON_SHARE * len(marks_there)
+        and re.search(r"> *\[ *0", logged) is not None
     )
     errors = (match[2] for match in counts if match[3] and match[2].rstrip()[-1:] and "]" in match[2])
     return LogFacts(
         errors=tuple(errors)[:ERRORS_KEPT],
-        lost_lines=_lost_lines(_logged(counts, level), console),
-        first_kernel=True if len(found) > 1 and all(found) else False if is_other else None,
+        lost_lines=_lost_lines(_lines_per_second(counts, level), console),
+        first_kernel=True if len(marks_there) > 1 and all(marks_there) else False if is_other else None,
     )
 
 
 def read_software(text: Sequence[str]) -> Software:
     """Read a whole answer to `SOFTWARE`."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for line in text:
         name, _, value = line.partition(":")
         if name != _OS_RELEASE:
-            found.setdefault(name, value.strip())
+            values.setdefault(name, value.strip())
         elif value.startswith(_OS_NAMES):
-            found[name] = f"{found.get(name, '')} {value}".strip()
+            values[name] = f"{values.get(name, '')} {value}".strip()
     return Software(
-        init=found.get("1/comm", ""),
-        level=_console_level(found),
-        dmesg=found.get("dmesg", "-r"),
-        has_thermal=any(map(_THERMAL.fullmatch, found)),
-        names=_software(found, text),
+        init=values.get("1/comm", ""),
+        level=_console_level(values),
+        dmesg=values.get("dmesg", "-r"),
+        has_thermal=any(map(_THERMAL.fullmatch, values)),
+        names=_software(values, text),
     )
 
 
 def _lost_lines(logged: Mapping[int, tuple[int, int]], console: str) -> int:
     """Number of logged lines that did not come.
 
-    Only seconds before one count in which a line came that is not urgent: start-up scripts make the console quiet, and lines may
-    still wait for it. A line that came twice, as with an early console, counts once: so it does in the answer.
+    Only seconds before one count in which a line came that is not urgent: start-up scripts make the console quiet, and
+    lines may still wait for it. A line that came twice, as with an early console, counts once: so it does in the
+    answer.
     """
     came = Counter(int(second) for second, _ in set(_STAMPED.findall(console)))
     until = max((second for second, (_, urgent) in logged.items() if came[second] > urgent), default=0)
@@ -309,8 +329,8 @@ def read_thermal(lines: Iterable[str]) -> tuple[dict[str, float], tuple[str, ...
     Args:
         lines: of `grep -H "" THERMAL`.
     """
-    found = {name: text.strip() for name, _, text in (line.strip().partition(":") for line in lines)}
-    return _temperatures(found), _throttled(found)
+    values = {name: text.strip() for name, _, text in (line.strip().partition(":") for line in lines)}
+    return _temperatures(values), _throttled(values)
 
 
 def _thermal(found: Mapping[str, str], what: str) -> dict[str, str]:
@@ -347,15 +367,15 @@ def _console_level(found: Mapping[str, str]) -> int:
     )
 
 
-def _logged(counts: Iterable[re.Match[str]], level: int) -> dict[int, tuple[int, int]]:
+def _lines_per_second(counts: Iterable[re.Match[str]], level: int) -> dict[int, tuple[int, int]]:
     """Second -> number of lines below a level, and of urgent ones."""
-    found: dict[int, tuple[int, int]] = {}
+    lines_by_second: dict[int, tuple[int, int]] = {}
     for match in counts:
         if match[3]:
             count, second, of = int(match[1]), int(match[4]), int(match[3]) & 7  # the other bits are the facility's
-            before = found.get(second, (0, 0))
-            found[second] = (before[0] + count * (of < level), before[1] + count * (of < _URGENT < level))
-    return found
+            before = lines_by_second.get(second, (0, 0))
+            lines_by_second[second] = (before[0] + count * (of < level), before[1] + count * (of < _URGENT < level))
+    return lines_by_second
 
 
 def _software(found: Mapping[str, str], lines: Sequence[str]) -> dict[str, str]:
@@ -404,36 +424,38 @@ def contradictions(
         known: documents of the run's other good boots of the same medium.
     """
     facts = check.facts
-    if facts.boot_id and facts.boot_id in {one.get("boot_id") for one in known}:
+    if facts.boot_id and facts.boot_id in {earlier.get("boot_id") for earlier in known}:
         yield BoardTransientError(
-            f"the board did not boot: its boot_id {facts.boot_id} is that of a cycle before. Was its power cut at all?",
+            f"the board did not boot: its boot_id {facts.boot_id} is that of a cycle before. Was its power "
+            "cut at all?",
             failure="not_rebooted",
         )
     yield from _another_software(check.software.names, known)
     if facts.state == _SICK:
         yield BoardTransientError(
-            f"the board came up in systemd's state {facts.state!r}, not in its usual one; failed: {', '.join(facts.failed) or 'nothing'}. "
-            "Look at its log for what a service lacked",
+            f"the board came up in systemd's state {facts.state!r}, not in its usual one; failed: "
+            f"{', '.join(facts.failed) or 'nothing'}. Look at its log for what a service lacked",
             failure="emergency_mode",
         )
     drift_ns = round(DRIFT * (facts.uptime_ns or 0))  # of two crystals, since the kernel's start
     early_ns = 0 if start is None else start.t_ns - start.uncertainty_ns - check.zero_ns[1]
     if early_ns > drift_ns:
         yield LabTransientError(
-            f"the kernel ran {early_ns / 1e9:.2f} s before the text that was taken as its start: this host stamped that text late, or it is no "
-            "start of a kernel. Look at the host's load, then at the recording",
+            f"the kernel ran {early_ns / 1e9:.2f} s before the text that was taken as its start: this host stamped "
+            "that text late, or it is no start of a kernel. Look at the host's load, then at the recording",
             failure="stamps_uncertain",
         )
     if check.log.first_kernel is False:
         yield BoardTransientError(
-            "the kernel that runs is a second one (a restart or kexec in the boot): its log lacks the lines of the kernel that came first",
+            "the kernel that runs is a second one (a restart or kexec in the boot): its log lacks the lines of the "
+            "kernel that came first",
             failure="second_kernel",
         )
     if facts.getty_ns is not None and prompt.t_ns < check.zero_ns[0] + facts.getty_ns - drift_ns:
         before_s = (check.zero_ns[0] + facts.getty_ns - prompt.t_ns) / 1e9
         yield TestTransientError(
-            f"the text {prompt.text.strip()!r} came {before_s:.2f} s before the program that prints the prompt was started: "
-            "something else printed it. Make the type's `login` pattern stricter",
+            f"the text {prompt.text.strip()!r} came {before_s:.2f} s before the program that prints the prompt was "
+            "started: something else printed it. Make the type's `login` pattern stricter",
             failure="prompt_not_real",
         )
 
@@ -441,12 +463,13 @@ def contradictions(
 def _another_software(software: Mapping[str, str], known: Sequence[Mapping[str, Any]]) -> Iterator[BoardlabError]:
     """Software that the run's other boots of this medium did not have."""
     before: Mapping[str, str] = next(
-        (one["software"] for one in known if isinstance(one.get("software"), Mapping)), {}
+        (earlier["software"] for earlier in known if isinstance(earlier.get("software"), Mapping)), {}
     )
     for name in _FIXED:
         if software.get(name) and before.get(name) and software[name] != before[name]:
             yield LabTransientError(
-                f"another {name.replace('_', ' ')} than in this run's boots before: {software[name]!r} now, {before[name]!r} then. A run is of one "
-                "software: put the old one back, or measure the new one in a run of its own",
+                f"another {name.replace('_', ' ')} than in this run's boots before: {software[name]!r} now, "
+                f"{before[name]!r} then. A run is of one software: put the old one back, or measure the new one in a "
+                "run of its own",
                 failure="software_changed",
             )

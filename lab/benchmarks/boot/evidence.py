@@ -16,7 +16,8 @@ from lab.errors import LabTransientError
 ROOT = "rootfs"  # the source that names the root file system's device, by the kernel's lines
 SHELL = "shell"  # and by what is mounted
 _OF_DEVICES = (ROOT, "kernel")  # sources whose words are names of devices, or how they begin
-# Without aliases in the device tree, cards are numbered in the order of their probing (Linux drivers/mmc/core/{bus,block}.c).
+# Without aliases in the device tree, cards are numbered in the order of their probing (Linux
+# drivers/mmc/core/{bus,block}.c).
 _CARD = re.compile(r"\bmmc(\d+): new (?:.* )?(SD|MMC)\w* card at address ")
 _BLOCK = re.compile(r"\b(mmcblk\d+): mmc(\d+):")
 _MEDIA_OF_CARDS = {"SD": "sd", "MMC": "emmc"}
@@ -104,22 +105,23 @@ class BootEvidence:
         )
 
     def _witness(self, source: str, value: str, medium: str | None) -> LabTransientError | None:
-        others = {name: seen for name, seen in self.seen.items() if name != source}
+        others = {name: other_medium for name, other_medium in self.seen.items() if name != source}
         if medium is not None:
             self.seen[source] = medium
         if medium == self.medium:
             return None
         wrong = f"{source} says {value!r}{f' ({medium})' if medium else ''}"
         if self.medium in others.values():
-            named = ", ".join(f"{name} names {seen}" for name, seen in others.items())
+            named = ", ".join(f"{name} names {other_medium}" for name, other_medium in others.items())
             return LabTransientError(
-                f"a mixed boot: {self.medium} was selected, {named}, but {wrong}. The straps are right: U-Boot's environment "
-                "loads Linux from elsewhere (printenv boot_targets mmcdev bootpart), or the kernel's root= names another medium",
+                f"a mixed boot: {self.medium} was selected, {named}, but {wrong}. The straps are right: U-Boot's "
+                "environment loads Linux from elsewhere (printenv boot_targets mmcdev bootpart), or the kernel's "
+                "root= names another medium",
                 failure="mixed_boot",
             )
         return LabTransientError(
-            f"booted from the wrong medium: {self.medium} was selected, {wrong}. Check the boot-mode straps, and whether "
-            f"{self.medium} is bootable",
+            f"booted from the wrong medium: {self.medium} was selected, {wrong}. Check the boot-mode straps, and "
+            f"whether {self.medium} is bootable",
             failure="wrong_medium",
         )
 
@@ -150,7 +152,8 @@ def manner(flow: BootFlow, log: BootKernelLog, *, lost: bool) -> Manner:
     It stays as it is for a board type without a pattern of a talking kernel.
 
     Args:
-        log: of the whole boot. lost: bytes are known to be missing.
+        log: of the whole boot.
+        lost: bytes are known to be missing.
     """
     has_sign = any(pattern.name in SPOKEN for pattern in flow.patterns)
     if not has_sign or log.talks or any(moment.name in SPOKEN for moment in flow.order):

@@ -110,8 +110,8 @@ def _begun(flow: BootFlow) -> BootFlow:
     """
     if all(moment.name != flow.start for moment in flow.order):
         raise BoardTransientError(
-            f"{flow.start} did not come, from which a boot of flow {flow.name} counts; if this board never prints it, give "
-            "its type a flow that begins with another moment",
+            f"{flow.start} did not come, from which a boot of flow {flow.name} counts; if this board never prints it, "
+            "give its type a flow that begins with another moment",
             failure="moment_missing",
         )
     return flow
@@ -139,8 +139,8 @@ def in_order(
 ) -> list[MomentLike]:
     """The first moment of each name in healthy order, and the prompt.
 
-    Of a text that may come any number of times, the first behind the moment before it, if any, counts: U-Boot also reads its
-    environment from a flash that it loads the kernel from later.
+    Of a text that may come any number of times, the first behind the moment before it, if any, counts: U-Boot also
+    reads its environment from a flash that it loads the kernel from later.
 
     Raises:
         BoardTransientError: a required one is missing, or they came out of order.

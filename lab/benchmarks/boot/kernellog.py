@@ -1,10 +1,11 @@
 """Kernel lines beyond their text: restarts, lost bytes, severity.
 
-The kernel's own lines begin alike, with its time, and their times go on. A program that quotes some (a log of the boot before, dmesg)
-puts something before them, or prints them sooner than the kernel could.
+The kernel's own lines begin alike, with its time, and their times go on. A program that quotes some (a log of the boot
+before, dmesg) puts something before them, or prints them sooner than the kernel could.
 
-A second kernel is younger than the first one's last line: none of its lines has a time longer ago than that. So a line that goes back and
-is young enough may be its first, and each line behind it that is too old for it is the first kernel's, which goes on.
+A second kernel is younger than the first one's last line: none of its lines has a time longer ago than that. So a line
+that goes back and is young enough may be its first, and each line behind it that is too old for it is the first
+kernel's, which goes on.
 """
 
 from __future__ import annotations
@@ -39,12 +40,14 @@ _CHANGES = re.compile(r"\x1b\[[0-9;]*m|[\d:.,/+ \t-]+")  # from line to line, in
 _BRACKETS = re.compile(r"\[[^\[\]]*\]")
 _END_OF_STAMP = re.compile(r"[^\[]*\d\] \S")  # its bracket was never opened
 _BEGIN_OF_STAMP = re.compile(r"\[[ \d]{4}\d\.\d{0,5}[^\d\]]")
-# Of the levels `notice` and `info`, which neither `quiet` nor `loglevel=4` lets onto the console; from all over a boot.
+# Of the levels `notice` and `info`, which neither `quiet` nor `loglevel=4` lets onto the console; from all over a
+# boot.
 _TALKS = re.compile(
-    r"Linux version \d|Kernel command line: |Memory: \d+K/|clocksource: |NET: Registered |io scheduler \w+ registered|registered new "
-    r"|\bmmc\d: new |: (?:re-)?mounted filesystem|UBIFS: mounted|VFS: Mounted root|Freeing unused kernel |random: crng init done"
-    r"|audit: type=|: configuring for |systemd-journald\[\d+\]: (?:Received|Collecting) "
-    r"|systemd\[1\]: (?:systemd \d|Detected |Hostname set|Set hostname|Created slice|Listening on|Reached target|Start(?:ing|ed) |Mount(?:ing|ed) )"
+    r"Linux version \d|Kernel command line: |Memory: \d+K/|clocksource: |NET: Registered |io scheduler \w+ "
+    r"registered|registered new |\bmmc\d: new |: (?:re-)?mounted filesystem|UBIFS: mounted|VFS: Mounted root|Freeing "
+    r"unused kernel |random: crng init done|audit: type=|: configuring for |systemd-journald\[\d+\]: "
+    r"(?:Received|Collecting) |systemd\[1\]: (?:systemd \d|Detected |Hostname set|Set hostname|Created "
+    r"slice|Listening on|Reached target|Start(?:ing|ed) |Mount(?:ing|ed) )"
 )
 
 
@@ -142,9 +145,9 @@ class BootKernelLog:
             self._begun = self._begun or self._latest_s > 0
         if kernel_s > since_power_s + AHEAD_S or kernel_s == 0:
             return
-        zero_s, known = since_power_s - kernel_s, hash(line.strip())
-        is_repeated, is_young = known in self._known, zero_s > (self._zero_s + self.split_s) / 2
-        self._known.add(known)
+        zero_s, line_key = since_power_s - kernel_s, hash(line.strip())
+        is_repeated, is_young = line_key in self._known, zero_s > (self._zero_s + self.split_s) / 2
+        self._known.add(line_key)
         if is_repeated:
             return
         if is_young and (self._younger or self._begun or kernel_s < self._latest_s - BACK_S):

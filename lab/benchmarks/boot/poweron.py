@@ -1,8 +1,9 @@
 """Check of a power-on: the switch's answer against console and rails.
 
-A switch answers that it has switched, and the supply may have come before it (a relay that bounced, a second supply), long after it (a
-queue, a slow relay) or not by it. The boot's first text follows the power after a time of its own, in which the ROM is silent: some tens
-to hundreds of ms, other ones for each board type, medium and bootloader. So it is compared with the board's other boots.
+A switch answers that it has switched, and the supply may have come before it (a relay that bounced, a second supply),
+long after it (a queue, a slow relay) or not by it. The boot's first text follows the power after a time of its own, in
+which the ROM is silent: some tens to hundreds of ms, other ones for each board type, medium and bootloader. So it is
+compared with the board's other boots.
 """
 
 from __future__ import annotations
@@ -54,9 +55,9 @@ class PowerOnSilence:
 def silences(documents: Iterable[Any]) -> list[PowerOnSilence]:
     """Silences in attempts' details; others are left out."""
     return [
-        PowerOnSilence(str(each["first"]), float(each["least_s"]), float(each["most_s"]))
-        for each in documents
-        if isinstance(each, Mapping) and {"first", "least_s", "most_s"} <= each.keys()
+        PowerOnSilence(str(document["first"]), float(document["least_s"]), float(document["most_s"]))
+        for document in documents
+        if isinstance(document, Mapping) and {"first", "least_s", "most_s"} <= document.keys()
     ]
 
 
@@ -66,21 +67,28 @@ def doubt(
     """The reason why the switch's instant is not confirmed; empty: it is.
 
     Args:
-        run: of this run's other boots of the medium. before: of the board's runs before.
+        run: of this run's other boots of the medium.
+        before: of the board's runs before.
     """
     if power.rose_ns is not None:
         earliest_ns, latest_ns = power.rose_ns
         if latest_ns < power.requested_ns:
             return f"the rails were up {(power.requested_ns - latest_ns) / 1e9:.3f} s before it was switched on"
         if earliest_ns > power.acknowledged_ns + RISE_NS:
-            return f"the rails rose at least {(earliest_ns - power.acknowledged_ns) / 1e9:.3f} s after the switch's answer"
+            return (
+                f"the rails rose at least {(earliest_ns - power.acknowledged_ns) / 1e9:.3f} s after the "
+                "switch's answer"
+            )
         if earliest_ns >= power.requested_ns - RISE_NS and latest_ns <= power.acknowledged_ns + RISE_NS:
             return ""
-    agree = sum(silence.agrees(each) for each in run)
-    if agree + sum(silence.agrees(each) for each in before) >= CONFIRMED and 2 * agree >= len(run):
+    agree = sum(silence.agrees(silence_before) for silence_before in run)
+    if agree + sum(silence.agrees(silence_before) for silence_before in before) >= CONFIRMED and 2 * agree >= len(run):
         return ""
     others = [*run, *before]
     if len(others) < CONFIRMED:
         return "no other boots of the board to compare with"
-    usual = sorted(others, key=lambda each: each.least_s)[len(others) // 2]
-    return f"{silence.first!r} came {silence.least_s:.3f} s after the switch's answer, in other boots {usual.first!r} after {usual.least_s:.3f} s"
+    usual = sorted(others, key=lambda silence_before: silence_before.least_s)[len(others) // 2]
+    return (
+        f"{silence.first!r} came {silence.least_s:.3f} s after the switch's answer, in other boots "
+        f"{usual.first!r} after {usual.least_s:.3f} s"
+    )

@@ -75,13 +75,13 @@ def stages(
     Without a lost moment, the time between its neighbours is no stage. If a text comes several times in a healthy
     boot and came less often, the lost one is unknown: the moment counts as lost.
     """
-    seen = Counter(moment.name for moment in moments)
-    lost = {pattern.name for pattern in flow.patterns if seen[pattern.name] < pattern.times and pattern.times > 1}
-    found = {moment.name: moment for moment in flow.order if moment.name not in lost}
+    counts = Counter(moment.name for moment in moments)
+    lost = {pattern.name for pattern in flow.patterns if counts[pattern.name] < pattern.times and pattern.times > 1}
+    by_name = {moment.name: moment for moment in flow.order if moment.name not in lost}
     staged = [p for p in flow.patterns if p.stage and (p.name == prompt.name or p.name not in ENDS)]
     before: MomentLike | None = None
     for number, pattern in enumerate(staged):
-        moment = found.get(pattern.name)
+        moment = by_name.get(pattern.name)
         if moment is not None and (before is not None or number == 0):
             yield pattern.stage, before, moment
         before = moment
@@ -96,7 +96,8 @@ def power_on(power: PowerEdge, first: MomentLike) -> _Instant:
     if first.t_ns < power.requested_ns:
         raise LabTransientError(
             f"the board printed {first.text.strip()!r} {(power.requested_ns - first.t_ns) / 1e9:.3f} s before it was "
-            "switched on: it was not off, or this is another board's console. Look at the outlet, the relay and the cables",
+            "switched on: it was not off, or this is another board's console. Look at the outlet, the relay and "
+            "the cables",
             failure="impossible_times",
         )
     on_ns = min(power.acknowledged_ns, first.t_ns)
@@ -106,8 +107,9 @@ def power_on(power: PowerEdge, first: MomentLike) -> _Instant:
 def _check_boot_time(sample: SampleRecord) -> None:
     if sample.uncertainty > REFUSED_SHARE * sample.value:
         raise LabTransientError(
-            f"the boot took {sample.value:.3f} s ± {sample.uncertainty:.3f} s, and that sure is not sure enough: the host was held up "
-            "while it read the console. Look for what kept it busy, or stopped the console server (lab console list)",
+            f"the boot took {sample.value:.3f} s ± {sample.uncertainty:.3f} s, and that sure is not sure enough: the "
+            "host was held up while it read the console. Look for what kept it busy, or stopped the console server "
+            "(lab console list)",
             failure="stamps_uncertain",
         )
 
@@ -120,7 +122,8 @@ def _sample(
     uncertainty_s = uncertainty.of_interval(begin.uncertainty_ns, end.uncertainty_ns) / 1e9
     if value_s < 0:
         raise LabTransientError(
-            f"{metric.name} {dict(params)} would be {value_s:.6f} s: no time is negative, so one of its two stamps is wrong",
+            f"{metric.name} {dict(params)} would be {value_s:.6f} s: no time is negative, so one of its two "
+            "stamps is wrong",
             failure="impossible_times",
         )
     if metric not in HEADLINES and uncertainty_s > UNCERTAIN_SHARE * value_s:

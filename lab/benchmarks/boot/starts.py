@@ -1,11 +1,12 @@
 """Starts of a boot's stages: a reset, or a text that only looks like one.
 
-A reset starts stages over. One repeated line proves none: a script prints a version, a log is printed again, two stages say nearly
-the same. So a second start of a stage needs a witness: another stage that starts over, or a line beside it that was beside it the first
-time. Behind the kernel's start a bootloader's text is a program's; there the witness is another kernel.
+A reset starts stages over. One repeated line proves none: a script prints a version, a log is printed again, two
+stages say nearly the same. So a second start of a stage needs a witness: another stage that starts over, or a line
+beside it that was beside it the first time. Behind the kernel's start a bootloader's text is a program's; there the
+witness is another kernel.
 
-A banner that a glitch has garbled is no moment. But a board prints the same banner each time, so a line that nearly is one that came
-as it should, before or after it, shows that it came once more.
+A banner that a glitch has garbled is no moment. But a board prints the same banner each time, so a line that nearly is
+one that came as it should, before or after it, shows that it came once more.
 """
 
 from __future__ import annotations
@@ -144,8 +145,8 @@ class Starts:
     def _begin_anew(self) -> None:
         self._planned = True
         self.suspected, self.doubtful, self._awaited = None, False, frozenset()
-        for one in (self._counts, self._again, self._lines, self._at, self._garbled):
-            one.clear()
+        for collection in (self._counts, self._again, self._lines, self._at, self._garbled):
+            collection.clear()
 
     def _too_often(self, name: str) -> bool:
         return 0 < self._markers[name].times < self._count(name)
@@ -227,8 +228,8 @@ class Starts:
         if len(line) < ALIKE_CHARACTERS:
             return ""
         banners = [(self._lines[at], name) for name, at_ in self._at.items() if self._is_banner(name) for at in at_]
-        found = [(share, name) for banner, name in banners if (share := alike(line, banner)) >= ALIKE_SHARE]
-        return max(found, default=(0.0, ""))[1]
+        similar = [(share, name) for banner, name in banners if (share := alike(line, banner)) >= ALIKE_SHARE]
+        return max(similar, default=(0.0, ""))[1]
 
 
 def alike(line: str, banner: str) -> float:
@@ -242,15 +243,15 @@ def alike(line: str, banner: str) -> float:
     places = {max(0, offset) for offset in (0, 1, 2, *range(spare - 2, spare + 3))}
     pairs = max(
         (list(zip(line[offset:], banner, strict=False)) for offset in places),
-        key=lambda found: sum(one == other for one, other in found),
+        key=lambda found: sum(character == other for character, other in found),
     )
-    differ = [(ord(one) ^ ord(other)).bit_count() for one, other in pairs if one != other]
+    differ = [(ord(character) ^ ord(other)).bit_count() for character, other in pairs if character != other]
     share = (len(pairs) - len(differ)) / len(banner)
     if not unreadable(line.encode("latin-1", "replace")):
-        stages, wanted = _STAGE_WORD.findall(line), _STAGE_WORD.findall(banner)
-        if stages and stages != wanted:
+        stages, banner_stages = _STAGE_WORD.findall(line), _STAGE_WORD.findall(banner)
+        if stages and stages != banner_stages:
             return 0.0
-        is_sure = stages == wanted and share >= SURE_SHARE  # without its stage, a glitch may have garbled that
+        is_sure = stages == banner_stages and share >= SURE_SHARE  # without its stage, a glitch may have garbled that
         if not is_sure and sum(bits == 1 for bits in differ) < ONE_BIT_SHARE * len(differ):
             return 0.0
     return share

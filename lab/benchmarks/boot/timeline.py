@@ -1,10 +1,11 @@
 """The time line of a boot: the readings of its recording that the evidence leaves, and a ± that covers them.
 
-All instants are of the host's clock: S, the text that starts the kernel; Z, the kernel's time 0; G, the start of the prompt's program;
-P, the prompt. D = Z − S and Y = P − G are the same in all boots of a board with one software, but for a spread that is learned from them:
-so a text that was said before, or a prompt that was drawn again, shows in them. A kernel, too, leaves its time 0: no line of a kernel comes
-sooner than its own clock says. A stage's text that is lost, and comes from elsewhere, moves against the texts before and behind it,
-or stands between other lines than in other boots.
+All instants are of the host's clock: S, the text that starts the kernel; Z, the kernel's time 0; G, the start of the
+prompt's program; P, the prompt. D = Z − S and Y = P − G are the same in all boots of a board with one software, but
+for a spread that is learned from them: so a text that was said before, or a prompt that was drawn again, shows in
+them. A kernel, too, leaves its time 0: no line of a kernel comes sooner than its own clock says. A stage's text that
+is lost, and comes from elsewhere, moves against the texts before and behind it, or stands between other lines than in
+other boots.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ class Usual:
     """The usual value of a quantity on a board with one software.
 
     Attributes:
-        spread_s: the standard deviation of good boots. reach_s: how far from it a good boot may be.
+        spread_s: the standard deviation of good boots.
+        reach_s: how far from it a good boot may be.
     """
 
     middle_s: float
@@ -54,7 +56,8 @@ class Usual:
     def of(cls, values_s: Sequence[float]) -> Self | None:
         """Learn it from boots of which most are good; None: from too few.
 
-        The fewer they are, the less is known of their spread. Two truncated steps are no difference, nor is a USB adapter's wait (16 ms).
+        The fewer they are, the less is known of their spread. Two truncated steps are no difference, nor is a USB
+        adapter's wait (16 ms).
         """
         if len(values_s) < KNOWN:
             return None
@@ -80,11 +83,14 @@ class TimeLine:
     """The quantities of a boot, in s; None: unknown.
 
     Attributes:
-        zero: D. getty: Y. answer: from the carriage return to the prompt's answer.
+        zero: D.
+        getty: Y.
+        answer: from the carriage return to the prompt's answer.
         tries: number of the bootloader's errors, after which it tried another place.
         drawn: the Y of other texts that may be the prompt.
         open: the prompt may be another text, as far as the console tells.
-        stages: both moments -> the time between; if both are the kernel's lines, less that of its clock, and named `KERNEL`.
+        stages: both moments -> the time between; if both are the kernel's lines, less that of its clock, and named
+            `KERNEL`.
         places: a bootloader's moment -> its `place_in`.
         quoted: moments of the kernel whose line came twice, once perhaps damaged.
     """
@@ -127,7 +133,7 @@ class TimeLine:
     def quantities(self) -> dict[str, float]:
         """All by name, with the lengths of two stages together."""
         values = {name: value for name in QUANTITIES if (value := getattr(self, name)) is not None}
-        pairs = {f"{one} + {two}": self.stages[one] + self.stages[two] for _, one, two in self.boundaries()}
+        pairs = {f"{first} + {then}": self.stages[first] + self.stages[then] for _, first, then in self.boundaries()}
         return {**values, **self.stages, **pairs}
 
 
@@ -181,8 +187,8 @@ def learn(lines: Iterable[TimeLine]) -> dict[str, Usual]:
 def judge(line: TimeLine, usual: Mapping[str, Usual], out_of_place: Collection[str] = ()) -> Verdict:
     """Exclude readings of a boot by what is usual, and cover those that are left.
 
-    A start of the kernel that is early may have been said by a script, or the kernel started twice; a late one comes from no other text.
-    A prompt that is late may have been drawn again, one that is early is another text.
+    A start of the kernel that is early may have been said by a script, or the kernel started twice; a late one comes
+    from no other text. A prompt that is late may have been drawn again, one that is early is another text.
     """
     zero, getty, answer, tries = (usual.get(name) for name in QUANTITIES)
     start_s, is_early = 0.0, False
@@ -210,8 +216,8 @@ def judge(line: TimeLine, usual: Mapping[str, Usual], out_of_place: Collection[s
 def _moved_s(line: TimeLine, usual: Mapping[str, Usual], out_of_place: Collection[str]) -> dict[str, float]:
     """How far moments may be whose texts came from elsewhere: the stages beside them are as long as usual together.
 
-    Two of the kernel's lines are no slower than its clock says. So if nothing else explains them, the other stage was slow, too.
-    Where the text itself is out of place, either stage may be as long as usual.
+    Two of the kernel's lines are no slower than its clock says. So if nothing else explains them, the other stage was
+    slow, too. Where the text itself is out of place, either stage may be as long as usual.
     """
     moved_s: dict[bool, dict[str, float]] = {True: {}, False: {}}
     quantities = line.quantities()
@@ -260,7 +266,8 @@ class Judgement:
         """The samples with the verdict's flags, and a ± that covers the readings left.
 
         Args:
-            moments: of the boot. prompt_at: the prompt's position in the recording.
+            moments: of the boot.
+            prompt_at: the prompt's position in the recording.
         """
         reaches: dict[int, float] = {}
         for moment in moments:

@@ -23,10 +23,10 @@ from lab.errors import BoardlabError, BoardTransientError, LabTransientError, Te
 from lab.metrics import Flag, SampleRecord
 
 # --- Recognition of the prompt at which a shell waits for input ---
-# A prompt stands at a line's start and ends the output: a text or a newline behind it shows that a program printed it and
-# continued. Only the kernel and invisible terminal sequences write into a line that waits for input. After the settling
-# time, or some seconds of silence where a program printed on, a carriage return is sent: a waiting shell prints the prompt
-# again, at once.
+# A prompt stands at a line's start and ends the output: a text or a newline behind it shows that a program printed it
+# and continued. Only the kernel and invisible terminal sequences write into a line that waits for input. After the
+# settling time, or some seconds of silence where a program printed on, a carriage return is sent: a waiting shell
+# prints the prompt again, at once.
 
 
 KEPT_BYTES = 4096  # of what comes behind a prompt
@@ -35,8 +35,8 @@ SILENT_NS = 2_000_000_000  # longest delay of a final prompt's answer to a carri
 UNANSWERED_NS = 5_000_000_000  # and one with something behind it
 QUIET_NS = 100_000_000  # of silence behind a prompt; a program that goes on printing does not pause so long in a line
 TALKS_ON_NS = 2_000_000_000  # longest further output after the settling time before the board is asked
-# The same where a program printed on behind it. Most likely the boot goes on: what is typed into it would wait for the real
-# prompt, and be answered there.
+# The same where a program printed on behind it. Most likely the boot goes on: what is typed into it would wait for the
+# real prompt, and be answered there.
 REFUTED_QUIET_NS = 5_000_000_000
 REFUTED_TALKS_ON_NS = 30_000_000_000
 # ECMA-48: control sequences, strings (DCS, OSC, PM, APC, SOS), and other escapes.
@@ -159,7 +159,7 @@ class PromptWatch:
     @property
     def chosen(self) -> MomentLike | None:
         """The likeliest prompt: the last unrefuted candidate, else the last."""
-        likely = [each for each in self._candidates if each.waits or each.covered]
+        likely = [candidate for candidate in self._candidates if candidate.waits or candidate.covered]
         return (likely or self._candidates)[-1].moment if self._candidates else None
 
     @property
@@ -199,9 +199,13 @@ PROMPT_LINES = 50  # before the prompt, among which a damaged one is looked for
 READ_LINES = 100  # of one read of 4 KiB, among which a moment's line is looked for
 NEARLY_SHARE = 0.8  # of a line's characters that are the prompt's
 DAMAGED = 2  # characters that may be lost or added
-CR_ONLY = "Its lines end with a carriage return alone, and no pattern finds a line's start: have the board send a newline, too"
+CR_ONLY = (
+    "Its lines end with a carriage return alone, and no pattern finds a line's start: have the board send a "
+    "newline, too"
+)
 SETTLE_NS = 300_000_000  # silence after a U-Boot prompt that shows that it waits for somebody
-# Failure classes of texts that decide nothing alone: a program may quote them, and a bootloader tries one place after the other.
+# Failure classes of texts that decide nothing alone: a program may quote them, and a bootloader tries one place after
+# the other.
 _OF_BOOTLOADERS: Final = frozenset({"uboot_abort", "no_boot_device", "authentication", "bad_image"})
 _OF_KERNELS: Final = frozenset({"kernel_panic", "kernel_oops", "kernel_lockup", "io_error", "no_root"})
 _OF_SHELLS: Final = frozenset({"emergency_mode"})  # a login prompt refutes it
@@ -215,11 +219,12 @@ _IO_ERROR: Final = re.compile(r"I/O error, dev (\w+)")
 class BootWatch:
     """Watches one boot.
 
-    Feed it bytes and moments in their order (lab.console.moments.feed_watch); call `check` in between, then ask `done`. If
-    `asks`, send a carriage return and call `asked`: only this proves that a shell waits at the prompt.
+    Feed it bytes and moments in their order (lab.console.moments.feed_watch); call `check` in between, then ask
+    `done`. If `asks`, send a carriage return and call `asked`: only this proves that a shell waits at the prompt.
 
     Attributes:
-        flow, start: the boot's flow, and its kernel's start where the time counts from there; known when it is finished.
+        flow, start: the boot's flow, and its kernel's start where the time counts from there; known when it is
+            finished.
         events: number of the captured events that belong to the boot, set by the feeder; None: all.
     """
 
@@ -341,8 +346,9 @@ class BootWatch:
         """The clock of the stamps stood still, or jumped."""
         self._fail(
             LabTransientError(
-                f"the host's clock went {abs(missing_ns) / 1e9:.3f} s {'behind' if missing_ns > 0 else 'ahead'} during the boot: the host was "
-                "suspended, or its virtual machine paused or moved. Keep it awake while it measures (systemctl mask sleep.target)",
+                f"the host's clock went {abs(missing_ns) / 1e9:.3f} s {'behind' if missing_ns > 0 else 'ahead'} "
+                "during the boot: the host was suspended, or its virtual machine paused or moved. Keep it awake "
+                "while it measures (systemctl mask sleep.target)",
                 failure="host_suspended",
             )
         )
@@ -385,11 +391,11 @@ class BootWatch:
         A text that decides nothing alone is to blame once the boot does not go on.
 
         Raises:
-            BoardTransientError: silent, hung, panicked, reset, flooding, stopped at the U-Boot prompt, too slow, or an apparent
-                prompt does not answer.
+            BoardTransientError: silent, hung, panicked, reset, flooding, stopped at the U-Boot prompt, too slow, or an
+                apparent prompt does not answer.
             TestTransientError: the login prompt came, but in pieces.
-            LabTransientError: booted from another medium than the straps selected, an unreadable console, or a host that
-                was suspended.
+            LabTransientError: booted from another medium than the straps selected, an unreadable console, or a host
+                that was suspended.
         """
         if self._failure is not None:
             raise self._failure
@@ -412,7 +418,8 @@ class BootWatch:
         since_power_s = (now_ns - self.power.acknowledged_ns) / 1e9
         if not self.done and since_power_s > self.board.timeouts.boot_s:
             raise BoardTransientError(
-                f"no login prompt within {self.board.timeouts.boot_s:g} s after power on; last line {self._last_text()!r}",
+                f"no login prompt within {self.board.timeouts.boot_s:g} s after power on; last line "
+                f"{self._last_text()!r}",
                 failure="too_slow",
             )
 
@@ -426,8 +433,8 @@ class BootWatch:
             judged: the boot's time line will tell whether the prompt is the first one.
 
         Raises:
-            BoardTransientError: a required moment is missing or out of order, and no other flow explains that; or the kernel's
-                clock began anew.
+            BoardTransientError: a required moment is missing or out of order, and no other flow explains that; or the
+                kernel's clock began anew.
             LabTransientError: a time is negative, or far too little is known of the boot time.
         """
         prompt = self._prompt.chosen
@@ -440,13 +447,14 @@ class BootWatch:
         params = {"medium": self.medium} | ({"init": self.init} if self.init else {})
         flags = extra_flags | self._flags(judged=judged)
         flow = self._recognise(prompt)
-        found = manner(flow, self.log, lost=Flag.CONSOLE_OVERRUN in flags)
-        self.flow = found.flow.name
-        self.start = next((each for each in found.flow.order if each.name == found.flow.start == START), None)
-        sure = found.is_sure and self._ruled_out.shown(flow.name) and not self._starts.doubtful
+        manner_of_boot = manner(flow, self.log, lost=Flag.CONSOLE_OVERRUN in flags)
+        self.flow = manner_of_boot.flow.name
+        order, start = manner_of_boot.flow.order, manner_of_boot.flow.start
+        self.start = next((moment for moment in order if moment.name == start == START), None)
+        sure = manner_of_boot.is_sure and self._ruled_out.shown(flow.name) and not self._starts.doubtful
         flags |= frozenset(() if sure else {Flag.FLOW_UNVERIFIED})
         moments = self._own_moments()
-        for _, begin, moment in stages(found.flow, moments, prompt):
+        for _, begin, moment in stages(manner_of_boot.flow, moments, prompt):
             begin_ns = self.power.acknowledged_ns if begin is None else begin.t_ns
             since_s = None if begin is None else kernel_time_s(begin.text)
             until_s = kernel_time_s(moment.text)
@@ -454,12 +462,12 @@ class BootWatch:
             if since_s is not None and until_s is not None:
                 name, length_s = name + KERNEL, length_s - (until_s - since_s)
             self._stages_s[name] = length_s
-        for moment in found.flow.order:
+        for moment in manner_of_boot.flow.order:
             if moment.position in self._line_of:
                 self._places[moment.name] = place_in(self._texts, self._line_of[moment.position])
             elif self._is_quoted(moment):
                 self._quoted.append(moment.name)
-        return boot_samples(found.flow, moments, prompt, self.power, params, flags)
+        return boot_samples(manner_of_boot.flow, moments, prompt, self.power, params, flags)
 
     def _check_first_byte(self, now_ns: int) -> None:
         limit_s = self.board.timeouts.first_byte_s
@@ -474,8 +482,9 @@ class BootWatch:
         self.asks = self._prompt.poll(now_ns, last_byte_ns)
         if self._prompt.deserted:
             raise BoardTransientError(
-                f"text like the login prompt came, without an answer to a carriage return; the last line is {self._last_text()!r}. Does it hang, or does the `login` pattern of board type "
-                f"{self.board.name} fit something else?",
+                "text like the login prompt came, without an answer to a carriage return; the last line is "
+                f"{self._last_text()!r}. Does it hang, or does the `login` pattern of board type {self.board.name} "
+                "fit something else?",
                 failure="prompt_unanswered",
             )
 
@@ -489,14 +498,16 @@ class BootWatch:
         is_hung = silence_ns / 1e9 > self.board.timeouts.hang_silence_s
         if silence_ns > SETTLE_NS and self._prompt_in_pieces(anywhere=is_hung):
             raise TestTransientError(
-                "the login prompt came in pieces, with kernel messages between them, so its moment is not known. Let the "
-                "release print less while it starts (loglevel=4 on the kernel's command line), or measure once more",
+                "the login prompt came in pieces, with kernel messages between them, so its moment is not known. Let "
+                "the release print less while it starts (loglevel=4 on the kernel's command line), or "
+                "measure once more",
                 failure="prompt_broken",
             )
         if is_hung:
             stage = self._stage()
             raise BoardTransientError(
-                f"hung in {stage}: nothing for {self.board.timeouts.hang_silence_s:g} s after {self._last_text()!r}{self._hint()}",
+                f"hung in {stage}: nothing for {self.board.timeouts.hang_silence_s:g} s after "
+                f"{self._last_text()!r}{self._hint()}",
                 failure=f"hang_{stage}",
             )
 
@@ -522,29 +533,30 @@ class BootWatch:
             )
         if self.board.rom and not self.moments and re.search(self.board.rom, self._recent.decode("latin-1")):
             raise BoardTransientError(
-                f"the boot ROM found nothing to boot on {self.medium} and asks for it over the UART ({self._last_text()[-20:]!r}). Look at "
-                f"the boot-mode straps, and whether {self.medium} is there and holds a bootloader",
+                f"the boot ROM found nothing to boot on {self.medium} and asks for it over the UART "
+                f"({self._last_text()[-20:]!r}). Look at the boot-mode straps, and whether {self.medium} is there and "
+                "holds a bootloader",
                 failure="rom_no_medium",
             )
         if garbage(self._recent) > GARBAGE_SHARE and len(self._recent) == 1024:
             raise LabTransientError(
-                f"the console is unreadable (more than {GARBAGE_SHARE:.0%} of the last kilobyte is no text): check the "
-                f"speed ({self.board.console.speed_bd} Bd), the ground wire and the adapter",
+                f"the console is unreadable (more than {GARBAGE_SHARE:.0%} of the last kilobyte is no text): check "
+                f"the speed ({self.board.console.speed_bd} Bd), the ground wire and the adapter",
                 failure="garbled",
             )
 
     def _flags(self, *, judged: bool) -> frozenset[Flag]:
-        is_open = not judged and (self._prompt.open or any(self._damaged_prompts()))
-        found = {
+        is_open = not judged and (self._prompt.open or any(self._find_damaged_prompts()))
+        doubts = {
             Flag.MEDIUM_UNVERIFIED: not self._evidence.verified,
             Flag.PROMPT_REPEATED: self._prompt.doubtful or self._prompt.unanswered or is_open,
             Flag.KERNEL_ERRORS: bool(self.log.counts),
             Flag.CONSOLE_OVERRUN: bool(self.log.torn or self._garbled),
             Flag.SIMULATED: self.board.virtual,
         }
-        return frozenset(flag for flag, holds in found.items() if holds)
+        return frozenset(flag for flag, holds in doubts.items() if holds)
 
-    def _damaged_prompts(self) -> Iterator[int]:
+    def _find_damaged_prompts(self) -> Iterator[int]:
         """When lines before the prompt came that may be it, damaged, or with a kernel's line in it."""
         prompt = self._prompt.chosen
         text, before = "" if prompt is None else prompt.text.strip(), ""
@@ -556,7 +568,10 @@ class BootWatch:
             before = user if user != line else ""
 
     def _is_quoted(self, moment: MomentLike) -> bool:
-        """Return whether another line with the same kernel time may be the moment's, damaged: then one of them is a quote."""
+        """Return whether another line with the same kernel time may be the moment's, damaged.
+
+        Then one of them is a quote.
+        """
         stamp, end, text = moment.text.strip().partition("] ")
         rests = [line.partition(stamp + end)[2] for line in self._texts if stamp + end in line]
         nearly = [
@@ -630,7 +645,7 @@ class BootWatch:
         end_ns = 0 if self._prompt.chosen is None else self._prompt.chosen.t_ns
         return TimeLine(
             answer=None if self._prompt.answer_ns is None else self._prompt.answer_ns / 1e9,
-            drawn=tuple((end_ns - t_ns) / 1e9 for t_ns in self._damaged_prompts() if t_ns <= end_ns),
+            drawn=tuple((end_ns - t_ns) / 1e9 for t_ns in self._find_damaged_prompts() if t_ns <= end_ns),
             tries=float(self._tries),
             open=self._prompt.open,
             stages=self._stages_s,
@@ -643,8 +658,8 @@ class BootWatch:
         if not self.log.restarted:
             return None
         return BoardTransientError(
-            f"the board reset while booting: the kernel's clock began anew at {self.log.restarted!r}. Look for a kexec, a "
-            "watchdog or a weak supply; only a log that is printed again in other words looks the same",
+            f"the board reset while booting: the kernel's clock began anew at {self.log.restarted!r}. Look for a "
+            "kexec, a watchdog or a weak supply; only a log that is printed again in other words looks the same",
             failure="reset",
         )
 
