@@ -25,7 +25,7 @@ from lab.judge.number import Number, PublishedNumbers, of_average
 from lab.metrics.catalogue import STATES
 from lab.metrics.rates import RATES, FailureRate, RateChange
 from lab.results.records import PUBLISHED
-from lab.results.series import BoardSeries, run_head, runs_at
+from lab.results.series import BoardSeries, decisions_at, run_head, runs_at
 from lab.results.snapshot import RunHead, StoreSnapshot
 from lab.results.sums import Average
 
@@ -122,10 +122,11 @@ def judge_run(snapshot: StoreSnapshot, run_id: int, against: str | None = None) 
     Raises:
         ConfigurationError: no such run, or nothing of that release on its board.
     """
-    head, decisions = run_head(snapshot, run_id), snapshot.decisions()
+    head = run_head(snapshot, run_id)
     if head is None:
         raise ConfigurationError(f"no run {run_id}; `lab results list` shows the runs")
-    heads = runs_at(snapshot, BoardSeries.of(head))
+    series = BoardSeries.of(head)
+    heads, decisions = runs_at(snapshot, series), decisions_at(snapshot, series)
     before = earlier(heads, head, decisions)
     is_accepted = decisions.get(head.id) == ACCEPTED
     if against is None:
@@ -174,8 +175,9 @@ def release_before_run(snapshot: StoreSnapshot, head: RunHead) -> str | None:
 
     In a completed run of its kind that is not rejected.
     """
-    decisions = snapshot.decisions()
-    others = [run for run in place(runs_at(snapshot, BoardSeries.of(head)), head) if decisions.get(run.id) != REJECTED]
+    series = BoardSeries.of(head)
+    decisions = decisions_at(snapshot, series)
+    others = [run for run in place(runs_at(snapshot, series), head) if decisions.get(run.id) != REJECTED]
     return release_before([run.release for run in others], head.release)
 
 

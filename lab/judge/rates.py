@@ -23,7 +23,7 @@ from lab.metrics import Metric
 from lab.metrics.catalogue import STATES
 from lab.metrics.rates import FAILED, HINT, RATES, SURE, FailureRate
 from lab.results.history import Item, item_of
-from lab.results.series import BoardSeries, run_head, runs_at
+from lab.results.series import BoardSeries, decisions_at, run_head, runs_at
 from lab.results.snapshot import StoreSnapshot
 
 # Beta priors, by which alone the delays are better or worse: no prior can break the bound.
@@ -114,8 +114,9 @@ def judge_rates(snapshot: StoreSnapshot, night: Sequence[int]) -> list[NewVerdic
     head = run_head(snapshot, night[0])
     if head is None or head.kind not in RATES:
         return []
-    decisions = snapshot.decisions()
-    before = window(earlier(runs_at(snapshot, BoardSeries.of(head)), head, decisions), decisions)
+    series = BoardSeries.of(head)
+    decisions = decisions_at(snapshot, series)
+    before = window(earlier(runs_at(snapshot, series), head, decisions), decisions)
     ids = [*(run.id for run in before if run.id not in night), *night]
     verdicts = []
     for params, nights in _nights(snapshot, ids, night).items():

@@ -30,10 +30,11 @@ from lab.judge.history.walk import Walk
 from lab.judge.labels import line_of
 from lab.judge.rates import judge_rates
 from lab.judge.records import DRIFT, UNSURE, NewVerdict
-from lab.judge.store import read_verdicts, reviews, write_verdicts
+from lab.judge.store import read_verdicts, write_verdicts
 from lab.metrics.rates import RATES
 from lab.results import Run, Store
 from lab.results.history import HistoryRunHead, Item, MeasuredNumber, RunNumbers, item_of, read_numbers, run_heads
+from lab.results.series import BoardSeries, decisions_at
 
 _MOST_LINES: Final = 4  # of builds that are remembered beside the current one
 
@@ -301,7 +302,9 @@ def judge_run(store: Store, run_id: int, *, remember: Path | None = None) -> Run
         ConfigurationError: no such run, or it is rejected.
     """
     run = store.run(run_id)
-    rejected = frozenset(review.run_id for review in reviews(store).values() if review.decision == "rejected")
+    with store.snapshot() as snapshot:
+        decisions = decisions_at(snapshot, BoardSeries(run.board, run.board_type, run.kind))
+    rejected = frozenset(number for number, decision in decisions.items() if decision == "rejected")
     if run_id in rejected:
         raise ConfigurationError(
             f"run {run_id} was rejected and counts for nothing; `lab judge accept {run_id}` takes that back"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -124,12 +126,22 @@ def person_at_place(queue: JobQueue, job: Job) -> str:
 def _place_of(job: Job) -> Place | None:
     """The place that a job's environment names; None: none."""
     path = Path(job.env)
-    name = envfile.place_of(path) if path.is_file() else ""
-    if not name:
+    try:
+        state = path.stat()
+    except OSError:
         return None
-    return Place(
-        name, with_port(envfile.coordinator_of(path) or os.environ.get("LG_COORDINATOR", DEFAULT_COORDINATOR))
-    )
+    if not stat.S_ISREG(state.st_mode):
+        return None
+    name, coordinator = _place_in(path, (state.st_mtime_ns, state.st_ctime_ns, state.st_size, state.st_ino))
+    default = os.environ.get("LG_COORDINATOR", DEFAULT_COORDINATOR)
+    return Place(name, with_port(coordinator or default)) if name else None
+
+
+@lru_cache(maxsize=1024)
+def _place_in(path: Path, _state: tuple[int, ...]) -> tuple[str, str]:
+    """Place and coordinator of an environment, cached by the file's state: a waiting job asks again and again."""
+    name = envfile.place_of(path)
+    return name, envfile.coordinator_of(path) if name else ""
 
 
 def _own_users(queue: JobQueue, job: Job) -> set[str]:

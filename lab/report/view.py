@@ -34,7 +34,7 @@ from lab.results.formatting import (
 )
 from lab.results.listing import Overview, attempts_of, name_of, sample_count
 from lab.results.records import CONSOLE_LOG, HOST_BUSY, LAST_ID, Attempt, Run
-from lab.results.series import BoardSeries, run_head, runs_at
+from lab.results.series import BoardSeries, decisions_at, run_head, runs_at
 from lab.results.snapshot import StoreSnapshot
 from lab.terminal import plain
 
@@ -500,7 +500,7 @@ def judge_against(snapshot: StoreSnapshot, run_id: int, against: str | None) -> 
             f"--against {against}: run {other.id} is {other.kind} of {other.board_type}, run {head.id} is {head.kind} "
             f"of {head.board_type}; name a run of the same kind and board type"
         )
-    before = earlier(runs, head, snapshot.decisions())
+    before = earlier(runs, head, decisions_at(snapshot, BoardSeries.of(head)))
     name = f"run {other.id}, release {other.release}" + (
         f", on board {other.board}" if other.board != head.board else ""
     )

@@ -60,6 +60,13 @@ def runs_at(snapshot: StoreSnapshot, series: BoardSeries) -> list[RunHead]:
     return snapshot.heads_of(*conditions)
 
 
+def decisions_at(snapshot: StoreSnapshot, series: BoardSeries) -> dict[int, str]:
+    """The last decision on each run of a series, if there is one."""
+    conditions = (RunRow.board == series.board, RunRow.board_type == series.board_type, RunRow.kind == series.kind)
+    query = select(ReviewRow.run_id, ReviewRow.decision).join(RunRow, RunRow.id == ReviewRow.run_id).where(*conditions)
+    return {row[0]: row[1] for row in snapshot.rows(query.order_by(ReviewRow.id))}
+
+
 def latest_completed(snapshot: StoreSnapshot, series: BoardSeries, most: int) -> list[RunHead]:
     """The last completed runs of a series, the oldest first."""
     conditions = (RunRow.board == series.board, RunRow.board_type == series.board_type, RunRow.kind == series.kind)
