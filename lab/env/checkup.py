@@ -13,6 +13,7 @@ from typing import Any, Final
 from attrs import define, field
 
 from lab.boards.hardware import RAIL_OFF_V
+from lab.console.model import Chunk
 from lab.console.published import PublishedPort
 from lab.drivers import guarded_calls
 from lab.drivers.guarded_calls import RAILS
@@ -83,7 +84,11 @@ class CheckUp:
         """Boot the board and type at Linux, else at U-Boot."""
         error = self._boot()
         if error is None:
-            self._pass_part("boot", "it booted to its login prompt")
+            first = next(event for event in self.strategy.console.capture if isinstance(event, Chunk))
+            first_byte_s = (first.t_ns - self.strategy.edge.requested_ns) / 1e9
+            self._pass_part(
+                "boot", f"it booted to its login prompt, its first byte {first_byte_s:.2f} s after power on"
+            )
             if self.strategy.shell is None:
                 self._pass_part("console", "it is heard; the environment has no ShellDriver to type with")
             else:

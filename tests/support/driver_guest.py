@@ -1,8 +1,8 @@
 """A guest in QEMU with the kernel's own drivers: adapters, card readers, current monitors come and go as a test says.
 
-The kernel is Ubuntu's, the root Debian's udev and libraries; this environment's Python, with the distributions that a
-test names, is a second disk. An agent on a serial port runs the test's code in one process of the guest, so that
-imports are paid once: emulated, they take seconds.
+The kernel is Ubuntu's, the root Debian's udev and libraries; this environment's Python with boardlab and all that it
+depends on, compiled, is a second disk. An agent on a serial port runs the test's code in one process of the guest, so
+that imports are paid once: emulated, they take seconds. The guest's 10.0.2.2 is this host's loopback.
 """
 
 from __future__ import annotations
@@ -15,14 +15,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import metadata
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from attrs import define, field
+from packaging.requirements import Requirement
 
+from lab import package_data
 from lab.virtual.images import cache, debian, disk, tools
 from lab.virtual.images.debian import AptRoot, PinnedPackage
 from support.measuring_lab import ROOT
@@ -49,7 +52,7 @@ PACKAGES = (
 )
 IN_ORDER = {  # module -> its package
     **dict.fromkeys(("xhci-pci-renesas", "xhci-pci", "usb-storage"), MODULES),
-    **dict.fromkeys(("usbserial", "ftdi_sio", "i2c-smbus", "i2c-stub", "ina2xx"), MORE),
+    **dict.fromkeys(("usbserial", "ftdi_sio", "i2c-smbus", "i2c-stub", "ina2xx", "gpio-sim"), MORE),
 }
 # udev, the list of libraries in which pyudev looks for its own, and those that a Python of another origin wants.
 ROOT_PACKAGES = (
@@ -62,14 +65,16 @@ ROOT_PACKAGES = (
     "libbz2-1.0",
     "liblzma5",
     "libexpat1",
+    "socat",
+    "libsqlite3-0",
+    "libstdc++6",
 )
-STUB = "chip_addr=0x40,0x41,0x44"
+STUB = "chip_addr=0x40,0x41,0x44,0x45,0x46,0x4c,0x4e"
 INIT = f"""#!/bin/busybox sh
 b=/bin/busybox
 export PATH=/usr/sbin:/usr/bin LD_LIBRARY_PATH=/lab/python/lib PYTHONPATH=/lab/project:/lab/site HOME=/tmp
 $b mount -t proc proc /proc
 $b mount -t sysfs sys /sys
-$b mountpoint -q /dev || $b mount -t devtmpfs dev /dev
 $b mkdir -p /dev/pts
 $b mount -t devpts devpts /dev/pts
 $b mount -t tmpfs run /run
@@ -78,6 +83,10 @@ $b mount -t ext4 -o ro /dev/vdb /lab
 for module in {" ".join(IN_ORDER)}; do
     case $module in i2c-stub) $b insmod /modules/$module.ko {STUB};; *) $b insmod /modules/$module.ko;; esac
 done
+$b mount -t configfs config /sys/kernel/config
+$b ip link set lo up
+$b ip link set eth0 up
+$b ip address add 10.0.2.15/24 dev eth0
 ldconfig
 /lib/systemd/systemd-udevd --daemon
 udevadm trigger --action=add
@@ -129,6 +138,7 @@ def build(folder: Path) -> Mapping[str, object]:
             debian.extract(packages[package_name], {f".*/{name}\\.ko\\.zst": path for name, path in places.items()})
             for name, path in places.items():
                 (root / "modules" / f"{name}.ko").write_bytes(tools.run(["zstd", "-dc", path]))
+        (root / "usr" / "bin" / "sh").symlink_to("busybox")
         (root / "labinit").write_text(INIT)
         (root / "labinit").chmod(0o755)
         (root / "etc" / "passwd").write_text("root:x:0:0:root:/tmp:/bin/sh\n")
@@ -138,8 +148,19 @@ def build(folder: Path) -> Mapping[str, object]:
     return {"kernel": KERNEL}
 
 
-def lab_disk(path: Path, distributions: Sequence[str]) -> None:
-    """Write a disk with this Python, the project, and distributions of this environment, compiled."""
+def dependencies(name: str) -> dict[str, metadata.Distribution]:
+    """A distribution of this environment and all that it depends on, by name."""
+    waiting, distributions = [name], dict[str, metadata.Distribution]()
+    while waiting:
+        distribution = metadata.distribution(waiting.pop())
+        if distributions.setdefault(distribution.name, distribution) is distribution:
+            requirements = map(Requirement, distribution.requires or ())
+            waiting += [one.name for one in requirements if not one.marker or one.marker.evaluate({"extra": ""})]
+    return distributions
+
+
+def lab_disk(path: Path) -> None:
+    """Write a disk with this Python, the project and its dependencies, compiled."""
     with tempfile.TemporaryDirectory(prefix="boardlab-guest-") as work:
         prefix, tree = Path(sys.base_prefix), Path(work)
         version = f"python{sys.version_info.major}.{sys.version_info.minor}"
@@ -149,13 +170,14 @@ def lab_disk(path: Path, distributions: Sequence[str]) -> None:
         shutil.copytree(prefix / "lib" / version, python / "lib" / version, ignore=_NO_STDLIB)
         for library in prefix.glob("lib/libpython3*.so*"):
             shutil.copy2(library, python / "lib")
-        for distribution in map(metadata.distribution, distributions):
+        for distribution in dependencies("boardlab").values():
             for file in distribution.files or ():
                 if not file.parts[0].startswith("..") and file.suffix != ".pyc":
                     place = tree / "site" / file
                     place.parent.mkdir(parents=True, exist_ok=True)
                     shutil.copy2(file.locate(), place)
-        shutil.copytree(ROOT / "lab", tree / "project" / "lab", ignore=shutil.ignore_patterns("__pycache__"))
+        for name in ("lab", package_data.STRATEGIES, package_data.TESTS):
+            shutil.copytree(ROOT / name, tree / "project" / name, ignore=shutil.ignore_patterns("__pycache__"))
         beside = {name: value for name, value in os.environ.items() if name != "PYTHONPYCACHEPREFIX"}
         folders = [tree / name for name in ("python", "site", "project")]
         subprocess.run([sys.executable, "-m", "compileall", "-q", "-j", "0", *folders], env=beside, check=True)
@@ -176,6 +198,8 @@ class Guest:
     _qmp: Lines
     _agent: Lines
     _peers: dict[str, socket.socket] = field(factory=dict)
+    _deleted: set[str] = field(factory=set)
+    _chardevs: Iterator[int] = field(factory=count)
 
     def run(self, code: str) -> Any:
         """What `answer` is after a piece of code; names last from one piece to the next."""
@@ -188,6 +212,7 @@ class Guest:
         named = {name.replace("_", "-"): value for name, value in arguments.items()}
         reply = self._qmp.ask({"execute": command, "arguments": named})
         while "event" in reply:
+            self._note(reply)
             reply = self._qmp.next()
         assert "error" not in reply, reply
 
@@ -195,32 +220,38 @@ class Guest:
         """Plug a USB device in."""
         self.qmp("device_add", id=name, driver=driver, bus="usb.0", **arguments)
 
-    def plug_adapter(self, name: str, serial: str, port: str) -> None:
-        """Plug a serial adapter in, an FT232B with a board behind it."""
-        if name not in self._peers:
-            address = {"type": "unix", "data": {"path": str(self.folder / name)}}
-            backend = {"type": "socket", "data": {"addr": address, "server": True, "wait": False}}
-            self.qmp("chardev-add", id=name, backend=backend)
-            self._peers[name] = connect(self.folder / name)
-        self.plug(name, "usb-serial", chardev=name, serial=serial, port=port, always_plugged=True)
+    def plug_adapter(self, name: str, serial: str, port: str) -> socket.socket:
+        """Plug a serial adapter in, an FT232B; returns the line of the board behind it."""
+        chardev = f"{name}-{next(self._chardevs)}"  # a new one has none of the bytes that the old one did not take
+        address = {"type": "unix", "data": {"path": str(self.folder / chardev)}}
+        backend = {"type": "socket", "data": {"addr": address, "server": True, "wait": False}}
+        self.qmp("chardev-add", id=chardev, backend=backend)
+        self._peers[name] = connect(self.folder / chardev)
+        self.plug(name, "usb-serial", chardev=chardev, serial=serial, port=port, always_plugged=True)
+        return self._peers[name]
 
     def unplug(self, name: str) -> None:
         """Pull a device out, and wait until it is gone."""
         self.qmp("device_del", id=name)
-        while True:
-            event = self._qmp.next()
-            if event.get("event") == "DEVICE_DELETED" and event["data"].get("device") == name:
-                return
+        while name not in self._deleted:
+            self._note(self._qmp.next())
+        self._deleted.remove(name)
+        if name in self._peers:
+            self._peers.pop(name).close()
+
+    def _note(self, event: Mapping[str, Any]) -> None:
+        if event["event"] == "DEVICE_DELETED" and "device" in event["data"]:
+            self._deleted.add(event["data"]["device"])
 
     def say(self, name: str, data: bytes) -> None:
         """The board behind an adapter prints something."""
         self._peers[name].sendall(data)
 
-    def heard(self, name: str, count: int) -> bytes:
-        """What has arrived at an adapter's board, `count` bytes of it."""
+    def heard(self, name: str, size: int) -> bytes:
+        """What has arrived at an adapter's board, `size` bytes of it."""
         data = b""
-        while len(data) < count:
-            data += self._peers[name].recv(count - len(data))
+        while len(data) < size:
+            data += self._peers[name].recv(size - len(data))
         return data
 
 
@@ -262,8 +293,8 @@ def connect(path: Path) -> socket.socket:
 
 
 @contextmanager
-def running(folder: Path, distributions: Sequence[str], *words: str) -> Iterator[Guest]:
-    """A guest with these distributions; `words` go to QEMU.
+def running(folder: Path, *words: str) -> Iterator[Guest]:
+    """A guest; `words` go to QEMU.
 
     Args:
         folder: of its sockets, with a short path.
@@ -273,13 +304,13 @@ def running(folder: Path, distributions: Sequence[str], *words: str) -> Iterator
         init=INIT, packages=[each.sha256 for each in PACKAGES], root=ROOT_PACKAGES, modules=IN_ORDER
     )
     images = cache.obtain("driver-guest", recipe, build, root=cache.default_root(), report=print)
-    lab_disk(folder / "lab.ext4", distributions)
+    lab_disk(folder / "lab.ext4")
     log = folder / "console"
     command = [
-        *(PROGRAM, "-accel", "tcg", "-cpu", "max", "-m", "768", "-nodefaults", "-no-reboot", "-display", "none"),
+        *(PROGRAM, "-accel", "tcg", "-cpu", "max", "-m", "1024", "-nodefaults", "-no-reboot", "-display", "none"),
         *("-kernel", str(images / "vmlinuz"), "-serial", f"file:{log}"),
         # A busy host keeps the timer's interrupts from an emulated processor; the kernel takes that for a broken one.
-        *("-append", "root=/dev/vda rw init=/labinit console=ttyS0 quiet no_timer_check panic=-1"),
+        *("-append", "root=/dev/vda rw init=/labinit console=ttyS0 quiet no_timer_check mitigations=off panic=-1"),
         *("-drive", f"if=virtio,format=raw,snapshot=on,file={images / 'root.ext4'}"),
         *("-drive", f"if=virtio,format=raw,readonly=on,file={folder / 'lab.ext4'}"),
         *(
@@ -288,6 +319,7 @@ def running(folder: Path, distributions: Sequence[str], *words: str) -> Iterator
             "-qmp",
             f"unix:{folder / 'qmp'},server=on,wait=off",
         ),
+        *("-netdev", "user,id=net", "-device", "virtio-net,netdev=net,romfile="),
         *("-device", "qemu-xhci,id=usb,p2=8,p3=8", *words),
     ]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL)

@@ -11,10 +11,6 @@ from support.driver_guest import DEADLINE_S, Guest, running
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3 * DEADLINE_S)]
 
-DISTRIBUTIONS = (  # what the console server, the card writer and the rails import
-    *("attrs", "boardlab", "cattrs", "certifi", "charset-normalizer", "idna", "pyudev", "requests", "smbus2"),
-    *("typing-extensions", "urllib3", "zstandard"),
-)
 CARD_BYTES = 64 << 20
 HELPERS = """
 import glob, subprocess, time
@@ -42,7 +38,7 @@ def guest() -> Iterator[Guest]:
         with (folder / "card.img").open("wb") as card:
             card.truncate(CARD_BYTES)
         card_words = ("-blockdev", f"driver=file,node-name=card,filename={folder / 'card.img'}")
-        with running(folder, DISTRIBUTIONS, *card_words) as guest:
+        with running(folder, *card_words) as guest:
             guest.run(HELPERS)
             yield guest
 

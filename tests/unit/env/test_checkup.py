@@ -85,6 +85,7 @@ def test_a_board_that_works_passes_with_what_was_found(tmp_path: Path) -> None:
     assert verdict(parts).passed
     assert parts["medium"].message == "it booted from sd, and 8 MiB of /dev/mmcblk1p2 were read"
     assert parts["power"].message == "its rails came with power on, and fell with power off"
+    assert parts["boot"].message == "it booted to its login prompt, its first byte 0.21 s after power on"
     assert "within 8%" in parts["rails"].message
 
 
