@@ -573,13 +573,15 @@ class BootWatch:
         Then one of them is a quote.
         """
         stamp, end, text = moment.text.strip().partition("] ")
+        if not end or kernel_time_s(moment.text) is None:
+            return False
         rests = [line.partition(stamp + end)[2] for line in self._texts if stamp + end in line]
         nearly = [
             r
             for r in rests
             if text.startswith(r) or SequenceMatcher(None, r[: len(text)], text).ratio() >= NEARLY_SHARE
         ]
-        return kernel_time_s(moment.text) is not None and len(nearly) > 1
+        return len(nearly) > 1
 
     def _whole_line(self, raw: bytes, t_ns: int) -> None:
         line = raw[-LINE_LIMIT:].decode("latin-1")
