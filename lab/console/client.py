@@ -380,9 +380,11 @@ def ensure_server(runtime: Path | None = None) -> Path:
         )
         try:
             status = process.wait(START_TIMEOUT_S)
+            reason = f"exit status {status}"
         except subprocess.TimeoutExpired:
             process.kill()
             status = process.wait()
+            reason = f"given up after {START_TIMEOUT_S:g} s; is this host very busy?"
     deadline = time.monotonic() + START_TIMEOUT_S
     while status == EXIT_TWICE and not _answers(address) and time.monotonic() < deadline:
         time.sleep(RETRY_S)  # another process was faster; its server is about to listen
@@ -390,7 +392,7 @@ def ensure_server(runtime: Path | None = None) -> Path:
         return address
     tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_TAIL_LINES:])
     raise LabStableError(
-        f"the console server did not start (exit status {status}); the end of {log}:\n{tail}",
+        f"the console server did not start ({reason}); the end of {log}:\n{tail}",
         failure="no_console_server",
     )
 

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 from attrs import define, field
 
+from lab.console.client import ensure_server
 from lab.console.clients import PATIENCE_BEATS, Clients
 from lab.console.connection import Connection
 from lab.console.protocol import Deframer, Frame, FrameType, Message, encode_message
+from lab.errors import LabStableError
 
 
 @define
@@ -126,3 +128,12 @@ def test_one_frame_is_taken_at_a_time_so_that_ports_are_looked_at_between(desk: 
                 desk.clients.serve(fd, mask)
             heard += 1
         assert heard == 3
+
+
+def test_a_server_that_takes_too_long_to_start_is_said_to_be_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lab.console.client.START_TIMEOUT_S", 0.0)
+    with pytest.raises(LabStableError, match="did not start \\(given up after 0 s; is this host very busy") as caught:
+        ensure_server(tmp_path)
+    assert caught.value.failure == "no_console_server"
