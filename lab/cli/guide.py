@@ -55,7 +55,7 @@ def read(
 
     With --json one file gives one object and several give a list.
     """
-    read_sheets, errors = read_all(files, define)
+    read_sheets, errors = read_all(files, define, sheets.require_numbers)
     if unknown and as_json:
         print_json({"unknown": [cell for sheet in read_sheets for cell in export.unknown_cells(sheet)]})
     elif unknown:
@@ -87,8 +87,8 @@ def check(
     db: Database = None,
 ) -> None:
     """Find wrong numbers in guides, with the right ones if known."""
-    older = sheets.of_guide(reader.read(against, defines_of(define))) if against else None
-    read_sheets, errors = read_all(files, define, sheets.require_metrics)
+    older = sheets.require_metrics(sheets.of_guide(reader.read(against, defines_of(define)))) if against else None
+    read_sheets, errors = read_all(files, define)
     if history:
         from lab.guide.compare import stored_history  # noqa: PLC0415 - the database takes a while to import
         from lab.results.store import open_store  # noqa: PLC0415
@@ -134,11 +134,9 @@ def defines_of(define: Sequence[str] | None) -> dict[str, str]:
 def read_all(
     files: Iterable[Path],
     define: Sequence[str] | None = None,
-    require: Callable[[MeasuredGuide], MeasuredGuide] = lambda sheet: sheet,
+    require: Callable[[MeasuredGuide], MeasuredGuide] = sheets.require_metrics,
 ) -> tuple[list[MeasuredGuide], list[ConfigurationError]]:
     """Read all guides; collect the errors of unreadable ones.
-
-    A file without a cell of results is no guide.
 
     Args:
         require: raises the error of a guide that does not fit the command.
@@ -147,22 +145,10 @@ def read_all(
     defines = defines_of(define)
     for path in files:
         try:
-            guides.append(require(_with_numbers(sheets.of_guide(reader.read(path, defines)))))
+            guides.append(require(sheets.of_guide(reader.read(path, defines))))
         except ConfigurationError as error:
             errors.append(error)
     return guides, errors
-
-
-def _with_numbers(sheet: MeasuredGuide) -> MeasuredGuide:
-    if not any(r.number is not None for r in sheet.readings):
-        guide = sheet.guide
-        first = f" Line {guide.unread[0].line}: {guide.unread[0].reason}" if guide.unread else ""
-        raise ConfigurationError(
-            f"{guide.path}: read as {guide.format}, its {len(guide.tables)} tables have no number; is this the "
-            "guide's source, "
-            f"or a page of it?{first}"
-        )
-    return sheet
 
 
 def finish(read_sheets: Sequence[MeasuredGuide], errors: Sequence[ConfigurationError]) -> None:
@@ -285,6 +271,8 @@ def trend_command(
     """
     params = dict(parameter_of(text) for text in only or [])
     read_sheets, errors = read_all(files or [])
+    if errors and not read_sheets:
+        finish([], errors)
     if files:
         trends = trend.trends_of_guides(read_sheets, metric, board, params)
     else:
@@ -336,6 +324,8 @@ def import_command(
                 errors.append(guide)
             else:
                 _print_imported(guide.path, importer.add(guide))
+                for name in guide.boards_without_metrics:
+                    echo(f"{guide.path}: no number of {name} stands for a metric; the board was left out", err=True)
     finish([], errors)
 
 

@@ -79,14 +79,30 @@ def of_guide(guide: Guide) -> MeasuredGuide:
     return measure(guide, catalogue.load().readings(guide))
 
 
+def require_numbers(sheet: MeasuredGuide) -> MeasuredGuide:
+    """The guide, if its tables have a number.
+
+    Raises:
+        ConfigurationError: they have none, so the file is no guide, or a page of one.
+    """
+    guide = sheet.guide
+    if not any(r.number is not None for r in sheet.readings):
+        first = f" Line {guide.unread[0].line}: {guide.unread[0].reason}" if guide.unread else ""
+        raise ConfigurationError(
+            f"{guide.path}: read as {guide.format}, its {len(guide.tables)} tables have no number; is this the "
+            f"guide's source, or a page of it?{first}"
+        )
+    return sheet
+
+
 def require_metrics(sheet: MeasuredGuide) -> MeasuredGuide:
     """The guide, if a number of it stands for a metric.
 
     Raises:
         ConfigurationError: none does, so the file is no performance guide, or one of another kind.
     """
+    guide = require_numbers(sheet).guide
     if not sheet.by_metric:
-        guide = sheet.guide
         raise ConfigurationError(
             f"{guide.path}: no number of its {len(guide.tables)} tables stands for a metric of boardlab, so there is "
             f"nothing to check, compare or import; is it a performance guide? `lab guide read {guide.path}` shows what "

@@ -179,6 +179,7 @@ class PreparedGuide:
         data: the file.
         release: and what says so: "given", or a place in the guide.
         unattributed: cells of the guide's short rows, which no board can be given.
+        boards_without_metrics: boards in headers above numbers of which none stands for a metric.
     """
 
     path: Path
@@ -187,6 +188,7 @@ class PreparedGuide:
     release: NameSource
     unattributed: int
     boards: tuple[PreparedBoard, ...]
+    boards_without_metrics: tuple[str, ...]
 
 
 def prepare(
@@ -209,7 +211,8 @@ def prepare(
         ConfigurationError: the file cannot be read, has no number of a metric, names no release or no board and none is
             given, or has nothing of the given board.
     """
-    guide = reader.read(path, defines)
+    sheet = measurements.require_metrics(measurements.of_guide(reader.read(path, defines)))
+    guide = sheet.guide
     named_release = (
         NameSource(release, "given") if release else NameSource(guide.kernel_release or "", guide.release_source)
     )
@@ -217,10 +220,10 @@ def prepare(
         raise ConfigurationError(
             f"{path}: neither its title, its name nor its text says which release it is of; say it with --release"
         )
-    sheet = measurements.require_metrics(measurements.of_guide(evolve(guide, release=named_release.name)))
-    evidence = annotate(sheet)
+    evidence = annotate(evolve(sheet, guide=evolve(guide, release=named_release.name)))
     owners = _owners(evidence, path, board)
-    owner_of_rest = board or (next(iter(owners)) if len(owners) == 1 else None)
+    is_only_board = len(owners) == 1 and guide.boards in ((), tuple(owners))
+    owner_of_rest = board or (next(iter(owners)) if is_only_board else None)
     data = path.read_bytes()
     origin = _GuideFile(path, hashlib.sha256(data).hexdigest(), named_release, now)
     boards = tuple(
@@ -228,25 +231,27 @@ def prepare(
         for name, source in owners.items()
     )
     unattributed = sum(c.kind is CellKind.UNATTRIBUTED for t in guide.tables for c in t.cells)
-    return PreparedGuide(path, data, origin.sha256, named_release, unattributed, boards)
+    without_metrics = tuple(name for name in guide.boards if name not in owners)
+    return PreparedGuide(path, data, origin.sha256, named_release, unattributed, boards, without_metrics)
 
 
 def _owners(evidence: AnnotatedGuide, path: Path, board: str | None) -> dict[str, str]:
-    """Each board, and the source of its name."""
+    """Each board with a number of a metric, and the source of its name."""
     guide = evidence.sheet.guide
-    owners = dict.fromkeys(guide.boards, "table")
+    with_metrics = {r.board for readings in evidence.sheet.by_metric.values() for r in readings}
+    owners = {name: "table" for name in guide.boards if name in with_metrics or len(guide.boards) == 1}
     if not owners:
         owner = NameSource(board, "given") if board else find_device(guide, path)
         if owner is None:
             raise ConfigurationError(
-                f"{path}: no table names a board, and neither modules, title nor path one device; say whose numbers "
-                "they are with --board"
+                f"{path}: no table with a metric names a board, and neither modules, title nor path one device; say "
+                "whose numbers they are with --board"
             )
         owners[owner.name] = owner.source
     if board and board not in owners:
         if not any(_is_result(r) and _lacks_board(r) for r in evidence.sheet.readings):
             raise ConfigurationError(
-                f"{path}: every table names its board, none {board!r}; they name: {', '.join(owners)}"
+                f"{path}: every table with a metric names its board, none {board!r}; they name: {', '.join(owners)}"
             )
         owners[board] = "given"
     return owners

@@ -10,11 +10,13 @@ from attrs import evolve
 from support.guide_family import mini, table
 from support.guide_library import NOW, SK, put
 
+from lab.cli import main
 from lab.errors import ConfigurationError, TestStableError
 from lab.guide.check import importer
 from lab.metrics import by_name
 from lab.results import Store
 from lab.results.records import SampleRecord
+from lab.results.store import open_store
 
 
 def test_a_guide_becomes_a_run_for_each_board_with_the_file_as_evidence(
@@ -88,7 +90,7 @@ def test_tables_without_a_board_need_to_be_given_one(store: Store, paths: Mappin
     path.write_text(
         mini(table("Rail name,Rail voltage(V),Power (mW)", "vdd_core,0.85,8.53", title="Deep Sleep Power Performance"))
     )
-    with pytest.raises(ConfigurationError, match="no table names a board"):
+    with pytest.raises(ConfigurationError, match="no table with a metric names a board"):
         put(store, path, "11.02")
     assert [(one.board, one.samples) for one in put(store, path, "11.02", SK)] == [(SK, 1)]
 
@@ -97,3 +99,17 @@ def test_a_board_that_the_guide_says_nothing_of_is_refused(store: Store, small: 
     with pytest.raises(ConfigurationError, match="none 'a1-fs'; they name: am62xx_sk-fs"):
         put(store, small, "11.01", "a1-fs")
     assert store.runs() == []
+
+
+def test_a_board_without_a_number_of_a_metric_is_left_out_and_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scores = table("Benchmark,a1-fs: Score", "Glmark2-DRM,1.00", title="Glmark2")
+    others = table("Fruit,STM32MP157F-DK2", "Pears,3.00", title="Prices")
+    path = tmp_path / "mixed.rst"
+    path.write_text(mini(scores, others))
+    database = str(tmp_path / "results.db")
+    assert main(["guide", "import", str(path), "--release", "11.01", "--db", database]) == 0
+    assert "no number of STM32MP157F-DK2 stands for a metric; the board was left out" in capsys.readouterr().err
+    with open_store(database) as store:
+        assert [run.board for run in store.runs()] == ["a1-fs"]

@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
+from support import guide_family
 
 from lab.cli import main
 from lab.guide import measurements
@@ -98,9 +99,19 @@ def test_a_document_without_a_known_number_is_never_nothing_found(
     file.write_text(
         '.. csv-table:: Prices\n    :header: "Fruit","Price"\n\n    "Pears","3"\n' if kind == "csv" else page
     )
+    published = str(guide_family.family(tmp_path)["am437x.rst"])
     database = ["--release", "1.0", "--board", "pear-evm", "--db", str(tmp_path / "results.db")]
-    for command in (["check"], ["check", "--json"], ["import", *database], ["compare", str(file)]):
-        assert main(["guide", command[0], str(file), *command[1:]]) == 2
+    name = str(file)
+    for command in (
+        ["check", name],
+        ["check", name, "--json"],
+        ["check", published, "--against", name],
+        ["import", name, *database],
+        ["import", name, *database[2:]],
+        ["compare", name, name],
+        ["trend", "boot.time", name, "--board", "pear-evm"],
+    ):
+        assert main(["guide", *command]) == 2
         printed = capsys.readouterr()
         assert "stands for a metric of boardlab" in printed.err
         assert printed.out == "", "nothing is told, or imported, of a document of others"
