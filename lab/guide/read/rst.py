@@ -6,6 +6,7 @@ substitution means nothing to a number, and an unclosed one costs nothing. No tr
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
@@ -168,7 +169,7 @@ class _Walker:
     def _visit(self, node: nodes.Element) -> None:
         handlers: dict[type[nodes.Element], Callable[[nodes.Element], None]] = {
             nodes.section: self._section,
-            nodes.table: lambda table: self._table(_of_docutils(table, "")),
+            nodes.table: lambda table: self._grid(table, ""),
             nodes.bullet_list: self._list,
             nodes.paragraph: self._paragraph,
             nodes.system_message: self._complaint,
@@ -189,8 +190,24 @@ class _Walker:
             self.builder.repair(line, f"table {node['title'] or 'without a title'!r} {reason}")
 
     def _titled_table(self, node: nodes.Element) -> None:
-        for table in node.findall(nodes.table):
-            self._table(_of_docutils(table, node["title"]))
+        for part in node.findall(nodes.Element):
+            if isinstance(part, nodes.table):
+                self._grid(part, node["title"])
+            elif isinstance(part, nodes.system_message):
+                self._complaint(part, node["title"])
+
+    def _grid(self, table: nodes.Element, title: str) -> None:
+        """Read a drawn table, by its bars where docutils has taken a bar beside its border for text."""
+        raw = _of_docutils(table, title)
+        entries = (entry for entry in table.findall(nodes.entry) if "morecols" in entry)
+        if any(" | " in entry.astext() for entry in entries):
+            start = raw.line
+            while start > 1 and drawn_table.is_line(self.lines[start - 2]):
+                start -= 1
+            drawn = list(itertools.takewhile(drawn_table.is_line, self.lines[start - 1 :]))
+            if self._overrun_grid(drawn, start, title):
+                return
+        self._table(raw)
 
     def _table(self, raw: RawTable) -> None:
         self.builder.table(raw.title, raw.line, raw.header, raw.rows)
@@ -224,7 +241,7 @@ class _Walker:
         self.builder.items((item.astext(), _line(item)) for item in node.children)
         self.visit_children(node)
 
-    def _complaint(self, node: nodes.Element) -> None:
+    def _complaint(self, node: nodes.Element, title: str = "") -> None:
         """Note a part that docutils could not read.
 
         A complaint that quotes no part of the file lost nothing. A heading that skips a level is one of the next
@@ -236,21 +253,25 @@ class _Walker:
         message = node.children[0].astext().splitlines()[0] if node.children else "not understood"
         line = node.get("line", 0)
         if message.startswith("Inconsistent title style"):
-            title = next(text for text in quoted[0].split("\n") if any(map(str.isalnum, text)))
-            self.builder.heading(self.depth + 1, title)
-        elif not (message.startswith("Malformed table") and self._overrun_grid(quoted[0].split("\n"), line)):
+            heading = next(text for text in quoted[0].split("\n") if any(map(str.isalnum, text)))
+            self.builder.heading(self.depth + 1, heading)
+        elif message.startswith("Malformed table"):
+            drawn = quoted[0].split("\n")
+            above = range(line, max(line - len(drawn), 0), -1)  # docutils names the line of the fault
+            start = next((n for n in above if [text.strip() for text in self.lines[n - 1 : n + 1]] == drawn[:2]), line)
+            if not self._overrun_grid(drawn, start, title):
+                self.builder.unread(line, message.rstrip(".:"))
+        else:
             self.builder.unread(line, message.rstrip(".:"))
 
-    def _overrun_grid(self, drawn: Sequence[str], line: int) -> bool:
-        """Read a grid that docutils refuses, where its rows have one number of cells."""
-        above = range(line, max(line - len(drawn), 0), -1)  # docutils names the line of the fault
-        start = next((n for n in above if [text.strip() for text in self.lines[n - 1 : n + 1]] == drawn[:2]), line)
+    def _overrun_grid(self, drawn: Sequence[str], start: int, title: str) -> bool:
+        """Read a grid by its bars, where its rows have one number of cells."""
         grid = drawn_table.parse([(start + i, text) for i, text in enumerate(drawn)], ())
         widths = {len(row.cells) for row in grid.rows} | ({len(grid.header)} if grid.header else set())
         if len(widths) != 1:
             return False
-        self._table(_with_header(RawTable((), "", "inline", start, grid.header, grid.rows)))
-        self.builder.repair(line, "a drawn table's text runs over its borders")
+        self._table(_with_header(RawTable((), title, "inline", start, grid.header, grid.rows)))
+        self.builder.repair(start, "a drawn table's text runs over its borders")
         return True
 
 

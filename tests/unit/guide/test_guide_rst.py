@@ -291,6 +291,29 @@ def test_a_bold_first_row_of_a_drawn_table_is_its_header(overrun: int) -> None:
     )
 
 
+@pytest.mark.parametrize("directive", ["", ".. table:: LMBench\n\n"])
+def test_a_bar_beside_its_border_ends_a_cell_that_docutils_takes_for_a_spanning_one(directive: str) -> None:
+    border = "+---------------+---------------+---------------+"
+    rows = (
+        "| **Benchmarks** | **a1-fs: perf** | **b2-fs: perf**|",
+        "| lat_pipe (us) | 11.5          | 12.5          |",
+        "| bw_pipe of 1mb (MB/s) | 620   | 630           |",
+    )
+    grid = "\n".join([*(f"{border}\n{row}" for row in rows), border])
+    grid = grid if not directive else directive + "\n".join(f"   {line}" for line in grid.split("\n"))
+    guide = reader.parse("guide.rst", f"Guide\n=====\n\n{grid}\n\nBelow.\n")
+    (table,) = guide.tables
+    assert [(c.row, c.board, c.number, c.line) for c in table.cells] == [
+        ("lat_pipe (us)", "a1-fs", 11.5, table.line + 3),
+        ("lat_pipe (us)", "b2-fs", 12.5, table.line + 3),
+        ("bw_pipe of 1mb (MB/s)", "a1-fs", 620, table.line + 5),
+        ("bw_pipe of 1mb (MB/s)", "b2-fs", 630, table.line + 5),
+    ]
+    assert table.title == ("LMBench" if directive else "Guide")
+    assert [repair.reason for repair in guide.repairs] == ["a drawn table's text runs over its borders"]
+    assert guide.unread == ()
+
+
 def test_a_text_row_above_numbers_is_a_header_and_one_among_numbers_is_none() -> None:
     guide = reader.parse("guide.rst", f"Guide\n=====\n{_grid('Benchmarks,perf', 'lat_pipe (us),11.5')}")
     assert [(c.row, c.metric, c.number) for c in guide.tables[0].cells] == [("lat_pipe (us)", "perf", 11.5)]
