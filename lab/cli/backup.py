@@ -118,7 +118,8 @@ def restore(
 
 
 def _tell(copied: CopyResult, where: str) -> None:
-    echo(f"{copied.count} artifacts, {copied.bytes / 1e6:.1f} MB, {where}")
+    files = f" and {copied.files} files" if copied.files else ""
+    echo(f"{copied.count} artifacts{files}, {copied.bytes / 1e6:.1f} MB, {where}")
     if copied.missing:
         raise LabStableError(
             f"{len(copied.missing)} are missing or damaged in the backup: {', '.join(copied.missing[:3])}; an earlier "

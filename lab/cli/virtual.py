@@ -23,7 +23,7 @@ from lab.virtual.sim.environment import DEFAULT_SWITCH_PORT
 from lab.virtual.sim.faults.base import parameters
 from lab.virtual.sim.faults.catalogue import FAULTS
 from lab.virtual.sim.model import is_simulated
-from lab.virtual.sim.options import SimOptions, board_specs
+from lab.virtual.sim.options import MOST, SimOptions, board_specs
 from lab.virtual.sim.tester import answer
 from lab.virtual.state import DEFAULT_FIFO_BYTES, default_folder, expect, running
 
@@ -148,7 +148,7 @@ def up(
         ),
     ] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start from new media and straps.")] = False,
-    count: Annotated[int, typer.Option(min=1, max=1000, help="sim: how many boards of each type.")] = 1,
+    count: Annotated[int, typer.Option(min=1, max=MOST, help="sim: boards of each type; in all at most 256.")] = 1,
     release: Annotated[str, typer.Option(help="sim: the release that they run (default: the newest).")] = "",
     seed: Annotated[
         int, typer.Option(help="sim: random seed of the first board; each further one has the next number.")

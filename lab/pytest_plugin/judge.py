@@ -16,8 +16,8 @@ from lab.judge.records import CALLED, UNSURE, StoredVerdict
 from lab.pytest_plugin.runs import STORE_KEY, STRATEGY_KEY
 from lab.pytest_plugin.session_rules import MEASURERS, measures
 from lab.results.history import Item
+from lab.results.records import TEST
 from lab.run.measure import KIND as MEASURE
-from lab.run.measure import TEST
 from lab.terminal import plain, plain_text
 
 # kind of a run -> (parameter of its tests, parameter of its attempts) with the measured item

@@ -6,9 +6,12 @@ the whole test: its fixtures are set up anew for each, and it is retried as a bo
 
 from __future__ import annotations
 
+import inspect
+import re
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final, cast
 
 import pytest
@@ -25,7 +28,8 @@ from lab.pytest_plugin import judge, limits, provisioning, resume
 from lab.pytest_plugin.run_session import RunSession, begin_engine, session_of
 from lab.pytest_plugin.runs import ITEMS_KEY, STORE_KEY, STRATEGY_KEY, open_run, summarise_run
 from lab.pytest_plugin.session_rules import measures
-from lab.run.measure import KIND, TEST, Measure, MeasureRun
+from lab.results.records import TEST
+from lab.run.measure import KIND, Measure, MeasureRun
 from lab.run.options import MAX_CYCLES
 from lab.terminal import plain_text
 
@@ -230,8 +234,22 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     """Keep the error itself, whose class decides on a retry."""
     report = yield
     if call.excinfo is not None and item.stash.get(_ERROR_KEY, None) is None:
-        item.stash[_ERROR_KEY] = call.excinfo.value
+        item.stash[_ERROR_KEY] = _wrong_call(call.excinfo) or call.excinfo.value
     return report
+
+
+def _wrong_call(error: pytest.ExceptionInfo[BaseException]) -> ConfigurationError | None:
+    """Python's error of a call of `measure` with wrong arguments, as ours; None: it is another one."""
+    call = re.fullmatch(rf"{Measure.__name__}\.(\w+)\(\) (.+)", str(error.value), re.DOTALL)
+    if type(error.value) is not TypeError or call is None or not hasattr(Measure, call[1]):
+        return None
+    method = "" if call[1] == "__call__" else f".{call[1]}"
+    arguments = list(inspect.signature(getattr(Measure, call[1])).parameters)[1:]
+    place = error.traceback[-1]
+    return ConfigurationError(
+        f"{Path(place.path).name}:{place.lineno + 1}: {FIXTURE}{method} {call[2]}; its arguments are "
+        f"{', '.join(arguments)}"
+    )
 
 
 class _SkippedError(Exception):

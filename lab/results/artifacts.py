@@ -57,27 +57,36 @@ class ArtifactStore:
     pack_of: Callable[[str], str | None] = field(default=lambda _sha256: None, repr=False, eq=False)
 
     def put(self, data: bytes, *, kind: str) -> ArtifactRef:
-        """Store `data` once, and return its reference for an attempt.
-
-        The file gets its name only when it is complete on the disk, so a crash leaves no half of one.
+        """Store `data` of an attempt; as `add`.
 
         Raises:
             LabStableError: the directory cannot be written, or the disk is full.
         """
-        ref = ArtifactRef(kind, hashlib.sha256(data).hexdigest(), len(data))
-        path = self.path(ref.sha256)
         try:
-            if not _touch_if_same(path, data):  # a damaged one is mended
-                location.private_folder(self.root)
-                if self.shared:
-                    self.mark(ref.sha256)  # before: a mark without its artifact does no harm
-                _write(path, data)
+            return self.add(data, kind)
         except OSError as error:
             raise LabStableError(
-                f"cannot keep an artifact of {len(data)} bytes in {path}: {error.strerror}; free space or mend the "
-                f"directory's owner, or set ${ARTIFACTS_VARIABLE} to another place; then resume the run",
+                f"cannot keep an artifact of {len(data)} bytes in {error.filename or self.root}: {error.strerror}; free "
+                f"space or mend the directory's owner, or set ${ARTIFACTS_VARIABLE} to another place; then resume the "
+                "run",
                 failure="artifacts",
             ) from error
+
+    def add(self, data: bytes, kind: str = "") -> ArtifactRef:
+        """Store `data` once, and return its reference.
+
+        The file gets its name only when it is complete on the disk, so a crash leaves no half of one.
+
+        Raises:
+            OSError: the directory cannot be written, or the disk is full.
+        """
+        ref = ArtifactRef(kind, hashlib.sha256(data).hexdigest(), len(data))
+        path = self.path(ref.sha256)
+        if not _touch_if_same(path, data):  # a damaged one is mended
+            location.private_folder(self.root)
+            if self.shared:
+                self.mark(ref.sha256)  # before: a mark without its artifact does no harm
+            _write(path, data)
         return ref
 
     def path(self, sha256: str) -> Path:

@@ -91,11 +91,18 @@ class Backup:
 
 @frozen
 class CopyResult:
-    """Artifacts that a backup or restore wrote; missing: SHA-256 of those that it could not."""
+    """Artifacts that a backup or restore wrote, or a check found intact.
+
+    Attributes:
+        bytes: of artifacts and files.
+        missing: SHA-256 of those that it could not write or read.
+        files: of the lab, that a check found intact.
+    """
 
     count: int
     bytes: int
     missing: Sequence[str]
+    files: int = 0
 
 
 def back_up(
@@ -133,7 +140,7 @@ def back_up(
             saved = list(_save_files(files, ArtifactStore(folder / ARTIFACTS)))
             with _open_database(part / DATABASE) as copy:
                 runs = copy.execute("SELECT count(*) FROM runs").fetchone()[0]
-                artifacts = copy.execute("SELECT count(*) FROM artifacts").fetchone()[0]
+                artifacts = len(_own_files(copy))
             backup = Backup(
                 path,
                 version("boardlab"),
@@ -221,7 +228,7 @@ def _copy_artifacts(source: ArtifactStore, folder: Path, store: Path, *, verify:
             if data is None:
                 missing.append(sha256)
                 continue
-            target.put(data, kind="")
+            target.add(data)
             count, size = count + 1, size + length
     return CopyResult(count, size, missing)
 
@@ -232,7 +239,7 @@ def _save_files(files: Iterable[Path], target: ArtifactStore) -> Iterator[SavedF
             data, mode = path.read_bytes(), path.stat().st_mode & 0o777
         except FileNotFoundError:
             continue
-        ref = target.put(data, kind="")
+        ref = target.add(data)
         yield SavedFile(str(path), ref.sha256, ref.size, mode)
 
 
@@ -276,18 +283,19 @@ def verify(backup: Backup) -> CopyResult:
     Raises:
         LabStableError: the database is damaged or missing.
     """
-    artifacts, missing, count, size = ArtifactStore(backup.path.parent / ARTIFACTS), list[str](), 0, 0
+    artifacts, missing, intact, size = ArtifactStore(backup.path.parent / ARTIFACTS), list[str](), [0, 0], 0
     with failing(f"cannot read {backup.path}", "choose another backup"):
         _check_database(backup)
         with _open_database(backup.path / DATABASE) as rows:
             names = [sha256 for sha256, _ in _own_files(rows)]
-    for sha256 in (*names, *(file.sha256 for file in backup.files)):
-        data = _intact(artifacts, sha256)
-        if data is None:
-            missing.append(sha256)
-        else:
-            count, size = count + 1, size + len(data)
-    return CopyResult(count, size, missing)
+    for kind, hashes in enumerate((names, [file.sha256 for file in backup.files])):
+        for sha256 in hashes:
+            data = _intact(artifacts, sha256)
+            if data is None:
+                missing.append(sha256)
+            else:
+                intact[kind], size = intact[kind] + 1, size + len(data)
+    return CopyResult(intact[0], size, missing, files=intact[1])
 
 
 def _check_database(backup: Backup) -> None:
@@ -324,7 +332,7 @@ def restore(backup: Backup, target: Location) -> CopyResult:
     if backup.schema not in schema.readable_revisions():
         raise ConfigurationError(
             f"{backup.path} is of boardlab {backup.boardlab}, whose schema "
-            f"{backup.schema} this one does not know; install that or a newer one"
+            f"{backup.schema} this one does not know; install that boardlab"
         )
     file = backup.path / DATABASE
     if target.path is not None:

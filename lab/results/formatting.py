@@ -19,7 +19,7 @@ from lab.metrics.limits import LimitCheck, LimitOutcome, check, limits_of
 from lab.metrics.rates import RATES, FailureRate
 from lab.results.artifacts import ArtifactStore
 from lab.results.listing import Overview, Stage, attempts_of, overview, sample_count
-from lab.results.records import ATTACHED, CONSOLE_LOG, LIMITS, MEASURED, OK, Attempt, Run
+from lab.results.records import ATTACHED, CONSOLE_LOG, LIMITS, MEASURED, OK, TEST, Attempt, Run
 from lab.results.store import Store
 from lab.terminal import bad, doubtful, plain, plain_bytes, table
 
@@ -75,15 +75,18 @@ def _status(word: str) -> str:
 
 
 def _numbers(run: Overview, metric: Metric, group: Sequence[Measurement]) -> list[str]:
-    rows = []
+    rows, tests = [], dict[str, None]()
     metric, summaries = readable(metric, [summarise(m.samples) for m in group])
     for m, s in zip(group, summaries, strict=True):
         values = [number(value, s.uncertainty, metric) for value in (s.uncertainty, s.median, s.p95, s.std)]
-        cells = [label(m.params), average_cell(s, metric), sample_count(m, attempts_of(run.attempts, m)), *values]
+        attempts = attempts_of(run.attempts, m)
+        tests.update((attempt.params[TEST], None) for attempt in attempts if TEST in attempt.params)
+        cells = [label(m.params), average_cell(s, metric), sample_count(m, attempts), *values]
         flags = ", ".join(sorted(m.flags))
         rows.append([*cells, flags if m.flags <= {Flag.SIMULATED} else doubtful(flags)])
     header = ["", f"avg (min, max) [{metric.unit}]", "n", "±", "median", "p95", "std", "flags"]
-    return [metric.name, *table(header, rows, "<<>>>>><", indent=_INDENT)]
+    title = metric.name + (plain(f", from {', '.join(tests)}") if tests else "")
+    return [title, *table(header, rows, "<<>>>>><", indent=_INDENT)]
 
 
 def _stages(stages: dict[str, list[Stage]]) -> list[str]:

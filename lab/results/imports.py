@@ -187,7 +187,8 @@ def _form(file: Path, data: bytes, more: Mapping[str, ImportForm]) -> str:
     for name, more_form in more.items():
         if more_form.mark in data:
             return name
-    if b"{" not in head and (b"," in head or b"metric" in head.partition(b"\n")[0]):
+    header = head.partition(b"\n")[0]
+    if b"{" not in header and (b"metric" in header or (b"," in head and b"{" not in head)):
         return "csv"
     if json.dumps(EXPORT).encode() in head:
         return "boardlab"
@@ -321,10 +322,12 @@ def _fio_job(job: object, shared: Mapping[str, Any], where: str, at: dt.datetime
     if "hostname" in job:  # of `fio --client`
         params["host"] = str(job["hostname"])
     flags = frozenset({Flag.SHORTENED} if _was_interrupted(job, options) else ())
-    for direction in ("read", "write"):
+    for direction in _fio_directions(job):
         figures = _object(job, direction, where)
         place = f"{where}.{direction}"
-        if not _figure(figures, "total_ios", place):
+        if not _figure(
+            figures, "total_ios" if "total_ios" in figures else "io_bytes", place
+        ):  # fio 2.1 counts no I/Os
             continue
         rate = _figure(figures, "bw_bytes", place) if "bw_bytes" in figures else 1024 * _figure(figures, "bw", place)
         values = {"throughput": rate / 1e6, "iops": _figure(figures, "iops", place)}
@@ -336,6 +339,11 @@ def _fio_job(job: object, shared: Mapping[str, Any], where: str, at: dt.datetime
             yield _Reading(sample, at=at)
 
 
+def _fio_directions(job: Mapping[str, Any]) -> tuple[str, ...]:
+    """The directions that fio reports; `unified_rw_reporting=mixed` has one for all of them."""
+    return ("mixed",) if "mixed" in job and "read" not in job else ("read", "write")
+
+
 _FIO_TIMES: Final = {"": 1e3, "us": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4, "h": 3.6e6, "d": 8.64e7}  # to ms; fio(1)
 _FIO_SIZES: Final = {unit: 1024.0**power for power, unit in enumerate(("", "k", "m", "g", "t"))}
 _WHOLE: Final = 0.98  # of what was asked for
@@ -343,7 +351,7 @@ _WHOLE: Final = 0.98  # of what was asked for
 
 def _was_interrupted(job: Mapping[str, Any], options: Mapping[str, Any]) -> bool:
     """True if a job ended before its time or size; fio itself ends with status 0 then."""
-    directions = [report for name in ("read", "write", "trim") if isinstance(report := job.get(name), Mapping)]
+    directions = [report for name in (*_fio_directions(job), "trim") if isinstance(report := job.get(name), Mapping)]
     asked_ms = _fio_number(options.get("runtime"), _FIO_TIMES)
     took_ms = max(
         _plain_number(report.get("runtime")) for report in (*directions, {"runtime": job.get("job_runtime")})
@@ -408,7 +416,7 @@ _REVERSE: Final = "_bidir_reverse"
 
 
 def _iperf3(data: bytes, _declarations: Declarations) -> Iterator[_Reading]:
-    for document in _documents(data):
+    for document in _join_events(_documents(data)):
         if document.get("error"):
             continue  # the test failed: its rates are of a part
         start, end = _object(document, "start", "it"), _object(document, "end", "it")
@@ -432,6 +440,30 @@ def _iperf3(data: bytes, _declarations: Declarations) -> Iterator[_Reading]:
             direction = "ingress" if server or reverse or suffix else "egress"
             for name, value in _iperf3_values(end, suffix, protocol, datagram):
                 yield _Reading(sample_of(IPERF3[name], params | {"direction": direction}, value, declared=True), at=at)
+
+
+def _join_events(documents: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """The tests of a file; of `iperf3 --json-stream` the events `start`, `end` and `error` make one.
+
+    Raises:
+        _WrongError: a stream has no end.
+    """
+    test: dict[str, Any] = {}
+    for document in documents:
+        event = document.get("event")
+        if not isinstance(event, str):
+            yield document
+        elif event in {"start", "end", "error"}:
+            if event == "start" and test:
+                raise _WrongError(": the stream has a second start before an end; was the first test killed?")
+            test[event] = document.get("data")
+            if event == "end":
+                yield test
+                test = {}
+    if "error" in test:
+        yield test
+    elif test:
+        raise _WrongError(": the stream has a start and no end; was iperf3 killed?")
 
 
 def _iperf3_values(

@@ -34,6 +34,7 @@ APART: Final = (
 HOST_BUSY: Final = (
     "host_busy"  # in an attempt's details: the share of the processors' time that was used meanwhile, 0 to 1
 )
+TEST: Final = "test"  # the parameter of an attempt at a lab's own test: its id
 ATTACHED: Final = "file:"  # kind of an artifact that a test attached, before its name
 MEASURED: Final = (
     "measured"  # in an attempt's details: numbers that do not count, since the attempt failed or the call was wrong

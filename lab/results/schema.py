@@ -92,6 +92,24 @@ def make_ready(engine: Engine, location: Location, *, create: bool, migrate: Cal
     upgrade(engine, location, create=create, migrate=migrate)
 
 
+# Schemas of before 1.0, whose migrations are no longer here.
+_BEFORE_1_0: Final = frozenset(
+    {
+        "0002_jobs",
+        "0003_verdicts",
+        "0004_job_options",
+        "0005_provisions",
+        "0006_actions",
+        "0007_indices",
+        "0008_audit_replace",
+        "0009_yielding",
+        "0010_health",
+        "0011_requests",
+        "0012_boot_partitions",
+        "0013_boot_areas",
+        "0014_release_identity",
+    }
+)
 _LOCK: Final = 0x626F6172646C6162  # "boardlab"; PostgreSQL's advisory locks are numbers
 _log = logging.getLogger(__name__)
 
@@ -243,6 +261,11 @@ def _found(connection: Connection, script: ScriptDirectory, location: Location) 
         raise ConfigurationError(
             f"{location.name} is a database of something else: it has tables, but not {VERSION_TABLE}; "
             "choose another one with --db, --lab-db or $LAB_DB"
+        )
+    if current in _BEFORE_1_0:
+        raise ConfigurationError(
+            f"{location.name} was written by an older boardlab, before 1.0 (its schema is {current}), and cannot be "
+            "migrated; read it with that boardlab, or choose another database with --db, --lab-db or $LAB_DB"
         )
     revisions = {revision.revision for revision in script.walk_revisions()}
     if current is not None and current not in revisions:

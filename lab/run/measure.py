@@ -30,7 +30,7 @@ from lab.metrics.lab_metrics import MOMENT_RESOLUTION_S, Declarations
 from lab.metrics.model import LARGEST, repr_short, sample_of
 from lab.metrics.uncertainty import of_interval
 from lab.results import Run, Store
-from lab.results.records import ATTACHED, MEASURED
+from lab.results.records import ATTACHED, MEASURED, TEST
 from lab.run.attempts import (
     AttemptResult,
     base_of,
@@ -46,7 +46,6 @@ from lab.run.engine import RunEngine
 from lab.run.moment_sources import Signal, signal
 
 KIND: Final = "measure"
-TEST: Final = "test"  # the parameter of attempts: the test's id
 _POLL_S: Final = 1.0  # between two looks at the console
 _PROBE_S: Final = 0.02  # between two tries of the network
 _LARGEST_FILE: Final = 64 << 20  # bytes of an attached file

@@ -55,6 +55,9 @@ def test_light(measure, side):
 def test_clash(measure):
     measure("camera.frame", 3, unit="ms")
 
+def test_wrong_call(measure):
+    measure("camera.frame", 3, units="s")
+
 def test_not_finite(measure):
     measure("camera.frame", [1.0, float("nan")], {FRAME})
 
@@ -95,8 +98,9 @@ def outcomes(found: Sequence[Attempt]) -> list[tuple[int, str]]:
 
 def test_every_kind_of_test_keeps_its_numbers_its_failures_and_its_evidence(tmp_path: Path) -> None:
     done = session(lab(tmp_path, MANY), tmp_path, "--lg-env", "env.yaml", "--strict-markers")
-    assert "4 failed, 4 passed, 1 skipped" in done.stdout, done.stdout + done.stderr
+    assert "5 failed, 4 passed, 1 skipped" in done.stdout, done.stdout + done.stderr
     assert "measurements, run 1: failed" in done.stdout
+    assert "camera.frame, from test_own.py::test_frame" in done.stdout
     assert re.search(r" 6 in 3/3 ", done.stdout), done.stdout
     with open_store(str(tmp_path / "results.db")) as store:
         frames = attempts(store, "test_frame")
@@ -129,12 +133,15 @@ def test_every_kind_of_test_keeps_its_numbers_its_failures_and_its_evidence(tmp_
             assert why in failed.message
             (measured,) = failed.details["measured"]
             assert measured["why"] == failed.message
+        (wrong,) = attempts(store, "test_wrong_call")
+        assert wrong.outcome == "configuration"
+        assert wrong.message.startswith("test_own.py:31: measure got an unexpected keyword argument 'units'; its arg")
         (asserted,) = attempts(store, "test_asserts")
         assert (asserted.outcome, asserted.details["measured"][0]["value"]) == ("test", 4.0)
         assert [each.outcome for each in attempts(store, "test_measures_nothing")] == ["test"]
         assert attempts(store, "test_skipped") == []
     # Three cycles from power off, and a retry; and each later test begins after a failure of the one before.
-    assert (tmp_path / "switched").read_text().split() == ["off"] * (4 + 3)
+    assert (tmp_path / "switched").read_text().split() == ["off"] * (4 + 4)
     assert "too dark" in done.stdout, "a test's own failure has its traceback"
 
 

@@ -192,6 +192,13 @@ def test_a_disk_that_fills_at_any_step_of_a_backup_costs_only_that_backup(
     assert backup.verify(backup.find_backup(folder)).missing == []
 
 
+def test_a_backup_that_cannot_keep_an_artifact_speaks_of_the_backup_not_of_a_run(lab: Store, tmp_path: Path) -> None:
+    (folder := tmp_path / "backups" / backup.ARTIFACTS).write_text("a file in its place")
+    with pytest.raises(LabStableError, match=r"cannot back up to .*earlier backups are intact") as caught:
+        back_up(lab, folder.parent)
+    assert "resume" not in str(caught.value)
+
+
 @pytest.mark.parametrize("way", ["backup", "restore"])
 def test_a_database_that_does_not_fit_is_told_with_the_folder(lab: Store, tmp_path: Path, way: str) -> None:
     folder, target = tmp_path / "backups", tmp_path / "new"
@@ -303,7 +310,9 @@ def test_a_backup_on_the_command_line_is_in_the_audit_with_its_files_and_comes_b
     assert {Path(each["path"]).name for each in made["files"]} == {"am62x.yaml", "web-users.json", "2026.log"}
     (entry,) = Audit(lab).entries(action="backup")
     assert (entry.outcome, entry.about) == ("done", "backups")
+    counts = f"{made['artifacts']} artifacts and 3 files"
     assert main(["restore", "backups", "--dry-run"]) == 0
+    assert counts in capsys.readouterr().out
     assert main(["restore", "backups", "--files", "new"]) == 0
     there = tmp_path / "new" / str(users).lstrip("/")
     assert (there.read_text(), there.stat().st_mode & 0o777) == ('{"users": {}}', 0o600)

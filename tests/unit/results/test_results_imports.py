@@ -481,3 +481,48 @@ def test_any_file_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, f
         assert all(
             Flag.SIMULATED in s.flags or s.value == s.value for run in runs for a in run.attempts for s in a.samples
         )
+
+
+def test_fios_unified_directions_are_one_direction(tmp_path: Path) -> None:
+    document = json.loads((FILES / "fio.json").read_text().partition("\n")[2])
+    job = document["jobs"][0]
+    job["mixed"] = job.pop("read")
+    del job["write"]
+    document["jobs"] = [job]
+    (file := tmp_path / "fio.json").write_text(json.dumps(document))
+    ((attempt,),) = (run.attempts for run in read_runs([file], TARGET))
+    assert {sample.params["direction"] for sample in attempt.samples} == {"mixed"}
+    assert attempt.samples[0].value == 89.40032
+
+
+def test_fio_2_1_counts_no_requests(tmp_path: Path) -> None:
+    figures = {"io_bytes": 262144, "bw": 23831, "iops": 23, "runtime": 11000}
+    nothing = dict.fromkeys(figures, 0)
+    document = {"fio version": "fio-2.1.3", "jobs": [{"jobname": "r", "error": 0, "read": figures, "write": nothing}]}
+    (file := tmp_path / "fio.json").write_text(json.dumps(document))
+    assert numbers(read_runs([file], TARGET)) == {
+        ("fio.throughput", "read", "r"): 24.402944,
+        ("fio.iops", "read", "r"): 23.0,
+    }
+
+
+def test_iperf3s_stream_of_events_is_one_test_and_one_without_an_end_is_refused(tmp_path: Path) -> None:
+    whole = json.loads((FILES / "iperf3_tcp_bidir.json").read_text())
+    events = [{"event": name, "data": whole[name]} for name in ("start", "end")]
+    events.insert(1, {"event": "interval", "data": {"sum": {"bits_per_second": 1.0}}})
+    lines = [json.dumps(event) + "\n" for event in events]
+    (file := tmp_path / "iperf3.json").write_text("".join(lines))
+    assert numbers(read_runs([file], TARGET)) == numbers(read_runs([FILES / "iperf3_tcp_bidir.json"], TARGET))
+    file.write_text("".join(lines[:2]))
+    with pytest.raises(ConfigurationError, match=r"a start and no end; was iperf3 killed\?"):
+        read_runs([file], TARGET)
+    file.write_text(lines[0] + '{"event":"error","data":"interrupt"}\n')
+    with pytest.raises(ConfigurationError, match="iperf3 measured nothing in it"):
+        read_runs([file], TARGET)
+
+
+def test_a_brace_within_a_csv_is_text(tmp_path: Path) -> None:
+    (file := tmp_path / "own.csv").write_text(
+        'metric,value,unit,better,resolution,params.pipeline\nmy.rate,12.5,MB/s,higher,0.1,"{a, b}"\n'
+    )
+    assert numbers(read_runs([file], TARGET)) == {("my.rate", "{a, b}"): 12.5}

@@ -340,6 +340,14 @@ def test_a_database_of_a_newer_boardlab_is_left_alone(database: str) -> None:
         open_store(database)
 
 
+def test_a_database_of_before_1_0_is_said_to_be_older(database: str) -> None:
+    with open_store(database) as store:
+        begin(store)
+    administer(database, "UPDATE boardlab_schema SET version_num = '0014_release_identity'")
+    with pytest.raises(ConfigurationError, match=r"an older boardlab, before 1\.0 .*read it with that boardlab"):
+        open_store(database)
+
+
 def test_a_database_of_something_else_is_left_alone(database: str) -> None:
     administer(database, "CREATE TABLE invoices (id INTEGER)")
     with pytest.raises(ConfigurationError, match="is a database of something else"):
