@@ -66,9 +66,9 @@ class ArtifactStore:
             return self.add(data, kind)
         except OSError as error:
             raise LabStableError(
-                f"cannot keep an artifact of {len(data)} bytes in {error.filename or self.root}: {error.strerror}; free "
-                f"space or mend the directory's owner, or set ${ARTIFACTS_VARIABLE} to another place; then resume the "
-                "run",
+                f"cannot keep an artifact of {len(data)} bytes in {error.filename or self.root}: {error.strerror}; "
+                f"free space or mend the directory's owner, or set ${ARTIFACTS_VARIABLE} to another place; then resume "
+                "the run",
                 failure="artifacts",
             ) from error
 
