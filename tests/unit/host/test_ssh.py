@@ -187,7 +187,7 @@ def test_processes_that_take_turns_at_a_host_that_is_down_are_not_blamed_for_it(
         os.utime(lock, ns=(1, 1))  # another one has written his number
         return False
 
-    monkeypatch.setattr(ssh.locks, "taken", others_have_it)
+    monkeypatch.setattr(ssh.locks, "take", others_have_it)
     with pytest.raises(LabTransientError, match=r"others have taken turns .* is the host up") as caught:
         link.forward("/run/console.sock")
     assert "kill" not in str(caught.value)
