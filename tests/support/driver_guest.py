@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import shutil
 import socket
 import subprocess
@@ -252,6 +253,13 @@ class Guest:
         data = b""
         while len(data) < size:
             data += self._peers[name].recv(size - len(data))
+        return data
+
+    def heard_within(self, name: str, seconds: float) -> bytes:
+        """What has arrived at an adapter's board until nothing came for so long."""
+        peer, data = self._peers[name], b""
+        while select.select([peer], [], [], seconds)[0]:
+            data += peer.recv(4096)
         return data
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,8 @@ from support.driver_guest import DEADLINE_S, Guest, running
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3 * DEADLINE_S)]
 
 CARD_BYTES = 64 << 20
+FAULTS = 20  # of each kind
+LONGEST_S = 0.5  # between two steps of a fault
 HELPERS = """
 import glob, subprocess, time
 from pathlib import Path
@@ -22,6 +26,19 @@ def until(condition):
     while not condition():
         assert time.monotonic() < end, f'in vain: {condition.__code__.co_consts}'
         time.sleep(0.05)
+
+def drained(client):
+    data = b''
+    while (event := client.read_event(0.05)) is not None:
+        data += getattr(event, 'data', b'')
+    return data
+
+def type_at(client, data):
+    def taken():
+        failure = refusal(lambda: client.write(data))
+        assert failure is None or failure[1] == 'port_lost' and 'ttyUSB' in failure[2], failure
+        return failure is None
+    until(taken)
 
 def refusal(work):
     try:
@@ -94,6 +111,48 @@ while b'board A' not in data:
 answer = data.decode()
 """)
     assert read == "board A"
+
+
+def test_adapters_that_come_and_go_never_bring_another_board_s_bytes(guest: Guest) -> None:
+    seed = random.randrange(1 << 32)
+    chance, sockets = random.Random(seed), {"a": ("AB01", "1"), "b": ("AB02", "2")}
+    swapped = {"a": ("AB01", "2"), "b": ("AB02", "1")}
+    plugged = set(sockets)
+
+    def talk() -> None:
+        """Both boards print for a while; what an unplugged one prints is lost."""
+        end_s = time.monotonic() + chance.uniform(0, LONGEST_S)
+        while time.monotonic() < end_s:
+            for name in plugged:
+                guest.say(name, f"board {name}\r\n".encode())
+            time.sleep(0.01)
+
+    def come_and_go(names: Sequence[str], places: Mapping[str, tuple[str, str]]) -> None:
+        for name in chance.sample(names, len(names)):
+            guest.unplug(name)
+            plugged.remove(name)
+            talk()
+        for name in chance.sample(names, len(names)):
+            guest.plug_adapter(name, *places[name])
+            plugged.add(name)
+            talk()
+
+    faults = [["unplug"], ["reset"], ["swap", "reset"]] * FAULTS
+    chance.shuffle(faults)
+    for number, steps in enumerate(faults):
+        talk()
+        for step in steps:
+            come_and_go(["a"] if step == "unplug" else ["a", "b"], swapped if step == "swap" else sockets)
+        heard = dict.fromkeys(sockets, b"")
+        while not all(heard.values()):  # a byte that was taken just before the adapter went is lost
+            for name in (name for name in heard if not heard[name]):
+                guest.run(f"type_at({name}, b'to {name} {number:02};')")
+                heard[name] = guest.heard_within(name, 1.0)
+        for name, typed in heard.items():
+            assert set(typed.split(b";")) == {b"to %s %02d" % (name.encode(), number), b""}, (seed, steps)
+        printed = guest.run("answer = [drained(client).decode('latin-1') for client in (a, b)]")
+        assert ("board b" in printed[0], "board a" in printed[1]) == (False, False), (seed, steps, printed)
+        assert all("board" in text for text in printed), (seed, steps, printed)
 
 
 def test_a_speed_that_an_ft232b_lacks_is_refused_with_the_one_that_the_driver_set(guest: Guest) -> None:
