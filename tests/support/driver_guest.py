@@ -249,14 +249,14 @@ class Guest:
         self._peers[name].sendall(data)
 
     def heard(self, name: str, size: int) -> bytes:
-        """What has arrived at an adapter's board, `size` bytes of it."""
+        """The first `size` bytes that arrived at an adapter's board."""
         data = b""
         while len(data) < size:
             data += self._peers[name].recv(size - len(data))
         return data
 
     def heard_within(self, name: str, seconds: float) -> bytes:
-        """What has arrived at an adapter's board until nothing came for so long."""
+        """The bytes that arrived at an adapter's board until nothing came for so long."""
         peer, data = self._peers[name], b""
         while select.select([peer], [], [], seconds)[0]:
             data += peer.recv(4096)

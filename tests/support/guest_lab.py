@@ -210,7 +210,7 @@ class GuestLab:
         self.guest.run(f"session = Session({[f'--lg-env={GUEST_ENV}', '-p', 'no:cacheprovider', *words]})")
 
     def outcome(self, folder: Path) -> Outcome:
-        """What the guest's sessions stored and recorded, once they have ended."""
+        """The guest's results and recordings, once its sessions have ended."""
         now_ns = MonotonicRaw().now_ns
         before_ns = now_ns()
         guest_ns = self.guest.run("answer = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)")
@@ -234,7 +234,7 @@ answer.append([base64.b64encode(path.read_bytes()).decode() for path in Path('/t
 
 @frozen
 class Outcome:
-    """What came of a guest's newest run.
+    """The outcome of a guest's newest run.
 
     Attributes:
         log: what pytest printed. timed: its boot times, at instants of this host's clock.
@@ -253,7 +253,7 @@ def nominal_volts() -> dict[str, float]:
 
 
 def registers_of(*, on: bool) -> list[tuple[int, list[tuple[int, int]]]]:
-    """What the monitors' registers hold: bus voltage (1.25 mV) and current (0.25 mA through the driver's shunt)."""
+    """The monitors' registers: bus voltage (1.25 mV) and current (0.25 mA through the driver's shunt)."""
     volts = nominal_volts()
     found = []
     for rail, (address, shunt_mohm) in MONITORS.items():

@@ -141,7 +141,7 @@ NO_LINE: Final = TimeLine()
 
 
 def place_in(lines: Sequence[str], number: int) -> str:
-    """A digest of a line and its nearest neighbours that are not empty, without what differs between boots."""
+    """A digest of a line and its nearest full neighbours, numbers and noise aside."""
     full = [at for at, line in enumerate(lines) if line.strip()]
     first = max((at for at in full if at < number), default=number)
     last = min((at for at in full if at > number), default=number)
@@ -150,7 +150,10 @@ def place_in(lines: Sequence[str], number: int) -> str:
 
 
 def displaced(line: TimeLine, others: Iterable[TimeLine]) -> frozenset[str]:
-    """Moments whose text a program may have quoted: its place is no other boot's, although most of those are alike."""
+    """Moments whose text a program may have quoted.
+
+    Their place is no other boot's, although most of those are alike, or their line came twice.
+    """
     places: dict[str, Counter[str]] = defaultdict(Counter)
     for other in others:
         for moment, place in other.places.items():
