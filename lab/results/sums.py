@@ -171,7 +171,7 @@ def _totals(run_ids: Sequence[int]) -> Select[*tuple[Any, ...]]:
     flags = type_coerce(SampleRow.flags, Text)  # one text in the database
     unsure = flags.like(f"%{Flag.UNCERTAIN}%")
     value, error = SampleRow.value, SampleRow.uncertainty
-    # Two columns tell whether a value is no finite number; to look at all eight makes a large history a tenth slower.
+    # Three columns tell whether a value is no finite number; to look at all nine makes a large history a tenth slower.
     plain = type_coerce(value, Double), type_coerce(error, Double)
     sure = [case((unsure, None), else_=column) for column in (plain[0], plain[0] * plain[0], plain[1])]
     return (
@@ -190,6 +190,7 @@ def _totals(run_ids: Sequence[int]) -> Select[*tuple[Any, ...]]:
             _Sum(sure[1], SampleRow.id),
             _Sum(sure[2], SampleRow.id),
             func.max(case((flags.like(f"%{Flag.SIMULATED}%"), 1), else_=0)),
+            func.max(error),  # a damaged text, of which SQLite's sum is 0, is the largest
         )
         .join(SampleRow.measurement)
         .where(MeasurementRow.run_id.in_(run_ids))

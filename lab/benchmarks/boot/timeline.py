@@ -149,7 +149,7 @@ def place_in(lines: Sequence[str], number: int) -> str:
     return f"{zlib.crc32(text.encode()):08x}"
 
 
-def displaced(line: TimeLine, others: Iterable[TimeLine]) -> frozenset[str]:
+def moments_out_of_place(line: TimeLine, others: Iterable[TimeLine]) -> frozenset[str]:
     """Moments whose text a program may have quoted.
 
     Their place is no other boot's, although most of those are alike, or their line came twice.
@@ -217,7 +217,9 @@ def judge(line: TimeLine, usual: Mapping[str, Usual], out_of_place: Collection[s
 
 
 def _moved_s(line: TimeLine, usual: Mapping[str, Usual], out_of_place: Collection[str]) -> dict[str, float]:
-    """How far moments may be whose texts came from elsewhere: the stages beside them are as long as usual together.
+    """The reach of moments whose texts came from elsewhere, in s.
+
+    The stages beside such a moment are as long as usual together.
 
     Two of the kernel's lines are no slower than its clock says. So if nothing else explains them, the other stage was
     slow, too. Where the text itself is out of place, either stage may be as long as usual.
@@ -255,7 +257,7 @@ class Judgement:
     @classmethod
     def of(cls, line: TimeLine, others: Sequence[TimeLine], given: frozenset[str]) -> Self:
         """Judge a boot whose numbers have these flags already, beside others."""
-        verdict = judge(line, learn(others), displaced(line, others))
+        verdict = judge(line, learn(others), moments_out_of_place(line, others))
         return cls(line, verdict, verdict.flags - given)
 
     def document(self, bare: Iterable[SampleRecord]) -> dict[str, Any]:

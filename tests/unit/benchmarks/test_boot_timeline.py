@@ -19,9 +19,9 @@ from lab.benchmarks.boot.timeline import (
     Usual,
     Verdict,
     bare_samples,
-    displaced,
     judge,
     learn,
+    moments_out_of_place,
     place_in,
 )
 from lab.metrics import Flag, Moment, SampleRecord
@@ -154,10 +154,10 @@ def test_a_text_out_of_place_may_stand_for_one_that_makes_either_stage_as_long_a
     line = TimeLine(
         stages={**STAGES, "on uboot": 0.41, "uboot starting_kernel": 1.3}, places={"uboot": "b", START: "x"}
     )
-    assert displaced(line, lines) == {"uboot"}  # the other one differs in healthy boots, too
-    assert 0.3 <= judge(line, learn(lines), displaced(line, lines)).reach_s["uboot"] <= 0.35
+    assert moments_out_of_place(line, lines) == {"uboot"}  # the other one differs in healthy boots, too
+    assert 0.3 <= judge(line, learn(lines), moments_out_of_place(line, lines)).reach_s["uboot"] <= 0.35
     assert judge(line, learn(lines)).reach_s == {}
-    assert displaced(evolve(line, quoted=("init",)), lines[:2]) == {"init"}  # too few to compare with
+    assert moments_out_of_place(evolve(line, quoted=("init",)), lines[:2]) == {"init"}  # too few to compare with
 
 
 def test_numbers_and_noise_do_not_displace_a_text_and_other_neighbours_do() -> None:

@@ -213,6 +213,10 @@ def asked(path: Path, command: str, capsys: pytest.CaptureFixture[str]) -> str:
         ("DELETE FROM definitions", "judge compare 5"),
         ("UPDATE attempts SET details = 'null'", "judge compare 5"),
         ("UPDATE samples SET uncertainty = NULL; UPDATE measurements SET sums = NULL", "judge compare 1"),
+        (
+            "UPDATE samples SET uncertainty = 'x' WHERE id = 1; UPDATE measurements SET sums = NULL",
+            "judge compare 1",
+        ),
         ("UPDATE measurements SET sums = '20 x 1.0 1.0 0' WHERE sums IS NOT NULL", "judge compare 1"),
         ("UPDATE measurements SET sums = '{}' WHERE sums IS NOT NULL", "judge compare 1"),
         ("UPDATE attempts SET params = NULL", "results export --json"),
