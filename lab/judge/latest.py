@@ -13,6 +13,7 @@ import logging
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -374,9 +375,18 @@ class LatestJudge:
 
 
 def begin_judging() -> None:
-    """Leave Ctrl-C to the parent process, and the processors to what measures."""
+    """Leave Ctrl-C to the parent process, and the processors to what measures; end with the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(_NICE)
+    # No PR_SET_PDEATHSIG: that ends it with the thread that has started it.
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _worse_of(url: str, batch: Sequence[BoardSeries]) -> list[tuple[WorseNumber, ...]]:

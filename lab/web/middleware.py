@@ -10,7 +10,7 @@ import hashlib
 import hmac
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Final
-from urllib.parse import parse_qsl, quote, unquote_to_bytes, urlsplit
+from urllib.parse import parse_qsl, quote, unquote_to_bytes
 
 from attrs import define
 from starlette.datastructures import Headers, MutableHeaders
@@ -65,6 +65,8 @@ _HEADERS: Final = {
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
+_TLS_HEADERS: Final = {"Strict-Transport-Security": "max-age=31536000"}  # a year; RFC 6797
+_STREAMS: Final = "/events/"  # they have no end, so HEAD has no answer there
 _UNKNOWN_PROGRAM: Final = "no program has this token (any more): `lab web user add NAME --scope SCOPE` makes one\n"
 _REALM: Final = {"WWW-Authenticate": 'Basic realm="boardlab", charset="UTF-8"'}
 
@@ -101,7 +103,7 @@ class AccessMiddleware:
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in _HEADERS.items():
+                for name, value in (_HEADERS | _TLS_HEADERS if scope["scheme"] == "https" else _HEADERS).items():
                     headers.setdefault(name, value)
             await send(message)
 
@@ -126,6 +128,8 @@ class AccessMiddleware:
                     receive = _replay(body, receive)
             if answer is not None:
                 await self._record(request, answer)
+        if scope["method"] == "HEAD" and not scope["path"].startswith(_STREAMS):
+            scope = {**scope, "method": "GET"}  # uvicorn, which has the old scope, sends no body
         await (answer or self.app)(scope, receive, with_headers)
 
     async def _record(self, request: Request, answer: Response) -> None:
@@ -189,8 +193,8 @@ def _entry_refusal(request: Request, person: Person | None, *, logs_in: bool) ->
 def _forbidden(request: Request, person: Person, form: Mapping[str, str]) -> Response | None:
     """The refusal of a viewer's or foreign form; None: go on."""
     headers = request.headers
-    origin = _netloc(headers.get("origin", ""))
-    if not origin or origin != headers.get("host", ""):
+    scheme = headers.get("x-forwarded-proto") or request.scope["scheme"]  # no page of another site sets that header
+    if headers.get("origin") != f"{scheme}://{headers.get('host', '')}":
         return PlainTextResponse("this did not come from a page of this site: nothing was done\n", 403)
     path = request.url.path
     if path == LOGIN:
@@ -236,14 +240,6 @@ def _form_refusal(request: Request, body: bytes) -> Response | None:
     if answer is None and any("\0" in text for text in (*form, *form.values())):
         return PlainTextResponse(_NUL, 400)
     return answer
-
-
-def _netloc(origin: str) -> str:
-    """Name and port of an origin; empty: it has none."""
-    try:
-        return urlsplit(origin).netloc
-    except ValueError:  # e.g. "http://["
-        return ""
 
 
 async def _body(request: Request) -> bytes | Response:

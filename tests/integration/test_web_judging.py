@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from pathlib import Path
 
 import page_looks
+import psutil
 import pytest
+import requests
 from page_looks import Look
 from support.farm_store import fill
+from support.web_process import DEADLINE_S, running_web
 from support.web_serving import serving
 
 from lab.errors import LabStableError
 from lab.judge.baseline import judge_run
+from lab.judge.latest import WORTH_A_PROCESS
 from lab.web import releasepages, releases
 from lab.web.releasepages import BackgroundJudge
 from lab.web.site import Site
@@ -73,3 +79,15 @@ def test_a_page_that_is_judged_meanwhile_goes_on_by_itself_also_after_a_failed_r
     assert seen.answer["contents"] == 1
     assert seen.answer["strips"]
     assert min(seen.answer["strips"]) > 60
+
+
+def test_the_processes_that_judge_end_with_the_site(tmp_path: Path) -> None:
+    url = fill(tmp_path / "results.db", boards=WORTH_A_PROCESS, metrics=3, samples=2, releases=2)
+    environ = {**os.environ, "LAB_DB": url, "BOARDLAB_RUNTIME": str(tmp_path / "runtime")}
+    deadline = time.monotonic() + DEADLINE_S
+    with running_web(tmp_path, environ) as web:
+        site = psutil.Process(web.pid)
+        while len(children := site.children(recursive=True)) < 2:  # one that judges, and multiprocessing's tracker
+            assert time.monotonic() < deadline, "no process judges"
+            requests.get(web.url, timeout=DEADLINE_S).raise_for_status()
+    assert psutil.wait_procs(children, DEADLINE_S)[1] == []

@@ -47,6 +47,6 @@ def running_web(folder: Path, environ: Mapping[str, str], *words: str | Path) ->
         assert asks or acts is not None, told
         yield WebProcess(found[1], acts[1] if acts else "", acts[2] if acts else "", server.pid)
     finally:
-        server.send_signal(signal.SIGINT)
+        server.send_signal(signal.SIGTERM)  # as systemd does
         code = server.wait(DEADLINE_S)
-    assert code in {0, 130}
+    assert code == -signal.SIGTERM

@@ -97,6 +97,7 @@ def test_nobody_but_an_operator_changes_anything_anywhere(
         ("an operator's password", requests.Session(), {}, {"Origin": own}, ("olga", PASSWORDS["olga"])),
         ("another site", operator.session, {"csrf": csrf["olga"]}, {"Origin": "https://attacker.example"}, None),
         ("another port", operator.session, {"csrf": csrf["olga"]}, {"Origin": "http://127.0.0.1:1"}, None),
+        ("another scheme", operator.session, {"csrf": csrf["olga"]}, {"Origin": own.replace("http:", "https:")}, None),
         ("a page of nowhere", operator.session, {"csrf": csrf["olga"]}, {"Origin": "null"}, None),
         ("no page", operator.session, {"csrf": csrf["olga"]}, {}, None),
         ("an old page", operator.session, {"csrf": "0" * 64}, {"Origin": own}, None),

@@ -157,6 +157,20 @@ def test_what_the_browser_has_is_not_sent_again(url: str, page: str) -> None:
     assert (other.status_code, other.content) == (200, first.content)
 
 
+@pytest.mark.parametrize("page", [*PAGES, "/nosuch", "/api/v1/runs", "/static/site.css"])
+def test_head_is_answered_as_get_without_the_body(url: str, page: str) -> None:
+    whole, head = get(url + page), requests.head(url + page, timeout=60)
+    assert (head.status_code, head.content) == (whole.status_code, b"")
+    assert head.headers.keys() == whole.headers.keys()
+    if page not in {"/", "/wall"}:  # which say how long ago something was
+        assert head.headers.get("etag") == whole.headers.get("etag")
+        assert head.headers["content-length"] == whole.headers["content-length"]
+
+
+def test_a_stream_has_no_head(url: str) -> None:
+    assert requests.head(f"{url}/events/wall", timeout=60).status_code == 405
+
+
 def test_a_stream_has_no_tag_and_no_end(url: str) -> None:
     with requests.get(f"{url}/events/wall", stream=True, timeout=60) as wall:
         assert "etag" not in wall.headers

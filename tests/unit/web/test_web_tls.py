@@ -7,6 +7,7 @@ import ssl
 from pathlib import Path
 
 import pytest
+import requests
 from support import certificates
 from support.web_serving import serving
 
@@ -21,6 +22,15 @@ def served_with(folder: Path, config: str) -> WebConfig:
     certificates.make(folder, "server", "client")
     (folder / "web.yml").write_text(f"tls_server_config: {{cert_file: server.crt, key_file: server.key{config}}}\n")
     return load(folder / "web.yml")
+
+
+def test_a_browser_is_told_to_come_back_over_tls_only_where_there_is_tls(tmp_path: Path) -> None:
+    for config, policy in ((served_with(tmp_path, ""), "max-age=31536000"), (None, None)):
+        with serving(Site(folder=tmp_path), config=config) as url:
+            scheme = "http" if config is None else "https"
+            address = url.replace("http", scheme) + "/static/site.css"
+            answer = requests.get(address, verify=str(tmp_path / "ca.crt"), timeout=TIMEOUT_S)
+            assert answer.headers.get("strict-transport-security") == policy
 
 
 def asked(url: str, folder: Path, newest: ssl.TLSVersion, *, certificate: bool = False) -> tuple[int, str | None]:
