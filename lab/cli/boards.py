@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import tempfile
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +11,7 @@ import typer
 from attrs import asdict
 
 from lab.benchmarks.lowpower.modes import woken_by
-from lab.boards.registry import assumptions, load, load_file, names
+from lab.boards.registry import assumptions, load, names
 from lab.cli.options import Database, Json
 from lab.errors import ConfigurationError
 from lab.terminal import echo, echo_json, table
@@ -98,32 +97,25 @@ def learn(
 
     What the logs leave open is marked UNSURE. Then `lab console check FILE LOG...` says how well it reads them.
     """
-    from lab.run.check import verdict  # noqa: PLC0415 - only this command reads logs
-    from lab.run.check.bare_log import read  # noqa: PLC0415
-    from lab.run.check.findings import examine  # noqa: PLC0415
-    from lab.run.check.learn import draft  # noqa: PLC0415
+    from lab.run.check.learn import draft  # noqa: PLC0415 - only this command reads logs
 
     if output is not None and output.exists():
         raise ConfigurationError(f"{output} exists already; name another file with --output, or delete it")
-    pairs = [_pair(log) for log in logs]
     name = name or (output.stem if output else "my_board")
-    text = draft(name, pairs)
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / f"{name}.toml"
-        file.write_text(text, encoding="utf-8")
-        board = load_file(file)
+    drafted = draft(name, [_pair(log) for log in logs])
     if output is None:
-        echo(*text.splitlines())
+        echo(*drafted.text.splitlines())
     else:
         try:
-            output.write_text(text, encoding="utf-8")
+            output.write_text(drafted.text, encoding="utf-8")
         except OSError as error:
             raise ConfigurationError(f"{output}: cannot be written: {error.strerror}") from error
-    unsure = text.count("UNSURE")
+    unsure = drafted.text.count("UNSURE")
     echo(f"{name}: {unsure} places are UNSURE" if unsure else f"{name}: nothing is unsure", err=True)
-    for _, path in pairs:
-        fit = verdict.judge(examine(read(path, board), board)).fit
-        echo(f"{path}: {fit}", err=True)
+    for path, verdict in drafted.verdicts.items():
+        echo(
+            f"{path}: {verdict.fit}{': ' * bool(verdict.reasons)}{'; '.join(r.why for r in verdict.reasons)}", err=True
+        )
 
 
 def _pair(argument: str) -> tuple[str, Path]:

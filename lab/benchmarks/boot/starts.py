@@ -34,6 +34,9 @@ ONE_BIT_SHARE: Final = (
     0.75  # else, of the characters that differ: a glitch flips single bits, another text has letters
 )
 _VARIABLE: Final = re.compile(r"\w+=U-Boot ")  # U-Boot's environment, printed: `ver` holds its banner
+FAKE_START: Final = re.compile(
+    r"Starting kernel \.\.\.\(fake run for tracing\)"
+)  # U-Boot arch/arm/lib/bootm.c, CONFIG_TRACE
 _STAGE_WORD: Final = re.compile(r"\b(?:[STV]PL|BL\d\w?)\b")  # of stages that print nearly the same
 
 
@@ -102,6 +105,11 @@ class Starts:
         if not self.kernel and name in BEGINS:
             self.kernel, self.suspected = True, None  # without a witness up to here, it is to blame for nothing later
         return self._suspect(name, moment.text) if not self.kernel and self._too_often(name) else None
+
+    def forget_start(self) -> None:
+        """Take back the kernel's start: U-Boot only tried it."""
+        self.kernel = False
+        self._counts[START] -= 1
 
     def _shows_bootloader(self, name: str, kernel_lines: int) -> bool:
         """True for a required stage's first coming: no kernel had begun."""

@@ -16,7 +16,7 @@ from lab.benchmarks.boot.kernellog import BootKernelLog, kernel_time_s
 from lab.benchmarks.boot.prompt import TERMINAL, PromptWatch
 from lab.benchmarks.boot.records import ENDS, START, MomentLike, PowerEdge
 from lab.benchmarks.boot.samples import boot_samples, stages
-from lab.benchmarks.boot.starts import Starts
+from lab.benchmarks.boot.starts import FAKE_START, Starts
 from lab.benchmarks.boot.timeline import KERNEL, TimeLine, place_in
 from lab.benchmarks.output import garbage, in_pieces, last_line, unreadable
 from lab.boards import NORMAL, BoardType
@@ -418,6 +418,9 @@ class BootWatch:
     def _whole_line(self, raw: bytes, t_ns: int) -> None:
         line = raw[-LINE_LIMIT:].decode("latin-1")
         self._garbled += bool(self.moments) and unreadable(raw) >= GARBLED_BYTES
+        if FAKE_START.search(line) and self.moments and self.moments[-1].name == START:
+            self.moments.pop()
+            self._starts.forget_start()
         if not self._prompt.seen:
             self._texts.append(line.rstrip("\r"))
         if self._starts.kernel and not self._prompt.seen:

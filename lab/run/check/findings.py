@@ -8,9 +8,10 @@ from typing import Final
 
 from attrs import evolve, field, frozen
 
-from lab.benchmarks.boot import ENDS, MomentLike, PowerEdge
+from lab.benchmarks.boot import ENDS, START, MomentLike, PowerEdge
 from lab.benchmarks.boot.evidence import BootEvidence
 from lab.benchmarks.boot.flows import RuledOut, check_foreign, in_order
+from lab.benchmarks.boot.starts import FAKE_START
 from lab.boards import NORMAL, BoardType, MomentPattern, Sign, way_of
 from lab.console.model import Chunk, LineTiming
 from lab.console.moments import MomentFinder
@@ -208,7 +209,10 @@ def _moments(board: BoardType, events: Sequence[Chunk], timing: LineTiming) -> t
         for moment in finder.feed(event):
             ruling.moment(moment)
             moments.append(moment)
-        ruling.whole_line(event.data.decode("latin-1"))  # its newline comes after its moments
+        line = event.data.decode("latin-1")
+        ruling.whole_line(line)  # its newline comes after its moments
+        if FAKE_START.search(line) and moments and moments[-1].name == START:
+            moments.pop()
         for name in ruling.flows:
             ruled_out.setdefault(name, number)
     return moments, ruled_out

@@ -1,66 +1,76 @@
 """A board type drafted from the logs of its boots.
 
-Its patterns are those of the shipped types that fit the logs; what the logs leave open is marked `UNSURE` in the
-draft.
+Its patterns are those of the shipped types, and of further bootloaders, that fit the logs. What the logs leave open,
+what only one line shows, and what one log says otherwise than the other is marked `UNSURE`. The draft is checked
+against its own logs, and says where it does not fit them.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from attrs import field, frozen
+from attrs import frozen
 
 from lab import boards
 from lab.benchmarks.boot import ENDS, START
-from lab.boards import MediumEvidence, MomentPattern
+from lab.boards import BoardType, MediumEvidence, MomentPattern, load_file
 from lab.errors import ConfigurationError
-from lab.run.check.bare_log import UNSEEN, bare_lines
+from lab.run.check import bare_log
+from lab.run.check.bootloaders import BANNERS, TITLES
+from lab.run.check.findings import examine
+from lab.run.check.log_values import (
+    ASKED,
+    KERNEL_BEGINS,
+    KERNEL_STARTS,
+    LOGIN,
+    MEDIUM,
+    UNSURE,
+    BootLog,
+    bootloader_prompt,
+    console,
+    last_kernel_time_s,
+    literal,
+    login_prompt,
+    model_of,
+    read_log,
+    root_device,
+    shell_host,
+    sightings,
+    soc_of,
+    toml_text,
+    versions,
+    waiting_shell,
+)
+from lab.run.check.verdict import Fit, LogVerdict, judge
 from lab.terminal import plain
 
-UNSURE: Final = "UNSURE: "
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]*")
-_MEDIUM: Final = "medium"  # of a log whose medium nobody gave: each vendor numbers its devices in its own way
-# Behind the prompt stands nothing, what somebody typed, or a line of the kernel.
-_LOGIN: Final = re.compile(
-    r"^\W*?(\(none\)|[A-Za-z0-9][\w.-]*) login: ?(?:[a-z_][\w-]*|(?:<\d+>)?\[ *\d+\.\d{6}\].*)?$"
-)
-_SHELL: Final = re.compile(r"^(root@[\w.-]+:)[^ ]*[#$](?= |$)")
-_UBOOT: Final = re.compile(r"^((?:=|[\w@ .-]{1,24}?[=>#]?)[>#] )(?=$|\S)")
-_COMMAND_LINE: Final = re.compile(r"Kernel command line: .*\b(?:console|root)=")
-_KERNEL_BEGINS: Final = re.compile(r"(.*\b(?:Booting Linux on |Linux version ).*)")
-_CONSOLE: Final = re.compile(r"\bconsole=(tty[A-Za-z]\w*)(?:,(\d+))?")
-_ROOT: Final = re.compile(r"\broot=(\S+)")
-_MODEL: Final = re.compile(r"(?:Machine model|^Model|OF: fdt: Machine model): *(.+)")
-# Of U-Boot, not the kernel's `CPU: ARMv7 Processor`.
-_SOC: Final = re.compile(r"^(?:SoC|CPU): +(?!ARMv\d|All CPU)(\S.*)")
-_VERSIONS: Final = {
-    "U-Boot": re.compile(r"(?<!SPL )(?<!=)\bU-Boot (20\d\d\.\d\d\S*)"),
-    "Linux": re.compile(r"\bLinux version (\S+)"),
-    "TF-A": re.compile(r"\bBL31: (v\S+)"),
-}
 _REQUIRED: Final = frozenset({"spl", "uboot", START})
 _STARTS: Final = ("efi_stub", "spl", "uboot", "first_printk")  # of a boot without U-Boot's "Starting kernel"
-_STAGES: Final = {"first_printk": "Kernel entry"}
-_TITLES: Final = {"spl": "SPL", "uboot": "U-Boot", "tfa": "TF-A", "first_printk": "kernel"}
-_KERNEL_STARTS: Final = r"Starting kernel \.\.\.|EFI stub: Booting Linux Kernel\.\.\."
+_TOML_STRING: Final = r"(?:'[^']*'|\"(?:[^\"\\]|\\.)*\")"
+_WITHOUT_PATTERN: Final = re.compile(
+    rf" pattern = {_TOML_STRING},(?: line_start = true,)?|, reference = {_TOML_STRING}"
+)
+_BEHIND_START: Final = frozenset({START, "efi_stub"})  # a kernel's first line ends its entry
 # What names a medium on any board, of one source the first that the logs have; shipped types know more of theirs.
 _EVIDENCE: Final = (
     MediumEvidence(
         "spl", r"Trying to boot from (?!BOOTROM)(\w+)", {}, reference="U-Boot common/spl/spl.c boot_from_devices"
     ),
     MediumEvidence(
-        "uboot", r"\b(mmc\d)(?:\(part \d\))? is current device", {}, _KERNEL_STARTS, "U-Boot cmd/mmc.c do_mmc_dev"
+        "uboot", r"\b(mmc\d)(?:\(part \d\))? is current device", {}, KERNEL_STARTS, "U-Boot cmd/mmc.c do_mmc_dev"
     ),
     MediumEvidence(
         "uboot",
         r"Scanning ((?:mmc|usb|nvme|sata|scsi|virtio) \d):\w+\.\.\.",
         {},
-        _KERNEL_STARTS,
+        KERNEL_STARTS,
         "U-Boot include/config_distro_bootcmd.h scan_dev_for_boot",
     ),
     MediumEvidence(
@@ -79,32 +89,6 @@ _EVIDENCE: Final = (
 
 
 @frozen
-class _Log:
-    """One boot's text.
-
-    Attributes:
-        lines: up to the login prompt.
-        behind: those after it.
-        medium: that it booted from.
-        sure: the caller says so.
-    """
-
-    name: str
-    lines: tuple[str, ...] = field(repr=False)
-    behind: tuple[str, ...] = field(repr=False)
-    medium: str
-    sure: bool
-
-    def hits(self, regex: re.Pattern[str]) -> list[int]:
-        """Numbers of the lines that fit."""
-        return [number for number, line in enumerate(self.lines) if regex.search(line)]
-
-    def first(self, regex: re.Pattern[str]) -> re.Match[str] | None:
-        """The first match in a line."""
-        return next((match for line in self.lines if (match := regex.search(line))), None)
-
-
-@frozen
 class _MomentInLogs:
     """A moment that logs have, by the pattern of a shipped type.
 
@@ -118,8 +102,21 @@ class _MomentInLogs:
     place: Mapping[str, int]
 
 
-def draft(name: str, logs: Sequence[tuple[str, Path]]) -> str:
-    """A board type as TOML, from the logs of its boots.
+@frozen
+class Draft:
+    """A drafted board type.
+
+    Attributes:
+        text: TOML.
+        verdicts: of it on its own logs.
+    """
+
+    text: str
+    verdicts: dict[Path, LogVerdict]
+
+
+def draft(name: str, logs: Sequence[tuple[str, Path]]) -> Draft:
+    """A board type from the logs of its boots.
 
     Args:
         logs: the medium of the boot, or an empty text, and its log.
@@ -131,11 +128,11 @@ def draft(name: str, logs: Sequence[tuple[str, Path]]) -> str:
         raise ConfigurationError(f"{name!r} is no name of a board type: give small letters, digits, _ and -")
     if name in boards.names():
         raise ConfigurationError(f"there is a board type {name!r} already; give yours another name with --name")
-    read = [_read(path, medium) for medium, path in logs]
+    read = [read_log(path, medium) for medium, path in logs]
     moments = _moments(read)
     for log in read:
         if not any(log.name in moment.counts for moment in moments):
-            if any(map(_LOGIN.match, log.lines)):
+            if any(map(LOGIN.match, log.lines)):
                 raise ConfigurationError(
                     f"{log.name}: its login prompt is its only moment, and a time needs one to count from (SPL, "
                     "U-Boot, the kernel's first line): let the kernel speak (no `quiet`, `console=` this UART), or "
@@ -148,36 +145,46 @@ def draft(name: str, logs: Sequence[tuple[str, Path]]) -> str:
     usual = [
         log for log in read if any(moment.pattern.name == START and log.name in moment.counts for moment in moments)
     ]
-    return "\n".join(
-        [
-            *_head(name, read),
-            *_order(moments, usual, read),
-            *_evidence(read),
-            *_flow(moments, [log for log in read if log not in usual], usual),
-            *_prompts(read),
-            *_media(read),
-            "",
-        ]
-    )
+    head = list(_head(name, read))
+    body = [
+        *_order(moments, usual, read),
+        *_evidence(read),
+        *_flow(moments, [log for log in read if log not in usual], usual),
+        *_prompts(read),
+        *_media(read),
+        "",
+    ]
+    board = _load(name, [*head, *body])
+    verdicts, doubts = {}, []
+    for _, path in logs:
+        findings = examine(bare_log.read(path, board), board)
+        verdicts[path] = judge(findings)
+        if (fit := verdicts[path].fit) is not Fit.WHOLE:
+            reasons = "; ".join(reason.why for reason in verdicts[path].reasons)
+            doubts.append(f"# {UNSURE}{plain(f'{path.name} {fit}: {reasons}')}")
+        if findings.flags:
+            doubts.append(f"# {UNSURE}{plain(path.name)}: a run would flag its numbers: {', '.join(findings.flags)}")
+    return Draft("\n".join([head[0], *doubts, *head[1:], *body]), verdicts)
 
 
-def _read(path: Path, medium: str) -> _Log:
-    texts = [UNSEEN.sub("", line.decode("latin-1")) for line in bare_lines(path)]
-    end = next((number + 1 for number, text in enumerate(texts) if _LOGIN.match(text)), len(texts))
-    return _Log(str(path), tuple(texts[:end]), tuple(texts[end:]), medium or _MEDIUM, bool(medium))
+def _load(name: str, lines: Sequence[str]) -> BoardType:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / f"{name}.toml"
+        file.write_text("\n".join(lines), encoding="utf-8")
+        return load_file(file)
 
 
 def _variants() -> dict[str, list[MomentPattern]]:
-    """The patterns of all shipped types, by moment."""
+    """The patterns of all shipped types and of further bootloaders, by moment."""
     by_name: dict[str, dict[str, MomentPattern]] = {}
-    for name in boards.shipped():
-        for moment in boards.load(name).markers:
-            if moment.name not in ENDS:
-                by_name.setdefault(moment.name, {}).setdefault(moment.regex, moment)
+    shipped = [moment for name in boards.shipped() for moment in boards.load(name).markers]
+    for moment in [*shipped, *(banner.moment for banner in BANNERS)]:
+        if moment.name not in ENDS:
+            by_name.setdefault(moment.name, {}).setdefault(moment.regex, moment)
     return {name: list(variants.values()) for name, variants in by_name.items()}
 
 
-def _moments(logs: Sequence[_Log]) -> list[_MomentInLogs]:
+def _moments(logs: Sequence[BootLog]) -> list[_MomentInLogs]:
     """The moments that the logs have, in their order."""
     moments = []
     for variants in _variants().values():
@@ -188,7 +195,7 @@ def _moments(logs: Sequence[_Log]) -> list[_MomentInLogs]:
     return sorted(moments, key=lambda each: _place(each, moments))
 
 
-def _in_logs(pattern: MomentPattern, logs: Sequence[_Log]) -> _MomentInLogs:
+def _in_logs(pattern: MomentPattern, logs: Sequence[BootLog]) -> _MomentInLogs:
     regex = re.compile(pattern.regex)
     hits = {log.name: numbers for log in logs if (numbers := log.hits(regex))}
     return _MomentInLogs(
@@ -206,17 +213,17 @@ def _place(moment: _MomentInLogs, every: Sequence[_MomentInLogs]) -> tuple[int, 
     return before, min(moment.place.values())
 
 
-def _order(moments: Sequence[_MomentInLogs], usual: Sequence[_Log], every: Sequence[_Log]) -> Iterator[str]:
+def _order(moments: Sequence[_MomentInLogs], usual: Sequence[BootLog], every: Sequence[BootLog]) -> Iterator[str]:
     """The moments of the usual way, through U-Boot's "Starting kernel"."""
     names = [log.name for log in usual]
     own = [moment for moment in moments if any(name in moment.counts for name in names)]
     if not usual:
         yield f'# {UNSURE}no log has U-Boot\'s "Starting kernel ..."; the flow below has their moments.'
+    if len(usual) == 1:
+        yield f"# {UNSURE}one log: a line that only some boots print looks the same. Learn from several, if you can."
     yield "moments = ["
-    titles: list[str] = []
-    for moment in own:
-        yield from _moment(moment, names, own, titles)
-    kernel_line = _first_text(every, _KERNEL_BEGINS)
+    yield from _in_each(own, names)
+    kernel_line = next((text for _, text in sightings(every, KERNEL_BEGINS)), "")
     if kernel_line and all(moment.pattern.name != "first_printk" for moment in moments):
         yield (
             f"    # {UNSURE}no shipped first_printk fits the kernel's first lines ({kernel_line}): give a "
@@ -224,47 +231,81 @@ def _order(moments: Sequence[_MomentInLogs], usual: Sequence[_Log], every: Seque
         )
     if not usual:
         yield (
-            f'    {{ name = "{START}", pattern = {_text(_pattern_of(START))}, line_start = true, required = true, '
+            f'    {{ name = "{START}", pattern = {toml_text(_pattern_of(START))}, line_start = true, required = true, '
             'stage = "Kernel load" },'
         )
     yield from _ends(every)
     yield "]"
 
 
+def _in_each(own: Sequence[_MomentInLogs], names: Sequence[str]) -> Iterator[str]:
+    """The lines of the moments that each log has; what is not in each is no marker."""
+    titles: list[str] = []
+    markers: list[_MomentInLogs] = []
+    for moment in own:
+        without = _logs_without(moment, own, names)
+        if without and moment.pattern.name not in _REQUIRED:
+            log = plain(Path(without[0]).name)
+            yield f"    # {UNSURE}{log} has no {moment.pattern.name}: no marker of each boot, left out"
+            continue
+        yield from _moment(moment, names, markers, titles, without)
+        markers.append(moment)
+
+
+def _logs_without(moment: _MomentInLogs, own: Sequence[_MomentInLogs], names: Sequence[str]) -> list[str]:
+    """The logs that have moments before and behind its place, and not itself."""
+    place = own.index(moment)
+    lacking = [name for name in names if name not in moment.counts]
+    required = moment.pattern.name in _REQUIRED  # a log that begins late lacks it as well
+    return [
+        name
+        for name in lacking
+        if any(name in other.counts for other in own[place + 1 :])
+        and (required or any(name in other.counts for other in own[:place]))
+    ]
+
+
 def _moment(
-    moment: _MomentInLogs, names: Sequence[str], own: Sequence[_MomentInLogs], titles: list[str]
+    moment: _MomentInLogs,
+    names: Sequence[str],
+    before: Sequence[_MomentInLogs],
+    titles: list[str],
+    without: Sequence[str],
 ) -> Iterator[str]:
     pattern = moment.pattern
-    counts = {moment.counts[name] for name in names if name in moment.counts}
-    times = pattern.times if pattern.times == 0 else counts.pop() if len(counts) == 1 else 0
-    if len(counts) > 0 and times == 0 and pattern.times != 0:
+    in_logs = [moment.counts[name] for name in names if name in moment.counts]
+    times = pattern.times if pattern.times == 0 else in_logs[0] if len(set(in_logs)) == 1 else 0
+    if len(set(in_logs)) > 1 and pattern.times != 0:
         yield f"    # {UNSURE}{pattern.name} comes not as often in each log; `times = 0` takes any number"
-    elif times > max(1, pattern.times):
+    elif times > 1 and len(in_logs) == 1:
         yield (
             f"    # {UNSURE}{pattern.name} comes {times} times: does one healthy boot print it so often, or does the "
             "log hold a reset or two boots? Cut one out then"
         )
-    later = [other for other in own if other is not moment]
-    lacks = [
-        name
-        for name in names
-        if name not in moment.counts
-        and any(other.place[name] > min(moment.place.values()) for other in later if name in other.place)
-    ]
-    required = pattern.name in _REQUIRED and not lacks
-    if pattern.name in _REQUIRED and lacks:
-        yield f"    # {UNSURE}{lacks[0]} has no {pattern.name}, so it is not required"
-    stage = pattern.stage or _STAGES.get(pattern.name, "")
-    if pattern.name in ("tfa", "uboot") and (earlier := own[: own.index(moment)]):
-        # A shipped type's title names its own cores; what ran is what spoke before, and an SPL again behind TF-A.
-        stage = _TITLES.get(earlier[-1].pattern.name, stage)
-        if stage == "TF-A" and any(e.pattern.name == "spl" and max(e.counts.values()) > 1 for e in earlier):
-            stage = "TF-A, SPL"
+    required = pattern.name in _REQUIRED and not without
+    if without:
+        yield f"    # {UNSURE}{plain(Path(without[0]).name)} has no {pattern.name}, so it is not required"
+    yield f"    {_inline(_keys(pattern, _stage(pattern, before, titles), times, required=required))},"
+
+
+def _stage(pattern: MomentPattern, before: Sequence[_MomentInLogs], titles: list[str]) -> str:
+    """The title of the stage that ends at a moment: what ran is what spoke before."""
+    name = pattern.name
+    stage = pattern.stage
     if not titles:
-        stage = f"Power on to {_TITLES.get(pattern.name, pattern.name)}"
+        stage = f"Power on to {TITLES.get(name, name)}"
+    elif name == "first_printk" and before[-1].pattern.name in _BEHIND_START:
+        stage = "Kernel entry"
+    elif name == "autoboot" and all(moment.pattern.name != "uboot" for moment in before):
+        stage = f"{TITLES.get(before[-1].pattern.name, before[-1].pattern.name)} start-up"
+    elif name in TITLES:
+        earlier = before[-1].pattern.name
+        stage = TITLES.get(earlier, stage)
+        if earlier == "tfa" and any(m.pattern.name == "spl" and max(m.counts.values()) > 1 for m in before):
+            stage = "TF-A, SPL"  # an SPL again behind TF-A
     stage = "" if stage in titles else stage
     titles.append(stage)
-    yield f"    {_inline(_keys(pattern, stage, times, required=required))},"
+    return stage
 
 
 def _keys(pattern: MomentPattern, stage: str, times: int, *, required: bool) -> dict[str, object]:
@@ -283,20 +324,27 @@ def _pattern_of(name: str) -> str:
     return _variants()[name][0].pattern
 
 
-def _ends(logs: Sequence[_Log]) -> Iterator[str]:
-    host, mark = _host(logs)
-    if mark:
-        yield f"    # {mark}"
-    keys = {"name": "login", "pattern": f"{host} login: ", "line_start": True, "stage": "User space"}
-    yield f"    {_inline({**keys, 'reference': 'util-linux agetty' + (', assumed' if mark else '; the logs')})},"
+def _ends(logs: Sequence[BootLog]) -> Iterator[str]:
+    login = login_prompt(logs)
+    if login.doubt:
+        yield f"    # {UNSURE}{login.doubt}"
+    source = "BusyBox init, askfirst" if login.text == ASKED else "util-linux agetty"
+    keys = {"name": "login", "pattern": login.text, "line_start": True, "stage": "User space"}
+    yield f"    {_inline({**keys, 'reference': source + (', assumed' if login.doubt else '; the logs')})},"
     shell = r"(sh-\d[\d.]*|~ |/ )[#$] "  # a bare `# `, as dash has it, would fit each comment
+    waiting = waiting_shell(logs)
+    if waiting.text:
+        shell = f"{literal(waiting.text)}|{shell}"
+        yield f"    # {UNSURE}a log ends at the shell's prompt {toml_text(waiting.text)}"
+    elif any(log.lines[-1] == "# " for log in logs):
+        yield f"    # {UNSURE}a log ends with '# ', which a comment begins with, too: let the prompt say more (PS1)"
     yield (
         f"    {_inline({'name': 'shell', 'pattern': shell, 'line_start': True, 'reference': 'assumed'})},     # "
         "init=/bin/sh"
     )
 
 
-def _flow(moments: Sequence[_MomentInLogs], others: Sequence[_Log], usual: Sequence[_Log]) -> Iterator[str]:
+def _flow(moments: Sequence[_MomentInLogs], others: Sequence[BootLog], usual: Sequence[BootLog]) -> Iterator[str]:
     """The flow of logs without U-Boot's "Starting kernel"."""
     names = [log.name for log in others]
     own = [moment for moment in moments if any(name in moment.counts for name in names)]
@@ -307,31 +355,28 @@ def _flow(moments: Sequence[_MomentInLogs], others: Sequence[_Log], usual: Seque
     in_usual = {moment.pattern.name for moment in moments if any(log.name in moment.counts for log in usual)}
     yield ""
     yield f"# {UNSURE}the name, the title, and the moment that the time counts from."
+    if len(others) == 1:
+        yield f"# {UNSURE}one log: a line that only some boots print looks the same. Learn from several, if you can."
     yield "[flows.direct]"
     shown = ", ".join(Path(name).name for name in names)
-    yield f"title = {_text(f'another loader than U-Boot starts Linux ({shown})')}"
+    yield f"title = {toml_text(f'another loader than U-Boot starts Linux ({shown})')}"
     yield f'start = "{start}"'
     yield "moments = ["
-    titles: list[str] = []
-    for moment in own:
-        lines = list(_moment(moment, names, own, titles))
-        if moment.pattern.name in in_usual:
-            lines = [
-                re.sub(r" pattern = (?:'[^']*'|\"(?:[^\"\\]|\\.)*\"),(?: line_start = true,)?", "", line)
-                for line in lines
-            ]
-            lines = [re.sub(r", reference = (?:'[^']*'|\"(?:[^\"\\]|\\.)*\")", "", line) for line in lines]
-        yield from lines
+    for line in _in_each(own, names):
+        name = re.match(r' *\{ name = "(\w+)"', line)
+        yield _WITHOUT_PATTERN.sub("", line) if name and name[1] in in_usual else line
     yield '    { name = "login", stage = "User space" },'
     yield '    { name = "shell", stage = "User space" },'
     yield "]"
 
 
-def _evidence(logs: Sequence[_Log]) -> Iterator[str]:
+def _evidence(logs: Sequence[BootLog]) -> Iterator[str]:
     yield ""
     guessed = [Path(log.name).name for log in logs if not log.sure]
     if guessed:
-        yield f"# {UNSURE}the medium of {plain(', '.join(guessed))}, called {_MEDIUM!r} here; say it with MEDIUM=LOG."
+        yield f"# {UNSURE}the medium of {plain(', '.join(guessed))}, called {MEDIUM!r} here; say it with MEDIUM=LOG."
+    if any(count == 1 for count in Counter(log.medium for log in logs).values()):
+        yield f"# {UNSURE}one log of a medium: another boot from it may name it in other words."
     yield "evidence = ["
     done: set[str] = set()
     for pattern in _EVIDENCE:
@@ -359,7 +404,7 @@ def _evidence(logs: Sequence[_Log]) -> Iterator[str]:
     yield "]"
 
 
-def _words(pattern: MediumEvidence, log: _Log) -> list[str]:
+def _words(pattern: MediumEvidence, log: BootLog) -> list[str]:
     """The words for the medium in a log that count: all, or the last where another line confirms it."""
     regex = re.compile(pattern.pattern)
     words = [match[1] for line in log.lines if (match := regex.search(line))]
@@ -374,82 +419,45 @@ def _evidence_line(pattern: MediumEvidence, media: Mapping[str, str]) -> str:
     return line.replace("media = 0", f"media = {_inline(dict(media))}")
 
 
-def _head(name: str, logs: Sequence[_Log]) -> Iterator[str]:
+def _head(name: str, logs: Sequence[BootLog]) -> Iterator[str]:
     logs_text = plain(", ".join(Path(log.name).name for log in logs))
     yield (
         f"# Drafted from {len(logs)} log{'s' * (len(logs) > 1)}: {logs_text}. Check it: lab console check "
         f"{name}.toml LOG"
     )
-    for what, regex in _VERSIONS.items():
-        versions = dict.fromkeys(match[1] for log in logs if (match := log.first(regex)))
-        if versions:
-            yield f"# {what} {', '.join(versions)}"
-    model = _first_text(logs, _MODEL)
-    soc = _first_text(logs, _SOC)
+    yield from versions(logs)
+    model, soc = model_of(logs), soc_of(logs)
     yield f'name = "{name}"'
-    yield f"title = {_text(model or name)}" + ("" if model else f"    # {UNSURE}no log names the board")
-    yield f"soc = {_text(soc or 'unknown')}" + ("" if soc else f"    # {UNSURE}no log names it")
+    yield f"title = {toml_text(model.text or name)}{model.comment}"
+    yield f"soc = {toml_text(soc.text or 'unknown')}{soc.comment}"
     yield ""
 
 
-def _first_text(logs: Sequence[_Log], regex: re.Pattern[str]) -> str:
-    return next((match[1].strip()[:60] for log in logs if (match := log.first(regex))), "")
-
-
-def _host(logs: Sequence[_Log]) -> tuple[str, str]:
-    """The host's name as a pattern, and why it is not sure; empty: it is."""
-    names = list(dict.fromkeys(match[1] for log in logs if log.lines and (match := _LOGIN.match(log.lines[-1]))))
-    if not names:
-        return r"[\w.-]+", f"{UNSURE}no log reaches a login prompt"
-    if len(names) == 1:
-        return re.escape(names[0]).replace(r"\-", "-"), ""
-    return f"({'|'.join(re.escape(name).replace(chr(92) + '-', '-') for name in names)})", (
-        f"{UNSURE}the host is called {', '.join(names)}: is a part of it a serial number?"
-    )
-
-
-def _prompts(logs: Sequence[_Log]) -> Iterator[str]:
-    host, mark = _host(logs)
-    shell = next((match[1] for log in logs for line in log.behind if (match := _SHELL.match(line))), "")
-    typed = Counter(match[1] for log in logs for line in log.lines if (match := _UBOOT.match(line)))
-    uboot = next((prompt for prompt, _ in typed.most_common() if prompt.strip()), "")
+def _prompts(logs: Sequence[BootLog]) -> Iterator[str]:
+    login = login_prompt(logs)
+    host = login.text.removesuffix(" login: ") if login.text != ASKED else r"[\w.-]+"
+    uboot, shell = bootloader_prompt(logs), shell_host(logs)
     yield "\n[prompts]"
-    yield f"uboot = {_text(re.escape(uboot or '=> ').replace(chr(92) + ' ', ' ').replace(chr(92) + '>', '>'))}" + (
-        "" if uboot else f"    # {UNSURE}no log stops at it; CONFIG_SYS_PROMPT"
-    )
-    yield f"login = {_text(f'{host} login: ')}" + (f"    # {mark}" if mark else "")
-    yield f"shell = {_text(f'root@{host}:[^ ]*# ')}" + ("" if shell else f"    # {UNSURE}no log is logged in")
-    console = _CONSOLE.search(_command_line(logs))
-    speed = console[2] if console and console[2] else "115200"
+    yield f"uboot = {toml_text(literal(uboot.text or '=> '))}{uboot.comment}"
+    yield f"login = {toml_text(login.text)}{login.comment}"
+    yield f"shell = {toml_text(f'root@{host}:[^ ]*# ')}{shell.comment}"
+    linux, speed = console(logs)
     yield "\n[[uarts]]"
     yield 'name = "uart0"\nrole = "console"'
-    yield (
-        f'linux = "{console[1]}"'
-        if console
-        else f'linux = ""    # {UNSURE}no command line of a kernel names a console='
-    )
-    yield f"speed_bd = {speed}" + ("" if console and console[2] else f"    # {UNSURE}assumed")
+    yield f"linux = {toml_text(linux.text)}{linux.comment}"
+    yield f"speed_bd = {speed.text or 115200}{speed.comment}"
 
 
-def _command_line(logs: Sequence[_Log]) -> str:
-    """The kernel's own, which a bootloader may print before it with other words."""
-    return next((log.lines[numbers[-1]] for log in logs if (numbers := log.hits(_COMMAND_LINE))), "")
-
-
-def _media(logs: Sequence[_Log]) -> Iterator[str]:
+def _media(logs: Sequence[BootLog]) -> Iterator[str]:
     yield f"\n# {UNSURE}the boot-mode straps; without them the medium is what the board is set to."
     yield "[media]"
     for medium in dict.fromkeys(log.medium for log in logs):
-        roots = [m[1] for log in logs if log.medium == medium and (m := _ROOT.search(_command_line([log])))]
         keys: dict[str, object] = {"title": {"sd": "SD", "emmc": "eMMC", "ospi": "OSPI"}.get(medium, medium)}
-        yield f"{medium} = {_inline(keys | ({'root': roots[0]} if roots else {}))}"
-    times = [float(m[1]) for log in logs for line in log.lines if (m := _KERNEL_S.match(line))]
-    silent = max(times, default=0.0)  # the latest time of a kernel's line, in seconds
+        root = root_device([log for log in logs if log.medium == medium])
+        yield f"{medium} = {_inline(keys | ({'root': root.text} if root.text else {}))}{root.comment}"
+    silent = last_kernel_time_s(logs)
     yield "\n[timeouts]"
     yield f"boot_s = {max(120, 4 * round(silent))}    # {UNSURE}the kernels' own clocks end at {silent:.0f} s"
-
-
-_KERNEL_S: Final = re.compile(r"^(?:<\d+>)?\[ *(\d{1,5})\.\d{6}\]")
 
 
 def _inline(keys: Mapping[str, object]) -> str:
@@ -463,12 +471,4 @@ def _key(key: str) -> str:
 def _value(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    return str(value) if isinstance(value, int) else _text(str(value))
-
-
-def _text(text: str) -> str:
-    """A literal string where it has a backslash, else a basic one."""
-    printable = "".join(c if c.isprintable() else " " for c in text)
-    return (
-        f"'{printable}'" if "\\" in printable and "'" not in printable else json.dumps(printable, ensure_ascii=False)
-    )
+    return str(value) if isinstance(value, int) else toml_text(str(value))

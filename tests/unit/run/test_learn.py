@@ -9,15 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support import bare_logs
+from support.public_boots import BOOTS, PublicBoot
 
 from lab import boards
+from lab.benchmarks.boot import ENDS, PowerEdge
 from lab.boards import BoardType, load_file
 from lab.cli import main
+from lab.console.model import Chunk, LineTiming
 from lab.errors import ConfigurationError
 from lab.run.check.bare_log import read
 from lab.run.check.findings import examine
 from lab.run.check.learn import draft
 from lab.run.check.verdict import Fit, judge
+from lab.run.rewatch import PromptReply, Rewatched, rewatch
 
 # What boards of other makers print, as far as it matters.
 NXP = [
@@ -95,7 +99,7 @@ def written(path: Path, lines: list[str]) -> Path:
 def learnt(tmp_path: Path, **logs: list[str]) -> tuple[str, BoardType, list[Path]]:
     """The draft, its type, and the logs; of each its medium."""
     pairs = [(name.partition("__")[0], written(tmp_path / f"{name}.log", lines)) for name, lines in logs.items()]
-    text = draft("my_board", pairs)
+    text = draft("my_board", pairs).text
     (file := tmp_path / "my_board.toml").write_text(text)
     return text, load_file(file), [path for _, path in pairs]
 
@@ -144,7 +148,7 @@ def test_a_word_that_two_media_share_proves_nothing_and_is_left_out(tmp_path: Pa
 
 
 def test_no_medium_is_guessed_of_a_log_whose_medium_nobody_gave(tmp_path: Path) -> None:
-    text = draft("my_board", [("", written(tmp_path / "a.log", NXP))])
+    text = draft("my_board", [("", written(tmp_path / "a.log", NXP))]).text
     assert "UNSURE: the medium of a.log" in text
     assert '\nmedium = { title = "medium", root = "/dev/mmcblk1p2" }' in text
     assert '= "sd"' not in text
@@ -187,10 +191,17 @@ def test_a_loaders_own_command_line_and_the_kernels_cpu_line_are_not_what_they_l
     assert "UNSURE: no log names it" in text
 
 
-def test_a_first_printk_that_no_shipped_type_knows_is_said(tmp_path: Path) -> None:
-    text, board, _ = learnt(
-        tmp_path, sd=[re.sub(r"^(\[ +\d.*?\]) ", r"\1  [0:   swapper:    0] ", line) for line in NXP]
-    )
+@pytest.mark.parametrize("behind", ["[0:   swapper:    0] ", "c0 "])
+def test_a_first_printk_with_processor_or_task_in_its_stamp_is_known(tmp_path: Path, behind: str) -> None:
+    lines = [re.sub(r"^(\[ +\d.*?\]) ", rf"\1 {behind}", line) for line in NXP]
+    at = lines.index("Starting kernel ...") + 2
+    _, board, (log,) = learnt(tmp_path, sd=lines)
+    found = {moment.pattern.name: moment.lines for moment in examine(read(log, board), board).moments}
+    assert found["first_printk"] == (at + 1,)
+
+
+def test_a_first_printk_that_nothing_knows_is_said(tmp_path: Path) -> None:
+    text, board, _ = learnt(tmp_path, sd=[re.sub(r"^\[ +\d.*?\] ", "I[000000] ", line) for line in NXP])
     assert "UNSURE: no shipped first_printk fits the kernel's first lines" in text
     assert "first_printk" not in {moment.name for moment in board.moments}
 
@@ -218,7 +229,7 @@ def test_a_boot_without_u_boots_last_word_is_a_flow_of_its_own(tmp_path: Path) -
 @pytest.mark.parametrize("name", ['a "first" boot', "two\nlines = 1", "back\\slash", "it's"])
 def test_a_logs_name_breaks_no_draft(tmp_path: Path, name: str) -> None:
     lines = [line for line in NXP if "Starting kernel" not in line]
-    text = draft("my_board", [("", written(tmp_path / f"{name}.log", lines))])
+    text = draft("my_board", [("", written(tmp_path / f"{name}.log", lines))]).text
     (tmp_path / "my_board.toml").write_text(text)
     assert load_file(tmp_path / "my_board.toml").name == "my_board"
 
@@ -248,7 +259,7 @@ def test_the_command_writes_the_draft_and_says_how_it_fits(tmp_path: Path, capsy
         ("My Board", TI, "'My Board' is no name of a board type"),
         ("am62xx_sk", TI, "there is a board type 'am62xx_sk' already"),
         ("mine", ["hello", "world"], r"a\.log: no moment of a boot is in it .*: is it the log of a boot"),
-        ("mine", ["GNU GRUB  version 2.06", "", "acme login: "], r"a\.log: its login prompt is its only moment"),
+        ("mine", ["Loading, please wait...", "", "acme login: "], r"a\.log: its login prompt is its only moment"),
         ("mine", [""], r"a\.log: empty"),
         ("mine", ["\x00\x00\x00\x01" * 50], r"a\.log: no text"),
     ],
@@ -256,6 +267,112 @@ def test_the_command_writes_the_draft_and_says_how_it_fits(tmp_path: Path, capsy
 def test_a_wrong_log_or_name_is_one_message(tmp_path: Path, name: str, lines: list[str], told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
         draft(name, [("", written(tmp_path / "a.log", lines))])
+
+
+def played(board: BoardType, lines: tuple[str, ...]) -> Rewatched:
+    """A run that gets a boot in pieces, as a port gives them."""
+    chunks: list[Chunk] = []
+    timing, t_ns, position = LineTiming(board.console.speed_bd), 1_000_000_000, 0
+    for line in "\r\n".join(lines).encode("latin-1").splitlines(keepends=True):
+        t_ns += 200_000_000
+        for piece in filter(None, (line[:17], line[17:])):
+            t_ns += timing.bytes_ns(len(piece))
+            chunks.append(Chunk(t_ns, position, piece))
+            position += len(piece)
+    reply = PromptReply(b"\r\n" + lines[-1].encode("latin-1"), t_ns)
+    return rewatch(chunks, board, next(iter(board.media)), PowerEdge(0, 0), timing, reply)
+
+
+@pytest.mark.parametrize("boot", BOOTS.values(), ids=list(BOOTS))
+def test_a_public_boots_draft_is_right_or_unsure_in_every_value(tmp_path: Path, boot: PublicBoot) -> None:
+    text, board, (log,) = learnt(tmp_path, medium=list(boot.lines))
+    right = {
+        "title": boot.model,
+        "soc": boot.soc,
+        "linux": boot.console,
+        "speed_bd": str(boot.speed_bd),
+        "uboot": re.escape(boot.uboot).replace("\\ ", " "),
+        "login": f"{boot.host} login: " if boot.host else "",
+    }
+    said = [line for line in text.split("[flows.direct]")[0].splitlines() if "UNSURE" not in line]
+    said += [line for line in text.partition("[prompts]")[2].splitlines() if "UNSURE" not in line]
+    sure = dict(match.groups() for line in said if (match := re.fullmatch(r"""(\w+) = ["']?(.*?)["']?""", line)))
+    assert {key: value for key, value in sure.items() if key in right and value != right[key]} == {}
+    if boot.console:
+        assert board.console.linux == boot.console
+    if boot.host:
+        assert board.prompts.login == f"{boot.host} login: "
+    findings = examine(read(log, board), board)
+    optional = {"autoboot", "kernel_load", *ENDS}
+    printed = sorted((moment for moment in findings.moments if moment.lines), key=lambda moment: moment.lines)
+    assert tuple(moment.pattern.name for moment in printed if moment.pattern.name not in optional) == boot.moments
+
+
+@pytest.mark.parametrize(
+    "boot",
+    [boot for boot in BOOTS.values() if boot.healthy],
+    ids=[name for name, boot in BOOTS.items() if boot.healthy],
+)
+def test_check_draft_and_a_played_run_agree_on_a_public_boot(tmp_path: Path, boot: PublicBoot) -> None:
+    text, board, (log,) = learnt(tmp_path, medium=list(boot.lines))
+    findings = examine(read(log, board), board)
+    end = next(
+        (n for n, line in enumerate(boot.lines) if board.prompts.login == f"{line.split(':')[0]}: "),
+        len(boot.lines) - 1,
+    )
+    run = played(board, (*boot.lines[:end], boot.lines[end].partition(": ")[0] + ": ") if boot.host else boot.lines)
+    assert judge(findings).fit is Fit.WHOLE, judge(findings).reasons
+    assert run.error is None
+    assert [(m.name, m.text) for m in run.moments] == [(m.name, m.text) for m in findings.result.moments]
+    assert {str(flag) for sample in run.samples for flag in sample.flags} >= set(findings.flags)
+    assert [sample.params for sample in run.samples] == [sample.params for sample in findings.result.samples]
+    assert all(f"flag its numbers: {', '.join(findings.flags)}" in text for _ in findings.flags)
+
+
+def test_a_log_that_ends_elsewhere_is_said_in_the_draft(tmp_path: Path) -> None:
+    text, _, _ = learnt(tmp_path, sd=NXP[:-4])
+    assert "# UNSURE: sd.log fits in part: it fits so far" in text
+
+
+def test_a_line_that_only_one_log_has_is_no_marker(tmp_path: Path) -> None:
+    once = [line for line in NXP if "BL31" not in line]
+    text, board, logs = learnt(tmp_path, sd=NXP, sd__b=once, sd__c=once)
+    assert "UNSURE: sd__b.log has no tfa: no marker of each boot, left out" in text
+    assert "tfa" not in {moment.name for moment in board.moments}
+    assert "one log: a line" not in text
+    assert [judge(examine(read(log, board), board)).fit for log in logs] == [Fit.WHOLE] * 3
+
+
+def test_a_log_that_begins_late_takes_no_marker_away(tmp_path: Path) -> None:
+    _, board, _ = learnt(tmp_path, sd=NXP, sd__late=NXP[NXP.index("Normal Boot") :])
+    moments = {moment.name: moment for moment in board.moments}
+    assert not moments["spl"].required
+    assert "tfa" in moments
+
+
+def test_what_two_logs_say_the_same_is_sure_and_what_they_differ_in_is_not(tmp_path: Path) -> None:
+    other = [line.replace("ttymxc1", "ttymxc0").replace("i.MX8MMQ", "i.MX8MMD") for line in NXP]
+    text, _, _ = learnt(tmp_path, sd=NXP, sd__b=NXP)
+    assert not [
+        line for line in text.splitlines() if line.startswith(("soc", "linux", "speed_bd")) and "UNSURE" in line
+    ]
+    text, _, _ = learnt(tmp_path, sd=NXP, sd__b=other)
+    doubts = {line.split(" = ")[0]: line for line in text.splitlines() if "UNSURE" in line}
+    assert 'sd__b.log has "ttymxc0", too' in doubts["linux"]
+    assert "i.MX8MMD" in doubts["soc"]
+
+
+def test_a_start_that_u_boot_only_tried_is_no_moment(tmp_path: Path) -> None:
+    at = NXP.index("Starting kernel ...")
+    tracing = [*NXP[:at], "Starting kernel ...(fake run for tracing)", "", "", *NXP[at:]]
+    _, board, (log,) = learnt(tmp_path, sd=tracing)
+    findings = examine(read(log, board), board)
+    assert judge(findings).fit is Fit.WHOLE
+    assert findings.flags == ()
+    assert next(moment.lines for moment in findings.moments if moment.pattern.name == "starting_kernel") == (at + 4,)
+    start = played(board, tuple(tracing)).start
+    assert start is not None
+    assert start.position == len("\r\n".join(tracing[: at + 4]))
 
 
 LINES = st.sampled_from([*TI, *NXP, *ROCKCHIP, *FALCON, "x' login: ", 'a"b login: ', "=> \\", "# ' \" \\ \x1b[0m é"])
@@ -268,7 +385,7 @@ def test_any_log_gives_a_type_that_loads_or_one_message(
     folder = tmp_path_factory.getbasetemp()
     pairs = [("", written(folder / f"any{number}.log", lines)) for number, lines in enumerate(logs)]
     try:
-        text = draft("any_board", pairs)
+        text = draft("any_board", pairs).text
     except ConfigurationError:
         return
     (file := folder / "any_board.toml").write_text(text)
