@@ -9,6 +9,7 @@ prints the prompt again, at once.
 from __future__ import annotations
 
 import re
+from typing import Final
 
 from attrs import define, field
 
@@ -28,6 +29,8 @@ REFUTED_TALKS_ON_NS = 30_000_000_000
 TERMINAL = re.compile(
     rb"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|[P\]X^_][^\x07\x1b]*(?:\x07|\x1b\\|$)|[@-OQ-WYZ\\78=>])|[\x00\x07]"
 )
+# BusyBox init/init.c askfirst ends it with a blank, OpenWrt's procd utils/askfirst.c with a newline.
+ASKS: Final = re.compile(r"press Enter to activate this console")
 _KERNEL = re.compile(rb"[\r ]*(?:<\d>)?\[ *\d+\.\d{6}\]")
 _KERNEL_LINES = re.compile(rb"(?:^|\n)[\r ]*(?:<\d>)?\[ *\d+\.\d{6}\][^\n]*")
 
@@ -50,13 +53,18 @@ class PromptCandidate:
 
     @property
     def waits(self) -> bool:
-        """True if only terminal sequences follow it."""
-        return not TERMINAL.sub(b"", self.behind)
+        """True if only terminal sequences follow it, or the end of a line that asks for Enter."""
+        return not self._output
 
     @property
     def covered(self) -> bool:
         """True if only the kernel wrote behind it on its line."""
-        return _KERNEL.match(TERMINAL.sub(b"", self.behind)) is not None
+        return _KERNEL.match(self._output) is not None
+
+    @property
+    def _output(self) -> bytes:
+        behind = TERMINAL.sub(b"", self.behind)
+        return behind.lstrip(b" \r\n") if ASKS.search(self.moment.text) else behind
 
 
 @define

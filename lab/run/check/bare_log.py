@@ -14,6 +14,7 @@ from typing import Final
 from attrs import field, frozen
 
 from lab.benchmarks.boot import ENDS
+from lab.benchmarks.boot.prompt import ASKS
 from lab.benchmarks.output import garbage
 from lab.boards import BoardType
 from lab.console.model import Chunk, LineTiming
@@ -58,11 +59,13 @@ class BareLog:
         where: the file.
         lines: with line ends.
         notes: changes of the text, for people.
+        answer: what came behind Enter, where the board asks for it; empty: not in it.
     """
 
     where: str
     lines: tuple[bytes, ...] = field(repr=False)
     notes: tuple[str, ...] = ()
+    answer: bytes = b""
 
     @cached_property
     def _ends(self) -> list[int]:
@@ -156,14 +159,21 @@ def _as_a_boot_prints(where: str, lines: Sequence[bytes], board: BoardType) -> B
     if restored:
         notes.append(f"the blank behind the prompt was lost, and put back in line {restored[0]}")
     lines, typed = _until_typed(lines, ends)
-    if typed:
+    lines, answer = _until_enter(lines, ends, board)
+    if answer:
+        notes.append(
+            f"read as far as line {len(lines)}, which asks for Enter; {answer.decode('latin-1')!r} answered it"
+        )
+    elif typed:
         notes.append(f"read as far as the prompt in line {typed}, which has typed input")
     while len(lines) > 1 and not lines[-1].strip():
         lines = lines[:-1]
     last = lines[-1].rstrip(b"\r")  # the program that keeps a log ends its last line, not the board
     text = last.decode("latin-1")
     waits = any(end.search(text) for end in ends) or re.match(board.prompts.uboot, text) is not None
-    return BareLog(where, (*(line + b"\n" for line in lines[:-1]), last if waits else lines[-1] + b"\n"), tuple(notes))
+    return BareLog(
+        where, (*(line + b"\n" for line in lines[:-1]), last if waits else lines[-1] + b"\n"), tuple(notes), answer
+    )
 
 
 def _without_prefixes(lines: Sequence[bytes]) -> list[bytes] | None:
@@ -212,6 +222,18 @@ def _with_blanks(lines: Sequence[bytes], ends: Sequence[re.Pattern[str]]) -> tup
         else:
             whole_lines.append(line)
     return whole_lines, restored
+
+
+def _until_enter(
+    lines: Sequence[bytes], ends: Sequence[re.Pattern[str]], board: BoardType
+) -> tuple[Sequence[bytes], bytes]:
+    """The lines up to one that asks for Enter, and the shell's prompt behind it; empty: none came."""
+    texts = [line.decode("latin-1").rstrip("\r") for line in lines]
+    asking = next((n for n, text in enumerate(texts) if ASKS.search(text) and any(e.search(text) for e in ends)), None)
+    shells = [re.compile(board.prompts.shell), *(end for end in ends if not ASKS.search(end.pattern))]
+    behind = texts[asking + 1 :] if asking is not None else []
+    answer = next((text for text in behind if any(shell.search(text) for shell in shells)), "")
+    return (lines[: asking + 1], answer.encode("latin-1")) if asking is not None and answer else (lines, b"")
 
 
 def _until_typed(lines: Sequence[bytes], ends: Sequence[re.Pattern[str]]) -> tuple[Sequence[bytes], int]:

@@ -268,6 +268,7 @@ def _live(
     prompts = [moment for moment in moments if moment.name in ENDS]
     tail = log.lines[log.line_at(prompts[-1].position) :] if prompts else ()
     waits = prompts and len(tail) <= TAIL_LINES and all(_KERNEL_TIME.match(line) or not line.strip() for line in tail)
-    answer = PromptReply(b"\r\n" + prompts[-1].text.encode(), events[-1].t_ns) if waits else None
+    reply = log.answer or prompts[-1].text.encode() if waits else b""
+    answer = PromptReply(b"\r\n" + reply, events[-1].t_ns) if waits else None
     patient = evolve(board, timeouts=evolve(board.timeouts, boot_s=NO_LIMIT_S))
     return rewatch(events, patient, medium, PowerEdge(0, 0), timing, answer)

@@ -40,7 +40,7 @@ from lab.run.check.log_values import (
     model_of,
     read_log,
     root_device,
-    shell_host,
+    shell_prompt,
     sightings,
     soc_of,
     toml_text,
@@ -435,12 +435,11 @@ def _head(name: str, logs: Sequence[BootLog]) -> Iterator[str]:
 
 def _prompts(logs: Sequence[BootLog]) -> Iterator[str]:
     login = login_prompt(logs)
-    host = login.text.removesuffix(" login: ") if login.text != ASKED else r"[\w.-]+"
-    uboot, shell = bootloader_prompt(logs), shell_host(logs)
+    uboot, shell = bootloader_prompt(logs), shell_prompt(logs)
     yield "\n[prompts]"
     yield f"uboot = {toml_text(literal(uboot.text or '=> '))}{uboot.comment}"
     yield f"login = {toml_text(login.text)}{login.comment}"
-    yield f"shell = {toml_text(f'root@{host}:[^ ]*# ')}{shell.comment}"
+    yield f"shell = {toml_text(shell.text)}{shell.comment}"
     linux, speed = console(logs)
     yield "\n[[uarts]]"
     yield 'name = "uart0"\nrole = "console"'

@@ -24,6 +24,7 @@ LOGIN: Final = re.compile(
 _ASKS: Final = re.compile(r"^\W*Please press Enter to activate this console\.")  # BusyBox init, askfirst
 _SHELL: Final = re.compile(r"^root@([\w.-]+):[^ ]*[#$](?= |$)")
 _WAITS: Final = re.compile(r"^((?:[\w.@()-]{0,40}:)?[~/][\w./-]* ?[#$] )$")  # a shell, at the end of a log
+_ANSWERS: Final = re.compile(r"^((?:[\w.@()-]{0,40}:)?[~/][\w./-]* ?[#$] )")  # the same, and what was typed
 _UBOOT: Final = re.compile(r"^((?:=|[\w@ .-]{1,24}?[=>#]?)[>#] |barebox@[^:]{1,60}:[^ ]* )(?=$|\S)")
 _LOADS: Final = re.compile(r"\bU-Boot \d|barebox 20|CFE version \d")  # whose prompt it is
 _COMMAND_LINE: Final = re.compile(r"Kernel command line: .*\b(?:console|root)=")
@@ -176,10 +177,18 @@ def soc_of(logs: Sequence[BootLog]) -> Value:
     return settle(sightings(logs, _SOC), "no log names it")
 
 
-def shell_host(logs: Sequence[BootLog]) -> Value:
-    """The host's name in the prompt of root's shell."""
+def shell_prompt(logs: Sequence[BootLog]) -> Value:
+    """The pattern of the shell's prompt, behind the login or behind Enter."""
     shells = [(log.name, match[1]) for log in logs for line in log.behind if (match := _SHELL.match(line))]
-    return settle(shells, "no log is logged in")
+    host = settle(shells, "no log is logged in")
+    if host.text:
+        return Value(f"root@{literal(host.text)}:[^ ]*# ", host.doubt)
+    login = login_prompt(logs)
+    if login.text != ASKED:
+        return Value(f"root@{login.text.removesuffix(' login: ')}:[^ ]*# ", host.doubt)
+    answers = [(log.name, match[1]) for log in logs for line in log.behind if (match := _ANSWERS.match(line))]
+    answer = settle(answers[:1], "no log shows what comes behind Enter")
+    return Value(literal(answer.text) if answer.text else r"root@[\w.-]+:[^ ]*# ", answer.doubt)
 
 
 def waiting_shell(logs: Sequence[BootLog]) -> Value:

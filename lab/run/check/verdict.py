@@ -10,6 +10,7 @@ from typing import Final
 from attrs import field, frozen
 
 from lab.benchmarks.boot import ENDS
+from lab.benchmarks.boot.prompt import ASKS
 from lab.benchmarks.boot.watch import CR_ONLY
 from lab.run.check.bare_log import AUTOMATIC, UNSEEN
 from lab.run.check.findings import RESET, Findings
@@ -114,6 +115,13 @@ def _reasons(findings: Findings) -> Iterator[Reason]:
             yield from _of_the_end(findings, failure, str(error))
         elif error is not None:
             yield from _of_a_run(findings, failure, str(error))
+        elif not findings.log.answer and any(ASKS.search(moment.text) for moment in findings.prompts):
+            yield Reason(
+                Fit.PART,
+                "it ends at the line that asks for Enter, and does not show whether `shell` in `[prompts]` fits what "
+                "comes then",
+                "Check a log in which Enter was pressed",
+            )
 
 
 def _colour_in_prompt(findings: Findings) -> int:
@@ -212,7 +220,14 @@ def _of_the_end(findings: Findings, failure: str, text: str) -> Iterator[Reason]
 def _of_a_run(findings: Findings, failure: str, text: str) -> Iterator[Reason]:
     """The reason of a failure after the prompt."""
     number = next((n for n in range(1, len(findings.log.lines) + 1) if findings.log.text(n).endswith(AUTOMATIC)), 0)
-    if number:
+    asking = next((moment for moment in findings.prompts if ASKS.search(moment.text)), None)
+    if asking is not None:
+        yield Reason(
+            Fit.NOT,
+            f"line {asking.lines[0]} asks for Enter, and no line behind it fits `shell` in `[prompts]`",
+            "Mend `shell` in `[prompts]`: a run presses Enter, and waits for that prompt",
+        )
+    elif number:
         yield Reason(
             Fit.NOT,
             f"line {number}: the board logs in by itself, so that no login prompt waits for anybody",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from lab.boards import BoardType, load_file
 from lab.cli import main
 from lab.console.model import Chunk, LineTiming
 from lab.errors import ConfigurationError
+from lab.metrics import Flag
 from lab.run.check.bare_log import read
 from lab.run.check.findings import examine
 from lab.run.check.learn import draft
@@ -269,8 +271,8 @@ def test_a_wrong_log_or_name_is_one_message(tmp_path: Path, name: str, lines: li
         draft(name, [("", written(tmp_path / "a.log", lines))])
 
 
-def played(board: BoardType, lines: tuple[str, ...]) -> Rewatched:
-    """A run that gets a boot in pieces, as a port gives them."""
+def played(board: BoardType, lines: Sequence[str], answer: str = "") -> Rewatched:
+    """A run that gets a boot in pieces, as a port gives them, and an answer to Enter."""
     chunks: list[Chunk] = []
     timing, t_ns, position = LineTiming(board.console.speed_bd), 1_000_000_000, 0
     for line in "\r\n".join(lines).encode("latin-1").splitlines(keepends=True):
@@ -279,7 +281,7 @@ def played(board: BoardType, lines: tuple[str, ...]) -> Rewatched:
             t_ns += timing.bytes_ns(len(piece))
             chunks.append(Chunk(t_ns, position, piece))
             position += len(piece)
-    reply = PromptReply(b"\r\n" + lines[-1].encode("latin-1"), t_ns)
+    reply = PromptReply(b"\r\n" + (answer or lines[-1]).encode("latin-1"), t_ns)
     return rewatch(chunks, board, next(iter(board.media)), PowerEdge(0, 0), timing, reply)
 
 
@@ -316,17 +318,48 @@ def test_a_public_boots_draft_is_right_or_unsure_in_every_value(tmp_path: Path, 
 def test_check_draft_and_a_played_run_agree_on_a_public_boot(tmp_path: Path, boot: PublicBoot) -> None:
     text, board, (log,) = learnt(tmp_path, medium=list(boot.lines))
     findings = examine(read(log, board), board)
-    end = next(
-        (n for n, line in enumerate(boot.lines) if board.prompts.login == f"{line.split(':')[0]}: "),
-        len(boot.lines) - 1,
-    )
-    run = played(board, (*boot.lines[:end], boot.lines[end].partition(": ")[0] + ": ") if boot.host else boot.lines)
+    ends = [n for n, line in enumerate(boot.lines) if re.match(board.prompts.login, f"{line.split(':')[0]}: ")]
+    at = next((n for n, line in enumerate(boot.lines) if "press Enter" in line), ends[0] if ends else -1)
+    prompt = boot.lines[at].partition(": ")[0] + ": " * (": " in boot.lines[at])
+    asks = "press Enter" in prompt
+    run = played(board, (*boot.lines[:at], prompt, *("",) * asks), boot.lines[-1] if asks else prompt)
     assert judge(findings).fit is Fit.WHOLE, judge(findings).reasons
     assert run.error is None
     assert [(m.name, m.text) for m in run.moments] == [(m.name, m.text) for m in findings.result.moments]
     assert {str(flag) for sample in run.samples for flag in sample.flags} >= set(findings.flags)
     assert [sample.params for sample in run.samples] == [sample.params for sample in findings.result.samples]
     assert all(f"flag its numbers: {', '.join(findings.flags)}" in text for _ in findings.flags)
+
+
+@pytest.mark.parametrize(
+    "behind", ["", " ", "\r\n", "\r\n[    6.100000] br-lan: port 1(eth0) entered forwarding state\r\n"]
+)
+@pytest.mark.parametrize("answer", ["/ # ", "root@OpenWrt:/# ", "$ "])
+def test_check_and_a_run_say_the_same_of_a_line_that_asks_for_enter(tmp_path: Path, behind: str, answer: str) -> None:
+    boot = [line for line in BOOTS["mlwg3-openwrt"].lines if line != "root@OpenWrt:/# "]
+    at = boot.index("Please press Enter to activate this console.")
+    asking = [*boot[:at], *(boot[at] + behind).split("\r\n")]
+    text, board, (log,) = learnt(tmp_path, sd=[*asking, "", "", answer])
+    findings, run = examine(read(log, board), board), played(board, asking, answer)
+    assert (judge(findings).fit is Fit.WHOLE) == (run.error is None) == (answer != "$ ")
+    if answer == "$ ":
+        assert "no line behind it fits `shell`" in text
+    else:
+        assert run.samples[0].flags == findings.result.samples[0].flags
+        assert Flag.PROMPT_REPEATED not in run.samples[0].flags
+        assert findings.result.prompt is not None
+        assert run.prompt is not None
+        assert run.prompt.text == findings.result.prompt.text
+
+
+def test_a_log_that_ends_where_enter_is_asked_for_leaves_the_answer_open(tmp_path: Path) -> None:
+    boot = list(BOOTS["mlwg3-openwrt"].lines)
+    at = boot.index("Please press Enter to activate this console.")
+    text, board, (log,) = learnt(tmp_path, sd=boot[: at + 1])
+    verdict = judge(examine(read(log, board), board))
+    assert verdict.fit is Fit.PART
+    assert "does not show whether `shell`" in text
+    assert "UNSURE: no log shows what comes behind Enter" in text
 
 
 def test_a_log_that_ends_elsewhere_is_said_in_the_draft(tmp_path: Path) -> None:
