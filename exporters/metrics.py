@@ -257,8 +257,8 @@ _WORDS: Final = ("title", "moved", "since", "boards", "differs", "report", "log"
 
 
 @define
-class StandingVerdicts:
-    """Collector of a store's open verdicts."""
+class StandingMetrics:
+    """Collects a store's open verdicts and its standing failures."""
 
     watcher: SnapshotReader
     evidence: EvidenceLinks
@@ -266,8 +266,9 @@ class StandingVerdicts:
     now: Callable[[], datetime] = utc_now
     _store: SharedStore = field(factory=SharedStore, init=False)
     _parts: dict[tuple[object, ...], tuple[str, ...]] = field(factory=dict, init=False)
+    _reader: FailureReader = field(factory=FailureReader, init=False)
 
-    def read(self) -> list[Metric]:
+    def verdicts(self) -> list[Metric]:
         """Families of the open verdicts.
 
         Raises:
@@ -292,18 +293,7 @@ class StandingVerdicts:
         self._parts = lines_of
         return metrics
 
-
-@define
-class StandingFailures:
-    """Collector of a store's standing failures."""
-
-    watcher: SnapshotReader
-    evidence: EvidenceLinks
-    known_failures: Sequence[KnownFailure] = ()
-    now: Callable[[], datetime] = utc_now
-    _reader: FailureReader = field(factory=FailureReader, init=False)
-
-    def read(self) -> list[Metric]:
+    def failures(self) -> list[Metric]:
         """Families of the standing failures.
 
         Raises:

@@ -34,10 +34,10 @@ from lab.judge.latest import INIT, BootVariant, not_measured
 from lab.metrics.rates import FailureRate
 from lab.results.history import Item, item_of
 from lab.results.models import ReviewRow, RunRow
-from lab.results.records import APART, OK, PUBLISHED
+from lab.results.records import APART, OK, PUBLISHED, RunHead
 from lab.results.revision import GOES_ON, RunsRevision, last_attempt, read_runs_revision
 from lab.results.series import BoardSeries
-from lab.results.snapshot import CHUNK, RunHead, SnapshotReader, StoreSnapshot
+from lab.results.snapshot import CHUNK, SnapshotReader, StoreSnapshot
 
 
 @frozen

@@ -23,7 +23,7 @@ from exporters.farm.host import (
 )
 from exporters.farm.places import PlaceCollector
 from exporters.farm.schedules import Backups, ScheduledRun, Schedules
-from exporters.metrics import StandingFailures, StandingVerdicts
+from exporters.metrics import StandingMetrics
 from exporters.poller import FreshMetrics, Poller, SourceHealth
 from exporters.results import ResultsReader
 from exporters.server import ExporterBuild, Exposition, Page, ResultsSource, Staleness
@@ -102,11 +102,12 @@ def sources(
     folders = {"artifacts": watcher.location.artifacts.parent, "recordings": runtime.parent}
     if watcher.location.path is not None:
         folders["results"] = watcher.location.path.parent
+    standing = StandingMetrics(watcher, optional.evidence, optional.known_failures)
     live: dict[str, Callable[[], list[Metric]]] = {
         "jobs": Jobs(watcher).read,
         "health": Healths(watcher, optional.rule, optional.reference).read,
-        "failures": StandingFailures(watcher, optional.evidence, optional.known_failures).read,
-        "verdicts": StandingVerdicts(watcher, optional.evidence, optional.known_failures).read,
+        "failures": standing.failures,
+        "verdicts": standing.verdicts,
         **_of_host(runtime, folders, optional),
     }
     if optional.boards is not None:

@@ -16,7 +16,8 @@ from lab.judge.compare import Verdict
 from lab.judge.known_failures import KnownFailure, recognise
 from lab.judge.latest import BootVariant, LatestComparison, Reference, comparisons
 from lab.metrics.catalogue import BOOT_STAGE
-from lab.results.snapshot import RunHead, StoreSnapshot
+from lab.results.records import RunHead
+from lab.results.snapshot import StoreSnapshot
 from lab.results.sums import Average
 
 

@@ -21,8 +21,8 @@ from lab.jobs.records import BY_LAB_RUN, LEASE_S, Job
 from lab.results import backup
 from lab.results.audit import last_done
 from lab.results.models import RunRow
-from lab.results.records import OK
-from lab.results.snapshot import CHUNK, RunHead, SnapshotReader, StoreSnapshot
+from lab.results.records import OK, RunHead
+from lab.results.snapshot import CHUNK, SnapshotReader, StoreSnapshot
 
 COMPLETED: Final = "completed"
 SECTIONS: Final = "sections"

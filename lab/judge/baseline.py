@@ -24,9 +24,9 @@ from lab.judge.noise import Noise, NoiseModel
 from lab.judge.number import Number, PublishedNumbers, of_average
 from lab.metrics.catalogue import STATES
 from lab.metrics.rates import RATES, FailureRate, RateChange
-from lab.results.records import PUBLISHED
+from lab.results.records import PUBLISHED, RunHead
 from lab.results.series import BoardSeries, decisions_at, run_head, runs_at
-from lab.results.snapshot import RunHead, StoreSnapshot
+from lab.results.snapshot import StoreSnapshot
 from lab.results.sums import Average
 
 ACCEPTED: Final = "accepted"

@@ -14,9 +14,9 @@ from typing import Any, Final, TypeAlias
 from attrs import asdict, frozen
 
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_STAGE, HEADLINE_NAMES
-from lab.results.records import PUBLISHED
+from lab.results.records import PUBLISHED, RunHead
 from lab.results.series import run_head, runs_before
-from lab.results.snapshot import RunHead, StoreSnapshot
+from lab.results.snapshot import StoreSnapshot
 from lab.results.sums import Average
 
 RUNS_BACK: Final = 200  # of a board type that are searched for the same label or build

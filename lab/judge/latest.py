@@ -30,10 +30,10 @@ from lab.judge.records import Mute, StoredVerdict
 from lab.judge.store import mutes_of, standing, still_open
 from lab.metrics.catalogue import BOOT_STAGE
 from lab.results.history import Item, item_of
-from lab.results.records import APART
+from lab.results.records import APART, RunHead
 from lab.results.revision import RunsRevision, runs_revision
 from lab.results.series import BoardSeries, PlaceState, latest_completed, latest_with, run_head, states
-from lab.results.snapshot import RunHead, StoreSnapshot
+from lab.results.snapshot import StoreSnapshot
 from lab.results.store import Store, open_store
 from lab.results.sums import VARIANT, Average
 

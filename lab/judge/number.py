@@ -9,8 +9,8 @@ from typing import Any, Final, Self, TypeAlias
 from attrs import asdict, field, fields_dict, frozen
 
 from lab.metrics import Metric
-from lab.results.records import EVIDENCE
-from lab.results.snapshot import RunHead, StoreSnapshot
+from lab.results.records import EVIDENCE, RunHead
+from lab.results.snapshot import StoreSnapshot
 from lab.results.sums import Average
 
 _TUPLES: Final = ("conditions", "notes", "suspicions")

@@ -12,8 +12,7 @@ from lab import boards
 from lab.metrics import Metric
 from lab.results.formatting import label
 from lab.results.listing import STAGE
-from lab.results.records import Run
-from lab.results.snapshot import RunHead
+from lab.results.records import RunHead
 
 _MODE: Final = "mode"  # the parameter that the numbers of low power are told apart by
 _SECTION: Final = "section"  # the parameter of attempts at a row of a section
@@ -28,7 +27,7 @@ class Names:
     They are the bare names where this boardlab has no such board type.
     """
 
-    run: Run | RunHead
+    run: RunHead
 
     @cached_property
     def board(self) -> str:

@@ -10,8 +10,7 @@ from sqlalchemy import ColumnElement, func, select
 
 from lab.metrics.catalogue import BOOT_SPL, BOOT_TIME
 from lab.results.models import DefinitionRow, MeasurementRow, RunRow
-from lab.results.records import APART
-from lab.results.snapshot import RunHead
+from lab.results.records import APART, RunHead
 from lab.results.store import Store
 from lab.results.sums import Average
 

@@ -144,14 +144,12 @@ class StoredSample(SampleRecord):
 
 
 @frozen
-class Run:
-    """A run: one board, one release, one plan.
+class RunHead:
+    """A run in short: one board, one release.
 
     Attributes:
         kind: of measurement, e.g. "boot".
         board_type: e.g. "am62xx_sk". board: the one with this name or serial number.
-        plan: the requested plan, which a resumed run must repeat.
-        provenance: context of its numbers: host, adapter, clock, image hash …
         status: `KILLED` only where the run was listed with its job, see `lab.jobs.listing`.
         finished_at: None while it runs, or when it was killed.
         job_id: of the job that began it; None: unknown, or it was imported.
@@ -162,12 +160,23 @@ class Run:
     board_type: str
     board: str
     release: str
-    status: RunStatus | Literal["killed"]
-    plan: Json
-    provenance: Json
+    status: str
     started_at: dt.datetime
     finished_at: dt.datetime | None
     job_id: int | None = None
+
+
+@frozen(kw_only=True)
+class Run(RunHead):
+    """A run with its plan.
+
+    Attributes:
+        plan: the requested plan, which a resumed run must repeat.
+        provenance: context of its numbers: host, adapter, clock, image hash …
+    """
+
+    plan: Json
+    provenance: Json
 
     @property
     def end(self) -> str:

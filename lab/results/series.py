@@ -10,8 +10,8 @@ from attrs import field, frozen
 from sqlalchemy import case, func, select
 
 from lab.results.models import AttemptRow, ReviewRow, RunRow
-from lab.results.records import APART, OK
-from lab.results.snapshot import HEADS, RunHead, StoreSnapshot
+from lab.results.records import APART, OK, RunHead
+from lab.results.snapshot import HEADS, StoreSnapshot
 
 _COMPLETED = "completed"
 

@@ -24,7 +24,7 @@ from lab.results.columns import DamagedValueError
 from lab.results.database import MISREAD, damage_error, guard, guard_contents
 from lab.results.location import Location, locate
 from lab.results.models import FAILED, AttemptRow, DefinitionRow, MeasurementRow, ReviewRow, RunRow
-from lab.results.records import LIMITS, OK
+from lab.results.records import LIMITS, OK, RunHead
 from lab.results.sums import Average, SummarisedNumber
 
 LOCK_TIMEOUT_S: Final = 2.0
@@ -34,21 +34,6 @@ _RUNS_OF_SUMS: Final = 50
 _DETAILS: Final = select(AttemptRow.run_id, AttemptRow.details)
 Params = Mapping[str, str]
 _Read = TypeVar("_Read")
-
-
-@frozen
-class RunHead:
-    """A run without its plan and provenance; see `lab.results.records.Run`."""
-
-    id: int
-    kind: str
-    board_type: str
-    board: str
-    release: str
-    status: str
-    started_at: dt.datetime
-    finished_at: dt.datetime | None
-    job_id: int | None = None
 
 
 HEADS: Final = results_rows.select_fields(RunRow, RunHead)

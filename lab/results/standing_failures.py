@@ -13,8 +13,8 @@ from attrs import define, evolve, field, frozen
 from sqlalchemy import select
 
 from lab.results.models import FAILED, AttemptRow, JobRow, RunRow
-from lab.results.records import APART, OK
-from lab.results.snapshot import AttemptOutcome, RunHead, StoreSnapshot
+from lab.results.records import APART, OK, RunHead
+from lab.results.snapshot import AttemptOutcome, StoreSnapshot
 
 LOOK_BACK: Final = dt.timedelta(days=8)  # a weekly run's failure lasts until the next one
 MOST_RUNS: Final = 30  # of a board and kind that are looked at

@@ -26,9 +26,10 @@ from lab.judge.baseline import COMPLETED
 from lab.judge.labels import is_numbered, release_key
 from lab.judge.latest import WORTH_A_PROCESS, begin_judging
 from lab.report.view import ComparisonView
+from lab.results.records import RunHead
 from lab.results.revision import RunsRevision, runs_revision
 from lab.results.series import BoardSeries, ReleaseSummary, release_names, release_summaries
-from lab.results.snapshot import RunHead, StoreSnapshot
+from lab.results.snapshot import StoreSnapshot
 from lab.results.store import Store, open_store
 from lab.terminal import json_text
 from lab.web import releases

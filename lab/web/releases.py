@@ -41,6 +41,7 @@ from lab.report.view import (
 )
 from lab.results.audit import cell
 from lab.results.formatting import label
+from lab.results.records import RunHead
 from lab.results.series import (
     AttemptCounts,
     BoardSeries,
@@ -51,7 +52,7 @@ from lab.results.series import (
     states,
     usable_releases,
 )
-from lab.results.snapshot import RunHead, StoreSnapshot
+from lab.results.snapshot import StoreSnapshot
 from lab.results.store import Store
 from lab.terminal import MOST_BYTES, cut, environment
 

@@ -20,7 +20,7 @@ from exporters.farm.health import Jobs
 from exporters.farm.host import Disks, Outlets, RailsCollector, Usb, UsbDevice
 from exporters.farm.places import PlaceCollector
 from exporters.farm.schedules import ScheduledRun, Schedules
-from exporters.metrics import StandingFailures, StandingVerdicts
+from exporters.metrics import StandingMetrics
 from exporters.poller import FreshMetrics, Poller, SourceHealth
 from exporters.results import ResultsReader
 from exporters.server import ExporterBuild, Exposition, ResultsSource, Staleness
@@ -157,10 +157,10 @@ def _sources(farm: Farm, folder: Path, url: str, plugs: Plugs, state: Mapping[st
     ended, judge, lab = LatestEnded(), LatestJudge(600.0), HostFile(None, installed=False, folder=folder)
     found = {
         "boards": lambda: families(export_boards(boards_of(lab, url, folder, ended, judge, open_store))),
-        "failures": StandingFailures(
+        "failures": StandingMetrics(
             watcher, EvidenceLinks("https://lab.example.org/runs/{run}.html"), now=lambda: when(state["at"])
-        ).read,
-        "verdicts": StandingVerdicts(watcher, EvidenceLinks("https://lab.example.org/runs/{run}.html")).read,
+        ).failures,
+        "verdicts": StandingMetrics(watcher, EvidenceLinks("https://lab.example.org/runs/{run}.html")).verdicts,
         "jobs": Jobs(watcher, lambda: when(state["at"])).read,
         "schedules": Schedules(watcher, [_nightly(board) for board in boards], lambda: when(state["at"])).read,
         "console": ports,

@@ -15,7 +15,7 @@ from exporters.farm.health import Healths, Jobs
 from exporters.farm.host import Disks, Outlets, RailsCollector, Sizes, Usb, UsbDevice
 from exporters.farm.places import PlaceCollector
 from exporters.farm.schedules import Backups, ScheduledRun, Schedules
-from exporters.metrics import StandingFailures, StandingVerdicts
+from exporters.metrics import StandingMetrics
 from exporters.poller import FreshMetrics, Poller, SourceHealth
 from exporters.results import ResultsReader
 from exporters.server import ExporterBuild, Exposition, ResultsSource, Staleness
@@ -148,8 +148,8 @@ def sources(runtime: Path, url: str) -> dict[str, Callable[[], list[Metric]]]:
     return {
         "jobs": Jobs(watch(url)).read,
         "health": Healths(watch(url), reference="qemu-1").read,
-        "failures": StandingFailures(watch(url), EvidenceLinks(""), now=lambda: recorded_run.START).read,
-        "verdicts": StandingVerdicts(watch(url), EvidenceLinks("")).read,
+        "failures": StandingMetrics(watch(url), EvidenceLinks(""), now=lambda: recorded_run.START).failures,
+        "verdicts": StandingMetrics(watch(url), EvidenceLinks("")).verdicts,
         "schedules": Schedules(watch(url), [NIGHTLY]).read,
         "backup": Backups(watch(url)).read,
         "console": lambda: host.families(SERVER),

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Table, bindparam, insert, select, update
 
 from exporters.farm.health import Healths, Jobs
 from exporters.farm.host import Sizes
-from exporters.metrics import StandingFailures, StandingVerdicts
+from exporters.metrics import StandingMetrics
 from exporters.results import ResultsReader
 from lab.farm.checks.results import last_backup
 from lab.farm.checks.results import results as doctor_results
@@ -107,8 +107,12 @@ LOOKS: Final = (
     ),
     PeriodicLook("exporter: jobs", "15 s", lambda s, *_: Jobs(watch(s.url)).read),
     PeriodicLook("exporter: health", "15 s", lambda s, *_: Healths(watch(s.url)).read),
-    PeriodicLook("exporter: verdicts", "15 s", lambda s, *_: StandingVerdicts(watch(s.url), EvidenceLinks("")).read),
-    PeriodicLook("exporter: failures", "15 s", lambda s, *_: StandingFailures(watch(s.url), EvidenceLinks("")).read),
+    PeriodicLook(
+        "exporter: verdicts", "15 s", lambda s, *_: StandingMetrics(watch(s.url), EvidenceLinks("")).verdicts
+    ),
+    PeriodicLook(
+        "exporter: failures", "15 s", lambda s, *_: StandingMetrics(watch(s.url), EvidenceLinks("")).failures
+    ),
     PeriodicLook("janitor: jobs that measure", "5 s", lambda s, *_: lambda: running(book(s))),
     PeriodicLook("doctor: results", "a look", lambda s, *_: lambda: list(doctor_results(s.url))),
     PeriodicLook("doctor: last backup", "a look", lambda s, *_: lambda: list(last_backup(s.url))),

@@ -16,7 +16,9 @@ MUTE = Mute(1, "*", None, {}, NIGHT + dt.timedelta(days=99), "known", "ada", NIG
 
 def a_run(number: int = 12, board: str = "am62x-1") -> Run:
     began = BEGAN[number]
-    return Run(number, "boot", "am62xx_sk", board, began.release, "completed", {}, {}, began.at, began.at)
+    return Run(
+        number, "boot", "am62xx_sk", board, began.release, "completed", began.at, began.at, plan={}, provenance={}
+    )
 
 
 def moved(

@@ -88,7 +88,9 @@ def test_a_prompt_that_a_killed_bench_had_not_logged_is_untold_and_any_other_tha
     assert judge(TIMED, [story((100.0, START))]).kind == "outside"
 
 
-RUN = Run(1, "boot", "am62xx_sk", "sim-1", "11.01", "completed", {"cycles": 2, "media": ["sd"]}, {}, AT, AT)
+RUN = Run(
+    1, "boot", "am62xx_sk", "sim-1", "11.01", "completed", AT, AT, plan={"cycles": 2, "media": ["sd"]}, provenance={}
+)
 
 
 def attempt(cycle: int, number: int = 1, *, ok: bool = True) -> Attempt:

@@ -29,8 +29,8 @@ from lab.judge import noise
 from lab.judge.labels import is_real_time, release_key, releases_before
 from lab.judge.number import Number, PublishedNumbers
 from lab.metrics import summarise
-from lab.results.records import PUBLISHED, ArtifactRef, Run
-from lab.results.snapshot import RunHead, StoreSnapshot, watch
+from lab.results.records import PUBLISHED, ArtifactRef, Run, RunHead
+from lab.results.snapshot import StoreSnapshot, watch
 from lab.results.store import Store
 from lab.results.sums import Average
 

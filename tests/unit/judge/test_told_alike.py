@@ -15,7 +15,7 @@ from support.simnights import BOARD
 from support.toldstories import LONG, STORIES, Story, history, played
 from support.web_serving import serving
 
-from exporters.metrics import StandingFailures, StandingVerdicts
+from exporters.metrics import StandingMetrics
 from lab.cli import main
 from lab.cli.exporter import export_boards
 from lab.farm.rerun import report
@@ -53,7 +53,8 @@ class Lab:
     def titles(self) -> list[str]:
         """Series of Prometheus behind the mails and the dashboards' tables."""
         words, watcher = EvidenceLinks(""), watch(self.db)
-        found = [*StandingVerdicts(watcher, words).read(), *StandingFailures(watcher, words).read()]
+        standing = StandingMetrics(watcher, words)
+        found = [*standing.verdicts(), *standing.failures()]
         return [each.labels["title"] for family in found for each in family.samples if "title" in each.labels]
 
     def pages(self, *paths: str) -> Iterator[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.recorded_run import START
 
-from exporters.metrics import StandingVerdicts
+from exporters.metrics import StandingMetrics
 from lab.benchmarks.diagnosis.parts import INITCALLS, BootPart, documents
 from lab.judge.records import NewVerdict
 from lab.judge.store import write_verdicts
@@ -76,9 +76,9 @@ def test_the_mail_of_a_regression_names_the_part(store: Store) -> None:
     since = diagnosed(store, dice, USUAL | {"part_7": 0.06})
     verdict = NewVerdict("boot.time", 1, {"medium": "sd"}, "regression", 1, since, 20, 0.012, 0.01, 0.014)
     write_verdicts(store, since, [verdict])
-    mails = StandingVerdicts(watch(store.url), EvidenceLinks(""))
+    mails = StandingMetrics(watch(store.url), EvidenceLinks(""))
     for _ in range(2):  # the second look has it from the first
-        families = {family.name: family for family in mails.read()}
+        families = {family.name: family for family in mails.verdicts()}
         (words,) = (sample.labels for sample in families["boardlab_verdict_change_info"].samples)
         assert words["moved"].splitlines()[0].startswith("boot.time (sd): +1.20 %")
         assert "part_7, was" in words["moved"].splitlines()[1]

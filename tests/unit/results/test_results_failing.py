@@ -10,7 +10,7 @@ import pytest
 from attrs import define, field
 from sqlalchemy.orm import Session
 
-from exporters.metrics import StandingFailures
+from exporters.metrics import StandingMetrics
 from lab.judge.known_failures import KnownFailure
 from lab.judge.text import EvidenceLinks, failing_title
 from lab.results import Store, open_store
@@ -102,8 +102,8 @@ def test_a_week_of_panics_stays_one_cause_with_the_same_labels_however_its_numbe
     labels = set()
     for night in range(7):
         lab.night(*panics(INIT.replace("0b", f"0{night}").replace("3.20", f"{night}.4")))
-        failures = StandingFailures(lab.watcher, EvidenceLinks(""), now=lambda: FIRST + lab.nights * DAY)
-        (series,) = next(each for each in failures.read() if each.name == "boardlab_failing").samples
+        failures = StandingMetrics(lab.watcher, EvidenceLinks(""), now=lambda: FIRST + lab.nights * DAY)
+        (series,) = next(each for each in failures.failures() if each.name == "boardlab_failing").samples
         labels.add(tuple(sorted(series.labels.items())))
     (same,) = labels
     which = {"board": "am62x-sk-1", "board_type": "am62xx_sk", "release": "11.03", "outcome": "kernel_panic"}
@@ -207,7 +207,7 @@ def test_links_lead_to_the_newest_run_of_the_cause_and_a_store_without_address_n
     lab.night(*panics(), media=["sd"])
     told: list[Mapping[str, str]] = []
     for address in ("https://lab.example.org/runs/{run}", ""):
-        families = StandingFailures(lab.watcher, EvidenceLinks(address), now=lambda: FIRST + 2 * DAY).read()
+        families = StandingMetrics(lab.watcher, EvidenceLinks(address), now=lambda: FIRST + 2 * DAY).failures()
         told.append(next(each for each in families if each.name == "boardlab_failing_info").samples[0].labels)
     assert told[0]["report"] == "https://lab.example.org/runs/2"
     assert told[0]["log"] == "https://lab.example.org/runs/2#cycles-sd"
@@ -229,7 +229,7 @@ def test_a_known_failure_is_exported_with_its_state_and_its_ticket(
 ) -> None:
     lab.night(*[("kernel_panic", PANIC.format(ROOT))] * 3)
     known = KnownFailure("https://tracker/1", failure="kernel_panic", pattern=pattern, fixed_in=fixed_in)
-    families = StandingFailures(lab.watcher, EvidenceLinks(""), [known], now=lambda: FIRST + DAY / 4).read()
+    families = StandingMetrics(lab.watcher, EvidenceLinks(""), [known], now=lambda: FIRST + DAY / 4).failures()
     series = {each.name: each.samples[0].labels for each in families if each.samples}
     assert series["boardlab_failing"]["known"] == series["boardlab_failing_info"]["known"] == state
     assert series["boardlab_failing_info"]["title"].startswith(title)

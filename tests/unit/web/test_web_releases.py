@@ -33,7 +33,7 @@ from lab.report.names import Names
 from lab.report.view import JudgedRow, comparison
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
 from lab.results.models import AttemptRow, MeasurementRow, RunRow, SampleRow
-from lab.results.snapshot import RunHead
+from lab.results.records import RunHead
 from lab.terminal import MOST_BYTES
 from lab.web import releasepages, releases
 from lab.web.releases import ComparedRelease, ReleaseRun

@@ -14,7 +14,7 @@ from lab.farm.status import LabNow
 from lab.host.clock import utc_now
 from lab.results import open_store
 from lab.results.listing import OK, ListedRun
-from lab.results.snapshot import RunHead
+from lab.results.records import RunHead
 from lab.web.auth import NOBODY
 from lab.web.releases import ComparedRelease, ReleaseRun
 from lab.web.rendering import Renderer
