@@ -353,8 +353,3 @@ def bus_validity(bench: Bench, medium: str, factors: Mapping[str, float], second
     mb_s = bench.board.media[medium].mb_s if medium in bench.board.media else 0.0
     highest = {metric: factor * mb_s for metric, factor in factors.items()}
     return Validity(seconds, highest, f"the bus of {medium}")
-
-
-def by_section_name(sections: Iterable[Section]) -> dict[str, Section]:
-    """Sections by name."""
-    return {section.name: section for section in sections}

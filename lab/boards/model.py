@@ -299,14 +299,7 @@ class BoardType:
     @property
     def media_straps(self) -> list[int]:
         """The straps that differ between media and must be driven."""
-        return self._differing([medium.boot_mode for medium in self.media.values()])
-
-    @property
-    def recovery_straps(self) -> list[int]:
-        """The straps to drive for media and recovery ways."""
-        return self._differing([*(medium.boot_mode for medium in self.media.values()), *self.recovery.values()])
-
-    def _differing(self, values: list[int]) -> list[int]:
+        values = [medium.boot_mode for medium in self.media.values()]
         return [bit for bit in range(self.boot_mode_bits) if len({value >> bit & 1 for value in values}) > 1]
 
     @property

@@ -37,15 +37,13 @@ class ConsolePort(Protocol):
     """A port, wherever it is.
 
     Attributes:
-        shown: for messages. is_local: this host's console server has it.
+        label: for messages.
         pty: it is a pseudo terminal, as far as that is known: no real board hangs on it.
         elsewhere: the other host that it is on; empty: it is on this one.
     """
 
     @property
     def label(self) -> str: ...
-    @property
-    def is_local(self) -> bool: ...
     @property
     def pty(self) -> bool: ...
     @property
@@ -81,7 +79,6 @@ class LocalPort:
 
     port: Any
     runtime: str
-    is_local: bool = True
     elsewhere: str = ""
 
     @property

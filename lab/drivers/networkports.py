@@ -72,7 +72,6 @@ class RemotePort:
     published: PublishedPort
     runtime: str
     transport: str = AUTO
-    is_local: bool = False
     _relation: ClockRelation | None = field(default=None, init=False)
 
     @property
@@ -156,7 +155,6 @@ class BareNetworkPort:
     """
 
     port: Any
-    is_local: bool = False
     pty: bool = False
 
     @property

@@ -29,7 +29,6 @@ from lab.rails.model import AdcRange, Channel, SampleSchedule, SensorReading, Tr
 
 PROMPT: Final = b"=>\r\n"
 ANSWER_S: Final = 10.0
-MAX_SAMPLES: Final = 150
 _NUMBER: Final = r"\s*(-?\d+(?:\.\d+)?)\s*\|"
 _ROW: Final = re.compile(rf"^\|\s*\d+\s*\|\s*(\w+)\s*\|{_NUMBER * 4}")
 _ECHO_S: Final = 1.0

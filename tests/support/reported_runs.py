@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from lab.benchmarks.section import by_section_name
 from lab.benchmarks.sections import ALL
 from lab.cli import main
 from lab.errors import BoardTransientError
@@ -34,7 +33,7 @@ def write(folder: Path) -> dict[str, Path]:
     _low_power(folder)
     with section_bench(folder) as bench:
         for name in SECTIONS:
-            bench.run.measure(by_section_name(ALL)[name])
+            bench.run.measure({section.name: section for section in ALL}[name])
     words = {
         "boot": (boots, "2"),
         "against-run": (boots, "2", "--against", "1"),

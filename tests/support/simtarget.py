@@ -265,10 +265,12 @@ def strategy_on(
             SimPinDriver(target, pin, lab=lab, pin=pin)
         if pins:
             WakePinsDriver(target, None, pins={pin: pin for pin in pins}, pulse=0.0).clock = SimClock(lab)
-        for bit in board.recovery_straps:
+        modes = [*(medium.boot_mode for medium in board.media.values()), *board.recovery.values()]
+        straps = [bit for bit in range(board.boot_mode_bits) if len({mode >> bit & 1 for mode in modes}) > 1]
+        for bit in straps:
             SimStrapDriver(target, f"B{bit}", lab=lab, bit=bit)
-        fixed = board.fixed_straps & ~sum(1 << bit for bit in board.recovery_straps)
-        BootModeDriver(target, None, lines={bit: f"B{bit}" for bit in board.recovery_straps}, fixed=fixed)
+        fixed = board.fixed_straps & ~sum(1 << bit for bit in straps)
+        BootModeDriver(target, None, lines={bit: f"B{bit}" for bit in straps}, fixed=fixed)
         UBootDriver(target, None, prompt=board.prompts.uboot, autoboot=board.prompts.autoboot, login_timeout=5)
         ShellDriver(
             target,

@@ -10,7 +10,6 @@ import yaml
 from support.section_bench import SectionBench, section_bench
 
 from lab import boards
-from lab.benchmarks.section import by_section_name
 from lab.benchmarks.sections import ALL
 from lab.boards.registry import OWN_TYPES
 from lab.cli import main
@@ -51,7 +50,7 @@ def test_a_type_of_ones_own_is_booted_measured_and_put_into_a_guide(tmp_path: Pa
     with section_bench(tmp_path, OWN) as bench:
         assert boot(bench) == ["ok"]
         for name in MEASURED:
-            section = by_section_name(ALL)[name]
+            section = {section.name: section for section in ALL}[name]
             assert section.fits(bench.strategy.type)
             assert bench.run.preflight(section).failed == {}
             bench.run.measure(section)
@@ -73,7 +72,7 @@ def test_what_the_type_does_not_have_is_not_measured() -> None:
 
 def test_the_link_that_is_measured_has_the_speed_of_the_type(tmp_path: Path) -> None:
     with section_bench(tmp_path, OWN) as bench:
-        speed = bench.session(by_section_name(ALL)["tcp"]).run("cat /sys/class/net/eth0/speed")
+        speed = bench.session({section.name: section for section in ALL}["tcp"]).run("cat /sys/class/net/eth0/speed")
     assert speed.split() == [b"100"]
 
 

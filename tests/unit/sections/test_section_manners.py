@@ -12,7 +12,6 @@ from support.scripted_host import ScriptedHost, session
 
 from lab import boards
 from lab.benchmarks import iperf3
-from lab.benchmarks.section import by_section_name
 from lab.errors import BoardTransientError
 from lab.run.session import CommandResult
 
@@ -65,7 +64,7 @@ def test_a_server_ends_before_the_board_is_given_up_so_that_its_flood_spoils_no_
             raise BoardTransientError(f"`{command}` did not end", failure="command_timeout")
 
     tester = ScriptedHost({})
-    for row in by_section_name(iperf3.SECTIONS)["iperf3-udp"].rows(session(Board(), tester)):
+    for row in {section.name: section for section in iperf3.SECTIONS}["iperf3-udp"].rows(session(Board(), tester)):
         with pytest.raises(BoardTransientError):
             list(row.measure())
     served = [float(command.split()[1]) for command in tester.ran if command.startswith("(timeout")]

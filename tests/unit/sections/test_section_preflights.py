@@ -14,14 +14,14 @@ from lab import boards
 from lab.benchmarks import needs
 from lab.benchmarks.ipsec import SECTIONS as IPSEC
 from lab.benchmarks.lab_site import LabSite, of_options
-from lab.benchmarks.section import Need, by_section_name, preflight
+from lab.benchmarks.section import Need, preflight
 from lab.benchmarks.sections import ALL, of_chapter, order
 from lab.errors import ConfigurationError, TestTransientError
 from lab.metrics import Flag
 from lab.run.sections import RunSetup
 from lab.run.session import CommandResult
 
-SECTIONS = by_section_name(ALL)
+SECTIONS = {section.name: section for section in ALL}
 TIME = tuple(need for need in SECTIONS["openssl"].needs if need.name == "tool time")
 NFS = "192.168.0.1:/srv /mnt nfs4 rw,addr=192.168.0.1 0 0"
 CRYPTO = "name         : cbc(aes)\ndriver       : cbc-aes-sa2ul\nmodule       : sa2ul\npriority     : 30000\n"

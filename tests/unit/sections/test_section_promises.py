@@ -11,13 +11,12 @@ from support.scripted_host import Answer, ScriptedHost, session
 from support.section_bench import section_bench
 
 from lab import boards
-from lab.benchmarks.section import by_section_name
 from lab.benchmarks.sections import ALL
 from lab.errors import BoardTransientError, LabTransientError, TestTransientError
 from lab.run.session import CommandResult
 from lab.virtual.sim import figures
 
-SECTIONS = by_section_name(ALL)
+SECTIONS = {section.name: section for section in ALL}
 AES, SHAM = "/sys/bus/platform/drivers/omap-aes/53501000.aes", "/sys/bus/platform/drivers/omap-sham/53100000.sham"
 OMAP = "name         : cbc(aes)\ndriver       : cbc-aes-omap\nmodule       : omap_aes\npriority     : 300\n"
 CE = OMAP.replace("omap", "ce")

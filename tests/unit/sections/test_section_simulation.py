@@ -9,13 +9,12 @@ import pytest
 from support import guide_family
 from support.section_bench import section_bench
 
-from lab.benchmarks.section import by_section_name
 from lab.benchmarks.sections import ALL
 from lab.metrics import Flag
 from lab.virtual.sim import figures
 from lab.virtual.sim.timing import dice
 
-OPENSSL = by_section_name(ALL)["openssl"]
+OPENSSL = {section.name: section for section in ALL}["openssl"]
 
 
 def test_the_played_figures_are_those_of_the_five_guides(tmp_path: Path) -> None:

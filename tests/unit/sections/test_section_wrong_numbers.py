@@ -37,7 +37,7 @@ from lab.benchmarks import (
     usbdevice,
 )
 from lab.benchmarks.lab_site import LabSite
-from lab.benchmarks.section import Bench, ParsedReading, Section, Validity, by_section_name
+from lab.benchmarks.section import Bench, ParsedReading, Section, Validity
 from lab.benchmarks.sections import ALL
 from lab.errors import BoardTransientError, LabTransientError, TestTransientError
 from lab.metrics import Flag
@@ -290,7 +290,7 @@ EARLY = {
     "cyclictest": "cyclictest ",
     "can": "cangen ",
 }
-SECTIONS = by_section_name(ALL)
+SECTIONS = {section.name: section for section in ALL}
 
 
 @pytest.mark.parametrize("name", EARLY)

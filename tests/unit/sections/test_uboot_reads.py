@@ -11,7 +11,7 @@ from support.section_bench import TFTP, UBOOT, section_bench
 
 from lab.benchmarks import uboottransfer
 from lab.benchmarks.lab_site import LabSite
-from lab.benchmarks.section import Marks, OutputSpan, by_section_name, preflight
+from lab.benchmarks.section import Marks, OutputSpan, preflight
 from lab.benchmarks.sections import ALL
 from lab.console.model import Chunk, Event, Gap, LineTiming, RecordKind, Suspended
 from lab.errors import BoardTransientError, ConfigurationError, LabTransientError, TestTransientError
@@ -19,7 +19,7 @@ from lab.metrics import Flag
 from lab.pytest_plugin.labgrid_host import ConsoleStamps
 from lab.virtual.sim.network import FolderTftp
 
-SECTIONS = by_section_name(ALL)
+SECTIONS = {section.name: section for section in ALL}
 TIMING = LineTiming(115200)
 SECOND_NS = 1_000_000_000
 MARKS = Marks(r"count \d+ \.\.\. ", r"\.\.\. \d")
