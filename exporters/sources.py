@@ -9,7 +9,7 @@ from typing import Final
 from attrs import field, frozen
 from prometheus_client import CollectorRegistry, Metric
 
-from exporters.farm.health import Healths, Jobs
+from exporters.farm.boards import Healths, Jobs
 from exporters.farm.host import (
     ConsoleCollector,
     Disks,

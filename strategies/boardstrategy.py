@@ -27,11 +27,10 @@ from lab.boards import BoardType
 from lab.console.holders import explaining_shared_port
 from lab.console.model import LineTiming
 from lab.control.boot_progress import adapter_fed, check_still_off, falls_silent, follow
-from lab.control.clocks import bound_ns, relate, widen
 from lab.control.lost_power import explain_silence
 from lab.control.lowpower import LowPower
 from lab.control.place_holders import PlaceHolders
-from lab.control.power_on_rails import prepare_rails, rails_at_power_on
+from lab.control.power_edge import bound_ns, prepare_rails, rails_at_power_on, relate, widen
 from lab.control.provisioning import check_expected, writing
 from lab.drivers import guarded_calls
 from lab.drivers.guarded_calls import ACTIVATE_LIMIT_S, CONSOLE, POWER, SHELL, STRAP, UBOOT, DriverRole

@@ -13,8 +13,8 @@ from typing import Any, Final
 from attrs import define, field, frozen
 from prometheus_client import Metric
 
+from exporters.farm.boards import state_of
 from exporters.farm.build import LabelledValue, gauge
-from exporters.farm.health import state_of
 from exporters.measurements import clean
 from lab.jobs.listing import jobs_since
 from lab.jobs.records import BY_LAB_RUN, LEASE_S, Job

@@ -24,7 +24,7 @@ from lab.benchmarks.lowpower.preflight import (
 from lab.benchmarks.lowpower.result import RTC_OFF_S
 from lab.benchmarks.lowpower.watch import EARLY_S
 from lab.control.boot_progress import follow
-from lab.control.clocks import bound_ns, widen
+from lab.control.power_edge import bound_ns, widen
 from lab.drivers.guarded_calls import RAILS, SHELL
 from lab.drivers.prompt import type_line
 from lab.errors import BoardStableError, BoardTransientError

@@ -44,8 +44,8 @@ from lab.benchmarks.lowpower.watch import ANY_BYTE, SuspendWatch, WakeEdge, mome
 from lab.boards import SdkRelease
 from lab.console.moments import MomentFinder
 from lab.control import powerstates
-from lab.control.clocks import bound_ns
 from lab.control.cold_boot import Down, check_kept, cold_boot, enter, rails_off
+from lab.control.power_edge import bound_ns
 from lab.control.suspend_monitor import SuspendMonitor, answer_or_none
 from lab.drivers import guarded_calls
 from lab.drivers.guarded_calls import CONSOLE, RAILS, SHELL, WAKE_PIN

@@ -21,7 +21,7 @@ from lab.benchmarks.lowpower.power import (
     off,
 )
 from lab.console.model import Chunk
-from lab.control.clocks import bound_ns
+from lab.control.power_edge import bound_ns
 from lab.drivers.guarded_calls import RAILS
 from lab.errors import BoardTransientError, ConfigurationError, LabStableError
 from lab.rails import AdcRange, PhasePower, Sampler

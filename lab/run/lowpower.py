@@ -15,15 +15,15 @@ from lab.benchmarks.boot.crosscheck import contradictions
 from lab.benchmarks.boot.timeline import RECENT, TimeLine, Usual, judge, learn
 from lab.benchmarks.lowpower.modes import SuspendPlan, mode_of, wake_of
 from lab.benchmarks.lowpower.power import Off, SteadyPower
-from lab.benchmarks.lowpower.result import SuspendResult
-from lab.benchmarks.lowpower.samples import (
+from lab.benchmarks.lowpower.result import (
     MEAN_SLEEP_S,
+    SuspendResult,
+    boot_samples,
     expected_metrics,
-    of_boot,
-    of_rails,
-    of_state,
-    of_suspend,
     params,
+    rail_samples,
+    state_samples,
+    suspend_samples,
 )
 from lab.errors import BoardlabError, BoardTransientError, LabStableError
 from lab.metrics import Flag, Sample, SampleRecord
@@ -163,7 +163,7 @@ class LowPowerRun(CycleRun[LowPowerCycle]):
     def _steady(self, state: str) -> LowPowerCycle:
         steady: SteadyPower = self.board.low_power.steady(state, int(self.run.plan["sleep_s"]), self._trace)
         console = self.board.console
-        samples = of_state(steady, self._flags(), base_of(console) + len(console.captured()))
+        samples = state_samples(steady, self._flags(), base_of(console) + len(console.captured()))
         if steady.power.total.mean_w is None:
             dead = ", ".join(rail.rail for rail in steady.power.rails if rail.measured and rail.mean_w is None)
             raise LabStableError(
@@ -184,7 +184,7 @@ class LowPowerRun(CycleRun[LowPowerCycle]):
             flags |= {Flag.CLOCK_DISAGREES} if apart else frozenset()
         edge_flags = frozenset() if suspend.is_named or usual else frozenset({Flag.NOT_CROSS_CHECKED})
         base, edge, first = base_of(console), suspend.edge, suspend.first_byte
-        samples = of_suspend(suspend, flags, console.captured(), base, edge_flags)
+        samples = suspend_samples(suspend, flags, console.captured(), base, edge_flags)
         moments = [moment_record(moment, base) for moment in (first, suspend.answer) if moment]
         if edge is not None and first is not None:
             position = first.position - 1 - base
@@ -201,8 +201,8 @@ class LowPowerRun(CycleRun[LowPowerCycle]):
         start = self.board.console.captured().rfind(b"\n", 0, max(0, end - 2)) + 1  # the kernel's last line
         moments = tuple(moment_record(moment, base) for moment in watch.moments)
         flags = self._flags()
-        rails = of_rails(off, plan, flags, (base + start, base + end))
-        boot = of_boot(watch, plan, flags)
+        rails = rail_samples(off, plan, flags, (base + start, base + end))
+        boot = boot_samples(watch, plan, flags)
         checked, doubt_flags = self._cross_check(watch, plan)
         samples = [evolve(sample, flags=sample.flags | doubt_flags) for sample in boot]
         return LowPowerCycle([*samples, *rails], None, moments, checked)

@@ -15,7 +15,7 @@ from support import otherclock, recorded_run
 from support.postgresql_cluster import PASSWORD, Cluster, cluster
 from support.scraped import scrape
 
-from exporters.farm.health import Jobs
+from exporters.farm.boards import Jobs
 from exporters.results import ResultsReader
 from exporters.server import ResultsSource
 from lab.benchmarks.cycles import AWAY_S
@@ -27,10 +27,9 @@ from lab.farm.checks.machine import APART_S
 from lab.health.reservations import ReservationBook
 from lab.host.clock import utc_now
 from lab.jobs import lease
-from lab.jobs.changes import watching
 from lab.jobs.queue import JobQueue, Order
 from lab.jobs.records import LEASE_S
-from lab.jobs.waiting import BusyBoardError, JobWaiter, has_no_place
+from lab.jobs.waiting import BusyBoardError, JobWaiter, has_no_place, watching
 from lab.results import open_store
 from lab.results.snapshot import watch
 from lab.results.store import RETRY_PAUSES_S

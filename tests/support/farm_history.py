@@ -15,8 +15,7 @@ from prometheus_client import CollectorRegistry, Metric
 from sqlalchemy import create_engine
 
 from exporters.farm import host
-from exporters.farm.boards import families
-from exporters.farm.health import Jobs
+from exporters.farm.boards import Jobs, families
 from exporters.farm.host import Disks, Outlets, RailsCollector, Usb, UsbDevice
 from exporters.farm.places import PlaceCollector
 from exporters.farm.schedules import ScheduledRun, Schedules

@@ -10,8 +10,7 @@ from attrs import evolve
 from prometheus_client import CollectorRegistry, Metric
 
 from exporters.farm import host
-from exporters.farm.boards import ExportedBoard, families
-from exporters.farm.health import Healths, Jobs
+from exporters.farm.boards import ExportedBoard, Healths, Jobs, families
 from exporters.farm.host import Disks, Outlets, RailsCollector, Sizes, Usb, UsbDevice
 from exporters.farm.places import PlaceCollector
 from exporters.farm.schedules import Backups, ScheduledRun, Schedules

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 from attrs import astuple, frozen
 from sqlalchemy import Connection, Table, bindparam, insert, select, update
 
-from exporters.farm.health import Healths, Jobs
+from exporters.farm.boards import Healths, Jobs
 from exporters.farm.host import Sizes
 from exporters.metrics import StandingMetrics
 from exporters.results import ResultsReader
@@ -19,9 +19,9 @@ from lab.farm.checks.results import results as doctor_results
 from lab.health.store import HealthBook
 from lab.host import process
 from lab.host.clock import utc_now
-from lab.jobs.changes import BoardChanges
 from lab.jobs.listing import has_changed, jobs, measuring, running
 from lab.jobs.queue import TIMERS, JobQueue, claimant
+from lab.jobs.waiting import BoardChanges
 from lab.judge.latest import LatestJudge, WorseNumber, worse_numbers
 from lab.judge.text import EvidenceLinks
 from lab.metrics import Sample, summarise

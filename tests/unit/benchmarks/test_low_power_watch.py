@@ -14,8 +14,7 @@ from lab.benchmarks.lowpower.judge import Observed, judge
 from lab.benchmarks.lowpower.modes import SuspendPlan
 from lab.benchmarks.lowpower.power import SETTLE_NS, asleep_ns, why_no_mean
 from lab.benchmarks.lowpower.preflight import PrintkSettings, Stats
-from lab.benchmarks.lowpower.result import SuspendResult
-from lab.benchmarks.lowpower.samples import of_suspend
+from lab.benchmarks.lowpower.result import SuspendResult, suspend_samples
 from lab.benchmarks.lowpower.watch import SuspendWatch, WakeEdge, moments
 from lab.console import model
 from lab.console.moments import MomentFinder
@@ -149,7 +148,7 @@ def resumed(edge: WakeEdge, at_ns: int, first: Marker | None = None) -> SuspendR
 
 
 def samples(done: SuspendResult) -> dict[str, Sample]:
-    found = of_suspend(done, frozenset(), b"\n".join(line.encode() for line in DEEP), 0)
+    found = suspend_samples(done, frozenset(), b"\n".join(line.encode() for line in DEEP), 0)
     return {sample.metric.rpartition(".")[2]: sample for sample in found}
 
 

@@ -11,7 +11,7 @@ from support.railbench import RailBench
 from lab import boards
 from lab.benchmarks.lowpower.modes import CAN, SuspendPlan
 from lab.benchmarks.lowpower.power import Off, off
-from lab.benchmarks.lowpower.samples import of_rails
+from lab.benchmarks.lowpower.result import rail_samples
 from lab.boards import BoardType
 from lab.errors import BoardTransientError
 from lab.metrics import Flag, by_name
@@ -85,12 +85,12 @@ def test_a_sensor_that_does_not_answer_now_and_then_flags_the_metric(tmp_path: P
 def test_without_a_single_voltage_there_is_no_number(tmp_path: Path) -> None:
     silent = [evolve(rail, mean_v=None) for rail in rails(tmp_path / "a.trace").rails]
     assert off(silent, LP, "partial_io") is None
-    assert of_rails(None, PLAN, frozenset(), (0, 0)) == []
+    assert rail_samples(None, PLAN, frozenset(), (0, 0)) == []
 
 
 def test_the_number_is_a_metric_in_volt_with_the_kernels_line_as_its_window() -> None:
     found = Off("vdd_core", 0.01, 0.008, frozenset({Flag.POWER_FEW_SAMPLES}))
-    (number,) = of_rails(found, PLAN, frozenset({Flag.SIMULATED}), (100, 180))
+    (number,) = rail_samples(found, PLAN, frozenset({Flag.SIMULATED}), (100, 180))
     assert (number.metric, by_name(number.metric).unit) == ("lpm.partial_io.rail_voltage", "V")
     assert (number.value, number.uncertainty) == (0.01, 0.008)
     assert number.flags == {Flag.SIMULATED, Flag.POWER_FEW_SAMPLES}

@@ -19,7 +19,7 @@ from lab.benchmarks.boot import PowerEdge
 from lab.console.client import ConsoleClient
 from lab.console.published import PublishedPort, machine_id
 from lab.console.reader import PortOrder
-from lab.control.clocks import bound_ns, relate, widen
+from lab.control.power_edge import bound_ns, relate, widen
 from lab.drivers import StampedConsoleDriver
 from lab.drivers.networkports import HOLD_NS, RemotePort, port_of
 from lab.errors import ConfigurationError, LabTransientError

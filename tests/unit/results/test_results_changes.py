@@ -12,11 +12,11 @@ from support.jobbook import ORDER
 
 from lab.health.reservations import ReservationBook
 from lab.host import process
-from lab.jobs.changes import watching
 from lab.jobs.listing import active_jobs, count_active, has_changed, jobs_since, measuring, obstacle, running
 from lab.jobs.listing import jobs as listed
 from lab.jobs.queue import TIMERS, JobQueue, wait_on
 from lab.jobs.records import BOARDS
+from lab.jobs.waiting import watching
 from lab.results import Store, open_store
 
 BOUNDED = ("ix_reservations_open", "ix_reservations_standing", "ix_jobs_board_running")  # of rows that are not ended

@@ -7,7 +7,7 @@ import threading
 import pytest
 from support.jobbook import ORDER, Steady, Wall, started, watched
 
-from exporters.farm.health import Jobs
+from exporters.farm.boards import Jobs
 from lab.errors import LabStableError
 from lab.health.reservations import ReservationBook
 from lab.jobs.queue import JobQueue, Order

@@ -12,7 +12,7 @@ from support.simlab import S
 from support.simruns import planned
 
 from lab.benchmarks.lowpower.modes import SuspendPlan
-from lab.benchmarks.lowpower.samples import of_suspend
+from lab.benchmarks.lowpower.result import suspend_samples
 from lab.control import lowpower
 from lab.errors import BoardTransientError, ConfigurationError, LabStableError
 from lab.metrics import Flag
@@ -40,7 +40,7 @@ def test_both_latencies_are_the_true_ones_and_the_board_is_left_as_it_was(plan: 
 def test_numbers_of_a_mode_that_nobody_named_say_so(release: str, flags: set[Flag]) -> None:
     with napper(release=release, mcu=False) as board:  # before 11.01 the kernel says nothing of the mode
         done = board.strategy.low_power.cycle(SuspendPlan("mcu_only", "rtc", 5))
-        samples = of_suspend(done, frozenset(), board.strategy.console.captured(), 0)
+        samples = suspend_samples(done, frozenset(), board.strategy.console.captured(), 0)
         assert samples
         assert all(each.flags == flags for each in samples)
 

@@ -1,4 +1,8 @@
-"""The instant at which the rails rise at a power on."""
+"""The instants of a power edge: the switch's, on the console's time line, and the rise of the rails.
+
+Stamps are taken on the host with the port. Where that is another host than this one, the switches' instants, which are
+taken here, are carried over to that host's clock, and what that may be wrong by widens them.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
 
 import attr
@@ -15,6 +19,8 @@ from lab.benchmarks.boot import PowerEdge
 from lab.control.boot_progress import POLL_S
 from lab.drivers.guarded_calls import RAILS
 from lab.errors import BoardlabError
+from lab.host.clock import MonotonicRaw
+from lab.host.clockrelation import ClockRelation, RelatedClock
 from lab.host.runtime import prepare, runtime_dir
 from lab.rails import Sampler
 from lab.rails.config import AUTOMATION
@@ -24,6 +30,38 @@ from lab.run.board import Board
 _log = logging.getLogger(__name__)
 
 RISE_WAIT_NS: Final = 500_000_000  # after the switch's answer; a PMIC needs a tenth of it
+
+
+def relate(console: Any, *switches: Any) -> None:
+    """Relate the switches' clocks to the console's time line, if any."""
+    relation: ClockRelation | None = getattr(console, "relation", None)
+    for switch in switches:
+        if switch is None:
+            continue
+        current_relation = getattr(switch.clock, "relation", None)
+        if relation is None and current_relation is not None:
+            switch.clock = MonotonicRaw()
+        elif relation is not None and current_relation is not relation:
+            switch.clock = RelatedClock(relation, MonotonicRaw())
+
+
+def bound_ns(clock: Any) -> int:
+    """Largest distance of this clock from the console's time line.
+
+    Raises:
+        LabTransientError: the clocks cannot be related.
+    """
+    return clock.bound_ns() if isinstance(clock, RelatedClock) else 0
+
+
+def widen(edge: PowerEdge, clock: Any) -> PowerEdge:
+    """An edge that covers the instant on the console's time line.
+
+    Raises:
+        LabTransientError: the clocks cannot be related.
+    """
+    bound = bound_ns(clock)
+    return attr.evolve(edge, requested_ns=edge.requested_ns - bound, acknowledged_ns=edge.acknowledged_ns + bound)
 
 
 def _sees_power_on(board: Board) -> bool:
