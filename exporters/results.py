@@ -210,7 +210,7 @@ class Counted:
 def count(
     snapshot: StoreSnapshot,
     heads: Sequence[RunHead],
-    boards: Mapping[str, BoardState],
+    boards: Mapping[str, BoardNumbers],
     most: int,
     into: Mapping[str, Counted],
 ) -> None:
@@ -384,7 +384,7 @@ class SeriesState:
 
 
 @define
-class BoardState:
+class BoardNumbers:
     """The exported numbers of a board, without its runs.
 
     Attributes:
@@ -455,7 +455,7 @@ class ResultsReader:
     known_failures: Sequence[KnownFailure] = ()
     _maker: FigureMaker = field(factory=FigureMaker, init=False)
     _judge: Judge = field(init=False)
-    _boards: dict[str, BoardState] = field(factory=dict, init=False)
+    _boards: dict[str, BoardNumbers] = field(factory=dict, init=False)
     _published: dict[BoardSeries, SeriesState] = field(factory=dict, init=False)  # of guides
     _measured: dict[str, int] = field(factory=dict, init=False)  # all boards, and the last run of each
     _builds: dict[Build, Build] = field(factory=dict, init=False)  # many boards share few
@@ -591,7 +591,7 @@ class ResultsReader:
             of_board[head.release] = None
         for board, of_board in releases.items():
             exported = list(of_board)[-self.limits.releases_per_board :]
-            self._boards[board] = BoardState(board, dict.fromkeys(exported), len(of_board) - len(exported))
+            self._boards[board] = BoardNumbers(board, dict.fromkeys(exported), len(of_board) - len(exported))
         self._take(snapshot, [head for head in heads if head.status != _RUNNING])
 
     def _load_guides(self, snapshot: StoreSnapshot, *where: ColumnElement[bool]) -> None:

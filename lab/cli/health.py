@@ -23,7 +23,7 @@ from lab.farm import services, status
 from lab.farm.job_queue import open_queue
 from lab.farm.runner import BUSY
 from lab.farm.services import HostFile
-from lab.health import DEFAULT_RULE, Check, CheckedPart, Health, QuarantineRule
+from lab.health import DEFAULT_RULE, BoardCheck, CheckedPart, Health, QuarantineRule
 from lab.health.reservations import IGNORE
 from lab.health.state import counts
 from lab.health.store import HealthBook
@@ -103,7 +103,7 @@ def health(
         raise typer.Exit(FAILED)
 
 
-def _check_board(store: Store, rule: QuarantineRule, path: Path, wait_s: float, *, ignore: bool) -> Check:
+def _check_board(store: Store, rule: QuarantineRule, path: Path, wait_s: float, *, ignore: bool) -> BoardCheck:
     """Hold the board, check it, and store the findings."""
     board_type, name = envfile.board_of(path)
     queue = open_queue(store, BY_HEALTH, ignores=ignore, rule=rule)
@@ -114,7 +114,7 @@ def _check_board(store: Store, rule: QuarantineRule, path: Path, wait_s: float, 
         with hold_board(queue, order, wait_s, _say, other_user) as job, ExitStack() as stack:
             # Where the board of a place is plugged in is known when its exporter has told it.
             host = "" if envfile.place_of(path) else socket.gethostname()
-            result = Check(name, board_type, host, utc_now(), (), env=path.name, person=job.person, job_id=job.id)
+            result = BoardCheck(name, board_type, host, utc_now(), (), env=path.name, person=job.person, job_id=job.id)
             stack.enter_context(_record_failure(HealthBook(store, rule), result))
             os.environ.update(stack.enter_context(hold_place(queue, job, place_wait)))
             began = time.monotonic()
@@ -129,7 +129,7 @@ def _check_board(store: Store, rule: QuarantineRule, path: Path, wait_s: float, 
 
 
 @contextmanager
-def _record_failure(log: HealthBook, check: Check) -> Iterator[None]:
+def _record_failure(log: HealthBook, check: BoardCheck) -> Iterator[None]:
     """Record a lab failure that prevents the check."""
     try:
         yield
@@ -220,7 +220,7 @@ def _mark_state(state: Health) -> str:
     return state.state
 
 
-def _row(check: Check) -> list[str]:
+def _row(check: BoardCheck) -> list[str]:
     failures = [f"{part.name}: {part.message} ({part.failure})" for part in check.failed] or ["all parts"]
     verdict = "passed" if check.passed else bad("failed")
     return [str(check.id), f"{check.at:%Y-%m-%d %H:%M}", check.host or "?", verdict, "; ".join(failures)]
@@ -237,7 +237,7 @@ def _health_document(state: Health) -> dict[str, object]:
     }
 
 
-def check_document(check: Check) -> dict[str, object]:
+def check_document(check: BoardCheck) -> dict[str, object]:
     """A check for programs."""
     return {
         "id": check.id,

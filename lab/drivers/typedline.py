@@ -37,7 +37,7 @@ _LINES: Final = re.compile(rb"[\r\n]")
 _BELL: Final = b"\a"
 
 
-class Terminal(Protocol):
+class LineConsole(Protocol):
     """Console of a board.
 
     Raises:
@@ -58,7 +58,7 @@ class TypedLine:
         lost: what became of a login's name that was damaged; empty: nothing.
     """
 
-    terminal: Terminal
+    terminal: LineConsole
     text: bytes
     prompt: bytes
     lost: str = ""

@@ -12,7 +12,7 @@ from typing import Final
 from attrs import field, frozen
 
 from lab.boards import BoardType
-from lab.health import Check
+from lab.health import BoardCheck
 from lab.health.reservations import QUALIFYING, ReservationBook
 from lab.judge import noise
 from lab.metrics import Measurement
@@ -52,7 +52,7 @@ class Qualification:
 
 
 def judge(
-    store: Store, board_type: BoardType, board: str, run_id: int | None, check: Check | None, boots: int = BOOTS
+    store: Store, board_type: BoardType, board: str, run_id: int | None, check: BoardCheck | None, boots: int = BOOTS
 ) -> Qualification:
     """Judge a board by its run and the health check before it.
 
@@ -101,7 +101,7 @@ def finish(store: Store, result: Qualification, person: str, actor: str, address
     reservations.reason(result.board, QUALIFYING, f"it did not qualify: {why}")
 
 
-def _check_problems(check: Check | None, notes: list[str]) -> Iterator[str]:
+def _check_problems(check: BoardCheck | None, notes: list[str]) -> Iterator[str]:
     if check is None:
         yield "its health was not checked"
         return

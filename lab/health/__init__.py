@@ -2,7 +2,7 @@
 
 from lab.health.state import (
     DEFAULT_RULE,
-    Check,
+    BoardCheck,
     CheckedPart,
     Health,
     HealthEvent,
@@ -17,7 +17,7 @@ from lab.health.state import (
 
 __all__ = [
     "DEFAULT_RULE",
-    "Check",
+    "BoardCheck",
     "CheckedPart",
     "Health",
     "HealthEvent",

@@ -59,7 +59,12 @@ def fault_summary(row: Sequence[HealthEvent]) -> str:
 
 
 def due(
-    last: Check | None, events: Iterable[HealthEvent], rule: QuarantineRule, now: dt.datetime, *, quarantined: bool
+    last: BoardCheck | None,
+    events: Iterable[HealthEvent],
+    rule: QuarantineRule,
+    now: dt.datetime,
+    *,
+    quarantined: bool,
 ) -> str:
     """The reason for a check before the next run; empty: none.
 
@@ -82,7 +87,7 @@ def due(
 def derive(
     board: str,
     events: Sequence[HealthEvent],
-    checks: Sequence[Check],
+    checks: Sequence[BoardCheck],
     rule: QuarantineRule,
     now: dt.datetime,
     *,
@@ -119,7 +124,7 @@ def derive(
     )
 
 
-def host_blamed(checks: Sequence[Check]) -> str:
+def host_blamed(checks: Sequence[BoardCheck]) -> str:
     """The evidence against the host: the board passed on another; or "".
 
     Args:
@@ -148,7 +153,7 @@ def _is_one_host(name: str, other: str) -> bool:
     return name == other or name.startswith(f"{other}.") or other.startswith(f"{name}.")
 
 
-def find_shared(checks: Iterable[Check]) -> dict[str, str]:
+def find_shared(checks: Iterable[BoardCheck]) -> dict[str, str]:
     """Boards of one host that fail with the same class, by board.
 
     Only classes of the lab or of the host count.
@@ -174,7 +179,7 @@ def find_shared(checks: Iterable[Check]) -> dict[str, str]:
 
 def _judge(
     events: Sequence[HealthEvent],
-    last: Check | None,
+    last: BoardCheck | None,
     row: Sequence[HealthEvent],
     rule: QuarantineRule,
     quarantined: str,
@@ -282,7 +287,7 @@ class CheckedPart:
 
 
 @frozen
-class Check:
+class BoardCheck:
     """A check of a board.
 
     Attributes:

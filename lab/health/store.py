@@ -12,7 +12,7 @@ from sqlalchemy import func, or_, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from lab.health import DEFAULT_RULE, Check, Health, HealthEvent, QuarantineRule, derive, due, quarantine
+from lab.health import DEFAULT_RULE, BoardCheck, Health, HealthEvent, QuarantineRule, derive, due, quarantine
 from lab.health.reservations import QUARANTINE, Hold, standing
 from lab.health.state import DEVICE_FAULTS, CheckedPart, Outcome, find_shared
 from lab.results.models import FAILED, AttemptRow, HealthCheckRow, ReservationRow, RunRow
@@ -32,10 +32,10 @@ class HealthBook:
     rule: QuarantineRule = DEFAULT_RULE
     now: Callable[[], dt.datetime] = field(default=Factory(lambda self: self.store.now, takes_self=True))
 
-    def record(self, check: Check) -> Check:
+    def record(self, check: BoardCheck) -> BoardCheck:
         """Store an ended check, and end or begin the board's quarantine."""
 
-        def insert(session: Session) -> Check:
+        def insert(session: Session) -> BoardCheck:
             row = row_of(check)
             session.add(row)
             session.flush()
@@ -47,7 +47,7 @@ class HealthBook:
 
         return self.store.write(insert)
 
-    def checks(self, board: str, limit: int) -> list[Check]:
+    def checks(self, board: str, limit: int) -> list[BoardCheck]:
         """The latest checks of a board, the newest first."""
         query = select(HealthCheckRow).where(HealthCheckRow.board == board).order_by(HealthCheckRow.id.desc())
         return self.store.read(lambda session: [check_of(row) for row in session.scalars(query.limit(limit))])
@@ -101,7 +101,7 @@ def healths(
         measured: further boards -> True with a known good attempt within the rule's window.
     """
     measured = measured or {}
-    checks: dict[str, list[Check]] = {}
+    checks: dict[str, list[BoardCheck]] = {}
     for check in _latest(session, None):
         checks.setdefault(check.board, []).append(check)
     newest = {board: max(of_board, key=lambda check: check.at) for board, of_board in checks.items()}
@@ -129,7 +129,7 @@ def healths(
 def _of(
     board: str,
     known: list[HealthEvent],
-    checks: list[Check],
+    checks: list[BoardCheck],
     holds: list[Hold],
     rule: QuarantineRule,
     now: dt.datetime,
@@ -139,7 +139,7 @@ def _of(
     return derive(board, known, checks, rule, now, quarantined=quarantined, maintenance=maintenance)
 
 
-def _latest(session: Session, board: str | None) -> list[Check]:
+def _latest(session: Session, board: str | None) -> list[BoardCheck]:
     """The latest check on each host, of one board or of all."""
     last = select(func.max(HealthCheckRow.id)).group_by(HealthCheckRow.board, HealthCheckRow.host)
     if board is not None:
@@ -163,16 +163,16 @@ def _boards_measured(session: Session, since: dt.datetime) -> set[str]:
 _OUTCOMES: Final = frozenset(get_args(Outcome))
 
 
-def row_of(check: Check) -> HealthCheckRow:
+def row_of(check: BoardCheck) -> HealthCheckRow:
     """The row of a check to store."""
     document = json_of("found", {"parts": [asdict(part) for part in check.parts]})
     return HealthCheckRow(**columns_of(check, "parts", "id"), found=document)
 
 
-def check_of(row: HealthCheckRow) -> Check:
+def check_of(row: HealthCheckRow) -> BoardCheck:
     """The check of a row, without unreadable parts."""
     parts = tuple(_part(part) for part in row.found.get("parts", []) if part.get("outcome") in _OUTCOMES)
-    return record_of(Check, row, parts=parts)
+    return record_of(BoardCheck, row, parts=parts)
 
 
 def _part(found: Mapping[str, Any]) -> CheckedPart:

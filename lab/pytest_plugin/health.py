@@ -12,7 +12,7 @@ import pytest
 from lab.env.checkup import CheckUp, host_of, part_of
 from lab.errors import BoardlabError, ConfigurationError, LabStableError
 from lab.farm import reference_board
-from lab.health import Check, CheckedPart
+from lab.health import BoardCheck, CheckedPart
 from lab.health.state import PROVISION_NEEDS, counts
 from lab.health.store import HealthBook
 from lab.host import process
@@ -76,9 +76,9 @@ def record_failures(config: pytest.Config) -> Iterator[None]:
         raise
 
 
-def _check(config: pytest.Config, parts: tuple[CheckedPart, ...], duration_s: float) -> Check:
+def _check(config: pytest.Config, parts: tuple[CheckedPart, ...], duration_s: float) -> BoardCheck:
     strategy = config.stash[STRATEGY_KEY]
-    return Check(
+    return BoardCheck(
         board=strategy.board,
         board_type=strategy.type.name,
         host=host_of(strategy),

@@ -13,8 +13,8 @@ from lab.benchmarks.boot import BootWatch
 from lab.benchmarks.boot.crosscheck import (
     CLOCK_PATTERN,
     SOFTWARE,
+    BoardSoftware,
     CrossCheck,
-    Software,
     facts_question,
     read_facts,
     read_log,
@@ -208,7 +208,7 @@ def check_complete(board: object) -> None:
         )
 
 
-def cross_check(board: Board, marks: Collection[str], known: Software | None = None) -> CrossCheck | None:
+def cross_check(board: Board, marks: Collection[str], known: BoardSoftware | None = None) -> CrossCheck | None:
     """Ask a just booted board what it knows of its boot; None: it was not asked, or does not say.
 
     Args:
@@ -244,9 +244,9 @@ def cross_check(board: Board, marks: Collection[str], known: Software | None = N
     )
 
 
-def _ask_software(board: Board) -> Software:
+def _ask_software(board: Board) -> BoardSoftware:
     answer = _ask(board, SOFTWARE)
-    return Software() if answer is None else read_software(answer.lines)
+    return BoardSoftware() if answer is None else read_software(answer.lines)
 
 
 @frozen

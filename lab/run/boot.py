@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Final
 from attrs import asdict, define, evolve, field, frozen
 
 from lab.benchmarks.boot import BootWatch
-from lab.benchmarks.boot.crosscheck import CrossCheck, Software, contradictions, same_software
+from lab.benchmarks.boot.crosscheck import BoardSoftware, CrossCheck, contradictions, same_software
 from lab.benchmarks.boot.poweron import CONFIRMED, PowerOnSilence, doubt, silences
-from lab.benchmarks.boot.timeline import KNOWN, RECENT, Judgement, TimeLine, bare_samples
+from lab.benchmarks.boot.timeline import KNOWN, RECENT, TimeLine, TimeLineJudgement, bare_samples
 from lab.benchmarks.identity import BoardIdentity, check_board, from_document
 from lab.benchmarks.versions import CONSOLE_LINES, VERSION_LINES
 from lab.boards import NORMAL
@@ -131,7 +131,7 @@ class BootRun(CycleRun[GoodBoot]):
     )  # of an attempt that failed behind its prompt
     _logs_in: bool = field(default=True, init=False)  # False: a login failed; each try costs its time limit
     _identified: set[str] = field(factory=set, init=False)  # media from which the board was asked who it is
-    _software: dict[str, Software] = field(factory=dict, init=False)  # by medium
+    _software: dict[str, BoardSoftware] = field(factory=dict, init=False)  # by medium
     _lines_before: dict[str, list[TimeLine]] = field(factory=dict, init=False)  # by medium
     _silences_before: dict[str, list[PowerOnSilence]] = field(factory=dict, init=False)  # by medium
     _board_flags: frozenset[Flag] = field(default=frozenset(), init=False)
@@ -301,7 +301,7 @@ class BootRun(CycleRun[GoodBoot]):
         for number, (attempt, document) in enumerate(zip(attempts, documents, strict=True)):
             bare = bare_samples(attempt.samples, document)
             neighbours = lines[max(0, number - RECENT) : number] + lines[number + 1 : number + 1 + RECENT]
-            judgement = Judgement.of(lines[number], [*neighbours, *earlier], bare[0].flags)
+            judgement = TimeLineJudgement.of(lines[number], [*neighbours, *earlier], bare[0].flags)
             prompt_at = next(sample.log_end or 0 for sample in bare if sample.metric in HEADLINE_NAMES)
             samples = tuple(judgement.covered(bare, attempt.moments, prompt_at))
             if samples != tuple(attempt.samples):
@@ -383,7 +383,7 @@ def judge_boot(
     flags: frozenset[str],
     known: Sequence[Mapping[str, Any]],
     earlier: Sequence[TimeLine] = (),
-) -> Judgement:
+) -> TimeLineJudgement:
     """A finished boot's judgement by its time line.
 
     Args:
@@ -400,7 +400,7 @@ def judge_boot(
         for error in contradictions(check, watch.start, watch.prompt, known):
             raise error
         line = check.time_line(watch.start, watch.prompt, line)
-    return Judgement.of(line, [*map(TimeLine.of_document, known), *earlier], flags)
+    return TimeLineJudgement.of(line, [*map(TimeLine.of_document, known), *earlier], flags)
 
 
 def _silences(attempts: Iterable[AttemptRecord | GoodAttempt], medium: str) -> list[PowerOnSilence]:

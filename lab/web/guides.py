@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Query
 from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 from sqlalchemy import func, select
 
-from lab.guide.check.findings import Finding, run_rules
+from lab.guide.check.findings import RuleFinding, run_rules
 from lab.guide.compare import stored_history
 from lab.guide.compare.comparison import compare
 from lab.guide.rulebook import Severity
@@ -109,7 +109,7 @@ def list_guides(store: Store) -> list[ListedGuide]:
     ]
 
 
-def findings(store: Store, release: str) -> list[Finding]:
+def findings(store: Store, release: str) -> list[RuleFinding]:
     """The findings in a release's guide, the surest first."""
     unsorted = run_rules(stored_release.load_sheet(store, release), None)
     return sorted(unsorted, key=lambda finding: (_ORDER.index(finding.severity), finding.line))

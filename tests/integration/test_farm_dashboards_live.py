@@ -21,7 +21,7 @@ from support.measuring_lab import running_lab
 from support.prometheus_server import Prometheus, program, prometheus, until
 from support.virtual_bench import wait_for_listener
 
-from lab.health import Check, CheckedPart
+from lab.health import BoardCheck, CheckedPart
 from lab.health.store import HealthBook
 from lab.host import process, status_files
 from lab.host.clock import utc_now
@@ -99,7 +99,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
                 record(store, "10.00", numbers(1.0), "suite")
                 record(store, "11.01", numbers(1.2), "suite")
                 dead = CheckedPart("power", "failed", "pdu_timeout", "lab", "no answer to 'on'")
-                HealthBook(store).record(Check("another", TYPE, "lab1", utc_now(), (dead,)))
+                HealthBook(store).record(BoardCheck("another", TYPE, "lab1", utc_now(), (dead,)))
                 farm_scrape.quarantined(store, "another")
             status = RailStatus(BOARD, "VDD_CORE", 1000.0, 5000, 1, 1000.0)
             status_files.write(runtime / status_files.RAILS, "rail", status)

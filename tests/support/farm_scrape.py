@@ -20,7 +20,7 @@ from exporters.results import ResultsReader
 from exporters.server import ExporterBuild, Exposition, ResultsSource, Staleness
 from lab.console.recording import RecordingMeta
 from lab.console.status import PortInfo, PortStatus, ServerStatus
-from lab.health import Check, CheckedPart
+from lab.health import BoardCheck, CheckedPart
 from lab.health.reservations import QUARANTINE
 from lab.health.store import KEEPER, HealthBook
 from lab.host import process, status_files
@@ -139,7 +139,7 @@ def sources(runtime: Path, url: str) -> dict[str, Callable[[], list[Metric]]]:
         verdicts(store)
         Audit(store).note(backup.ACTION, person="boardlab")
         dead = CheckedPart("power", "failed", "pdu_timeout", "lab", "no answer to 'on'")
-        HealthBook(store).record(Check("qemu-1", "qemu-virt", "lab1", utc_now(), (dead,)))
+        HealthBook(store).record(BoardCheck("qemu-1", "qemu-virt", "lab1", utc_now(), (dead,)))
         jobs = JobQueue(store, process.identity(), process.has_died)
         jobs.start(jobs.enqueue(Order("qemu-virt", "qemu-1", ("boot",), "e", "", None)).id)
         quarantined(store, "qemu-1")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from attrs import evolve, field, frozen
 
 from lab.guide import measurements
-from lab.guide.check.findings import Finding, run_rules
+from lab.guide.check.findings import RuleFinding, run_rules
 from lab.guide.measurements import Neighbour, Neighbours
 from lab.guide.read import reader
 from lab.guide.rulebook import Severity
@@ -85,7 +85,7 @@ def score(rule: str, count: int) -> Score:
     return Score(count, count, found, len(right), len(wrong), *sure)
 
 
-def findings(rule: str, case: Case) -> list[Finding]:
+def findings(rule: str, case: Case) -> list[RuleFinding]:
     """What the rule says of a case; notes of a rule that does more than note are no claims."""
     one = measurements.of_guide(reader.parse("g.rst", mini(*case.tables)))
     if case.neighbours:
@@ -99,7 +99,7 @@ def findings(rule: str, case: Case) -> list[Finding]:
     return [f for f in claims if f.severity is not Severity.NOTE or f.rule.severity is Severity.NOTE]
 
 
-def _row(finding: Finding) -> str:
+def _row(finding: RuleFinding) -> str:
     return finding.reading.cell.row if finding.reading else ""
 
 

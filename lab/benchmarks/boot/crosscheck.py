@@ -75,7 +75,7 @@ _MD5: Final = re.compile(r"([0-9a-f]{32})  -")
 _FAILED: Final = re.compile(r"(\S+\.\S+) +\S+ +failed ")
 
 
-def facts_question(software: Software, marks: Iterable[str]) -> str:
+def facts_question(software: BoardSoftware, marks: Iterable[str]) -> str:
     """The command for a boot's facts, typed at the login's own shell.
 
     Args:
@@ -106,7 +106,7 @@ def _digest(lines: Sequence[str]) -> str:
 
 
 @frozen
-class Software:
+class BoardSoftware:
     """Facts that cannot change within a boot.
 
     Attributes:
@@ -181,7 +181,7 @@ class CrossCheck:
     facts: BoardFacts
     zero_ns: tuple[int, int]
     log: LogFacts = LogFacts()
-    software: Software = Software()
+    software: BoardSoftware = BoardSoftware()
     login_ns: int = 0
     took_ns: int = 0
 
@@ -274,7 +274,7 @@ def read_log(text: Sequence[str], console: str, level: int, marks: Collection[st
 
     Args:
         console: the text that came up to the question.
-        level: as of `Software`.
+        level: as of `BoardSoftware`.
         marks: that the question asked for.
     """
     counts = [match for line in text if (match := _COUNT.fullmatch(line))]
@@ -293,7 +293,7 @@ def read_log(text: Sequence[str], console: str, level: int, marks: Collection[st
     )
 
 
-def read_software(text: Sequence[str]) -> Software:
+def read_software(text: Sequence[str]) -> BoardSoftware:
     """Read a whole answer to `SOFTWARE`."""
     values: dict[str, str] = {}
     for line in text:
@@ -302,7 +302,7 @@ def read_software(text: Sequence[str]) -> Software:
             values.setdefault(name, value.strip())
         elif value.startswith(_OS_NAMES):
             values[name] = f"{values.get(name, '')} {value}".strip()
-    return Software(
+    return BoardSoftware(
         init=values.get("1/comm", ""),
         level=_console_level(values),
         dmesg=values.get("dmesg", "-r"),

@@ -166,7 +166,7 @@ def moments_out_of_place(line: TimeLine, others: Iterable[TimeLine]) -> frozense
 
 
 @frozen
-class Verdict:
+class TimeLineVerdict:
     """The doubts that the evidence leaves.
 
     Attributes:
@@ -187,7 +187,7 @@ def learn(lines: Iterable[TimeLine]) -> dict[str, Usual]:
     return {name: quantity for name, quantity in usual.items() if quantity is not None}
 
 
-def judge(line: TimeLine, usual: Mapping[str, Usual], out_of_place: Collection[str] = ()) -> Verdict:
+def judge(line: TimeLine, usual: Mapping[str, Usual], out_of_place: Collection[str] = ()) -> TimeLineVerdict:
     """Exclude readings of a boot by what is usual, and cover those that are left.
 
     A start of the kernel that is early may have been said by a script, or the kernel started twice; a late one comes
@@ -213,7 +213,7 @@ def judge(line: TimeLine, usual: Mapping[str, Usual], out_of_place: Collection[s
     reaches_s = {START: start_s, PROMPT: max(prompt_s, apart_s)}
     for moment, moved_s in _moved_s(line, usual, out_of_place).items():
         reaches_s[moment] = max(moved_s, reaches_s.get(moment, 0.0))
-    return Verdict(named, {moment: reach_s for moment, reach_s in reaches_s.items() if reach_s})
+    return TimeLineVerdict(named, {moment: reach_s for moment, reach_s in reaches_s.items() if reach_s})
 
 
 def _moved_s(line: TimeLine, usual: Mapping[str, Usual], out_of_place: Collection[str]) -> dict[str, float]:
@@ -243,7 +243,7 @@ def _moved_s(line: TimeLine, usual: Mapping[str, Usual], out_of_place: Collectio
 
 
 @frozen
-class Judgement:
+class TimeLineJudgement:
     """A boot's time line and verdict.
 
     Attributes:
@@ -251,7 +251,7 @@ class Judgement:
     """
 
     line: TimeLine
-    verdict: Verdict
+    verdict: TimeLineVerdict
     added: frozenset[str] = frozenset()
 
     @classmethod

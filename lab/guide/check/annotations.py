@@ -11,7 +11,7 @@ from attrs import evolve, frozen
 from lab.guide import measurements
 from lab.guide.catalogue import CellReading
 from lab.guide.check import udp_tables
-from lab.guide.check.findings import Finding, run_rules
+from lab.guide.check.findings import RuleFinding, run_rules
 from lab.guide.check.rules import resolution
 from lab.guide.check.rules.cpu_load import background_of, is_of_all_cores
 from lab.guide.check.rules.outliers import outlier_older
@@ -52,8 +52,8 @@ class AnnotatedGuide:
 
     sheet: MeasuredGuide
     conditions: Conditions
-    findings: tuple[Finding, ...]
-    findings_by_cell: Mapping[_CellKey, Sequence[Finding]]
+    findings: tuple[RuleFinding, ...]
+    findings_by_cell: Mapping[_CellKey, Sequence[RuleFinding]]
     udp_rows: Mapping[_CellKey, UdpRow]
     readings: Mapping[_ReadingKey, CellReading]
     digits: Mapping[str, int]
@@ -64,18 +64,18 @@ class AnnotatedGuide:
         """Name of the guide in sentences."""
         return self.sheet.guide.release or self.sheet.guide.path
 
-    def findings_about(self, reading: CellReading) -> Sequence[Finding]:
+    def findings_about(self, reading: CellReading) -> Sequence[RuleFinding]:
         """Findings of the rules about a cell."""
         return self.findings_by_cell.get(_cell_key(reading.cell), ())
 
-    def finding_with(self, effect: Effect, reading: CellReading) -> Finding | None:
+    def finding_with(self, effect: Effect, reading: CellReading) -> RuleFinding | None:
         """Return the certain finding with this effect on a cell, or None."""
         findings = self.findings_about(reading)
         if not findings:  # as of most cells
             return None
         return next((f for f in findings if f.rule.effect is effect and f.severity not in _UNSURE), None)
 
-    def suspicions(self, reading: CellReading) -> Sequence[Finding]:
+    def suspicions(self, reading: CellReading) -> Sequence[RuleFinding]:
         """Findings that make a cell doubtful without correcting it.
 
         These are suspicions, and errors of rules that neither know the right number nor say that the run failed.
@@ -215,7 +215,7 @@ class AnnotatedGuide:
 def annotate(sheet: MeasuredGuide, older: MeasuredGuide | None = None) -> AnnotatedGuide:
     """Run the rules over a guide, beside an older one where it is given."""
     findings = tuple(f for f in run_rules(sheet, older) if f.rule.id not in _COMPARING_RULES)
-    findings_by_cell: dict[_CellKey, list[Finding]] = {}
+    findings_by_cell: dict[_CellKey, list[RuleFinding]] = {}
     for finding in findings:
         for cell in finding.cells:
             findings_by_cell.setdefault(_cell_key(cell), []).append(finding)

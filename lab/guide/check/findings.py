@@ -16,7 +16,7 @@ from lab.guide.rulebook import Remark, Rule, Severity
 
 
 @frozen(kw_only=True)
-class Finding(Remark):
+class RuleFinding(Remark):
     """A remark with its rule and file; the severity and the line are known."""
 
     rule: Rule
@@ -47,10 +47,10 @@ def load_rules() -> tuple[Rule, ...]:
     return tuple(rule_of[key] for key in sorted(rule_of))
 
 
-def run_rules(sheet: MeasuredGuide, older: MeasuredGuide | None = None) -> list[Finding]:
+def run_rules(sheet: MeasuredGuide, older: MeasuredGuide | None = None) -> list[RuleFinding]:
     """Everything that the rules find in a guide, by line."""
     findings = [
-        Finding(
+        RuleFinding(
             rule=rule,
             severity=remark.severity or rule.severity,
             file=sheet.guide.path,

@@ -12,7 +12,7 @@ from attrs import field, frozen
 
 from lab.guide.catalogue import CellReading
 from lab.guide.check.annotations import AnnotatedGuide, annotate
-from lab.guide.check.findings import Finding
+from lab.guide.check.findings import RuleFinding
 from lab.guide.check.rules.clocks import is_confirmed, speeds_beside_clock
 from lab.guide.measurements import MeasuredGuide
 from lab.guide.model import CellKind
@@ -333,7 +333,7 @@ def _decision(pair: _Pair, decided: str) -> RuleDecision | None:
     return RuleDecision(first.rule, first.severity, old is not None, new is not None, is_known)
 
 
-def _deciding_finding(reading: CellReading, side: AnnotatedGuide, decided: str) -> Finding | None:
+def _deciding_finding(reading: CellReading, side: AnnotatedGuide, decided: str) -> RuleFinding | None:
     if decided in _EFFECTS:
         return side.finding_with(_EFFECTS[decided], reading)
     return next(iter(side.suspicions(reading)), None) if decided == "suspect" else None
@@ -358,7 +358,7 @@ def _faults(new: AnnotatedGuide, old: AnnotatedGuide) -> Iterator[GuideFinding]:
             )
 
 
-def _finding_keys(finding: Finding) -> Iterator[tuple[_FindingKey, CellReading | None]]:
+def _finding_keys(finding: RuleFinding) -> Iterator[tuple[_FindingKey, CellReading | None]]:
     readings = ((finding.reading,) if finding.reading else ()) + finding.also
     for reading in readings:
         yield (finding.rule.id, finding.severity, reading.board, reading.key), reading

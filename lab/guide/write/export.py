@@ -11,7 +11,7 @@ from attrs import asdict
 from attrs.filters import exclude, include
 
 from lab.guide.catalogue import CellReading
-from lab.guide.check.findings import Finding, run_rules
+from lab.guide.check.findings import RuleFinding, run_rules
 from lab.guide.compare import causes
 from lab.guide.compare.causes import Cause
 from lab.guide.compare.comparison import Change, Comparison
@@ -49,14 +49,14 @@ def guide_document(sheet: MeasuredGuide) -> dict[str, Any]:
     }
 
 
-def recovery_findings(sheet: MeasuredGuide) -> dict[int, Finding]:
+def recovery_findings(sheet: MeasuredGuide) -> dict[int, RuleFinding]:
     """Reading (by its id) -> the finding that knows its right number."""
     return {
         id(f.reading): f for f in run_rules(sheet) if f.rule.effect is Effect.RECOVERED and f.corrected is not None
     }
 
 
-def cell_document(reading: CellReading, own: Finding | None = None) -> dict[str, Any]:
+def cell_document(reading: CellReading, own: RuleFinding | None = None) -> dict[str, Any]:
     """Export one cell.
 
     `quantity` is boardlab's metric or null; `own` is the number that a rule recovered, with its ±.
@@ -119,7 +119,7 @@ def to_csv(sheets: Sequence[MeasuredGuide]) -> str:
     return out.getvalue()
 
 
-def findings_document(findings: Iterable[Finding]) -> dict[str, Any]:
+def findings_document(findings: Iterable[RuleFinding]) -> dict[str, Any]:
     """Export findings.
 
     `cell` is null for a finding about a table or a row as a whole.

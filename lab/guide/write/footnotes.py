@@ -7,7 +7,7 @@ from typing import Final
 
 from attrs import define, evolve, field
 
-from lab.guide.check.findings import Finding, run_rules
+from lab.guide.check.findings import RuleFinding, run_rules
 from lab.guide.model import value_of
 from lab.guide.rulebook import Effect, Severity
 from lab.guide.write import rst_writer
@@ -82,7 +82,9 @@ def _mark_own(entry: GuideEntry, notes: _Notes, with_errors: bool) -> GuideEntry
     return notes.mark(entry, _sentence(note))
 
 
-def _apply_rule(entry: GuideEntry, finding: Finding, notes: _Notes, corrected: bool, with_errors: bool) -> GuideEntry:
+def _apply_rule(
+    entry: GuideEntry, finding: RuleFinding, notes: _Notes, corrected: bool, with_errors: bool
+) -> GuideEntry:
     rule = f"{finding.rule.title} (rule {finding.rule.id})"
     is_kept = finding.rule.effect is Effect.HARMLESS or (finding.rule.effect is Effect.RECOVERED and not corrected)
     if finding.severity is Severity.ERROR and not with_errors and not is_kept:
@@ -101,7 +103,7 @@ def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:].rstrip('.')}."
 
 
-def _findings(release: GuideRelease) -> Iterator[tuple[int, Finding]]:
+def _findings(release: GuideRelease) -> Iterator[tuple[int, RuleFinding]]:
     """(Index of an entry, finding) of the guide that would be written."""
     guide = rst_writer.compose(release)
     index = {id(entry): number for number, entry in enumerate(release.entries)}

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from lab.figures.lines import span
 from lab.guide.catalogue import params_text
-from lab.guide.check.findings import Finding
+from lab.guide.check.findings import RuleFinding
 from lab.guide.compare.causes import find_causes, heading, quiet_changes, verdict_line
 from lab.guide.compare.comparison import Change, Comparison
 from lab.guide.compare.trend import Trend
@@ -68,7 +68,7 @@ def list_unread(sheet: MeasuredGuide) -> Iterator[str]:
             yield f"{sheet.guide.path}:{group.lines[0]}: {what}: {group.text}"
 
 
-def list_findings(findings: Sequence[Finding], *, show_all: bool) -> Iterator[str]:
+def list_findings(findings: Sequence[RuleFinding], *, show_all: bool) -> Iterator[str]:
     """Findings by rule, the surest first."""
     counts = Counter(f.severity for f in findings)
     yield ", ".join(f"{counts[severity]} {severity}" for severity in Severity if counts[severity]) or "nothing found"
@@ -85,7 +85,7 @@ def list_findings(findings: Sequence[Finding], *, show_all: bool) -> Iterator[st
             yield f"  … and {len(members) - _EXAMPLES} more (--all)"
 
 
-def _place(finding: Finding) -> str:
+def _place(finding: RuleFinding) -> str:
     """Place of a finding: row, board, and text the message lacks."""
     if finding.reading is None:
         return ""

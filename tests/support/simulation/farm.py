@@ -23,7 +23,7 @@ from lab.control.provisioning import check_expected
 from lab.errors import BoardTransientError, ConfigurationError, LabTransientError
 from lab.farm import job_queue, runner
 from lab.farm.runner import Runner, RunnerPaths
-from lab.health import Check, CheckedPart
+from lab.health import BoardCheck, CheckedPart
 from lab.health.reservations import ReservationBook
 from lab.health.store import HealthBook
 from lab.jobs import lease, listing
@@ -367,7 +367,7 @@ class Farm:
             with lease.hold_board(book, order, WAIT_S, self.world.say, other_user) as job:
                 board.is_stuck = False
                 parts = tuple(CheckedPart(name, "ok", "", "", "", "") for name in ("power", "console"))
-                HealthBook(store).record(Check(board.board, BOARD_TYPE, "lab", store.now(), parts, job_id=job.id))
+                HealthBook(store).record(BoardCheck(board.board, BOARD_TYPE, "lab", store.now(), parts, job_id=job.id))
         except BusyBoardError as error:
             self.world.say(str(error))
             return runner.BUSY

@@ -14,10 +14,10 @@ from lab.benchmarks.boot.timeline import (
     KNOWN,
     PROMPT,
     STEP_S,
-    Judgement,
     TimeLine,
+    TimeLineJudgement,
+    TimeLineVerdict,
     Usual,
-    Verdict,
     bare_samples,
     judge,
     learn,
@@ -183,9 +183,9 @@ def test_a_verdict_widens_the_numbers_that_begin_or_end_there_and_can_be_taken_b
         (BOOT_STAGE, 0, 50),
     ]
     bare = [SampleRecord(m.name, {}, 5.0, 0.001, frozenset({"simulated"}), *at) for m, *at in positions]
-    judgement = Judgement(
+    judgement = TimeLineJudgement(
         TimeLine(),
-        Verdict(frozenset({Flag.PROMPT_REPEATED}), {START: 0.1, PROMPT: 0.7}),
+        TimeLineVerdict(frozenset({Flag.PROMPT_REPEATED}), {START: 0.1, PROMPT: 0.7}),
         frozenset({"prompt_repeated"}),
     )
     covered = judgement.covered(bare, [start], 900)

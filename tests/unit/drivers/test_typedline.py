@@ -24,7 +24,7 @@ from labgrid.resource import RawSerialPort
 from pexpect import TIMEOUT
 from support.atlength import either
 
-from lab.benchmarks.boot.crosscheck import Software, facts_question, read_facts, whole_text
+from lab.benchmarks.boot.crosscheck import BoardSoftware, facts_question, read_facts, whole_text
 from lab.console.model import Chunk, Event
 from lab.console.recording import RecordingMeta
 from lab.console.status import PortInfo, ServerStatus
@@ -191,7 +191,7 @@ def test_commands_through_a_line_that_drops_bytes_of_a_starved_guest_give_no_wro
 def test_a_question_is_answered_whole_and_right_or_known_to_be_damaged(shell: str) -> None:
     line = Line(SHELLS[shell], share=0.002, starved=0.02)
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    question = facts_question(Software(dmesg="-r"), ["0.000001"])
+    question = facts_question(BoardSoftware(dmesg="-r"), ["0.000001"])
     found = []
     with shell_on(line) as prompt:
         for _ in range(QUESTIONS):

@@ -19,7 +19,7 @@ from lab.console.published import PublishedPort
 from lab.drivers import StampedConsoleDriver
 from lab.env.checkup import CheckUp, host_of, part_of
 from lab.errors import LabTransientError
-from lab.health import Check, CheckedPart
+from lab.health import BoardCheck, CheckedPart
 from lab.health.state import PARTS
 from lab.host.clock import time_line, utc_now
 from lab.rails.config import AUTOMATION
@@ -75,8 +75,8 @@ def outcome(parts: dict[str, CheckedPart]) -> dict[str, str]:
     return {name: part.failure or part.outcome for name, part in parts.items()}
 
 
-def verdict(parts: dict[str, CheckedPart]) -> Check:
-    return Check("sim-1", "am62xx_sk", "lab-1", utc_now(), tuple(parts.values()))
+def verdict(parts: dict[str, CheckedPart]) -> BoardCheck:
+    return BoardCheck("sim-1", "am62xx_sk", "lab-1", utc_now(), tuple(parts.values()))
 
 
 def test_a_board_that_works_passes_with_what_was_found(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from lab.farm import services, status
 from lab.farm.board_state import PROBLEMS, BoardNow, brief
 from lab.farm.board_state import STATES as ORDER
 from lab.guide.write import rst_writer, stored_release
-from lab.health.state import Check, CheckedPart
+from lab.health.state import BoardCheck, CheckedPart
 from lab.health.store import HealthBook
 from lab.host import process
 from lab.host.clock import utc_now
@@ -121,7 +121,7 @@ def test_a_board_is_never_reached_until_a_run_or_a_check_of_it(lab: ScriptedLab)
     assert state()[0] == "never reached"
     with open_store(lab.db) as store:
         parts = tuple(CheckedPart(name, "ok") for name in ("power", "console"))
-        HealthBook(store).record(Check("board-new", scripted_lab.TYPE, "lab1", utc_now(), parts))
+        HealthBook(store).record(BoardCheck("board-new", scripted_lab.TYPE, "lab1", utc_now(), parts))
     assert state() == ("free", "")
 
 

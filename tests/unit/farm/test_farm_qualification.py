@@ -15,7 +15,7 @@ from lab.errors import BoardTransientError
 from lab.farm import qualification
 from lab.farm.board_state import BoardNow
 from lab.farm.qualification import Qualification
-from lab.health import Check, CheckedPart
+from lab.health import BoardCheck, CheckedPart
 from lab.health.reservations import ReservationBook
 from lab.host.clock import utc_now
 from lab.jobs.queue import JobQueue
@@ -45,7 +45,7 @@ def judged(
     boots: int = BOOTS,
 ) -> Qualification:
     new = run(store, "new", NEW, utc_now(), random.Random(9), factor, status=status, boots=boots)
-    check = Check("new", TYPE, "lab1", utc_now(), parts)
+    check = BoardCheck("new", TYPE, "lab1", utc_now(), parts)
     return qualification.judge(store, boards.load(TYPE), "new", new, check, BOOTS)
 
 
@@ -93,7 +93,7 @@ def test_a_boot_that_failed_for_the_labs_fault_and_was_measured_again_speaks_aga
     )
     store.record_attempt(new, held_up)
     store.finish_run(new, "completed")
-    check = Check("new", TYPE, "lab1", utc_now(), PASSED)
+    check = BoardCheck("new", TYPE, "lab1", utc_now(), PASSED)
     found = qualification.judge(store, boards.load(TYPE), "new", new, check, BOOTS)
     assert found.reasons == ()
     assert "sd: 1 of 5 boots failed (stamps_uncertain): the lab's fault" in found.notes

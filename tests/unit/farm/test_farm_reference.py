@@ -13,7 +13,7 @@ from lab.farm import rerun
 from lab.farm.config import HealthConfig, load
 from lab.farm.reference_board import NIGHT, config, unsound
 from lab.farm.runner import Runner, RunnerPaths
-from lab.health import Check, CheckedPart
+from lab.health import BoardCheck, CheckedPart
 from lab.health.state import PARTS
 from lab.health.store import HealthBook
 from lab.jobs.queue import JobQueue
@@ -28,10 +28,10 @@ PANIC = CheckedPart("boot", "failed", "kernel_panic", "board", "panic")
 RULES = Path(__file__).resolve().parents[3] / "farm" / "prometheus" / "rules" / "alerts.yml"
 
 
-def check(*failed: CheckedPart, hours: float = 1.0, board: str = "ref") -> Check:
+def check(*failed: CheckedPart, hours: float = 1.0, board: str = "ref") -> BoardCheck:
     wrong = {part.name: part for part in failed}
     parts = tuple(wrong.get(name, CheckedPart(name, "ok")) for name in PARTS)
-    return Check(board, "am62xx_sk", "lab-1", NOW - dt.timedelta(hours=hours), parts)
+    return BoardCheck(board, "am62xx_sk", "lab-1", NOW - dt.timedelta(hours=hours), parts)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def check(*failed: CheckedPart, hours: float = 1.0, board: str = "ref") -> Check
     ],
 )
 def test_only_a_reference_board_that_failed_tonight_speaks_against_the_night(
-    tmp_path: Path, known: HealthConfig, found: Check, why: str
+    tmp_path: Path, known: HealthConfig, found: BoardCheck, why: str
 ) -> None:
     with open_store(f"sqlite:///{tmp_path / 'results.db'}") as store:
         HealthBook(store).record(found)
@@ -77,7 +77,7 @@ def test_a_check_that_never_reached_the_boards_host_names_none(tmp_path: Path) -
     ],
 )
 def test_a_night_without_a_check_of_the_reference_board_is_not_judged(
-    tmp_path: Path, found: Check, since: str | None
+    tmp_path: Path, found: BoardCheck, since: str | None
 ) -> None:
     with open_store(f"sqlite:///{tmp_path / 'results.db'}") as store:
         HealthBook(store).record(found)

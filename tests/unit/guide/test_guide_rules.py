@@ -15,7 +15,7 @@ from support.guide_family import TableText, import_guide, mini, table
 from lab.guide import measurements
 from lab.guide.check import annotations as guide_annotations
 from lab.guide.check import udp_tables
-from lab.guide.check.findings import Finding, load_rules, run_rules
+from lab.guide.check.findings import RuleFinding, load_rules, run_rules
 from lab.guide.check.rules.lmbench import ORDER
 from lab.guide.measurements import MeasuredGuide
 from lab.guide.model import Guide
@@ -34,7 +34,7 @@ def sheet_of(text: str) -> MeasuredGuide:
 
 def found(
     rule: str, *tables: TableText, older: Sequence[TableText] = (), modules: Sequence[tuple[str, str]] = ()
-) -> list[Finding]:
+) -> list[RuleFinding]:
     before = sheet_of(mini(*older)) if older else None
     return [f for f in run_rules(sheet_of(mini(*tables, modules=modules)), before) if f.rule.id == rule]
 
@@ -43,7 +43,7 @@ def lmbench(*rows: str, boards: Sequence[str] = ("am62xx_sk-fs",)) -> TableText:
     return table(",".join(["Benchmarks", *(f"{b}: perf" for b in boards)]), *rows, title="LMBench Benchmarks")
 
 
-def texts(findings: Sequence[Finding]) -> str:
+def texts(findings: Sequence[RuleFinding]) -> str:
     return "\n".join(f.message for f in findings)
 
 
@@ -536,7 +536,7 @@ def test_loads_that_are_all_full_are_suspected_to_be_the_wrong_column() -> None:
 def test_the_average_lies_in_its_range() -> None:
     header = "Boot Configuration,a1-fs: Boot time in seconds: avg(min,max)"
 
-    def boot(cell: str) -> list[Finding]:
+    def boot(cell: str) -> list[RuleFinding]:
         one = TableText(
             [",".join(f'"{c}"' for c in header.split(",", 1)), f'"Linux boot time from SD","{cell}"'],
             "Linux boot time MMCSD",

@@ -10,7 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.errors import BoardError, LabError
-from lab.health import Check, CheckedPart, HealthEvent, QuarantineRule, derive, due, host_blamed, in_a_row, quarantine
+from lab.health import (
+    BoardCheck,
+    CheckedPart,
+    HealthEvent,
+    QuarantineRule,
+    derive,
+    due,
+    host_blamed,
+    in_a_row,
+    quarantine,
+)
 from lab.health.state import NOT_EQUIPMENT, PARTS, find_shared
 
 NOW = dt.datetime(2026, 3, 2, 14, 0, tzinfo=dt.UTC)
@@ -36,10 +46,10 @@ def board(hours: float, failure: str = "kernel_panic") -> HealthEvent:
     return attempt(hours, failure, BoardError.fault)
 
 
-def check(hours: float, *failed: CheckedPart, host: str = "lab-1", name: str = "b1") -> Check:
+def check(hours: float, *failed: CheckedPart, host: str = "lab-1", name: str = "b1") -> BoardCheck:
     wrong = {part.name: part for part in failed}
     parts = tuple(wrong.get(each, CheckedPart(each, "ok")) for each in PARTS)
-    return Check(name, "am62xx_sk", host, ago(hours), parts)
+    return BoardCheck(name, "am62xx_sk", host, ago(hours), parts)
 
 
 DEAD_PDU = CheckedPart("power", "failed", "pdu_timeout", "lab", "no answer to 'on'")
@@ -49,8 +59,8 @@ BROKEN = CheckedPart("boot", "failed", "driver_broken", "lab", "no library")
 NEVER_BEGAN = evolve(check(1), parts=(*(CheckedPart(each, "not tried") for each in PARTS if each != "boot"), BROKEN))
 
 
-def events(*found: HealthEvent | Check) -> list[HealthEvent]:
-    return [each.event if isinstance(each, Check) else each for each in found]
+def events(*found: HealthEvent | BoardCheck) -> list[HealthEvent]:
+    return [each.event if isinstance(each, BoardCheck) else each for each in found]
 
 
 @pytest.mark.parametrize(
@@ -80,8 +90,10 @@ def events(*found: HealthEvent | Check) -> list[HealthEvent]:
         pytest.param([], "suspect", "never checked", id="nothing is known"),
     ],
 )
-def test_a_state_follows_from_what_was_recorded(found: list[HealthEvent | Check], state: str, reason: str) -> None:
-    checks = [each for each in found if isinstance(each, Check)]
+def test_a_state_follows_from_what_was_recorded(
+    found: list[HealthEvent | BoardCheck], state: str, reason: str
+) -> None:
+    checks = [each for each in found if isinstance(each, BoardCheck)]
     health = derive("b1", events(*found), checks, RULE, NOW)
     assert health.state == state
     assert any(reason in each for each in health.reasons) if reason else not health.reasons
@@ -151,7 +163,7 @@ def test_old_faults_count_no_more() -> None:
         pytest.param(check(2, PANIC), [board(1)], False, "", id="device faults"),
     ],
 )
-def test_when_a_check_is_due(last: Check | None, found: list[HealthEvent], *, kept: bool, why: str) -> None:
+def test_when_a_check_is_due(last: BoardCheck | None, found: list[HealthEvent], *, kept: bool, why: str) -> None:
     assert due(last, events(*([last] if last else []), *found), RULE, NOW, quarantined=kept) == why
 
 

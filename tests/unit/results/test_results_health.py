@@ -7,7 +7,7 @@ import datetime as dt
 import pytest
 from sqlalchemy import event
 
-from lab.health import Check, CheckedPart, QuarantineRule
+from lab.health import BoardCheck, CheckedPart, QuarantineRule
 from lab.health import store as health_book
 from lab.health.reservations import ReservationBook, standing
 from lab.health.state import APART, PARTS
@@ -46,10 +46,10 @@ def queue(
     return JobQueue(store, holder, lambda _who: None, wall, person=person, program=program, ignores=ignores, rule=RULE)
 
 
-def checked(wall: Wall, *failed: CheckedPart, board: str = "b1", host: str = "lab-1") -> Check:
+def checked(wall: Wall, *failed: CheckedPart, board: str = "b1", host: str = "lab-1") -> BoardCheck:
     wrong = {part.name: part for part in failed}
     parts = tuple(wrong.get(name, CheckedPart(name, "ok", message="fine")) for name in PARTS)
-    return Check(board, "am62xx_sk", host, wall(), parts, 12.5, "am62x.yaml", "lena", 7)
+    return BoardCheck(board, "am62xx_sk", host, wall(), parts, 12.5, "am62x.yaml", "lena", 7)
 
 
 def attempts(store: Store, wall: Wall, *outcomes: tuple[str, str | None], board: str = "b1") -> None:
