@@ -39,8 +39,7 @@ from lab.drivers.prompt import Prompt, type_line, type_question
 from lab.errors import BoardlabError, BoardTransientError, ConfigurationError, LabStableError, LabTransientError
 from lab.host.clock import utc_now
 from lab.provision.provisioning import Provisioner
-from lab.provision.release import Recovery
-from lab.provision.releasefile import answer
+from lab.provision.release import Recovery, read_answer
 from lab.provision.writer import ProvisionProtocol, Writer
 from lab.run.board import Status
 
@@ -461,7 +460,7 @@ class BoardStrategy(Strategy):
         answers = dict(self.software)
         for name, command in questions.items():
             lines, _errors, _status = self.linux.run(f"{command} 2>/dev/null")
-            answers[name] = answer(name, "\n".join(lines))
+            answers[name] = read_answer(name, "\n".join(lines))
         return answers
 
     def identify(self) -> BoardIdentity | None:

@@ -12,7 +12,6 @@ from itertools import takewhile
 from attrs import asdict, define, evolve, field, frozen
 
 from lab.errors import BoardlabError, ConfigurationError
-from lab.provision import releasefile
 from lab.provision.errors import (
     MediaVerifyFailedError,
     ReleaseMismatchError,
@@ -195,7 +194,7 @@ class Provisioner:
                 plan.spare.boots,
                 plan.spare.kept,
                 plan.spare.noted,
-                releasefile.document(self.release.identity),
+                self.release.identity.document,
             )
         )
 
@@ -211,12 +210,12 @@ def boot_and_compare(
         ReleaseMismatchError: it is not the release.
         BoardlabError: it did not boot.
     """
-    answers = board.booted(medium, releasefile.questions(expected))
-    wrong = releasefile.differences(expected, answers)
+    answers = board.booted(medium, expected.questions)
+    wrong = expected.differences(answers)
     if wrong:
         raise ReleaseMismatchError(
             f"{board.board} was provisioned with {release} on {medium}, and something else boots: {'; '.join(wrong)}. "
-            "Correct `releasefile` of the release file if the build is right; else the files are of another build. "
+            "Correct `identity` of the release file if the build is right; else the files are of another build. "
             "Then provision it again (lab provision)"
         )
     say(f"{medium}: booted, and it is {release}: {answers.get('kernel') or answers.get('uboot') or 'as expected'}")
@@ -234,7 +233,7 @@ def first_boot(board: Board, written: Provision, log: ProvisionBook, say: Callab
         BoardlabError: it did not boot; the record stays as it is.
     """
     medium = written.medium
-    expected = releasefile.identity_of(written.identity)
+    expected = Expected.of_document(written.identity)
     if expected is None:
         raise ConfigurationError(
             f"{written.release} was written to {medium} of {board.board} and has never booted there, and the record "

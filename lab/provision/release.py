@@ -6,10 +6,12 @@ docs/releases.md explains every key.
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, Self, TypeAlias, get_args
 
-from attrs import Factory, field, frozen, validators
+from attrs import Factory, asdict, field, frozen, validators
 
 from lab.boards.markers import check_regex
 from lab.redaction import redact
@@ -19,6 +21,14 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][\w.+-]{0,99}")
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _PART: Final = re.compile(r"[\w][\w.+-]*")
 _WORD: Final = re.compile(r"[\w./:+-]*", re.ASCII)
+# What is asked at the prompt -> the command; U-Boot's and the kernel's lines are read on the way to it.
+_QUESTIONS: Final = {"build_id": "cat /etc/os-release", "buildinfo": "cat /etc/buildinfo /etc/build"}
+_TITLES: Final = {
+    "uboot": "U-Boot's version line",
+    "kernel": "the kernel's version line",
+    "build_id": "BUILD_ID of /etc/os-release",
+    "buildinfo": "/etc/buildinfo",
+}
 
 
 def check_name(name: str) -> None:
@@ -325,6 +335,51 @@ class Expected:
             raise ValueError(
                 "expected one of uboot, kernel, build_id and buildinfo: else no boot tells the release from another"
             )
+
+    @classmethod
+    def of_document(cls, document: Mapping[str, str]) -> Self | None:
+        """The identity in a write's record; None: nothing can be compared."""
+        try:
+            return cls(**document)
+        except (TypeError, ValueError):
+            return None
+
+    @property
+    def document(self) -> dict[str, str]:
+        """Compared patterns by name, for the record of a write."""
+        return {name: pattern for name, pattern in asdict(self).items() if pattern}
+
+    @property
+    def questions(self) -> dict[str, str]:
+        """Commands to ask at the prompt for the comparison, by name."""
+        return {name: command for name, command in _QUESTIONS.items() if name in self.document}
+
+    def differences(self, answers: Mapping[str, str]) -> list[str]:
+        """Differences between a booted board and the release, one phrase each.
+
+        A missing answer counts.
+        """
+        return [
+            f"{_TITLES[name]} is {answers.get(name, '').strip()[:120]!r}, expected {pattern!r}"
+            if answers.get(name)
+            else f"{_TITLES[name]} was not seen, expected {pattern!r}"
+            for name, pattern in self.document.items()
+            if not re.search(pattern, answers.get(name, ""))
+        ]
+
+
+def read_answer(name: str, output: str) -> str:
+    """Extract the value of an answer: BUILD_ID of os-release(5), else the text."""
+    if name != "build_id":
+        return output
+    for line in output.splitlines():
+        key, _, value = line.strip().partition("=")
+        if key == "BUILD_ID":
+            try:
+                return " ".join(shlex.split(value))
+            except ValueError:  # a quote that does not end
+                return value
+    return ""
 
 
 @frozen

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import re
-import shlex
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 import cattrs
 import yaml
-from attrs import asdict, evolve
+from attrs import evolve
 from cattrs.cols import is_sequence, list_structure_factory
 from cattrs.v import format_exception
 
 from lab import yamlfile
 from lab.errors import ConfigurationError
-from lab.provision.release import SUFFIX, URLS, Content, Expected, Image, Release
+from lab.provision.release import SUFFIX, URLS, Content, Image, Release
 from lab.redaction import redact
 from lab.terminal import plain
 
@@ -289,62 +288,3 @@ def _state(path: Path) -> tuple[int, ...] | None:
     except OSError:
         return None
     return stat.st_ino, stat.st_size, stat.st_mtime_ns
-
-
-# --- Comparison of the booted identity ---
-
-
-# What is asked at the prompt -> the command; U-Boot's and the kernel's lines are read on the way to it.
-QUESTIONS: Final = {"build_id": "cat /etc/os-release", "buildinfo": "cat /etc/buildinfo /etc/build"}
-_TITLES: Final = {
-    "uboot": "U-Boot's version line",
-    "kernel": "the kernel's version line",
-    "build_id": "BUILD_ID of /etc/os-release",
-    "buildinfo": "/etc/buildinfo",
-}
-
-
-def document(expected: Expected) -> dict[str, str]:
-    """Compared patterns by name, for the record of a write."""
-    return {name: pattern for name, pattern in asdict(expected).items() if pattern}
-
-
-def identity_of(document: Mapping[str, str]) -> Expected | None:
-    """Patterns of a write's record; None: nothing can be compared."""
-    try:
-        return Expected(**document)
-    except (TypeError, ValueError):
-        return None
-
-
-def questions(expected: Expected) -> dict[str, str]:
-    """Commands to ask at the prompt for the comparison, by name."""
-    return {name: command for name, command in QUESTIONS.items() if getattr(expected, name)}
-
-
-def answer(name: str, output: str) -> str:
-    """Extract the value of an answer: BUILD_ID of os-release(5), else the text."""
-    if name != "build_id":
-        return output
-    for line in output.splitlines():
-        key, _, value = line.strip().partition("=")
-        if key == "BUILD_ID":
-            try:
-                return " ".join(shlex.split(value))
-            except ValueError:  # a quote that does not end
-                return value
-    return ""
-
-
-def differences(expected: Expected, answers: Mapping[str, str]) -> list[str]:
-    """Differences between a booted board and the release, one phrase each.
-
-    A missing answer counts.
-    """
-    return [
-        f"{_TITLES[name]} is {answers.get(name, '').strip()[:120]!r}, expected {pattern!r}"
-        if answers.get(name)
-        else f"{_TITLES[name]} was not seen, expected {pattern!r}"
-        for name, pattern in asdict(expected).items()
-        if pattern and not re.search(pattern, answers.get(name, ""))
-    ]

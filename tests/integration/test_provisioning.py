@@ -21,7 +21,7 @@ from lab.jobs.queue import JobQueue
 from lab.jobs.records import BY_PROVISION, Order
 from lab.provision.history import NewProvision, ProvisionBook
 from lab.provision.provisioning import content_digest
-from lab.provision.releasefile import document, load
+from lab.provision.releasefile import load
 from lab.results import open_store
 
 DEADLINE_S = 180
@@ -243,7 +243,7 @@ def killed_before_the_boot(lab: Lab, path: Path) -> None:
         for medium, content in release.media.items():
             digest = content_digest(content)
             new = NewProvision("am62xx_sk", BOARD, medium, release.name, digest, "file", job_id=1)
-            book.note_written(book.begin(evolve(new, identity=document(release.identity))), "d" * 64, "full", 1)
+            book.note_written(book.begin(evolve(new, identity=release.identity.document)), "d" * 64, "full", 1)
 
 
 def test_a_board_that_somebody_has_is_not_written(lab: Lab, env: Path) -> None:

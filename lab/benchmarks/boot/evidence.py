@@ -1,4 +1,4 @@
-"""Evidence of a boot's medium and software."""
+"""Evidence of a boot's medium and software, and of a quiet kernel."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ _OF_DEVICES = (ROOT, "kernel")  # sources whose words are names of devices, or h
 _CARD = re.compile(r"\bmmc(\d+): new (?:.* )?(SD|MMC)\w* card at address ")
 _BLOCK = re.compile(r"\b(mmcblk\d+): mmc(\d+):")
 _MEDIA_OF_CARDS = {"SD": "sd", "MMC": "emmc"}
+FEW_LINES: Final = 40  # a quiet kernel prints its errors
+MANY_LINES: Final = 150  # a talking one prints some 370 (public logs of falcon boots of an AM62x)
+SPOKEN: Final = frozenset({"first_printk", "init"})  # moments that only a talking kernel prints
 
 
 @define
@@ -124,14 +127,6 @@ class BootEvidence:
             f"whether {self.medium} is bootable",
             failure="wrong_medium",
         )
-
-
-# --- Quiet kernels ---
-
-
-FEW_LINES: Final = 40  # a quiet kernel prints its errors
-MANY_LINES: Final = 150  # a talking one prints some 370 (public logs of falcon boots of an AM62x)
-SPOKEN: Final = frozenset({"first_printk", "init"})  # moments that only a talking kernel prints
 
 
 @frozen

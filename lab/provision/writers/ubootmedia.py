@@ -24,6 +24,8 @@ from lab.provision.writers.command import Command, Judge, fits, limit_s, quote
 
 
 BLOCK_BYTES: Final = 512
+MOST: Final = (1 << 48) - 1
+NAME: Final = re.compile(r"[\w.+-]+")
 _EXACT: Final = re.compile(r"Capacity: .*\((\d+) x (\d+)\)")
 _DEVICE: Final = re.compile(r"^\s*Device (\d+): ", re.MULTILINE)
 _ROUNDED: Final = re.compile(r"^Capacity: (\d+(?:\.\d)?) (KiB|MiB|GiB|TiB)", re.MULTILINE)
@@ -261,13 +263,6 @@ def parse(text: str, *, erase_bytes: int = 128 * 1024) -> UBootMedium:
         f'{text!r:.60} names no medium of U-Boot; expected e.g. "mmc 0", "nvme 0", "virtio 0", "sf", '
         '"mtd ospi.rootfs" or "cfi 0x4000000"'
     )
-
-
-# --- Flash memories: `sf`, `mtd`, `cp.b`, UBI ---
-
-
-MOST: Final = (1 << 48) - 1
-NAME: Final = re.compile(r"[\w.+-]+")
 
 
 def _name(_instance: object, _attribute: object, value: str) -> None:

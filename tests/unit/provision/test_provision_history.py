@@ -12,8 +12,8 @@ from lab.errors import ConfigurationError
 from lab.provision import history
 from lab.provision.history import Provision, ProvisionState
 from lab.provision.provisioning import ProgressPrinter, line
-from lab.provision.release import Expected
-from lab.provision.releasefile import answer, differences, find, questions
+from lab.provision.release import Expected, read_answer
+from lab.provision.releasefile import find
 from lab.provision.writer import Meter, WriteProgress
 
 
@@ -74,16 +74,16 @@ def test_the_provenance_says_what_was_put_there() -> None:
 
 def test_build_ids_are_read_as_os_release_writes_them() -> None:
     text = 'ID=arago\nBUILD_ID="2026 11"\n'
-    assert answer("build_id", text) == "2026 11"
-    assert answer("build_id", "ID=arago\n") == ""
-    assert answer("build_id", 'BUILD_ID="open') == '"open'
+    assert read_answer("build_id", text) == "2026 11"
+    assert read_answer("build_id", "ID=arago\n") == ""
+    assert read_answer("build_id", 'BUILD_ID="open') == '"open'
 
 
 def test_what_is_expected_and_not_said_is_a_difference() -> None:
     expected = Expected(kernel=r"6\.12", build_id="^7$")
-    assert list(questions(expected)) == ["build_id"]
-    assert differences(expected, {"kernel": "Linux version 6.12.1", "build_id": "7"}) == []
-    assert [each.partition(",")[0] for each in differences(expected, {"kernel": "Linux version 6.6"})] == [
+    assert list(expected.questions) == ["build_id"]
+    assert expected.differences({"kernel": "Linux version 6.12.1", "build_id": "7"}) == []
+    assert [each.partition(",")[0] for each in expected.differences({"kernel": "Linux version 6.6"})] == [
         "the kernel's version line is 'Linux version 6.6'",
         "BUILD_ID of /etc/os-release was not seen",
     ]
