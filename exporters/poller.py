@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, Generic, TypeVar
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
 
 from attrs import define, field
-from prometheus_client import CollectorRegistry, Metric
-from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.registry import Collector
 
 from lab.errors import BoardlabError
 from lab.host.clock import Clock, utc_now
@@ -82,40 +79,3 @@ class Poller(Generic[Outcome]):
         while not self._stop.is_set():
             self.poll()
             self._stop.wait(self.interval_s)
-
-
-class FreshMetrics(Collector):
-    """Collector of sources' current metrics; those down have none."""
-
-    def __init__(self, registry: CollectorRegistry, sources: Sequence[Poller[list[Metric]]]) -> None:
-        self._sources = sources
-        registry.register(self)
-
-    def collect(self) -> Iterator[Metric]:
-        for source in self._sources:
-            if source.fresh and source.latest is not None:
-                yield from source.latest
-
-
-class SourceHealth(Collector):
-    """Collector of the sources' state."""
-
-    def __init__(self, registry: CollectorRegistry, sources: Sequence[Poller[Any]]) -> None:
-        self._sources = sources
-        registry.register(self)
-
-    def collect(self) -> Iterator[Metric]:
-        up = GaugeMetricFamily("boardlab_collector_up", "1: this source answers.", labels=["collector"])
-        last = GaugeMetricFamily(
-            "boardlab_collector_last_success_timestamp_seconds",
-            "Time of this source's last answer; 0: never.",
-            labels=["collector"],
-        )
-        took = GaugeMetricFamily(
-            "boardlab_collector_duration_seconds", "Duration of its last answer.", labels=["collector"]
-        )
-        for source in self._sources:
-            up.add_metric([source.name], float(source.fresh))
-            last.add_metric([source.name], source.answered_at)
-            took.add_metric([source.name], source.duration_s)
-        yield from (up, last, took)

@@ -11,12 +11,10 @@ import re
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib.metadata import version
 from typing import Final
 
 from attrs import frozen
 from prometheus_client import CollectorRegistry, Metric, generate_latest
-from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
 from prometheus_client.registry import Collector
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -225,34 +223,6 @@ class ResultsSource:
             self._results.view = view
             self._page = render(self._registry.collect())
         return self._page
-
-
-class Staleness(Collector):
-    """Gauge of 1 while the store is away and its results outdated."""
-
-    def __init__(self, registry: CollectorRegistry, results: Poller[Page]) -> None:
-        self._results = results
-        registry.register(self)
-
-    def collect(self) -> Iterator[Metric]:
-        stale = GaugeMetricFamily(
-            "boardlab_results_stale",
-            "1: the store cannot be read, and all results are as of the last success of the collector `results`.",
-        )
-        stale.add_metric([], float(not self._results.fresh))
-        yield stale
-
-
-class ExporterBuild(Collector):
-    """Collector of boardlab's version."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        registry.register(self)
-
-    def collect(self) -> Iterator[Metric]:
-        build = InfoMetricFamily("boardlab_exporter", "The version of boardlab that exports.")
-        build.add_metric([], {"version": version("boardlab")})
-        yield build
 
 
 class Exposition:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from attrs import field, frozen
 from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
+from prometheus_client.registry import Collector
 
 from exporters.farm.boards import Healths, Jobs
 from exporters.farm.host import (
@@ -24,9 +27,9 @@ from exporters.farm.host import (
 from exporters.farm.places import PlaceCollector
 from exporters.farm.schedules import Backups, ScheduledRun, Schedules
 from exporters.metrics import StandingMetrics
-from exporters.poller import FreshMetrics, Poller, SourceHealth
+from exporters.poller import Poller
 from exporters.results import ResultsReader
-from exporters.server import ExporterBuild, Exposition, Page, ResultsSource, Staleness
+from exporters.server import Exposition, Page, ResultsSource
 from lab.health import DEFAULT_RULE, QuarantineRule
 from lab.host.clock import Clock
 from lab.judge.known_failures import KnownFailure
@@ -157,3 +160,68 @@ def _of_host(
     if optional.usb:
         live["usb"] = Usb(list(optional.usb), RealUdev()).read
     return live
+
+
+class FreshMetrics(Collector):
+    """Collector of sources' current metrics; those down have none."""
+
+    def __init__(self, registry: CollectorRegistry, sources: Sequence[Poller[list[Metric]]]) -> None:
+        self._sources = sources
+        registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        for source in self._sources:
+            if source.fresh and source.latest is not None:
+                yield from source.latest
+
+
+class SourceHealth(Collector):
+    """Collector of the sources' state."""
+
+    def __init__(self, registry: CollectorRegistry, sources: Sequence[Poller[Any]]) -> None:
+        self._sources = sources
+        registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        up = GaugeMetricFamily("boardlab_collector_up", "1: this source answers.", labels=["collector"])
+        last = GaugeMetricFamily(
+            "boardlab_collector_last_success_timestamp_seconds",
+            "Time of this source's last answer; 0: never.",
+            labels=["collector"],
+        )
+        took = GaugeMetricFamily(
+            "boardlab_collector_duration_seconds", "Duration of its last answer.", labels=["collector"]
+        )
+        for source in self._sources:
+            up.add_metric([source.name], float(source.fresh))
+            last.add_metric([source.name], source.answered_at)
+            took.add_metric([source.name], source.duration_s)
+        yield from (up, last, took)
+
+
+class Staleness(Collector):
+    """Gauge of 1 while the store is away and its results outdated."""
+
+    def __init__(self, registry: CollectorRegistry, results: Poller[Page]) -> None:
+        self._results = results
+        registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        stale = GaugeMetricFamily(
+            "boardlab_results_stale",
+            "1: the store cannot be read, and all results are as of the last success of the collector `results`.",
+        )
+        stale.add_metric([], float(not self._results.fresh))
+        yield stale
+
+
+class ExporterBuild(Collector):
+    """Collector of boardlab's version."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        build = InfoMetricFamily("boardlab_exporter", "The version of boardlab that exports.")
+        build.add_metric([], {"version": version("boardlab")})
+        yield build

@@ -20,9 +20,10 @@ from exporters.farm.host import Disks, Outlets, RailsCollector, Usb, UsbDevice
 from exporters.farm.places import PlaceCollector
 from exporters.farm.schedules import ScheduledRun, Schedules
 from exporters.metrics import StandingMetrics
-from exporters.poller import FreshMetrics, Poller, SourceHealth
+from exporters.poller import Poller
 from exporters.results import ResultsReader
-from exporters.server import ExporterBuild, Exposition, ResultsSource, Staleness
+from exporters.server import Exposition, ResultsSource
+from exporters.sources import ExporterBuild, FreshMetrics, SourceHealth, Staleness
 from lab.cli.exporter import export_boards
 from lab.errors import LabTransientError
 from lab.farm.services import HostFile

@@ -15,9 +15,10 @@ from exporters.farm.host import Disks, Outlets, RailsCollector, Sizes, Usb, UsbD
 from exporters.farm.places import PlaceCollector
 from exporters.farm.schedules import Backups, ScheduledRun, Schedules
 from exporters.metrics import StandingMetrics
-from exporters.poller import FreshMetrics, Poller, SourceHealth
+from exporters.poller import Poller
 from exporters.results import ResultsReader
-from exporters.server import ExporterBuild, Exposition, ResultsSource, Staleness
+from exporters.server import Exposition, ResultsSource
+from exporters.sources import ExporterBuild, FreshMetrics, SourceHealth, Staleness
 from lab.console.recording import RecordingMeta
 from lab.console.status import PortInfo, PortStatus, ServerStatus
 from lab.health import BoardCheck, CheckedPart

@@ -15,8 +15,9 @@ from support import certificates
 from support.exporter_serving import exposition, get, serving
 from support.scraped import scrape
 
-from exporters.poller import FreshMetrics, Poller
+from exporters.poller import Poller
 from exporters.server import ExporterServer
+from exporters.sources import FreshMetrics
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
 from lab.host.clock import MonotonicRaw
 from lab.http.web_config import WebConfig, check_address, load
