@@ -44,8 +44,8 @@ import lab.run.boot
 from lab import boards
 from lab.host.clock import MonotonicRaw
 from lab.results import AttemptRecord, open_store
-from lab.run.attempts import AttemptRecorder
 from lab.run.boot import BootRun
+from lab.run.engine import RunEngine
 from lab.run.progress import Progress
 from lab.virtual.truth_log import Truth
 
@@ -65,7 +65,7 @@ STEPS = {  # of a cycle, and the function that takes them; of the strategy, wher
     "clocks": (lab.run.boot, "compare_clocks"),
     "judgement": (lab.run.boot, "judge_boot"),
     "recording": (lab.run.boot, "store_recording"),
-    "samples": (AttemptRecorder, "record"),
+    "samples": (RunEngine, "store_attempt"),
 }
 HEADER = ("", "cycles", "wall s", "board s", "dwell s", "overhead", "with dwell")
 

@@ -88,7 +88,7 @@ class RunSession(Generic[AnyEngine]):
 
     def finish(self) -> RunStatus:
         """Close the run in the store; returns its status."""
-        self.engine.recorder.forget()  # the store knows whether the run is complete
+        self.engine.forget_attempts()  # the store knows whether the run is complete
         is_complete = not any(self.engine.pending(item) for item in self.engine.items if item not in self.skipped)
         status: RunStatus = "completed" if is_complete else "failed" if self.failed else "interrupted"
         self.store.finish_run(self.run.id, status)

@@ -1,31 +1,24 @@
-"""Recording of attempts: times, failure, samples and evidence."""
+"""Evidence of an attempt: console log, moments, samples, lost bytes and clocks."""
 
 from __future__ import annotations
 
-import datetime as dt
-import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from attrs import define, evolve, field, frozen
 
 from lab.benchmarks.boot.records import MomentLike
-from lab.benchmarks.cycles import CycleAttempt
 from lab.console.model import Event, Gap
 from lab.console.published import BARE_ADAPTER
 from lab.console.recording import encode
 from lab.console.serial_port import is_pty
 from lab.console.status import PortInfo
 from lab.errors import BoardlabError, LabTransientError
-from lab.host.clock import NS_PER_S, Clock, utc_now
 from lab.host.clockrelation import ClockRelation
-from lab.host.process import CpuTimes, cpu_times
 from lab.metrics import Flag, catalogue
-from lab.metrics.limits import Limits
-from lab.results import ArtifactRef, AttemptRecord, Moment, SampleRecord, Store
-from lab.results.history import Item, item_of
-from lab.results.records import CONSOLE_INDEX, CONSOLE_LOG, HOST_BUSY, LIMITS, OK
+from lab.results import ArtifactRef, Moment, SampleRecord, Store
+from lab.results.records import CONSOLE_INDEX, CONSOLE_LOG
 
 
 class RunConsole(Protocol):
@@ -90,100 +83,6 @@ class AttemptResult:
     details: Mapping[str, object]
     samples: tuple[SampleRecord, ...] = ()
     moments: tuple[Moment, ...] = ()
-
-
-@frozen
-class AttemptStart:
-    """The start of an attempt, by the wall, the run's clock and the processors' times."""
-
-    started_at: dt.datetime
-    t_ns: int
-    cpu: CpuTimes
-
-
-@define
-class AttemptRecorder:
-    """Stores a run's attempts, each as soon as it has ended.
-
-    Attributes:
-        limits: of metrics, which a number keeps with its attempt.
-    """
-
-    store: Store
-    run_id: int
-    clock: Clock
-    limits: Limits = field(factory=dict)
-    _attempts: list[AttemptRecord] | None = field(default=None, init=False)
-    _good: dict[tuple[Item, int], int] = field(factory=dict, init=False)  # of a cycle: the place of its good attempt
-
-    @property
-    def attempts(self) -> list[AttemptRecord]:
-        """The run's attempts, in recorded order: read once, then appended."""
-        if self._attempts is None:
-            self._attempts = [*self.store.attempts(self.run_id)]
-            self._good = {_cycle_of(attempt): place for place, attempt in enumerate(self._attempts) if attempt.ok}
-        return self._attempts
-
-    def forget(self) -> None:
-        """Have the attempts read again: another session may have added some."""
-        self._attempts = None
-
-    def start(self) -> AttemptStart:
-        """Start an attempt."""
-        return AttemptStart(utc_now(), self.clock.now_ns(), cpu_times())
-
-    def elapsed_s(self, start: AttemptStart) -> float:
-        """Time since an attempt began."""
-        return (self.clock.now_ns() - start.t_ns) / NS_PER_S
-
-    def record(self, start: AttemptStart, attempt: CycleAttempt[Any], evidence: AttemptResult) -> None:
-        """Store an attempt that has ended.
-
-        Raises:
-            BoardlabError: the store cannot be written.
-        """
-        error = attempt.error
-        limited = dict.fromkeys(sample.metric for sample in evidence.samples if self.limits.get(sample.metric))
-        limits = {metric: [limit.document() for limit in self.limits[metric]] for metric in limited}
-        busy = cpu_times().busy_since(start.cpu)
-        record = AttemptRecord(
-            cycle=attempt.cycle,
-            number=attempt.number,
-            params=dict(evidence.params),
-            outcome=OK if error is None else error.failure,
-            fault=None if error is None else error.fault,
-            transient=None if error is None else error.transient,
-            message="" if error is None else str(error),
-            started_at=start.started_at,
-            duration_s=self.elapsed_s(start),
-            samples=evidence.samples,
-            artifacts=evidence.artifacts,
-            moments=evidence.moments,
-            details={
-                **evidence.details,
-                **({} if busy is None else {HOST_BUSY: round(busy, 3)}),
-                **({LIMITS: limits} if limits else {}),
-            },
-        )
-        attempts = self.attempts  # read before this one is there
-        self.store.record_attempt(self.run_id, record)
-        if record.ok:
-            self._good[_cycle_of(record)] = len(attempts)
-        attempts.append(evolve(record, details=json.loads(json.dumps(record.details))))  # as the store gives them back
-
-    def revise(self, record: AttemptRecord) -> None:
-        """Store another ± and other flags of a good attempt's samples, and its details.
-
-        Raises:
-            BoardlabError: the store cannot be written.
-        """
-        self.store.revise_attempt(self.run_id, record)
-        attempts = self.attempts
-        attempts[self._good[_cycle_of(record)]] = record
-
-
-def _cycle_of(record: AttemptRecord) -> tuple[Item, int]:
-    return item_of(record.params), record.cycle
 
 
 def moment_record(moment: MomentLike, base: int) -> Moment:

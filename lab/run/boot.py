@@ -307,7 +307,7 @@ class BootRun(CycleRun[GoodBoot]):
             if samples != tuple(attempt.samples):
                 facts = {key: value for key, value in document.items() if key not in {"added", "stamps"}}
                 details = {**attempt.details, "cross_check": {**facts, **judgement.document(bare)}}
-                self.recorder.revise(evolve(attempt, samples=samples, details=details))
+                self.revise_attempt(evolve(attempt, samples=samples, details=details))
 
     def _check_power_on(self, watch: BootWatch, medium: str) -> PowerOnSilence | None:
         """Compare the boot's silence after power on with other boots'; None: it has no moment."""

@@ -6,28 +6,51 @@ tried, and what is kept of a try.
 
 from __future__ import annotations
 
+import datetime as dt
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from attrs import asdict, define, field
+from attrs import asdict, define, evolve, field, frozen
 
 from lab.benchmarks.cycles import CycleAttempt, nothing_before_cycle, run_cycles
 from lab.console.holders import explaining_shared_port
-from lab.host.clock import Clock
+from lab.host.clock import NS_PER_S, Clock, utc_now
+from lab.host.process import CpuTimes, cpu_times
 from lab.metrics.limits import Limits
 from lab.results import AttemptRecord, Run, Store
-from lab.run.attempts import AttemptRecorder, AttemptResult, AttemptStart, ByteLossDetector
+from lab.results.history import Item, item_of
+from lab.results.records import HOST_BUSY, LIMITS, OK
+from lab.run.attempts import AttemptResult, ByteLossDetector
 from lab.run.progress import Progress
 
 Result = TypeVar("Result")
 
 
+@frozen
+class AttemptStart:
+    """The start of an attempt, by the wall, the run's clock and the processors' times."""
+
+    started_at: dt.datetime
+    t_ns: int
+    cpu: CpuTimes
+
+    @classmethod
+    def now(cls, clock: Clock) -> Self:
+        """An attempt that starts now."""
+        return cls(utc_now(), clock.now_ns(), cpu_times())
+
+    def elapsed_s(self, clock: Clock) -> float:
+        """Time since then."""
+        return (clock.now_ns() - self.t_ns) / NS_PER_S
+
+
 @define
 class RunEngine:
-    """A run in progress: its store, board and plan, and the attempts that it has.
+    """A run in progress: its store, board and plan, and its attempts, each stored as soon as it has ended.
 
     Attributes:
         run: from the store; `run.plan` names its items and their cycles.
@@ -35,7 +58,7 @@ class RunEngine:
         sleep: waits that many seconds.
         retries: further attempts a cycle after a transient failure.
         before_cycle: called before each cycle, see `run_cycles`.
-        limits: of metrics, by the lab.
+        limits: of metrics, by the lab; a number keeps them with its attempt.
     """
 
     ITEMS: ClassVar[str]  # the plan's key of its items, e.g. "media"
@@ -50,12 +73,12 @@ class RunEngine:
     retries: int
     before_cycle: Callable[[], None] = nothing_before_cycle
     limits: Limits = field(factory=dict)
-    recorder: AttemptRecorder = field(init=False)
     losses: ByteLossDetector = field(init=False)
     attempt_start: AttemptStart = field(init=False)
+    _attempts: list[AttemptRecord] | None = field(default=None, init=False)
+    _good: dict[tuple[Item, int], int] = field(factory=dict, init=False)  # of a cycle: the place of its good attempt
 
     def __attrs_post_init__(self) -> None:
-        self.recorder = AttemptRecorder(self.store, self.run.id, self.clock, self.limits)
         self.losses = ByteLossDetector(self.board.console)
 
     @property
@@ -65,8 +88,15 @@ class RunEngine:
 
     @property
     def attempts(self) -> list[AttemptRecord]:
-        """The run's attempts, in recorded order."""
-        return self.recorder.attempts
+        """The run's attempts, in recorded order: read once, then appended."""
+        if self._attempts is None:
+            self._attempts = [*self.store.attempts(self.run.id)]
+            self._good = {_cycle_of(attempt): place for place, attempt in enumerate(self._attempts) if attempt.ok}
+        return self._attempts
+
+    def forget_attempts(self) -> None:
+        """Have the attempts read again: another session may have added some."""
+        self._attempts = None
 
     def good_attempts(self, **params: str) -> list[AttemptRecord]:
         """The attempts with these parameters that succeeded."""
@@ -87,8 +117,53 @@ class RunEngine:
 
     def start_attempt(self) -> None:
         """Start an attempt: what the console says from now on is its evidence."""
-        self.attempt_start = self.recorder.start()
+        self.attempt_start = AttemptStart.now(self.clock)
         self.board.console.capture = []
+
+    def store_attempt(self, start: AttemptStart, attempt: CycleAttempt[Any], evidence: AttemptResult) -> None:
+        """Store an attempt that has ended.
+
+        Raises:
+            BoardlabError: the store cannot be written.
+        """
+        error = attempt.error
+        limited = dict.fromkeys(sample.metric for sample in evidence.samples if self.limits.get(sample.metric))
+        limits = {metric: [limit.document() for limit in self.limits[metric]] for metric in limited}
+        busy = cpu_times().busy_since(start.cpu)
+        record = AttemptRecord(
+            cycle=attempt.cycle,
+            number=attempt.number,
+            params=dict(evidence.params),
+            outcome=OK if error is None else error.failure,
+            fault=None if error is None else error.fault,
+            transient=None if error is None else error.transient,
+            message="" if error is None else str(error),
+            started_at=start.started_at,
+            duration_s=start.elapsed_s(self.clock),
+            samples=evidence.samples,
+            artifacts=evidence.artifacts,
+            moments=evidence.moments,
+            details={
+                **evidence.details,
+                **({} if busy is None else {HOST_BUSY: round(busy, 3)}),
+                **({LIMITS: limits} if limits else {}),
+            },
+        )
+        attempts = self.attempts  # read before this one is there
+        self.store.record_attempt(self.run.id, record)
+        if record.ok:
+            self._good[_cycle_of(record)] = len(attempts)
+        attempts.append(evolve(record, details=json.loads(json.dumps(record.details))))  # as the store gives them back
+
+    def revise_attempt(self, record: AttemptRecord) -> None:
+        """Store another ± and other flags of a good attempt's samples, and its details.
+
+        Raises:
+            BoardlabError: the store cannot be written.
+        """
+        self.store.revise_attempt(self.run.id, record)
+        attempts = self.attempts
+        attempts[self._good[_cycle_of(record)]] = record
 
     def explaining_failures(self) -> AbstractContextManager[None]:
         """Explain failures in the block by another reader of the console."""
@@ -98,6 +173,10 @@ class RunEngine:
         """The console's port, for an attempt's details."""
         info = self.board.console.info
         return {"port": asdict(info.meta) if info else None}
+
+
+def _cycle_of(record: AttemptRecord) -> tuple[Item, int]:
+    return item_of(record.params), record.cycle
 
 
 @define
@@ -157,7 +236,7 @@ class CycleRun(RunEngine, ABC, Generic[Result]):
             return self.try_cycle(item)
 
     def _record(self, item: str, attempt: CycleAttempt[Result]) -> None:
-        self.recorder.record(self.attempt_start, attempt, self.evidence(item, attempt.result))
+        self.store_attempt(self.attempt_start, attempt, self.evidence(item, attempt.result))
         if attempt.error is not None:
             self.progress.attempt_failed(self.title(item), self.cycles(item), attempt)
         elif attempt.result is not None:

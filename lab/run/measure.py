@@ -1,6 +1,6 @@
 """A run of a lab's own tests: the numbers that they hand to `measure`, cycle by cycle.
 
-Each cycle is an attempt, as of the other runs: recorded by the same recorder, with its console log, its failure class
+Each cycle is an attempt, as of the other runs: recorded by the same engine, with its console log, its failure class
 and the state of the board.
 """
 
@@ -503,7 +503,7 @@ class MeasureRun(RunEngine):
             BoardlabError: the store cannot be written.
         """
         title, cycles = test.rpartition("::")[2], self.cycles(test)
-        self.recorder.record(self.attempt_start, attempt, self._evidence(test, measure, ok=attempt.error is None))
+        self.store_attempt(self.attempt_start, attempt, self._evidence(test, measure, ok=attempt.error is None))
         if attempt.error is not None:
             self.progress.attempt_failed(title, cycles, attempt)
         elif measure.samples:

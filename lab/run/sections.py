@@ -26,8 +26,8 @@ from lab.metrics import Flag, uncertainty
 from lab.metrics.model import sample_of
 from lab.results import ArtifactRef, Run, SampleRecord, Store
 from lab.results.records import CONSOLE_LOG
-from lab.run.attempts import AttemptResult, AttemptStart
-from lab.run.engine import RunEngine
+from lab.run.attempts import AttemptResult
+from lab.run.engine import AttemptStart, RunEngine
 from lab.run.rows import RowKey, RowLedger, row_key, row_name
 from lab.run.session import BoardSession
 
@@ -202,7 +202,7 @@ class SectionRun(RunEngine):
             return  # the cycle is not done, and is gone on with when the run is resumed
         numbers = len(readings) + ledger.numbers(cycle)
         self._record(section, CycleAttempt(cycle, tries[row_key({})] + 1, readings, None))
-        self.progress.write(f"{head} {numbers:4} numbers  {self.recorder.elapsed_s(self.attempt_start):7.1f} s")
+        self.progress.write(f"{head} {numbers:4} numbers  {self.attempt_start.elapsed_s(self.clock):7.1f} s")
 
     def _try_rows(self, section: Section, cycle: int, ledger: RowLedger, tries: Counter[RowKey]) -> Readings:
         """Measure the cycle's missing rows; return a rowless section's readings."""
@@ -215,7 +215,7 @@ class SectionRun(RunEngine):
                     if not row.params:
                         readings = self._read(section, row)
                     elif ledger.wants(cycle, row.params):
-                        self._row_start = self.recorder.start()
+                        self._row_start = AttemptStart.now(self.clock)
                         row_readings = self._read(section, row)
                         number = tries[row_key(row.params)] + 1
                         self._record(section, CycleAttempt(cycle, number, row_readings, None))
@@ -229,7 +229,7 @@ class SectionRun(RunEngine):
     def _trying(self, section: Section) -> Iterator[BoardSession]:
         """Start a try of a section, in a session of its own."""
         self._session, self._row, self._stored_bytes = None, {}, 0
-        self.attempt_start = self.recorder.start()
+        self.attempt_start = AttemptStart.now(self.clock)
         with self.explaining_failures():
             self._session = self.session(section)
             yield self._session
@@ -255,7 +255,7 @@ class SectionRun(RunEngine):
             details={"setup": dict(self.setup.facts), "simulated": simulated, "software": dict(self.board.software)},
             samples=tuple(_sample(section, reading, base, flags) for reading in attempt.result or ()),
         )
-        self.recorder.record(self._row_start if self._row else self.attempt_start, attempt, evidence)
+        self.store_attempt(self._row_start if self._row else self.attempt_start, attempt, evidence)
 
     def _write_failure(self, head: str, number: int, error: BoardlabError, what_next: str) -> None:
         title = f"{head} {row_name(self._row)}" if self._row else head

@@ -56,9 +56,8 @@ class SignalledBoard:
 def engine(store: Store, run: Run, pending: list[int]) -> Any:
     """A run of which these cycles are left."""
     board = SimpleNamespace(type=SimpleNamespace(title="a board"))
-    recorder = SimpleNamespace(forget=lambda: None)
     return SimpleNamespace(
-        store=store, run=run, board=board, recorder=recorder, items=["sd"], pending=lambda _item: pending
+        store=store, run=run, board=board, forget_attempts=lambda: None, items=["sd"], pending=lambda _item: pending
     )
 
 

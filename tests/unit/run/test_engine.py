@@ -192,5 +192,5 @@ def test_attempts_of_another_session_are_seen_where_the_run_is_closed(tmp_path: 
         made.run.measure("sd", [1])
         evolve(made.run).measure("sd", [2])
         assert made.run.pending("sd") == [2]
-        made.run.recorder.forget()
+        made.run.forget_attempts()
         assert made.run.pending("sd") == []
