@@ -19,7 +19,7 @@ from torture_boot import DOUBTS, POWER, GoodBoot, Mutated, answer_of, events
 from torture_damage import mutate
 
 from lab.benchmarks.boot.crosscheck import STEP_NS, BoardFacts, CrossCheck, contradictions
-from lab.benchmarks.boot.timeline import NO_LINE, Judgement
+from lab.benchmarks.boot.timeline import NO_LINE, TimeLineJudgement
 from lab.boards import NORMAL
 from lab.metrics import SampleRecord
 from lab.metrics.catalogue import BOOT_POWER_ON, HEADLINE_NAMES
@@ -195,7 +195,7 @@ def _cross_checked(boot: GoodBoot, mutated: Mutated, result: Rewatched, rng: Ran
     begin, end = (evolve(result.prompt, t_ns=t_ns) for t_ns in (started_ns, end_ns))
     others = [check(started_ns, end_ns).time_line(begin, end, NO_LINE) for _ in range(OTHERS)]
     line = checked.time_line(result.start, result.prompt, result.line)
-    judgement = Judgement.of(evolve(line, answer=None), others, result.samples[0].flags)
+    judgement = TimeLineJudgement.of(evolve(line, answer=None), others, result.samples[0].flags)
     moments = () if result.start is None else (result.start,)
     return evolve(result, samples=tuple(judgement.covered(result.samples, moments, result.prompt.position)))
 

@@ -247,7 +247,7 @@ def _names(system: System) -> dict[str, Any]:
         "lab.places.job_place.envfile": environments,
         "lab.farm.runner.reference_board": SimpleNamespace(config=lambda: None, unsound=lambda *_: ""),
         "lab.judge.run_judge.folder": lambda: system.results.folder / "judge",
-        "lab.run.attempts.cpu_times": lambda: CpuTimes(0.0, 0.0),
+        "lab.run.engine.cpu_times": lambda: CpuTimes(0.0, 0.0),
         "lab.farm.runner.subprocess": SimpleNamespace(
             Popen=lambda words, **options: Child(system, words, **options),
             DEVNULL=subprocess.DEVNULL,
