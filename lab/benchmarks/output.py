@@ -16,7 +16,9 @@ from lab.benchmarks.section import ParsedReading
 from lab.errors import TestTransientError
 
 FAILURE = "unreadable_output"
-_KERNEL_LINE = re.compile(rb"(?:<\d+>)?\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])? .*")  # a caller: CONFIG_PRINTK_CALLER
+_KERNEL_LINE = re.compile(
+    rb"(?:<\d+>)?\[ *\d+\.\d{6}(?:@\d+)?\](?:\[ *[TC]\d+\])? .*"
+)  # a caller: CONFIG_PRINTK_CALLER
 # dd's last line, of coreutils or BusyBox: bytes, seconds
 DD_SUMMARY = r"^(\d+) bytes (?:\([^)]*\) )?copied, (\d+(?:\.\d+)?(?:e-\d+)?) s(?:econds)?, "
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -220,7 +222,7 @@ def _name_of(reading: ParsedReading) -> str:
 
 _UNPRINTED = bytes(set(range(0x80)) - set(range(0x20, 0x7F)) - set(b"\b\t\n\f\r\x1b"))  # of ASCII, by no console
 _NO_TEXT = bytes(set(range(0x20)) - set(b"\0\a\b\t\n\v\f\r\x1b"))  # a UART that is switched on sends a NUL
-_STAMPED_LINE = re.compile(r"(?:<\d+>)?\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])? [^\n]*\n")
+_STAMPED_LINE = re.compile(r"(?:<\d+>)?\[ *\d+\.\d{6}(?:@\d+)?\](?:\[ *[TC]\d+\])? [^\n]*\n")
 
 
 def garbage(data: bytes) -> float:

@@ -142,6 +142,9 @@ def where(
     before: Annotated[str | None, typer.Argument(metavar="BEFORE", help="A run to compare it with.")] = None,
     *,
     whole: Annotated[bool, typer.Option("--all", help="Print all parts, not only the longest.")] = False,
+    perfetto: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the tree as a trace for ui.perfetto.dev.")
+    ] = None,
     as_json: Json = False,
     db: Database = None,
 ) -> None:
@@ -150,10 +153,14 @@ def where(
     The run was measured with --where.
     """
     from lab.judge import where as boot_where  # noqa: PLC0415 - with all that reads a boot
+    from lab.judge.boottrace import trace  # noqa: PLC0415
 
     with open_store(db, create=False) as store:
         breakdowns = boot_where.where(store, run_number(store, run))
         earlier = [] if before is None else boot_where.where(store, run_number(store, before))
+    if perfetto is not None:
+        _write(perfetto, json_text(trace(breakdowns), indent=0), "--perfetto")
+        return
     by_medium = {breakdown.medium: breakdown for breakdown in earlier}
     if before is not None and not by_medium.keys() & {breakdown.medium for breakdown in breakdowns}:
         raise ConfigurationError(f"runs {run} and {before} were diagnosed on no medium in common")
@@ -225,11 +232,15 @@ def export(
         text = json_text(formatting.export_document(overviews)) + "\n"
     if output is None:
         echo_text(text, end="")
-        return
+    else:
+        _write(output, text, "-o")
+
+
+def _write(path: Path, text: str, option: str) -> None:
     try:
-        output.write_text(text, encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise LabStableError(f"cannot write {output}: {error.strerror}; choose another file with -o") from error
+        raise LabStableError(f"cannot write {path}: {error.strerror}; choose another file with {option}") from error
 
 
 @app.command("import")

@@ -37,7 +37,7 @@ ENDS_AT = (0.1, 0.9)  # of the span: its first and last line may have waited
 # Console log levels, a caller (CONFIG_PRINTK_CALLER), and the time of day that a logger puts in front of each line may
 # stand around it. What else stands before it was printed earlier, and its time is not the line's; of a line that was
 # lost a bracket may be left.
-_STAMP = re.compile(rb"[\r \[]{0,8}(?:[^\[\n]{0,40}\d\d:\d\d[^\[\n]{0,60})?(?:<\d>)?\[ *(\d{1,9})\.(\d{6})\]")
+_STAMP = re.compile(rb"[\r \[]{0,8}(?:[^\[\n]{0,40}\d\d:\d\d[^\[\n]{0,60})?(?:<\d>)?\[ *(\d{1,9})\.(\d{6})(?:@\d+)?\]")
 
 
 @frozen

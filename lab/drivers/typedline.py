@@ -32,7 +32,7 @@ _ESCAPES: Final = re.compile(
     rb"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\a\x1b]*(?:\a|\x1b\\)|\x1b[ -/]*[0-Z\\^-~]|\x1b[^\n]*$"
 )
 _FORCED: Final = re.compile(rb"([^\r\n])\r(?=\1)| \r(?![\r\n])")
-_PRINTK: Final = re.compile(rb"\A\[ *\d+\.\d{6}\][^\n]*\n")  # between a line's echo and its end
+_PRINTK: Final = re.compile(rb"\A\[ *\d+\.\d{6}(?:@\d+)?\][^\n]*\n")  # between a line's echo and its end
 _LINES: Final = re.compile(rb"[\r\n]")
 _BELL: Final = b"\a"
 

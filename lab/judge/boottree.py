@@ -31,6 +31,7 @@ from lab.results import Attempt
 from lab.results.listing import Overview
 
 UNEXPLAINED: Final = "(not explained)"
+SAVED: Final = "(console output, which the diagnostic boots save)"
 IN_PARALLEL: Final = " (in parallel)"  # ends the name of a unit that the boot did not wait for
 _WHOLE: Final = "Power on to the last moment"
 _TO_CLOCK: Final = "(before the kernel's clock)"
@@ -286,7 +287,21 @@ class BootTree:
         first = (
             [] if zero is None else [BootNode(_TO_CLOCK, INITCALLS, whole.start_s, gap_s, zero.uncertainty_s or 0.0)]
         )
-        return (*first, *_nest_initcalls(self._of(INITCALLS), whole.start_s + gap_s))
+        parts = (*first, *_nest_initcalls(self._of(INITCALLS), whole.start_s + gap_s))
+        saved = self._saved(whole.length_s - sum(part.length_s for part in parts))
+        return parts if saved is None else (*parts, saved)
+
+    def _saved(self, rest_s: float) -> BootNode | None:
+        """The time by which init starts later where the kernel's lines go over the console; at most the rest.
+
+        None: the kernel's times do not tell.
+        """
+        zero, init_s, diagnosed_s = self.kernel_zero(), self._at("init"), mean_of(self.documents, "init_s")
+        if zero is None or init_s is None or diagnosed_s is None:
+            return None
+        length_s = min(init_s - zero.at_s - diagnosed_s, rest_s)
+        bound_s = uncertainty.combine((zero.uncertainty_s or 0.0, max(boot.bound_s["init"] for boot in self.boots)))
+        return BootNode(SAVED, "", zero.at_s, length_s, bound_s) if length_s > bound_s else None
 
     def _user(self, whole: BootNode) -> BootNode:
         """The whole with its units, modules and the getty one after the other.

@@ -29,10 +29,10 @@ AHEAD_S = 5.0  # the kernel's clock may have run before power on was acknowledge
 ERROR_LEVEL = 3  # KERN_ERR of <linux/kern_levels.h>; smaller is worse
 STAMPED_CHARACTERS = 200  # of a line, in which the kernel's time stands
 # `<level>` with console_msg_format=syslog; a caller stands behind the time with CONFIG_PRINTK_CALLER.
-_LINE = re.compile(r"(?:<(?P<level>\d+)>)?\[ *(?P<s>\d{1,9})\.(?P<us>\d{6})\](?P<text>.*)", re.DOTALL)
+_LINE = re.compile(r"(?:<(?P<level>\d+)>)?\[ *(?P<s>\d{1,9})\.(?P<us>\d{6})(?:@\d+)?\](?P<text>.*)", re.DOTALL)
 # No part of it can match in two ways: a console may print anything, and must not keep who looks at it busy.
 _BEFORE = re.compile(r"(?:(?:\x1b\[[0-9;]*m|[\w :.,+/-])*(?:[ \t]|\x1b\[[0-9;]*m))?")
-_TORN = re.compile(r"\S[^\n]*?\[ {0,4}(?P<s>\d{1,9})\.(?P<us>\d{6})\](?:\[ *[TC]\d+\])? ")
+_TORN = re.compile(r"\S[^\n]*?\[ {0,4}(?P<s>\d{1,9})\.(?P<us>\d{6})(?:@\d+)?\](?:\[ *[TC]\d+\])? ")
 _KEXEC = {"kexec_core: Starting new kernel", "kexec: Starting new kernel"}  # Linux kernel/kexec_core.c
 _BY_PROGRAM = re.compile(r"(?:\[ *[TC]\d+\])? *[\w.@:-]+\[\d+\]: ")  # written to /dev/kmsg
 _CUT_STAMP = re.compile(r"[\r ]*\[ *\d+\.\d+\] ")

@@ -31,8 +31,8 @@ TERMINAL = re.compile(
 )
 # BusyBox init/init.c askfirst ends it with a blank, OpenWrt's procd utils/askfirst.c with a newline.
 ASKS: Final = re.compile(r"press Enter to activate this console")
-_KERNEL = re.compile(rb"[\r ]*(?:<\d>)?\[ *\d+\.\d{6}\]")
-_KERNEL_LINES = re.compile(rb"(?:^|\n)[\r ]*(?:<\d>)?\[ *\d+\.\d{6}\][^\n]*")
+_KERNEL = re.compile(rb"[\r ]*(?:<\d>)?\[ *\d+\.\d{6}(?:@\d+)?\]")
+_KERNEL_LINES = re.compile(rb"(?:^|\n)[\r ]*(?:<\d>)?\[ *\d+\.\d{6}(?:@\d+)?\][^\n]*")
 
 
 @define

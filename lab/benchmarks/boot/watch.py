@@ -43,7 +43,7 @@ _OF_KERNELS: Final = frozenset({"kernel_panic", "kernel_oops", "kernel_lockup", 
 _OF_SHELLS: Final = frozenset({"emergency_mode"})  # a login prompt refutes it
 _OF_REBOOTS: Final = frozenset({"reset"})  # a later prompt of the same kernel refutes it: a program wrote to /dev/kmsg
 _NO_STOP: Final = frozenset({"silent", "rom_no_medium"})  # failures that no earlier text explains
-_KERNEL_TEXT: Final = re.compile(r"(?:<\d>)?\[ *\d+\.\d{6}\].*")
+_KERNEL_TEXT: Final = re.compile(r"(?:<\d>)?\[ *\d+\.\d{6}(?:@\d+)?\].*")
 _IO_ERROR: Final = re.compile(r"I/O error, dev (\w+)")
 
 

@@ -22,7 +22,8 @@ _STEP_S: Final = 0.01  # of early times: a jiffy, at 100 Hz at most
 BEFORE: Final = "(before the first initcall)"
 BETWEEN: Final = "(between initcalls)"
 
-_STAMP: Final = r"^(?:<\d+>)?\[ *(?P<t>\d+\.\d+)\](?:\[ *[CT]\d+\])? "
+# With a caller (CONFIG_PRINTK_CALLER), or a processor (Amlogic's kernels).
+_STAMP: Final = r"^(?:<\d+>)?\[ *(?P<t>\d+\.\d+)(?:@\d+)?\](?:\[ *[CT]\d+\])? +"
 _WHAT: Final = r"(?P<name>[\w.$]+)\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[(?P<module>[^\]]+)\])?"
 _CALLING: Final = re.compile(_STAMP + r"calling +" + _WHAT + r" @ \d+")
 _RETURNED: Final = re.compile(_STAMP + r"initcall " + _WHAT + r" returned -?\d+ ")
@@ -30,7 +31,10 @@ _PROBE: Final = re.compile(_STAMP + r"probe of (?P<name>\S+) returned -?\d+ afte
 _FIRST: Final = re.compile(
     _STAMP + r"Booting Linux on physical CPU|" + _STAMP.replace("<t>", "<u>") + r"Linux version "
 )
+_NAMELESS: Final = re.compile(_STAMP + r"calling +(?:0x)?[0-9a-f]+ @ \d+")  # %pS without CONFIG_KALLSYMS
 _INIT: Final = re.compile(_STAMP + r"Run \S+ as init process")
+# Linux before 4.17 says no more when it starts init (init/main.c kernel_init).
+_FREED: Final = re.compile(_STAMP + r"Freeing unused kernel (?:image )?(?:\(initmem\) )?memory: ")
 _SYSTEMD: Final = re.compile(_STAMP + r"systemd\[1\]: ")
 
 
@@ -51,15 +55,31 @@ def kernel_parts(lines: Sequence[str]) -> list[BootPart]:
     Raises:
         TestTransientError: the log has no initcalls, lost its beginning, or does not reach the start of init.
     """
+    if lines and not any(re.match(_STAMP, line) for line in lines):
+        raise TestTransientError(
+            "the lines of the kernel's log have no times: switch them on (CONFIG_PRINTK_TIME, or printk.time=1)",
+            failure="unreadable_output",
+        )
     if not any(_FIRST.match(line) for line in lines):
         raise TestTransientError(
             "the kernel's log has lost its beginning: its buffer was too small (log_buf_len=1M was asked for)",
             failure="unreadable_output",
         )
     spans, init_s = list(_spans(lines)), _init(lines)
-    if not spans or init_s is None:
+    if not spans and any(_NAMELESS.match(line) for line in lines):
         raise TestTransientError(
-            "the kernel's log has no initcalls, or no start of init: was `initcall_debug` on its command line?",
+            "the kernel names its initcalls by their addresses, which differ in each build: build it with "
+            "CONFIG_KALLSYMS",
+            failure="unreadable_output",
+        )
+    if not spans:
+        raise TestTransientError(
+            "the kernel's log has no initcalls: was `initcall_debug` on its command line?", failure="unreadable_output"
+        )
+    if init_s is None:
+        raise TestTransientError(
+            "the kernel's log has no start of init: neither `Run … as init process`, nor `Freeing unused kernel "
+            "memory`, nor a line of systemd",
             failure="unreadable_output",
         )
     parts = [
@@ -86,7 +106,7 @@ def user_space_start(lines: Sequence[str]) -> tuple[float | None, float | None]:
 
 
 def _init(lines: Sequence[str]) -> float | None:
-    return _first(_INIT, lines)
+    return next((at_s for pattern in (_INIT, _FREED, _SYSTEMD) if (at_s := _first(pattern, lines)) is not None), None)
 
 
 def _first(pattern: re.Pattern[str], lines: Sequence[str]) -> float | None:

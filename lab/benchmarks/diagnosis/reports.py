@@ -17,8 +17,9 @@ from lab.benchmarks.diagnosis.parts import BOOTSTAGE, UNITS, BootPart
 
 BOOTSTAGE_COMMAND: Final = "bootstage report"
 _HEAD: Final = re.compile(r"Timer summary in microseconds")
-_ROW: Final = re.compile(r" *([\d,]+) +([\d,]+)  (\S.*)")
-_TOTALS: Final = re.compile(r" {8,}([\d,]+)  (\S.*)")
+_ROW: Final = re.compile(r" *([\d,]+) +([\d,]+)(?:  (\S.*))?")
+_TOTALS: Final = re.compile(r" {8,}([\d,]+)(?:  (\S.*))?")
+UNNAMED: Final = "mark without a name"
 _ACCUMULATED: Final = "Accumulated time:"
 ACCUMULATED: Final = " (accumulated)"  # ends the name of a time inside others
 
@@ -26,7 +27,7 @@ ACCUMULATED: Final = " (accumulated)"  # ends the name of a time inside others
 def uboot_parts(lines: Sequence[str]) -> list[BootPart]:
     """The distances between marks, each under the later one's name; [] without a report.
 
-    An accumulated time is a part of its own, inside the others.
+    An accumulated time is a part of its own, inside the others. Marks without a name are one part.
     """
     begin = next((number for number, line in enumerate(lines) if _HEAD.search(line)), None)
     if begin is None:
@@ -38,10 +39,10 @@ def uboot_parts(lines: Sequence[str]) -> list[BootPart]:
             accumulated = True
         elif accumulated and (match := _TOTALS.fullmatch(text)):
             length_s = _microseconds(match[1])
-            parts.append(BootPart(BOOTSTAGE, f"{match[2]}{ACCUMULATED}", 0.0, length_s, length_s))
+            parts.append(BootPart(BOOTSTAGE, f"{match[2] or UNNAMED}{ACCUMULATED}", 0.0, length_s, length_s))
         elif not accumulated and (match := _ROW.fullmatch(text)):
             mark_s, elapsed_s = _microseconds(match[1]), _microseconds(match[2])
-            parts.append(BootPart(BOOTSTAGE, match[3], mark_s - elapsed_s, elapsed_s, elapsed_s))
+            parts.append(BootPart(BOOTSTAGE, match[3] or UNNAMED, mark_s - elapsed_s, elapsed_s, elapsed_s))
     return parts
 
 

@@ -47,7 +47,7 @@ _PREFIXES = tuple(
 )
 _NO_DIGITS = re.compile(rb"[\d ]+")
 PADDED_SHARE: Final = 0.5  # of the lines, that blanks fill up to one width
-_KERNEL_TIME = re.compile(rb"[\r ]*(?:<\d+>)?\[ *(\d{1,6})\.(\d{6})\]")
+_KERNEL_TIME = re.compile(rb"[\r ]*(?:<\d+>)?\[ *(\d{1,6})\.(\d{6})(?:@\d+)?\]")
 UNSEEN = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|[@-Z\\^_78=>])|[\x00\x07\r]")
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import random
+import re
 
 import pytest
 from attrs import evolve
 from scipy.stats import t as student
 
-from lab.benchmarks.diagnosis.kernel import BETWEEN, kernel_parts
+from lab.benchmarks.diagnosis.kernel import BETWEEN, kernel_parts, user_space_start
 from lab.benchmarks.diagnosis.parts import (
     BOOTSTAGE,
     INITCALLS,
@@ -81,6 +82,45 @@ def test_a_probe_whose_time_is_rounded_up_is_still_inside_its_initcall() -> None
 def test_a_log_that_is_not_whole_is_refused(lines: list[str], reason: str) -> None:
     with pytest.raises(TestTransientError, match=reason):
         kernel_parts(lines)
+
+
+def test_a_kernel_that_does_not_say_what_it_runs_starts_init_when_it_frees_its_own_memory() -> None:
+    silent = [line for line in LOG if "Run" not in line]
+    freed = "[    1.000000] Freeing unused kernel memory: 1024K"
+    assert own(kernel_parts([*silent, freed]))[INITCALLS, BETWEEN] > 0
+    systemd = "[    1.200000] systemd[1]: systemd 230 running in system mode."
+    assert user_space_start([*silent, freed, systemd]) == (1.0, 1.2)
+    assert user_space_start([*silent, systemd]) == (1.2, 1.2)
+
+
+def test_amlogic_s_stamps_are_read() -> None:
+    assert own(kernel_parts([re.sub(r"(\d{6})\]", r"\1@0]", line, count=1) for line in LOG])) == own(kernel_parts(LOG))
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        (["[    0.000000] Linux version 6.1", "[    0.100000] calling  0xc0b00f34 @ 1"], "CONFIG_KALLSYMS"),
+        (["Linux version 6.1", "calling  early_init+0x0/0x4 @ 1"], "have no times"),
+    ],
+)
+def test_a_log_that_cannot_be_read_is_refused_with_its_own_reason(lines: list[str], reason: str) -> None:
+    with pytest.raises(TestTransientError, match=reason):
+        kernel_parts(lines)
+
+
+def test_marks_of_bootstage_without_a_name_are_kept() -> None:
+    report = """\
+Timer summary in microseconds (4 records):
+       Mark    Elapsed  Stage
+          0          0  reset
+    575,000    575,000
+  1,644,000  1,069,000  board_init_r
+  1,744,000    100,000
+""".splitlines()
+    parts = own(uboot_parts(report))
+    assert parts[BOOTSTAGE, "mark without a name"] == 0.675
+    assert sum(parts.values()) == pytest.approx(1.744)
 
 
 def test_bootstage_is_read_as_distances_with_accumulated_times_apart() -> None:

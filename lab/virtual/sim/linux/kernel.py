@@ -187,7 +187,8 @@ class Kernel:
         def extra_ns(name: str) -> int:
             return sum(trouble.initcall_ns(name) for trouble in self.computer.troubles)
 
-        records = [Record(each.t_ns, each.text, DEBUG) for each in initcall_records(self.init_ns, dice, extra_ns)]
+        debug_lines = initcall_records(self.init_ns, dice, extra_ns, self.computer.time_scale)
+        records = [Record(line.t_ns, line.text, DEBUG) for line in debug_lines]
         self.log = deque(sorted([*self.log, *records], key=lambda record: record.t_ns), maxlen=self.log.maxlen)
 
     def facts(self) -> dict[str, object]:

@@ -87,14 +87,17 @@ class DebugRecord:
     text: str
 
 
-def initcall_records(end_ns: int, dice: random.Random, extra_ns: Callable[[str], int]) -> Iterator[DebugRecord]:
+def initcall_records(
+    end_ns: int, dice: random.Random, extra_ns: Callable[[str], int], time_scale: float = 1.0
+) -> Iterator[DebugRecord]:
     """The debug lines of a kernel that started init at `end_ns`.
 
     Args:
         extra_ns: initcall -> what a fault adds; one that is not in the table takes only that.
+        time_scale: of the board.
     """
-    slow = {name: extra_ns(name) for name in _INITCALLS_MS}
-    scale = min(1.0, _MOST * max(0, end_ns - sum(slow.values())) / NS_PER_MS / sum(_INITCALLS_MS.values()))
+    slow = {name: round(extra_ns(name) * time_scale) for name in _INITCALLS_MS}
+    scale = min(time_scale, _MOST * max(0, end_ns - sum(slow.values())) / NS_PER_MS / sum(_INITCALLS_MS.values()))
     lengths = {
         name: round(ms * scale * NS_PER_MS * max(0.5, dice.gauss(1.0, _DEVIATION))) + slow[name]
         for name, ms in _INITCALLS_MS.items()
@@ -120,10 +123,10 @@ def _usecs(at_ns: int, length_ns: int) -> int:
     return length_ns // step_ns * step_ns // 1000
 
 
-def unit_times(dice: random.Random, extra_ns: Callable[[str], int]) -> dict[str, int]:
+def unit_times(dice: random.Random, extra_ns: Callable[[str], int], time_scale: float = 1.0) -> dict[str, int]:
     """Unit -> nanoseconds that it took to become active."""
     return {
-        name: round(ms * NS_PER_MS * max(0.5, dice.gauss(1.0, _DEVIATION))) + extra_ns(name)
+        name: round((ms * NS_PER_MS * max(0.5, dice.gauss(1.0, _DEVIATION)) + extra_ns(name)) * time_scale)
         for name, ms in _UNITS_MS.items()
     }
 

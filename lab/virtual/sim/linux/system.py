@@ -101,7 +101,9 @@ def _units(session: LoginSession) -> dict[str, int]:
     """Unit -> nanoseconds that it took in this start."""
     computer = session.computer
     dice = computer.dice("units", computer.starts)
-    return unit_times(dice, lambda name: sum(trouble.unit_ns(name) for trouble in computer.troubles))
+    return unit_times(
+        dice, lambda name: sum(trouble.unit_ns(name) for trouble in computer.troubles), computer.time_scale
+    )
 
 
 def _systemd_analyze(

@@ -107,7 +107,7 @@ def _bootstage(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Prog
         return FAILED
     if arguments[1:] != ["report"]:
         return USAGE
-    whole_us = uboot.computer.durations.uboot_ns // 1000
+    whole_us = round(uboot.computer.durations.uboot_ns * uboot.computer.time_scale) // 1000
     yield from line(streams, f"Timer summary in microseconds ({len(_MARKS) + len(_ACCUMULATED)} records):")
     yield from line(streams, "       Mark    Elapsed  Stage")
     before_us = 0
