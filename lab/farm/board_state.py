@@ -66,12 +66,14 @@ class BoardState:
     Attributes:
         cause: of a problem, or whose hold; empty: none. fault: "board", "lab", "release", ...; empty: unknown, or none.
         since: its begin; None: unknown.
+        word: the cause in a word, to be read from afar, e.g. `kernel_panic` or `+23 %`; empty: none.
     """
 
     name: StateName
     cause: str = ""
     fault: str = ""
     since: dt.datetime | None = None
+    word: str = ""
 
     @property
     def is_problem(self) -> bool:
@@ -139,7 +141,7 @@ class BoardNow:
         """
         hold = next((standing for standing in self.holds if standing.kind == "maintenance"), None)
         if hold is not None:
-            return BoardState("in maintenance", hold.described, since=hold.at)
+            return BoardState("in maintenance", hold.described, since=hold.at, word=hold.person)
         new = next((standing for standing in self.holds if standing.kind == QUALIFYING), None)
         if new is not None:
             return BoardState("qualifying", new.described, since=new.at)
@@ -150,13 +152,14 @@ class BoardNow:
         """A problem of the lab around the board."""
         quarantine = next((standing for standing in self.holds if standing.kind == QUARANTINE), None)
         if quarantine is not None:
-            return BoardState("needs a person", quarantine.described, "lab", quarantine.at)
+            return BoardState("needs a person", quarantine.described, "lab", quarantine.at, QUARANTINE)
         if self.job is not None and self.job.died:
-            return BoardState("needs a person", f"job {call(self.job.id)}: its process is gone", "lab", self.job.since)
+            cause = f"job {call(self.job.id)}: its process is gone"
+            return BoardState("needs a person", cause, "lab", self.job.since, "job gone")
         if self.port:
-            return BoardState("needs a person", self.port, "lab")
+            return BoardState("needs a person", self.port, "lab", word="console")
         if self.health is not None and self.health.state == "bad":
-            return BoardState("needs a person", f"bad: {self.health.gravest}", "lab", self.health.since)
+            return BoardState("needs a person", f"bad: {self.health.gravest}", "lab", self.health.since, "bad")
         return BoardState("away", self.away, "lab") if self.away else None
 
     @property
@@ -168,7 +171,7 @@ class BoardNow:
         since = run.finished_at or run.started_at
         if run.end == "killed":
             cause = f"run {run.id} was killed; `pytest --lab-resume {run.id}` continues it"
-            return BoardState("failed", cause, "lab", since)
+            return BoardState("failed", cause, "lab", since, "killed")
         if attempt is None:
             return BoardState("failed", f"run {run.id} failed", since=since)
         message = brief(attempt.message)
@@ -177,6 +180,7 @@ class BoardNow:
             f"run {run.id} failed: {attempt.outcome}{f', {message}' if message else ''}",
             attempt.fault,
             since,
+            attempt.outcome,
         )
 
     @property
@@ -186,7 +190,7 @@ class BoardNow:
             return None
         ends = [number.at for number in self.worse if number.at is not None]
         fault = "release" if any(number.is_release for number in self.worse) else ""
-        return BoardState("worse", describe(self.worse), fault, min(ends, default=None))
+        return BoardState("worse", describe(self.worse), fault, min(ends, default=None), self.worse[0].size)
 
     @property
     def _activity(self) -> BoardState:
@@ -195,9 +199,10 @@ class BoardNow:
             return BoardState("measuring", since=self.job.since if self.job else self.current.run.started_at)
         reserved = next(iter(self.holds), None)
         if self.job is not None:
-            return BoardState("held", f"job {call(self.job.id)} of {self.job.who}", since=self.job.since)
+            cause = f"job {call(self.job.id)} of {self.job.who}"
+            return BoardState("held", cause, since=self.job.since, word=self.job.suites)
         if reserved is not None:
-            return BoardState("held", reserved.described, since=reserved.at)
+            return BoardState("held", reserved.described, since=reserved.at, word=reserved.person)
         if self.console or self.place:
             by = f"console held by {self.console}" if self.console else f"place held by {self.place}"
             return BoardState("held", by)

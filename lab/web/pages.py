@@ -15,7 +15,7 @@ from markupsafe import Markup
 from lab import boards
 from lab.console.status import ports_of
 from lab.errors import BoardlabError, ConfigurationError
-from lab.farm.board_state import BoardNow
+from lab.farm.board_state import STATES, BoardNow
 from lab.jobs.listing import find_runs, killed_runs, whole_run
 from lab.judge.builds import remarks
 from lab.judge.where import where_of
@@ -81,14 +81,15 @@ def router(site: Site, renderer: Renderer, parts: WallParts) -> APIRouter:
         part = Markup(parts.of(request, TEMPLATES[False]).text)  # noqa: S704 - of a template that escapes
         lab_boards = site.look().lab.boards
         runs = [board_now.current or board_now.last for board_now in lab_boards]
-        choices = {
-            "board": sorted(board_now.board for board_now in lab_boards)[:_CHOICES],
-            "type": sorted({board_now.board_type for board_now in lab_boards} - {""}),
-            "release": sorted({listed_run.run.release for listed_run in runs if listed_run is not None}),
-            "who": sorted({board_now.job.who for board_now in lab_boards if board_now.job is not None}),
+        words = {
+            *(board_now.board_type for board_now in lab_boards),
+            *(listed_run.run.release for listed_run in runs if listed_run is not None),
+            *(board_now.job.who.partition(" ")[0] for board_now in lab_boards if board_now.job is not None),
+            *STATES,
         }
-        asked = dict(request.query_params)
-        return renderer.page("wall.html.j2", part=part, asked=asked, known=choices, query=request.url.query)
+        choices = [*sorted(words - {""})[:_CHOICES], *sorted(board_now.board for board_now in lab_boards)[:_CHOICES]]
+        query = request.url.query
+        return renderer.page("wall.html.j2", part=part, asked=dict(request.query_params), choices=choices, query=query)
 
     @routes.get("/wall")
     def kiosk_page(request: Request) -> Response:

@@ -37,20 +37,23 @@ class WallPart:
     """A part of the wall, and the events that bring it to its viewers.
 
     Attributes:
-        head: the HTML above the tiles. tiles: the HTML of each. columns: of a screen at a distance.
+        head: the HTML above the cards.
+        frame: the HTML that opens the list of cards, and that of the table; empty: there is none.
+        cards, rows: the HTML of each.
     """
 
     head: str
-    tiles: Mapping[wall.Tile, str]
-    columns: int
+    frame: tuple[str, str]
+    cards: Mapping[wall.Tile, str]
+    rows: Mapping[wall.Tile, str]
     _changes: WeakKeyDictionary[WallPart, bytes] = field(factory=WeakKeyDictionary, init=False)
 
     @functools.cached_property
     def text(self) -> str:
         """The whole part."""
-        tiles = "".join(self.tiles.values())
-        head = f'<div id="wall-head">{self.head}</div>\n'
-        return f'{head}<ul id="wall-tiles" class="wall of-{self.columns}">\n{tiles}</ul>\n'
+        cards, table = self.frame
+        text = f'<div id="wall-head">{self.head}</div>\n{cards}\n{"".join(self.cards.values())}</ul>\n'
+        return f"{text}{table}\n{''.join(self.rows.values())}</tbody></table>\n" if table else text
 
     @functools.cached_property
     def event(self) -> bytes:
@@ -62,7 +65,7 @@ class WallPart:
 
         Its elements say by `hx-swap-oob` what they replace (htmx).
         """
-        if shown is None or shown.columns != self.columns:
+        if shown is None or shown.frame != self.frame:
             return self.event
         changes = self._changes.get(shown)
         if changes is None:
@@ -71,23 +74,34 @@ class WallPart:
         return changes
 
     def _render_changes(self, shown: WallPart) -> str:
-        before, after = ({tile.anchor: html for tile, html in part.tiles.items()} for part in (shown, self))
-        names, removed, replaced, added = list(after), [], [], []
-        steps = SequenceMatcher(None, list(before), names, autojunk=False).get_opcodes()
-        for kind, first, last, begin, end in steps:
-            if kind == "equal":
-                replaced += [
-                    after[name].replace("<li ", '<li hx-swap-oob="true" ', 1)
-                    for name in names[begin:end]
-                    if after[name] != before[name]
-                ]
-                continue
-            removed += [f'<li id="{name}" hx-swap-oob="delete"></li>' for name in list(before)[first:last]]
-            if begin < end:
-                where = f"afterend:#{names[begin - 1]}" if begin else "afterbegin:#wall-tiles"
-                added += [f'<ul hx-swap-oob="{where}">{"".join(after[name] for name in names[begin:end])}</ul>']
         head = [] if self.head == shown.head else [f'<div id="wall-head" hx-swap-oob="true">{self.head}</div>']
-        return "\n".join([*head, *removed, *replaced, *added])
+        cards = _list_changes(shown.cards, self.cards, "board", "ul", "li")
+        # a part of a table is parsed only by itself
+        rows = [f"<template>{html}</template>" for html in _list_changes(shown.rows, self.rows, "row", "tbody", "tr")]
+        return "\n".join([*head, *cards, *rows])
+
+
+def _list_changes(
+    shown: Mapping[wall.Tile, str], now: Mapping[wall.Tile, str], kind: str, parent: str, tag: str
+) -> list[str]:
+    """The changes of a list, as elements that say what they replace."""
+    before, after = ({f"{kind}-{tile.anchor}": html for tile, html in tiles.items()} for tiles in (shown, now))
+    names, removed, replaced, added = list(after), [], [], []
+    steps = SequenceMatcher(None, list(before), names, autojunk=False).get_opcodes()
+    for step, first, last, begin, end in steps:
+        if step == "equal":
+            replaced += [
+                after[name].replace(f"<{tag} ", f'<{tag} hx-swap-oob="true" ', 1)
+                for name in names[begin:end]
+                if after[name] != before[name]
+            ]
+            continue
+        removed += [f'<{tag} id="{name}" hx-swap-oob="delete"></{tag}>' for name in list(before)[first:last]]
+        if begin < end:
+            where = f"afterend:#{names[begin - 1]}" if begin else f"afterbegin:#wall-{kind}s"
+            html = "".join(after[name] for name in names[begin:end])
+            added += [f'<{parent} hx-swap-oob="{where}">{html}</{parent}>']
+    return [*removed, *replaced, *added]
 
 
 @define
@@ -129,24 +143,38 @@ class WallParts:
     def _part(self, look: Look, board_filter: wall.Filter, template: str, last: WallPart | None) -> WallPart:
         """The part of a look: the last one where nothing in it changed; tiles that stayed are not made again."""
         shown = wall.tiles(look.lab, look.lines, board_filter, look.sparks)
-        counts, columns = count_states(tile.state for tile in shown), wall.columns(len(shown))
-        old_tiles = {} if last is None else last.tiles
-        tiles = {tile: old_tiles.get(tile) or self.renderer.macro(template, "one", tile) for tile in shown}
-        part = WallPart(self.renderer.macro(template, "head", shown, counts, look.lab, columns), tiles, columns)
-        if last is not None and (last.head, last.columns, [*last.tiles]) == (part.head, columns, [*tiles]):
+        afar = template == TEMPLATES[True]
+        screen = wall.far_screen(shown) if afar else wall.near_screen(shown, board_filter)
+        macro = functools.partial(self.renderer.macro, template)
+        head = macro("head", screen, count_states(tile.state for tile in shown), look.lab, board_filter)
+        frame = macro("cards", screen).strip(), "" if afar else macro("table", board_filter).strip()
+        old_cards, old_rows = ({}, {}) if last is None else (last.cards, last.rows)
+        cards = {tile: old_cards.get(tile) or macro("card", tile) for tile in screen.cards}
+        rows = {} if afar else {tile: old_rows.get(tile) or macro("row", tile) for tile in screen.rows}
+        part = WallPart(head, frame, cards, rows)
+        if last is not None and (last.head, last.frame, [*last.cards], [*last.rows]) == (
+            head,
+            frame,
+            [*cards],
+            [*rows],
+        ):
             return last
         return part
 
 
 def _filter(request: Request) -> wall.Filter:
     asked = request.query_params
+    sort = asked.get("sort", "")
     return wall.Filter(
-        asked.get("board", ""),
-        asked.get("type", ""),
-        asked.get("release", ""),
-        asked.get("who", ""),
-        "failed" in asked,
-        request.state.person.name if "mine" in asked else "",
+        board=asked.get("board", ""),
+        board_type=asked.get("type", ""),
+        release=asked.get("release", ""),
+        who=asked.get("who", ""),
+        failed="failed" in asked,
+        mine=request.state.person.name if "mine" in asked else "",
+        words=asked.get("filter", ""),
+        sort=sort if sort.removeprefix("-") in wall.SORTS else "",
+        whole="all" in asked,
     )
 
 

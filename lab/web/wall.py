@@ -1,21 +1,24 @@
-"""The wall: a tile for each board, problems first."""
+"""The wall: problems as cards, the other boards as rows of a table or names."""
 
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
+from urllib.parse import urlencode
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from lab.console.lookup import last_lines
 from lab.console.status import PortStatus, ports_of
 from lab.console.terminal import LiveText
 from lab.errors import BoardlabError
-from lab.farm.board_state import PROBLEMS, BoardNow, StateName
+from lab.farm.board_state import PROBLEMS, STATES, BoardNow, StateName
 from lab.farm.status import LabNow, ago
 from lab.health.reservations import Hold
+from lab.judge.labels import is_numbered, release_key
 from lab.results import averages
 from lab.results.formatting import label, number
 from lab.results.listing import ListedRun
@@ -38,10 +41,13 @@ class Spark:
     Attributes:
         points: of a polyline (SVG), `WIDTH` by `HEIGHT`, the oldest run first.
         text: the same for who does not see it, e.g. "sd, last 12: 5.91 to 6.02 s".
+        now: the last one, e.g. "sd 6.02 s". value: the same as a number.
     """
 
     points: str
     text: str
+    now: str
+    value: float
 
 
 @define
@@ -84,8 +90,13 @@ def spark(boots: Sequence[Average]) -> Spark:
     points = [f"{_EDGE + at * step:.1f},{height:.1f}" for at, height in enumerate(heights)]
     ends = [number(value, last.uncertainty, last.metric) for value in (low, high)]
     between = ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
-    what = label(last.params)
-    return Spark(" ".join(points), f"{what}{', ' if what else ''}last {len(values)}: {between} {last.metric.unit}")
+    what, unit = label(last.params), last.metric.unit
+    return Spark(
+        " ".join(points),
+        f"{what}{', ' if what else ''}last {len(values)}: {between} {unit}",
+        f"{what} {number(last.value, last.uncertainty, last.metric)} {unit}".strip(),
+        last.value,
+    )
 
 
 _LONGEST_LINE: Final = 120
@@ -106,7 +117,8 @@ class Tile:
         failed: attempts of 24 h that failed.
         failure: the class of the last one.
         last: how the last run ended. line: the last one of its console. holds: whose it is, reserved or in maintenance.
-        spark: its last boot times.
+        spark: its last boot times. word: its cause in a word.
+        changed: begin of its state, else of its lease, else the end of its last run; None: unknown. age: since then.
     """
 
     board: str
@@ -130,11 +142,14 @@ class Tile:
     spark: Spark | None = None
     fault: str = ""
     state_for: str = ""
+    word: str = ""
+    changed: dt.datetime | None = None
+    age: str = ""
 
     @property
     def anchor(self) -> str:
-        """The id of its element; a selector needs no escape for it."""
-        return f"board-{self.board.encode().hex()}"
+        """The end of the id of its element; a selector needs no escape for it."""
+        return self.board.encode().hex()
 
     @property
     def is_problem(self) -> bool:
@@ -147,12 +162,23 @@ class Tile:
         return min(100, 100 * self.good // self.planned) if self.planned else 0
 
 
+SORTS: Final[dict[str, Callable[[Tile], Any]]] = {
+    "board": lambda tile: tile.board,
+    "state": lambda tile: (STATES.index(tile.state), tile.board),
+    "release": lambda tile: (release_key(tile.release) if is_numbered(tile.release) else (), tile.board),
+    "number": lambda tile: (tile.spark.value if tile.spark else math.inf, tile.board),
+    "since": lambda tile: (tile.changed.timestamp() if tile.changed else math.inf, tile.board),
+}
+
+
 @frozen
 class Filter:
     """A filter of boards; an empty field filters nothing.
 
     Attributes:
         failed: something of theirs failed in 24 h. mine: of this person alone, whose whole name it is.
+        words: each is somewhere in the board's name, type, state, release or who has it.
+        sort: of SORTS, with `-` before it reversed; empty: by state. whole: no list is cut.
     """
 
     board: str = ""
@@ -161,15 +187,34 @@ class Filter:
     who: str = ""
     failed: bool = False
     mine: str = ""
+    words: str = ""
+    sort: str = ""
+    whole: bool = False
+
+    def query(self, **changes: Any) -> str:
+        """The address's query of this filter with some fields changed."""
+        asked = evolve(self, **changes)
+        words = {"filter": asked.words, "board": asked.board, "type": asked.board_type, "release": asked.release}
+        ticks = {"failed": asked.failed, "mine": asked.mine, "all": asked.whole}
+        pairs = {
+            **words,
+            "who": asked.who,
+            **{name: "1" for name, ticked in ticks.items() if ticked},
+            "sort": asked.sort,
+        }
+        return urlencode({name: value for name, value in pairs.items() if value})
 
     def takes(self, tile: Tile) -> bool:
         """True if the filter takes a tile."""
-        pairs = (
+        who = " ".join([tile.who, *(hold.person for hold in tile.holds)])
+        pairs = [
             (self.board, tile.board),
             (self.board_type, tile.board_type),
             (self.release, tile.release),
-            (self.who, " ".join([tile.who, *(hold.person for hold in tile.holds)])),
-        )
+            (self.who, who),
+        ]
+        everything = " ".join([tile.board, tile.board_type, tile.state, tile.release, who])
+        pairs += [(word, everything) for word in self.words.split()]
         named = all(text.casefold() in value.casefold() for text, value in pairs)
         own = not self.mine or self.mine in {
             *(word.rstrip(",") for word in tile.who.split()[:1]),
@@ -192,12 +237,62 @@ def tiles(
     return [tile for tile in all_tiles if board_filter.takes(tile)]
 
 
-COLUMNS: Final = (2, 3, 4, 5, 6, 8, 10, 12, 16)  # that kiosk.css knows
+MOST_CARDS: Final = 48  # of a page
+MOST_ROWS: Final = 100
+_CELLS: Final = 96  # of a screen at a distance, which is read at 5 m
+_NAMES: Final = 60  # of free boards there
 
 
-def columns(tiles: int) -> int:
-    """Columns of a screen with so many tiles, as wide as high."""
-    return next((count for count in COLUMNS if count * count >= tiles), COLUMNS[-1])
+@frozen
+class Screen:
+    """What a page has of its boards.
+
+    Attributes:
+        cards: problems; on a screen at a distance also the boards in use.
+        rows: the others; on a screen at a distance free boards, of which it has the names alone.
+        boards: how many there are. hidden: how many of them are neither.
+    """
+
+    cards: tuple[Tile, ...]
+    rows: tuple[Tile, ...]
+    boards: int
+
+    @property
+    def hidden(self) -> int:
+        """How many boards are neither a card nor a row."""
+        return self.boards - len(self.cards) - len(self.rows)
+
+    @property
+    def columns(self) -> int:
+        """Columns of a screen at a distance, 16 by 9; a problem is two of them wide."""
+        cells = sum(1 + tile.is_problem for tile in self.cards)
+        return next(count for count in range(2, _CELLS, 2) if count * count >= 1.6 * cells)
+
+    @property
+    def longest(self) -> int:
+        """Characters of the longest name or cause on a card."""
+        return max((len(text) for tile in self.cards for text in (tile.board, tile.word)), default=1)
+
+
+def near_screen(tiles: Sequence[Tile], board_filter: Filter) -> Screen:
+    """A page at a desk."""
+    cards, rows = ([tile for tile in tiles if tile.is_problem is problem] for problem in (True, False))
+    if board_filter.sort:
+        rows.sort(key=SORTS[board_filter.sort.removeprefix("-")], reverse=board_filter.sort.startswith("-"))
+    if not board_filter.whole:
+        cards, rows = cards[:MOST_CARDS], rows[:MOST_ROWS]
+    return Screen(tuple(cards), tuple(rows), len(tiles))
+
+
+def far_screen(tiles: Sequence[Tile]) -> Screen:
+    """A screen at a distance."""
+    cards, cells = [], 0
+    for tile in tiles:
+        cells += 1 + tile.is_problem
+        if tile.state == "free" or cells > _CELLS:
+            break
+        cards.append(tile)
+    return Screen(tuple(cards), tuple(tile for tile in tiles if tile.state == "free")[:_NAMES], len(tiles))
 
 
 def console_lines(ports: Sequence[PortStatus]) -> dict[str, str]:
@@ -218,6 +313,9 @@ def _tile(board: BoardNow, at: dt.datetime, line: str, spark: Spark | None) -> T
     good, planned = board.progress
     state = board.state
     last = board.current.averaged[-1].params if board.current and board.current.averaged else {}
+    changed = state.since or (job.since if job is not None else None)
+    if changed is None and run is not None:
+        changed = run.run.finished_at or run.run.started_at
     return Tile(
         board=board.board,
         board_type=board.board_type,
@@ -240,6 +338,9 @@ def _tile(board: BoardNow, at: dt.datetime, line: str, spark: Spark | None) -> T
         spark=spark,
         fault=state.fault,
         state_for=ago((at - state.since).total_seconds()) if state.explains and state.since is not None else "",
+        word=state.word or (job.suites if job is not None else ""),
+        changed=changed,
+        age=ago((at - changed).total_seconds()) if changed is not None else "",
     )
 
 

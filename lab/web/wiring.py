@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from attrs import frozen
 
@@ -20,10 +21,30 @@ from lab.redaction import HIDDEN, redact
 _PARTS: Final = (
     ("adapter", ("Serial", "Console")),
     ("outlet", ("Power", "PDU", "Outlet", "Relay")),
-    ("strap", ("DigitalOutput", "BootMode")),
+    ("switch", ("DigitalOutput", "BootMode", "Coil", "GPIO", "PIO")),
     ("sensor", ("Sensor", "Rails")),
     ("medium", ("SDMux", "Multiplex", "Card", "Writer", "MassStorage")),
 )
+# Resource -> what it is, of its arguments; `socket` and `where` are read from `match` and `url`.
+_PHRASES: Final = {
+    "RawSerialPort": "{port}, {speed} Bd",
+    "USBSerialPort": "USB socket {socket}, {speed} Bd",
+    "NetworkSerialPort": "port {port} of {host}, {speed} Bd",
+    "PDUDaemonPort": "outlet {index} of {pdu}, by pdudaemon at {host}",
+    "NetworkPowerPort": "outlet {index} of {host} ({model})",
+    "HttpDigitalOutput": "{where}",
+    "ModbusTCPCoil": "coil {coil} of {host}",
+    "SysfsGPIO": "GPIO {index} of this host",
+    "MatchedSysfsGPIO": "GPIO {pin} of {socket}",
+    "LXAIOBusPIO": "{pin} of {node} at {host}",
+    "OneWirePIO": "{path} of {host}",
+    "RailSensors": "{names} by {backend} at {port}",
+    "USBSDMuxDevice": "SD multiplexer at USB socket {socket}",
+    "USBSDWireDevice": "SD multiplexer at USB socket {socket}",
+    "USBSDWire3Device": "SD multiplexer at USB socket {socket}",
+    "USBMassStorage": "card reader at USB socket {socket}",
+    "RemotePlace": "labgrid's place {name}",
+}
 _SECRET: Final = ("password", "secret", "token", "keyfile")
 _IN_HEX: Final = ("address", "fixed")
 
@@ -33,14 +54,17 @@ class Wire:
     """A resource or a driver of the environment.
 
     Attributes:
-        part: "adapter", "outlet", "strap", "sensor", "medium" or "other".
+        part: "adapter", "outlet", "strap" of the boot mode, "switch", "sensor", "medium" or "other".
         name: its class, and its own name.
-        arguments: in words.
+        arguments: as the environment has them.
+        phrase: as a person says it, e.g. `relay 1 of 192.0.2.10`; empty: no phrase is known. own: its own name.
     """
 
     part: str
     name: str
     arguments: str
+    phrase: str
+    own: str
 
 
 def wiring(environment: Path, board: str) -> list[Wire]:
@@ -59,6 +83,7 @@ def wiring(environment: Path, board: str) -> list[Wire]:
         for wire in _wires(target)
     ]
     order = [part for part, _ in _PARTS]
+    order.insert(order.index("switch"), "strap")
     return sorted(all_wires, key=lambda wire: order.index(wire.part) if wire.part in order else len(order))
 
 
@@ -75,6 +100,12 @@ def wires(folder: Path, board: str, environment: str) -> tuple[list[Wire], str]:
 
 
 def _wires(target: Mapping[str, Any]) -> Iterator[Wire]:
+    straps = {
+        str(line)
+        for name, arguments in _entries(target, "drivers")
+        if name == "BootModeDriver" and isinstance(arguments.get("lines"), dict)
+        for line in arguments["lines"].values()
+    }
     for kind in ("resources", "drivers"):
         for name, arguments in _entries(target, kind):
             own = str(arguments.get("name") or "")
@@ -83,7 +114,24 @@ def _wires(target: Mapping[str, Any]) -> Iterator[Wire]:
             )
             if text:  # a driver without arguments is only labgrid's way to use a resource
                 part = next((part for part, words in _PARTS if any(word in name for word in words)), "other")
-                yield Wire(part, f"{name} {own}".strip(), text)
+                part = "strap" if part == "switch" and (own in straps or "BootMode" in name) else part
+                yield Wire(part, f"{name} {own}".strip(), text, _phrase(name, arguments), own)
+
+
+def _phrase(name: str, arguments: Mapping[str, Any]) -> str:
+    """A resource in words; empty: it has not what they need."""
+    shown = {key: redact(str(value)) for key, value in arguments.items()}
+    match, rails = arguments.get("match"), arguments.get("rails")
+    if isinstance(match, dict):
+        shown["socket"] = redact(str(match.get("@ID_PATH") or match.get("ID_PATH") or next(iter(match.values()), "?")))
+    if isinstance(rails, dict):
+        shown["names"] = ", ".join(map(str, rails))
+    url = urlsplit(redact(str(arguments.get("url", ""))))
+    shown["where"] = f"{' '.join(filter(None, url.path.split('/')))} of {url.netloc}".removeprefix(" of ")
+    try:
+        return _PHRASES.get(name, "").format_map(shown)
+    except KeyError:
+        return ""
 
 
 def _entries(target: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Mapping[str, Any]]]:

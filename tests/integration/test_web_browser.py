@@ -66,7 +66,7 @@ new Promise((done, broken) => {
   look();
 })
 """
-TILE = "[...document.querySelectorAll('li.board')].find((each) => each.querySelector('h2').textContent === '%s')"
+TILE = "[...document.querySelectorAll('#wall-rows tr')].find((each) => each.querySelector('th').textContent === '%s')"
 # What the board's tile says that it does, once it measures.
 MEASURES = (
     WAITING
@@ -226,7 +226,7 @@ def test_every_page_can_be_read_without_javascript(url: str) -> None:
     wall, board, *_ = (seen.answer["text"] for seen in plain)
     assert re.search(rf"{BOARD}\s+free", wall), wall
     assert re.search(r"sd, last \d: \d\.\d+ ", wall), wall
-    for words in ("lab console tail", "lab rails watch", "interrupted", "RailSensors", "Provenance", "Not reserved"):
+    for words in ("lab console tail", "lab rails watch", "interrupted", "Wiring", "Provenance", "Not reserved"):
         assert words in board, words
 
 
@@ -235,10 +235,10 @@ SAME = (
     WAITING
     % """
   const look = async () => {
-    if (!document.querySelector('#wall-tiles').textContent.includes('the last')) { return; }
+    if (!document.querySelector('main').textContent.includes('the last')) { return; }
     const page = new DOMParser().parseFromString(await (await fetch(location)).text(), 'text/html');
     while (document.querySelector('.htmx-added, .htmx-swapping, .htmx-settling')) { await new Promise(requestAnimationFrame); }
-    const [whole, changed] = [page, document].map((each) => ['#wall-head', '#wall-tiles'].map((part) => each.querySelector(part).innerHTML.replace(/\\s*(<|>)\\s*/g, '$1')));
+    const [whole, changed] = [page, document].map((each) => ['#wall-head', '#wall-boards', '#wall-rows'].map((part) => (each.querySelector(part)?.innerHTML ?? '').replace(/\\s*(<|>)\\s*/g, '$1')));
     done({ whole: whole.join(''), changed: changed.join('') });
   };
 """

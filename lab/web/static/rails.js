@@ -11,7 +11,12 @@ let plot = null;
 let ahead_s = 0; // the host's clock less this page's
 
 const page_s = () => performance.now() / 1000;
-const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+function style(name) {
+  place.style.color = `var(${name})`; // the property itself is light-dark(), which no canvas knows
+  const { color } = getComputedStyle(place);
+  place.style.color = "";
+  return color;
+}
 const shown = () => [times.map((each) => each - ahead_s - page_s()), ...watts];
 
 function drawMarks(u) {

@@ -386,15 +386,24 @@ def test_a_written_guide_takes_a_complete_run_and_marks_what_it_has_of_an_incomp
 
 def test_the_wall_at_a_distance_has_each_state_as_a_colour_with_its_word(lab: ScriptedLab) -> None:
     page = lab.page("/wall")
-    tiles = re.findall(r'<li id="board-\w+" class="([\w-]+)"><a href="/boards/([\w-]+)">', page)
-    assert {board: name.replace("-", " ") for name, board in tiles} == STATES
-    assert [ORDER.index(name.replace("-", " ")) for name, _ in tiles] == sorted(  # type: ignore[arg-type]
-        ORDER.index(state) for state in STATES.values()
+    tiles = re.findall(r'<li id="board-\w+" class="([\w-]+)( problem)?"><a href="/boards/([\w-]+)">', page)
+    free = re.findall(
+        r'<a href="/boards/([\w-]+)">', page[page.index('<p class="strip free">') :].partition("</p>")[0]
+    )
+    shown = {board: name.replace("-", " ") for name, _, board in tiles}
+    assert shown | dict.fromkeys(free, "free") == STATES
+    assert set(shown).isdisjoint(free)
+    assert {board for _, problem, board in tiles if problem} == {b for b, state in STATES.items() if state in PROBLEMS}
+    assert [ORDER.index(name.replace("-", " ")) for name, *_ in tiles] == sorted(  # type: ignore[arg-type]
+        ORDER.index(state) for state in STATES.values() if state != "free"
     ), "what is wrong stands first"
-    assert 'class="wall of-4"' in page, "11 boards on one screen"
     style = lab.page("/static/kiosk.css")
     assert all(f".{state.replace(' ', '-')}" in style for state in ORDER)
-    assert re.search(r'<p class="state">worse \d h</p>\s*<p class="cause"><strong>release</strong> boot.time', page)
+    assert re.search(
+        r'<p class="state">worse \d h<span>, release</span></p>\s*<p class="word">\+\d+ %</p>\s*<p class="cause">boot.time',
+        page,
+    )
+    assert '<p class="word">kernel_panic</p>' in page
 
 
 def test_the_page_of_a_failed_run_says_why_before_all_else(lab: ScriptedLab) -> None:

@@ -29,6 +29,8 @@ targets:
     resources:
       - USBSerialPort: {name: main0, match: {ID_PATH: pci-0000:00:14.0}, speed: 115200}
       - NetworkPowerPort: {model: netio, host: "http://olga:hunter2@192.0.2.5/", index: 3}
+      - HttpDigitalOutput: {name: B3, url: "http://192.0.2.10/relay/1", body_asserted: "on"}
+      - HttpDigitalOutput: {name: CAN, url: "http://192.0.2.10/relay/5", body_asserted: "on"}
       - RailSensors: {backend: ina231, port: /dev/i2c-1, rails: {vdd_core: {address: 0x40, shunt_mohm: 2.0}}}
     drivers:
       - NetworkPowerDriver: {}
@@ -53,7 +55,9 @@ def test_the_wiring_of_a_board_is_that_of_its_target_without_passwords(folder: P
     assert [(wire.part, wire.name) for wire in found] == [
         ("adapter", "USBSerialPort main0"),
         ("outlet", "NetworkPowerPort"),
+        ("strap", "HttpDigitalOutput B3"),
         ("strap", "BootModeDriver"),
+        ("switch", "HttpDigitalOutput CAN"),
         ("sensor", "RailSensors"),
         ("other", "ShellDriver"),
         ("other", "BoardStrategy"),
@@ -64,6 +68,13 @@ def test_the_wiring_of_a_board_is_that_of_its_target_without_passwords(folder: P
     assert "vdd_core: address 0x40, shunt_mohm 2.0" in said["RailSensors"]
     assert said["ShellDriver"] == "prompt # ; password ***"
     assert "hunter2" not in str(found)
+    assert {f"{wire.part} {wire.own}".strip(): wire.phrase for wire in found if wire.phrase} == {
+        "adapter main0": "USB socket pci-0000:00:14.0, 115200 Bd",
+        "outlet": "outlet 3 of http://olga:***@192.0.2.5/ (netio)",
+        "strap B3": "relay 1 of 192.0.2.10",
+        "switch CAN": "relay 5 of 192.0.2.10",
+        "sensor": "vdd_core by ina231 at /dev/i2c-1",
+    }
     (port, _) = wiring(folder / "envs" / "one.yaml", "another")
     assert port.arguments == "port /dev/ttyUSB7"
 
@@ -74,6 +85,8 @@ def test_the_page_has_the_wiring_and_says_why_it_cannot_be_read(folder: Path) ->
     with serving(Site(str(folder / "results.db"), runtime=folder / "runtime", folder=folder)) as url:
         page = requests.get(f"{url}/boards/{BOARD}", timeout=60).text
         assert "NetworkPowerPort: model netio" in page
+        assert re.search(r'<th scope="row">strap B3</th><td>relay 1 of 192.0.2.10</td>', page)
+        assert page.index('id="runs"') < page.index('id="wiring"'), "runs are read daily, wiring once"
         assert "hunter2" not in page
         assert re.search(r"Provenance of the last run, 1", page)
         crosses = re.findall(r'<a href="/runs/1#attempt-(\d+)" aria-label="(\w+), run 1', page)

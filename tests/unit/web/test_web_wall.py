@@ -20,7 +20,7 @@ from lab.web.releases import ComparedRelease, ReleaseRun
 from lab.web.rendering import Renderer
 from lab.web.site import Site
 from lab.web.streams import WallParts
-from lab.web.wall import Filter, Tile, tiles
+from lab.web.wall import MOST_CARDS, MOST_ROWS, Filter, Spark, Tile, far_screen, near_screen, tiles
 
 TILES = [
     Tile("am62-1", "am62xx_sk", "free", release="11.01"),
@@ -42,6 +42,8 @@ TILES = [
         (Filter(failed=True), ["am62-2", "j7-1"]),
         (Filter(board_type="am62", failed=True), ["am62-2"]),
         (Filter(board="nosuch"), []),
+        (Filter(words="J721E held"), ["j7-2"]),
+        (Filter(words="11.01 person"), ["j7-1"]),
     ],
 )
 def test_a_filter_takes_the_boards_that_it_asks_for(wanted: Filter, taken: list[str]) -> None:
@@ -111,7 +113,7 @@ def test_all_viewers_get_the_same_bytes_until_the_wall_changes(site: Site) -> No
 
 def test_of_a_large_wall_only_what_changed_is_rendered_and_sent(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     renderer = Renderer()
-    parts, viewer, seen = WallParts(site, renderer), Request(SCOPE), site.look()
+    parts, viewer, seen = WallParts(site, renderer), Request({**SCOPE, "query_string": b"all=1"}), site.look()
     boards = tuple(BoardNow(f"board-{number:04}") for number in range(1000))
     site._seen = evolve(seen, at_s=seen.at_s + 1, lab=evolve(seen.lab, boards=boards))
     first = parts.of(viewer)
@@ -122,9 +124,56 @@ def test_of_a_large_wall_only_what_changed_is_rendered_and_sent(site: Site, monk
     after = (*boards[:500], lost, *boards[501:])
     site._seen = evolve(seen, at_s=seen.at_s + 2, lab=evolve(seen.lab, boards=after))
     second = parts.of(viewer)
-    assert made == ["one", "head"]
+    assert made == ["head", "cards", "table", "card"]
     event = second.event_after(first)
     assert event is second.event_after(first), "all viewers who see the same get the same bytes"
     assert event.startswith(b"event: changes\n")
-    assert len(event) < len(second.event) / 200
+    assert len(event) < len(second.event) / 100
     assert second.event_after(None) is second.event
+
+
+def test_a_screen_has_no_more_than_can_be_read_and_says_so() -> None:
+    free, broken = (
+        [Tile(f"{state}-{number:03}", "t", state) for number in range(500)] for state in ("free", "failed")
+    )
+    near = near_screen([*broken, *free], Filter())
+    assert (len(near.cards), len(near.rows), near.hidden) == (MOST_CARDS, MOST_ROWS, 1000 - MOST_CARDS - MOST_ROWS)
+    assert near_screen([*broken, *free], Filter(whole=True)).hidden == 0
+    far = far_screen([*broken, *free])
+    assert (len(far.cards), {tile.state for tile in far.cards}) == (48, {"failed"})
+    assert 0 < len(far.rows) < 100
+    held = far_screen([broken[0], Tile("j7", "t", "held"), *free])
+    assert [tile.state for tile in held.cards] == ["failed", "held"], "what is free is a name in a strip"
+    assert held.longest == len("failed-000")
+
+
+@pytest.mark.parametrize(("boards", "columns"), [(1, 2), (6, 6), (20, 8), (48, 14)])
+def test_a_screen_of_problems_is_about_as_wide_as_the_window(boards: int, columns: int) -> None:
+    screen = far_screen([Tile(f"b{number}", "t", "failed") for number in range(boards)])
+    assert screen.columns == columns
+    assert columns // 2 * -(-columns // 1.6) >= boards, "each has its place"
+
+
+@pytest.mark.parametrize(
+    ("sort", "boards"),
+    [
+        ("", ["am62-2", "j7-2", "am62-1"]),
+        ("board", ["am62-1", "am62-2", "j7-2"]),
+        ("-board", ["j7-2", "am62-2", "am62-1"]),
+        ("release", ["j7-2", "am62-2", "am62-1"]),
+        ("-number", ["am62-1", "j7-2", "am62-2"]),
+    ],
+)
+def test_rows_are_sorted_by_a_column(sort: str, boards: list[str]) -> None:
+    sparks = {"am62-2": 2.5, "j7-2": 10.0}
+    rows = [
+        evolve(tile, spark=Spark("", "", "", sparks[tile.board]) if tile.board in sparks else None)
+        for tile in (TILES[2], TILES[1], TILES[3], TILES[0])
+    ]
+    assert [tile.board for tile in near_screen(rows, Filter(sort=sort)).rows] == boards
+
+
+def test_a_filter_is_kept_in_the_address() -> None:
+    asked = Filter(words="am62 & more", mine="lena", failed=True, sort="-since")
+    assert asked.query(whole=True) == "filter=am62+%26+more&failed=1&mine=1&all=1&sort=-since"
+    assert Filter().query() == ""
