@@ -302,9 +302,8 @@ def _tftp(bench: Bench) -> Iterator[ParsedReading]:
     if bench.status("printenv ipaddr"):
         bench.run("setenv autoload no")
         bench.run("dhcp", timeout_s=60)
-    fastest = max(
-        (link_mbit_s(bench.board, link.name) for link in bench.board.links), default=0.0
-    )  # any may be U-Boot's
+    # Any may be U-Boot's
+    fastest = max((link_mbit_s(bench.board, link.name) for link in bench.board.links), default=0.0)
     validity = Validity(0, {LOADED: fastest / 8 * KIB_S}, "the fastest link")
     command = f"tftpboot {address:x} {bench.site.tftp}"
     yield from bench.timed(parse_tftp, command, _OF_TFTP, timeout_s=_TIMEOUT_S, validity=validity)

@@ -59,15 +59,8 @@ PERSON_LIMIT_S: Final = 600.0  # where the driver asks a person to do it
 ACTIVATE_LIMIT_S: Final = 60.0  # resources are waited for, ssh connects
 GRACE_S: Final = 10.0  # beyond a limit that the driver itself was given
 _PERSONS: Final = ("ManualPowerDriver", "ManualSwitchDriver")
-_PLACE: Final = (
-    "url",
-    "host",
-    "address",
-    "path",
-    "port",
-    "device",
-    "index",
-)  # of a resource; what a person knows it by
+# Of a resource; what a person knows it by
+_PLACE: Final = ("url", "host", "address", "path", "port", "device", "index")
 _SAID_CHARACTERS: Final = 200
 _log = logging.getLogger(__name__)
 
@@ -350,9 +343,8 @@ def meaning(error: Exception) -> FailureMeaning:
         return _FAILED  # somebody answered, and it was no HTTP
     if type(error) is Exception:  # what labgrid raises where it gives up
         return _FAILED
-    if any(
-        cls.__module__.partition(".")[0] == "grpc" for cls in type(error).__mro__
-    ):  # slow to import for a comparison
+    # Slow to import for a comparison
+    if any(cls.__module__.partition(".")[0] == "grpc" for cls in type(error).__mro__):
         return _UNREACHABLE
     return next((result for cls, result in _MEANINGS if isinstance(error, cls)), _BROKEN)
 

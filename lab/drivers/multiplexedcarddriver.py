@@ -28,13 +28,8 @@ from lab.provision.writers.sd_mux import CardHost, CardWriter, Disk, check_ident
 _GIB: Final = 1 << 30
 _MEDIUM_S: Final = 15.0  # until the host knows a card that was switched to it
 _LOOK_S: Final = 0.25
-_PLACES: Final = {
-    "ts": "host",
-    "host": "host",
-    "dut": "dut",
-    "client": "dut",
-    "off": "off",
-}  # in the words of each tool
+# In the words of each tool
+_PLACES: Final = {"ts": "host", "host": "host", "dut": "dut", "client": "dut", "off": "off"}
 
 
 @target_factory.reg_driver

@@ -19,9 +19,8 @@ _NO_ARROW: Final = "(?<!=)"  # `crc32` and `hash` print `==> DIGEST`, which a pr
 COMMAND_S = 30.0  # as labgrid's drivers have it
 SILENT_S: Final = 5.0  # in which a program says something, e.g. systemctl on a slow board
 QUIET_S: Final = 0.2  # behind a prompt, or a whole answer
-MORE_S = (
-    2 * TYPING_S + GRACE_S
-)  # beyond a command's own time: labgrid's ShellDriver types a line for its prompt before it
+# Beyond a command's own time: labgrid's ShellDriver types a line for its prompt before it
+MORE_S = 2 * TYPING_S + GRACE_S
 
 
 @frozen

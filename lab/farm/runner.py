@@ -170,9 +170,8 @@ class Runner:
             code = _OK if self._is_measured(job) else self._pytest(job, job.suites[job.done], self._run_to_resume(job))
             if code in {*_ENDS, _USAGE}:
                 return USAGE if code == _USAGE else code
-            if (
-                code != _OK and (run := self._run_to_resume(job)) is not None
-            ):  # so that the job goes on with this suite
+            # So that the job goes on with this suite
+            if code != _OK and (run := self._run_to_resume(job)) is not None:
                 if has_lost_place(self.queue.store, run):
                     return BUSY
                 if CONFIRMS in job.options or not confirms(self.queue.store, run):
@@ -308,9 +307,8 @@ class Runner:
             self.say(f"pytest was killed by {signal.Signals(-code).name}: the kernel does so where memory is short")
             return BUSY
         if code == _FAILED:
-            self._beat(
-                job
-            )  # raises if the board was taken while this host stood still: then the failure is not the board's
+            # Raises if the board was taken while this host stood still: then the failure is not the board's
+            self._beat(job)
         return code if code in {_OK, _USAGE, *_ENDS} else _USAGE if code == _NO_TESTS else _FAILED
 
     def _wait(self, process: subprocess.Popen[bytes], job: Job) -> int:
@@ -381,9 +379,8 @@ def command(job: Job, tests: Path, suite: str, unfinished: int | None) -> list[s
     # With `=`: pytest takes a separate path for a folder of tests when it looks for its settings.
     words += [f"--lg-env={job.env}", *map(str, job_request.files(tests, suite))]
     words += [f"--lab-confirms={job.options[CONFIRMS]}"] if CONFIRMS in job.options else []
-    chosen_options = {
-        name: value for name, value in job.options.items() if name != JUDGE
-    }  # `lab run` judges, at the end
+    # `lab run` judges, at the end
+    chosen_options = {name: value for name, value in job.options.items() if name != JUDGE}
     words += pytest_words(chosen_options, job_request.kind(suite), resumed=unfinished is not None)
     if unfinished is not None:
         return [*words, "--lab-resume", str(unfinished)]

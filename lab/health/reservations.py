@@ -262,9 +262,8 @@ def _open(board: str | None) -> Select[ReservationRow]:
 
 def _rows(session: Session, board: str | None, now: dt.datetime) -> list[ReservationRow]:
     lasting = or_(ReservationRow.until.is_(None), ReservationRow.until > now)
-    begun = or_(
-        ReservationRow.kind != "reserved", ReservationRow.at <= now
-    )  # only a reservation begins later; clocks jump
+    # Only a reservation begins later; clocks jump
+    begun = or_(ReservationRow.kind != "reserved", ReservationRow.at <= now)
     query = _open(board).where(lasting, begun)
     return [*session.scalars(query.order_by(ReservationRow.board, ReservationRow.kind))]
 

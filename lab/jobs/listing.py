@@ -86,9 +86,8 @@ def jobs_since(snapshot: StoreSnapshot, since: dt.datetime) -> list[Job]:
 
 def _jobs(snapshot: StoreSnapshot, where: ColumnElement[bool]) -> list[Job]:
     query = select_fields(JobRow, Job).where(where)
-    return [
-        job_of(row) for row in snapshot.rows(query.order_by(JobRow.id + 0))
-    ]  # the sum: not all jobs in their order
+    # The sum: not all jobs in their order
+    return [job_of(row) for row in snapshot.rows(query.order_by(JobRow.id + 0))]
 
 
 def job(store: Store, job_id: int) -> Job:

@@ -237,11 +237,12 @@ class JobQueue:
                 else:
                     living.append(row)
             for row in living:
+                # A job that waits for another person's reservation does not delay others
                 if row.state == "running" or (
                     _rank(row) < _rank(mine)
                     and all(hold.person == row.person for hold in holds)
                     and not (row.yields_to and row.priority >= PERSONS)  # it waits for what somebody has, see wait_on
-                ):  # a job that waits for another person's reservation does not delay others
+                ):
                     return None
             if self._refusing_holds(holds, checks=may_have_quarantined(mine), qualifies=may_have_unqualified(mine)):
                 return None

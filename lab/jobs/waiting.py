@@ -28,9 +28,8 @@ LOOK_S: Final = 1.0
 BEHIND_LOOK_S: Final = 10.0
 BEHIND_HEARTBEAT_S: Final = 2 * HEARTBEAT_S
 PLACE_BUSY: Final = "place_busy"  # failure: another user has the board's labgrid place
-PlaceGate: TypeAlias = Callable[
-    [JobQueue, Job], str
-]  # other user of a job's place, see lab.places.job_place.other_user
+# Other user of a job's place, see lab.places.job_place.other_user
+PlaceGate: TypeAlias = Callable[[JobQueue, Job], str]
 CHANNEL: Final = "boardlab_board"  # of NOTIFY, by triggers of lab/results/migrations; the payload is the board
 _LISTENS: Final = "boardlab listens"  # key of a connection's `info`
 _CHUNK: Final = 500  # boards in one query; SQLite bounds the number of parameters

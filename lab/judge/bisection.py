@@ -26,23 +26,8 @@ _NEIGHBOURS, _NEIGHBOUR_PAIRS = 3, 3  # builds that are compared at the end, and
 _WIDE: Final = 0.12  # deviation of a difference with an outlier, relative
 _OUTLIERS: Final = 0.04  # their share among differences
 _SPREAD: Final = 0.2  # of the change: assumed difference of two builds for other reasons
-_SPREADS: Final = (
-    0.02,
-    0.06,
-    0.1,
-    0.14,
-    0.18,
-    0.22,
-    0.26,
-    0.3,
-    0.35,
-    0.4,
-    0.45,
-    0.5,
-    0.6,
-    0.7,
-    0.8,
-)  # of the change: deviations of builds for other reasons
+# Of the change: deviations of builds for other reasons
+_SPREADS: Final = (0.02, 0.06, 0.1, 0.14, 0.18, 0.22, 0.26, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8)
 _USUAL_SPREAD: Final = 0.1  # of the change: mean of such deviations before anything is measured
 _SIZES: Final = 3.0  # of the change: deviation of changes that are possible
 _SURE: Final = 0.95

@@ -27,6 +27,7 @@ _LONGEST_NAME: Final = 100
 _LONGEST_UNIT: Final = 30
 _LAST_VERSION: Final = 2**31 - 1  # of the store's column
 _OF_ANOTHER: Final = re.compile(r"_.*_(uncertainty|samples)$")  # of each metric there is such a family
+# Exporters' families, as far as a metric can be called so
 _EXPORTED: Final = frozenset(
     {
         *("attempts", "board_health", "board_state", "boot_failure_rate", "disk_free", "disk_size", "flagged_samples"),
@@ -34,7 +35,7 @@ _EXPORTED: Final = frozenset(
         *("verdict_change", "verdict_uncertainty", "build_labels", "label_builds"),
         *("outlet_commands", "outlet_failures"),
     }
-)  # exporters' families, as far as a metric can be called so
+)
 _WANTED: Final = {
     "unit": "give a text, e.g. s",
     "better": "give lower or higher",

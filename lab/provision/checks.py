@@ -13,9 +13,8 @@ from lab.provision.image import Hosts
 from lab.provision.release import FLASHES, Content, Release
 from lab.provision.writer import inside, inside_reason, rooms
 
-_STATE: Final = re.compile(
-    r"(?<![a-z])(gp|hs-?fs|hs-?se|hs)(?![a-z])"
-)  # in a file's name, e.g. tiboot3-am62x-hs-fs-evm.bin
+# In a file's name, e.g. tiboot3-am62x-hs-fs-evm.bin
+_STATE: Final = re.compile(r"(?<![a-z])(gp|hs-?fs|hs-?se|hs)(?![a-z])")
 _FIRST_STAGE: Final = "tiboot3"
 
 

@@ -155,9 +155,8 @@ def _chunks(file: File, hosts: Hosts) -> Iterator[bytes]:
     progress_at = time.monotonic()
     deadline, count, progress = progress_at + MOST_S, 0, 0
     with _answer(file.source, hosts) as answer:
-        while chunk := answer.raw.read1(
-            _CHUNK_BYTES, decode_content=True
-        ):  # what has come: a slow host cannot stop the clock
+        # What has come: a slow host cannot stop the clock
+        while chunk := answer.raw.read1(_CHUNK_BYTES, decode_content=True):
             count += len(chunk)
             if count > most:
                 raise ImageDamagedError(

@@ -233,9 +233,8 @@ def find(text: str, board_type: str, base: Path) -> Release:
         )
     files = files_in(place)
     for path in reversed(files):
-        release = load(
-            path
-        )  # a newest one that is wrong is an error: an older one would be measured in its place, unnoticed
+        # A newest one that is wrong is an error: an older one would be measured in its place, unnoticed
+        release = load(path)
         if board_type in release.boards:
             return release
     raise ConfigurationError(

@@ -26,9 +26,8 @@ _TRIES: Final = 10
 # The `C` of a receiver stands alone at the end; that of a word does not, nor is it followed by silence.
 _ASKS: Final = re.compile(rb"(?:^|[\r\n])C+$|CC$")
 _ROM_ASKS: Final = re.compile(rb"C$")  # a ROM puts it behind its digits
-_INTRODUCED: Final = re.compile(
-    rb"[ -BD-~]{6}"
-)  # SPL and U-Boot say something first; a ROM that refused only asks again
+# SPL and U-Boot say something first; a ROM that refused only asks again
+_INTRODUCED: Final = re.compile(rb"[ -BD-~]{6}")
 _CONTROLS: Final = b"\r\n\x06\x15"
 _SHOWN_BYTES: Final = 120
 

@@ -17,10 +17,8 @@ from lab.rails.config import RailConfig, RailsConfig, same_sensor
 from lab.rails.ina_chips import CHIPS, shunt_range_nv
 from lab.rails.model import AdcRange, Channel, SampleSchedule, SensorReading, TraceMark
 
-PERIOD_NS: Final = {
-    AdcRange.ACTIVE: 10_000_000,
-    AdcRange.SLEEP: 200_000_000,
-}  # a file is an I2C transfer in the kernel
+# A file is an I2C transfer in the kernel
+PERIOD_NS: Final = {AdcRange.ACTIVE: 10_000_000, AdcRange.SLEEP: 200_000_000}
 LONGEST_MS: Final = 20_000  # of the slowest setting of an INA2xx, 1024 conversions of 8.2 ms twice
 NOMINAL_MOHM: Final = (
     10.0  # where neither the driver nor the environment says it, any shunt will do to carry the current

@@ -305,10 +305,8 @@ def at(url: str) -> Shared:
             store = from_url(url)
             return Shared(url, store, store)
         client: Any = {"connect_timeout": _CONNECT, "timeout": _ANSWER}
-        if os.environ.get(_PLAIN, "").lower() in {
-            "1",
-            "true",
-        }:  # options that are given hide the library's own look at it
+        # Options that are given hide the library's own look at it
+        if os.environ.get(_PLAIN, "").lower() in {"1", "true"}:
             client["allow_http"] = True
         reader: Any = {
             "client_options": {**client, "read_timeout": _READ},

@@ -25,12 +25,8 @@ CONSOLE_LOG: Final = "console-log"
 CONSOLE_INDEX: Final = "console-index"
 PUBLISHED: Final = "published"  # kind of a run that holds a vendor's guide; it was not measured here
 AB, BISECT, DIAGNOSIS = "ab", "bisect", "diagnosis"  # kinds of runs for a question of their own
-APART: Final = (
-    PUBLISHED,
-    AB,
-    BISECT,
-    DIAGNOSIS,
-)  # kinds that are no night of a board: no history, guide or list of latest numbers has them
+# Kinds that are no night of a board: no history, guide or list of latest numbers has them
+APART: Final = (PUBLISHED, AB, BISECT, DIAGNOSIS)
 HOST_BUSY: Final = (
     "host_busy"  # in an attempt's details: the share of the processors' time that was used meanwhile, 0 to 1
 )

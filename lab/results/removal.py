@@ -67,9 +67,8 @@ def remove_noted_files(store: Store) -> int:
     size = 0
     folder = store.artifacts.root / _LEAVING
     for note in sorted(folder.glob("*")) if folder.is_dir() else ():
-        names = [
-            name for name in note.read_text(encoding="ascii").split() if len(name) == _DIGITS
-        ]  # a kill cuts the last
+        # A kill cuts the last
+        names = [name for name in note.read_text(encoding="ascii").split() if len(name) == _DIGITS]
         later: list[str] = []
         for start in range(0, len(names), NAMES_PER_STATEMENT):
             size += _remove_noted(store, names[start : start + NAMES_PER_STATEMENT], later)

@@ -126,9 +126,8 @@ class BootRun(CycleRun[GoodBoot]):
 
     own: UserMoments = field(factory=UserMoments)
     at_uboot: str = ""
-    _uncounted: list[dict[str, object]] = field(
-        factory=list, init=False
-    )  # of an attempt that failed behind its prompt
+    # Of an attempt that failed behind its prompt
+    _uncounted: list[dict[str, object]] = field(factory=list, init=False)
     _logs_in: bool = field(default=True, init=False)  # False: a login failed; each try costs its time limit
     _identified: set[str] = field(factory=set, init=False)  # media from which the board was asked who it is
     _software: dict[str, BoardSoftware] = field(factory=dict, init=False)  # by medium

@@ -59,9 +59,8 @@ _URGENT: Final = 4  # lines at lower levels come even with `quiet`
 LINES_KEPT: Final = 99  # of counts and errors of the kernel's log
 _COUNT: Final = re.compile(r" *(\d{1,6}) (<(\d{1,3})>\[ *(\d{1,9}).*|\.\d{6}\])")
 _STAMPED: Final = re.compile(r"\[ *(\d{1,9})(\.\d{6}\][^\r\n]*)")  # a program's line may be before it
-_TAINTS: Final = (
-    1 << 7 | 1 << 9 | 1 << 14
-)  # an oops, a warning, a soft lockup (Documentation/admin-guide/tainted-kernels.rst)
+# An oops, a warning, a soft lockup (Documentation/admin-guide/tainted-kernels.rst)
+_TAINTS: Final = 1 << 7 | 1 << 9 | 1 << 14
 _UBOOT: Final = "u-boot"
 _OS_RELEASE: Final = "/etc/os-release"
 _OS_NAMES: Final = ("NAME=", "VERSION=", "VERSION_ID=", "BUILD_ID=", "PRETTY_NAME=")
@@ -396,15 +395,8 @@ def _software(found: Mapping[str, str], lines: Sequence[str]) -> dict[str, str]:
     return {name: text for name, text in names.items() if text}
 
 
-_FIXED: Final = (
-    "uboot",
-    "kernel_build",
-    "init",
-    "command_line",
-    "os_release",
-    "root_options",
-    "modules",
-)  # the device tree may have a seed
+# The device tree may have a seed
+_FIXED: Final = ("uboot", "kernel_build", "init", "command_line", "os_release", "root_options", "modules")
 _SICK: Final = "maintenance"  # of systemctl: the rescue or emergency target
 
 

@@ -34,9 +34,8 @@ ONE_BIT_SHARE: Final = (
     0.75  # else, of the characters that differ: a glitch flips single bits, another text has letters
 )
 _VARIABLE: Final = re.compile(r"\w+=U-Boot ")  # U-Boot's environment, printed: `ver` holds its banner
-FAKE_START: Final = re.compile(
-    r"Starting kernel \.\.\.\(fake run for tracing\)"
-)  # U-Boot arch/arm/lib/bootm.c, CONFIG_TRACE
+# U-Boot arch/arm/lib/bootm.c, CONFIG_TRACE
+FAKE_START: Final = re.compile(r"Starting kernel \.\.\.\(fake run for tracing\)")
 _STAGE_WORD: Final = re.compile(r"\b(?:[STV]PL|BL\d\w?)\b")  # of stages that print nearly the same
 
 
@@ -63,9 +62,8 @@ class Starts:
     _at: dict[str, list[int]] = field(factory=lambda: defaultdict(list), init=False)  # stage -> numbers of its lines
     _garbled: dict[int, str] = field(factory=dict, init=False)  # number of a line that nearly is a banner -> stage
     _awaited: frozenset[str] = field(default=frozenset(), init=False)  # lines of which each proves the reset
-    _broken_off: str = field(
-        default="", init=False
-    )  # the line before the suspected start: its whole form proves it, too
+    # The line before the suspected start: its whole form proves it, too
+    _broken_off: str = field(default="", init=False)
     _awaited_to: int = field(default=0, init=False)
     _planned: bool = field(default=False, init=False)  # the one reset that this board has, as it should
 

@@ -78,20 +78,17 @@ class BootWatch:
     _unmarked_bytes: int = field(default=0, init=False)
     _last_byte_ns: int | None = field(default=None, init=False)
     _failure: BoardlabError | None = field(default=None, init=False)
-    _suspected: BoardTransientError | None = field(
-        default=None, init=False
-    )  # of a boot that does not reach its prompt
+    # Of a boot that does not reach its prompt
+    _suspected: BoardTransientError | None = field(default=None, init=False)
     _stopped: bool = field(default=False, init=False)
-    _lines: deque[tuple[int, str]] = field(
-        factory=lambda: deque(maxlen=PROMPT_LINES), init=False
-    )  # behind the kernel's start, with when each was read
+    # Behind the kernel's start, with when each was read
+    _lines: deque[tuple[int, str]] = field(factory=lambda: deque(maxlen=PROMPT_LINES), init=False)
     _garbled: int = field(default=0, init=False)  # lines, from the first moment on
     _tries: int = field(default=0, init=False)  # errors of the bootloader, after which it tried another place
     _stages_s: dict[str, float] = field(factory=dict, init=False)  # as of `TimeLine`
     _texts: list[str] = field(factory=list, init=False)  # lines until the prompt
-    _line_of: dict[int, int] = field(
-        factory=dict, init=False
-    )  # position of a bootloader's moment -> number of its line
+    # Position of a bootloader's moment -> number of its line
+    _line_of: dict[int, int] = field(factory=dict, init=False)
     _places: dict[str, str] = field(factory=dict, init=False)  # as of `TimeLine`
     _quoted: list[str] = field(factory=list, init=False)  # as of `TimeLine`
 

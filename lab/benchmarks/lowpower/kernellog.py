@@ -19,9 +19,8 @@ from lab.benchmarks.lowpower.modes import MCU_ONLY
 from lab.boards import BoardType
 
 END = "PM: suspend exit"
-_RECORD = re.compile(
-    r"^(?:(\d+):)?(?:<(\d+)>)?\[ *(\d+\.\d{6})\](?:\[ *[TC]\d+\])? (.*)"
-)  # a caller: CONFIG_PRINTK_CALLER
+# A caller: CONFIG_PRINTK_CALLER
+_RECORD = re.compile(r"^(?:(\d+):)?(?:<(\d+)>)?\[ *(\d+\.\d{6})\](?:\[ *[TC]\d+\])? (.*)")
 _ENTRY = re.compile(r"PM: suspend entry \((\w+)\)")
 _SOURCE = re.compile(r"wakeup source: ?(0x[0-9a-f]+)(?:.*\bmode: ?(0x[0-9a-f]+))?", re.IGNORECASE)
 _ERR = 3  # the kernel's level KERN_ERR; smaller is worse

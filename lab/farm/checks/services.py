@@ -33,9 +33,8 @@ SYSTEMD_S: Final = 10.0
 UNITS: Final = Path("/etc/systemd/system")
 STATE: Final = Path("/var/lib")  # of systemd's StateDirectory=
 _OF_THE_HOST: Final = frozenset({"environ"})  # of Buildbot's file: where it runs
-_ANSWERING: Final = frozenset(
-    {"console", "rails", "export", "exporter", "pdudaemon", COORDINATOR}
-)  # they are asked themselves, or the coordinator is
+# They are asked themselves, or the coordinator is
+_ANSWERING: Final = frozenset({"console", "rails", "export", "exporter", "pdudaemon", COORDINATOR})
 _FARM_OF_UNIT: Final = re.compile(r'^ExecStart=.* exporter --farm ("[^"]*"|\S+)', re.MULTILINE)
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _KEYS: Final = 'docs/farm/several-hosts.md, "Keys for the services"'

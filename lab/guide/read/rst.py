@@ -116,9 +116,8 @@ def _hidden(tree: nodes.document) -> set[str]:
 
 
 _TABLE: Final = re.compile(r"( *)\.\. (?:csv-table|list-table|table)::[ \t]*(.*)")
-_NO_TITLE: Final = re.compile(
-    r" *(?:\.\. |[-*+] |\"|(?P<line>[^\w\s])(?P=line){2,}\s*$)"
-)  # docutils reads on by itself
+# Docutils reads on by itself
+_NO_TITLE: Final = re.compile(r" *(?:\.\. |[-*+] |\"|(?P<line>[^\w\s])(?P=line){2,}\s*$)")
 
 
 def _titles_apart(text: str) -> tuple[str, list[int]]:

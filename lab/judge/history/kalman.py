@@ -269,9 +269,8 @@ class Rivals:
         ratio = self.ratios(bank)
         first, silent = self.nights <= 1, self.kind == SILENT
         need = np.where(first, constants.ask_again if again else constants.ask, later[:, None])
-        need = np.where(
-            silent | (self.kind == SWAP), constants.ask_silent, need
-        )  # a swap that moves nothing costs none
+        # A swap that moves nothing costs none
+        need = np.where(silent | (self.kind == SWAP), constants.ask_silent, need)
         won = ~first & (ratio > np.where(silent, constants.silent, constants.later_night))
         best = self._best(ratio)
         asks: Bools = ((ratio > need).sum(axis=1) > 0) & ~won[np.arange(len(ratio)), best]

@@ -282,9 +282,8 @@ class LinuxWriter:
         carry_out(prompt, answers.digest(len(data), digest, f"{what}: what was loaded"))
 
 
-FIRST_BYTES: Final = (
-    16 * 1024 * 1024
-)  # of the first file; each one may be twice as large, so that progress and trouble show early
+# Of the first file; each one may be twice as large, so that progress and trouble show early
+FIRST_BYTES: Final = 16 * 1024 * 1024
 MOST_BYTES: Final = 128 * 1024 * 1024  # of a file; three of them lie there at most
 
 

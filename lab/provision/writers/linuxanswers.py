@@ -27,9 +27,8 @@ _SYSFS: Final = "/sys/class/block/"
 _ROOT: Final = "/dev/root"
 DEVICE: Final = re.compile(r"/dev/[\w-]+")
 RUNNING_LIMIT_S: Final = 60.0
-_CACHED_BYTES: Final = (
-    64 << 20
-)  # at the rate of the slowest medium it is 17 minutes, in which an SD card takes all that Linux holds back
+# At the rate of the slowest medium it is 17 minutes, in which an SD card takes all that Linux holds back
+_CACHED_BYTES: Final = 64 << 20
 SECTOR_BYTES: Final = 512  # of sysfs, and what every block device takes
 _SIZES: Final = (1 << 20, 4096, SECTOR_BYTES)
 _COMPLAINTS: Final = (

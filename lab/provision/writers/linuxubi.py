@@ -28,25 +28,13 @@ _ATTACHED: Final = re.compile(r"UBI device number \d+|error 17 \(File exists\)")
 _NO_UBI: Final = re.compile(r"error 22 \(Invalid argument\)")
 _SYSFS: Final = "/sys/class/ubi"  # Documentation/ABI/stable/sysfs-class-ubi
 _EC_MAGIC, _VID_MAGIC, _MAGIC_BYTES = "UBI#", "UBI!", 4  # drivers/mtd/ubi/ubi-media.h
-_VID_OFFSETS: Final = (
-    64,
-    128,
-    256,
-    512,
-    1024,
-    2048,
-    4096,
-    8192,
-    16384,
-)  # behind the first header: on NOR; on NAND a page, or a part of one
+# Behind the first header: on NOR; on NAND a page, or a part of one
+_VID_OFFSETS: Final = (64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 DEVICE: Final = re.compile(r"/dev/mtd\d+")
 NOR: Final = "nor"
 _LOG: Final = f"{SPOOL}.log"
-_PROGRAMS: Final = (
-    ("flash_erase", "dd"),
-    ("flashcp",),
-    ("ubiattach", "ubiformat", "ubimkvol", "ubiupdatevol"),
-)  # by offset, by the name of an MTD, into a UBI volume
+# By offset, by the name of an MTD, into a UBI volume
+_PROGRAMS: Final = (("flash_erase", "dd"), ("flashcp",), ("ubiattach", "ubiformat", "ubimkvol", "ubiupdatevol"))
 _SHOWN_LINES: Final = 4
 _MTD: Final = re.compile(r'mtd(\d+): ([0-9a-f]+) ([0-9a-f]+) "([^"]+)"')
 _TYPE: Final = re.compile(r"mtd(\d+)/type:(\w+)")

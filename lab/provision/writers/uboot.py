@@ -229,9 +229,8 @@ class UBootWriter:
     ) -> None:
         name = _UNSAFE.sub("_", f"{step.name}-{piece.offset:x}")  # it becomes a word of a command on the board
         self.loader.load(session.prompt, session.address, piece.data, name)
-        if (
-            step.place is not None
-        ):  # of a whole image, half of which is as bad as a wrong byte, the reading back says it
+        # Of a whole image, half of which is as bad as a wrong byte, the reading back says it
+        if step.place is not None:
             session.compare(piece.data, f"{step.name}: what was loaded", quick=True)
         before = medium.before(offset + (0 if isinstance(medium, UbiVolume) else piece.offset), len(piece.data))
         session.run([*before, *medium.write(session.address, offset + piece.offset, len(piece.data))])

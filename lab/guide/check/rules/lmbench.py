@@ -101,9 +101,8 @@ def _own_values(chain: Mapping[str, CellReading]) -> dict[str, tuple[float, bool
         value = chain[op].cell.value
         if value.number is None:
             return None
-        if (
-            value.low is None or value.high is None
-        ):  # one sample only: nothing to recover, and the next cell tells if it is its own
+        # One sample only: nothing to recover, and the next cell tells if it is its own
+        if value.low is None or value.high is None:
             following, has_gap = value.number, True
             continue
         if not value.low - _ROUNDING <= following <= value.high + _ROUNDING:

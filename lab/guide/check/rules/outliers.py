@@ -357,9 +357,8 @@ def physical_limit(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterat
     for rows in udp_tables.tables(sheet).values():
         for row in rows:
             by_frames = udp_tables.frame_limit(row.frame, row.definition or udp_tables.Definition.PAYLOAD)
-            limit_mbit_s = max(
-                by_frames, udp_tables.datagram_limit(row.size)
-            )  # the column may hold the datagram's size
+            # The column may hold the datagram's size
+            limit_mbit_s = max(by_frames, udp_tables.datagram_limit(row.size))
             yield from _ethernet(row.throughput, limit_mbit_s, f"frames of {row.frame} bytes")
 
 

@@ -203,9 +203,8 @@ def foreign_board(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterato
     """
     tables = [frozenset(c.board for c in t.columns if c.board) for t in sheet.guide.tables]
     families_of_tables = [{board[:_FAMILY_LETTERS] for board in boards} for boards in tables]
-    beside = {
-        family for families in families_of_tables if len(families) > 1 for family in families
-    }  # the guide is of both
+    # The guide is of both
+    beside = {family for families in families_of_tables if len(families) > 1 for family in families}
     counts = Counter(board for boards in tables for board in boards)
     families = Counter(board[:_FAMILY_LETTERS] for board, count in counts.items() for _ in range(count))
     if len(tables) < _LEAST_TABLES or len(families) < 2:
