@@ -51,9 +51,8 @@ from lab.host import devices
 from lab.redaction import redact
 from lab.terminal import plain
 
-SWITCH_LIMIT_S: Final = (
-    10.0  # of a digital output: a relay moves in milliseconds, an HTTP server needs some of a second
-)
+# Of a digital output: a relay moves in milliseconds, an HTTP server needs some of a second
+SWITCH_LIMIT_S: Final = 10.0
 POWER_LIMIT_S: Final = 30.0  # as StampedPDUDaemonDriver's: a PDU behind SNMP with its retries
 PERSON_LIMIT_S: Final = 600.0  # where the driver asks a person to do it
 ACTIVATE_LIMIT_S: Final = 60.0  # resources are waited for, ssh connects

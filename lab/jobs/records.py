@@ -24,9 +24,8 @@ BY_BISECT: Final = "lab bisect"
 BY_QUALIFY: Final = "lab farm qualify"
 BY_HEALTH: Final = "lab health"
 BY_WEB: Final = "lab web"  # which switches a board's power off and on
-BOARDS: Final = (
-    "boards"  # the option of a job that takes any of these boards; it moves to another one until it has begun
-)
+# The option of a job that takes any of these boards; it moves to another one until it has begun
+BOARDS: Final = "boards"
 HEALTH: Final = "health"  # the option of a job whose board is checked first, where that is due
 JOB_VARIABLE: Final = "BOARDLAB_JOB"  # the job of the runs, from `lab run` to its pytest
 AWAY_VARIABLE: Final = "BOARDLAB_AWAY"  # seconds: wait of that pytest for a host that is away

@@ -20,9 +20,8 @@ from lab.rails.model import AdcRange, Channel, SampleSchedule, SensorReading, Tr
 # A file is an I2C transfer in the kernel
 PERIOD_NS: Final = {AdcRange.ACTIVE: 10_000_000, AdcRange.SLEEP: 200_000_000}
 LONGEST_MS: Final = 20_000  # of the slowest setting of an INA2xx, 1024 conversions of 8.2 ms twice
-NOMINAL_MOHM: Final = (
-    10.0  # where neither the driver nor the environment says it, any shunt will do to carry the current
-)
+# Where neither the driver nor the environment says it, any shunt will do to carry the current
+NOMINAL_MOHM: Final = 10.0
 _SHUNTS: Final = ("shunt_resistor", "shunt1_resistor")  # ina2xx, ina3221; microohm
 GAIN: Final = 0.005
 

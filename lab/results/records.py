@@ -27,14 +27,12 @@ PUBLISHED: Final = "published"  # kind of a run that holds a vendor's guide; it 
 AB, BISECT, DIAGNOSIS = "ab", "bisect", "diagnosis"  # kinds of runs for a question of their own
 # Kinds that are no night of a board: no history, guide or list of latest numbers has them
 APART: Final = (PUBLISHED, AB, BISECT, DIAGNOSIS)
-HOST_BUSY: Final = (
-    "host_busy"  # in an attempt's details: the share of the processors' time that was used meanwhile, 0 to 1
-)
+# In an attempt's details: the share of the processors' time that was used meanwhile, 0 to 1
+HOST_BUSY: Final = "host_busy"
 TEST: Final = "test"  # the parameter of an attempt at a lab's own test: its id
 ATTACHED: Final = "file:"  # kind of an artifact that a test attached, before its name
-MEASURED: Final = (
-    "measured"  # in an attempt's details: numbers that do not count, since the attempt failed or the call was wrong
-)
+# In an attempt's details: numbers that do not count, since the attempt failed or the call was wrong
+MEASURED: Final = "measured"
 LIMITS: Final = "limits"  # in an attempt's details: metric -> its limits when it was measured
 EVIDENCE: Final = "evidence"  # in the details of a published attempt: what is known of its numbers beyond their values
 _FAULTS: Final = ("board", "lab", "test", "configuration")

@@ -40,9 +40,8 @@ _BEGIN: Final = "{ cd /proc;"
 _END: Final = "} 2>/dev/null|tee /dev/tty|md5sum"
 _PROCESSES: Final = r"cut -d\  -f1-7,22 uptime $$/stat $PPID/stat sys/kernel/random/boot_id sys/kernel/tainted;"
 _FINGERPRINT: Final = 'grep -hE "^[^0-9]| / / " 1/comm cmdline version /etc/os-release self/mountinfo|md5sum;'
-_SHORT_THERMAL: Final = (
-    'cd /sys/class;grep -H "" t*l/t*/temp t*l/c*/[tc]*e h*n/h*/t*_i*;'  # the same as `THERMAL`, and more
-)
+# The same as `THERMAL`, and more
+_SHORT_THERMAL: Final = 'cd /sys/class;grep -H "" t*l/t*/temp t*l/c*/[tc]*e h*n/h*/t*_i*;'
 _SYSTEMD: Final = "systemctl is-system-running||systemctl --failed --no-legend --plain;"
 SOFTWARE: Final = (
     f'{_BEGIN} grep "" 1/comm cmdline version sys/kernel/printk /etc/os-release; grep " / / " self/mountinfo; dmesg '

@@ -18,9 +18,8 @@ from lab.benchmarks.boot.records import MomentLike, PowerEdge
 APART_S: Final = 0.1  # between two boots of a board: a ROM and SPL take the same time, but for some milliseconds
 APART_SHARE: Final = 0.1  # of a longer silence, e.g. of a ROM that tries several media
 CONFIRMED: Final = 2  # other boots that agree
-RISE_NS: Final = (
-    100_000_000  # from the switched supply to the first rail: a supply's soft start and the PMIC's sequence
-)
+# From the switched supply to the first rail: a supply's soft start and the PMIC's sequence
+RISE_NS: Final = 100_000_000
 
 
 @frozen

@@ -30,9 +30,8 @@ BROKEN_OFF_CHARACTERS: Final = 8  # a shorter line begins others by chance
 ALIKE_SHARE: Final = 0.4  # of the characters in their places; other lines of a boot have a tenth
 ALIKE_CHARACTERS: Final = 20  # shorter lines are alike by chance
 SURE_SHARE: Final = 0.85  # at which it is no other text
-ONE_BIT_SHARE: Final = (
-    0.75  # else, of the characters that differ: a glitch flips single bits, another text has letters
-)
+# Else, of the characters that differ: a glitch flips single bits, another text has letters
+ONE_BIT_SHARE: Final = 0.75
 _VARIABLE: Final = re.compile(r"\w+=U-Boot ")  # U-Boot's environment, printed: `ver` holds its banner
 # U-Boot arch/arm/lib/bootm.c, CONFIG_TRACE
 FAKE_START: Final = re.compile(r"Starting kernel \.\.\.\(fake run for tracing\)")

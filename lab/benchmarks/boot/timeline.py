@@ -29,9 +29,8 @@ SPREADS: Final = 4  # beyond which a boot is not usual
 KNOWN: Final = 3  # boots from which on something is usual
 RECENT: Final = 20  # boots that are learned from: a boot of a long run costs no more than one of a short
 STEP_S: Final = 0.01  # of /proc/uptime and of a process's start: 1/USER_HZ, truncated (proc(5))
-DRIFT: Final = (
-    500e-6  # the rates of two crystals differ by at most 200 ppm; the rest is what a boot's stamps tell of them
-)
+# The rates of two crystals differ by at most 200 ppm; the rest is what a boot's stamps tell of them
+DRIFT: Final = 500e-6
 QUANTITIES: Final = ("zero", "getty", "answer", "tries")
 KERNEL: Final = " kernel"
 PROMPT: Final = "prompt"  # for the moment that ends the boot, login or shell

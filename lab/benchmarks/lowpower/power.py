@@ -14,9 +14,8 @@ from lab.errors import BoardTransientError, LabTransientError
 from lab.metrics import Flag
 
 SETTLE_NS: Final = 1_500_000_000  # from the console's last byte until supplies and averages are those of sleep
-ALARM_NS: Final = (
-    1_500_000_000  # an alarm's instant is known to a second, and what follows until the first byte is not
-)
+# An alarm's instant is known to a second, and what follows until the first byte is not
+ALARM_NS: Final = 1_500_000_000
 
 
 class RailPowerProtocol(Protocol):

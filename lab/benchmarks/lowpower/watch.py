@@ -27,9 +27,8 @@ _BOOT = "boot."  # before the name of a boot's moment
 _NO_SIGN: Final = frozenset({"shell", "kernel_load"})  # moments that are seen without a boot
 ENTRY_S = 10.0  # from the command until the shell has begun with it
 FLOOD_BYTES = 65_536  # from the command on, without an answer; a board that suspends says nothing
-FREEZE_S = (
-    25.0  # from the command; a freezer gives up after 20 s (/sys/power/pm_freeze_timeout), and then the shell answers
-)
+# From the command; a freezer gives up after 20 s (/sys/power/pm_freeze_timeout), and then the shell answers
+FREEZE_S = 25.0
 RESTORE_S = 30.0  # from the answer until everything is put back
 EARLY_S = 1.5  # an alarm counts whole seconds from one that has begun; a wake-up so long before it is none of its own
 
