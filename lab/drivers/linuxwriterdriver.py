@@ -182,8 +182,7 @@ class LinuxWriterDriver(Driver, ProvisionProtocol):
         if not own and not released:
             raise ConfigurationError(
                 "LinuxWriterDriver: boot_from: ram, and neither the release has `recovery: ram:` nor the env `ram: "
-                "{kernel: ..., initramfs: ...}`; "
-                "`lab release ram-linux` makes an initramfs (docs/releases.md)"
+                "{kernel: ..., initramfs: ...}`; `lab release ram-linux` makes an initramfs (docs/releases.md)"
             )
         return ramlinux.read(own or released)
 

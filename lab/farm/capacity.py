@@ -71,8 +71,7 @@ class HostCapacity:
         if late_ms is not None and late_ms > self.limits.late_ms:
             return (
                 f"host {self.host}: stamps are {late_ms:.1f} ms late at p99 with {_boards(boards)}; the "
-                f"{_th(boards + 1)} waits (farm.yaml, "
-                f"limits: late_ms: {self.limits.late_ms:g})"
+                f"{_th(boards + 1)} waits (farm.yaml, limits: late_ms: {self.limits.late_ms:g})"
             )
         too_many = self._read_record()
         if too_many is not None and boards >= too_many[0] - 1:

@@ -63,8 +63,7 @@ def _unselectable(media: Iterable[str], board_type: BoardType, env: Path) -> Ite
         if medium in board_type.media and medium != there:
             yield (
                 f"medium: {medium}: {env} has no {_STRAPS[0]}, and the board's switches are taken to be set to "
-                f"{there}: leave it out, or set "
-                "the switches and name their medium in BoardStrategy (medium)"
+                f"{there}: leave it out, or set the switches and name their medium in BoardStrategy (medium)"
             )
 
 
@@ -78,8 +77,7 @@ def _wrong_sections(chosen_options: Mapping[str, Value], board_type: BoardType) 
         elif section_of[name].overwrites and not chosen_options.get("destructive"):
             yield (
                 f"sections: {name} overwrites the scratch medium {section_of[name].overwrites}: allow it with the "
-                "option "
-                "`destructive`, or leave it out"
+                "option `destructive`, or leave it out"
             )
 
 

@@ -121,9 +121,8 @@ def write(folder: Path, texts: Mapping[str, str]) -> list[str]:
     ]
     if taken:
         raise ConfigurationError(
-            f"nothing was written, since there is already: {', '.join(taken)}. Move that away, choose another folder, "
-            "or "
-            "write a part with --only"
+            f"nothing was written, since there is already: {', '.join(taken)}. Move that away, choose another "
+            "folder, or write a part with --only"
         )
     new: list[Path] = []
     folders: list[Path] = []

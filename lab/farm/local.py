@@ -374,8 +374,7 @@ class Supervisor:
                 if state.state in _GIVEN_UP or failures >= _TRIES:
                     raise LabStableError(
                         f"{program.name} does not run: {self._last_words(program)}; `lab farm logs {program.name}` "
-                        "has more, "
-                        "`lab farm down` ends the others"
+                        "has more, `lab farm down` ends the others"
                     )
             running = {state.name for state in states.values() if state.state == "RUNNING"}
             waiting = [p for p in waiting if p.name not in running or not p.ready]
@@ -399,9 +398,8 @@ def _require_free(programs: Sequence[Program]) -> None:
     for program in programs:
         if program.address and (addresses.count(program.address) > 1 or _answers(program.address)):
             raise ConfigurationError(
-                f"{program.name}: another program has {program.address}: give it another address in farm.yaml, or end "
-                "that one "
-                f"(`ss -ltnp` names it)"
+                f"{program.name}: another program has {program.address}: give it another address in farm.yaml, or "
+                "end that one (`ss -ltnp` names it)"
             )
 
 

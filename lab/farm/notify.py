@@ -140,8 +140,7 @@ class Alertmanager:
             there = ", ".join(receiver.described for receiver in all_receivers) or "none at all"
             raise ConfigurationError(
                 f"no alert would arrive: Alertmanager at {self.address} has no receiver that is filled in ({there}). "
-                "Fill in `to` and "
-                "`url` in its configuration, then: systemctl reload prometheus-alertmanager"
+                "Fill in `to` and `url` in its configuration, then: systemctl reload prometheus-alertmanager"
             )
         return ready
 
@@ -175,8 +174,7 @@ class Alertmanager:
             text = plain_text(answer.text.strip())[:_ANSWER_CHARS]
             raise LabStableError(
                 f"Alertmanager at {self.address} refused {method} {what}: {answer.status_code} {text}; look at its "
-                "log, and whether "
-                "`alertmanager` in farm.yaml is its address",
+                "log, and whether `alertmanager` in farm.yaml is its address",
                 failure="alertmanager",
             )
         return answer

@@ -54,9 +54,8 @@ def unsound(store: Store, health: HealthConfig, now: Callable[[], dt.datetime] =
     if last is None or now() - last.at > NIGHT:
         when = f"since {last.at:%Y-%m-%d %H:%M} UTC" if last is not None else "yet"
         return (
-            f"not judged: the reference board {health.reference} was not checked {when}, and nothing says that the lab "
-            "works. "
-            f"Check it: lab health {health.reference} --check, and then: lab judge run RUN"
+            f"not judged: the reference board {health.reference} was not checked {when}, and nothing says that the "
+            f"lab works. Check it: lab health {health.reference} --check, and then: lab judge run RUN"
         )
     if last.passed:
         return ""

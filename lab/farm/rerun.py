@@ -64,8 +64,7 @@ def report(store: Store, run_id: int, say: Callable[[str], None]) -> bool:
     elif unsure := count_unconfirmed(store, run_id):
         say(
             f"not judged: run {run_id} has {_numbers(unsure)} that may have moved, and no run that confirms it; "
-            "measure that: "
-            f"lab run --confirms {run_id} --env ENV"
+            f"measure that: lab run --confirms {run_id} --env ENV"
         )
     elif not moved:
         say(f"run {run_id}: none of {len(verdicts)} numbers has moved for sure (lab judge show {run_id})")

@@ -94,8 +94,7 @@ def loopback(_instance: object, attribute: Any, value: str) -> None:
     if wrong:
         raise ValueError(
             f"{attribute.name}: {value!r}: expected a loopback address and a port, e.g. 127.0.0.1:8010: it knows no "
-            "TLS, so "
-            "other hosts reach it through ssh -L or WireGuard"
+            "TLS, so other hosts reach it through ssh -L or WireGuard"
         )
 
 

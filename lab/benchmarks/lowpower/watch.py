@@ -187,8 +187,7 @@ class SuspendWatch:
         if now_ns > max(self.due_ns + limit_s * 1e9, self.sent_ns + FREEZE_S * 1e9):
             raise BoardTransientError(
                 f"the board was woken ({self.plan.wake}) {(now_ns - self.due_ns) / 1e9:.0f} s ago and has not "
-                "answered: it hangs, or the wake-up did not reach it. It is power-cycled; look at its "
-                "wake-up sources",
+                "answered: it hangs, or the wake-up did not reach it. It is power-cycled; look at its wake-up sources",
                 failure="hung_resume",
             )
 

@@ -119,17 +119,15 @@ def _places_at(coordinator: Coordinator, farm: Farm) -> Iterator[Finding]:
         where = f"boards: {board}: {env}"
         if other and not may_be_one(with_port(other), coordinator.address):
             yield _bad(
-                f"{where}: its coordinator is {other}, and farm.yaml's {coordinator.address}: the janitor looks after "
-                "places of the latter only; "
-                "let both name the same one"
+                f"{where}: its coordinator is {other}, and farm.yaml's {coordinator.address}: the janitor looks "
+                "after places of the latter only; let both name the same one"
             )
         elif place not in place_names:
             close = difflib.get_close_matches(place, place_names, n=1)
             meant = f" (is {close[0]!r} meant?)" if close else ""
             yield _bad(
                 f"{where}: no place {place!r} at the coordinator {coordinator.address}{meant}: correct `RemotePlace` "
-                "there, or make the place: "
-                f"labgrid-client -p {place} create, then add-match HOST/GROUP/CLASS"
+                f"there, or make the place: labgrid-client -p {place} create, then add-match HOST/GROUP/CLASS"
             )
         else:
             for match in coordinator.find_unmatched(place):
@@ -179,8 +177,7 @@ def warn_of_no_authentication(farm: Farm) -> Iterator[Finding]:
         yield Finding.of_text(AREA, "doubtful", text)
     text = (
         f"{BEWARE}: pdudaemon at {farm.pdudaemon.address} switches boards for EVERY user of this host, unless a "
-        "firewall rule "
-        f"lets only {farm.user} reach it: "
+        f"firewall rule lets only {farm.user} reach it: "
         f"{package_data.folder(package_data.FARM) / 'nftables' / 'boardlab-pdudaemon.nft'}, see docs/farm/security.md"
     )
     yield Finding.of_text(AREA, "doubtful", text)

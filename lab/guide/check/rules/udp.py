@@ -31,9 +31,8 @@ def udp_definition(sheet: MeasuredGuide, older: MeasuredGuide | None) -> Iterato
             if not row.fits and row.packets is not None and not is_average:
                 yield Remark(
                     f"{row.throughput.cell.value.text} Mbit/s and {row.packets.cell.value.text} thousand packets a "
-                    "second are "
-                    f"packets of {1000 / 8 * (row.throughput.number or 0) / (row.packets.number or 1):.0f} bytes, "
-                    "neither "
+                    "second are packets of "
+                    f"{1000 / 8 * (row.throughput.number or 0) / (row.packets.number or 1):.0f} bytes, neither "
                     f"{row.frame} nor {row.frame - udp_tables.OVERHEAD_BYTES}; one of the two may be of another run, "
                     "or both averages over runs, which the guide does not tell",
                     row.throughput,
