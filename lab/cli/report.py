@@ -10,8 +10,8 @@ import typer
 from lab.cli.options import Database, Json, RunName, run_number
 from lab.errors import LabStableError
 from lab.jobs.listing import whole_run
+from lab.judge.boot_breakdown import breakdowns_if_any
 from lab.judge.builds import remarks
-from lab.judge.where import where_of
 from lab.report.page import render
 from lab.report.view import judge_against, last_of
 from lab.results.listing import overview
@@ -55,8 +55,8 @@ def report(
             earlier,
             notes,
             power=power_of(measured, store.artifacts),
-            where=where_of(store, run_id),
-            where_before=[] if before is None else where_of(store, before),
+            where=breakdowns_if_any(store, run_id),
+            where_before=[] if before is None else breakdowns_if_any(store, before),
         )
     path = output or Path(f"boardlab-run-{run_id}.html")
     try:

@@ -152,12 +152,12 @@ def where(
 
     The run was measured with --where.
     """
-    from lab.judge import where as boot_where  # noqa: PLC0415 - with all that reads a boot
+    from lab.judge import boot_breakdown  # noqa: PLC0415 - with all that reads a boot
     from lab.judge.boottrace import trace  # noqa: PLC0415
 
     with open_store(db, create=False) as store:
-        breakdowns = boot_where.where(store, run_number(store, run))
-        earlier = [] if before is None else boot_where.where(store, run_number(store, before))
+        breakdowns = boot_breakdown.read_breakdowns(store, run_number(store, run))
+        earlier = [] if before is None else boot_breakdown.read_breakdowns(store, run_number(store, before))
     if perfetto is not None:
         _write(perfetto, json_text(trace(breakdowns), indent=0), "--perfetto")
         return
@@ -165,7 +165,7 @@ def where(
     if before is not None and not by_medium.keys() & {breakdown.medium for breakdown in breakdowns}:
         raise ConfigurationError(f"runs {run} and {before} were diagnosed on no medium in common")
     if as_json:
-        echo_json([boot_where.document(breakdown, by_medium.get(breakdown.medium)) for breakdown in breakdowns])
+        echo_json([boot_breakdown.document(breakdown, by_medium.get(breakdown.medium)) for breakdown in breakdowns])
         return
     for breakdown in breakdowns:
         echo(
@@ -174,15 +174,15 @@ def where(
         )
         if (other := by_medium.get(breakdown.medium)) is not None:
             echo(f"  against run {other.run}, release {other.release}:")
-            echo(*(f"    {line}" for line in boot_where.difference_lines(other, breakdown)))
-        for remark in boot_where.remarks(breakdown):
+            echo(*(f"    {line}" for line in boot_breakdown.difference_lines(other, breakdown)))
+        for remark in boot_breakdown.remarks(breakdown):
             echo(f"  note: {remark}")
-        for line in boot_where.clock_lines(breakdown):
+        for line in boot_breakdown.clock_lines(breakdown):
             echo(f"  clock: {line}")
-        if tree := boot_where.tree_rows(breakdown, other, whole=whole):
+        if tree := boot_breakdown.tree_rows(breakdown, other, whole=whole):
             head = ("", "[ms]", "±", *(("start [s]", "%") if other is None else ("before", "difference")))
             echo(*table(head, tree, "<>>>>", indent=2))
-        for title, cells in boot_where.rows(breakdown, whole=whole):
+        for title, cells in boot_breakdown.rows(breakdown, whole=whole):
             echo(title, *table(["", "own [ms]", "±", "whole"], cells, "<>>>", indent=2))
 
 

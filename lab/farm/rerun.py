@@ -10,12 +10,12 @@ from lab.jobs import listing
 from lab.jobs.queue import confirms
 from lab.jobs.records import Job
 from lab.judge import text
+from lab.judge.boot_breakdown import explain, latest
 from lab.judge.history import CONSTANTS
 from lab.judge.records import UNSURE, StoredVerdict
 from lab.judge.run_judge import RunVerdicts, judge_run
 from lab.judge.store import read_verdicts, verdicts_with
 from lab.judge.summary import OF_BOOTS
-from lab.judge.where import explain, latest
 from lab.results import Store
 from lab.run.options import BOOT, CONFIRMS
 

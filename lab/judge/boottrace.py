@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from lab.judge.boot_breakdown import BootBreakdown
 from lab.judge.boottree import IN_PARALLEL, BootNode
-from lab.judge.where import BootWhere
 
 _BOOT: Final = 1  # the thread of what the boot waited for; units in parallel are on those behind it
 
 
-def trace(breakdowns: Sequence[BootWhere]) -> dict[str, Any]:
+def trace(breakdowns: Sequence[BootBreakdown]) -> dict[str, Any]:
     """The trace of a run's media; each is a process."""
     events: list[dict[str, Any]] = []
     for process, breakdown in enumerate(breakdowns, start=1):

@@ -10,11 +10,11 @@ from typing import Final, Literal
 from attrs import define, evolve, frozen
 
 from lab.errors import ConfigurationError, LabStableError
+from lab.judge.boot_breakdown import explain
 from lab.judge.latest import WorseNumber, still_worse, worse_of_run
 from lab.judge.records import CALLED, OUTCOMES, UNSURE, ChangeStart, StoredVerdict
 from lab.judge.store import verdicts_with
 from lab.judge.text import EvidenceLinks, VerdictChange, changes, needs
-from lab.judge.where import explain
 from lab.results.history import read_numbers
 from lab.results.records import Run
 from lab.results.store import Store

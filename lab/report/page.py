@@ -13,9 +13,9 @@ from attrs import frozen
 from lab.figures.bars import Flame, FlamePart, StageKey, flame, waterfalls
 from lab.figures.power import PowerFigure
 from lab.judge.baseline import JudgedRun
+from lab.judge.boot_breakdown import SHOWN, BootBreakdown, clock_lines, difference_lines, remarks, rows, tree_rows
 from lab.judge.boottree import IN_PARALLEL, BootNode
 from lab.judge.compare import Verdict
-from lab.judge.where import SHOWN, BootWhere, clock_lines, difference_lines, remarks, rows, tree_rows
 from lab.metrics.catalogue import BOOT_STAGE
 from lab.report import view
 from lab.report.names import Names
@@ -41,8 +41,8 @@ def render(
     home: str = "",
     power: Sequence[PowerFigure] = (),
     against: str = "",
-    where: Sequence[BootWhere] = (),
-    where_before: Sequence[BootWhere] = (),
+    where: Sequence[BootBreakdown] = (),
+    where_before: Sequence[BootBreakdown] = (),
 ) -> str:
     """Render a run's page, the same text for the same run.
 
@@ -127,7 +127,7 @@ class WhereSection:
     others: tuple[tuple[str, list[list[str]]], ...]
 
 
-def _parts(where: BootWhere, others: Sequence[BootWhere], names: Names) -> WhereSection:
+def _parts(where: BootBreakdown, others: Sequence[BootBreakdown], names: Names) -> WhereSection:
     """A medium's tree as a flame graph, below that of another run, and as a table."""
     other = next((breakdown for breakdown in others if breakdown.medium == where.medium), None)
     drawn = [breakdown for breakdown in (other, where) if breakdown is not None and breakdown.tree is not None]
@@ -147,9 +147,9 @@ def _parts(where: BootWhere, others: Sequence[BootWhere], names: Names) -> Where
 _MANY_PARTS: Final = 5  # of a stage, from which on it is drawn by itself
 
 
-def _flames(drawn: Sequence[BootWhere], depth: int) -> Iterator[Flame]:
+def _flames(drawn: Sequence[BootBreakdown], depth: int) -> Iterator[Flame]:
     """The trees (1), or their stages with many parts (2), those of all runs on one axis."""
-    by_path: dict[tuple[str, ...], list[tuple[BootWhere, BootNode]]] = {}
+    by_path: dict[tuple[str, ...], list[tuple[BootBreakdown, BootNode]]] = {}
     for breakdown in drawn:
         for path, node in breakdown.tree.all() if breakdown.tree else ():
             many = sum(part.placed for part in (*node.parts, *node.beside)) >= _MANY_PARTS

@@ -20,7 +20,7 @@ from lab.benchmarks.boot.timeline import TimeLine
 from lab.benchmarks.diagnosis import kernel, reports
 from lab.benchmarks.diagnosis.parts import BootPart, boots_needed, documents, from_documents, sum_parts
 from lab.errors import BoardlabError, ConfigurationError
-from lab.judge.where import OF, latest
+from lab.judge.boot_breakdown import OF, latest
 from lab.metrics import Sample
 from lab.metrics.catalogue import HEADLINE_NAMES
 from lab.results import Run, Store

@@ -17,8 +17,8 @@ from lab.console.status import ports_of
 from lab.errors import BoardlabError, ConfigurationError
 from lab.farm.board_state import STATES, BoardNow
 from lab.jobs.listing import find_runs, killed_runs, whole_run
+from lab.judge.boot_breakdown import breakdowns_if_any
 from lab.judge.builds import remarks
-from lab.judge.where import where_of
 from lab.report import view
 from lab.report.page import render
 from lab.report.view import judge_against, last_of
@@ -268,8 +268,8 @@ def _report(site: Site, store: Store, run_id: int, against: str | None) -> str:
         home="/runs",
         power=power_of(run, artifacts),
         against=against or "",
-        where=where_of(store, run_id),
-        where_before=[] if last is None else where_of(store, last),
+        where=breakdowns_if_any(store, run_id),
+        where_before=[] if last is None else breakdowns_if_any(store, last),
     )
     return UncachedPage(page) if artifacts.missed else page
 

@@ -15,8 +15,8 @@ from support.judged_store import Nights
 from support.measuring_lab import ROOT, Lab, running_lab
 
 from lab.farm.runner import WORSE
+from lab.judge.boot_breakdown import OF
 from lab.judge.store import read_verdicts, review
-from lab.judge.where import OF
 from lab.results import open_store
 from lab.results.records import DIAGNOSIS
 

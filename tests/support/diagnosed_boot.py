@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lab.benchmarks.diagnosis.parts import BOOTSTAGE, INITCALLS, MODULES, UNITS, BootPart, documents
-from lab.judge.where import OF, BootWhere, where
+from lab.judge.boot_breakdown import OF, BootBreakdown, read_breakdowns
 from lab.results import AttemptRecord, Moment, SampleRecord, Store
 from lab.results.records import DIAGNOSIS
 from support.recorded_run import START
@@ -49,7 +49,7 @@ def diagnosed(
     *,
     quiet: bool = False,
     chain: Sequence[str] = (),
-) -> BootWhere:
+) -> BootBreakdown:
     """The parts of two equal boots with power on at 100 s, whose kernel's time 0 is at 103.1 s."""
     run = store.begin_run("boot", "am62xx_sk", "b1", "11.01", plan={}, provenance={})
     silent = {"first_printk", "init"} if quiet else set()
@@ -96,5 +96,5 @@ def diagnosed(
     record = AttemptRecord(1, 1, {"medium": "sd"}, "ok", None, None, "", START, 20.0, details={DIAGNOSIS: document})
     store.record_attempt(its.id, record)
     store.finish_run(its.id, "completed")
-    (found,) = where(store, run.id)
+    (found,) = read_breakdowns(store, run.id)
     return found

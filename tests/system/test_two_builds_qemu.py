@@ -15,7 +15,7 @@ from support.measuring_lab import Lab, running_lab
 from support.qemu_boards import extend
 
 from lab.benchmarks.diagnosis.parts import changes
-from lab.judge.where import BootWhere, where
+from lab.judge.boot_breakdown import BootBreakdown, read_breakdowns
 from lab.results import open_store
 from lab.results.records import AB, BISECT
 from lab.virtual.images import cache, debian
@@ -86,7 +86,7 @@ def test_a_module_that_sleeps_50_ms_longer_is_named_first_and_alone_in_19_of_20(
             said(lab, "run", "--medium", "sd", "--cycles", "1", "--where", "--retries", "5")
         with open_store(lab.environ["LAB_DB"]) as store:
             runs = [run for run in reversed(store.runs()) if run.kind == "boot"]
-            found: list[BootWhere] = [each for run in runs for each in where(store, run.id)]
+            found: list[BootBreakdown] = [each for run in runs for each in read_breakdowns(store, run.id)]
     assert len(found) == CHANGES + 1
     named = [[each.name for each in changes(one.parts, other.parts)] for one, other in itertools.pairwise(found)]
     assert named.count([PART]) >= 0.95 * CHANGES, named

@@ -10,8 +10,8 @@ import pytest
 from support.judged_store import Nights
 
 from lab.farm.rerun import MOST_RERUNS, asks_diagnosis, judge_with_reruns, report, report_parts
+from lab.judge.boot_breakdown import OF
 from lab.judge.store import mute, read_verdicts
-from lab.judge.where import OF
 from lab.results import open_store
 from lab.results.records import DIAGNOSIS
 

@@ -11,8 +11,8 @@ import pytest
 from support.diagnosed_boot import PARTS, diagnosed
 
 from lab.cli import main
+from lab.judge.boot_breakdown import BootBreakdown
 from lab.judge.boottrace import trace
-from lab.judge.where import BootWhere
 from lab.results import Store, open_store
 
 
@@ -23,7 +23,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 @pytest.fixture
-def diagnosis(store: Store) -> BootWhere:
+def diagnosis(store: Store) -> BootBreakdown:
     return diagnosed(store, PARTS, chain=["first.service", "second.service"])
 
 
@@ -39,7 +39,7 @@ def nested(events: list[dict[str, Any]]) -> bool:
     return True
 
 
-def test_the_trace_has_the_fields_of_the_trace_event_format(diagnosis: BootWhere) -> None:
+def test_the_trace_has_the_fields_of_the_trace_event_format(diagnosis: BootBreakdown) -> None:
     document = json.loads(json.dumps(trace([diagnosis])))
     assert document["displayTimeUnit"] == "ms"
     kinds = {event["ph"] for event in document["traceEvents"]}
@@ -56,7 +56,7 @@ def test_the_trace_has_the_fields_of_the_trace_event_format(diagnosis: BootWhere
             assert isinstance(event["args"]["name"], str)
 
 
-def test_parts_nest_on_their_thread_and_stand_where_the_tree_has_them(diagnosis: BootWhere) -> None:
+def test_parts_nest_on_their_thread_and_stand_where_the_tree_has_them(diagnosis: BootBreakdown) -> None:
     events = [event for event in trace([diagnosis])["traceEvents"] if event["ph"] == "X"]
     threads = {event["tid"] for event in events}
     assert all(nested([event for event in events if event["tid"] == thread]) for thread in threads)
@@ -78,7 +78,7 @@ def test_units_in_parallel_are_on_threads_of_their_own(store: Store) -> None:
     assert {"in parallel, 1", "boot"} <= {event["args"]["name"] for event in events if event["ph"] == "M"}
 
 
-def test_the_command_writes_it(tmp_path: Path, store: Store, diagnosis: BootWhere) -> None:
+def test_the_command_writes_it(tmp_path: Path, store: Store, diagnosis: BootBreakdown) -> None:
     database, file = f"sqlite:///{tmp_path}/results.db", tmp_path / "boot.json"
     assert main(["results", "where", str(diagnosis.run), "--db", database, "--perfetto", str(file)]) == 0
     assert json.loads(file.read_text()) == json.loads(json.dumps(trace([diagnosis])))

@@ -10,8 +10,8 @@ from support.diagnosed_boot import PARTS, diagnosed
 from support.recorded_run import START
 
 from lab.benchmarks.diagnosis.parts import INITCALLS, UNITS, BootPart, documents
+from lab.judge.boot_breakdown import OF, BootBreakdown, read_breakdowns, rows, tree_rows
 from lab.judge.boottree import SAVED, UNEXPLAINED, BootNode
-from lab.judge.where import OF, BootWhere, rows, tree_rows, where
 from lab.report.page import _flames
 from lab.results import AttemptRecord, Store, open_store
 from lab.results.records import DIAGNOSIS
@@ -23,7 +23,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield store
 
 
-def tree(found: BootWhere) -> BootNode:
+def tree(found: BootBreakdown) -> BootNode:
     assert found.tree is not None
     return found.tree
 
@@ -38,7 +38,7 @@ def adds_up(node: BootNode) -> bool:
     return (abs(took_s - node.length_s) if whole else took_s - node.length_s) < 1e-9 and all(map(adds_up, node.parts))
 
 
-def times(found: BootWhere) -> dict[tuple[str, ...], tuple[float, float]]:
+def times(found: BootBreakdown) -> dict[tuple[str, ...], tuple[float, float]]:
     return {path[1:]: (round(node.start_s, 4), round(node.length_s, 4)) for path, node in tree(found).all()}
 
 
@@ -139,6 +139,6 @@ def test_diagnostic_boots_whose_run_has_no_good_boot_have_parts_and_no_tree(stor
     document = {"boot_s": 4.0, "parts": documents(PARTS), "problems": []}
     record = AttemptRecord(1, 1, {"medium": "sd"}, "ok", None, None, "", START, 20.0, details={DIAGNOSIS: document})
     store.record_attempt(its.id, record)
-    (found,) = where(store, alone.id)
+    (found,) = read_breakdowns(store, alone.id)
     assert (found.tree, tree_rows(found)) == (None, [])
     assert {title.split(",")[0] for title, _ in rows(found)} == {"U-Boot", "Kernel", "Modules", "Units"}

@@ -15,7 +15,7 @@ from support.simruns import SimBench, bench, planned
 from lab.benchmarks.diagnosis.parts import INITCALLS, UNITS, BootPart, PartChange, changes
 from lab.cli import main
 from lab.errors import ConfigurationError
-from lab.judge.where import BootWhere, difference_lines, explain, where
+from lab.judge.boot_breakdown import BootBreakdown, difference_lines, explain, read_breakdowns
 from lab.results import AttemptRecord, Run
 from lab.results.records import DIAGNOSIS
 from lab.run import diagnosis
@@ -38,11 +38,11 @@ def diagnosed(made: SimBench) -> Run:
     return made.store.run(its.id)
 
 
-def found(tmp_path: Path, name: str, faults: Sequence[catalogue.Planned] = (), seed: int = 1) -> BootWhere:
+def found(tmp_path: Path, name: str, faults: Sequence[catalogue.Planned] = (), seed: int = 1) -> BootBreakdown:
     (tmp_path / name).mkdir()
     with bench(tmp_path / name, faults, cycles=1, seed=seed) as made:
         diagnosed(made)
-        (only,) = where(made.store, made.run.run.id)
+        (only,) = read_breakdowns(made.store, made.run.run.id)
     return only
 
 
@@ -52,7 +52,7 @@ def test_diagnostic_boots_are_a_run_of_their_own_with_parts_and_their_cost(tmp_p
         assert (run.kind, run.status) == ("diagnosis", "completed")
         assert made.store.measurements(run.id) == []
         assert [each.ok for each in made.store.attempts(run.id)] == [True] * 3
-        (only,) = where(made.store, made.run.run.id)
+        (only,) = read_breakdowns(made.store, made.run.run.id)
         kinds = {kind for attempt in made.store.attempts(run.id) for kind in (ref.kind for ref in attempt.artifacts)}
     names = {(part.section, part.name) for part in only.parts}
     assert names >= {
@@ -134,7 +134,7 @@ def test_a_run_is_shown_with_its_parts_and_what_differs(tmp_path: Path, capsys: 
         second = later.id
         assert [line.partition(", was")[0] for line in explain(made.store, second, second, {"sd"})] == [
             f"sd: {line.partition(', was')[0]}"
-            for line in difference_lines(*(where(made.store, run)[0] for run in (first.id, second)))
+            for line in difference_lines(*(read_breakdowns(made.store, run)[0] for run in (first.id, second)))
         ]
         assert explain(made.store, second, second, {"emmc"}) == explain(made.store, first.id, first.id, {"sd"}) == []
     db = str(tmp_path / "results.db")
@@ -157,7 +157,7 @@ def test_a_run_without_diagnostic_boots_says_how_to_get_them(tmp_path: Path) -> 
     with bench(tmp_path, cycles=1) as made:
         made.measure()
         with pytest.raises(ConfigurationError, match="--where"):
-            where(made.store, made.run.run.id)
+            read_breakdowns(made.store, made.run.run.id)
 
 
 def test_an_older_copy_of_the_strategy_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

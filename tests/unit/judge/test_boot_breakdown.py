@@ -11,10 +11,10 @@ from support.recorded_run import START
 
 from exporters.metrics import StandingMetrics
 from lab.benchmarks.diagnosis.parts import INITCALLS, BootPart, documents
+from lab.judge.boot_breakdown import OF, explain
 from lab.judge.records import NewVerdict
 from lab.judge.store import write_verdicts
 from lab.judge.text import EvidenceLinks
-from lab.judge.where import OF, explain
 from lab.results import AttemptRecord, SampleRecord, Store, open_store
 from lab.results.records import DIAGNOSIS
 from lab.results.snapshot import watch

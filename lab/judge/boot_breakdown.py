@@ -39,7 +39,7 @@ _MOST_RUNS: Final = 5  # that are compared, before and since a change
 
 
 @frozen
-class BootWhere:
+class BootBreakdown:
     """Parts of a medium's boot time.
 
     Attributes:
@@ -78,7 +78,7 @@ def diagnosis_of(store: Store, run_id: int) -> Run:
     return diagnosis
 
 
-def where(store: Store, run_id: int) -> list[BootWhere]:
+def read_breakdowns(store: Store, run_id: int) -> list[BootBreakdown]:
     """Return the parts of each medium's boot time.
 
     Raises:
@@ -104,7 +104,7 @@ def where(store: Store, run_id: int) -> list[BootWhere]:
         )
         problems = dict.fromkeys(str(problem) for document in documents for problem in document.get("problems", ()))
         breakdowns.append(
-            BootWhere(
+            BootBreakdown(
                 diagnosis.id,
                 measured,
                 medium,
@@ -123,10 +123,10 @@ def where(store: Store, run_id: int) -> list[BootWhere]:
     return breakdowns
 
 
-def where_of(store: Store, run_id: int) -> list[BootWhere]:
-    """As `where`; [] for a run without diagnostic boots."""
+def breakdowns_if_any(store: Store, run_id: int) -> list[BootBreakdown]:
+    """As `read_breakdowns`; [] for a run without diagnostic boots."""
     try:
-        return where(store, run_id)
+        return read_breakdowns(store, run_id)
     except ConfigurationError:
         return []
 
@@ -152,7 +152,9 @@ def explain(store: Store, run_id: int, since: int, media: Collection[str]) -> li
         chosen = [diagnosis for of, diagnosis in alike if of in run_ids] or [
             diagnosis for of, diagnosis in diagnoses if of in run_ids
         ]
-        sides.append([breakdown for diagnosis in chosen[:_MOST_RUNS] for breakdown in where_of(store, diagnosis.id)])
+        sides.append(
+            [breakdown for diagnosis in chosen[:_MOST_RUNS] for breakdown in breakdowns_if_any(store, diagnosis.id)]
+        )
     lines = []
     for medium in sorted(media):
         before, now = ([breakdown.parts for breakdown in side if breakdown.medium == medium] for side in sides)
@@ -201,24 +203,26 @@ _KIND: Final = {
 _GETTY_S: Final = 1.0  # agetty's sleep on a serial line (util-linux term-utils/agetty.c)
 
 
-def longest(where: BootWhere, section: str, most: int | None = SHOWN) -> list[PartTime]:
+def longest(breakdown: BootBreakdown, section: str, most: int | None = SHOWN) -> list[PartTime]:
     """A section's parts: stages in their order, others by their own time, the longest first."""
-    parts = [part for part in where.parts if part.section == section]
+    parts = [part for part in breakdown.parts if part.section == section]
     return parts if section == STAGES else sorted(parts, key=lambda part: -part.mean_s)[:most]
 
 
-def rows(where: BootWhere, *, whole: bool = False) -> Iterator[tuple[str, list[list[str]]]]:
+def rows(breakdown: BootBreakdown, *, whole: bool = False) -> Iterator[tuple[str, list[list[str]]]]:
     """Title and rows of each section that the tree does not have whole.
 
     A row: part, own time, ±, time with what is in it; in ms.
     """
-    placed = {node.name.removesuffix(IN_PARALLEL) for _, node in where.tree.all()} if where.tree else set[str]()
+    placed = (
+        {node.name.removesuffix(IN_PARALLEL) for _, node in breakdown.tree.all()} if breakdown.tree else set[str]()
+    )
     for section, title in SECTIONS.items():
-        if all(part.name in placed for part in where.parts if part.section == section and part.name != SHORT):
+        if all(part.name in placed for part in breakdown.parts if part.section == section and part.name != SHORT):
             continue
-        if section == STAGES and where.tree:
+        if section == STAGES and breakdown.tree:
             continue
-        parts = longest(where, section, None if whole else SHOWN)
+        parts = longest(breakdown, section, None if whole else SHOWN)
         yield (
             title,
             [
@@ -228,16 +232,18 @@ def rows(where: BootWhere, *, whole: bool = False) -> Iterator[tuple[str, list[l
         )
 
 
-def tree_rows(where: BootWhere, before: BootWhere | None = None, *, whole: bool = False) -> list[list[str]]:
+def tree_rows(
+    breakdown: BootBreakdown, before: BootBreakdown | None = None, *, whole: bool = False
+) -> list[list[str]]:
     """The tree's rows: part, length and ± in ms, start in s, share of the whole in per cent.
 
     Beside another run: its length there, and the difference, in place of start and share.
     """
-    if where.tree is None:
+    if breakdown.tree is None:
         return []
     earlier = dict(before.tree.all()) if before and before.tree else {}
     table = []
-    for path, node in shorten(where.tree, None if whole else SHOWN).all():
+    for path, node in shorten(breakdown.tree, None if whole else SHOWN).all():
         was = earlier.get(path)
         row = [
             "  " * (len(path) - 1) + node.name,
@@ -245,40 +251,40 @@ def tree_rows(where: BootWhere, before: BootWhere | None = None, *, whole: bool 
         ]
         if before is None:
             row.append(f"{node.start_s:.3f}" if node.placed else "")
-            row.append(f"{100 * node.length_s / where.tree.length_s:.1f}")
+            row.append(f"{100 * node.length_s / breakdown.tree.length_s:.1f}")
         else:
             row += [_ms(was.length_s), f"{(node.length_s - was.length_s) * 1e3:+.1f}"] if was else ["", ""]
         table.append(row)
     return table
 
 
-def clock_lines(where: BootWhere) -> list[str]:
+def clock_lines(breakdown: BootBreakdown) -> list[str]:
     """The relation of each clock to the host's, one line each."""
     return [
         f"{clock.clock}: 0 at {clock.at_s:.4f} s, ± "
         f"{'unknown' if clock.uncertainty_s is None else _ms(clock.uncertainty_s) + ' ms'}, by {clock.by}"
-        for clock in where.clocks
+        for clock in breakdown.clocks
     ]
 
 
-def remarks(where: BootWhere) -> list[str]:
+def remarks(breakdown: BootBreakdown) -> list[str]:
     """Remarks on the figures, one sentence each."""
-    sentences = list(where.problems)
-    if where.cost_s is not None:
+    sentences = list(breakdown.problems)
+    if breakdown.cost_s is not None:
         sentences.insert(
             0,
-            f"a diagnostic boot took {where.cost_s * 1e3:+.0f} ms against the measured ones (medians): "
+            f"a diagnostic boot took {breakdown.cost_s * 1e3:+.0f} ms against the measured ones (medians): "
             "its log is in memory, and `quiet` keeps it off the line",
         )
-    if where.getty_s is not None and where.getty_s > _GETTY_S * 0.9:
+    if breakdown.getty_s is not None and breakdown.getty_s > _GETTY_S * 0.9:
         sentences.append(
-            f"{where.getty_s * 1e3:.0f} ms of it lie between the start of getty and its prompt: "
+            f"{breakdown.getty_s * 1e3:.0f} ms of it lie between the start of getty and its prompt: "
             "agetty sleeps 1 s on a serial line"
         )
     return sentences
 
 
-def difference_lines(before: BootWhere, now: BootWhere) -> list[str]:
+def difference_lines(before: BootBreakdown, now: BootBreakdown) -> list[str]:
     """The parts that differ, the largest first, one line each; before them what most parts have in common."""
     lines = [describe(change) for change in changes(before.parts, now.parts)]
     if not lines:
@@ -311,13 +317,13 @@ def _ms(seconds: float | None) -> str:
     return f"{(seconds or 0.0) * 1e3:.1f}"
 
 
-def document(where: BootWhere, before: BootWhere | None = None) -> dict[str, Any]:
+def document(breakdown: BootBreakdown, before: BootBreakdown | None = None) -> dict[str, Any]:
     """The same for `--json`, with what differs; times in seconds."""
-    fields = asdict(where)
+    fields = asdict(breakdown)
     if before is not None:
         fields["before"] = before.run
         fields["changes"] = [
-            asdict(change) | {"difference_s": change.difference_s} for change in changes(before.parts, where.parts)
+            asdict(change) | {"difference_s": change.difference_s} for change in changes(before.parts, breakdown.parts)
         ]
     fields["parts"] = [
         {
@@ -329,6 +335,6 @@ def document(where: BootWhere, before: BootWhere | None = None) -> dict[str, Any
             "uncertainty_s": part.uncertainty_s,
             "boots": list(part.own_s),
         }
-        for part in where.parts
+        for part in breakdown.parts
     ]
     return fields
