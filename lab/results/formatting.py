@@ -158,7 +158,8 @@ _EVIDENCE: Final = ("log_sha256", "log_start", "log_end")
 
 def run_document(run: Run) -> dict[str, Any]:
     """A run without its attempts."""
-    return asdict(run, value_serializer=_plain)
+    document = asdict(run, value_serializer=_plain)
+    return document | {key: document.pop(key) for key in ("started_at", "finished_at", "job_id")}  # behind the plan
 
 
 def list_document(run: Run, outcomes: Mapping[str, int], measurements: Sequence[Measurement]) -> dict[str, Any]:
