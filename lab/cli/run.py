@@ -24,9 +24,9 @@ from lab.cli.jobs import document
 from lab.cli.options import Database, Json
 from lab.env import envfile
 from lab.errors import BoardlabError, ConfigurationError
-from lab.farm import job_request, reference_board, runner, services, status
+from lab.farm import job_request, runner, services, status
 from lab.farm.capacity import HostCapacity
-from lab.farm.job_queue import open_queue
+from lab.farm.job_queue import health_config, open_queue
 from lab.farm.runner import BROKEN, BUSY, Runner, RunnerPaths, report_again
 from lab.farm.services import HostFile
 from lab.health.reservations import IGNORE
@@ -252,7 +252,7 @@ def _any_order(
     refused: list[str] = []
     unfit = {
         name
-        for name, board_health in HealthBook(store, reference_board.rule()).all().items()
+        for name, board_health in HealthBook(store, health_config().rule).all().items()
         if board_health.state == "bad"
     }
     for board, path in _boards_of_type(host, board_type):

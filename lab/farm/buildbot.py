@@ -18,7 +18,7 @@ from attrs import asdict, frozen
 
 from lab import package_data
 from lab.errors import ConfigurationError, LabStableError
-from lab.farm import job_request, reference_board
+from lab.farm import job_request
 from lab.farm.config import DAYS, HERE, Buildbot, Farm, Schedule
 from lab.host.process import PERSON_VARIABLE
 from lab.run.options import PROVISION, words
@@ -226,7 +226,7 @@ def _reference(farm: Farm) -> dict[str, Any] | None:
     board = farm.health.reference
     if not board:
         return None
-    where = {"board": board, "host": reference_board.host(farm), "env": reference_board.environment(farm, board)}
+    where = {"board": board, "host": farm.reference_host, "env": farm.environments.get(board, "")}
     return {**where, "when": _when(farm.health.at), "wait_s": REFERENCE_WAIT_S}
 
 

@@ -489,6 +489,12 @@ class Farm:
         """Host with the results."""
         return self.hosts[0].name if self.hosts else HERE
 
+    @property
+    def reference_host(self) -> str:
+        """Host that the reference board is plugged into."""
+        reference = next((board for board in self.boards if board.name == self.health.reference), None)
+        return self.first_host if reference is None else self.host_of(reference)
+
     def exporter_of(self, host: str) -> str:
         """Address of a host's exporter; an empty name: the first host's."""
         listens = (entry.exporter for entry in self.hosts if entry.name == (host or self.first_host))
@@ -513,7 +519,7 @@ class Farm:
 
     def host_of(self, board: BoardEntry) -> str:
         """Host that a board is plugged into."""
-        return board.host or (self.hosts[0].name if self.hosts else HERE)
+        return board.host or self.first_host
 
 
 def load(path: Path) -> Farm:

@@ -21,7 +21,7 @@ from attrs import define, evolve, field, frozen
 
 from lab.benchmarks.cycles import AWAY_S
 from lab.errors import BoardlabError
-from lab.farm import job_request, reference_board
+from lab.farm import job_queue, job_request
 from lab.farm.capacity import HostCapacity
 from lab.health.state import RELEASES
 from lab.host import locks
@@ -229,7 +229,7 @@ class Runner:
 
         suite, store, code = job.suites[job.done], self.queue.store, _OK
         run_id = self._latest(job) if run_id is None else run_id
-        if why := reference_board.unsound(store, reference_board.config()):
+        if why := job_queue.why_not_judged(store, job_queue.health_config()):
             self.say(why)
             return _OK
         if run_id is None:

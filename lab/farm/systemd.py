@@ -13,7 +13,7 @@ from attrs import frozen
 
 from lab import package_data
 from lab.errors import ConfigurationError, LabStableError
-from lab.farm import buildbot, reference_board
+from lab.farm import buildbot
 from lab.farm.config import DOCUMENTS, Buildbot, Farm
 from lab.host.tcp import is_loopback
 from lab.places.records import with_port
@@ -63,8 +63,8 @@ def units(farm: Farm, path: str, host: str = "") -> dict[str, str]:
         texts["boardlab-pdudaemon.service"] = _text("boardlab-pdudaemon.service", farm=farm)
     if farm.buildbot is not None:  # which has all that comes due by the clock
         return texts | _queue(farm, farm.buildbot, host or hosts[0])
-    if farm.health.reference and reference_board.host(farm) == (host or hosts[0]):
-        env = reference_board.environment(farm, farm.health.reference)
+    if farm.health.reference and farm.reference_host == (host or hosts[0]):
+        env = farm.environments.get(farm.health.reference, "")
         names = ("boardlab-reference.service", "boardlab-reference.timer")
         texts |= {name: _text(name, farm=farm, env=env) for name in names}
     for schedule in farm.schedules:

@@ -11,7 +11,7 @@ import pytest
 
 from lab.env.checkup import CheckUp, host_of, part_of
 from lab.errors import BoardlabError, ConfigurationError, LabStableError
-from lab.farm import reference_board
+from lab.farm.job_queue import health_config
 from lab.health import BoardCheck, CheckedPart
 from lab.health.state import PROVISION_NEEDS, counts
 from lab.health.store import HealthBook
@@ -36,7 +36,7 @@ def check_first(config: pytest.Config) -> None:
     strategy, say = config.stash[STRATEGY_KEY], writer(config)
     if isinstance(strategy, LabgridBoard):
         raise ConfigurationError("--lab-health: a check switches and boots the board by a BoardStrategy; leave it out")
-    log = HealthBook(config.stash[STORE_KEY], reference_board.rule())
+    log = HealthBook(config.stash[STORE_KEY], health_config().rule)
     why = log.due(strategy.board)
     if not why:
         return
@@ -70,7 +70,7 @@ def record_failures(config: pytest.Config) -> Iterator[None]:
         if counts(error.fault, error.failure):
             part = CheckedPart(part_of(error.failure), "failed", error.failure, error.fault, str(error))
             try:
-                HealthBook(config.stash[STORE_KEY], reference_board.rule()).record(_check(config, (part,), 0.0))
+                HealthBook(config.stash[STORE_KEY], health_config().rule).record(_check(config, (part,), 0.0))
             except BoardlabError as second:
                 _log.warning("that could not be noted in the store: %s", second)
         raise

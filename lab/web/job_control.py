@@ -25,9 +25,8 @@ from fastapi.responses import PlainTextResponse, Response
 
 from lab.console.terminal import LiveText
 from lab.errors import ConfigurationError, LabTransientError
-from lab.farm import reference_board
 from lab.farm.board_state import BoardNow
-from lab.farm.job_queue import open_queue
+from lab.farm.job_queue import health_config, open_queue
 from lab.host.clock import utc_now
 from lab.host.process import PERSON_VARIABLE
 from lab.host.runtime import prepare, runtime_dir
@@ -187,7 +186,7 @@ def power_cycle(site: Site, store: Store, person: str, board: BoardNow) -> None:
         port.board == board.board and port.writer == os.getpid() for port in site.look().ports
     ):
         raise ConfigurationError(f"its console is held by {board.console}: that ends first")
-    queue = open_queue(store, BY_WEB, person=person, ignores=True, rule=reference_board.rule(site.farm))
+    queue = open_queue(store, BY_WEB, person=person, ignores=True, rule=health_config(site.farm).rule)
     order = Order(board.board_type, board.board, ("power_cycle",), environment(board), "", None)
     job = queue.enqueue(order)
     try:

@@ -238,14 +238,14 @@ def _names(system: System) -> dict[str, Any]:
         "lab.pytest_plugin.run_session.writer": lambda _config: world.say,
         "lab.pytest_plugin.provisioning.writer": lambda _config: world.say,
         "lab.farm.job_queue.open_queue": queue,
-        "lab.farm.job_queue.reference_board": SimpleNamespace(rule=lambda: RULE),
+        "lab.farm.job_queue.health_config": lambda: SimpleNamespace(rule=RULE),
         "lab.places.records.socket": SimpleNamespace(
             gethostname=lambda: world.process.host.name,
             getaddrinfo=lambda _host, _port: [(0, 0, 0, "", ("192.0.2.1", 0))],
         ),
         "lab.places.coordinator.Coordinator": coordinator,
         "lab.places.job_place.envfile": environments,
-        "lab.farm.runner.reference_board": SimpleNamespace(config=lambda: None, unsound=lambda *_: ""),
+        "lab.farm.runner.job_queue": SimpleNamespace(health_config=lambda: None, why_not_judged=lambda *_: ""),
         "lab.judge.run_judge.folder": lambda: system.results.folder / "judge",
         "lab.run.engine.cpu_times": lambda: CpuTimes(0.0, 0.0),
         "lab.farm.runner.subprocess": SimpleNamespace(

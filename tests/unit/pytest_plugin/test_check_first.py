@@ -33,7 +33,7 @@ def first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[CheckedP
         said: list[str] = []
         monkeypatch.setattr(health, "writer", lambda _config: said.append)
         monkeypatch.setattr(health, "CheckUp", lambda _strategy, _say: SimpleNamespace(run=lambda: found))
-        monkeypatch.setattr(health.reference_board, "rule", lambda: DEFAULT_RULE)
+        monkeypatch.setattr(health, "health_config", lambda: SimpleNamespace(rule=DEFAULT_RULE))
         strategy = SimpleNamespace(board="b1", type=SimpleNamespace(name="t"), console=None)
         with open_store(f"sqlite:///{tmp_path}/results.db") as store:
             config: Any = SimpleNamespace(

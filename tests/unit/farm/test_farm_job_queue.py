@@ -11,7 +11,7 @@ from attrs import evolve
 from lab.cli.exporter import optional_sources
 from lab.farm import rerun
 from lab.farm.config import HealthConfig, load
-from lab.farm.reference_board import NIGHT, config, unsound
+from lab.farm.job_queue import NIGHT, health_config, why_not_judged
 from lab.farm.runner import Runner, RunnerPaths
 from lab.health import BoardCheck, CheckedPart
 from lab.health.state import PARTS
@@ -50,7 +50,7 @@ def test_only_a_reference_board_that_failed_tonight_speaks_against_the_night(
 ) -> None:
     with open_store(f"sqlite:///{tmp_path / 'results.db'}") as store:
         HealthBook(store).record(found)
-        said = unsound(store, known, lambda: NOW)
+        said = why_not_judged(store, known, lambda: NOW)
     assert (
         said.startswith("not judged: the reference board ref failed its check at 2026-03-02 02:00 UTC")
         if why
@@ -63,7 +63,7 @@ def test_a_check_that_never_reached_the_boards_host_names_none(tmp_path: Path) -
     away = CheckedPart("console", "failed", "coordinator_unreachable", "lab", "no answer")
     with open_store(f"sqlite:///{tmp_path / 'results.db'}") as store:
         HealthBook(store).record(evolve(check(away), host=""))
-        said = unsound(store, CONFIG, lambda: NOW)
+        said = why_not_judged(store, CONFIG, lambda: NOW)
     where = "failed its check at 2026-03-02 02:00 UTC, before its host was reached, "
     assert f"{where}on the lab's account (console: no answer" in said
 
@@ -81,7 +81,7 @@ def test_a_night_without_a_check_of_the_reference_board_is_not_judged(
 ) -> None:
     with open_store(f"sqlite:///{tmp_path / 'results.db'}") as store:
         HealthBook(store).record(found)
-        said = unsound(store, CONFIG, lambda: NOW)
+        said = why_not_judged(store, CONFIG, lambda: NOW)
     assert said.startswith(f"not judged: the reference board ref was not checked {since}") if since else not said
 
 
@@ -132,9 +132,9 @@ def test_lab_run_finds_where_the_time_went_where_the_judge_asks(
 def test_a_farm_yaml_that_is_wrong_leaves_the_default_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "farm.yaml").write_text("health: {faults: 0}\n")
-    assert config() == HealthConfig()
+    assert health_config() == HealthConfig()
     (tmp_path / "farm.yaml").write_text("health: {faults: 4}\n")
-    assert config().rule.faults == 4
+    assert health_config().rule.faults == 4
 
 
 def test_its_alert_comes_when_the_nights_runs_are_not_judged(tmp_path: Path) -> None:
