@@ -43,7 +43,8 @@ from support import netlab
 
 from lab.boards import MomentPattern
 from lab.console import Chunk, ConsoleClient, find_moments
-from lab.console.reader import ELSEWHERE_S, PortOrder, ReconnectingReader
+from lab.console.reader import ELSEWHERE_S, ReconnectingReader
+from lab.console.serial_line import PortRequest
 from lab.host.clock import MonotonicRaw
 from lab.host.runtime import socket_path
 from lab.host.ssh import SshLink
@@ -272,7 +273,7 @@ def read(number: int) -> None:
     client = ReconnectingReader(
         lambda: ConsoleClient(link.forward(order["server"]), ELSEWHERE_S),
         link.reset,
-        PortOrder(order["devices"][number]),
+        PortRequest(Path(order["devices"][number])),
         netlab.HOST,
     )
     with (folder / "counts").open("r+b") as shared:

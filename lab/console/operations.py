@@ -94,12 +94,12 @@ def _open(server: Server, connection: Connection, message: Message) -> Message:
     if not device.is_absolute():
         raise ConfigurationError(f"{device}: name a port by its absolute path")
     request = PortRequest(
-        name,
         device,
         message.get("speed_bd"),
         message.get("adapter_latency_ns"),
         message.get("fifo_bytes"),
         message.get("board") or "",
+        name,
     )
     port = server.open_port(request)
     if request.states:

@@ -13,10 +13,11 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from lab.console.client import ClockQuery, ConsoleClient
 from lab.console.model import Chunk, Event, Gap, Lateness, RecordKind
+from lab.console.serial_line import PortRequest
 from lab.console.status import PortInfo, ServerStatus
 from lab.console.transport import remaining_s
 from lab.errors import LabTransientError
@@ -36,20 +37,6 @@ _QUESTIONS: Final = 3  # of one question, each over a new connection
 _NEXT_S: Final = 15.0  # for the next of many bytes that wait at the server
 
 
-@frozen
-class PortOrder:
-    """A port to be opened on the server's host.
-
-    Attributes:
-        device: its path on that host. Others: as of `ConsoleClient.open`.
-    """
-
-    device: str
-    speed_bd: int | None = None
-    adapter_latency_ns: int | None = None
-    board: str | None = None
-
-
 class ReconnectingReader:
     """Reads one port of a perhaps remote server, as `ConsoleClient` does.
 
@@ -62,7 +49,7 @@ class ReconnectingReader:
         self,
         connect: Callable[[], ConsoleClient],
         reset: Callable[[], None],
-        order: PortOrder,
+        request: PortRequest,
         host: str,
         *,
         write: bool = False,
@@ -78,7 +65,7 @@ class ReconnectingReader:
         Raises:
             BoardlabError: as of `ConsoleClient`, or of `connect`.
         """
-        self._connect, self._reset, self._order, self._host = connect, reset, order, host
+        self._connect, self._reset, self._request, self._host = connect, reset, request, host
         self._write, self._patience_s = write, patience_s
         self._session = secrets.token_hex(8)
         self._position: StreamPosition | None = None  # None until the first attach
@@ -264,9 +251,13 @@ class ReconnectingReader:
         try:
             questions = _READINGS if self._position is None else 1  # the missed events wait behind them
             began_ns = min(self._watch.ask(client).there_ns for _ in range(questions))
-            order = self._order
+            request = self._request
             info = client.open(
-                order.device, order.speed_bd, order.adapter_latency_ns, board=order.board, elsewhere=True
+                request.device,
+                request.speed_bd,
+                request.adapter_latency_ns,
+                board=request.board or None,
+                elsewhere=True,
             )
             position = self._position or StreamPosition(f"{info.name} on {self._host}", began_ns, info.position)
             client.attach(info.name, write=self._write, since=position.position, session=self._session)

@@ -23,14 +23,19 @@ OUTGOING_BYTES = 65536  # unsent bytes; six seconds at 115200 Bd
 
 @frozen(str=False)
 class PortRequest:
-    """A client's request for a port; None: keep or use the default."""
+    """A client's request for a port; None: keep or use the default.
 
-    name: str
+    Attributes:
+        device: its path on the server's host.
+        name: of the port; empty: the server makes one from the path.
+    """
+
     device: Path
     speed_bd: int | None = None
     adapter_latency_ns: int | None = None
     fifo_bytes: int | None = None
     board: str = ""
+    name: str = ""
 
     def __str__(self) -> str:
         """For messages."""

@@ -14,7 +14,7 @@ from labgrid.resource import SerialPort
 from lab.console.client import ConsoleClient, ensure_server
 from lab.console.holders import blame_sharing
 from lab.console.model import Event
-from lab.console.reader import PortOrder
+from lab.console.serial_line import PortRequest
 from lab.console.status import PortInfo, ServerStatus
 from lab.drivers import guarded_calls
 from lab.drivers.guarded_calls import UBOOT
@@ -48,7 +48,7 @@ class ConsolePort(Protocol):
     def pty(self) -> bool: ...
     @property
     def elsewhere(self) -> str: ...
-    def connect(self, order: PortOrder) -> tuple[ConsoleReader, PortInfo]:
+    def connect(self, request: PortRequest) -> tuple[ConsoleReader, PortInfo]:
         """Read it, and be the one who writes.
 
         Raises:
@@ -90,15 +90,15 @@ class LocalPort:
         """False; the recording knows pseudo terminals."""
         return False
 
-    def connect(self, order: PortOrder) -> tuple[ConsoleReader, PortInfo]:
+    def connect(self, request: PortRequest) -> tuple[ConsoleReader, PortInfo]:
         node = guarded_calls.current_node(self.port, "port", guarded_calls.CONSOLE)
         check_plugged(self.port)
         with new_client(self.runtime) as client:
             info = client.open(
                 node,
-                speed_bd=order.speed_bd,
-                adapter_latency_ns=order.adapter_latency_ns,
-                board=order.board,
+                speed_bd=request.speed_bd,
+                adapter_latency_ns=request.adapter_latency_ns,
+                board=request.board or None,
             )
             client.attach(info.name, write=True)
         return client, info

@@ -16,15 +16,16 @@ from pathlib import Path
 from typing import Any, Final
 
 import serial
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 from labgrid.resource import SerialPort
 from labgrid.util.proxy import proxymanager
 
 from lab.console.client import ConsoleClient
 from lab.console.model import Chunk, Event
 from lab.console.published import BARE_ADAPTER, PublishedPort
-from lab.console.reader import ELSEWHERE_S, PortOrder, ReconnectingReader
+from lab.console.reader import ELSEWHERE_S, ReconnectingReader
 from lab.console.recording import RecordingMeta
+from lab.console.serial_line import PortRequest
 from lab.console.status import PortInfo, ServerStatus
 from lab.console.transport import ForwardedTransport
 from lab.drivers.consoleport import ConsolePort, ConsoleReader, LocalPort
@@ -86,9 +87,9 @@ class RemotePort:
     def elsewhere(self) -> str:
         return "" if self.published.is_here else self.published.host
 
-    def connect(self, order: PortOrder) -> tuple[ConsoleReader, PortInfo]:
+    def connect(self, request: PortRequest) -> tuple[ConsoleReader, PortInfo]:
         published = self.published
-        theirs = PortOrder(published.device, order.speed_bd, order.adapter_latency_ns, order.board)
+        theirs = evolve(request, device=Path(published.device))
         connect: Callable[[], ConsoleClient]
         if self.transport == AUTO and self._is_here:
             transport = ForwardedTransport(Path(published.socket), published.host, published.socket)
@@ -165,9 +166,9 @@ class BareNetworkPort:
     def elsewhere(self) -> str:
         return "" if is_own(str(self.port.host)) else str(self.port.host)
 
-    def connect(self, order: PortOrder) -> tuple[ConsoleReader, PortInfo]:
+    def connect(self, request: PortRequest) -> tuple[ConsoleReader, PortInfo]:
         host, tcp = proxymanager.get_host_and_port(self.port)
-        client = RawTcpClient(RawTcpPort(host, int(tcp), self.port.protocol, order.speed_bd or self.port.speed))
+        client = RawTcpClient(RawTcpPort(host, int(tcp), self.port.protocol, request.speed_bd or self.port.speed))
         return client, client.info
 
     def relation(self) -> ClockRelation | None:

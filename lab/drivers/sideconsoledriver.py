@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import attr
 from labgrid.driver import Driver
 from labgrid.factory import target_factory
 from labgrid.step import step
 
 from lab.console.model import Chunk
-from lab.console.reader import PortOrder
+from lab.console.serial_line import PortRequest
 from lab.drivers.consoleport import ConsoleReader, check_plugged
 from lab.drivers.networkports import port_of
 from lab.errors import LabTransientError
@@ -70,8 +72,8 @@ class SideConsoleDriver(Driver):
 
     def _connect(self) -> ConsoleReader:
         if self._client is None:
-            order = PortOrder(str(self.port.port), self.port.speed)
-            self._client, info = port_of(self.port, self.runtime).connect(order)
+            request = PortRequest(Path(str(self.port.port)), self.port.speed)
+            self._client, info = port_of(self.port, self.runtime).connect(request)
             self._name = info.name
         return self._client
 

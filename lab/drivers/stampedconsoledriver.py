@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import attr
 from labgrid.driver import Driver
 from labgrid.driver.consoleexpectmixin import ConsoleExpectMixin
@@ -11,7 +13,8 @@ from labgrid.resource import SerialPort
 from pexpect import TIMEOUT
 
 from lab.console.model import Chunk, Event, Gap, RecordKind
-from lab.console.reader import PortOrder, ReconnectingReader
+from lab.console.reader import ReconnectingReader
+from lab.console.serial_line import PortRequest
 from lab.console.status import PortInfo, PortStatus
 from lab.drivers.consoleport import ConsolePort, ConsoleReader, check_plugged
 from lab.drivers.networkports import AUTO, TRANSPORTS, BareNetworkPort, port_of
@@ -116,7 +119,7 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         port = self._port or port_of(self.port, self.runtime, self.transport)
         latency_ns = None if self.adapter_latency_ms is None else round(self.adapter_latency_ms * 1e6)
         self._client, self.info = port.connect(
-            PortOrder(str(self.port.port), self.port.speed, latency_ns, board=self.board)
+            PortRequest(Path(str(self.port.port)), self.port.speed, latency_ns, board=self.board or "")
         )
         self._port = port
         self._device = port.device()

@@ -23,7 +23,8 @@ from support.railsserved import hwmon, running_rails_server
 
 from lab.console import ConsoleClient, Recording
 from lab.console.published import PublishedPort
-from lab.console.reader import PortOrder, ReconnectingReader
+from lab.console.reader import ReconnectingReader
+from lab.console.serial_line import PortRequest
 from lab.drivers import BootModeDriver, CommandOutputDriver, StampedConsoleDriver
 from lab.errors import LabTransientError
 from lab.host.clock import MonotonicRaw, time_line
@@ -91,7 +92,7 @@ def through(link: SshLink, server: Path) -> ConsoleClient:
 
 
 def reader(link: SshLink, server: Path, device: Path) -> ReconnectingReader:
-    order = PortOrder(str(device), 115200)
+    order = PortRequest(device, 115200)
     return ReconnectingReader(partial(through, link, server), link.reset, order, netlab.HOST, write=True)
 
 

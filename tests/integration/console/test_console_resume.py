@@ -17,7 +17,8 @@ from support.console_bench import DEADLINE_S, ConsoleBench, read_bytes, taken, w
 
 from lab.console import Chunk, ConsoleClient, Recording
 from lab.console.model import Event, Gap, RecordKind
-from lab.console.reader import PortOrder, ReconnectingReader
+from lab.console.reader import ReconnectingReader
+from lab.console.serial_line import PortRequest
 from lab.errors import LabTransientError
 from lab.host.runtime import prepare, socket_path
 
@@ -100,7 +101,7 @@ def link(bench: ConsoleBench) -> Iterator[Link]:
 
 
 def reader(bench: ConsoleBench, link: Link, *, write: bool = False) -> ReconnectingReader:
-    order = PortOrder(str(bench.adapters[0].link), 115200)
+    order = PortRequest(bench.adapters[0].link, 115200)
     return ReconnectingReader(lambda: ConsoleClient(link.path), lambda: None, order, "elsewhere", write=write)
 
 
@@ -201,7 +202,7 @@ def test_a_server_that_was_killed_is_found_again_with_all_its_bytes(bench: Conso
     def connect() -> ConsoleClient:
         return bench.client()
 
-    with ReconnectingReader(connect, lambda: None, PortOrder(str(adapter.link), 115200), "here") as client:
+    with ReconnectingReader(connect, lambda: None, PortRequest(adapter.link, 115200), "here") as client:
         adapter.say(b"before")
         taken(client, 6)
         bench.end_server()
@@ -214,7 +215,7 @@ def test_a_server_that_was_killed_is_found_again_with_all_its_bytes(bench: Conso
 def test_a_host_that_is_back_before_its_adapter_is_tried_again(bench: ConsoleBench) -> None:
     adapter = bench.adapter()
     bench.client().close()
-    with ReconnectingReader(bench.client, lambda: None, PortOrder(str(adapter.link), 115200), "here") as client:
+    with ReconnectingReader(bench.client, lambda: None, PortRequest(adapter.link, 115200), "here") as client:
         bench.end_server()
         adapter.unplug()
         adapter.link.unlink(missing_ok=True)
@@ -230,7 +231,7 @@ def test_a_host_that_is_out_of_reach_for_too_long_is_said(bench: ConsoleBench, t
     def connect() -> ConsoleClient:
         return ways[-1]()
 
-    order = PortOrder(str(adapter.link))
+    order = PortRequest(adapter.link)
     with ReconnectingReader(connect, lambda: None, order, "lab-2", patience_s=0.5) as client:
         ways.append(lambda: ConsoleClient(tmp_path / "nobody.sock"))
         bench.end_server()

@@ -24,7 +24,8 @@ from support.railsserved import hwmon, running_rails_server
 from lab.console import ConsoleClient, Recording
 from lab.console import reader as console_reader
 from lab.console.published import PublishedHost
-from lab.console.reader import PortOrder, ReconnectingReader
+from lab.console.reader import ReconnectingReader
+from lab.console.serial_line import PortRequest
 from lab.drivers import StampedPDUDaemonDriver
 from lab.errors import LabTransientError
 from lab.host.clock import MonotonicRaw
@@ -108,7 +109,7 @@ def reader(host: Host, bench: ConsoleBench, device: Path) -> ReconnectingReader:
     def through() -> ConsoleClient:
         return ConsoleClient(host.link.forward(str(socket_path(bench.runtime))), SILENT_S)
 
-    return ReconnectingReader(through, host.link.reset, PortOrder(str(device), 115200), "lab", write=True)
+    return ReconnectingReader(through, host.link.reset, PortRequest(device, 115200), "lab", write=True)
 
 
 ENDS = pytest.mark.parametrize("end", ["master", "sshd"])

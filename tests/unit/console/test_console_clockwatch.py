@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,8 @@ from lab.console import reader as console_reader
 from lab.console.client import ConsoleClient
 from lab.console.model import Chunk
 from lab.console.protocol import PROTOCOL, Deframer, FrameType, Message, encode_event, encode_message
-from lab.console.reader import PortOrder, ReconnectingReader
+from lab.console.reader import ReconnectingReader
+from lab.console.serial_line import PortRequest
 from lab.errors import LabTransientError
 
 META: Message = {"name": "uart0", "device": "/dev/ttyUSB0", "speed_bd": 115200}
@@ -81,7 +83,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
 @pytest.fixture
 def reader(server: Server) -> Callable[..., ReconnectingReader]:
     def made(timeout_s: float = 60.0) -> ReconnectingReader:
-        order = PortOrder("/dev/ttyUSB0")
+        order = PortRequest(Path("/dev/ttyUSB0"))
         return ReconnectingReader(lambda: ConsoleClient(server, timeout_s), lambda: None, order, "lab-2")
 
     return made

@@ -37,7 +37,7 @@ class Hub:
         self.usb.plug(device, self.nodes[number], f"ttyUSB{number}")
 
     def open(self, number: int, board: str = "") -> ServedPort:
-        return self.ports.open(PortRequest(f"pts-{self.nodes[number].name}", self.nodes[number], board=board))
+        return self.ports.open(PortRequest(self.nodes[number], name=f"pts-{self.nodes[number].name}", board=board))
 
     def reset(self, *ports: ServedPort) -> None:
         """Everything vanishes."""

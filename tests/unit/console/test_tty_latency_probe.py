@@ -187,7 +187,7 @@ def test_a_server_looks_how_late_bytes_come_as_long_as_somebody_may_write_to_a_p
     ours, theirs = socket.socketpair(socket.AF_UNIX)
     with tempfile.TemporaryDirectory() as folder, select.epoll() as epoll, theirs:
         server = watched.server = ConsoleServer(prepare(Path(folder) / "run"), MonotonicRaw())
-        port: ServedPort = server.open_port(PortRequest("uart", uart[1]))
+        port: ServedPort = server.open_port(PortRequest(uart[1], name="uart"))
         port.attach(Connection(ours, epoll), write)
         server.run()
         ours.close()
@@ -213,7 +213,7 @@ def test_a_look_at_which_nothing_had_come_is_evidence_for_what_comes_at_the_next
     monkeypatch.setattr(ServedPort, "publish", published)
     with tempfile.TemporaryDirectory() as folder:
         probe.server = ConsoleServer(prepare(Path(folder) / "run"), MonotonicRaw())
-        probe.server.open_port(PortRequest("uart", uart[1]))
+        probe.server.open_port(PortRequest(uart[1], name="uart"))
         probe.server.run()
     assert probe.looks == 1
     assert told[0] is not None
@@ -245,7 +245,7 @@ def test_all_that_came_is_stamped_before_any_of_it_is_handed_out(
     with tempfile.TemporaryDirectory() as folder:
         server = ConsoleServer(prepare(Path(folder) / "run"), clock)
         for name, (board, device) in zip(came, uarts, strict=True):
-            port = server.open_port(PortRequest(name, device))
+            port = server.open_port(PortRequest(device, name=name))
             os.write(board, b"x")
             assert select.select([port.line.fd], [], [], 10)[0]
         server.run()

@@ -18,7 +18,7 @@ from support.railsserved import hwmon, running_rails_server
 from lab.benchmarks.boot import PowerEdge
 from lab.console.client import ConsoleClient
 from lab.console.published import PublishedPort, machine_id
-from lab.console.reader import PortOrder
+from lab.console.serial_line import PortRequest
 from lab.control.power_edge import bound_ns, relate, widen
 from lab.drivers import StampedConsoleDriver
 from lab.drivers.networkports import HOLD_NS, RemotePort, port_of
@@ -247,6 +247,6 @@ def test_a_console_server_that_hangs_up_is_to_be_started_where_it_is() -> None:
         hangs_up.start()
         port = PublishedPort(str(socket_path(Path(folder))), "lab-2", machine_id(), time_line(), "/dev/ttyUSB0")
         with pytest.raises(LabTransientError, match="Start one on lab-2: systemctl start boardlab-console") as caught:
-            port_of(driver(4000, port.extra()).port, "").connect(PortOrder("/dev/ttyUSB0"))
+            port_of(driver(4000, port.extra()).port, "").connect(PortRequest(Path("/dev/ttyUSB0")))
         assert caught.value.failure == "console_server_gone"
         hangs_up.join()
