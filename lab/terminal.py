@@ -10,6 +10,7 @@ widest first. Numbers are never folded, only their headings. Nothing is cut off.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import logging
@@ -17,7 +18,8 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TextIO
 
 if TYPE_CHECKING:
@@ -149,6 +151,24 @@ def json_text(value: Any, *, indent: int = 2) -> str:
     return _BEYOND_ASCII_CONTROLS.sub(
         lambda found: _escape_as_json(found[0]) if _is_harmful(found[0]) else found[0], text
     )
+
+
+def drop_output() -> None:
+    """Discard Python's unwritten output.
+
+    It would fail once more at the process's end.
+    """
+    with contextlib.suppress(OSError, ValueError), Path(os.devnull).open("wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+
+
+@contextlib.contextmanager
+def until_closed() -> Iterator[None]:
+    """End a view well when the reader of its output has enough, as `head` has."""
+    try:
+        yield
+    except BrokenPipeError:
+        drop_output()
 
 
 def echo(*lines: str, err: bool = False) -> None:

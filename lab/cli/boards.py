@@ -12,7 +12,7 @@ from attrs import asdict
 
 from lab.benchmarks.lowpower.modes import woken_by
 from lab.boards.registry import assumptions, load, names
-from lab.cli.options import Database, Json
+from lab.cli.options import Database, Json, write_output
 from lab.errors import ConfigurationError
 from lab.terminal import echo, echo_json, table
 
@@ -106,10 +106,7 @@ def learn(
     if output is None:
         echo(*drafted.text.splitlines())
     else:
-        try:
-            output.write_text(drafted.text, encoding="utf-8")
-        except OSError as error:
-            raise ConfigurationError(f"{output}: cannot be written: {error.strerror}") from error
+        write_output(output, drafted.text, "-o")
     unsure = drafted.text.count("UNSURE")
     echo(f"{name}: {unsure} places are UNSURE" if unsure else f"{name}: nothing is unsure", err=True)
     for path, verdict in drafted.verdicts.items():

@@ -188,6 +188,7 @@ def discover_usb(
     udev_rules: Annotated[
         bool, typer.Option("--udev-rules", help="Print udev's rules for boards' adapters, and nothing else.")
     ] = False,
+    as_json: Json = False,
 ) -> None:
     """Show this host's USB adapters, SD multiplexers and hubs.
 
@@ -202,6 +203,9 @@ def discover_usb(
     envs = [*discover.environments(folder), *exports]
     devices = discover.detect_devices()
     names = {device.id_path: discover.find_names(device.id_path, envs, farm) for device in devices}
+    if as_json:
+        echo_json([{**asdict(device), "named_by": names[device.id_path]} for device in devices])
+        return
     if not devices:
         echo("No USB adapter, SD multiplexer or hub is plugged in.")
         return

@@ -6,11 +6,11 @@ Exit codes: 0 done · 1 the board, the lab or the test failed · 2 a wrong optio
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import gc
 import io
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -22,12 +22,23 @@ from attrs import Factory, field, frozen
 from typer.exceptions import TyperException
 
 from lab.errors import BoardlabError, ConfigurationError, LabStableError
-from lab.terminal import echo, tell
+from lab.terminal import drop_output, echo, tell
 
 FAULT: Final = 1
 USAGE: Final = 2
 INTERRUPTED: Final = 130  # 128 + SIGINT, as shells have it
 _UNWRITABLE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})  # a full or broken disk behind the output
+
+
+# Of pydantic, which checks typer's numbers.
+_LIMITS: Final = {
+    r"Input should be greater than or equal to (\S+)": r"give \1 or more",
+    r"Input should be greater than (\S+)": r"give more than \1",
+    r"Input should be less than or equal to (\S+)": r"give \1 at most",
+    r"Input should be less than (\S+)": r"give less than \1",
+    r"Input should be a valid integer\b.*": "give a whole number",
+    r"Input should be a (?:valid|finite) number\b.*": "give a number",
+}
 
 
 @frozen
@@ -151,14 +162,14 @@ def main(arguments: Sequence[str] | None = None, groups: Sequence[CommandGroup] 
     try:
         code = build(words(own_arguments), groups)(args=own_arguments, prog_name="lab", standalone_mode=False)
     except TyperException as error:
-        return _tell_wrong_word(error)
+        return _tell_wrong_word(error, own_arguments, groups)
     except BoardlabError as error:
         tell(error)
         return USAGE if isinstance(error, ConfigurationError) else FAULT
     except OSError as error:  # typer itself ends well where a pipe is closed
         if error.errno not in _UNWRITABLE:
             raise
-        _give_up_output()
+        drop_output()
         tell(LabStableError(f"cannot write: {error.strerror}; make room or write elsewhere, and begin anew"))
         return FAULT
     except KeyboardInterrupt:
@@ -168,13 +179,30 @@ def main(arguments: Sequence[str] | None = None, groups: Sequence[CommandGroup] 
     return code if isinstance(code, int) else 0
 
 
-def _tell_wrong_word(error: TyperException) -> int:
+def _tell_wrong_word(error: TyperException, arguments: Sequence[str], groups: Sequence[CommandGroup]) -> int:
     """Say in one line which word is wrong, and where the right ones are; return the exit code."""
     context = getattr(error, "ctx", None)
-    command = context.command_path if context else "lab"
-    if message := error.format_message().rstrip("."):  # empty: its help is on the screen
+    command = context.command_path if context else _command(arguments, groups)
+    if message := _limits(error.format_message().rstrip(".")):  # empty: its help is on the screen
         tell(ConfigurationError(f"{message} (`{command} -h` shows what it takes)"))
     return USAGE
+
+
+def _command(arguments: Sequence[str], groups: Sequence[CommandGroup]) -> str:
+    """The command that the arguments name, where typer does not say it."""
+    group = next((group for group in groups if arguments[:1] == [group.name]), None)
+    if group is None:
+        return "lab"
+    commands = _app(group).registered_commands
+    names = {command.name or getattr(command.callback, "__name__", "").replace("_", "-") for command in commands}
+    return " ".join(["lab", group.name, *(name for name in arguments[1:2] if len(commands) > 1 and name in names)])
+
+
+def _limits(message: str) -> str:
+    """A message with a number's limits in words of ours."""
+    for theirs, ours in _LIMITS.items():
+        message = re.sub(theirs, ours, message)
+    return message
 
 
 def build(arguments: Sequence[str], groups: Sequence[CommandGroup]) -> typer.Typer:
@@ -203,15 +231,6 @@ def _open_closed_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - as long as the process
-
-
-def _give_up_output() -> None:
-    """Discard Python's unwritten output.
-
-    It would fail once more at the process's end.
-    """
-    with contextlib.suppress(OSError, ValueError), Path(os.devnull).open("wb") as nowhere:
-        os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def _version(wanted: bool) -> None:

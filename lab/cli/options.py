@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from lab.errors import ConfigurationError
+from lab.errors import ConfigurationError, LabStableError
 
 if TYPE_CHECKING:  # the results take a while to import
     from lab.results import Store
+
+_DISK: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})
+
+
+def write_output(path: Path, text: str, option: str) -> None:
+    """Write a file that an option names.
+
+    Raises:
+        ConfigurationError: the file cannot be there.
+        LabStableError: the disk is full or broken.
+    """
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        kind = LabStableError if error.errno in _DISK else ConfigurationError
+        raise kind(f"cannot write {path}: {error.strerror}; choose another file with {option}") from error
+
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
 BoardEnv = Annotated[

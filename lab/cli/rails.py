@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -34,7 +35,7 @@ from lab.rails.model import PhasePower, RailPower
 from lab.rails.phase import StagePower, cut, samples_of, stages
 from lab.rails.selftest import SensorCheck
 from lab.results.formatting import format_fixed
-from lab.terminal import bad, doubtful, echo, echo_json, echo_text, log_to, plain_text, table
+from lab.terminal import bad, doubtful, echo, echo_json, echo_text, log_to, plain_text, table, until_closed
 
 app = typer.Typer(help="Supply rails: sample them, watch them, test their sensors.", no_args_is_help=True)
 
@@ -96,14 +97,21 @@ def show(
 
 
 @app.command()
-def watch(env: BoardEnv, *, wanted: BenchConfig = AdcRange.ACTIVE) -> None:
-    """Show the power of the rails, until Ctrl-C. Nothing is stored."""
+def watch(env: BoardEnv, *, wanted: BenchConfig = AdcRange.ACTIVE, as_json: Json = False) -> None:
+    """Show the power of the rails, until Ctrl-C. Nothing is stored. JSON is one line a look."""
     config = config_of(env)
     inputs = {rail.name for rail in config.rails if rail.input}
-    views = ("\n".join(watch_lines(now, inputs)) for now in live.watch(config, wanted, MonotonicRaw(), _REFRESH_S))
+    looks = live.watch(config, wanted, MonotonicRaw(), _REFRESH_S)
+    if as_json:
+        with until_closed():
+            for rails in looks:
+                echo_text(json.dumps([asdict(rail) for rail in rails]))
+        return
+    views = ("\n".join(watch_lines(now, inputs)) for now in looks)
     if not sys.stdout.isatty():
-        for view in views:
-            echo_text(view + "\n")
+        with until_closed():
+            for view in views:
+                echo_text(view + "\n")
         return
     with Live(auto_refresh=False) as screen:
         for view in views:

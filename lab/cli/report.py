@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lab.cli.options import Database, Json, RunName, run_number
-from lab.errors import LabStableError
+from lab.cli.options import Database, Json, RunName, run_number, write_output
 from lab.jobs.listing import whole_run
 from lab.judge.boot_breakdown import breakdowns_if_any
 from lab.judge.builds import remarks
@@ -59,10 +58,7 @@ def report(
             where_before=[] if before is None else breakdowns_if_any(store, before),
         )
     path = output or Path(f"boardlab-run-{run_id}.html")
-    try:
-        path.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise LabStableError(f"cannot write {path}: {error.strerror}; choose another file with -o") from error
+    write_output(path, page, "-o")
     if as_json:
         echo_json({"files": [str(path.absolute())]})
     else:

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 from attrs import asdict
 
-from lab.cli.options import Database, FarmFile, HostDatabase, Json, OutputFolder, RunName, run_number
-from lab.errors import ConfigurationError, LabStableError
+from lab.cli.options import Database, FarmFile, HostDatabase, Json, OutputFolder, RunName, run_number, write_output
+from lab.errors import ConfigurationError
 from lab.failures import CHAPTERS, explain
 from lab.host import process
 from lab.host.clock import utc_now
@@ -159,7 +159,7 @@ def where(
         breakdowns = boot_breakdown.read_breakdowns(store, run_number(store, run))
         earlier = [] if before is None else boot_breakdown.read_breakdowns(store, run_number(store, before))
     if perfetto is not None:
-        _write(perfetto, json_text(trace(breakdowns), indent=0), "--perfetto")
+        write_output(perfetto, json_text(trace(breakdowns), indent=0), "--perfetto")
         return
     by_medium = {breakdown.medium: breakdown for breakdown in earlier}
     if before is not None and not by_medium.keys() & {breakdown.medium for breakdown in breakdowns}:
@@ -233,14 +233,7 @@ def export(
     if output is None:
         echo_text(text, end="")
     else:
-        _write(output, text, "-o")
-
-
-def _write(path: Path, text: str, option: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise LabStableError(f"cannot write {path}: {error.strerror}; choose another file with {option}") from error
+        write_output(output, text, "-o")
 
 
 @app.command("import")

@@ -20,7 +20,7 @@ from rich.text import Text
 from lab.cli.options import FarmFile, HostDatabase, Runtime
 from lab.farm import status
 from lab.farm.status import LabNow
-from lab.terminal import Marked, colours, echo, plain
+from lab.terminal import Marked, colours, echo, plain, until_closed
 
 app = typer.Typer(help="`lab status`, live, until q or Ctrl-C.")
 
@@ -44,9 +44,11 @@ def watch(
     Without a terminal, each look is printed below the last.
     """
     if not (sys.stdout.isatty() and sys.stdin.isatty()):
-        while True:
-            echo(*status.lines(status.look(db, farm, runtime)), "")
-            time.sleep(interval)
+        with until_closed():
+            while True:
+                echo(*status.lines(status.look(db, farm, runtime)), "")
+                time.sleep(interval)
+        return
     console = Console(no_color=not colours(sys.stdout), highlight=False)
     top = 0
     with _keys() as keyboard, Live(console=console, screen=True, auto_refresh=False) as screen:

@@ -241,8 +241,9 @@ class Recording:
             ConfigurationError: a file is missing, cannot be read, or is not part of a recording.
         """
         if path.suffix not in {LOG_SUFFIX, INDEX_SUFFIX}:
+            missing = "" if path.exists() else "no such file, and "
             raise ConfigurationError(
-                f"{path}: a recording's files end in {LOG_SUFFIX} and {INDEX_SUFFIX}; name either"
+                f"{path}: {missing}a recording's files end in {LOG_SUFFIX} and {INDEX_SUFFIX}; name either"
             )
         log, index = path.with_suffix(LOG_SUFFIX), path.with_suffix(INDEX_SUFFIX)
         # The index first: the log of a live recording then holds at least what the index stands for.

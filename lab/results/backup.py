@@ -201,13 +201,13 @@ def _copy_rows_to_file(source: Connection, path: Path) -> None:
     where = location.locate(str(path))
     engine = database.create(where, BUSY_TIMEOUT_S)
     try:
-        with database.guard(where):
+        with database.guard(where, _INTACT):
             schema.make_ready(engine, where, create=True, migrate=None)
             with engine.begin() as target:
                 transfer.copy(source, target)
     finally:
         engine.dispose()
-    with contextlib.closing(sqlite3.connect(path)) as copy:
+    with failing(f"cannot write {path}", _INTACT), contextlib.closing(sqlite3.connect(path)) as copy:
         copy.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
@@ -267,6 +267,8 @@ def find_backup(folder: Path) -> Backup:
     Raises:
         ConfigurationError: there is none.
     """
+    if not folder.exists():
+        raise ConfigurationError(f"{folder}: no such folder; name the one that `lab backup` wrote to")
     if (folder / MANIFEST).is_file():
         return _read(folder)
     complete = backups(folder)
@@ -423,7 +425,7 @@ def _place(file: Path, path: Path, sha256: str) -> None:
 def _restore_to_server(file: Path, target: Location) -> None:
     engine = database.create(target, BUSY_TIMEOUT_S)
     try:
-        with database.guard(target):
+        with database.guard(target, "then restore once more"):
             schema.make_ready(engine, target, create=True, migrate=None)
             with _file_engine(file) as source_engine, source_engine.connect() as source, engine.begin() as server:
                 nonempty = transfer.nonempty_tables(server)

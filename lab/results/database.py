@@ -211,10 +211,10 @@ _UNFIT: Final = "PostgreSQL keeps no such value; take it out of what was asked o
 _SQLITE: Final[dict[str, tuple[type[BoardlabError], str]]] = {
     "SQLITE_BUSY": (LabTransientError, "another program holds it locked; `fuser {path}` names it; let it end"),
     "SQLITE_LOCKED": (LabTransientError, "another program holds it locked; `fuser {path}` names it; let it end"),
-    "SQLITE_FULL": (LabStableError, f"the disk is full; free space under {{folder}}: {_INTACT}"),
+    "SQLITE_FULL": (LabStableError, "the disk is full; free space under {folder}: {meanwhile}"),
     "SQLITE_IOERR": (
         LabStableError,
-        f"the disk refused to read or write; look at `df {{folder}}`, quotas, file-size limits and dmesg: {_INTACT}",
+        "the disk refused to read or write; look at `df {folder}`, quotas, file-size limits and dmesg: {meanwhile}",
     ),
     "SQLITE_READONLY": (
         ConfigurationError,
@@ -258,22 +258,26 @@ _POSTGRESQL: Final[dict[str, tuple[type[BoardlabError], str]]] = {
     "42501": (ConfigurationError, "this role may not do that; grant it CREATE on the schema and its tables"),
     "40001": (LabTransientError, "two transactions collided"),
     "40P01": (LabTransientError, "two transactions collided"),
-    "53100": (LabStableError, f"the server's disk is full; free space there: {_INTACT}"),
+    "53100": (LabStableError, "the server's disk is full; free space there: {meanwhile}"),
     "53300": (LabTransientError, "the server has no free connection; raise max_connections or end idle clients"),
     "57P": (LabTransientError, "the server is stopping or starting; look at its log"),
     "25006": (ConfigurationError, "the server is read-only (a stand-by?); name the primary in the URL"),
 }
 
 
-def explain(error: DBAPIError, location: Location) -> BoardlabError:
-    """Convert a database's error to ours with cause and remedy."""
+def explain(error: DBAPIError, location: Location, meanwhile: str = _INTACT) -> BoardlabError:
+    """Convert a database's error to ours with cause and remedy.
+
+    Args:
+        meanwhile: what holds, and what to do, where the disk is full or fails.
+    """
     cause = error.orig
     reason = location.without_secrets(printable(str(cause)))
     if isinstance(error, IntegrityError):
         return TestStableError(f"results in {location.name}: two writers recorded the same thing: {reason}")
     kind, hint = _meaning(error)
     folder = location.path.parent if location.path else ""
-    hint = hint.format(path=location.path, folder=folder)
+    hint = hint.format(path=location.path, folder=folder, meanwhile=meanwhile)
     return kind(f"results in {location.name}: {reason}: {hint}", failure="results")
 
 
@@ -296,14 +300,14 @@ def damage_error(error: Exception, location: Location) -> BoardlabError:
 
 
 @contextmanager
-def guard(location: Location) -> Iterator[None]:
-    """Convert a database's errors and undecodable values to ours."""
+def guard(location: Location, meanwhile: str = _INTACT) -> Iterator[None]:
+    """Convert a database's errors and undecodable values to ours; `meanwhile` as of `explain`."""
     try:
         yield
     except PoolTimeoutError as error:
         raise busy_error(location) from error
     except DBAPIError as error:
-        raise explain(error, location) from error
+        raise explain(error, location, meanwhile) from error
     except UNREADABLE as error:
         raise damage_error(error, location) from error
 

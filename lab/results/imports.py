@@ -179,7 +179,7 @@ def _read_bytes(file: Path) -> bytes:
             raise ConfigurationError(f"{file}: larger than {_LARGEST >> 20} MiB; split it")
         return file.read_bytes()
     except OSError as error:
-        raise ConfigurationError(f"{file}: cannot be read: {error.strerror}") from error
+        raise ConfigurationError(f"{file}: cannot be read: {error.strerror}; check the path") from error
 
 
 def _form(file: Path, data: bytes, more: Mapping[str, ImportForm]) -> str:

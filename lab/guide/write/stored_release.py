@@ -25,7 +25,7 @@ from lab.guide.write import rst_writer
 from lab.guide.write.entries import EntryProvenance, GuideEntry, GuideRelease
 from lab.guide.write.remarks import Remarks, open_regressions
 from lab.guide.write.setup import BoardColumn, commands_of, conditions_of, modules_of, read_setup, software_of
-from lab.judge.labels import release_key
+from lab.judge.labels import release_key, same_release
 from lab.judge.latest import WorseNumber, describe
 from lab.metrics import Flag, Measurement, summarise
 from lab.results import formatting
@@ -52,7 +52,7 @@ def collect(store: Store, name: str, boards: Sequence[str], *, is_judged: bool =
         ConfigurationError: no numbers of that release, or of one of the boards.
     """
     accepted = accepted_runs(store)
-    runs = [run for run in accepted if release_key(run.release) == release_key(name)]
+    runs = [run for run in accepted if same_release(run.release, name)]
     if not runs:
         releases = sorted({run.release for run in accepted}, key=release_key)
         raise ConfigurationError(
@@ -188,7 +188,7 @@ def load_sheet(store: Store, name: str) -> MeasuredGuide:
     Raises:
         ConfigurationError: no numbers of that release.
     """
-    runs = [run for run in accepted_runs(store) if release_key(run.release) == release_key(name)]
+    runs = [run for run in accepted_runs(store) if same_release(run.release, name)]
     files = {run.provenance.get("sha256") if run.kind == PUBLISHED else None for run in runs}
     if len(files) != 1 or None in files:
         return rst_writer.compose(collect(store, name, ())).sheet(f"release {name}")

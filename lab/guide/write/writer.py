@@ -12,7 +12,7 @@ from lab.guide.stored_runs import accepted_runs, is_of, release_names, sound_num
 from lab.guide.write import figures, footnotes, page, rst_writer, stored_release, vendor_view
 from lab.guide.write.entries import GuideRelease
 from lab.host import process
-from lab.judge.labels import precedes, release_key
+from lab.judge.labels import precedes, same_release
 from lab.results.records import PUBLISHED
 from lab.results.retention import refer
 from lab.results.store import Store
@@ -79,7 +79,7 @@ def _page(store: Store, release: GuideRelease) -> str:
         sound_numbers(store, run)[0]
         for run in accepted
         if run.kind != PUBLISHED
-        and release_key(run.release) == release_key(release.name)
+        and same_release(run.release, release.name)
         and any(is_of(run, board) for board in release.boards)
     ]
     earlier = {  # board -> its releases before this one

@@ -132,12 +132,12 @@ def _lines(path: Path) -> list[bytes]:
 def _content(path: Path) -> bytes:
     try:
         if path.exists() and not path.is_file():
-            raise ConfigurationError(f"{path}: no file")
+            raise ConfigurationError(f"{path}: a folder, or a device; name the log's file")
         with path.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:  # ValueError: a name with a NUL
         reason = error.strerror if isinstance(error, OSError) else error
-        raise ConfigurationError(f"{path}: cannot be read: {reason}") from error
+        raise ConfigurationError(f"{path}: cannot be read: {reason}; check the path") from error
     if len(data) > MAX_BYTES:
         raise ConfigurationError(
             f"{path}: larger than {MAX_BYTES // 1_000_000} MB, and a boot prints some 50 kB: cut one boot out of it"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,20 @@ def test_what_a_host_exports_names_its_adapters_and_new_ones_are_proposed_as_gro
     assert groups.count("cls: USBSerialPort") == 2
     (tmp_path / "exports.yaml").unlink()
     assert "exports.yaml: no such file" in CliRunner().invoke(commands.app, ["discover"]).output
+
+
+def test_the_devices_are_json_for_other_programs(udev: Udev, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "envs").mkdir()
+    (tmp_path / "envs" / "one.yaml").write_text(f"match: {{'@ID_PATH': '{SOCKET}.10'}}\n")
+    devices = json.loads(CliRunner().invoke(commands.app, ["discover", "--json"]).output)
+    assert [(d["kind"], d["id_path"].removeprefix(SOCKET), d["named_by"]) for d in devices] == [
+        ("hub", "", []),
+        ("adapter", ".1", []),
+        ("adapter", ".10", ["one.yaml"]),
+        ("sdmux", ".2", []),
+    ]
+    assert devices[1]["ports"][1] == {"interface": "01", "node": "/dev/ttyUSB1"}
 
 
 def test_a_host_without_any_of_them_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,4 +82,4 @@ def test_the_command_writes_it(tmp_path: Path, store: Store, diagnosis: BootBrea
     database, file = f"sqlite:///{tmp_path}/results.db", tmp_path / "boot.json"
     assert main(["results", "where", str(diagnosis.run), "--db", database, "--perfetto", str(file)]) == 0
     assert json.loads(file.read_text()) == json.loads(json.dumps(trace([diagnosis])))
-    assert main(["results", "where", str(diagnosis.run), "--db", database, "--perfetto", str(tmp_path)]) == 1
+    assert main(["results", "where", str(diagnosis.run), "--db", database, "--perfetto", str(tmp_path)]) == 2

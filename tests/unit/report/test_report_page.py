@@ -506,7 +506,7 @@ def test_a_metric_is_called_by_a_name_that_no_other_has(name: str, title: str) -
         (["1", "--against", "7"], 2, "error: --against 7: no other run 7; `lab results list` shows the runs"),
         (["1", "--against", "1"], 2, "error: --against 1: no other run 1"),
         (["1", "--against", "9.9"], 2, "error: board 'qemu-1' has no other completed boot run of release '9.9'"),
-        (["1", "-o", "missing/a.html"], 1, "error: cannot write missing/a.html: No such file or directory"),
+        (["1", "-o", "missing/a.html"], 2, "error: cannot write missing/a.html: No such file or directory"),
     ],
 )
 def test_what_goes_wrong_is_one_line(

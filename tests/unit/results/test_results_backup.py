@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 from attrs import evolve
+from sqlalchemy.exc import OperationalError
 from support.killed_steps import ends_at
 from support.recorded_run import record
 
@@ -355,3 +356,20 @@ def test_the_exporter_and_the_doctor_know_the_last_complete_backup(lab: Store, t
     made = utc_now()
     Audit(lab, lambda: made).note(backup.ACTION, person="boardlab")
     assert told() == ([made.timestamp()], "ok")
+
+
+def test_a_backup_of_a_server_onto_a_full_disk_says_nothing_of_runs(
+    lab: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_ends: object) -> None:
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorname = "SQLITE_FULL"
+        raise OperationalError("INSERT", {}, error)
+
+    monkeypatch.setattr(transfer, "copy", full)
+    with (
+        lab._engine.connect() as server,
+        pytest.raises(LabStableError, match=r"the disk is full; .*: earlier backups are intact") as refused,
+    ):
+        backup._copy_rows_to_file(server, tmp_path / "copy.db")
+    assert "resume" not in str(refused.value)

@@ -358,7 +358,7 @@ def test_export_writes_everything_as_json_to_a_file(recorded: Recorded, tmp_path
 
 def test_export_into_a_missing_directory_is_explained(recorded: Recorded, tmp_path: Path) -> None:
     answer = recorded.ask("export", "-o", str(tmp_path / "missing" / "all.json"))
-    assert (answer.code, answer.out) == (1, "")
+    assert (answer.code, answer.out) == (2, "")
     assert "missing/all.json: No such file or directory; choose another file with -o" in answer.err
 
 
