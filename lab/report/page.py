@@ -9,6 +9,7 @@ from typing import Final
 from urllib.parse import urlencode
 
 from attrs import frozen
+from markupsafe import Markup
 
 from lab.figures.bars import Flame, FlamePart, StageKey, flame, waterfalls
 from lab.figures.power import PowerFigure
@@ -32,6 +33,9 @@ UNCERTAINTY: Final = (
 )
 
 
+SITE_HEAD: Final = "<!-- the head of the site -->"  # which differs from person to person, and the page does not
+
+
 def render(
     run: Overview,
     artifacts: ArtifactStore,
@@ -50,7 +54,8 @@ def render(
 
     Args:
         judged: the verdicts on its numbers. before: the run whose stages stand beside this one's.
-        notes: remarks on the run's label. home: address of the list of runs, where the page is one of a site.
+        notes: remarks on the run's label.
+        home: address of the list of runs, where the page is one of a site, which puts its own head for SITE_HEAD.
         where: parts of its boots; where_before: the same of `before`.
         power: the rails' power in some attempts. against: the requested baseline, for a site's address of the verdict.
     """
@@ -83,6 +88,7 @@ def render(
             drifts=view.drifts(run, names),
             notes=notes,
             home=home,
+            site_head=Markup(SITE_HEAD),  # noqa: S704 - it is a constant
             power=power,
             data=_site_data(run, against)
             if home

@@ -20,7 +20,7 @@ from lab.jobs.listing import find_runs, killed_runs, whole_run
 from lab.judge.boot_breakdown import breakdowns_if_any
 from lab.judge.builds import remarks
 from lab.report import view
-from lab.report.page import render
+from lab.report.page import SITE_HEAD, render
 from lab.report.view import judge_against, last_of
 from lab.results import averages, formatting, listing
 from lab.results.artifacts import ArtifactStore
@@ -180,7 +180,7 @@ def router(site: Site, renderer: Renderer, parts: WallParts) -> APIRouter:
         page = site.page(
             ("run", str(run_id), against or ""), lambda store: _report(site, store, run_id, against), state
         )
-        return HTMLResponse(page)
+        return HTMLResponse(page.replace(SITE_HEAD, renderer.text("header.html.j2", at="Runs"), 1))
 
     @routes.get("/search")
     def search_page(q: Asked = "") -> Response:

@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode
 
 import anyio
 from anyio import to_thread
-from attrs import asdict, define, field
+from attrs import asdict, define, field, frozen
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
 from markupsafe import Markup
@@ -80,10 +80,9 @@ def router(site: Site, renderer: Renderer, judge: BackgroundJudge) -> APIRouter:
     @routes.get("/releases", include_in_schema=False)
     def releases_page(sort: Sort = "") -> Response:
         with site.store() as store:
-            summaries, verdicts = judge.summaries(store)
-        return renderer.page(
-            "releases.html.j2", releases=_sort(summaries, sort), verdicts=verdicts, orders=_ORDERS, sort=sort
-        )
+            summaries, verdicts = judge.summaries(store, ahead=_AHEAD)
+        shown: dict[str, Any] = {"verdicts": verdicts, "orders": _ORDERS, "sort": sort}
+        return renderer.page("releases.html.j2", releases=_sort(summaries, sort), judging=judge.judging, **shown)
 
     @routes.get("/releases/{release:path}/comment.md", include_in_schema=False)
     async def comment(request: Request, release: Name, against: Against = None) -> Response:
@@ -152,7 +151,7 @@ def _sort(summaries: list[ReleaseSummary], sort: str) -> list[ReleaseSummary]:
     return sorted(summaries, key=_ORDERS[sort], reverse=True) if sort else summaries
 
 
-def _summary(summary: ReleaseSummary, verdict: ComparedRelease | None) -> dict[str, Any]:
+def _summary(summary: ReleaseSummary, verdict: ReleaseVerdict | None) -> dict[str, Any]:
     """A release as a row of a table; its verdict is empty where it is not known yet."""
     verdict_cells = (
         {"verdict": "", "against": ""} if verdict is None else {"verdict": verdict.line, "against": verdict.name}
@@ -173,8 +172,13 @@ def _page(
         for run in comparison.runs:
             places.setdefault(BoardSeries.of(run.head), []).append(run)
     worst_first = sorted(
-        places.values(), key=lambda runs: (min(run.weight for run in runs), releases.order(runs[0].head))
+        (runs for runs in places.values() if not all(run.quiet for run in runs)),
+        key=lambda runs: (min(run.weight for run in runs), releases.order(runs[0].head)),
     )
+    quiet: dict[str, list[ReleaseRun]] = {}
+    for runs in places.values():
+        if all(run.quiet for run in runs):
+            quiet.setdefault("; ".join(dict.fromkeys(run.quiet for run in runs)), []).append(runs[0])
     against = [comparison.against for comparison in compared if comparison.against]
     shown: dict[str, Any] = {"release": release, "against": against, "names": names, "asking": asking}
     return renderer.text(
@@ -182,6 +186,7 @@ def _page(
         **shown,
         compared=compared,
         places=[(runs[0].head, [run.shown for run in runs]) for runs in worst_first],
+        quiet=quiet,
         failed={head.id: text for head, text in compared[0].failures},
         asked=urlencode([("against", other) for other in against]),
         done=sum(len(comparison.runs) for comparison in compared),
@@ -205,6 +210,7 @@ def _run(
 # Judging a run takes some 10 ms, since up to 30 runs before it are read; judgements are cached. After a start none is,
 # so that a release of 1,000 boards takes seconds once. A thread alone would hold Python's lock meanwhile.
 _NEWEST: Final = 8  # releases among which the one is looked for that is judged ahead
+_AHEAD: Final = 2000  # runs that the list of releases has judged, so that each release has its verdict
 AT_ONCE: Final = 4  # runs that a page judges itself: it still is there in 0.1 s
 _PART: Final = 16  # runs that the process judges at once; the site's end waits for them
 REPORT_S: Final = 30.0  # a failure is reported to requests within this time; later the work is tried again at once
@@ -214,6 +220,16 @@ _Cached: TypeAlias = tuple[
     RunsRevision, list[str], dict[tuple[str | None, ...], list[tuple[str | None, list[WantedComparison]]]]
 ]
 _log = logging.getLogger(__name__)
+
+
+@frozen
+class ReleaseVerdict:
+    """A release's verdict in short: the line, against what, and whether it needs a person; `of`: of these runs."""
+
+    of: int
+    line: str
+    name: str
+    bad: bool
 
 
 @define
@@ -229,6 +245,7 @@ class BackgroundJudge:
     _ends: threading.Event = field(factory=threading.Event, init=False)
     _progress: int = field(default=0, init=False)
     _cached: _Cached | None = field(default=None, init=False)
+    _verdicts: dict[str, ReleaseVerdict] = field(factory=dict, init=False)
 
     @property
     def progress(self) -> int:
@@ -259,17 +276,39 @@ class BackgroundJudge:
             names, asked = self._find_runs(snapshot, release, against, now)
             return [self._compare_with(snapshot, release, other, comparisons) for other, comparisons in asked], names
 
-    def summaries(self, store: Store) -> tuple[list[ReleaseSummary], dict[str, ComparedRelease]]:
-        """The releases, by number where they have one, and known verdicts on the newest ones."""
-        now = runs_revision(store)
-        verdicts = {}
+    @property
+    def judging(self) -> bool:
+        """True while releases are judged."""
+        with self._lock:
+            return any(not future.done() for future in self._under_way.values())
+
+    def summaries(self, store: Store, ahead: int = 0) -> tuple[list[ReleaseSummary], dict[str, ReleaseVerdict]]:
+        """The releases, by number where they have one, and known verdicts.
+
+        Args:
+            ahead: of the others, the newest are judged meanwhile, up to about so many runs.
+        """
+        now, verdicts = runs_revision(store), {}
         with store.snapshot() as snapshot:
             every = release_summaries(snapshot)
-            for summary in every[:_NEWEST]:
+            for count, summary in enumerate(every):
+                if count >= _NEWEST and ahead <= 0:
+                    break
                 _, ((against, comparisons),) = self._find_runs(snapshot, summary.release, [None], now)
-                runs = [self._judge.find_stored(comparison) for comparison in comparisons]
-                if all(run is not None for run in runs):
-                    verdicts[summary.release] = ComparedRelease(against, [run for run in runs if run is not None])
+                fingerprint = hash(tuple(comparison.fingerprint for comparison in comparisons))
+                verdict = self._verdicts.get(summary.release)
+                if verdict is None or verdict.of != fingerprint:
+                    runs = [self._judge.find_stored(comparison) for comparison in comparisons]
+                    left = sum(run is None for run in runs)
+                    if left and ahead > 0:
+                        ahead -= left
+                        self._start((summary.release, None))
+                    if left:
+                        continue
+                    compared = ComparedRelease(against, [run for run in runs if run is not None])
+                    verdict = ReleaseVerdict(fingerprint, compared.line, compared.name, compared.bad)
+                    self._verdicts[summary.release] = verdict
+                verdicts[summary.release] = verdict
         numbered = sorted(
             (summary for summary in every if is_numbered(summary.release)),
             key=lambda summary: (release_key(summary.release), summary.release),

@@ -110,6 +110,20 @@ class ReleaseRun:
         return self.bad or self.tried.undecided > 0 or NOT_MEASURED in self.counts or not self.is_over
 
     @property
+    def quiet(self) -> str:
+        """Why nobody has to read of it, e.g. `unchanged`; empty: somebody has."""
+        words = set(self.counts)
+        if (
+            self.rows
+            or self.missing
+            or self.tried.failed
+            or self.needs_a_person
+            or not words <= {UNCHANGED, UNCOMPARED}
+        ):
+            return ""
+        return self.problem or UNCHANGED
+
+    @property
     def weight(self) -> int:
         """Its place on a page: failures first, worse numbers, then as `WORDS`."""
         if self.tried.failed or self.head.status == "failed":
@@ -138,6 +152,11 @@ class WantedComparison:
     def key(self) -> Hashable:
         """The key of its stored judgement."""
         return self.head.id, self.against, self.not_in
+
+    @property
+    def fingerprint(self) -> Hashable:
+        """What its verdict depends on."""
+        return self.key, self.head.status, self.state, self.tried.line, self.tried.undecided, self.tried.runs
 
 
 # Makes a run's part of the page, of: its head, the verdict, why there is none, against what, unmeasured titles.
@@ -349,7 +368,7 @@ _MOVED: Final = ("worse", "better")
 _BOARDS: Final = 8  # of a cause that are named
 _BASES: Final = 4  # releases before that are named
 _RUNS: Final = 5  # with failed attempts that are named
-_TITLES: Final = 3  # numbers of a cause that are named
+_TITLES: Final = 3  # numbers of a board with a cause that are named
 _MOST_TEXT: Final = 400  # characters of a cause
 _MOST_NAME: Final = 120  # characters of whatever a comment names
 _NUMBER: Final = ("metric", "version", "params", "unit", "was", "was_uncertainty", "value", "uncertainty", "n")
@@ -390,9 +409,14 @@ class ReleaseCause:
 
     @property
     def titles(self) -> list[str]:
-        """The titles of its first numbers, the bad ones first."""
-        rows = sorted((row for run in self.runs for row in run.rows), key=lambda row: not row.bad)
-        return list(dict.fromkeys(f"{row.title}: {row.verdict}" for row in rows))[:_TITLES]
+        """The boards with their first numbers, the bad ones first, e.g. `am62x-1: Boot time, SD +24 % and 5 more`."""
+        titles = []
+        for run in sorted(self.runs, key=lambda run: -run.counts.get("worse", 0))[:_BOARDS]:
+            rows = sorted(run.rows, key=lambda row: not row.bad)
+            shown = [f"{row.title} {row.change.partition(' (')[0] or row.verdict}" for row in rows[:_TITLES]]
+            more = f" and {len(rows) - _TITLES} more" if len(rows) > _TITLES else ""
+            titles.append(f"{run.head.board}: {', '.join(shown)}{more}")
+        return titles
 
 
 @frozen

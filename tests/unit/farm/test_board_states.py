@@ -407,11 +407,23 @@ def test_the_wall_at_a_distance_has_each_state_as_a_colour_with_its_word(lab: Sc
 
 
 def test_the_page_of_a_failed_run_says_why_before_all_else(lab: ScriptedLab) -> None:
-    head = lab.page(f"/runs/{lab.runs['board-failed']}").partition("<nav")[0]
+    head = lab.page(f"/runs/{lab.runs['board-failed']}").partition('<nav aria-label="Contents"')[0]
     assert re.search(r"<strong>kernel_panic</strong> 8 of 8 attempts, the board's fault: Kernel panic", head)
+    assert "did not complete; no attempt of it gave a number." in head
     assert "kernel_panic" in str(lab.tiles()["board-failed"]["trouble"])
-    good = lab.page(f"/runs/{lab.runs['board-free']}").partition("<nav")[0]
+    good = lab.page(f"/runs/{lab.runs['board-free']}").partition('<nav aria-label="Contents"')[0]
     assert "mark bad" not in good
+    stopped = lab.page(f"/runs/{lab.runs['board-stopped']}")
+    assert "did not complete; what it measured until then is below." in stopped
+
+
+def test_the_page_of_a_run_has_the_head_of_every_page(lab: ScriptedLab) -> None:
+    def head(page: str) -> str:
+        return page[page.index('<header class="site">') : page.index("</header>")]
+
+    run = lab.page(f"/runs/{lab.runs['board-free']}")
+    assert head(run) == head(lab.page("/runs"))
+    assert "Content-Security-Policy" not in run, "its form would be refused"
 
 
 @pytest.mark.parametrize(

@@ -342,7 +342,7 @@ def test_a_run_without_numbers_says_so(tmp_path: Path) -> None:
         store.finish_run(run.id, "failed")
         text = render(overview(store, run.id), store.artifacts)
     assert Page.of(text).mistakes == []
-    assert "None of the 0 attempts of this run gave a sample." in text
+    assert "This run did not complete; no attempt of it gave a number." in text
     assert "This run did not complete" in text
     assert 'id="verdict"' not in text
     assert "<svg" not in text

@@ -43,7 +43,9 @@ BOARDS, RELEASES = 3, 6
 LAST, BEFORE = f"{RELEASES:02}.00", f"{RELEASES - 1:02}.00"
 NEWEST = [BOARDS * (RELEASES - 1) + board for board in (1, 2, 3)]  # the runs of the last release, board by board
 _SECTION = re.compile(r'<h2 id="run-(\d+)">(.*?)</section>', re.DOTALL)
-_EVIDENCE = re.compile(r"<td data-label=\"(?:evidence|strip)\".*?</td>", re.DOTALL)
+_STRIP_CELL = re.compile(r"<td data-label=\"strip\".*?</td>", re.DOTALL)
+_TAG = re.compile(r"<[^>]+>")
+_QUIET = re.compile(r'<a id="run-(\d+)"')
 _STRIP = re.compile(r'<svg class="row-strip".*?<title>(.*?)</title>(.*?)</svg>', re.DOTALL)
 _CELL = re.compile(r"<t[hd] (?:scope=\"row\"|data-label)[^>]*>(.*?)</t[hd]>", re.DOTALL)
 
@@ -61,10 +63,10 @@ class Lab:
         return {
             int(run): (
                 html.unescape(part).partition(":\n")[2].split(".</p>")[0],
-                _CELL.findall(_EVIDENCE.sub("", html.unescape(part))),
+                [_TAG.sub("", text) for text in _CELL.findall(_STRIP_CELL.sub("", html.unescape(part)))],
             )
             for run, part in _SECTION.findall(answer.text)
-        }
+        } | {int(run): ("unchanged", []) for run in _QUIET.findall(answer.text)}
 
     def get(self, path: str, *against: str) -> requests.Response:
         """An answer of the site."""
@@ -79,10 +81,11 @@ class Lab:
             for run in runs:
                 said = comparison(judge_run(seen, run, against), Names(self.store.run(run)))
                 cells = [
-                    (row.title, row.before or "nothing", row.now, row.change or "none", row.verdict, row.reason)
+                    (row.title, row.before or "nothing", row.now, row.change or "none", row.verdict)
                     for row in said.rows
                 ]
-                found[run] = (f"{said.line}, against {said.against}", [cell for row in cells for cell in row])
+                line = f"{said.line}, against {said.against}" if cells or said.missing else "unchanged"
+                found[run] = (line, [cell for row in cells for cell in row])
         return found
 
     def measured(self, board: int, release: str, *, cycles: int = 2, finished: bool = True) -> int:
@@ -284,7 +287,7 @@ def test_the_release_before_goes_by_number_else_by_what_was_measured_before_its_
 
 def test_each_row_has_its_number_among_those_of_the_runs_before(lab: Lab) -> None:
     strips = _STRIP.findall(lab.get(f"/releases/{LAST}").text)
-    assert len(strips) == sum(len(cells) for _, cells in lab.page().values()) // 6
+    assert len(strips) == sum(len(cells) for _, cells in lab.page().values()) // 5
     with lab.store.snapshot() as seen:
         number = next(
             each for each in judge_run(seen, NEWEST[0], BEFORE).numbers if each.average.metric.name == "boot.time"
@@ -479,7 +482,8 @@ def test_the_evidence_is_of_the_same_comparison_also_where_a_release_is_called_a
     lab.with_sql(update(RunRow).where(RunRow.id.in_([run - 1, run - 2])).values(release=called))
     page = lab.get(f"/releases/{LAST}", called).text
     links = dict(re.findall(r'<p class="lead">am62xx_sk, <a href="([^"]*)">run (\d+)</a>', page))
-    assert set(re.findall(r'data-label="evidence"[^>]*><a href="([^"#]*)', page)) <= set(links)
+    assert set(re.findall(r'<th scope="row"><a href="([^"#]*)', page)) <= set(links)
+    links |= {link: run for run, link in re.findall(r'<a id="run-(\d+)" href="([^"]*)"', page)}
     said = {each: _compared_with(lab, link) for link, each in links.items()}
     assert said == {str(each): (200, f"release {called}") for each in NEWEST[:2]} | {
         str(NEWEST[2]): (200, "the last accepted runs")  # its board was never measured with that release
@@ -499,6 +503,35 @@ def _compared_with(lab: Lab, address: str) -> tuple[int, str]:
     against: str = lab.get(html.unescape(json)).json()["against"]
     assert f"against {against}" in html.unescape(page.text)
     return page.status_code, against
+
+
+def test_the_list_of_releases_has_each_ones_verdict_once_it_is_judged(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(releasepages, "_NEWEST", 1)
+    deadline = time.monotonic() + 60
+    while "being judged" in (page := html.unescape(lab.get("/releases").text)):
+        assert time.monotonic() < deadline, page
+    verdicts = dict(
+        re.findall(r'<a href="/releases/([\d.]+)">.*?<span class="verdict">([^<]*)</span>', page, re.DOTALL)
+    )
+    assert verdicts == {f"{number:02}.00": lab.verdict(f"{number:02}.00")[1] for number in range(1, RELEASES + 1)}
+    judged = len(lab.judged)
+    lab.get("/releases")
+    assert len(lab.judged) == judged, "what is known is not judged again"
+
+
+def test_a_board_of_which_there_is_nothing_to_say_is_a_name(lab: Lab) -> None:
+    equal = [
+        update(SampleRow).where(SampleRow.measurement_id == MeasurementRow.id, MeasurementRow.run_id == run)
+        for run in (NEWEST[2], NEWEST[2] - BOARDS)
+    ]
+    lab.with_sql(*(one.values(value=2.0) for one in equal))
+    page = lab.get(f"/releases/{LAST}").text
+    assert "<h2>1 unchanged</h2>" in page
+    assert re.search(rf'<a id="run-{NEWEST[2]}" href="/runs/{NEWEST[2]}\?against={BEFORE}">board-0002</a>', page)
+    lab.failing(2, LAST, good=3)
+    assert f'id="run-{NEWEST[2]}">board-0002: boot</h2>' in lab.get(f"/releases/{LAST}").text
 
 
 def test_the_history_of_a_metric_marks_the_runs_since_which_it_changed(lab: Lab) -> None:
