@@ -20,6 +20,7 @@ from lab.metrics.limits import Limit
 from lab.metrics.model import LARGEST, Metric, repr_short
 
 FILE: Final = "metrics.toml"
+VALUE: Final = "value"  # the group of a pattern that has a number, in place of a moment
 MOMENT_RESOLUTION_S: Final = 1e-4  # of a line of the console, as boot.time's
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]*(\.[a-z0-9_]+)+")
 _NAMED: Final = "lower-case words with a dot between them, e.g. camera.first_frame"
@@ -49,7 +50,10 @@ _IDENTITY: Final = ("unit", "better", "definition", "resolution")
 
 @frozen
 class _Entry:
-    """A `[[metric]]` of metrics.toml; with a `pattern` it is a moment that each boot is timed to."""
+    """A `[[metric]]` of metrics.toml.
+
+    With a `pattern` it is a moment that each boot is timed to, or the number in the pattern's group `value`.
+    """
 
     name: str
     unit: str | None = None
@@ -60,13 +64,14 @@ class _Entry:
     source: str = ""
     limit: tuple[Limit, ...] = ()
     pattern: str | None = None
+    command: str | None = None
     since: str | None = None
     timeout_s: float | None = None
 
     @property
     def moment(self) -> dict[str, Any]:
         """The keys of its moment; {}: it is none."""
-        keys = {"pattern": self.pattern, "since": self.since, "timeout_s": self.timeout_s}
+        keys = {"pattern": self.pattern, "command": self.command, "since": self.since, "timeout_s": self.timeout_s}
         present = {key: value for key, value in keys.items() if value is not None}
         return {"name": self.name, **present} if present else {}
 
@@ -82,7 +87,7 @@ class Declarations:
 
     Attributes:
         path: of the file; None: there is none, and tests declare by their first call.
-        moments: keys of the boot's own moments (`lab.run.user_moments`), by metric.
+        moments: keys of the boot's own moments and numbers (`lab.run.user_moments`), by metric.
     """
 
     path: Path | None = None
@@ -170,7 +175,9 @@ def load(path: Path) -> Declarations:
     for raw in tomlfile.structure(tomlfile.read(path), _File, path).metric:
         shipped = catalogue.find(raw.name)
         is_moment = bool(raw.moment) and shipped is None
-        entry = _complete_moment(raw) if is_moment else raw
+        entry = raw
+        if is_moment:
+            entry = _complete_number(raw) if has_value(raw.pattern or "") else _complete_moment(raw)
         where = f"{path}: metric {entry.name!r}"
         if entry.name in declarations.limits:
             raise ConfigurationError(f"{where} stands twice; join them")
@@ -199,6 +206,21 @@ def _complete_moment(entry: _Entry) -> _Entry:
         better=entry.better or "lower",
         resolution=MOMENT_RESOLUTION_S if entry.resolution is None else entry.resolution,
         definition=entry.definition or moment_definition(entry.pattern or "", entry.since or ""),
+    )
+
+
+def has_value(pattern: str) -> bool:
+    """True for a pattern with a group `value`, whose text is a number."""
+    try:
+        return VALUE in re.compile(pattern).groupindex
+    except re.error:
+        return False  # a moment's check says what is wrong
+
+
+def _complete_number(entry: _Entry) -> _Entry:
+    place = f"of `{entry.command}`" if entry.command else "of the console, from power on"
+    return evolve(
+        entry, definition=entry.definition or f"The number in the first line {place} that fits {entry.pattern!r}."
     )
 
 

@@ -311,7 +311,7 @@ def _begin(config: pytest.Config) -> CycleRunSession:
         declarations(config),
         f"{config.option.lg_env}: targets.main.options.{OPTION}",
     )
-    for _, metric in own.moments:
+    for _, metric in (*own.moments, *own.numbers):
         store.check_definition(metric)
     session = CycleRunSession(begin_engine(BootRun, config, run, own=own))
     if config.option.lab_where:

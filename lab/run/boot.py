@@ -187,7 +187,7 @@ class BootRun(CycleRun[GoodBoot]):
             covered = judgement.covered(bare, watch.moments, prompt_at)
             self._uncounted = [uncounted_number(each) for each in covered if each.metric != BOOT_STAGE.name]
             raise own.error
-        bare += self.own.samples(own.moments, watch, bare[0].params, bare[0].flags)
+        bare += self.own.samples(own, watch, bare[0].params, bare[0].flags)
         document = {**told, **judgement.document(bare)}
         samples = judgement.covered(bare, watch.moments, prompt_at)
         if len(self.pending(item)) > 1:

@@ -7,8 +7,8 @@ and the state of the board.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from decimal import Decimal
 from numbers import Real
 from pathlib import Path
@@ -48,6 +48,7 @@ from lab.run.moment_sources import Signal, signal
 KIND: Final = "measure"
 _POLL_S: Final = 1.0  # between two looks at the console
 _PROBE_S: Final = 0.02  # between two tries of the network
+_BLOCK_RESOLUTION_S: Final = 1e-3  # of a block of Python, with the way to the board in it
 _LARGEST_FILE: Final = 64 << 20  # bytes of an attached file
 _EVENTS: Final = {"gpio": "edge", "pin": "edge", "can": "frame"}  # of an address's scheme; others: an answer
 
@@ -115,6 +116,35 @@ class Measure:
             "version": version,
         }
         self._record(name, value, uncertainty, params, self._window(), frozenset(), declaration)
+
+    @contextmanager
+    def time(
+        self,
+        name: str,
+        *,
+        definition: str | None = None,
+        version: int | None = None,
+        params: Mapping[str, str] | None = None,
+    ) -> Iterator[None]:
+        """Record the seconds that a block takes, by this host's clock; one that fails records nothing.
+
+        Args:
+            name: of the metric, in seconds.
+            definition, version, params: as of a call.
+        """
+        start_ns = self._clock.now_ns()
+        yield
+        value_s = (self._clock.now_ns() - start_ns) / NS_PER_S
+        self(
+            name,
+            value_s,
+            unit="s",
+            better="lower",
+            resolution=None if name in self._declarations.metrics else _BLOCK_RESOLUTION_S,
+            definition=definition,
+            version=version,
+            params=params,
+        )
 
     def moment(
         self,

@@ -1,30 +1,60 @@
-"""User-defined moments of a boot: the time to an application's line, behind the prompt as well as before it.
+"""User-defined moments of a boot, and numbers that the board prints.
 
-A board type, an environment or a lab declares them (docs/measure.md); each boot is timed to them beside the guide's
-moments.
+A moment is the time to an application's line, behind the prompt as well as before it. A number stands in such a line,
+or in the output of a command at the shell. A board type, an environment or a lab declares them (docs/measure.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from attrs import field, frozen
+from attrs import field, frozen, validators
 
 from lab.benchmarks.boot import BootWatch, MomentLike
 from lab.benchmarks.boot.samples import UNCERTAIN_SHARE, power_on
 from lab.boards import BoardType, MomentPattern, OwnMoment
-from lab.console.moments import MomentFinder
+from lab.boards.markers import check_regex
+from lab.console.model import Event, LineTiming
+from lab.console.moments import MomentFinder, StampedLine, stamp_lines
 from lab.errors import BoardTransientError, ConfigurationError
 from lab.host.clock import NS_PER_S, Clock
 from lab.metrics import Flag, Metric, Moment, SampleRecord
-from lab.metrics.lab_metrics import MOMENT_RESOLUTION_S, Declarations, moment_definition
+from lab.metrics.lab_metrics import MOMENT_RESOLUTION_S, VALUE, Declarations, has_value, moment_definition
 from lab.metrics.model import sample_of
 from lab.metrics.uncertainty import of_interval
 
 OPTION: Final = "moments"  # of an environment's target
 _POLL_S: Final = 1.0  # between two looks at the console
 _KEYS: Final = "name, pattern, and since or timeout_s (docs/measure.md)"
+_NUMBER_KEYS: Final = "name, pattern with a group (?P<value>…), and command or timeout_s (docs/measure.md)"
+
+
+@frozen
+class OwnNumber:
+    """A number that the board prints in each boot.
+
+    Attributes:
+        name: of its metric.
+        pattern: regular expression within one line; its group `value` is the number.
+        command: whose output has the line; empty: the console.
+        timeout_s: how long the console's line is waited for behind the prompt.
+    """
+
+    name: str
+    pattern: str = field(validator=check_regex)
+    command: str = field(default="", validator=validators.instance_of(str))
+    timeout_s: float = field(default=60.0, validator=[validators.instance_of((int, float)), validators.gt(0)])
+
+
+@frozen
+class ReadNumber:
+    """A number as read, and its line's place on the console; None: of a command."""
+
+    value: float
+    window: tuple[int | None, int | None]
 
 
 @frozen
@@ -32,21 +62,24 @@ class UserMomentResult:
     """The moments of a boot.
 
     Attributes:
+        numbers: by metric.
         error: one did not come, behind a boot that may be good.
     """
 
     moments: Mapping[str, Moment] = field(factory=dict)
+    numbers: Mapping[str, ReadNumber] = field(factory=dict)
     error: BoardTransientError | None = None
 
     def __bool__(self) -> bool:
-        return bool(self.moments) or self.error is not None
+        return bool(self.moments) or bool(self.numbers) or self.error is not None
 
 
 @frozen
 class UserMoments:
-    """The moments that a session times its boots to, with their metrics."""
+    """The moments that a session times its boots to, and the numbers that it reads, with their metrics."""
 
     moments: tuple[tuple[OwnMoment, Metric], ...] = ()
+    numbers: tuple[tuple[OwnNumber, Metric], ...] = ()
 
     def wait(self, board: Any, watch: BootWatch, clock: Clock) -> UserMomentResult:
         """The moments of a boot that has reached its prompt; it waits for those that have not come.
@@ -54,10 +87,11 @@ class UserMoments:
         Raises:
             LabError: the console is gone.
         """
-        if not self.moments:
-            return UserMomentResult()
         try:
-            return UserMomentResult(self._wait_for_all(board, watch, clock))
+            moments = self._wait_for_all(board, watch, clock) if self.moments else {}
+            # A command needs a login, which delays what the board still starts.
+            numbers = sorted((number for number, _ in self.numbers), key=lambda number: bool(number.command))
+            return UserMomentResult(moments, {number.name: _read(number, board, clock) for number in numbers})
         except BoardTransientError as error:
             return UserMomentResult(error=error)
 
@@ -88,13 +122,14 @@ class UserMoments:
                 )
 
     def samples(
-        self, moments: Mapping[str, Moment], watch: BootWatch, params: Mapping[str, str], flags: frozenset[str]
+        self, result: UserMomentResult, watch: BootWatch, params: Mapping[str, str], flags: frozenset[str]
     ) -> list[SampleRecord]:
-        """The times to the moments of a boot.
+        """The times to the moments of a boot, and its numbers.
 
         Args:
             params, flags: as of the boot's headline number.
         """
+        moments = result.moments
         power = watch.power
         doubts = {Flag.OFF_UNVERIFIED: not power.off_verified, Flag.ON_UNVERIFIED: not power.on_verified}
         from_power = flags | {flag for flag, holds in doubts.items() if holds}
@@ -110,6 +145,9 @@ class UserMoments:
             all_flags = (flags if own.since else from_power) | unsure
             window = (start.position, end.position)
             samples.append(sample_of(metric, params, value_s, bound_s, all_flags, window, declared=True))
+        for number, metric in self.numbers if result.numbers else ():
+            read = result.numbers[number.name]
+            samples.append(sample_of(metric, params, read.value, None, flags, read.window, declared=True))
         return samples
 
     @staticmethod
@@ -129,6 +167,59 @@ class UserMoments:
         return start.position
 
 
+def _read(number: OwnNumber, board: Any, clock: Clock) -> ReadNumber:
+    """The number of a boot that has reached its prompt.
+
+    Raises:
+        BoardTransientError: no line has it.
+    """
+    if number.command:
+        answer = board.asked(number.command)
+        for line in answer[1] if answer else ():
+            if match := re.search(number.pattern, line.rstrip("\r\n")):
+                return ReadNumber(_value(number, match), (None, None))
+        raise BoardTransientError(
+            f"{number.name}: no line of `{number.command}` fits {number.pattern!r}; "
+            + ("the board does not answer" if answer is None else f"it said {' '.join(answer[1])[-200:]!r}"),
+            failure="moment_missing",
+        )
+    start_ns = clock.now_ns()
+    while True:
+        if (read := _read_console(number, board.console.capture, board.timing())) is not None:
+            return read
+        remaining_s = number.timeout_s - (clock.now_ns() - start_ns) / NS_PER_S
+        if not board.console.poll(max(0.0, min(remaining_s, _POLL_S))) and remaining_s <= 0:
+            raise BoardTransientError(
+                f"{number.name}: no line fits {number.pattern!r} within {number.timeout_s:g} s behind the prompt; the "
+                f"last it said was {board.tail()!r}",
+                failure="moment_missing",
+            )
+
+
+def _read_console(number: OwnNumber, events: Sequence[Event], timing: LineTiming) -> ReadNumber | None:
+    """The number in the first whole line that fits; None: none has come."""
+    for line in stamp_lines(events, timing):
+        if isinstance(line, StampedLine) and line.data.endswith(b"\n"):
+            match = re.search(number.pattern, line.data.decode("utf-8", "replace").rstrip("\r\n"))
+            if match is not None:
+                return ReadNumber(_value(number, match), (line.position, line.position + len(line.data)))
+    return None
+
+
+def _value(number: OwnNumber, match: re.Match[str]) -> float:
+    try:
+        value = float(match[VALUE])
+    except (TypeError, ValueError):
+        value = math.nan
+    if not math.isfinite(value):
+        raise BoardTransientError(
+            f"{number.name}: {match[VALUE]!r} in {match.string.strip()!r} is no number; let the group `value` of its "
+            "pattern fit digits only",
+            failure="moment_missing",
+        )
+    return value
+
+
 def _event(name: str, watch: BootWatch) -> MomentLike | None:
     """The moment of a name that the boot's stages use, else its first one; None: it did not come."""
     first = next((moment for moment in watch.moments if moment.name == name), None)
@@ -146,20 +237,26 @@ def read_user_moments(board: BoardType, options: object, declarations: Declarati
     Raises:
         ConfigurationError: one is wrong; the message names its place.
     """
-    by_name = {own.name: own for own in board.own_moments}
+    by_name: dict[str, OwnMoment | OwnNumber] = {own.name: own for own in board.own_moments}
     lists = ((place, options or []), (str(declarations.path), list(declarations.moments.values())))
     for source, documents in lists:
         if not isinstance(documents, list) or not all(isinstance(document, Mapping) for document in documents):
             raise ConfigurationError(f"{source}: a list of moments is expected, each with a name and a pattern")
         for document in documents:
+            is_number = has_value(str(document.get("pattern", "")))
+            kind: type[OwnMoment | OwnNumber] = OwnNumber if is_number else OwnMoment
             try:
-                own = OwnMoment(**document)
+                own = kind(**document)
             except (TypeError, ValueError) as error:
-                raise ConfigurationError(f"{source}: {dict(document)}: {error}; a moment has {_KEYS}") from error
+                what = f"a number has {_NUMBER_KEYS}" if is_number else f"a moment has {_KEYS}"
+                raise ConfigurationError(f"{source}: {dict(document)}: {error}; {what}") from error
             by_name[own.name] = own
     names = {marker.name for marker in board.markers}
-    moments = []
+    moments, numbers = [], []
     for own in by_name.values():
+        if isinstance(own, OwnNumber):
+            numbers.append((own, declarations.metric(own.name)))
+            continue
         if own.since and own.since not in names:
             raise ConfigurationError(
                 f"moment {own.name}: since = {own.since!r} is no moment of board type {board.name}; there are: "
@@ -174,4 +271,4 @@ def read_user_moments(board: BoardType, options: object, declarations: Declarati
             definition=None if is_declared else moment_definition(own.pattern, own.since),
         )
         moments.append((own, metric))
-    return UserMoments(tuple(moments))
+    return UserMoments(tuple(moments), tuple(numbers))

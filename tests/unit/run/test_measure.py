@@ -86,6 +86,23 @@ def test_a_line_behind_the_prompt_is_waited_for_from_the_first_call_on(lab: SimB
     assert 0 < measure.samples[-1].value < 20
 
 
+def test_a_block_is_timed_by_the_hosts_clock_and_one_that_fails_is_not(lab: SimBench, measure: Measure) -> None:
+    lab.strategy.transition("linux")
+    with measure.time("app.work", params={"size": "small"}):
+        start_ns = lab.lab.now_ns
+        lab.strategy.shell.run("sleep 2")
+        took_s = (lab.lab.now_ns - start_ns) / 1e9
+    (sample,) = measure.samples
+    assert sample.value == pytest.approx(took_s, abs=1e-9)
+    assert sample.value > 1
+    assert sample.params == {"size": "small"}
+    assert sample.declared is not None
+    assert (sample.declared.unit, sample.declared.better, sample.declared.resolution) == ("s", "lower", 0.001)
+    with pytest.raises(RuntimeError), measure.time("app.work", params={"size": "small"}):
+        raise RuntimeError
+    assert len(measure.samples) == 1
+
+
 def test_the_power_is_confirmed_by_the_runs_other_boots_as_a_boots_is(lab: SimBench, runs: MeasureRun) -> None:
     test, flags = "test_own.py::test_ready", []
     for cycle in (1, 2, 3):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -116,3 +117,71 @@ def test_a_board_type_names_its_own_moments(tmp_path: Path) -> None:
 def test_a_wrong_moment_is_told_with_its_place_and_remedy(given: object, told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
         read_user_moments(TYPE, given, Declarations(), WHERE)
+
+
+NUMBERS = """
+[[metric]]
+name = "kernel.memory"
+unit = "KiB"
+better = "higher"
+resolution = 1
+pattern = 'Memory: (?P<value>\\d+)K/'
+
+[[metric]]
+name = "app.processors"
+unit = "1"
+better = "higher"
+resolution = 1
+command = "nproc"
+pattern = '^(?P<value>\\d+)$'
+"""
+
+
+def numbers(tmp_path: Path, text: str = NUMBERS) -> Declarations:
+    (file := tmp_path / "metrics.toml").write_text(text)
+    return load_metrics(file)
+
+
+def test_numbers_of_the_console_and_of_a_command_are_read_in_each_boot(tmp_path: Path) -> None:
+    with bench(tmp_path) as made:
+        made.run.own = read_user_moments(TYPE, [READY], numbers(tmp_path), WHERE)
+        made.run.own = evolve(made.run.own, moments=())
+        assert {each.outcome for each in made.measure()} == {"ok"}
+        run = made.run.run.id
+        for attempt in made.store.attempts(run):
+            values = {sample.metric: sample for sample in attempt.samples}
+            memory, processors = values["kernel.memory"], values["app.processors"]
+            log = made.store.artifacts.read(next(a.sha256 for a in attempt.artifacts if a.kind == "console-log"))
+            line = log[memory.log_start : memory.log_end].decode()
+            assert f"Memory: {memory.value:.0f}K/" in line
+            assert processors.value == TYPE.identity.cpus if TYPE.identity else False
+            assert memory.params == values[BOOT_TIME.name].params
+            assert memory.uncertainty == 0.5
+        (metric,) = {m.metric for m in made.store.measurements(run) if m.metric.name == "app.processors"}
+        assert metric.definition == "The number in the first line of `nproc` that fits '^(?P<value>\\\\d+)$'."
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (("Memory: ", "No such: "), "kernel.memory: no line fits .* behind the prompt"),
+        (("'^(?P<value>", "'^no(?P<value>"), "app.processors: no line of `nproc` fits .*; it said"),
+        ((r"(?P<value>\d+)K/", r"(?P<value>\d+K)/"), "kernel.memory: .* is no number; let the group `value`"),
+    ],
+)
+def test_a_number_that_does_not_come_fails_the_cycle(tmp_path: Path, change: tuple[str, str], told: str) -> None:
+    text = NUMBERS.replace(*change).replace("resolution = 1\npattern", "resolution = 1\ntimeout_s = 3\npattern")
+    with bench(tmp_path) as made:
+        made.run.own = read_user_moments(TYPE, [], numbers(tmp_path, text), WHERE)
+        assert {each.outcome for each in made.measure()} == {"moment_missing"}
+        attempt = made.store.attempts(made.run.run.id)[0]
+        assert re.search(told, attempt.message)
+        assert {each["metric"] for each in attempt.details[MEASURED]} == {BOOT_TIME.name, BOOT_POWER_ON.name}
+
+
+def test_a_wrong_number_is_told_with_its_keys(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"metric 'kernel\.memory' lacks better; add it"):
+        numbers(tmp_path, NUMBERS.replace('better = "higher"\n', "", 1))
+    declarations = numbers(tmp_path, NUMBERS.replace('command = "nproc"', 'since = "spl"'))
+    with pytest.raises(ConfigurationError, match=r"since.*a number has name, pattern with a group"):
+        read_user_moments(TYPE, [], declarations, WHERE)
