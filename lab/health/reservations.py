@@ -110,14 +110,11 @@ class ReservationBook:
             raise ConfigurationError(
                 f"{hours:g} h: a board is reserved for at most {LONGEST_H:g} h, and for more than 0"
             )
-        begin = now if begin is None else max(begin, now)
-        if begin - now > dt.timedelta(hours=FARTHEST_H):
+        if begin is not None and begin - now > dt.timedelta(hours=FARTHEST_H):
             raise ConfigurationError(
                 f"{begin:%Y-%m-%d %H:%M} UTC: a reservation begins within {FARTHEST_H / 24:g} days"
             )
-        return self._hold(
-            board, "reserved", person, reason, begin + dt.timedelta(hours=hours), begin, most=most, most_h=most_h
-        )
+        return self._hold(board, "reserved", person, reason, hours, begin, most=most, most_h=most_h)
 
     def maintain(self, board: str, person: str, reason: str) -> Hold:
         """Put a board in maintenance until a person ends it.
@@ -196,7 +193,7 @@ class ReservationBook:
         kind: Kind,
         person: str,
         reason: str,
-        until: dt.datetime | None,
+        hours: float | None,
         begin: dt.datetime | None = None,
         *,
         most: float = math.inf,
@@ -210,10 +207,11 @@ class ReservationBook:
             )
 
         def insert(session: Session) -> Hold:
-            now = self.now()
-            at = begin or now
             if session.bind is not None and session.bind.dialect.name == "postgresql":  # SQLite has one writer
                 session.execute(select(func.pg_advisory_xact_lock(_LOCK)))
+            now = self.now()  # when no other reservation comes between: this host may have stood still since the order
+            at = now if begin is None else max(begin, now)
+            until = None if hours is None else at + dt.timedelta(hours=hours)
             for row in session.scalars(_open(board).where(ReservationRow.kind == kind).with_for_update()):
                 ended = row.until is not None and row.until <= now
                 apart = row.until is not None and until is not None and (row.until <= at or until <= row.at)

@@ -7,10 +7,11 @@ process. One pool serves all processes; a transaction's connection is the proces
 from __future__ import annotations
 
 import itertools
+import re
 import shutil
 import sqlite3
 import tempfile
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -34,6 +35,7 @@ FULL: Final = "SQLITE_FULL", "database or disk is full"
 SYNC_FAILS: Final = "SQLITE_IOERR_FSYNC", "disk I/O error"
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108 - a file system in memory, where there is one
 _WRITES: Final = "BEGIN IMMEDIATE"
+_CHANGED_TABLE: Final = re.compile(r"(?:INSERT INTO|UPDATE|DELETE FROM) (\w+)")
 
 
 def _error(name: str, text: str) -> sqlite3.OperationalError:
@@ -46,9 +48,12 @@ class SimulatedCursor(sqlite3.Cursor):
     """A cursor whose transactions begin by the schedule."""
 
     def execute(self, sql: str, parameters: Any = ()) -> sqlite3.Cursor:
-        if not sql.startswith("BEGIN"):
-            return super().execute(sql, parameters)
         connection: Any = self.connection
+        if not sql.startswith("BEGIN"):
+            if changed := _CHANGED_TABLE.match(sql):
+                connection.changed.add(changed[1])
+            return super().execute(sql, parameters)
+        connection.changed = set()
         connection.results.before_begin(connection, sql)
         super().execute(sql, parameters)
         connection.results.has_begun(sql)
@@ -63,6 +68,7 @@ class SimulatedConnection(sqlite3.Connection):
     entry: ConnectionPoolEntry | None = None
     is_closed = False
     number = ""
+    changed: set[str]
 
     def cursor(self, _factory: Any = None) -> sqlite3.Cursor:  # type: ignore[override]
         return super().cursor(SimulatedCursor)
@@ -90,7 +96,7 @@ class Results:
         world: the one that uses it now; None: nobody schedules.
         away_until_s: the server does not answer. full_until_s: its disk refuses to write, with `disk_error`.
         recent: of a host that may lose its power, the contents after its last commits.
-        is_server: it numbers its transactions, and its clock is so much ahead (clock_s). committed: the numbers of those that were. lost_answers: so many further commits succeed without an answer. commits: so far.
+        is_server: it numbers its transactions, and its clock is so much ahead (clock_s). committed: the numbers of those that were. lost_answers: table -> so many further commits that change it succeed without an answer; "": of any. commits: so far.
         ends_behind: commit -> how long the database is away behind it; 0: its process is killed.
         committed_by: the process of the last commit.
     """
@@ -107,7 +113,7 @@ class Results:
     full_until_s: float = 0.0
     disk_error: tuple[str, str] = FULL
     recent: deque[bytes] | None = None
-    lost_answers: int = 0
+    lost_answers: Counter[str] = field(factory=Counter)
     is_server: bool = False
     patience_s: float = 0.0
     clock_s: float = 0.0
@@ -131,7 +137,8 @@ class Results:
         shutil.rmtree(self.folder / "judge", ignore_errors=True)
         self.world, self.writer, self.committed_by = world, None, None
         self.away_until_s = self.full_until_s = 0.0
-        self.lost_answers = self.commits = 0
+        self.lost_answers.clear()
+        self.commits = 0
         self.recent = None if self.is_server else deque([self.looker.serialize()], MOST_LOST + 1)
         self.clock_s = 0.0
         self._open.clear()
@@ -245,9 +252,10 @@ class Results:
         self.has_ended(connection)
         self._strike(world)
         world.pause()
-        if self.lost_answers > 0 and world.current is not None:
-            self.lost_answers -= 1
-            world.felt["a commit's answer lost"] += 1
+        table = next((table for table in ("", *sorted(connection.changed)) if self.lost_answers[table] > 0), None)
+        if table is not None and world.current is not None:
+            self.lost_answers[table] -= 1
+            world.felt[f"a commit's answer lost{' of ' * bool(table)}{table}"] += 1
             world.say("the answer to its commit is lost")
             raise _error("SQLITE_PROTOCOL", "the connection broke at a commit")
 

@@ -133,11 +133,13 @@ class Board:
     emmc: Emmc = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.emmc = Emmc(lambda: self.farm.watch.board_is_used(self.board), self.farm.world.sleep)
+        world = self.farm.world
+        self.emmc = Emmc(lambda: self.farm.watch.board_is_used(self.board), world.sleep, world.choices.happens)
 
     def boot(self, *, slower: bool = False) -> float:
         """Power-cycle it; its boot time, which no other boot has."""
         self.farm.check_place(self.board)
+        self.farm.watch.boot_begins(self.board)
         self.emmc.access(self.farm.boot_s)
         self.farm.boots += 1
         if self.is_stuck:
@@ -373,10 +375,10 @@ class Farm:
             return runner.BUSY
         return 0
 
-    def reserve(self, board: str, hours: float) -> int:
+    def reserve(self, board: str, person: str, hours: float) -> int:
         """Somebody else reserves a board for a while."""
         try:
-            ReservationBook(self.results.store()).reserve(board, "max", "a new PMIC", hours)
+            ReservationBook(self.results.store()).reserve(board, person, "a new PMIC", hours)
         except ConfigurationError as error:
             self.world.say(str(error))
         return 0
@@ -476,7 +478,9 @@ class Farm:
         while True:
             while (until_s := max(host.down_until_s, host.frozen_until_s)) > world.now_s:
                 world.sleep(until_s - world.now_s)
-            process = world.start(f"{wish.way} {wish.label}", host, lambda: body[wish.way](wish))
+            process = world.start(
+                f"{wish.way} {wish.label}", host, lambda: self.watch.program_ends(wish, body[wish.way](wish))
+            )
             world.wait(lambda process=process: not process.alive)
             self.tries[wish.label] += 1
             self.codes[wish.label] = process.code

@@ -12,18 +12,20 @@ from attrs import frozen
 from sqlalchemy.orm import Session
 
 from lab.errors import BoardlabError
-from lab.farm import rerun
+from lab.farm import rerun, runner
 from lab.farm.runner import Runner
+from lab.health import reservations
 from lab.host.clock import utc_now
 from lab.jobs import queue
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import Silence, seems_dead
 from lab.places.place import Place
 from lab.provision.history import Provision, ProvisionBook
+from lab.provision.writers.emmc_boot_partitions import SpareBootWriter
 from lab.pytest_plugin import runs
 from lab.pytest_plugin.run_session import RunSession
 from lab.results import Store, rows
-from lab.results.models import RunRow
+from lab.results.models import ReservationRow, RunRow
 from lab.run.boot import BootRun
 from support.simulation import watch
 from support.simulation.database import Results
@@ -170,6 +172,92 @@ def _a_quarantine_stops_nobody(_results: Results) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _a_killed_pytest_failed(_results: Results) -> Iterator[None]:
+    plain = Runner._wait
+
+    def wait(runner_of_job: Runner, child: Any, job: Any) -> int:
+        code = plain(runner_of_job, child, job)
+        return 1 if code < 0 else code
+
+    with patch.object(Runner, "_wait", wait):
+        yield
+
+
+@contextmanager
+def _a_cancel_is_not_seen(_results: Results) -> Iterator[None]:
+    plain = JobQueue.beat
+
+    def beat(book: JobQueue, job_id: int) -> bool:
+        plain(book, job_id)
+        return False
+
+    with patch.object(JobQueue, "beat", beat):
+        yield
+
+
+@contextmanager
+def _a_cancelled_job_is_interrupted(_results: Results) -> Iterator[None]:
+    with patch.object(queue, "final_state", lambda _row, state: state):
+        yield
+
+
+@contextmanager
+def _a_reservation_replaces_anybodys(_results: Results) -> Iterator[None]:
+    plain = reservations._open
+
+    def open_to_all(board: str | None) -> Any:
+        return plain(board).where(ReservationRow.kind == "quarantine")
+
+    with patch.object(reservations, "_open", open_to_all):
+        yield
+
+
+@contextmanager
+def _switched_before_it_is_read_back(_results: Results) -> Iterator[None]:
+    plain = SpareBootWriter.write
+
+    def write(writer: SpareBootWriter, plan: Any, report: Any) -> None:
+        plain(writer, plan, report)
+        writer.switch(plan)
+
+    with patch.object(SpareBootWriter, "write", write):
+        yield
+
+
+@contextmanager
+def _a_lost_answer_is_sent_again(_results: Results) -> Iterator[None]:
+    with patch.object(Store, "_was_committed", lambda *_given: False):
+        yield
+
+
+@contextmanager
+def _a_lost_lease_is_ignored(_results: Results) -> Iterator[None]:
+    plain = JobQueue.beat
+
+    def beat(book: JobQueue, job_id: int) -> bool:
+        try:
+            return plain(book, job_id)
+        except BoardlabError as error:
+            if error.failure != "lease_lost":
+                raise
+            return False
+
+    with patch.object(JobQueue, "beat", beat):
+        yield
+
+
+@contextmanager
+def _a_failed_job_ends_well(_results: Results) -> Iterator[None]:
+    plain = runner._with_verdict
+
+    def code(given: int, *rest: Any, **options: Any) -> int:
+        return plain(0 if given == 1 else given, *rest, **options)
+
+    with patch.object(runner, "_with_verdict", code):
+        yield
+
+
 FAULTS: Final = (
     Fault("a job is dead by another host's wall clock", _dead_by_the_wall_clock, (watch.KEEPS,)),
     Fault("a resumed run measures its cycles again", _measured_again_on_resume, (*_READINGS, watch.TOLD)),
@@ -188,4 +276,16 @@ FAULTS: Final = (
         (watch.TOLD,),
     ),
     Fault("a dead job lives by a wall clock that was set back", _living_by_the_wall_clock, (watch.FREE,)),
+    Fault("a killed pytest counts as the board's failure", _a_killed_pytest_failed, (watch.FAILED,)),
+    Fault("a cancel is not seen", _a_cancel_is_not_seen, (watch.CANCEL,)),
+    Fault("a cancelled job ends as interrupted", _a_cancelled_job_is_interrupted, (watch.CANCEL,)),
+    Fault("a reservation replaces anybody's", _a_reservation_replaces_anybodys, (watch.RESERVED,)),
+    Fault("an eMMC is switched before it is read back", _switched_before_it_is_read_back, (watch.BOOTS,)),
+    Fault(
+        "a commit whose answer was lost is sent again",
+        _a_lost_answer_is_sent_again,
+        (*_READINGS, watch.TOLD, watch.ENDS),
+    ),
+    Fault("a session ignores that its lease is lost", _a_lost_lease_is_ignored, (watch.ONE_USER,)),
+    Fault("a failed job ends with 0", _a_failed_job_ends_well, (watch.CODE,)),
 )

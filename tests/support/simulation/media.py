@@ -21,6 +21,8 @@ EMMC: Final = "emmc"
 FACTORY: Final = "factory"
 TORN: Final = b"\xff"
 _BYTES: Final = 512
+LOST: Final = 0.05  # of a write: the medium answers well, and keeps nothing
+MISREAD: Final = 0.02  # of a read back: damaged on the way
 _WRITE_S: Final = 6.0
 
 
@@ -51,11 +53,12 @@ class Emmc:
     """The eMMC of a board.
 
     Attributes:
-        use: is told before each access. sleep: a yield point of so many seconds.
+        use: is told before each access. sleep: a yield point of so many seconds. happens: an event of that probability.
     """
 
     use: Callable[[], None]
     sleep: Callable[[float], None]
+    happens: Callable[[float], bool]
     parts: dict[str, bytes] = field(factory=lambda: {"boot0": kernel_of(FACTORY).encode(), "boot1": TORN})
     active: int = 1
     accesses: int = 0
@@ -111,12 +114,13 @@ class PlayedWriter:
             self.emmc.parts[partition] = TORN
             self.emmc.access(_WRITE_S)
             assert step.bytes == len(data)
-            self.emmc.parts[partition] = data
+            if not self.emmc.happens(LOST):
+                self.emmc.parts[partition] = data
 
     def verify(self, plan: Plan) -> Verified:
         self.emmc.access(1.0)
         for _, partition, data in self._pieces(plan):
-            if self.emmc.parts[partition] != data:
+            if self.emmc.parts[partition] != data or self.emmc.happens(MISREAD):
                 raise MediaVerifyFailedError(f"{partition} has something else")
         return Verified("0" * 64, plan.total_bytes)
 

@@ -18,6 +18,8 @@ FULL_S: Final = (5.0, 40.0)
 CUT_S: Final = (4.0, 25.0, 80.0, 150.0)
 STRUCK: Final = 6  # of so many commits one
 RESERVED_H: Final = (0.01, 0.03)
+PEOPLE: Final = ("max", "olga")
+ANSWERS: Final = ("", "attempts", "runs", "jobs", "provisions", "reservations", "verdicts")  # tables of lost ones
 
 
 @define(eq=False)
@@ -62,9 +64,12 @@ class Strikes:
         if process is None:
             return False
         seconds = self._one_of(FROZEN_S)
-        self._say(f"{process.name} stands still for {seconds:g} s")
-        process.stopped, process.frozen_until_s = False, self.world.now_s + seconds
-        self.world.disturb(process, process.frozen_until_s)
+        with_child = self.world.choices.happens(0.5)
+        for frozen in self.world.living(process.host):
+            if frozen is process or (with_child and process in (frozen.parent, frozen)):
+                self._say(f"{frozen.name} stands still for {seconds:g} s")
+                frozen.stopped, frozen.frozen_until_s = False, self.world.now_s + seconds
+                self.world.disturb(frozen, frozen.frozen_until_s)
         return True
 
     def stop(self) -> bool:
@@ -147,7 +152,8 @@ class Strikes:
     def lose_answer(self) -> bool:
         """A server's connection breaks after the commit, before its answer."""
         results = self.farm.results
-        results.lost_answers += results.is_server
+        if results.is_server:
+            results.lost_answers[ANSWERS[self.world.choices.pick([1.0] * len(ANSWERS))]] += 1
         return results.is_server
 
     def strike_a_commit(self) -> bool:
@@ -200,8 +206,9 @@ class Strikes:
         """Somebody reserves a board."""
         board = list(self.farm.boards)[self.world.choices.pick([1.0] * len(self.farm.boards))]
         hours = self._one_of(RESERVED_H)
-        self._say(f"max reserves {board} for {hours * 3600:.0f} s")
-        self._by_hand("lab reserve", lambda: self.farm.reserve(board, hours))
+        person = PEOPLE[self.world.choices.pick([1.0] * len(PEOPLE))]
+        self._say(f"{person} reserves {board} for {hours * 3600:.0f} s")
+        self._by_hand(f"lab reserve of {person}", lambda: self.farm.reserve(board, person, hours))
         return True
 
     def cancel(self) -> bool:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from attrs import define, field
 
 from lab.farm.rerun import MOST_RERUNS
-from lab.farm.runner import UNCONFIRMED, WORSE
+from lab.farm.runner import BROKEN, BUSY, INTERRUPTED, UNCONFIRMED, USAGE, WORSE
 from lab.jobs.records import BY_HEALTH, BY_PROVISION, HEARTBEAT_S, LEASE_S
 from lab.judge.records import UNSURE
 from support.simulation.database import Results
-from support.simulation.farm import CYCLES, Farm
+from support.simulation.farm import CYCLES, RETRIES, Farm
 from support.simulation.media import FACTORY, kernel_of
 from support.simulation.nights import METRIC
 from support.simulation.system import POLL_S
@@ -32,11 +32,24 @@ ENDS: Final = "everything ends"
 QUARANTINE: Final = "a board in quarantine is not measured"
 TURNS: Final = "the queue starves nobody"
 LABEL: Final = "a label is of what was proved"
+CANCEL: Final = "a cancel is heeded within its bound"
+RESERVED: Final = "a reservation is its person's"
+CODE: Final = "an exit code says how its job ended"
+FAILED: Final = "a job fails by its board or its lab"
+BOOTS: Final = "a board still boots"
 BOUND_S: Final = LEASE_S + 6 * POLL_S
 LATE_S: Final = 2 * HEARTBEAT_S + POLL_S  # in which a process that was disturbed notices that its board is another's
 LEFT_S: Final = 900.0  # a host may be off for 300 s, and the janitor's host stand still behind that
 _POINT_S: Final = 1_440.0  # a point of priority, in seconds of waiting
 _ACTIVE: Final = ("queued", "running")
+_CODES: Final[Mapping[int, frozenset[str]]] = {  # of `lab run`: the states of its job
+    **dict.fromkeys((0, WORSE, UNCONFIRMED), frozenset({"completed"})),
+    1: frozenset({"failed"}),
+    USAGE: frozenset({"failed", "cancelled"}),
+    BUSY: frozenset({"interrupted", "refused"}),
+    BROKEN: frozenset({"failed"}),
+    INTERRUPTED: frozenset({"interrupted", "cancelled"}),
+}
 
 
 class JobSeen(NamedTuple):
@@ -55,12 +68,25 @@ class JobSeen(NamedTuple):
     label: str
 
 
+class ReservationSeen(NamedTuple):
+    """The columns of a reservation that are watched."""
+
+    id: int
+    board: str
+    person: str
+    at: str
+    until: str
+    ended_at: str | None
+    ended_by: str | None
+
+
 @define(eq=False)
 class Watch:
     """The invariants of a farm.
 
     Attributes:
         jobs: as they were committed last. beats: job -> when its holder gave its last sign of life, in true time.
+        cancelled: job -> when its cancel was committed. broken: labels of orders that the lab has stopped, e.g. by a full disk. reserved: the reservations that were seen, by number.
         left: place -> since when no job with a board has it. lost, queued, died: job -> when another process ended it, when it waited first, when its holder's death was seen. stored: boot times whose storing was confirmed.
         locked_until_s: a process that stands still holds the database's lock.
     """
@@ -76,6 +102,9 @@ class Watch:
     stored: list[float] = field(factory=list)
     locked_until_s: float = 0.0
     left: dict[str, float] = field(factory=dict)
+    cancelled: dict[int, float] = field(factory=dict)
+    reserved: dict[int, ReservationSeen] = field(factory=dict)
+    broken: set[str] = field(factory=set)
     _seen: int = 0
 
     def look(self) -> None:
@@ -86,13 +115,18 @@ class Watch:
         if self.results.commits != self._seen:
             self._seen = self.results.commits
             self._look_at_jobs()
+            self._look_at_reservations()
             self._look_at_samples()
         self._look_at_the_dead()
         self._look_at_places()
+        for board in self.farm.boards.values():
+            if not board.emmc.line:
+                raise ViolationError(BOOTS, f"{board.board} was switched to what nobody read back")
 
     def look_anew(self) -> None:
         """The last commits were lost."""
         self.jobs = self._read_jobs()
+        self.reserved.clear()
         found = {row[0] for row in self.results.look("SELECT value FROM samples")}
         self.stored = [value for value in self.stored if value in found]
         (last,) = self.results.look("SELECT coalesce(max(id), 0) FROM runs")[0]
@@ -120,6 +154,7 @@ class Watch:
             if old == job:
                 continue
             self._tell(old, job)
+            self._look_at_a_cancel(old, job)
             by = self.results.committed_by
             if old is not None and old.state in _ACTIVE and (job.state, job.holder) != (old.state, old.holder):
                 self._look_at_an_end(old, job, by)
@@ -134,6 +169,38 @@ class Watch:
             owner = self.owner(job)
             by = f", cancelled by {job.cancelled_by}" * bool(job.cancelled_by)
             self.world.say(f"job j{job.id} on {job.board} is {job.state}, held by {owner and owner.name}{by}")
+
+    def _look_at_a_cancel(self, old: JobSeen | None, job: JobSeen) -> None:
+        """A cancelled job ends as cancelled, or as what it had already become."""
+        if not job.cancelled_by:
+            self.cancelled.pop(job.id, None)
+            return
+        since_s = self.cancelled.setdefault(job.id, self.world.now_s)
+        if job.state in {"interrupted", "refused"} and (old is None or old.state in _ACTIVE):
+            raise ViolationError(
+                CANCEL, f"j{job.id} was cancelled {self.world.now_s - since_s:.0f} s ago, and is {job.state}"
+            )
+
+    def _look_at_reservations(self) -> None:
+        """Nobody's reservation is ended or doubled by another person's."""
+        columns = "id, board, person, at, until, ended_at, ended_by"
+        query = f"SELECT {columns} FROM reservations WHERE kind = 'reserved'"  # noqa: S608
+        now = {row[0]: ReservationSeen(*row) for row in self.results.look(query)}
+        before, self.reserved = self.reserved, now
+        for one in now.values():
+            old = before.get(one.id)
+            if old is not None and (old.person, old.at, old.until) != (one.person, one.at, one.until):
+                raise ViolationError(RESERVED, f"{one} was {old}")
+            by = self.results.committed_by
+            ended_early = one.ended_at is not None and one.ended_at < one.until and one != old
+            if ended_early and (by is None or by.name != f"lab reserve of {one.person}"):
+                raise ViolationError(RESERVED, f"{by and by.name} ended {one}")
+            if old is not None:
+                continue
+            for other in now.values():
+                overlap = other.board == one.board and other.at < one.until and one.at < other.until
+                if overlap and other.person != one.person and other.ended_at is None:
+                    raise ViolationError(RESERVED, f"{one}, though {other}")
 
     def _look_at_an_end(self, old: JobSeen, job: JobSeen, by: Process | None) -> None:
         """A job that another process ended or took had a dead holder, or one that was silent for a lease."""
@@ -202,13 +269,44 @@ class Watch:
     def _calm_since_s(self, process: Process) -> float:
         return max(process.calm_since_s, self.results.away_until_s, self.results.full_until_s, self.locked_until_s)
 
+    # --- Programs ---
+
+    def program_ends(self, wish: Any, code: int) -> int:
+        """A program of a wish is about to end with this exit code."""
+        holder = self.world.process.identity
+        states = [job.state for job in self._read_jobs().values() if job.holder == holder]
+        if code == BROKEN:
+            self.broken.add(wish.label)
+        if wish.way == "lab run" and states and states[-1] not in _CODES[code]:
+            raise ViolationError(CODE, f"{wish.label} ends with {code}, and its job is {states[-1]}")
+        if wish.way != "lab run" and states and code == 0 and states[-1] in {"failed", "refused"}:
+            raise ViolationError(CODE, f"{wish.way} {wish.label} ends with 0, and its job is {states[-1]}")
+        if wish.way != "lab run" and states and code and states[-1] == "completed":
+            raise ViolationError(CODE, f"{wish.way} {wish.label} ends with {code}, and its job is completed")
+        return code
+
     # --- Boards ---
 
-    def board_is_used(self, board: str) -> None:
-        """A process does something to a board: it holds it, or it has just lost it and could not know that yet."""
+    def boot_begins(self, board: str) -> None:
+        """A process begins a boot: not for a job that somebody has cancelled a while ago."""
+        top = self._top()
+        calm_s = max(self._calm_since_s(top), self._calm_since_s(self.world.process))
+        for job in self.jobs.values():
+            if job.board == board and job.holder == top.identity and job.cancelled_by and job.state == "running":
+                late_s = self.world.now_s - max(calm_s, self.cancelled[job.id])
+                if late_s > LATE_S + self.farm.boot_s:
+                    raise ViolationError(CANCEL, f"{board} is booted for j{job.id}, cancelled {late_s:.0f} s ago")
+
+    def _top(self) -> Process:
+        """The program that the running process belongs to."""
         top = self.world.process
         while top.parent is not None:
             top = top.parent
+        return top
+
+    def board_is_used(self, board: str) -> None:
+        """A process does something to a board: it holds it, or it has just lost it and could not know that yet."""
+        top = self._top()
         its = [job for job in self.jobs.values() if job.board == board and job.holder == top.identity]
         if any(job.state == "running" for job in its):
             self._look_at_the_place(board, [job.id for job in its], top)
@@ -293,6 +391,8 @@ class Watch:
         states = [row[0] for row in self.results.look('SELECT state FROM jobs WHERE "release" = ?', wish.label)]
         if wish.judged and "cancelled" not in states:  # what is ordered anew behind that has no news
             self._look_at_verdicts(wish)
+        if "failed" in states and "cancelled" not in states:
+            self._look_at_a_failure(wish)
         if not {"cancelled", "failed"}.isdisjoint(states):
             return
         found = self.results.look(
@@ -310,6 +410,19 @@ class Watch:
             (count,) = self.results.look("SELECT count(*) FROM attempts WHERE outcome = 'ok' AND run_id = ?", run)[0]
             if count != CYCLES:
                 raise ViolationError(COUNTS, f"run {run} is completed with {count} of {CYCLES} samples")
+
+    def _look_at_a_failure(self, wish: Any) -> None:
+        """A `lab run` that failed had a boot that failed as often as is tried."""
+        bad = self.results.look(
+            "SELECT count(*) AS times FROM attempts JOIN runs ON runs.id = attempts.run_id "
+            "WHERE \"release\" = ? AND outcome != 'ok' GROUP BY run_id, cycle ORDER BY times DESC LIMIT 1",
+            wish.label,
+        )
+        is_bad = bool(bad) and bad[0][0] > RETRIES
+        if wish.way == "lab run" and not is_bad and wish.label not in self.broken:
+            raise ViolationError(
+                FAILED, f"{wish.label} failed, and its worst boot failed {bad[0][0] if bad else 0} times"
+            )
 
     def _look_at_runs_of(self, wish: Any) -> None:
         """A session that ended well has completed a run."""

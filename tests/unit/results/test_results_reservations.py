@@ -52,6 +52,14 @@ def test_a_reservation_ends_by_itself_and_the_job_that_waited_has_the_board(stor
     assert timer.start(job.id) is not None
 
 
+def test_a_reservation_begins_when_it_is_stored_also_where_the_host_stood_still_meanwhile(store: Store) -> None:
+    wall = Wall(START)
+    ReservationBook(store, wall).reserve("b1", "max", "a new PMIC", 1)
+    times = iter([START, START + dt.timedelta(hours=2)])  # of the order, and of its transaction
+    begun = ReservationBook(store, lambda: next(times)).reserve("b1", "olga", "its successor", 1)
+    assert (begun.at, begun.until) == (START + dt.timedelta(hours=2), START + dt.timedelta(hours=3))
+
+
 def test_its_own_person_measures_on_it_when_asking_for_that(store: Store) -> None:
     wall = Wall(START)
     ReservationBook(store, wall).reserve("b1", "lena", "a new PMIC", 4)
