@@ -35,7 +35,7 @@ FULL: Final = "SQLITE_FULL", "database or disk is full"
 SYNC_FAILS: Final = "SQLITE_IOERR_FSYNC", "disk I/O error"
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108 - a file system in memory, where there is one
 _WRITES: Final = "BEGIN IMMEDIATE"
-_CHANGED_TABLE: Final = re.compile(r"(?:INSERT INTO|UPDATE|DELETE FROM) (\w+)")
+_CHANGE: Final = re.compile(r"(INSERT INTO|UPDATE) (\w+)(?: SET (.*?) WHERE)?")
 
 
 def _error(name: str, text: str) -> sqlite3.OperationalError:
@@ -44,14 +44,21 @@ def _error(name: str, text: str) -> sqlite3.OperationalError:
     return found
 
 
+def _changes(verb: str, table: str, columns: str) -> set[str]:
+    """The changes of a statement: "+jobs" of a new row, "jobs.done" of a column."""
+    if verb != "UPDATE":
+        return {f"+{table}"}
+    return {f"{table}.{column}" for column in re.findall(r"(\w+)=", columns)}
+
+
 class SimulatedCursor(sqlite3.Cursor):
     """A cursor whose transactions begin by the schedule."""
 
     def execute(self, sql: str, parameters: Any = ()) -> sqlite3.Cursor:
         connection: Any = self.connection
         if not sql.startswith("BEGIN"):
-            if changed := _CHANGED_TABLE.match(sql):
-                connection.changed.add(changed[1])
+            if change := _CHANGE.match(sql):
+                connection.changed |= _changes(*change.groups(""))
             return super().execute(sql, parameters)
         connection.changed = set()
         connection.results.before_begin(connection, sql)
@@ -96,7 +103,7 @@ class Results:
         world: the one that uses it now; None: nobody schedules.
         away_until_s: the server does not answer. full_until_s: its disk refuses to write, with `disk_error`.
         recent: of a host that may lose its power, the contents after its last commits.
-        is_server: it numbers its transactions, and its clock is so much ahead (clock_s). committed: the numbers of those that were. lost_answers: table -> so many further commits that change it succeed without an answer; "": of any. commits: so far.
+        is_server: it numbers its transactions, and its clock is so much ahead (clock_s). committed: the numbers of those that were. lost_answers: change, as `_changes` has it -> so many further commits of it succeed without an answer; "": of any. commits: so far.
         ends_behind: commit -> how long the database is away behind it; 0: its process is killed.
         committed_by: the process of the last commit.
     """
@@ -252,10 +259,10 @@ class Results:
         self.has_ended(connection)
         self._strike(world)
         world.pause()
-        table = next((table for table in ("", *sorted(connection.changed)) if self.lost_answers[table] > 0), None)
-        if table is not None and world.current is not None:
-            self.lost_answers[table] -= 1
-            world.felt[f"a commit's answer lost{' of ' * bool(table)}{table}"] += 1
+        change = next((change for change in ("", *sorted(connection.changed)) if self.lost_answers[change] > 0), None)
+        if change is not None and world.current is not None:
+            self.lost_answers[change] -= 1
+            world.felt[f"a commit's answer lost{' of ' * bool(change)}{change}"] += 1
             world.say("the answer to its commit is lost")
             raise _error("SQLITE_PROTOCOL", "the connection broke at a commit")
 

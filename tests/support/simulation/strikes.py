@@ -19,7 +19,16 @@ CUT_S: Final = (4.0, 25.0, 80.0, 150.0)
 STRUCK: Final = 6  # of so many commits one
 RESERVED_H: Final = (0.01, 0.03)
 PEOPLE: Final = ("max", "olga")
-ANSWERS: Final = ("", "attempts", "runs", "jobs", "provisions", "reservations", "verdicts")  # tables of lost ones
+ANSWERS: Final = (
+    "",
+    "+attempts",
+    "+jobs",
+    "jobs.done",
+    "+runs",
+    "+provisions",
+    "+reservations",
+    "+verdicts",
+)  # of which changes
 
 
 @define(eq=False)

@@ -38,6 +38,7 @@ CODE: Final = "an exit code says how its job ended"
 FAILED: Final = "a job fails by its board or its lab"
 BOOTS: Final = "a board still boots"
 BOUND_S: Final = LEASE_S + 6 * POLL_S
+HEEDED_S: Final = HEARTBEAT_S + 5.0  # a heartbeat, and the way of its signal
 LATE_S: Final = 2 * HEARTBEAT_S + POLL_S  # in which a process that was disturbed notices that its board is another's
 LEFT_S: Final = 900.0  # a host may be off for 300 s, and the janitor's host stand still behind that
 _POINT_S: Final = 1_440.0  # a point of priority, in seconds of waiting
@@ -294,7 +295,7 @@ class Watch:
         for job in self.jobs.values():
             if job.board == board and job.holder == top.identity and job.cancelled_by and job.state == "running":
                 late_s = self.world.now_s - max(calm_s, self.cancelled[job.id])
-                if late_s > LATE_S + self.farm.boot_s:
+                if late_s > HEEDED_S:
                     raise ViolationError(CANCEL, f"{board} is booted for j{job.id}, cancelled {late_s:.0f} s ago")
 
     def _top(self) -> Process:
