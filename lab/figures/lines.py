@@ -43,6 +43,7 @@ class LinePoint:
         at: its place on the axis, counted from 0, or a share of a `TimeAxis`.
         low, high: its range or its ±.
         href: where it leads; empty: nowhere.
+        step: what changed here, e.g. `+24 % ± 1 %`; empty: nothing that somebody called.
     """
 
     at: float
@@ -52,6 +53,7 @@ class LinePoint:
     title: str
     href: str = ""
     is_broken: bool = False
+    step: str = ""
 
 
 @frozen
@@ -92,7 +94,7 @@ class LinePanel:
         across, up: the figures of the axes; an empty one had no room.
         upright: those below the axis are.
         ruled: whether each figure below the axis has a line, since a part of the axis begins there.
-        level: y of a line across; None: none. changes: x of marks below the axis, and what changed there.
+        level: y of a line across; None: none.
         begins: x and text of what begins there, for an axis of time; None: another axis.
     """
 
@@ -107,7 +109,6 @@ class LinePanel:
     upright: bool
     ruled: bool
     level: float | None = None
-    changes: tuple[Tick, ...] = ()
     begins: tuple[Tick, ...] | None = None
 
 
@@ -151,9 +152,9 @@ def together(
     headed: bool = False,
     least: float = LEAST_SPAN,
     level: float | None = None,
-    changes: Sequence[tuple[float, str]] = (),
+    legend: bool = True,
 ) -> LineChart:
-    """All series in one panel, with a legend for several.
+    """All series in one panel.
 
     Args:
         axis: the name of each place (empty: none), or an axis of time.
@@ -161,14 +162,15 @@ def together(
         headed: the title is drawn, too.
         least: see `span`.
         level: a value with a line across.
-        changes: place, and what changed there.
+        legend: several series have one.
     """
     corner = (_LEFT, _HEAD if headed else _UNIT)
-    panel = _panel(series, axis, corner, (size[0] - _LEFT - _RIGHT, size[1]), "", least, level, changes)
+    panel = _panel(series, axis, corner, (size[0] - _LEFT - _RIGHT, size[1]), "", least, level)
     below = panel.y + panel.height + _UNDER[panel.upright]
-    legend = [(line, below + _ROW * row) for row, line in enumerate(panel.lines, 1)] if len(series) > 1 else []
-    height = below + (_ROW * (len(legend) + 0.5) if legend or headed else 0)
-    return LineChart(title, unit, headed, size[0], height, (panel,), tuple(legend))
+    lines = panel.lines if legend and len(series) > 1 else ()
+    height = below + (_ROW * (len(lines) + 0.5) if lines or headed else 0)
+    rows = tuple((line, below + _ROW * row) for row, line in enumerate(lines, 1))
+    return LineChart(title, unit, headed, size[0], height, (panel,), rows)
 
 
 def apart(series: Sequence[LineSeries], axis: Sequence[str], title: str, unit: str) -> LineChart:
@@ -198,7 +200,6 @@ def _panel(
     title: str,
     least: float = LEAST_SPAN,
     level: float | None = None,
-    changes: Sequence[tuple[float, str]] = (),
 ) -> LinePanel:
     (x, y), (width, height) = corner, size
     ends = [end for line in series for point in line.points for end in (point.low, point.value, point.high)]
@@ -247,7 +248,6 @@ def _panel(
         upright,
         ruled,
         None if level is None else down(level),
-        tuple(Tick(across(at), text) for at, text in changes),
         begins,
     )
 

@@ -1,7 +1,4 @@
-"""The history of a metric, with the releases marked.
-
-There is a series for each board and set of parameters.
-"""
+"""The history of a metric, with releases and changes marked, and a board's line of time."""
 
 from __future__ import annotations
 
@@ -23,109 +20,128 @@ from lab.results.models import AttemptRow, RunRow
 from lab.results.records import OK, PUBLISHED
 from lab.results.store import Store
 
-_SIZE: Final = (1000.0, 110.0)
+_SIZE: Final = (1000.0, 300.0)
 _LEAST_RANGE: Final = 0.04  # of the value: what differs by less is drawn as the small change that it is
+MOST_SERIES: Final = 24  # of a chart: more are told apart by nobody
+
+
+@frozen
+class Step:
+    """A change of a series that the judge called.
+
+    Attributes:
+        run_id: since which. size: e.g. `+24 % ± 1 %`.
+    """
+
+    run_id: int
+    release: str
+    outcome: str
+    size: str
 
 
 @frozen
 class History:
-    """A series of runs.
+    """A series of runs: a board's, with its parameters.
 
     Attributes:
-        now: the last average with its ±, of a completed run where there is one. changes: what the judge called.
+        now: the last average with its ±, of a completed run where there is one.
+        steps: what the judge called, of runs that are shown.
         incomplete: runs that did not complete, e.g. `run 47: of a run that was interrupted`.
     """
 
     title: str
+    board: str
+    points: Sequence[AveragePoint]
     now: str
-    runs: int
-    changes: tuple[str, ...]
-    chart: LineChart
+    steps: tuple[Step, ...] = ()
     incomplete: tuple[tuple[int, str], ...] = ()
 
 
 def histories(points: Sequence[AveragePoint], verdicts: Iterable[StoredVerdict] = ()) -> list[History]:
-    """The series of these points on one axis of time: what changed first, then by parameters and board.
+    """The series of these points: what changed first, then by parameters and board.
 
     Another definition or a virtual board is a series of its own.
 
     Args:
         verdicts: of this metric, the newest run's first; the runs since which something changed are marked.
     """
-    marked: dict[tuple[object, ...], dict[int, str]] = {}
+    called: dict[tuple[object, ...], dict[int, StoredVerdict]] = {}
     for verdict in verdicts:
         rejected = verdict.review is not None and verdict.review.decision == "rejected"
         if verdict.outcome in CALLED and verdict.since_run is not None and not rejected:
-            changes = marked.setdefault(
-                (verdict.run.board_type, verdict.run.board, *_number(verdict.version, verdict.params)), {}
+            of_series = called.setdefault(
+                (verdict.run.board_type, verdict.run.board, verdict.version, _items(verdict.params)), {}
             )
-            changes.setdefault(verdict.since_run, f"{verdict.outcome} since run {verdict.since_run}: {size(verdict)}")
+            of_series.setdefault(verdict.since_run, verdict)
     series: dict[tuple[object, ...], list[AveragePoint]] = {}
     for point in points:
         series.setdefault((point.run.board_type, point.run.board, point.average.key), []).append(point)
-    begin, end = min(point.run.started_at for point in points), max(point.run.started_at for point in points)
     all_histories = []
-    for points_of_series in series.values():
-        point = points_of_series[0]
-        number = _number(point.average.metric.version, point.average.params)
-        all_histories.append(
-            _history(points_of_series, marked.get((point.run.board_type, point.run.board, *number), {}), begin, end)
-        )
+    for series_points in series.values():
+        run, average = series_points[0].run, series_points[0].average
+        verdict_of = called.get((run.board_type, run.board, average.metric.version, _items(average.params)), {})
+        all_histories.append(_history(series_points, verdict_of))
     return sorted(
-        all_histories, key=lambda history: (not history.changes, history.title.partition(", ")[2], history.title)
+        all_histories, key=lambda history: (not history.steps, history.title.partition(", ")[2], history.title)
     )
 
 
-def _number(version: int, params: Mapping[str, str]) -> tuple[int, frozenset[tuple[str, str]]]:
-    return version, frozenset(params.items())
+def chart(shown: Sequence[History]) -> LineChart:
+    """Series of one unit in one chart, on one scale and one axis of time."""
+    points = [point for history in shown for point in history.points]
+    metric = points[-1].average.metric
+    begin, end = min(point.run.started_at for point in points), max(point.run.started_at for point in points)
+    span_s = (end - begin).total_seconds()
+
+    def at(when: dt.datetime) -> float:
+        return (when - begin).total_seconds() / span_s if span_s else 0.5
+
+    begins: dict[str, float] = {}
+    for point in sorted(points, key=lambda point: point.run.started_at):
+        begins.setdefault(point.run.release, at(point.run.started_at))
+    dates = [(at(when), text) for when, text in _marks(begin, end)] or [(at(begin), f"{begin:%Y-%m-%d %H:%M}")]
+    lines = [
+        LineSeries(history.title, [_point(at(point.run.started_at), point, history) for point in history.points])
+        for history in shown
+    ]
+    axis = TimeAxis(dates, [(place, release) for release, place in begins.items()])
+    title = f"{metric.name}, run by run"
+    return together(lines, axis, title, metric.unit, size=_SIZE, least=_LEAST_RANGE, legend=False)
 
 
-def _history(
-    points: Sequence[AveragePoint], changes: Mapping[int, str], begin: dt.datetime, end: dt.datetime
-) -> History:
+def _items(params: Mapping[str, str]) -> frozenset[tuple[str, str]]:
+    return frozenset(params.items())
+
+
+def _history(points: Sequence[AveragePoint], verdict_of: Mapping[int, StoredVerdict]) -> History:
     first = points[0].average
     parts = [
         points[0].run.board,
         label(first.params),
         f"definition {first.metric.version}" * (first.metric.version > 1),
     ]
-    title = ", ".join(part for part in parts if part)
-    span_s = (end - begin).total_seconds()
-
-    def at(when: dt.datetime) -> float:
-        return (when - begin).total_seconds() / span_s if span_s else 0.5
-
-    begins = [
-        (at(point.run.started_at), point.run.release)
-        for before, point in zip([None, *points], points, strict=False)
-        if before is None or before.run.release != point.run.release
-    ]
-    dates = [(at(when), text) for when, text in _marks(begin, end)] or [(at(begin), f"{begin:%Y-%m-%d %H:%M}")]
-    chart = together(
-        [LineSeries(title, [_point(at(point.run.started_at), point) for point in points])],
-        TimeAxis(dates, begins),
-        f"{first.metric.name} of {title}, run by run",
-        first.metric.unit,
-        size=_SIZE,
-        least=_LEAST_RANGE,
-        changes=[(at(point.run.started_at), changes[point.run.id]) for point in points if point.run.id in changes],
-    )
     now = next((point for point in reversed(points) if not point.incomplete), points[-1])
     return History(
-        title,
+        ", ".join(part for part in parts if part),
+        points[0].run.board,
+        points,
         f"{_value_text(now)}{f', {now.incomplete}' if now.incomplete else ''}",
-        len(points),
-        tuple(change.text for change in chart.panels[0].changes),
-        chart,
+        tuple(
+            Step(point.run.id, point.run.release, verdict.outcome, size(verdict))
+            for point in points
+            if (verdict := verdict_of.get(point.run.id)) is not None
+        ),
         tuple((point.run.id, point.incomplete) for point in points if point.incomplete),
     )
 
 
-def _point(at: float, point: AveragePoint) -> LinePoint:
-    value, about = point.average.value, point.average.uncertainty
-    text = f"run {point.run.id}, {point.run.release}: {_value_text(point)}"
+def _point(at: float, point: AveragePoint, history: History) -> LinePoint:
+    value, about, run = point.average.value, point.average.uncertainty, point.run
+    text = f"{history.title}: run {run.id}, {run.release}: {_value_text(point)}"
     text += f", {point.incomplete}" if point.incomplete else ""
-    return LinePoint(at, value, value - about, value + about, text, f"/runs/{point.run.id}", bool(point.incomplete))
+    step = next((f"{step.size}, {step.release}" for step in history.steps if step.run_id == run.id), "")
+    text += f"; {step}" if step else ""
+    return LinePoint(at, value, value - about, value + about, text, f"/runs/{run.id}", bool(point.incomplete), step)
 
 
 def _value_text(point: AveragePoint) -> str:

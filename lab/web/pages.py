@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Annotated, Any, Final
 from urllib.parse import urlencode
 
@@ -203,19 +203,25 @@ def metric_router(site: Site, renderer: Renderer) -> APIRouter:
         request: Request, metric: Name, board: Names = None, board_type: Types = None, release: Names = None
     ) -> Response:
         asked = {"board": chosen(board), "type": chosen(board_type), "release": chosen(release)}
-        run_filter = RunFilter(asked["board"], asked["type"], asked["release"])
         with site.store() as store:
+            choices = {name: listing.column_values(store, column) for name, column in _COLUMNS.items()}
+            asked = {name: _matching(words, choices[name]) for name, words in asked.items()}
+            run_filter = RunFilter(asked["board"], asked["type"], asked["release"])
             points = averages.points(store, metric, run_filter.conditions())
             verdicts = triage.read_recent(store, metric, asked["board"])
-            choices = {name: listing.column_values(store, column)[:_CHOICES] for name, column in _COLUMNS.items()}
         if not points:
             raise ConfigurationError(f"no run that is asked for has the metric {metric!r}; /metrics lists the metrics")
+        series = charts.histories(points, verdicts)
+        by_unit: dict[str, list[charts.History]] = {}
+        for history in series[: charts.MOST_SERIES]:
+            by_unit.setdefault(history.points[-1].average.metric.unit, []).append(history)
         return renderer.page(
             "metric.html.j2",
             metric=points[-1].average.metric,
-            series=charts.histories(points, verdicts),
+            charts=[(charts.chart(of_unit), of_unit) for of_unit in by_unit.values()],
+            series=series,
             asked=asked,
-            known=choices,
+            known={name: values[:_CHOICES] for name, values in choices.items()},
             query=urlencode(asked, doseq=True),
             verdicts=triage.table_rows(verdicts),
             here=request.url.path + (f"?{request.url.query}" if request.url.query else ""),
@@ -272,6 +278,14 @@ def _report(site: Site, store: Store, run_id: int, against: str | None) -> str:
         where_before=[] if last is None else breakdowns_if_any(store, last),
     )
     return UncachedPage(page) if artifacts.missed else page
+
+
+def _matching(words: Iterable[str], names: Sequence[str]) -> tuple[str, ...]:
+    """The names that words stand for: the name itself, else all with the word in them."""
+    found = {word: [name for name in names if word.casefold() in name.casefold()] for word in words}
+    return tuple(
+        dict.fromkeys(name for word in found for name in ([word] if word in names else found[word] or [word]))
+    )
 
 
 def _names(text: str) -> tuple[str, ...]:

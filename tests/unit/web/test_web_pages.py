@@ -23,6 +23,7 @@ from lab.judge.store import review
 from lab.results import AttemptRecord, SampleRecord, open_store
 from lab.results.listing import ORDERS
 from lab.results.models import RunRow
+from lab.web import charts
 from lab.web.site import Site
 
 HOSTILE = "<script>alert('b')</script>\u202e\x1b]0;x\x07"
@@ -248,7 +249,7 @@ def test_the_interface_gives_what_the_store_has(url: str, folder: Path) -> None:
     assert "SK-AM62-0042" in {board["board"] for board in get(f"{url}/api/v1/lab").json()["boards"]}
 
 
-def test_a_metrics_page_has_all_boards_on_one_axis_of_time(tmp_path: Path) -> None:
+def test_a_metrics_page_has_all_boards_on_one_axis_of_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     at = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
     days = {"board-a": (0, 10), "board-b": (5,), "board-c": (2,)}
     with open_store(str(tmp_path / "results.db")) as store:
@@ -266,19 +267,30 @@ def test_a_metrics_page_has_all_boards_on_one_axis_of_time(tmp_path: Path) -> No
     with serving(Site(str(tmp_path / "results.db"), runtime=tmp_path / "runtime", folder=tmp_path)) as url:
         page = get(f"{url}/metrics/boot.time").text
         some = get(f"{url}/metrics/boot.time", params={"board": ["board-a", "board-b"], "release": ["12.00", ""]})
+        part, one = (get(f"{url}/metrics/boot.time", params={"board": word}).text for word in ("ARD", "d-c"))
+        monkeypatch.setattr(charts, "MOST_SERIES", 2)
+        few = get(f"{url}/metrics/boot.time").text
         asked = html.unescape(re.findall(r'href="([^"]*format=csv)"', some.text)[0])
         table = list(csv.DictReader(io.StringIO(get(url + asked).text)))
-    places: dict[str, list[float]] = {board: [] for board in days}
-    for title, part in re.findall(r"<section>\s*<h2>(board-.), sd</h2>(.*?)</section>", page, re.DOTALL):
-        places[title] = [float(x) for x in re.findall(r'cx="([\d.]+)"', part)]
-        assert re.findall(r">(\d\d-\d\d)</text>", part)[0] == "11-02"
-        (spread,) = re.findall(r'class="spread"[^>]* points="([^"]*)"', part)
-        assert len(spread.split()) == 2 * len(places[title])
+    (chart,) = re.findall(r'<svg [^>]*class="lines".*?</svg>', page, re.DOTALL)
+    dots = re.findall(r'aria-label="(board-.), sd: run [^"]*">.*?cx="([\d.]+)" cy="([\d.]+)"', chart)
+    places: dict[str, list[float]] = {board: [float(x) for name, x, _ in dots if name == board] for board in days}
+    assert len({y for *_, y in dots}) == 1, "what is equal is equally high, whatever the board"
+    assert re.findall(r">(\d\d-\d\d)</text>", chart)[0] == "11-02"
     first, last = places["board-a"]
     assert places["board-b"] == [pytest.approx((first + last) / 2, abs=0.2)]
     assert places["board-c"] == [pytest.approx(first + (last - first) / 5, abs=0.2)]
-    assert "12.05" in page.split("board-b, sd</h2>")[1].split("</section>")[0]
-    assert re.findall(r"<h2>(board-.)", some.text) == ["board-a"]
+    assert re.findall(r">(12.\d\d)</text>", chart) == ["12.00", "12.02", "12.05"]
+    assert [(name, text) for name, text in re.findall(r"(board-.), sd</a></th>\s*<td[^>]*>([^<]*)<", page)] == [
+        (board, "4.00 ± 0.50 s") for board in days
+    ]
+    assert re.findall(r"(board-.), sd</a></th>", some.text) == ["board-a"]
+    assert re.findall(r"(board-.), sd</a></th>", part) == ["board-a", "board-b", "board-c"], (
+        "a part of a name is enough"
+    )
+    assert re.findall(r"(board-.), sd</a></th>", one) == ["board-c"]
+    assert re.findall(r"(board-.), sd</a></th>", few) == ["board-a", "board-b"]
+    assert "1 more series are not drawn: choose boards." in few
     assert [(row["board"], row["release"], row["params.medium"], row["value"]) for row in table] == [
         ("board-a", "12.00", "sd", "4.0")
     ] * 2

@@ -539,18 +539,19 @@ def test_the_history_of_a_metric_marks_the_runs_since_which_it_changed(lab: Lab)
     moved = NewVerdict("boot.time", 1, {"medium": "sd"}, "regression", 1, since, 4, 0.5, 0.4, 0.6)
     lab.with_sql(update(RunRow).where(RunRow.id == NEWEST[0]).values(started_at=utc_now()))
     write_verdicts(lab.store, NEWEST[0], [moved])
-    sections = lab.get("/metrics/boot.time").text.split("<section>")[1:]
-    text = f"regression since run {since}: +50 % ± 10 %"
-    (marked,) = [part for part in sections if "Marked below" in part]
-    assert f"Marked below: {text}.</p>" in marked
-    (where,) = re.findall(r'<path class="change" [^>]*d="M([\d.]+) [^>]*><title>([^<]*)', marked)
-    assert f'href="/runs/{since}"' in marked
-    dot = re.search(rf'href="/runs/{since}".*?cx="([\d.]+)"', marked)
+    page = lab.get("/metrics/boot.time").text
+    ((ring, text),) = re.findall(r'<circle class="step" cx="([\d.]+)".*?<text class="step"[^>]*>([^<]*)', page)
+    assert text == f"+50 % ± 10 %, {BEFORE}"
+    dot = re.search(rf'href="/runs/{since}" aria-label="[^"]*{re.escape(text)}".*?cx="([\d.]+)"', page)
     assert dot is not None
-    assert where == (dot[1], text)
+    assert ring == dot[1]
+    assert f'regression since <a href="/runs/{since}">run {since}</a>, {BEFORE}: <strong>+50 % ± 10 %</strong>' in page
+    first = re.search(r'<tr class="s0">.*?</a></th>', page, re.DOTALL)
+    assert first is not None
+    assert "board-0000" in first[0], "what changed stands first"
 
     review(lab.store, NEWEST[0], "rejected", "lena", "another power supply")
-    assert "Marked below" not in lab.get("/metrics/boot.time").text
+    assert 'class="step"' not in lab.get("/metrics/boot.time").text
 
 
 def test_a_release_that_takes_long_is_shown_as_far_as_it_is_judged(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
