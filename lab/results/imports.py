@@ -188,7 +188,8 @@ def _form(file: Path, data: bytes, more: Mapping[str, ImportForm]) -> str:
         if more_form.mark in data:
             return name
     header = head.partition(b"\n")[0]
-    if b"{" not in header and (b"metric" in header or (b"," in head and b"{" not in head)):
+    is_markup = header.startswith(b"<") or b"{" in header
+    if not is_markup and (b"metric" in header or (b"," in head and b"{" not in head)):
         return "csv"
     if json.dumps(EXPORT).encode() in head:
         return "boardlab"

@@ -404,6 +404,11 @@ FRAME = "metric,unit,better,resolution,value"
         ("a.json", '{"intervals": [], "start": {}, "end": {}}', r"a.json: start has no 'test_start'"),
         ("a.json", '{"intervals": [], "error": "unable to connect"}', r"a.json: iperf3 measured nothing"),
         ("a.log", "boot took 3 s", r"a.log: none of fio, iperf3, csv, boardlab, ltp-ddt by its contents"),
+        (
+            "a.xml",
+            '<testsuites><testcase name="metric"/></testsuites>',
+            r"a.xml: none of .*exports --json and --csv have every number",
+        ),
     ],
 )
 def test_a_wrong_file_is_told_with_its_place_and_nothing_is_recorded(
