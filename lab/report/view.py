@@ -362,7 +362,7 @@ def _row(run: Overview, m: Measurement, names: Names) -> SummaryRow:
         title=names.of(m.params),
         group=link(good[0]) if s.n == 1 and len(good) == 1 else anchor(attempts[0].params),
         average=with_uncertainty(s.mean, s.uncertainty, m.metric),
-        cell=average_cell(s, m.metric) if s.n > 1 else number(s.mean, s.uncertainty, m.metric),
+        cell=average_cell(s, m.metric),
         n=sample_count(m, attempts),
         uncertainty=uncertainty,
         median=median,

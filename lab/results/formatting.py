@@ -352,27 +352,20 @@ def _line(line: LogLine, zero_ns: int) -> str:
     return f"{line.start:8} | {line.text}{notes}"
 
 
-_GUIDE_DECIMALS: Final = 2
 _MOST_DECIMALS: Final = 9
 _MOST_AVERAGES: Final = 4  # in a line of the list; a run of sections has hundreds
 _THOUSANDTHS: Final = {"J": "mJ", "W": "mW"}
 
 
-def guide_cell(summary: Summary) -> str:
-    """A vendor's guide cell: `16.24 (min 15.96, max 16.42)`."""
-    mean, low, high = (format_fixed(value, _GUIDE_DECIMALS) for value in (summary.mean, summary.min, summary.max))
-    return f"{mean} (min {low}, max {high})"
-
-
 def average_cell(summary: Summary, metric: Metric) -> str:
-    """A boot table's cell: `16.245 (min 15.960, max 16.416)`.
+    """A table's cell: `16.245 (min 15.960, max 16.416)`, or one number.
 
     It has as many decimals as the ± allows.
     """
     mean, low, high = (
         number(value, summary.uncertainty, metric) for value in (summary.mean, summary.min, summary.max)
     )
-    return f"{mean} (min {low}, max {high})"
+    return f"{mean} (min {low}, max {high})" if summary.n > 1 else mean
 
 
 def readable(metric: Metric, summaries: Sequence[Summary]) -> tuple[Metric, list[Summary]]:

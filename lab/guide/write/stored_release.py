@@ -131,7 +131,7 @@ def _measured_entries(store: Store, overview: Overview, board: str, remarks: Rem
             metric=name.metric,
             params=name.params,
             keys=name.keys,
-            text=formatting.guide_cell(summary) if summary.n > 1 else f"{summary.mean:.2f}",
+            text=formatting.average_cell(summary, measurement.metric),
             value=summary.mean,
             evidence=EntryProvenance(
                 source=f"run {run.id}, {run.board}, {summary.n} samples from {since} on",

@@ -6,7 +6,8 @@ only if the same is done here:
 - `bw_mem` up to 8 MB is the mean of an operation's own value and of the next operation's (its pattern runs on from one
   block of the log to the next);
 - thirteen rows of LMBench are printed a second time under another name, one of them with a zero of another program;
-- packets a second are whole thousands, rounded for UDP and cut off for IPSec.
+- packets a second are whole thousands, rounded for UDP and cut off for IPSec;
+- every number has two decimals, whatever its ±.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def convert(release: GuideRelease) -> GuideRelease:
         for board in release.boards
     }
     own = [_vendor_form(entry, bandwidth) if _is_measured(entry) else entry for entry in entries]
-    return evolve(release, entries=(*own, *_aliases(entries)))
+    return evolve(release, entries=(*own, *_aliases(own)))
 
 
 def _is_measured(entry: GuideEntry) -> bool:
@@ -81,7 +82,9 @@ def _vendor_form(entry: GuideEntry, bandwidth: Mapping[str, Mapping[tuple[str, s
             return evolve(entry, text=f"{round(entry.value):.2f}")
         case "ipsec.packets":
             return evolve(entry, text=f"{math.floor(entry.value):.2f}")
-    return entry
+    values = entry.evidence.values
+    spread = f" (min {min(values):.2f}, max {max(values):.2f})" if len(values) > 1 else ""
+    return evolve(entry, text=f"{entry.value:.2f}{spread}")
 
 
 def _aliases(entries: Sequence[GuideEntry]) -> Iterator[GuideEntry]:

@@ -64,7 +64,7 @@ def test_a_number_is_printed_in_the_unit_in_which_it_was_measured(tmp_path: Path
             store.record_attempt(run.id, attempt)
         store.finish_run(run.id, "completed")
         (entry,) = stored_release.collect(store, "11.01", ()).entries
-    assert (entry.metric, entry.text) == ("power.rail", "7.20 (min 7.10, max 7.30)")
+    assert (entry.metric, entry.text) == ("power.rail", "7.2 (min 7.1, max 7.3)")
 
 
 @pytest.mark.parametrize("flow", ["quiet", "falcon_quiet", "sbl_quiet", "efi_quiet"])

@@ -64,6 +64,12 @@ def test_packets_are_rounded_for_udp_and_cut_off_for_ipsec() -> None:
     assert texts(entry("ipsec.packets", 23.87, algorithm="aes128", engine="software")) == {"ipsec.packets": "23.00"}
 
 
+def test_a_measured_number_has_two_decimals_whatever_its_uncertainty() -> None:
+    values = EntryProvenance("run 1", 1, samples=3, values=(15.96, 16.4163, 16.3584))
+    boots = GuideEntry("board", "boot.time", {"medium": "sd"}, "16.2 (min 16.0, max 16.4)", 16.2449, values)
+    assert texts(boots) == {"boot.time": "16.24 (min 15.96, max 16.42)"}
+
+
 def test_a_published_cell_is_the_vendors_already_and_stays_as_it_is() -> None:
     pair = {"operation": "rd", "size": "1mb"}
     assert texts(entry("lmbench.bw_mem", 1303.54, samples=None, **pair)) == {"lmbench.bw_mem": "1303.54"}
