@@ -232,22 +232,6 @@ def _a_lost_answer_is_sent_again(_results: Results) -> Iterator[None]:
 
 
 @contextmanager
-def _a_lost_lease_is_ignored(_results: Results) -> Iterator[None]:
-    plain = JobQueue.beat
-
-    def beat(book: JobQueue, job_id: int) -> bool:
-        try:
-            return plain(book, job_id)
-        except BoardlabError as error:
-            if error.failure != "lease_lost":
-                raise
-            return False
-
-    with patch.object(JobQueue, "beat", beat):
-        yield
-
-
-@contextmanager
 def _a_failed_job_ends_well(_results: Results) -> Iterator[None]:
     plain = runner._with_verdict
 
@@ -286,6 +270,5 @@ FAULTS: Final = (
         _a_lost_answer_is_sent_again,
         (*_READINGS, watch.TOLD, watch.ENDS),
     ),
-    Fault("a session ignores that its lease is lost", _a_lost_lease_is_ignored, (watch.ONE_USER,)),
     Fault("a failed job ends with 0", _a_failed_job_ends_well, (watch.CODE,)),
 )
