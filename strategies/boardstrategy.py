@@ -295,8 +295,8 @@ class BoardStrategy(Strategy):
                 return
         raise LabStableError(
             f"{self.board} is still alive after power off ({OFF_ATTEMPTS} tries): {self.tail()!r} came on its "
-            "console. Check that the outlet is the board's, that its relay moves, and that no USB cable "
-            "feeds the board",
+            "console. Check that the outlet is the board's, that its relay moves, that no USB cable feeds the board, "
+            "and pdudaemon's log: its localcmdline says OK also where the command failed",
             failure="power_off_ineffective",
         )
 
