@@ -159,13 +159,16 @@ def _points(reading: CellReading, evidence: AnnotatedGuide, release: str) -> Ite
         return
     broken = evidence.finding_with(Effect.BROKEN, reading) or evidence.finding_with(Effect.INCOMPARABLE, reading)
     cell, board = reading.cell.value, reading.board or ""
+    clock = evidence.readings.get((reading.board, ("cpu.clock", ()))) if reading.metric.endswith(".per_mhz") else None
+    doubts = (doubt for of in (reading, clock) if of is not None for doubt in evidence.suspicions(of))
+    why = broken or next(doubts, None)
     is_own_range = cell.kind is CellKind.RANGE and not evidence.finding_with(Effect.RECOVERED, reading)
     point = TrendPoint(
         release,
         value,
         cell.low if is_own_range else None,
         cell.high if is_own_range else None,
-        broken.rule.title if broken else "",
+        why.rule.title if why else "",
     )
     facts = evidence.evidence(reading, board)
     product = boards.product_of(board)

@@ -68,6 +68,20 @@ def test_a_broken_run_is_marked(sheets: Mapping[str, MeasuredGuide]) -> None:
     assert [bool(p.note) for p in aes.points] == [False, True]
 
 
+def test_a_number_per_clock_is_marked_where_its_clock_is_doubted(tmp_path: Path) -> None:
+    sheets = []
+    for release, clock, speed in (("11.02", 400.0, 8.9), ("12.00", 1400.0, 2.5)):
+        rows = (f"cpu_clock (MHz),{clock:.2f}", f"dhrystone_per_mhz (DMIPS/MHz),{speed:.2f}")
+        modules = [("AM62x SK", "AM62x Starter Kit with ARM running at 1.4GHz, DDR data rate 1600 MT/S")]
+        tables = [table("Benchmarks,am62xx_sk-fs: perf", *rows, title="Dhrystone Benchmarks")]
+        path = tmp_path / f"{release}.rst"
+        path.write_text(guide_family.text(GuideText(f"Linux {release} Performance Guide", "rst", modules, tables)))
+        sheets.append(measurements.of_guide(reader.read(path)))
+    for metric in ("cpu.clock", "dhrystone.per_mhz"):
+        (series,) = trend.trends_of_guides(sheets, metric, "am62xx_sk-fs", {})
+        assert [bool(p.note) for p in series.points] == [True, False], metric
+
+
 def test_ranges_are_kept(sheets: Mapping[str, MeasuredGuide]) -> None:
     boot = trend.trends_of_guides([sheets["am62x-11.01.rst"]], "boot.time", "am62xx_sk-fs", {})
     assert [(p.low, p.high) for p in boot[0].points] == [(15.96, 16.42)]
