@@ -43,7 +43,7 @@ class RunOption:
         metavar: its value's name in help texts.
         minimum, maximum: of a number.
         pattern: of a word;
-        wanted: its description for a message.
+        expected: its description for a message.
         plan: its key in a run's plan; empty: a resumed run needs the option again.
         default: of pytest.
     """
