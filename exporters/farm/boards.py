@@ -115,6 +115,7 @@ class Healths:
             if health.state != "healthy" and health.reasons
         ]
         quarantined = [((hold.board,), hold.at.timestamp()) for hold in holds if hold.kind == QUARANTINE]
+        held = [((hold.board, hold.kind, hold.person), 1.0) for hold in holds]
         checked = [
             ((board,), health.checked_at.timestamp()) for board, health in health_of.items() if health.checked_at
         ]
@@ -125,6 +126,12 @@ class Healths:
                 "healthy, suspect, bad (in quarantine, or its check failed), maintenance.",
                 ["board", "state"],
                 states,
+            ),
+            gauge(
+                "boardlab_board_hold",
+                "1: a reservation, maintenance, quarantine or qualification of a board, and whose it is.",
+                ["board", "kind", "person"],
+                held,
             ),
             gauge(
                 "boardlab_board_health_info",

@@ -101,7 +101,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
                 dead = CheckedPart("power", "failed", "pdu_timeout", "lab", "no answer to 'on'")
                 HealthBook(store).record(BoardCheck("another", TYPE, "lab1", utc_now(), (dead,)))
                 farm_scrape.quarantined(store, "another")
-            status = RailStatus(BOARD, "VDD_CORE", 1000.0, 5000, 1, 1000.0)
+            told = utc_now().timestamp() + 86400  # as long as this lasts, as by a sampler that goes on
+            status = RailStatus(BOARD, "VDD_CORE", 1000.0, 5000, 1, told)
             status_files.write(runtime / status_files.RAILS, "rail", status)
             (folder / "farm.yaml").write_text(
                 f"pdudaemon: {{address: '{lab.bench.state.pdudaemon}'}}\ncoordinator: {coordinator}\n"

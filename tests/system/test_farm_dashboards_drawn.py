@@ -159,8 +159,17 @@ def test_the_overview_names_the_failure_and_its_board(drawn: Pages) -> None:
     assert not page.said("Failed attempts, 7 days", LARGE.failed)["cut"]
 
 
-def test_the_overview_names_the_regression_with_its_sign(drawn: Pages) -> None:
+def test_the_overview_lists_what_it_counts(drawn: Pages) -> None:
     page = drawn[f"boardlab-overview-{LARGE.name}"]
+    ((board, cause, numbers),) = page.panel("Worse numbers")["rows"][1:]
+    assert (board, numbers) == (LARGE.slower, "2")
+    assert cause.startswith(farm_history.REGRESSED)
+    assert page.said("Regressions", numbers)["color"] == RED
+    assert [LARGE.slower, "worse"] in [row[:2] for row in page.panel("Boards with a problem, by cause")["rows"][1:]]
+
+
+def test_the_benchmarks_name_the_regression_with_its_sign(drawn: Pages) -> None:
+    page = drawn[f"boardlab-benchmarks-{LARGE.name}"]
     found = page.panel("Regressed metrics")
     rows = [row[:5] for row in found["rows"][1:]]
     metrics = [farm_history.REGRESSED, "boot.power_on_to_prompt"]

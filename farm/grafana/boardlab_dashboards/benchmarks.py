@@ -74,7 +74,6 @@ def build() -> builders.Dashboard:
             for value in _values("")
         ),
         to=("Board", to("board", board="${__field.labels.board}")),
-        from_zero=False,
     )
     for letter, unit in zip("ABCDEFG", _units(), strict=True):
         over_time.override_by_query(letter, [models.DynamicConfigValue("unit", unit)])

@@ -8,6 +8,7 @@ from grafana_foundation_sdk.builders import dashboard as builders
 from grafana_foundation_sdk.models import common
 from grafana_foundation_sdk.models import dashboard as models
 
+from boardlab_dashboards.boot import stages_in_order
 from boardlab_dashboards.changes import changed, undecided
 from boardlab_dashboards.overview import FAILED, since, success_age
 from boardlab_dashboards.panels import Column, bars, lines, number, rows
@@ -110,7 +111,6 @@ def build() -> builders.Dashboard:
                 "{{release}} {{init}} {{stat}}",
             ),
             each="medium",
-            from_zero=False,
             to=("Boot time", to("boot", medium="${medium}")),
         ),
         attempts,
@@ -164,12 +164,9 @@ def build() -> builders.Dashboard:
         ),
         bars(
             "Stages of the boot from $medium",
-            "Average of the latest completed run.",
+            "Average of the latest completed run, in the order of a boot.",
             "s",
-            (
-                f'max by (medium, release, init, stage) (boardlab_boot_stage_duration_seconds{{{NUMBER},stat="avg"}})',
-                "{{release}} {{init}} {{stage}}",
-            ),
+            (stages_in_order(), "{{release}} {{init}} {{stage}}"),
             each="medium",
             nothing="no boot yet",
             height=14,

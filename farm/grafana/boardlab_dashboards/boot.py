@@ -22,12 +22,12 @@ def stage_names() -> list[str]:
     return list(TopologicalSorter(before).static_order())
 
 
-def stages_in_order() -> str:
-    """Query of the stages' lengths; the operands of `or` keep their order."""
+def stages_in_order(*by: str) -> str:
+    """Query of the stages' lengths by these labels; the operands of `or` keep their order."""
 
     def of(matcher: str) -> str:
         series = f'boardlab_boot_stage_duration_seconds{{{NUMBER},stat="avg",stage{matcher}}}'
-        return f"avg by (board_type, medium, release, init, stage) ({series})"
+        return f"avg by ({', '.join((*by, 'medium', 'release', 'init', 'stage'))}) ({series})"
 
     known = stage_names()
     others = "|".join(re.sub(r"[().]", r"\\\\\g<0>", name) for name in known)
@@ -76,7 +76,6 @@ def build() -> builders.Dashboard:
             "s",
             (top(statistic("median")), series),
             each="medium",
-            from_zero=False,
             to=to_board,
         ),
         lines(
@@ -85,7 +84,6 @@ def build() -> builders.Dashboard:
             "s",
             (top(statistic("p95")), series),
             each="medium",
-            from_zero=False,
             to=to_board,
         ),
         bars(
@@ -105,7 +103,7 @@ def build() -> builders.Dashboard:
             "Average lengths, from power on to the prompt, over the boards of a type, in the order of a boot.",
             "s",
             (
-                stages_in_order(),
+                stages_in_order("board_type"),
                 "{{board_type}} {{release}} {{init}} {{stage}}",
             ),
             each="medium",
@@ -118,7 +116,6 @@ def build() -> builders.Dashboard:
             "s",
             (top(f'{by} (boardlab_boot_power_on_to_prompt_seconds{{{NUMBER},stat="avg"}})'), series),
             each="medium",
-            from_zero=False,
             to=to_board,
         ),
         lines(

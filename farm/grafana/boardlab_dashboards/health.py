@@ -21,6 +21,7 @@ from boardlab_dashboards.thresholds import (
 )
 
 _NONE: Final = texts({"0": ("none", GREEN)})
+_BYTES_A_SECOND: Final = "suffix: B/s"  # Grafana's own unit has a thousandth of a byte, too
 _ABSENT: Final = ("NO EXPORTER", RED)
 
 
@@ -88,7 +89,7 @@ def build() -> builders.Dashboard:
         ),
         number(
             "Places in use",
-            "Of labgrid's places.",
+            "Of labgrid's places; boardlab's own reservations stand below.",
             "none",
             (f"sum(boardlab_place_acquired{{{HOST}}})", ""),
             nothing="no coordinator",
@@ -188,7 +189,7 @@ def build() -> builders.Dashboard:
                 ),
                 Column("Value #B", "Recording", 100, mappings=texts({"1": ("BROKEN", RED), "0": ("works", GREEN)})),
                 Column("Value #C", "Last byte", 110, "s"),
-                Column("Value #D", "Bytes/s", 110, "Bps"),
+                Column("Value #D", "Bytes/s", 110, _BYTES_A_SECOND, decimals=1),
                 Column("Value #E", "Lost, 1 day", 100, "none", ANY_IS_BAD, decimals=0),
                 Column("Value #F", "Slow readers, 1 day", 150, "none", ANY_IS_BAD, decimals=0),
                 Column("Value #G", "Latency timer", 110, "s", thresholds(PLAIN_TEXT, (0.0011, ORANGE))),
@@ -209,7 +210,7 @@ def build() -> builders.Dashboard:
         lines(
             "Console bytes",
             "Received bytes per second of the five busiest ports.",
-            "Bps",
+            _BYTES_A_SECOND,
             (top(f"{port} (rate(boardlab_console_received_bytes_total{{{HOST}}}[$__rate_interval]))"), "{{port}}"),
         ),
         rows(
@@ -249,21 +250,44 @@ def build() -> builders.Dashboard:
         ).max(1),
         lines("Free space", "Of each disk.", "bytes", (f"boardlab_disk_free_bytes{{{HOST}}}", "{{what}}")),
         rows(
-            "Places by user",
-            "Of labgrid.",
-            (Column("user", "User", 0), Column("Value", "Places", 90, "none")),
-            f"sum by (user) (boardlab_places_of_user{{{HOST}}})",
-            by=[("Places", True)],
-            nothing="no place is taken",
+            "Who has what",
+            "Reservations, maintenance and quarantine of boards (boardlab), and acquired places (labgrid).",
+            (
+                Column("who", "Who", 0),
+                Column("kind", "How", 170),
+                Column("what", "Board or place", 230),
+            ),
+            " or ".join(
+                f"max by (who, kind, what) ({_renamed(series, who=who, what=what, kind=kind)})"
+                for series, who, what, kind in (
+                    (f"boardlab_board_hold{{{HOST}}}", "person", "board", "kind"),
+                    (
+                        f'label_replace(boardlab_place_acquired_by{{{HOST}}}, "kind", "labgrid", "place", ".*")',
+                        "user",
+                        "place",
+                        "kind",
+                    ),
+                )
+            ),
+            by=[("Who", False)],
+            nothing="nobody has a board or a place",
             span=12,
         ),
         rows(
             "Reservations",
-            "Of labgrid, by state.",
+            "Of boards by kind (boardlab), and of places by state (labgrid).",
             (Column("state", "State", 0), Column("Value", "Reservations", 120, "none")),
-            f"sum by (state) (boardlab_reservations{{{HOST}}})",
+            f'sum by (state) (label_replace(boardlab_board_hold{{{HOST}}}, "state", "$1 (boardlab)", "kind", "(.+)")) or '
+            f'sum by (state) (label_replace(boardlab_reservations{{{HOST}}}, "state", "$1 (labgrid)", "state", "(.+)"))',
             nothing="no reservation",
             span=12,
         ),
     )
     return filled(made, panels)
+
+
+def _renamed(series: str, **labels: str) -> str:
+    """A query with labels under other names."""
+    for name, label in labels.items():
+        series = f'label_replace({series}, "{name}", "$1", "{label}", "(.+)")' if name != label else series
+    return series

@@ -6,7 +6,7 @@ from typing import Final
 
 from grafana_foundation_sdk.builders import dashboard as builders
 
-from boardlab_dashboards.changes import regressed, undecided
+from boardlab_dashboards.changes import undecided
 from boardlab_dashboards.panels import Column, lines, number, rows, top
 from boardlab_dashboards.parts import (
     BOARD,
@@ -37,6 +37,7 @@ FAILED: Final = 'outcome!="ok"'
 _PROBLEM: Final = f'{BOARD},state=~"needs a person|failed|worse|away"'
 _SCHEDULED: Final = f'{HOST},board=~"$board"'
 _NONE: Final = texts({"0": ("none", GREEN)})
+_WHEN: Final = texts({"page": ("now", RED), "ticket": ("next day", ORANGE), "decide": ("decide", ORANGE)})
 _BOARD: Final = ("Board ${__value.text}", to("board", board="${__value.text}"))
 
 
@@ -74,6 +75,11 @@ def build() -> builders.Dashboard:
         f"time() - boardlab_schedule_last_success_timestamp_seconds{{{_SCHEDULED}}}"
         f" > 1.25 * boardlab_schedule_interval_seconds{{{_SCHEDULED}}}"
     )
+    worse = f"(max by (board) (boardlab_board_worse_numbers{{{BOARD}}}) > 0)"
+    told = 'ALERTS{alertname=~"BoardlabVerdict|BoardlabRegressionConfirmed",alertstate="firing"}'
+    undecided_worse = f"{worse} unless on (board) {told}"
+    for label, value in (("alertname", "BoardlabVerdict"), ("severity", "decide"), ("what", "worse numbers")):
+        undecided_worse = f'label_replace({undecided_worse}, "{label}", "{value}", "board", ".*")'
     panels = (
         number(
             "Boards",
@@ -159,20 +165,20 @@ def build() -> builders.Dashboard:
             f"max by (board, state, cause) (boardlab_board_state_info{{{_PROBLEM}}})"
             f" * on (board) group_left () (time() - max by (board) (boardlab_board_state_since_timestamp_seconds{{{BOARD}}}))"
             f" or max by (board, state, cause) (boardlab_board_state_info{{{_PROBLEM}}}) * 0",
-            by=[("State", False), ("For", True)],
+            by=[("State", True), ("For", True)],
             nothing="no board has a problem",
-            height=6,
+            height=10,
         ),
         rows(
             "Needs action",
-            "Alerts that fire now. The name leads to its runbook, the board to its dashboard.",
+            "Alerts that fire now, and boards with worse numbers that nobody decided on. The name leads to its runbook, the board to its dashboard.",
             (
                 Column("alertname", "Alert", 280, link=RUNBOOK),
-                Column("severity", "For", 110, mappings=texts({"page": ("now", RED), "ticket": ("next day", ORANGE)})),
+                Column("severity", "For", 110, mappings=_WHEN),
                 Column("board", "Board", 320, link=_BOARD),
                 Column("what", "What"),
             ),
-            f"max by (alertname, severity, board, what) (label_join({alerts}, {what}))",
+            f"max by (alertname, severity, board, what) (label_join({alerts}, {what})) or {undecided_worse}",
             by=[("For", False), ("Alert", False)],
             nothing="no alert fires",
             height=6,
@@ -190,7 +196,21 @@ def build() -> builders.Dashboard:
             span=10,
             height=7,
         ),
-        regressed(span=14),
+        rows(
+            "Worse numbers",
+            'Of each board, those that "Regressions" counts: worse than in the last accepted runs or the release before.',
+            (
+                Column("board", "Board", 205, link=_BOARD),
+                Column("cause", "First of them"),
+                Column("Value", "Numbers", 90, "none", thresholds(RED)),
+            ),
+            f'{worse} * on (board) group_left (cause) max by (board, cause) (boardlab_board_state_info{{{BOARD},state="worse"}})'
+            f" or on (board) {worse}",
+            by=[("Numbers", True)],
+            nothing="none",
+            span=14,
+            height=7,
+        ),
         undecided(BOARD),
         lines(
             "Slowest boots from $medium",
@@ -203,7 +223,6 @@ def build() -> builders.Dashboard:
                 "{{board}} {{release}} {{init}}",
             ),
             each="medium",
-            from_zero=False,
             to=("Boot time", to("boot", board="${__field.labels.board}", medium="${medium}")),
         ),
         rows(

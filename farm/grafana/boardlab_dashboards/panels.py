@@ -88,21 +88,18 @@ def lines(
     *queries: Query,
     each: str = "",
     to: tuple[str, str] | None = None,
-    from_zero: bool = True,
     nothing: str = "nothing yet",
 ) -> timeseries.Panel:
     """Lines over time.
 
     Args:
         each: a variable; the panel is there once for each of its values. to: (title, url) of a click on a point.
-        from_zero: whether the axis begins at 0; not where small changes matter.
     """
     legend = common_builders.VizLegendOptions().show_legend(True).display_mode(common.LegendDisplayMode.LIST)
     made = timeseries.Panel().fill_opacity(0).line_width(2).legend(legend.placement(common.LegendPlacement.BOTTOM))
+    made.min(0)  # an axis that begins below the lowest value makes noise a step
     made.span_nulls(False).tooltip(common_builders.VizTooltipOptions().mode(common.TooltipDisplayMode.MULTI))
     made.show_points(common.VisibilityMode.AUTO)
-    if from_zero:
-        made.min(0)
     if to:
         made.data_links([link(*to)])
     filled = _filled(made, title, about, unit, queries, nothing=nothing).thresholds(PLAIN)

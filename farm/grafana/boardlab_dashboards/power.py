@@ -86,9 +86,13 @@ def build() -> builders.Dashboard:
         ),
         bars(
             "Slowest sensors",
-            "Samples per second of the ten rails that have fewest; none is nothing to measure with.",
+            "Samples per second of the ten rails that have fewest, while a run samples them; none is nothing to measure with.",
             "hertz",
-            (f"bottomk(10, max by (board, rail) (boardlab_rail_rate_hertz{{{sensors}}}))", "{{board}} {{rail}}"),
+            (
+                f"bottomk(10, max by (board, rail) (boardlab_rail_rate_hertz{{{sensors}}}) and on (board, rail) "
+                f"(time() - max by (board, rail) (boardlab_rail_told_timestamp_seconds{{{sensors}}}) < 60))",
+                "{{board}} {{rail}}",
+            ),
             look=thresholds(RED, (1, GREEN)),
             nothing="no rail is sampled",
         ),

@@ -253,3 +253,4 @@ def test_a_boards_health_is_one_of_its_states(tmp_path: Path) -> None:
     assert (dict(why)["board"], dict(why)["state"], one) == ("qemu-1", "bad", 1)
     assert "3 faults of the lab in a row" in dict(why)["reason"]
     assert found.one("boardlab_board_quarantine_timestamp_seconds", board="qemu-1") > 0
+    assert found.one("boardlab_board_hold", board="qemu-1", kind="quarantine") == 1

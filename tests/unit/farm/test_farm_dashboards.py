@@ -23,6 +23,7 @@ SCHEMA = json.loads((ROOT / "tests/fixtures/grafana/dashboard.schema.json").read
 # others, and the fields that the Prometheus data source reads in an annotation.
 ALLOWED = {"auto", "auto_count", "auto_min", "expr", "step", "titleFormat", "textFormat"}
 UNITS = {
+    "suffix: B/s",
     "none",
     "string",
     "short",
