@@ -69,7 +69,7 @@ def _table() -> str:
 
 def _loaded(*words: str) -> Any:
     """The command of these words, with what they load."""
-    command: Any = get_command(build(list(words), COMMAND_GROUPS))
+    command: Any = get_command(build([*words, "--help"], COMMAND_GROUPS))
     for word in words:
         command = getattr(command, "commands", {}).get(word, command)
     return command
@@ -99,6 +99,8 @@ def _section(usage: str, command: Any, arguments: list[Any], options: list[Any])
     for number, paragraph in enumerate(_paragraphs(command)):
         yield from ([".PP"] if number else [])
         yield _line(paragraph)
+    if command.epilog:
+        yield from (".PP", _line(command.epilog))
     for each in (*arguments, *options):
         yield from (".TP", _term(each), _line(each.help or "") or r"\&")
 

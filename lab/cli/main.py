@@ -24,6 +24,7 @@ from typer.exceptions import TyperException
 from lab.errors import BoardlabError, ConfigurationError, LabStableError
 from lab.terminal import drop_output, echo, tell
 
+HELP: Final = frozenset({"-h", "--help"})
 FAULT: Final = 1
 USAGE: Final = 2
 INTERRUPTED: Final = 130  # 128 + SIGINT, as shells have it
@@ -114,6 +115,10 @@ def add_groups(app: typer.Typer, groups: Sequence[CommandGroup], arguments: Sequ
             app.command(group.name, help=group.help, rich_help_panel=group.panel or None)(_stand_in)
             continue
         commands = _app(FARM_CARD if list(arguments[:2]) == ["farm", "card"] else group)
+        if not HELP.isdisjoint(arguments):
+            from lab.cli.examples import add_examples  # noqa: PLC0415 - only for this
+
+            add_examples(commands, group.name)
         only = len(commands.registered_commands) == 1 and not commands.registered_groups
         if only and not commands.registered_callback:
             app.add_typer(commands)  # without a name: its one command becomes ours
@@ -212,7 +217,7 @@ def build(arguments: Sequence[str], groups: Sequence[CommandGroup]) -> typer.Typ
         help="The performance lab for boards. Measure with: pytest --lg-env am62x.yaml.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings={"help_option_names": sorted(HELP)},
     )
     app.callback()(_options)
     add_groups(app, groups, arguments)
