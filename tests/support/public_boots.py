@@ -502,6 +502,7 @@ BOOTS: Final = {
         ("bl1", "tfa_bl2", "tfa"),
         host="raspberrypi",
         console="ttyS0",
+        healthy=True,
     ),
     "rpi1": PublicBoot(
         "a blog on the serial console of a Raspberry Pi 1, Linux 6.6",

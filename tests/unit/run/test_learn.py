@@ -332,6 +332,16 @@ def test_check_draft_and_a_played_run_agree_on_a_public_boot(tmp_path: Path, boo
 
 
 @pytest.mark.parametrize(
+    "boot", [b for b in BOOTS.values() if not b.healthy], ids=[name for name, b in BOOTS.items() if not b.healthy]
+)
+def test_check_and_a_played_run_agree_that_a_boot_does_not_reach_its_prompt(tmp_path: Path, boot: PublicBoot) -> None:
+    text, board, (log,) = learnt(tmp_path, medium=list(boot.lines))
+    assert judge(examine(read(log, board), board)).fit is Fit.PART
+    assert played(board, boot.lines).error is not None
+    assert "UNSURE: medium.log fits in part" in text
+
+
+@pytest.mark.parametrize(
     "behind", ["", " ", "\r\n", "\r\n[    6.100000] br-lan: port 1(eth0) entered forwarding state\r\n"]
 )
 @pytest.mark.parametrize("answer", ["/ # ", "root@OpenWrt:/# ", "$ "])
