@@ -77,7 +77,8 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
         return renderer.page(
             "guide.of.html.j2",
             release=release,
-            boards=[(summary.board, summary.text) for summary in summarise_boards(numbers)],
+            summaries=(summaries := summarise_boards(numbers)),
+            media=sorted({medium for summary in summaries for medium, _ in summary.boots}),
             regressions=numbers.open_regressions,
             findings=release_findings[:MOST_FINDINGS],
             more=max(0, len(release_findings) - MOST_FINDINGS),

@@ -90,6 +90,7 @@ def render(
         figures: top chapter -> (figure, caption).
         trend: all chapters over releases; empty without one.
     """
+    summaries = summarise_boards(release)
     by_top_chapter: dict[str, list[ComposedTable]] = {}
     for table in compose_tables(release):
         by_top_chapter.setdefault(table.chapter[0] if table.chapter else "Other results", []).append(table)
@@ -127,7 +128,8 @@ def render(
             ],
             notes=release.notes,
             warnings=[*release.warnings, *release.open_regressions],
-            summaries=[(summary.board, summary.text) for summary in summarise_boards(release)],
+            summaries=summaries,
+            media=sorted({medium for summary in summaries for medium, _ in summary.boots}),
             count=sum(cell is not None for c in chapters for t in c.tables for row in t.rows for cell in row.cells),
             chapters=chapters,
             trend=trend,

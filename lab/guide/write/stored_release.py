@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from attrs import evolve
 
@@ -28,13 +30,16 @@ from lab.guide.write.setup import BoardColumn, commands_of, conditions_of, modul
 from lab.judge.labels import release_key, same_release
 from lab.judge.latest import WorseNumber, describe
 from lab.metrics import Flag, Measurement, summarise
+from lab.metrics.catalogue import BOOT_STAGE
 from lab.results import formatting
+from lab.results.formatting import label
 from lab.results.listing import Overview, attempts_of
 from lab.results.records import PUBLISHED, Attempt, Run
 from lab.results.store import Store
 from lab.terminal import plain_bytes
 
 _EXCERPT_LINES = 6
+_ZERO: Final = re.compile(r"0(\.0+)? \(min 0(\.0+)?, max 0(\.0+)?\)")
 
 
 def collect(store: Store, name: str, boards: Sequence[str], *, is_judged: bool = False) -> GuideRelease:
@@ -68,8 +73,12 @@ def collect(store: Store, name: str, boards: Sequence[str], *, is_judged: bool =
             raise _no_numbers(name, board, runs, columns)
     if not any(column.entries for column in columns):
         raise _no_numbers(name, columns[-1].board, runs, columns)
-    entries = tuple(entry for column in columns for entry in column.entries)
-    left_out = [text for column in columns for run in column.runs for text in run.provenance.get("left_out") or ()]
+    every = [entry for column in columns for entry in column.entries]
+    entries = tuple(entry for entry in every if not _is_no_stage(entry))
+    left_out = [
+        f"{entry.board}: {label(entry.params)} is 0 to the last digit." for entry in every if _is_no_stage(entry)
+    ]
+    left_out += [text for column in columns for run in column.runs for text in run.provenance.get("left_out") or ()]
     return GuideRelease(
         name=name,
         boards=tuple(column.board for column in columns if column.entries),
@@ -86,6 +95,11 @@ def collect(store: Store, name: str, boards: Sequence[str], *, is_judged: bool =
             if any(run.board == board for column in columns for run in column.runs)
         ),
     )
+
+
+def _is_no_stage(entry: GuideEntry) -> bool:
+    """True for a stage that took no time that a guide prints."""
+    return entry.metric == BOOT_STAGE.name and _ZERO.fullmatch(entry.text) is not None
 
 
 def _no_numbers(name: str, board: str, runs: Sequence[Run], columns: Sequence[BoardColumn]) -> ConfigurationError:

@@ -58,7 +58,7 @@ def test_a_number_that_a_rule_calls_an_error_is_not_printed() -> None:
     assert ".. [1] Not printed: the tunnel did not carry the traffic (rule ipsec-broken)." in text
     html = page.render(written, {})
     assert "4.20" not in html
-    assert 'n/a</a><a class="mark" href="#note-1">[1]</a>' in html
+    assert 'n/a</a><a class="ref" href="#note-1">[1]</a>' in html
     assert "217.00" in html
     assert summarise_boards(written)[0].withheld == 3
 

@@ -52,9 +52,20 @@ def test_the_page_needs_no_network_and_every_number_leads_to_its_evidence(writte
     assert len({href for href, _ in links.cells}) == len(links.cells)
 
 
+def test_the_summary_is_a_table_with_each_boards_boots(written_page: str) -> None:
+    summary = written_page.partition('id="summary"')[2].partition("</table>")[0]
+    head = re.findall(r"<th[^>]*>([^<]*)</th>", summary.partition("</thead>")[0])
+    assert head[0] == "Board"
+    assert head[-4:] == ["numbers", "measured here", "with a note", "not printed"]
+    assert {text for text in head if text.startswith("boot from ")} >= {"boot from sd", "boot from emmc"}
+    rows = re.findall(r"<tr>(.*?)</tr>", summary.partition("<tbody>")[2], re.DOTALL)
+    assert rows
+    assert all(row.count("<td>") == len(head) - 1 for row in rows)
+
+
 def test_the_page_shows_uncertainty_samples_and_evidence(written_page: str) -> None:
     assert re.search(r'title="n = \d+, ± 0\.\d+ s">\d+\.\d+ \(min', written_page)
-    assert re.search(r">1303\.54</a><a class=\"mark\" href=\"#note-\d+\">", written_page)
+    assert re.search(r">1303\.54</a><a class=\"ref\" href=\"#note-\d+\">", written_page)
     assert "Recovered: the published guide prints another number" in written_page
     assert "published: am62x-11.01.rst, line" in written_page
     assert "the tunnel did not carry the traffic" in written_page

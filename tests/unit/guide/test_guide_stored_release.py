@@ -96,6 +96,23 @@ def test_nothing_that_was_measured_is_left_out(store: Store) -> None:
     assert stages == [stage for _, stage, _, _ in recorded_run.BOOT]
 
 
+def test_a_stage_that_took_no_time_is_no_row_and_is_said(store: Store) -> None:
+    run = store.begin_run("boot", "am62xx_sk", "SK-AM62-0042", "11.01", plan={"cycles": 2}, provenance={})
+    for cycle in (1, 2):
+        stages = [("Kernel", 1.5), ("Power on to SPL", 0.0)]
+        samples = (
+            SampleRecord("boot.time", {"medium": "sd"}, 4.0, 0.001),
+            *(SampleRecord("boot.stage", {"medium": "sd", "stage": name}, value, 0.001) for name, value in stages),
+        )
+        params = {"medium": "sd"}
+        store.record_attempt(run.id, AttemptRecord(cycle, 1, params, "ok", None, None, "", NOW, 6.0, samples))
+    store.finish_run(run.id, "completed")
+    release = stored_release.collect(store, "11.01", ())
+    assert {entry.params.get("stage") for entry in release.entries} == {None, "Kernel"}
+    (said,) = release.left_out
+    assert "Power on to SPL" in said
+
+
 def panicked(store: Store, good: int = 1, board: str = "SK-AM62-0042", release: str = "11.01") -> Run:
     """A run with some good boots from SD, and three that ended in a panic."""
     run = store.begin_run("boot", "am62xx_sk", board, release, plan={"cycles": 4, "media": ["sd"]}, provenance={})
