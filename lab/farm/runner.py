@@ -147,8 +147,9 @@ class Runner:
                     job, self._claimant = give_way(self.queue, job.id), ""
                     self.say(f"job {job.called} gives way: {job.yields_to}")
             self.queue.finish(job.id, _STATES.get(code, "failed"))
-            taken = self.queue.job(job.id).state == "interrupted"  # e.g. by others while this host stood still
-            code = INTERRUPTED if taken and code != BUSY else code
+            state = self.queue.job(job.id).state  # others end a job, too, e.g. while this host stood still
+            if state == "cancelled" or (state == "interrupted" and code != BUSY):
+                code = INTERRUPTED
         if code != _OK and not self._is_cancelled(job):
             again = f"lab farm qualify {job.board}" if job.program == BY_QUALIFY else f"lab run --resume {job.called}"
             self.say(f"go on with: {again}")

@@ -68,6 +68,22 @@ def test_a_killed_pytest_is_no_failure_of_the_board(
     assert any("SIGKILL" in line for line in said) == ("KILL" in command)
 
 
+def test_a_job_that_was_cancelled_as_its_pytest_was_killed_is_not_asked_to_be_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store
+) -> None:
+    book = timers(store)
+    job = book.enqueue(order(tmp_path))
+
+    def killed(_runner: Runner, _process: object, _job: Job) -> int:
+        book.cancel(job.id, "max")
+        return -9
+
+    monkeypatch.setattr(runner, "command", lambda *_args: ["true"])
+    monkeypatch.setattr(Runner, "_wait", killed)
+    assert quick(book, tmp_path, []).run(job, 0) == INTERRUPTED
+    assert book.job(job.id).state == "cancelled"
+
+
 @pytest.mark.parametrize(("wait_s", "away"), [(0.0, "0"), (86_400.0, f"{runners.AWAY_S:g}")])
 def test_a_pytest_waits_for_a_host_that_is_away_as_long_as_its_job_may(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store, wait_s: float, away: str
