@@ -186,6 +186,11 @@ def router(site: Site, renderer: Renderer, parts: WallParts) -> APIRouter:
     def search_page(q: Asked = "") -> Response:
         return renderer.page("search.html.j2", q=q, found=match_names(site, q.strip()) if q.strip() else {})
 
+    @routes.get("/look")
+    def look_page() -> Response:
+        """Each element of the site's pages, for people who change them."""
+        return renderer.page("look.html.j2")
+
     return routes
 
 

@@ -40,7 +40,7 @@ PAGES = (
     "/metrics",
     "/metrics/boot.time",
 )
-PAGES += ("/guides", "/guides/unreleased", "/audit", "/search?q=boot", "/nosuch")
+PAGES += ("/guides", "/guides/unreleased", "/audit", "/search?q=boot", "/look", "/nosuch")
 LIVE = PAGES[:2]
 LEAST_SHIFT = 0.01  # of the cumulative score; 0.1 counts as good (web.dev/cls)
 # How long the longest line of prose is, in letters, and how far the page's sides are from the window's.

@@ -70,6 +70,7 @@ PAGES += [
     "/guides",
     "/guides/11.01",
     "/search?q=boot",
+    "/look",
     "/search?q=script",
     "/boards/SK-AM62-0042",
     f"/boards/{quote(HOSTILE)}",
