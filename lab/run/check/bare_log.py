@@ -132,7 +132,7 @@ def _lines(path: Path) -> list[bytes]:
 def _content(path: Path) -> bytes:
     try:
         if path.exists() and not path.is_file():
-            raise ConfigurationError(f"{path}: a folder, or a device; name the log's file")
+            raise ConfigurationError(f"{path}: no file, but a folder or a device; name the log itself")
         with path.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:  # ValueError: a name with a NUL
