@@ -117,5 +117,7 @@ def test_a_story_is_told_alike_everywhere(lab: Lab, story: Story) -> None:
     assert bool(shown.worse) == (shown.state == "worse")
     its_page, wall = lab.pages(f"/boards/{BOARD}", "/")
     for page in (its_page, wall):
-        assert f"{BOARD} {shown.state}" in page
+        assert re.search(rf"{BOARD} (?:\S+, \S+ )?{shown.state}\b", page), (
+            "type and release stand beside a card's name"
+        )
         assert " ".join(shown.cause.rstrip("…").split()) in page
