@@ -270,8 +270,8 @@ class Screen:
 
     @property
     def longest(self) -> int:
-        """Characters of the longest name or cause on a card."""
-        return max((len(text) for tile in self.cards for text in (tile.board, tile.word)), default=1)
+        """Characters of the longest name on a card."""
+        return max((len(tile.board) for tile in self.cards), default=1)
 
 
 def near_screen(tiles: Sequence[Tile], board_filter: Filter) -> Screen:

@@ -280,6 +280,36 @@ def test_a_wall_that_changes_step_by_step_is_the_whole_wall(
     assert seen.complaints == []
 
 
+# What of the wall is cut or goes beyond its card, and the areas of its cards.
+CUT = """
+(() => {
+  const area = (one) => { const box = one.getBoundingClientRect(); return box.width * box.height; };
+  const beyond = (one) => one.scrollWidth > one.clientWidth + 1 || one.getBoundingClientRect().bottom > one.closest('li').getBoundingClientRect().bottom;
+  const shown = [...document.querySelectorAll('li h2, li .word, li .cause')].filter((one) => one.checkVisibility());
+  const lines = shown.map((one) => one.getBoundingClientRect().height / parseFloat(getComputedStyle(one).lineHeight));
+  return {
+    beyond: shown.filter(beyond).map((one) => one.textContent), broken: shown.filter((one, n) => one.tagName === 'H2' && lines[n] > 1.5).length,
+    problems: [...document.querySelectorAll('li.problem')].map(area), others: [...document.querySelectorAll('li:not(.problem)')].map(area),
+    high: document.documentElement.scrollHeight - innerHeight,
+  };
+})()
+"""
+
+
+@pytest.mark.parametrize(("boards", "width", "height"), [(24, 1400, 900), (24, 1920, 1080), (200, 1920, 1080)])
+def test_no_name_breaks_and_no_line_is_cut_on_the_wall(tmp_path: Path, boards: int, width: int, height: int) -> None:
+    lost = "its console port is lost: plug the adapter of pci-0000:00:14.0-usb-0:3.2 in again, then look at the hub"
+    farm = tuple(
+        BoardNow(f"am62xx_sk-fs-rack{n}-shelf1", port=lost * (n % 4 == 0), console="ada" * (n % 5 == 1))
+        for n in range(boards)
+    )
+    with serving(ChangingSite(runtime=tmp_path, folder=tmp_path, looks=[farm])) as url:
+        (seen,) = page_looks.look([Look(url, "/wall", width, height, ask=CUT, axe=True)])
+    assert (seen.answer["beyond"], seen.answer["broken"], seen.answer["high"], seen.beyond) == ([], 0, 0, 0)
+    assert min(seen.answer["problems"]) >= 1.99 * max(seen.answer["others"], default=0)
+    assert seen.axe_faults() == []
+
+
 # How far down the first element that says it ends, in px of the window.
 ENDS = """
 new Promise((done) => {
