@@ -111,6 +111,8 @@ class Cohort:
             if tried[row] is not None:
                 words = outcome("", t, result, row, bool(counts[row]), higher_is_better=self.higher[row])
                 since = words.since
+                if since is not None:  # a run whose cycles all failed does not show a change, and explains none
+                    since = next((at for at in range(since, t + 1) if self.counts[at][row]), since)
                 if words.outcome is Outcome.NO_HISTORY:
                     n = sum(bool(count[row]) for count in self.counts[:t])
                 else:
@@ -128,7 +130,7 @@ class Cohort:
                     high=words.high,
                     mode=words.mode,
                     reruns=words.reruns,
-                    differs=self._causes(since, words.crept, self.items[row]),
+                    differs=self._causes(row, since, words.crept),
                 )
                 judged.append(ItemVerdict(verdict, self.items[row]))
         return judged
@@ -147,15 +149,17 @@ class Cohort:
             samples, causes_at(run_causes, item), tuple(np.array(values, dtype=np.float64) for values in again)
         )
 
-    def _causes(self, since: int | None, crept: bool, item: Item) -> Mapping[str, tuple[str, str]]:
-        """The causes that differ between a change's run and the last ones before."""
+    def _causes(self, row: int, since: int | None, crept: bool) -> Mapping[str, tuple[str, str]]:
+        """The causes that differ between a change's run and the last ones with samples before."""
         if since is None:
             return {}
         if crept:
             return {DRIFT: (f"run {self.runs[since]}", f"run {self.runs[-1]}")}
+        item = self.items[row]
         before: dict[str, str] = {}  # of each cause the last that is known
-        for run_causes in self.causes_of_runs[:since]:
-            before.update(causes_at(run_causes, item))
+        for run_causes, counts in zip(self.causes_of_runs[:since], self.counts, strict=False):
+            if counts[row]:
+                before.update(causes_at(run_causes, item))
         return dict(changes(before, causes_at(self.causes_of_runs[since], item)))
 
 

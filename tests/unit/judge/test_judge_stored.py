@@ -89,6 +89,17 @@ def test_a_slower_image_is_a_regression_since_its_first_run(store: Store, nights
     assert (kept.outcome, kept.effect, kept.since_run) == (found.outcome, found.effect, first)
 
 
+def test_a_run_without_a_good_boot_is_no_begin_of_a_change(store: Store, nights: Nights, remembered: Path) -> None:
+    """It shows nothing, and goes on later, perhaps with good numbers."""
+    nights.quiet(QUIET)
+    nights.run(boots=0, failed=3, image="failing", release="11.02")
+    first, second = nights.run(1.04, image="slow", release="11.03"), nights.run(1.04, image="slow", release="11.03")
+    judge_run(store, first, remember=remembered)
+    found = only(judge_run(store, second, remember=remembered))
+    assert (found.outcome, found.since_run) == ("regression", first)
+    assert found.differs["release"] == ("11.01", "11.03")
+
+
 def test_a_swapped_board_is_the_environments_doing(store: Store, nights: Nights, remembered: Path) -> None:
     nights.quiet(QUIET)
     runs = [nights.run(1.02, image="image 2", serial="B") for _ in range(4)]
