@@ -171,13 +171,17 @@ def _page(
     for comparison in compared:
         for run in comparison.runs:
             places.setdefault(BoardSeries.of(run.head), []).append(run)
+
+    def is_quiet(runs: Sequence[ReleaseRun]) -> bool:
+        return all(run.quiet for run in runs) and runs[0].head.id not in asking
+
     worst_first = sorted(
-        (runs for runs in places.values() if not all(run.quiet for run in runs)),
+        (runs for runs in places.values() if not is_quiet(runs)),
         key=lambda runs: (min(run.weight for run in runs), releases.order(runs[0].head)),
     )
     quiet: dict[str, list[ReleaseRun]] = {}
     for runs in places.values():
-        if all(run.quiet for run in runs):
+        if is_quiet(runs):
             quiet.setdefault("; ".join(dict.fromkeys(run.quiet for run in runs)), []).append(runs[0])
     against = [comparison.against for comparison in compared if comparison.against]
     shown: dict[str, Any] = {"release": release, "against": against, "names": names, "asking": asking}
