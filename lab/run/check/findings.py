@@ -128,7 +128,7 @@ class Findings:
     """All findings about a boot of this type in a log.
 
     Attributes:
-        ends: the prompts with their lines.
+        moments: those of the type, prompts included, each with the lines where it came.
         flows: the candidates by name.
         result: of a live run of it, on the first named medium.
     """

@@ -22,14 +22,19 @@ class Family:
     """Common facts of an SoC family that no board type has.
 
     Attributes:
-        profile: of `data/timing.toml`; also the prefix of the family's texts. loaders: that of its loaders' texts; empty: the same.
-        mmc: U-Boot's list of MMC hosts. net: its network line. core: its `Core:` line, from U-Boot 2023 on.
+        profile: of `data/timing.toml`; also the prefix of the family's texts.
+        loaders: the prefix of its loaders' texts; empty: the profile.
+        mmc: U-Boot's list of MMC hosts.
+        net: its network line.
+        core: its `Core:` line, from U-Boot 2023 on.
         machine: as `uname -m` says.
-        spl_media: how SPL calls each medium, after "Trying to boot from". r5_uboot: release -> version and build of
-            the first SPL, where a public log has another than U-Boot's.
+        spl_media: how SPL calls each medium, after "Trying to boot from".
+        r5_uboot: release -> version and build of the first SPL, where a public log has another than U-Boot's.
         eeprom_moved: the board's EEPROM is not at the first address that U-Boot tries, and U-Boot says so.
-        uart_base: address of the console's UART. earlycon: the kernel's parameter for it.
-        kernel: file name and size of the kernel, fdt: of its device tree.
+        uart_base: address of the console's UART.
+        earlycon: the kernel's parameter for it.
+        kernel_file: name of the kernel's file.
+        kernel_bytes, fdt_bytes: size of the kernel, and of its device tree.
         soc_family: as the kernel's chip driver prints it.
         assumed: fields without a public source.
     """
