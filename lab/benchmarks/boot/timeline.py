@@ -221,7 +221,9 @@ def _moved_s(line: TimeLine, usual: Mapping[str, Usual], out_of_place: Collectio
     The stages beside such a moment are as long as usual together.
 
     Two of the kernel's lines are no slower than its clock says. So if nothing else explains them, the other stage was
-    slow, too. Where the text itself is out of place, either stage may be as long as usual.
+    slow, too. Where the text itself is out of place, either stage may be as long as usual. Hardly anything
+    else prints between the kernel's start and its first line, so that text is late only where the stage behind takes
+    half of it back.
     """
     moved_s: dict[bool, dict[str, float]] = {True: {}, False: {}}
     quantities = line.quantities()
@@ -230,7 +232,14 @@ def _moved_s(line: TimeLine, usual: Mapping[str, Usual], out_of_place: Collectio
         if all(name in usual for name in names):
             *off_s, whole_off_s = (usual[name].beyond_s(quantities[name]) for name in names)
             witnesses = [n for n in stages if not whole_off_s or (whole_off_s > 0 and n.endswith(KERNEL))]
-            reaches_s = [abs(s) + usual[n].reach_s for n, s in zip(stages, off_s, strict=True) if s and n in witnesses]
+            late_s = min(
+                sign * (quantities[name] - usual[name].middle_s) for sign, name in zip((1, -1), stages, strict=True)
+            )
+            reaches_s = [
+                abs(moved) + usual[name].reach_s
+                for sign, name, moved in zip((1, -1), stages, off_s, strict=True)
+                if moved and name in witnesses and (moment != START or sign * moved < max(0.0, 2 * late_s))
+            ]
             if reaches_s:
                 moved_s[not whole_off_s][moment] = max(reaches_s)
     anywhere_s = {

@@ -149,6 +149,17 @@ def test_a_stages_text_that_came_from_elsewhere_moves_against_its_neighbours(
     assert all(moved[name] <= reach_s[name] <= moved[name] + 0.05 for name in moved)
 
 
+@pytest.mark.parametrize(("behind_s", "reaches"), [(0.05, False), (-0.03, False), (-0.1, True)])
+def test_a_kernels_start_is_late_only_where_the_stage_behind_takes_it_back(behind_s: float, *, reaches: bool) -> None:
+    """A slow load of the kernel is no lost text, although the time from load to kernel varies as much."""
+    load, entry = "uboot starting_kernel", "starting_kernel first_printk"
+    known = {load: Usual(1.0, 0.004, 0.02), entry: Usual(0.3, 0.03, 0.17), f"{load} + {entry}": Usual(1.3, 0.03, 0.17)}
+    line = TimeLine(stages={load: 1.1, entry: 0.3 + behind_s})
+    assert (START in judge(line, known).reach_s) == reaches
+    early = TimeLine(stages={load: 0.9, entry: 0.35})
+    assert START in judge(early, known).reach_s
+
+
 def test_a_text_out_of_place_may_stand_for_one_that_makes_either_stage_as_long_as_usual() -> None:
     lines = [TimeLine(stages=STAGES, places={"uboot": "a", START: f"{boot}"}) for boot in range(5)]
     line = TimeLine(
