@@ -1,4 +1,4 @@
-"""The boards of a farm: their states as `lab status` and the wall have them, their health, and their jobs."""
+"""The boards of a farm: their states (of `lab status`), health and jobs."""
 
 from __future__ import annotations
 

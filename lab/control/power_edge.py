@@ -1,4 +1,4 @@
-"""The instants of a power edge: the switch's, on the console's time line, and the rise of the rails.
+"""The instants of a power edge, by the switch and by the rails.
 
 Stamps are taken on the host with the port. Where that is another host than this one, the switches' instants, which are
 taken here, are carried over to that host's clock, and what that may be wrong by widens them.

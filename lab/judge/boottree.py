@@ -288,13 +288,13 @@ class BootTree:
             [] if zero is None else [BootNode(_TO_CLOCK, INITCALLS, whole.start_s, gap_s, zero.uncertainty_s or 0.0)]
         )
         parts = (*first, *_nest_initcalls(self._of(INITCALLS), whole.start_s + gap_s))
-        saved = self._saved(whole.length_s - sum(part.length_s for part in parts))
+        saved = self._saved_output(whole.length_s - sum(part.length_s for part in parts))
         return parts if saved is None else (*parts, saved)
 
-    def _saved(self, rest_s: float) -> BootNode | None:
-        """The time by which init starts later where the kernel's lines go over the console; at most the rest.
+    def _saved_output(self, rest_s: float) -> BootNode | None:
+        """The console output that the diagnostic boots save; at most the rest.
 
-        None: the kernel's times do not tell.
+        By so much init starts later where the kernel's lines go over the console. None: the kernel's times do not tell.
         """
         zero, init_s, diagnosed_s = self.kernel_zero(), self._at("init"), mean_of(self.documents, "init_s")
         if zero is None or init_s is None or diagnosed_s is None:

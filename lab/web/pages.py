@@ -287,10 +287,9 @@ def _report(site: Site, store: Store, run_id: int, against: str | None) -> str:
 
 def _matching(words: Iterable[str], names: Sequence[str]) -> tuple[str, ...]:
     """The names that words stand for: the name itself, else all with the word in them."""
-    found = {word: [name for name in names if word.casefold() in name.casefold()] for word in words}
-    return tuple(
-        dict.fromkeys(name for word in found for name in ([word] if word in names else found[word] or [word]))
-    )
+    with_word = {word: [name for name in names if word.casefold() in name.casefold()] for word in words}
+    matching = ([word] if word in names else parts or [word] for word, parts in with_word.items())
+    return tuple(dict.fromkeys(name for group in matching for name in group))
 
 
 def _names(text: str) -> tuple[str, ...]:

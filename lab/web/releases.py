@@ -155,7 +155,7 @@ class WantedComparison:
 
     @property
     def fingerprint(self) -> Hashable:
-        """What its verdict depends on."""
+        """The facts that its verdict depends on."""
         return self.key, self.head.status, self.state, self.tried.line, self.tried.undecided, self.tried.runs
 
 

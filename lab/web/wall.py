@@ -245,7 +245,7 @@ _NAMES: Final = 60  # of free boards there
 
 @frozen
 class Screen:
-    """What a page has of its boards.
+    """The boards of a page.
 
     Attributes:
         cards: problems; on a screen at a distance also the boards in use.

@@ -23,7 +23,7 @@ def stage_names() -> list[str]:
 
 
 def stages_in_order(*by: str) -> str:
-    """Query of the stages' lengths by these labels; the operands of `or` keep their order."""
+    """Query of the stages' lengths by these labels, in the order of `or`."""
 
     def of(matcher: str) -> str:
         series = f'boardlab_boot_stage_duration_seconds{{{NUMBER},stat="avg",stage{matcher}}}'

@@ -53,7 +53,10 @@ class PromptCandidate:
 
     @property
     def waits(self) -> bool:
-        """True if only terminal sequences follow it, or the end of a line that asks for Enter."""
+        """True if nothing but terminal sequences follows it.
+
+        A line that asks for Enter may end, too.
+        """
         return not self._output
 
     @property

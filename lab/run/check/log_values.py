@@ -75,7 +75,7 @@ class BootLog:
 
 @frozen
 class Value:
-    """What logs say of something, and why it is not sure; empty: it is."""
+    """A value from logs, and the reason to doubt it; empty: none."""
 
     text: str
     doubt: str
@@ -136,7 +136,7 @@ def literal(text: str) -> str:
     return re.sub(r"\\([ ~#=>@/:-])", r"\1", re.escape(text))
 
 
-def _typed(log: BootLog) -> Iterator[tuple[str, str]]:
+def _typed_prompts(log: BootLog) -> Iterator[tuple[str, str]]:
     """The bootloader's prompts: lines of its own time that something was typed into."""
     begin = next(iter(log.hits(_LOADS)), len(log.lines))
     ends = [number for number in log.hits(re.compile(rf"{KERNEL_STARTS}|Linux version \d")) if number > begin]
@@ -200,7 +200,9 @@ def waiting_shell(logs: Sequence[BootLog]) -> Value:
 
 def bootloader_prompt(logs: Sequence[BootLog]) -> Value:
     """The bootloader's prompt."""
-    return settle([sighting for log in logs for sighting in _typed(log)], "no log stops at it; CONFIG_SYS_PROMPT")
+    return settle(
+        [sighting for log in logs for sighting in _typed_prompts(log)], "no log stops at it; CONFIG_SYS_PROMPT"
+    )
 
 
 def root_device(logs: Sequence[BootLog]) -> Value:
