@@ -19,6 +19,7 @@ BENCH = Path(__file__).resolve().parent
 LAB = Path(sys.executable).with_name("lab")
 _HIERARCHIES = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/cpu"))  # of version 2, and of version 1
 _GROUP = "boardlab-bench"
+MISSED = 3  # exit code: an aim is missed
 BUSY = "the machine has other work; absolute times mean little then"
 
 sys.path[1:1] = [str(BENCH.parent / "tests"), str(BENCH.parent / "tools")]  # for `support` and the browser of tools

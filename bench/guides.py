@@ -7,7 +7,7 @@ The first reads every guide of the folder, checks each one, and compares neighbo
 Times are of the processor, so that what runs beside it counts little; nothing is waited for. Bounds: 2 s and 200 MB for five guides.
 
 The second builds a history of so many guides of five devices with the tables of the family's guides, imports 174 of them and then the others with
-`lab guide import FILE...`, and follows metrics with `lab guide trend`. Bounds: 30 s for 174 guides, 1 s for a trend. Exit status 1 when one is broken.
+`lab guide import FILE...`, and follows metrics with `lab guide trend`. Bounds: 30 s for 174 guides, 1 s for a trend. Exit status 3 when one is broken.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import time
 from itertools import combinations
 from pathlib import Path
 
-from common import LAB, parser, print_table
+from common import LAB, MISSED, parser, print_table
 
 ROUNDS = 5
 FIRST = 174
@@ -69,7 +69,7 @@ def folder(path: Path) -> int:
         ("", "import s", "read s", "check s", "compare s", "total s"),
         [[name, *(f"{part:.3f}" for part in (first, *parts, first + sum(parts)))] for name, first, parts in both],
     )
-    return int(imported + sum(rounds[0]) > READ_S or memory_mb > READ_MB)
+    return MISSED if imported + sum(rounds[0]) > READ_S or memory_mb > READ_MB else 0
 
 
 def store(count: int) -> int:
@@ -85,7 +85,7 @@ def store(count: int) -> int:
             taken_s(rows, f"import {len(files[FIRST:])} more", "import", *files[FIRST:])
         trends_s = [taken_s(rows, f"trend {m}", "trend", m, "--board", BOARD) for m in ("boot.time", "lmbench.bw_mem")]
     print_table(("command", "wall s", "CPU s"), rows)
-    return int(first_s > IMPORT_S or max(trends_s) > TREND_S)
+    return MISSED if first_s > IMPORT_S or max(trends_s) > TREND_S else 0
 
 
 def taken_s(rows: list[list[str]], name: str, *words: object) -> float:

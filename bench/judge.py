@@ -3,7 +3,7 @@
     uv run python bench/judge.py [--seed N] [--series 40] [--peer-series 20] [--real FILE.jsonl.gz] [--skip-otava]
 
 Ours is judged on --series per kind of change and four times as many without one; the others, which are slow and ask for no rerun, on --peer-series.
-docs/judge-method.md has a table of it. Exit 1 when an aim of the judge is missed. Apache Otava comes from an environment of its own (`uv run`).
+docs/judge-method.md has a table of it. Exit status 3 when an aim of the judge is missed. Apache Otava comes from an environment of its own (`uv run`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 from attrs import evolve, frozen
-from common import parser, print_table
+from common import MISSED, parser, print_table
 from judge_farm import Change, Farm, Truth, made, real
 from scipy import stats
 
@@ -322,7 +322,7 @@ def main() -> int:
         ("aim", "bound", "here", ""),
         [[a.what, f"{a.bound:g}", f"{a.value:.3g}", "" if a.met else "MISSED"] for a in reached],
     )
-    return int(not all(aim.met for aim in reached))
+    return 0 if all(aim.met for aim in reached) else MISSED
 
 
 if __name__ == "__main__":

@@ -234,7 +234,7 @@ def main() -> None:
                 laps = Laps(MonotonicRaw())
                 rows = [labgrid_way(bench, cycles), our_way(bench, cycles, laps)]
             finally:
-                subprocess.run([LAB, "console", "stop"], check=False)
+                subprocess.run([LAB, "console", "stop"], stdout=subprocess.DEVNULL, check=False)
     print_table(HEADER, rows)
     spent = [(step, f"{laps.spent_ns[step] / cycles / 1e6:.0f}") for step in (*STEPS, "the rest")]
     print_table(("boardlab's cycle", "ms"), spent)

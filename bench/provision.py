@@ -20,7 +20,7 @@ to an emulated board takes some times longer in one minute than in the next. Wha
 server: the median of the turns' ratios is compared, since the emulated board is faster in one minute than in the next.
 
 `--sparse` provisions an image of 8 GiB with 64 MiB of data by its block map: the writer and the provisioning process together stay below
-100 MiB. Exit status 1 when an aim is missed.
+100 MiB. Exit status 3 when an aim is missed.
 """
 
 from __future__ import annotations
@@ -39,10 +39,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from common import MISSED, print_table
+
 from lab.provision.release import Content, Image
 from lab.provision.writer import Plan, WriteTarget
 from lab.provision.writers.sd_mux import CardWriter, Disk
-from lab.terminal import bad, echo, table
+from lab.terminal import echo
 
 MIB: Final = 1 << 20
 AIM: Final = 0.9
@@ -125,7 +127,7 @@ def beside(image: Path, bmap: Path | None, target: Path, mib: int, written: int,
     verified = writer.verify(plan)
     rows = [[name, f"{each:.2f}", f"{written / each:.0f}"] for name, each in seconds.items()]
     echo(f"{written} MiB {'by its block map' if bmap else 'of a whole image'}:")
-    echo(*table(["way", "s", "MiB/s"], rows, "<>>"))
+    print_table(("way", "s", "MiB/s"), rows)
     others = [each for name, each in seconds.items() if name != OURS]
     share = min(others, default=seconds[OURS]) / seconds[OURS]
     echo(f"{share:.0%} of the fastest of the others (aim: {AIM:.0%}); read back: {verified.bytes == written * MIB}")
@@ -196,9 +198,7 @@ def main() -> int:
         else:
             slowed(folder, given.rate)
             is_met = rates(folder, given.mib or 512, given.times)
-    if not is_met:
-        echo(bad("the aim is missed"))
-    return 0 if is_met else 1
+    return 0 if is_met else MISSED
 
 
 if __name__ == "__main__":

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from attrs import define, evolve, field
-from common import LAB
+from common import LAB, print_table
 from support.virtual_bench import running_bench
 
 from lab.env.power_state import parts
 from lab.provision.release import Content, Image
 from lab.provision.writer import WriteTarget
 from lab.provision.writers.command import CommandPrompt
-from lab.terminal import echo, table
+from lab.terminal import echo
 
 MIB: Final = 1 << 20
 LOAD: Final = "tftpboot"
@@ -97,7 +97,7 @@ def timed_write(writer: Any, plan: Any, prompt: Any) -> tuple[dict[str, float], 
 
 def report(seconds: dict[str, float], mib: int) -> None:
     """Print a table."""
-    echo(*table(["what", "s", "MiB/s"], [[name, f"{s:.2f}", f"{mib / s:.1f}"] for name, s in seconds.items()], "<>>"))
+    print_table(("what", "s", "MiB/s"), [[name, f"{s:.2f}", f"{mib / s:.1f}"] for name, s in seconds.items()])
 
 
 def verify(writer: Any, plan: Any, mib: int) -> None:
