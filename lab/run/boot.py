@@ -396,7 +396,7 @@ def judge_boot(
     """
     line = watch.time_line
     if check is not None and watch.prompt is not None:
-        for error in contradictions(check, watch.start, watch.prompt, known):
+        for error in contradictions(check, watch.start, watch.spoken, watch.prompt, known):
             raise error
         line = check.time_line(watch.start, watch.prompt, line)
     return TimeLineJudgement.of(line, [*map(TimeLine.of_document, known), *earlier], flags)

@@ -406,12 +406,17 @@ def same_software(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def contradictions(
-    check: CrossCheck, start: MomentLike | None, prompt: MomentLike, known: Sequence[Mapping[str, Any]]
+    check: CrossCheck,
+    start: MomentLike | None,
+    spoken: MomentLike | None,
+    prompt: MomentLike,
+    known: Sequence[Mapping[str, Any]],
 ) -> Iterator[BoardlabError]:
     """Facts of the board that no reading of its boot agrees with.
 
     Args:
         start: of the kernel; None: the boot counts from another moment.
+        spoken: the first moment that a kernel prints behind its time 0; None: none is known.
         known: documents of the run's other good boots of the same medium.
     """
     facts = check.facts
@@ -436,10 +441,12 @@ def contradictions(
             "that text late, or it is no start of a kernel. Look at the host's load, then at the recording",
             failure="stamps_uncertain",
         )
-    if check.log.first_kernel is False:
+    before_ns = 0 if spoken is None else check.zero_ns[0] - spoken.t_ns
+    if check.log.first_kernel is False or before_ns > drift_ns:
+        why = f"{spoken.text.strip()!r} came {before_ns / 1e9:.2f} s before its time 0" if before_ns > drift_ns else ""
         yield BoardTransientError(
-            "the kernel that runs is a second one (a restart or kexec in the boot): its log lacks the lines of the "
-            "kernel that came first",
+            "the kernel that runs is a second one (a restart or kexec in the boot): "
+            f"{why or 'its log lacks the lines of the kernel that came first'}",
             failure="second_kernel",
         )
     if facts.getty_ns is not None and prompt.t_ns < check.zero_ns[0] + facts.getty_ns - drift_ns:

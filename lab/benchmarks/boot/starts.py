@@ -99,6 +99,7 @@ class Starts:
         self._counts[name] += 1
         if foreign or (self.kernel and name == FIRST_PRINTK and self._too_often(name)):
             return self._behind_kernel(name, moment.text)
+        self.doubtful |= name == FIRST_PRINTK and bool(self._behind)  # before it no program could print those texts
         if not self.kernel and name in BEGINS:
             self.kernel, self.suspected = True, None  # without a witness up to here, it is to blame for nothing later
         return self._suspect(name, moment.text) if not self.kernel and self._too_often(name) else None

@@ -23,6 +23,7 @@ from attrs import asdict, evolve, field, frozen
 from lab.benchmarks.boot.records import START, MomentLike
 from lab.benchmarks.boot.samples import REFUSED_SHARE, UNCERTAIN_SHARE
 from lab.metrics import Flag, SampleRecord
+from lab.metrics.catalogue import HEADLINE_NAMES
 from lab.metrics.uncertainty import SIGMA_OF_MAD
 
 SPREADS: Final = 4  # beyond which a boot is not usual
@@ -70,11 +71,15 @@ class Usual:
         off_s = value_s - self.middle_s
         return off_s if abs(off_s) > self.reach_s else 0.0
 
+    @property
+    def near_s(self) -> float:
+        """How far from the usual value most good boots are."""
+        return max(SPREADS / 2 * self.spread_s, 2 * STEP_S)
+
     def off_s(self, value_s: float) -> float:
         """How far the moment may be from the usual one; 0: it is where most good boots are."""
-        near_s = max(SPREADS / 2 * self.spread_s, 2 * STEP_S)
         off_s = abs(value_s - self.middle_s)
-        return off_s + near_s if off_s > near_s else 0.0
+        return off_s + self.near_s if off_s > self.near_s else 0.0
 
 
 @frozen
@@ -170,10 +175,13 @@ class TimeLineVerdict:
 
     Attributes:
         reach_s: moment -> how far it may be from the one that was taken.
+        blind_s: moment -> how far it may be without a sign, since good boots differ as much. It counts where a boot
+            time may not be as unsure: then most of the boots may be sick.
     """
 
     flags: frozenset[Flag] = frozenset()
     reach_s: Mapping[str, float] = field(factory=dict)
+    blind_s: Mapping[str, float] = field(factory=dict)
 
 
 def learn(lines: Iterable[TimeLine]) -> dict[str, Usual]:
@@ -200,7 +208,7 @@ def judge(line: TimeLine, usual: Mapping[str, Usual], out_of_place: Collection[s
     drawn: Sequence[float] = line.drawn
     if getty is not None and line.getty is not None:
         prompt_s, is_off = getty.off_s(line.getty), getty.beyond_s(line.getty) != 0
-        drawn = [value for value in drawn if getty.beyond_s(value) == 0]
+        drawn = [value for value in drawn if value > line.getty or getty.beyond_s(value) == 0]
     apart_s = max((abs(value - line.getty) for value in drawn), default=0.0) if line.getty is not None else 0.0
     is_late = answer is not None and line.answer is not None and answer.beyond_s(line.answer) > 0
     flags = {
@@ -212,7 +220,12 @@ def judge(line: TimeLine, usual: Mapping[str, Usual], out_of_place: Collection[s
     reaches_s = {START: start_s, PROMPT: max(prompt_s, apart_s)}
     for moment, moved_s in _moved_s(line, usual, out_of_place).items():
         reaches_s[moment] = max(moved_s, reaches_s.get(moment, 0.0))
-    return TimeLineVerdict(named, {moment: reach_s for moment, reach_s in reaches_s.items() if reach_s})
+    known = {START: zero if line.zero is not None else None, PROMPT: getty if line.getty is not None else None}
+    return TimeLineVerdict(
+        named,
+        {moment: reach_s for moment, reach_s in reaches_s.items() if reach_s},
+        {moment: quantity.near_s for moment, quantity in known.items() if quantity is not None},
+    )
 
 
 def _moved_s(line: TimeLine, usual: Mapping[str, Usual], out_of_place: Collection[str]) -> dict[str, float]:
@@ -270,8 +283,16 @@ class TimeLineJudgement:
 
     def document(self, bare: Iterable[SampleRecord]) -> dict[str, Any]:
         """It for an attempt's details, with the ± of its bare samples where the verdict widens one."""
-        stamps = {"stamps": [sample.uncertainty for sample in bare]} if self.verdict.reach_s else {}
+        bare = list(bare)
+        stamps = {"stamps": [sample.uncertainty for sample in bare]} if self._reaches_s(bare) else {}
         return {**self.line.document(), "added": sorted(self.added), **stamps}
+
+    def _reaches_s(self, bare: Sequence[SampleRecord]) -> dict[str, float]:
+        """Moment -> how far it may be, in a boot of this length."""
+        time_s = max((sample.value for sample in bare if sample.metric in HEADLINE_NAMES), default=0.0)
+        blind_s = {name: s for name, s in self.verdict.blind_s.items() if s > REFUSED_SHARE * time_s}
+        reach_s = self.verdict.reach_s
+        return {name: max(reach_s.get(name, 0.0), blind_s.get(name, 0.0)) for name in {**reach_s, **blind_s}}
 
     def covered(
         self, bare: Iterable[SampleRecord], moments: Iterable[MomentLike], prompt_at: int
@@ -282,11 +303,13 @@ class TimeLineJudgement:
             moments: of the boot.
             prompt_at: the prompt's position in the recording.
         """
+        bare = list(bare)
         reaches: dict[int, float] = {}
+        reach_s_by_name = self._reaches_s(bare)
         for moment in moments:
             begin = moment.position - len(moment.text.encode()) * (moment.name == START)
-            reaches |= dict.fromkeys((moment.position, begin), self.verdict.reach_s.get(moment.name, 0.0))
-        reaches[prompt_at] = self.verdict.reach_s.get(PROMPT, 0.0)
+            reaches |= dict.fromkeys((moment.position, begin), reach_s_by_name.get(moment.name, 0.0))
+        reaches[prompt_at] = reach_s_by_name.get(PROMPT, 0.0)
         covered = []
         for sample in bare:
             reach_s = max(reaches.get(at, 0.0) for at in (sample.log_start or 0, sample.log_end or 0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from difflib import SequenceMatcher
 from typing import Final
@@ -16,7 +16,7 @@ from lab.benchmarks.boot.kernellog import BootKernelLog, kernel_time_s
 from lab.benchmarks.boot.prompt import TERMINAL, PromptWatch
 from lab.benchmarks.boot.records import ENDS, START, MomentLike, PowerEdge
 from lab.benchmarks.boot.samples import boot_samples, stages
-from lab.benchmarks.boot.starts import FAKE_START, Starts
+from lab.benchmarks.boot.starts import FAKE_START, FIRST_PRINTK, Starts
 from lab.benchmarks.boot.timeline import KERNEL, TimeLine, place_in
 from lab.benchmarks.output import garbage, in_pieces, last_line, unreadable
 from lab.boards import NORMAL, BoardType
@@ -29,8 +29,7 @@ GARBLED_BYTES = 3  # in a line, which is then damaged; fewer are glitches of a U
 FLOOD_BYTES = 1_000_000  # between two moments; a talkative kernel prints some 50 kB
 PROMPT_LINES = 50  # before the prompt, among which a damaged one is looked for
 READ_LINES = 100  # of one read of 4 KiB, among which a moment's line is looked for
-NEARLY_SHARE = 0.8  # of a line's characters that are the prompt's
-DAMAGED = 2  # characters that may be lost or added
+NEARLY_SHARE = 0.8  # of the characters of a text and its damaged form that both have
 CR_ONLY = (
     "Its lines end with a carriage return alone, and no pattern finds a line's start: have the board send a "
     "newline, too"
@@ -57,6 +56,8 @@ class BootWatch:
     Attributes:
         flow, start: the boot's flow, and its kernel's start where the time counts from there; known when it is
             finished.
+        spoken: the first moment that a kernel prints behind its time 0; None: none, or not finished. Its very first
+            line is one if it comes again, since an early console has it before.
         events: number of the captured events that belong to the boot, set by the feeder; None: all.
     """
 
@@ -67,6 +68,7 @@ class BootWatch:
     asks: bool = field(default=False, init=False)
     flow: str = field(default=NORMAL, init=False)
     start: MomentLike | None = field(default=None, init=False)
+    spoken: MomentLike | None = field(default=None, init=False)
     events: int | None = field(default=None, init=False)
     log: BootKernelLog = field(init=False)
     _evidence: BootEvidence = field(init=False)
@@ -77,12 +79,13 @@ class BootWatch:
     _recent: bytes = field(default=b"", init=False)
     _unmarked_bytes: int = field(default=0, init=False)
     _last_byte_ns: int | None = field(default=None, init=False)
+    _line_ns: int = field(default=0, init=False)  # when the last text of the unfinished line was read
     _failure: BoardlabError | None = field(default=None, init=False)
     # Of a boot that does not reach its prompt
     _suspected: BoardTransientError | None = field(default=None, init=False)
     _stopped: bool = field(default=False, init=False)
     # Behind the kernel's start, with when each was read
-    _lines: deque[tuple[int, str]] = field(factory=lambda: deque(maxlen=PROMPT_LINES), init=False)
+    _lines: deque[tuple[int, bytes]] = field(factory=lambda: deque(maxlen=PROMPT_LINES), init=False)
     _garbled: int = field(default=0, init=False)  # lines, from the first moment on
     _tries: int = field(default=0, init=False)  # errors of the bootloader, after which it tried another place
     _stages_s: dict[str, float] = field(factory=dict, init=False)  # as of `TimeLine`
@@ -164,7 +167,10 @@ class BootWatch:
         self._recent = (self._recent + data)[-1024:]
         *complete, rest = (self._line + data).split(b"\n")
         for line in complete:
-            self._whole_line(line, t_ns)
+            self._whole_line(line, self._line_ns if line.rstrip() == self._line.rstrip() else t_ns)
+            self._line = b""
+        if rest.rstrip() != self._line.rstrip():
+            self._line_ns = t_ns
         self._line = rest[-LINE_LIMIT:]
         waiting = self._line.decode("latin-1")
         self._stopped = not self._starts.kernel and re.match(self.board.prompts.uboot, waiting) is not None
@@ -212,6 +218,7 @@ class BootWatch:
     def asked(self, now_ns: int) -> None:
         """Note that the carriage return was sent."""
         self.asks = False
+        self._lines.append((self._line_ns, self._line))
         self._prompt.asked(now_ns)
 
     def check(self, now_ns: int) -> None:
@@ -262,8 +269,8 @@ class BootWatch:
             judged: the boot's time line will tell whether the prompt is the first one.
 
         Raises:
-            BoardTransientError: a required moment is missing or out of order, and no other flow explains that; or the
-                kernel's clock began anew.
+            BoardTransientError: a required moment is missing or out of order, and no other flow explains that; the
+                kernel's clock began anew; or a shell came for which nobody asked.
             LabTransientError: a time is negative, or far too little is known of the boot time.
         """
         prompt = self._prompt.chosen
@@ -275,11 +282,23 @@ class BootWatch:
             raise restart
         params = {"medium": self.medium} | ({"init": self.init} if self.init else {})
         flags = extra_flags | self._flags(judged=judged)
+        if prompt.name == "shell" and not self.init:  # of an initial RAM disk, or a rescue shell
+            if self._evidence.has_command_line:
+                raise BoardTransientError(
+                    f"a shell's prompt {prompt.text.strip()!r} came in place of the login, and the kernel's command line "
+                    "has no init=: look at the log for what the initial RAM disk or a service lacked",
+                    failure="emergency_mode",
+                )
+            flags |= {Flag.FLOW_UNVERIFIED}
         flow = self._recognise(prompt)
         manner_of_boot = manner(flow, self.log, lost=Flag.CONSOLE_OVERRUN in flags)
         self.flow = manner_of_boot.flow.name
         order, start = manner_of_boot.flow.order, manner_of_boot.flow.start
         self.start = next((moment for moment in order if moment.name == start == START), None)
+        begin = self.start.position if self.start else 0
+        lines = [moment for moment in self._own_moments() if moment.name in SPOKEN and moment.position > begin]
+        again = {name for name, count in Counter(moment.name for moment in lines).items() if count > 1}
+        self.spoken = next((line for line in lines if line.name in again or line.name != FIRST_PRINTK), None)
         sure = manner_of_boot.is_sure and self._ruled_out.shown(flow.name) and not self._starts.doubtful
         flags |= frozenset(() if sure else {Flag.FLOW_UNVERIFIED})
         moments = self._own_moments()
@@ -345,9 +364,7 @@ class BootWatch:
         line = TERMINAL.sub(b"", self._line)
         if re.search(self.board.prompts.shell, line.decode("latin-1")):
             return ". The board seems to log in by itself: let the type's `login` moment be the shell's prompt"
-        if line != self._line and any(
-            re.search(p.regex, line.decode("latin-1")) for p in self.board.moments if p.name in ENDS
-        ):
+        if line != self._line and any(re.search(regex, line.decode("latin-1")) for regex in self._ends):
             return ". The prompt has terminal sequences in it, e.g. colours: let the type's `login` pattern allow them"
         if b"\n" not in self._recent and self._recent.count(b"\r") > 1:
             return f". {CR_ONLY}"
@@ -386,15 +403,17 @@ class BootWatch:
         return frozenset(flag for flag, holds in doubts.items() if holds)
 
     def _find_damaged_prompts(self) -> Iterator[int]:
-        """When lines before the prompt came that may be it, damaged, or with a kernel's line in it."""
+        """When lines came that may be the prompt, damaged, or with a kernel's line in it."""
         prompt = self._prompt.chosen
         text, before = "" if prompt is None else prompt.text.strip(), ""
-        for t_ns, line in self._lines:
-            user = _KERNEL_TEXT.sub("", line)
-            near = [part for part in (user, before + user) if abs(len(part) - len(text)) <= DAMAGED and part != text]
-            if any(SequenceMatcher(None, part, text).ratio() >= NEARLY_SHARE for part in near):
+        for t_ns, raw in self._lines:
+            line = TERMINAL.sub(b"", raw).decode("latin-1")
+            user = _KERNEL_TEXT.sub("", line).strip()
+            is_joined = bool(before and user and _is_nearly((before + user)[: len(text)], text))
+            is_whole = any(re.search(regex, line) for regex in self._ends)
+            if is_joined or (not is_whole and _is_nearly(user[: len(text)], text)):
                 yield t_ns
-            before = user if user != line else ""
+            before = before + user if user != line.strip() and not is_whole else ""
 
     def _is_quoted(self, moment: MomentLike) -> bool:
         """Return whether another line with the same kernel time may be the moment's, damaged.
@@ -405,12 +424,7 @@ class BootWatch:
         if not end or kernel_time_s(moment.text) is None:
             return False
         rests = [line.partition(stamp + end)[2] for line in self._texts if stamp + end in line]
-        nearly = [
-            r
-            for r in rests
-            if text.startswith(r) or SequenceMatcher(None, r[: len(text)], text).ratio() >= NEARLY_SHARE
-        ]
-        return len(nearly) > 1
+        return sum(text.startswith(rest) or _is_nearly(rest[: len(text)], text) for rest in rests) > 1
 
     def _whole_line(self, raw: bytes, t_ns: int) -> None:
         line = raw[-LINE_LIMIT:].decode("latin-1")
@@ -420,8 +434,8 @@ class BootWatch:
             self._starts.forget_start()
         if not self._prompt.seen:
             self._texts.append(line.rstrip("\r"))
-        if self._starts.kernel and not self._prompt.seen:
-            self._lines.append((t_ns, line.strip()))
+        if self._starts.kernel and self._prompt.asked_ns is None:
+            self._lines.append((t_ns, raw[-LINE_LIMIT:]))
         self._ruled_out.whole_line(line)
         self.log.whole_line(line, (t_ns - self.power.requested_ns) / 1e9)
         for pattern, sign in self.board.failures.items():
@@ -479,7 +493,7 @@ class BootWatch:
         end_ns = 0 if self._prompt.chosen is None else self._prompt.chosen.t_ns
         return TimeLine(
             answer=None if self._prompt.answer_ns is None else self._prompt.answer_ns / 1e9,
-            drawn=tuple((end_ns - t_ns) / 1e9 for t_ns in self._find_damaged_prompts() if t_ns <= end_ns),
+            drawn=tuple((end_ns - t_ns) / 1e9 for t_ns in self._find_damaged_prompts()),
             tries=float(self._tries),
             open=self._prompt.open,
             stages=self._stages_s,
@@ -509,8 +523,18 @@ class BootWatch:
             return "kernel"
         return "uboot" if "uboot" in names else "spl"
 
+    @property
+    def _ends(self) -> list[str]:
+        return [pattern.regex for pattern in self.board.moments if pattern.name in ENDS]
+
     def _prompt_in_pieces(self, *, anywhere: bool) -> bool:
-        return in_pieces(self._recent, [p.regex for p in self.board.moments if p.name in ENDS], anywhere=anywhere)
+        return in_pieces(self._recent, self._ends, anywhere=anywhere)
 
     def _last_text(self) -> str:
         return last_line(self._recent, before=int(self._stopped))  # the prompt itself says nothing
+
+
+def _is_nearly(line: str, text: str) -> bool:
+    """Return whether a line may be the text, damaged."""
+    matcher = SequenceMatcher(None, line, text)
+    return matcher.real_quick_ratio() >= NEARLY_SHARE and matcher.ratio() >= NEARLY_SHARE

@@ -92,7 +92,7 @@ def failures(
 ) -> list[str]:
     """Classes of the contradictions."""
     found = contradictions(
-        check, moment("starting_kernel", start_s), moment("login", prompt_s, "am62xx login:"), known or []
+        check, moment("starting_kernel", start_s), None, moment("login", prompt_s, "am62xx login:"), known or []
     )
     return [error.failure for error in found]
 
@@ -210,7 +210,7 @@ def test_a_text_from_before_the_getty_is_no_prompt(early_s: float) -> None:
 def test_a_start_that_was_stamped_behind_the_kernels_own_clock_is_late(early_s: float) -> None:
     check = checked()
     start = moment("kernel", check.zero_ns[1] / 1e9 + early_s + 0.001)
-    (error,) = contradictions(check, start, moment("login", 13.9), [])
+    (error,) = contradictions(check, start, None, moment("login", 13.9), [])
     assert (error.failure, error.fault) == ("stamps_uncertain", "lab")
     assert f"ran {early_s:.2f} s before" in str(error)
 
