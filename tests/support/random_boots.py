@@ -314,12 +314,12 @@ class Outcome:
     wrong: str = ""
 
 
-def measured(boot: Boot, others: int) -> Outcome:
-    """Watch a boot, ask its board, and judge it beside other boots of its machine."""
+def measured(boot: Boot, documents: list[Mapping[str, Any]]) -> Outcome:
+    """Watch a boot, ask its board, judge it beside other boots of its machine, and add it to them."""
     events, true_ns = boot.events()
     try:
         watch = Rewatcher(TYPE, "sd", ON, TIMING).watch(events, PromptReply(b"\r\n" + PROMPT, true_ns["login"]))
-        samples = judged(boot, watch, events, others)
+        samples = judged(boot, watch, events, documents)
     except BoardlabError as error:
         return Outcome(error.failure)
     time = next(sample for sample in samples if sample.metric == BOOT_TIME.name)
@@ -347,8 +347,10 @@ def _wrong_s(sample: SampleRecord, true_ns: Mapping[str, int], is_true: bool) ->
     return max(0.0, abs(sample.value - right_s) - sample.uncertainty - 2e-6)
 
 
-def judged(boot: Boot, watch: BootWatch, events: Sequence[Event], others: int) -> list[SampleRecord]:
-    """The samples of a watched boot as a run keeps them."""
+def judged(
+    boot: Boot, watch: BootWatch, events: Sequence[Event], documents: list[Mapping[str, Any]]
+) -> list[SampleRecord]:
+    """The samples of a watched boot as a run keeps them, beside these others, to which it is added."""
     machine = boot.machine
     text = b"".join(event.data for event in events if isinstance(event, Chunk)).decode("latin-1")
     marks = watch.log.marks
@@ -361,7 +363,8 @@ def judged(boot: Boot, watch: BootWatch, events: Sequence[Event], others: int) -
         check = machine.check(lines, asked_s, read_log(lines, text, 0, marks))
     once = check is not None and check.is_first(watch.split_ns)
     bare = watch.finish(started_once=once, judged=True)
-    judgement = judge_boot(watch, check, bare[0].flags, machine.documents(others))
+    judgement = judge_boot(watch, check, bare[0].flags, documents)
+    documents.append(judgement.document(bare))
     return judgement.covered(bare, watch.moments, watch.prompt.position if watch.prompt else 0)
 
 
@@ -459,6 +462,29 @@ def lookalike(machine: Machine) -> Boot:
     return boot
 
 
+def lookalike_alone(machine: Machine) -> Boot:
+    """A text like the prompt behind the getty's start, whose own prompt is late, and damaged."""
+    dice = machine.dice
+    boot = machine.boot(late_s=dice.uniform(0.05, 3))
+    said = boot.said[boot.find("login")]
+    cut = dice.randint(1, 3)
+    boot.change("login", came=said.data[: -len(PROMPT)] + dice.choice([PROMPT[cut:], PROMPT[: -1 - cut]]))
+    ends = dice.choice([b"", b"\r", b"\r\n", b"root (automatic login)\r\n"])
+    boot.said.append(Said(dice.uniform(boot.getty_s, boot.prompt_s - 0.03), b"\r\n" + PROMPT + ends))
+    return boot
+
+
+def shell_in_place(machine: Machine) -> Boot:
+    """The initial RAM disk's shell, or a rescue shell, comes in place of the login."""
+    dice, boot = machine.dice, machine.boot()
+    why = dice.choice(["", "sh: can't access tty; job control turned off\r\n", "ALERT! /dev/vda2 does not exist.\r\n"])
+    text = f"\r\n{why}{dice.choice('~/')} # ".encode()
+    boot.change("login", data=text, marks={"login": len(text)})
+    boot.said = [said for said in boot.said if said.at_s <= boot.prompt_s]
+    boot.is_true = False
+    return boot
+
+
 def start_before(machine: Machine) -> Boot:
     """A script says the kernel's start before, and the real text is damaged."""
     dice, boot = machine.dice, machine.boot()
@@ -471,6 +497,20 @@ def start_before(machine: Machine) -> Boot:
 def second_kernel(machine: Machine) -> Boot:
     """A kernel dies and another one starts, without a bootloader."""
     return _again(machine, [])
+
+
+def second_kernel_without_times(machine: Machine) -> Boot:
+    """The same, and no line has the kernel's time."""
+    boot = _again(machine, [])
+    size = len("[    0.000000] ")
+    boot.said = [
+        Said(said.at_s, said.data[size:], {name: end - size for name, end in said.marks.items()})
+        if said.data[:1] == b"["
+        else said
+        for said in boot.said
+    ]
+    boot.log = set()
+    return boot
 
 
 def kexec(machine: Machine) -> Boot:
@@ -499,8 +539,11 @@ SICK: Final[Mapping[str, Callable[[Machine], Boot]]] = {
     "prompt_again": prompt_again,
     "interleaved": interleaved,
     "lookalike": lookalike,
+    "lookalike_alone": lookalike_alone,
+    "shell_in_place": shell_in_place,
     "start_before": start_before,
     "second_kernel": second_kernel,
+    "second_kernel_without_times": second_kernel_without_times,
     "kexec": kexec,
 }
 
@@ -508,4 +551,10 @@ SICK: Final[Mapping[str, Callable[[Machine], Boot]]] = {
 def case(kind: str, seed: int, others: int) -> Outcome:
     """A boot of this kind beside so many good ones."""
     machine = Machine(random.Random(f"{kind}:{seed}"))
-    return measured(SICK.get(kind, healthy)(machine), others)
+    return measured(SICK.get(kind, healthy)(machine), list(machine.documents(others)))
+
+
+def run_of(kind: str, seed: int, cycles: int) -> list[Outcome]:
+    """A run of which every boot is of this kind."""
+    machine, documents = Machine(random.Random(f"{kind}:{seed}")), list[Mapping[str, Any]]()
+    return [measured(SICK[kind](machine), documents) for _ in range(cycles)]

@@ -7,7 +7,7 @@ import random
 import pytest
 from attrs import evolve
 from support.atlength import either
-from support.random_boots import SICK, case
+from support.random_boots import SICK, case, run_of
 
 from lab.benchmarks.boot.records import START
 from lab.benchmarks.boot.timeline import (
@@ -46,6 +46,26 @@ def test_good_boots_are_neither_refused_nor_flagged(others: int) -> None:
     assert sum(bool(outcome.failure) for outcome in outcomes) <= 0.002 * CASES
     assert sum(bool(outcome.flags) for outcome in outcomes) <= 0.01 * CASES
     assert max(outcome.wrong_s for outcome in outcomes) == 0
+
+
+@pytest.mark.longer
+@pytest.mark.parametrize("kind", ["second_kernel", "second_kernel_without_times", "kexec", "shell_in_place"])
+def test_a_run_of_which_every_boot_is_sick_has_no_number_without_a_flag(kind: str) -> None:
+    outcomes = [outcome for seed in range(CASES // 4) for outcome in run_of(kind, seed, 6)]
+    assert [outcome.wrong_s for outcome in outcomes if outcome.wrong_s] == []
+
+
+def test_boots_that_differ_by_more_than_a_boot_time_may_be_unsure_tell_nothing_of_each_other() -> None:
+    start = Moment("starting_kernel", 0, 0, 100, "Starting kernel ...")
+    bare = [SampleRecord(BOOT_TIME.name, {}, 5.0, 0.001, frozenset(), 81, 900)]
+    for spread_s, is_sure in ((0.1, True), (0.6, False)):
+        known = {name: Usual(1.0, spread_s, 4 * spread_s) for name in ("zero", "getty")}
+        line = TimeLine(zero=1.0, getty=1.0)
+        judgement = TimeLineJudgement(line, judge(line, known))
+        covered = judgement.covered(bare, [start], 900)
+        assert (covered == bare) == is_sure
+        assert (Flag.UNCERTAIN not in covered[0].flags) == is_sure
+        assert bare_samples(covered, judgement.document(bare)) == bare
 
 
 def test_a_boot_beside_which_no_others_are_known_says_so() -> None:
