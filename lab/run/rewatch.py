@@ -100,7 +100,9 @@ class Rewatcher:
             samples = watch.finish(compare_clocks(following.captured, self.timing).flags)
         except BoardlabError as error:
             return Rewatched((), error, tuple(watch.moments))
-        return Rewatched(tuple(samples), None, tuple(watch.moments), watch.start, watch.prompt, watch.time_line, watch.spoken)
+        return Rewatched(
+            tuple(samples), None, tuple(watch.moments), watch.start, watch.prompt, watch.time_line, watch.spoken
+        )
 
     def watch(self, events: Sequence[Event], answer: PromptReply | None = None) -> BootWatch:
         """The watch of a boot that has reached its prompt.

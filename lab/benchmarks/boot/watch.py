@@ -285,8 +285,8 @@ class BootWatch:
         if prompt.name == "shell" and not self.init:  # of an initial RAM disk, or a rescue shell
             if self._evidence.has_command_line:
                 raise BoardTransientError(
-                    f"a shell's prompt {prompt.text.strip()!r} came in place of the login, and the kernel's command line "
-                    "has no init=: look at the log for what the initial RAM disk or a service lacked",
+                    f"a shell's prompt {prompt.text.strip()!r} came in place of the login, and the kernel's command "
+                    "line has no init=: look at the log for what the initial RAM disk or a service lacked",
                     failure="emergency_mode",
                 )
             flags |= {Flag.FLOW_UNVERIFIED}
