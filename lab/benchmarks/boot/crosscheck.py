@@ -441,12 +441,12 @@ def contradictions(
             "that text late, or it is no start of a kernel. Look at the host's load, then at the recording",
             failure="stamps_uncertain",
         )
-    before_ns = 0 if spoken is None else check.zero_ns[0] - spoken.t_ns
-    if check.log.first_kernel is False or before_ns > drift_ns:
-        why = f"{spoken.text.strip()!r} came {before_ns / 1e9:.2f} s before its time 0" if before_ns > drift_ns else ""
+    signs = ["its log lacks the lines of the kernel that came first"] if check.log.first_kernel is False else []
+    if spoken is not None and (before_ns := check.zero_ns[0] - spoken.t_ns) > drift_ns:
+        signs.append(f"{spoken.text.strip()!r} came {before_ns / 1e9:.2f} s before its time 0")
+    if signs:
         yield BoardTransientError(
-            "the kernel that runs is a second one (a restart or kexec in the boot): "
-            f"{why or 'its log lacks the lines of the kernel that came first'}",
+            f"the kernel that runs is a second one (a restart or kexec in the boot): {', and '.join(signs)}",
             failure="second_kernel",
         )
     if facts.getty_ns is not None and prompt.t_ns < check.zero_ns[0] + facts.getty_ns - drift_ns:

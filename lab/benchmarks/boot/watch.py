@@ -295,10 +295,10 @@ class BootWatch:
         self.flow = manner_of_boot.flow.name
         order, start = manner_of_boot.flow.order, manner_of_boot.flow.start
         self.start = next((moment for moment in order if moment.name == start == START), None)
-        begin = self.start.position if self.start else 0
-        lines = [moment for moment in self._own_moments() if moment.name in SPOKEN and moment.position > begin]
-        again = {name for name, count in Counter(moment.name for moment in lines).items() if count > 1}
-        self.spoken = next((line for line in lines if line.name in again or line.name != FIRST_PRINTK), None)
+        start_at = self.start.position if self.start else 0
+        spoken = [moment for moment in self._own_moments() if moment.name in SPOKEN and moment.position > start_at]
+        counts = Counter(moment.name for moment in spoken)
+        self.spoken = next((m for m in spoken if m.name != FIRST_PRINTK or counts[FIRST_PRINTK] > 1), None)
         sure = manner_of_boot.is_sure and self._ruled_out.shown(flow.name) and not self._starts.doubtful
         flags |= frozenset(() if sure else {Flag.FLOW_UNVERIFIED})
         moments = self._own_moments()
