@@ -159,10 +159,13 @@ def remarks(path: Path) -> Iterator[str]:
                 yield from _unknown(path, where, item, _keys_of(cls) | OWN_ARGUMENTS, ignored=True)
 
 
-def names(path: Path, cls: str) -> bool:
+def names(path: Path, cls: str, *arguments: str) -> bool:
     """Return whether a target has a driver of that class.
 
     In a file that cannot be understood the class's name counts.
+
+    Args:
+        arguments: it has at least one of these, since another project may have a class of that name.
 
     Raises:
         ConfigurationError: it cannot be read, or is no YAML.
@@ -170,12 +173,21 @@ def names(path: Path, cls: str) -> bool:
     data = _parse(path)
     try:
         return any(
-            item["cls"] == cls
+            item["cls"] == cls and (not arguments or any(argument in item for argument in arguments))
             for role, target in _targets(path, data)
             for _, item in _items(path, f"targets.{role}.drivers", target.get("drivers") or {})
         )
     except ConfigurationError:
         return cls in yamlfile.text_of(path)
+
+
+def is_board_strategy(cls: type) -> bool:
+    """Return whether a class is boardlab's BoardStrategy, or derived from it.
+
+    A class of that name without a board type is another project's.
+    """
+    bases = [base for base in cls.__mro__ if base.__name__ == "BoardStrategy" and attr.has(base)]
+    return any("board_type" in attr.fields_dict(base) for base in bases)
 
 
 def arguments_of(path: Path, cls: str, room: str = "drivers") -> dict[str, Any]:

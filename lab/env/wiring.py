@@ -26,6 +26,7 @@ from lab.drivers.multiplexedcarddriver import MultiplexedCardDriver
 from lab.drivers.railsdriver import AT_CONSOLE, RailsDriver, RailSensors
 from lab.drivers.stampedconsoledriver import StampedConsoleDriver
 from lab.drivers.ubootwriterdriver import UBootWriterDriver
+from lab.env.envfile import is_board_strategy
 from lab.errors import ConfigurationError
 from lab.rails import from_env
 
@@ -97,7 +98,7 @@ def _docker_services(driver: TargetComponent) -> Iterator[TargetComponent]:
 
 def is_own(cls: type) -> bool:
     """Return whether a class is boardlab's, or derived from one of them."""
-    return _is_board_strategy(cls) or any(base.__module__.partition(".")[0] == "lab" for base in cls.__mro__)
+    return is_board_strategy(cls) or any(base.__module__.partition(".")[0] == "lab" for base in cls.__mro__)
 
 
 def _arguments(entry: TargetComponent) -> Iterator[str]:
@@ -143,7 +144,7 @@ def _wrong_arguments(entry: TargetComponent) -> Iterator[str]:
 
 def _ports(resources: Sequence[TargetComponent], drivers: Sequence[TargetComponent]) -> Iterator[str]:
     times_bytes = any(
-        issubclass(entry.cls, StampedConsoleDriver) or _is_board_strategy(entry.cls) for entry in drivers
+        issubclass(entry.cls, StampedConsoleDriver) or is_board_strategy(entry.cls) for entry in drivers
     )
     if not times_bytes or not any(entry.cls.__name__ == _BYTE_BY_BYTE for entry in drivers):
         return
@@ -170,7 +171,7 @@ def _rails(resources: Sequence[TargetComponent], drivers: Sequence[TargetCompone
 def _board(drivers: Sequence[TargetComponent]) -> Iterator[str]:
     """Yield unknown board types, and media that they lack."""
     for entry in drivers:
-        if not _is_board_strategy(entry.cls):
+        if not is_board_strategy(entry.cls):
             continue
         try:
             board_type = boards.load(entry.arguments["board_type"])
@@ -243,13 +244,9 @@ def _type_of(drivers: Sequence[TargetComponent]) -> BoardType | None:
     """Board type of a target's BoardStrategy; None: none or unknown."""
     for entry in drivers:
         name = entry.arguments.get("board_type")
-        if _is_board_strategy(entry.cls) and isinstance(name, str) and name in boards.names():
+        if is_board_strategy(entry.cls) and isinstance(name, str) and name in boards.names():
             return boards.load(name)
     return None
-
-
-def _is_board_strategy(cls: type) -> bool:
-    return "BoardStrategy" in {base.__name__ for base in cls.__mro__}
 
 
 def _elsewhere(resources: Sequence[TargetComponent], drivers: Sequence[TargetComponent]) -> Iterator[str]:

@@ -8,6 +8,7 @@ environment has no BoardStrategy, unless a test asks for a fixture of ours.
 from __future__ import annotations
 
 import importlib
+import os
 import re
 from collections.abc import Mapping
 from typing import Any, Final
@@ -60,8 +61,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--lab-leave-on", action="store_true", help="do not switch the board off at the end")
 
 
-@pytest.hookimpl(tryfirst=True)
+# Behind the conftest files', which may set what their environment names, and before labgrid's, which loads it.
 def pytest_configure(config: pytest.Config) -> None:
+    if config.option.lg_env is None:
+        config.option.lg_env = os.environ.get("LG_ENV")  # as labgrid does
     config.addinivalue_line("markers", "chapter(name): the chapter of the performance guide that this test measures")
     if config.option.lg_env is not None:
         board = importlib.import_module("lab.pytest_plugin.board")

@@ -61,20 +61,23 @@ LAB_LOOK_S: Final = 5.0  # between two looks for a host that is away
 def configure(config: pytest.Config) -> None:
     """Find the environment, and check one of ours, before labgrid loads it.
 
+    Another's stays as it was named.
+
     Raises:
         pytest.UsageError: it is wrong; the message says how to mend it.
     """
     try:
         path = envfile.find(config.option.lg_env, Path.cwd())
         try:
-            is_ours = envfile.names(path, session_rules.STRATEGY)
+            is_ours = envfile.names(path, session_rules.STRATEGY, *envfile.BOARD_OPTIONS)
         except ConfigurationError:
             is_ours = True  # one that cannot be read: its check reports the error
         if is_ours:
             envfile.check(path)
     except BoardlabError as error:
         raise pytest.UsageError(plain_text(str(error))) from error
-    config.option.lg_env = str(path)
+    if is_ours or not Path(config.option.lg_env).is_file():
+        config.option.lg_env = str(path)
 
 
 def end_once(_number: int, _frame: FrameType | None) -> None:

@@ -234,7 +234,7 @@ def environment(path: Path) -> Iterator[Finding]:
     if not any(envfile.problems(path)):
         for remark in envfile.remarks(path):
             yield Finding.of_text(ENVIRONMENTS, "doubtful", remark)
-        if not envfile.names(path, "BoardStrategy"):  # no run of boardlab's refuses it
+        if not envfile.names(path, "BoardStrategy", *envfile.BOARD_OPTIONS):  # no run of boardlab's refuses it
             for refusal in envfile.refusals(path):
                 yield Finding.of_text(ENVIRONMENTS, "doubtful", refusal)
 

@@ -59,6 +59,173 @@ def test_strategy(strategy):
     assert strategy.status.name == "unknown"
 """
 
+# What public labgrid suites do, in a file each: a strategy and a driver of their own, whose class is called like ours;
+# an environment that names what the conftest file sets; fixtures of each scope; a second board; options of their own.
+OWN_SUITE = {
+    "ownboard.py": """
+import enum
+import subprocess
+
+import attr
+from labgrid import target_factory
+from labgrid.driver import Driver
+from labgrid.protocol import CommandProtocol
+from labgrid.step import step
+from labgrid.strategy import Strategy
+
+
+@target_factory.reg_driver
+@attr.s(eq=False)
+class HostShellDriver(Driver, CommandProtocol):
+    bindings = {"power": "PowerProtocol"}
+
+    @Driver.check_active
+    @step(args=["cmd"], result=True)
+    def run(self, cmd, timeout=30.0):
+        done = subprocess.run(cmd, shell=True, capture_output=True, text=True, timeout=timeout)
+        return done.stdout.splitlines(), done.stderr.splitlines(), done.returncode
+
+    def run_check(self, cmd, timeout=30.0):
+        out, _, code = self.run(cmd, timeout=timeout)
+        assert code == 0
+        return out
+
+    def get_status(self):
+        return 1
+
+    def wait_for(self, cmd, pattern, timeout=30.0, sleepduration=1): ...
+
+    def poll_until_success(self, cmd, expected=0, tries=None, timeout=30.0, sleepduration=1): ...
+
+
+class Status(enum.Enum):
+    unknown = 0
+    off = 1
+    shell = 2
+    dry_run = 3
+
+
+@attr.s(eq=False)
+class BoardStrategy(Strategy):
+    manifest = attr.ib(default=None)
+
+
+@target_factory.reg_driver
+@attr.s(eq=False)
+class BenchStrategy(BoardStrategy):
+    bindings = {"power": "PowerProtocol", "shell": "HostShellDriver"}
+    status = attr.ib(default=Status.unknown)
+
+    @step(args=["status"])
+    def transition(self, status, *, step):
+        status = status if isinstance(status, Status) else Status[status]
+        if status == self.status:
+            step.skip("nothing to do")
+            return
+        self.target.activate(self.power)
+        self.power.off()
+        if status == Status.shell:
+            self.power.on()
+            self.target.activate(self.shell)
+        self.status = status
+
+    def force(self, status):
+        self.transition(status)
+        print(f"forced {self.status.name}")
+""",
+    "env.yaml": """
+targets:
+  main: &main
+    features: [wan]
+    options: {slot: 2}
+    drivers:
+      ExternalPowerDriver: {cmd_on: sh -c "echo on >> power", cmd_off: sh -c "echo off >> power"}
+      HostShellDriver: {}
+      BenchStrategy: {}
+  other: *main
+options: {pin: 14}
+images: {kernel: !template "$LG_BUILD/Image"}
+imports: [ownboard.py]
+""",
+    "conftest.py": """
+import os
+
+import pytest
+
+
+def pytest_addoption(parser):
+    parser.addoption("--dry-run", action="store_const", const="dry_run", dest="lg_initial_state")
+    parser.addoption("--firmware", default="firmware.bin")
+
+
+def pytest_configure(config):
+    os.environ.setdefault("LG_BUILD", os.getcwd())
+
+
+@pytest.fixture(scope="session")
+def both(env, target):
+    other = env.get_target("other")
+    for board in (target, other):
+        board.get_driver("Strategy").transition("shell")
+    yield target, other
+    other.get_driver("BenchStrategy").transition("off")
+
+
+@pytest.fixture(scope="module")
+def command(target, strategy):
+    strategy.transition("shell")
+    return target.get_driver("CommandProtocol")
+
+
+@pytest.fixture
+def in_shell(strategy, capsys):
+    with capsys.disabled():
+        strategy.transition("shell")
+
+
+@pytest.fixture
+def measure():
+    return "the suite's own"
+""",
+    "test_suite.py": """
+import os
+
+import pytest
+from labgrid.pytestplugin.hooks import LABGRID_ENV_KEY
+
+
+def test_command(command):
+    assert command.run("echo a; false") == (["a"], [], 1)
+
+
+def test_shell(target, in_shell, strategy, measure):
+    assert target["CommandProtocol"].run_check("uname -s") == ["Linux"]
+    assert (strategy.status.name, measure) == ("shell", "the suite's own")
+
+
+def test_both(both):
+    assert [board["HostShellDriver"].run_check("echo a") for board in both] == [["a"], ["a"]]
+
+
+def test_environment(env, target, pytestconfig):
+    assert env.config_file == "env.yaml"
+    assert env is pytestconfig.stash[LABGRID_ENV_KEY]
+    env.config.data.setdefault("images", {})["firmware"] = pytestconfig.getoption("firmware")
+    assert env.config.get_image_path("kernel") == os.path.join(os.getcwd(), "Image")
+    assert (env.config.get_option("pin"), env.config.get_target_option("main", "slot")) == (14, 2)
+
+
+@pytest.mark.lg_feature("wan")
+def test_wan(command, record_property):
+    record_property("version", command.run_check("uname -r")[0])
+
+
+@pytest.mark.lg_feature(["wan", "camera"])
+def test_camera():
+    pytest.fail("the board has none")
+""",
+}
+
 
 @pytest.fixture
 def board_env(tmp_path: Path) -> Path:
@@ -80,6 +247,62 @@ def test_labgrids_users_are_left_alone(tmp_path: Path, env: str, tests: str) -> 
     assert done.returncode == pytest.ExitCode.OK, done.stdout + done.stderr
     assert f"{tests.count('def test_')} passed" in done.stdout
     assert not (tmp_path / "results.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "state"),
+    [
+        (("--lg-env", "env.yaml"), ("--dry-run",)),
+        ((), ()),  # LG_ENV
+        (("--lg-env", "env.yaml"), ("--lg-initial-state", "shell", "--lg-log", "logs")),
+    ],
+    ids=["own_option", "variable", "labgrids_options"],
+)
+def test_a_suite_of_its_own_strategy_runs_as_without_the_plugin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], state: tuple[str, ...]
+) -> None:
+    monkeypatch.delenv("LG_BUILD", raising=False)
+    if not words:
+        monkeypatch.setenv("LG_ENV", "env.yaml")
+    for name, text in OWN_SUITE.items():
+        (tmp_path / name).write_text(text)
+    outcomes = {}
+    for plugin in ((), ("-p", "no:boardlab")):
+        done = session(tmp_path, tmp_path, *words, *state, "-rA", "-W", "error", *plugin)
+        assert done.returncode == pytest.ExitCode.OK, done.stdout + done.stderr
+        assert "5 passed, 1 skipped" in done.stdout
+        power = (tmp_path / "power").read_text()
+        outcomes[plugin] = (sorted(line for line in done.stdout.splitlines() if "test_suite.py::" in line), power)
+        (tmp_path / "power").unlink()
+    assert len(set(map(str, outcomes.values()))) == 1
+    assert not (tmp_path / "results.db").exists()
+
+
+def test_a_target_of_the_suites_own_needs_no_environment_of_the_session(tmp_path: Path) -> None:
+    for name in ("ownboard.py", "env.yaml"):
+        (tmp_path / name).write_text(OWN_SUITE[name])
+    (tmp_path / "test_own.py").write_text(
+        """
+import os
+
+import pytest
+from labgrid import Environment
+
+
+@pytest.fixture(scope="session")
+def target():
+    os.environ["LG_BUILD"] = "."
+    return Environment("env.yaml").get_target("other")
+
+
+def test_shell(target):
+    strategy = target.get_strategy()
+    strategy.transition("shell")
+    assert strategy.shell.run_check("uname -s") == ["Linux"]
+"""
+    )
+    done = session(tmp_path, tmp_path, "test_own.py")
+    assert done.returncode == pytest.ExitCode.OK, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["", "xdist"])
