@@ -158,7 +158,9 @@ def run_problems(path: Path, *, elsewhere: bool = False) -> list[str]:
     """
     if found_problems := list(envfile.problems(path)):
         return found_problems
-    found_problems = list(envfile.refusals(path)) if envfile.names(path, "BoardStrategy", *envfile.BOARD_OPTIONS) else []
+    found_problems = (
+        list(envfile.refusals(path)) if envfile.names(path, "BoardStrategy", *envfile.BOARD_OPTIONS) else []
+    )
     return found_problems if elsewhere else [*found_problems, *lacks(path)]
 
 

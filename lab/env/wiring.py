@@ -143,9 +143,7 @@ def _wrong_arguments(entry: TargetComponent) -> Iterator[str]:
 
 
 def _ports(resources: Sequence[TargetComponent], drivers: Sequence[TargetComponent]) -> Iterator[str]:
-    times_bytes = any(
-        issubclass(entry.cls, StampedConsoleDriver) or is_board_strategy(entry.cls) for entry in drivers
-    )
+    times_bytes = any(issubclass(entry.cls, StampedConsoleDriver) or is_board_strategy(entry.cls) for entry in drivers)
     if not times_bytes or not any(entry.cls.__name__ == _BYTE_BY_BYTE for entry in drivers):
         return
     for entry in resources:
