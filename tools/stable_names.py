@@ -6,13 +6,20 @@ program; one that goes is deprecated for a minor version first (docs/farm/upgrad
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import io
+import json
+import os
 import pkgutil
+import sys
+import tempfile
 import typing
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
+from unittest import mock
 
 import attr
 import man_page
@@ -20,19 +27,37 @@ import metric_table
 import pytest
 from labgrid import target_factory
 
-from lab import drivers, extensions, pytest_plugin
-from lab.boards import BoardType
-from lab.failures import CATALOGUE
-from lab.farm.config import Farm
-from lab.metrics import Flag, lab_metrics
-from lab.metrics.catalogue import ALL
-from lab.metrics.rates import RATES
-from lab.provision.release import Release
-from lab.web.app import create
-from lab.web.site import Site
+ROOT: Final = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT / "tests"))
 
-PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "stable-names.txt"
+from support import recorded_run  # noqa: E402
+from support.judged_store import Nights  # noqa: E402
+
+from lab import cli, drivers, extensions, pytest_plugin  # noqa: E402
+from lab.boards import BoardType  # noqa: E402
+from lab.failures import CATALOGUE  # noqa: E402
+from lab.farm.config import Farm  # noqa: E402
+from lab.metrics import Flag, lab_metrics  # noqa: E402
+from lab.metrics.catalogue import ALL  # noqa: E402
+from lab.metrics.rates import RATES  # noqa: E402
+from lab.provision.release import Release  # noqa: E402
+from lab.results import open_store  # noqa: E402
+from lab.results.models import Base  # noqa: E402
+from lab.web.app import create  # noqa: E402
+from lab.web.site import Site  # noqa: E402
+
+PAGE: Final = ROOT / "docs" / "stable-names.txt"
 _FIXTURE: Final = type(pytest.fixture(lambda: None))
+_PRINTS_JSON: Final = (
+    "results list",
+    "results show 13",
+    "results export",
+    "judge run 13",
+    "judge list",
+    "judge stats",
+    "status",
+)
+_OPEN: Final = frozenset({"params", "plan", "provenance", "details"})  # objects whose keys are data
 _NOT_IN_FILES: Final = {"Release": {"name", "path"}, "BoardType": {"name"}}  # they are the file's own
 
 
@@ -65,6 +90,9 @@ def names() -> Iterator[str]:
     yield from (f"release {key}" for key in _keys(Release))
     yield from (f"board-type {key}" for key in _keys(BoardType))
     yield from _of_environments()
+    yield from _of_json()
+    for table in Base.metadata.sorted_tables:
+        yield from (f"store {table.name}.{column.name}" for column in table.columns)
 
 
 def text() -> str:
@@ -79,6 +107,35 @@ def _of_environments() -> Iterator[str]:
         if cls.__module__.startswith(drivers.__name__):
             given = (key.alias or key.name for key in attr.fields(cls) if key.init)
             yield from (f"environment {cls.__name__} {key}" for key in given if key not in {"target", "name"})
+
+
+def _of_json() -> Iterator[str]:
+    """The keys that commands print as JSON, of a board that got slower and of a run with failed attempts."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        database = f"{folder}/results.db"
+        with open_store(database) as store:
+            nights = Nights(store, board="am62x-sk-1")
+            nights.quiet(12)
+            nights.run(1.08, image="image 9")
+            recorded_run.record(store, virtual=False, cycles=4)
+        places = {"LAB_DB": database, "BOARDLAB_RUNTIME": f"{folder}/runtime", "HOME": folder}
+        for command in _PRINTS_JSON:
+            output = io.StringIO()
+            with mock.patch.dict(os.environ, places), contextlib.redirect_stdout(output):
+                cli.main([*command.split(), "--json"])
+            words = " ".join(word for word in command.split() if word.isalpha())
+            yield from (f"json {words} {key}" for key in _json_keys(json.loads(output.getvalue())))
+
+
+def _json_keys(value: Any, before: str = "") -> Iterator[str]:
+    if isinstance(value, list):
+        for element in value:
+            yield from _json_keys(element, before)
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield f"{before}{key}"
+            if not (isinstance(inner, dict) and key in _OPEN):
+                yield from _json_keys(inner, f"{before}{key}.")
 
 
 def _modules(package: ModuleType) -> Iterator[ModuleType]:

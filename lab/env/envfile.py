@@ -181,15 +181,6 @@ def names(path: Path, cls: str, *arguments: str) -> bool:
         return cls in yamlfile.text_of(path)
 
 
-def is_board_strategy(cls: type) -> bool:
-    """Return whether a class is boardlab's BoardStrategy, or derived from it.
-
-    A class of that name without a board type is another project's.
-    """
-    bases = [base for base in cls.__mro__ if base.__name__ == "BoardStrategy" and attr.has(base)]
-    return any("board_type" in attr.fields_dict(base) for base in bases)
-
-
 def arguments_of(path: Path, cls: str, room: str = "drivers") -> dict[str, Any]:
     """Arguments of the first driver of that class, or {}.
 

@@ -26,7 +26,6 @@ from lab.drivers.multiplexedcarddriver import MultiplexedCardDriver
 from lab.drivers.railsdriver import AT_CONSOLE, RailsDriver, RailSensors
 from lab.drivers.stampedconsoledriver import StampedConsoleDriver
 from lab.drivers.ubootwriterdriver import UBootWriterDriver
-from lab.env.envfile import is_board_strategy
 from lab.errors import ConfigurationError
 from lab.rails import from_env
 
@@ -245,6 +244,15 @@ def _type_of(drivers: Sequence[TargetComponent]) -> BoardType | None:
         if is_board_strategy(entry.cls) and isinstance(name, str) and name in boards.names():
             return boards.load(name)
     return None
+
+
+def is_board_strategy(cls: type) -> bool:
+    """Return whether a class is boardlab's BoardStrategy, or derived from it.
+
+    A class of that name without a board type is another project's.
+    """
+    bases = [base for base in cls.__mro__ if base.__name__ == "BoardStrategy" and attr.has(base)]
+    return any("board_type" in attr.fields_dict(base) for base in bases)
 
 
 def _elsewhere(resources: Sequence[TargetComponent], drivers: Sequence[TargetComponent]) -> Iterator[str]:

@@ -16,7 +16,6 @@ import pytest
 from labgrid.factory import target_factory
 
 from lab import package_data
-from lab.env.envfile import is_board_strategy
 from lab.errors import BoardlabError, ConfigurationError, LabError
 from lab.jobs.records import JOB_VARIABLE
 from lab.redaction import redact
@@ -30,9 +29,11 @@ def has_board(env: Any) -> bool:
 
     A derived strategy counts.
     """
+    from lab.env import wiring  # noqa: PLC0415 - every pytest loads this module
+
     main = env.config.get_targets().get("main") or {}
     classes = [target_factory.drivers.get(name) for name in _names(main.get("drivers"))]
-    return any(cls is not None and is_board_strategy(cls) for cls in classes)
+    return any(cls is not None and wiring.is_board_strategy(cls) for cls in classes)
 
 
 def check_one_process(config: pytest.Config) -> None:

@@ -73,3 +73,13 @@ def test_pip_installs_what_uv_locked_and_nothing_that_must_be_built(program: str
         for name, version, rest in re.findall(r"^([\w-]+)==([\w.]+)((?:.*\\\n)*.*)", text, re.MULTILINE)
     }
     assert required == locked, "make requirements.txt anew; its head has the command"
+
+
+def test_the_page_on_licences_has_each_dependency_and_each_file_of_others() -> None:
+    rows = re.findall(r"^\| (`.*?) \| (.+?) \|", (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8"), re.M)
+    listed = {name for cell, _ in rows for name in re.findall("`(.+?)`", cell)}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    packages = {re.split(r"[<>=\[]", dependency)[0] for dependency in project["dependencies"]}
+    minified = {path.name for path in (ROOT / "lab").rglob("*.min.*")}
+    assert listed == packages | minified
+    assert not [path for path in (ROOT / "lab").rglob("*") if path.suffix in {".woff", ".woff2", ".ttf", ".otf"}]

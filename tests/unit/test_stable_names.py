@@ -40,6 +40,11 @@ def test_every_name_is_on_the_list(now: set[str]) -> None:
         "release media.image.sha256",
         "board-type prompts.login",
         "environment RailSensors backend",
+        "json results show measurements.summary.uncertainty",
+        "json results export runs.attempts.moments.t_ns",
+        "json judge run effect",
+        "json status boards.state",
+        "store samples.uncertainty",
     ],
 )
 def test_each_kind_of_name_is_held(name: str) -> None:
