@@ -72,6 +72,11 @@ class Usual:
         return off_s if abs(off_s) > self.reach_s else 0.0
 
     @property
+    def share(self) -> float:
+        """The spread as a share of the usual value."""
+        return self.spread_s / abs(self.middle_s) if self.middle_s else 0.0
+
+    @property
     def near_s(self) -> float:
         """How far from the usual value most good boots are."""
         return max(SPREADS / 2 * self.spread_s, 2 * STEP_S)
@@ -175,8 +180,8 @@ class TimeLineVerdict:
 
     Attributes:
         reach_s: moment -> how far it may be from the one that was taken.
-        blind_s: moment -> how far it may be without a sign, since good boots differ as much. It counts where a boot
-            time may not be as unsure: then most of the boots may be sick.
+        blind_s: moment -> how far it may be without a sign, since the other boots differ as much. It counts where a
+            boot time may not be as unsure: then most of the boots may be sick.
     """
 
     flags: frozenset[Flag] = frozenset()
@@ -220,12 +225,12 @@ def judge(line: TimeLine, usual: Mapping[str, Usual], out_of_place: Collection[s
     reaches_s = {START: start_s, PROMPT: max(prompt_s, apart_s)}
     for moment, moved_s in _moved_s(line, usual, out_of_place).items():
         reaches_s[moment] = max(moved_s, reaches_s.get(moment, 0.0))
-    known = {START: zero if line.zero is not None else None, PROMPT: getty if line.getty is not None else None}
-    return TimeLineVerdict(
-        named,
-        {moment: reach_s for moment, reach_s in reaches_s.items() if reach_s},
-        {moment: quantity.near_s for moment, quantity in known.items() if quantity is not None},
-    )
+    blind_s = {PROMPT: getty.near_s} if getty is not None and line.getty is not None else {}
+    # A busy host slows a virtual board's bootloader as it slows the kernel's entry; a getty sleeps all the same
+    stages = itertools.takewhile(lambda stage: stage.split()[1] != START, line.stages)
+    if zero is not None and zero.share > max((usual[stage].share for stage in stages if stage in usual), default=0.0):
+        blind_s[START] = zero.near_s
+    return TimeLineVerdict(named, {moment: reach_s for moment, reach_s in reaches_s.items() if reach_s}, blind_s)
 
 
 def _moved_s(line: TimeLine, usual: Mapping[str, Usual], out_of_place: Collection[str]) -> dict[str, float]:
