@@ -380,6 +380,9 @@ def _software(found: Mapping[str, str], lines: Sequence[str]) -> dict[str, str]:
     """The software that the answers name."""
     mounted = next((line for line in lines if line[:1].isdigit() and " - " in line), "")
     front, _, back = mounted.partition(" - ")
+    # `/dev/root` names no partition. A card's number may change from boot to boot, and takes 8 minors or more
+    # (Documentation/admin-guide/devices.txt, major 179; CONFIG_MMC_BLOCK_MINORS)
+    card = re.search(r" 179:(\d{1,7}) ", front)
     digests = {match[2]: match[1] for line in lines if (match := _DIGEST.fullmatch(line))}
     names = {
         "uboot": next((line[len(_UBOOT) :].strip() for line in lines if line.startswith(_UBOOT)), ""),
@@ -388,6 +391,7 @@ def _software(found: Mapping[str, str], lines: Sequence[str]) -> dict[str, str]:
         "command_line": found.get("cmdline", ""),
         "os_release": found.get(_OS_RELEASE, ""),
         "root_options": " ".join([*front.split()[5:6], *back.split()]),
+        "root_partition": str(int(card[1]) % 8) if card else "",
         "device_tree": digests.get("/sys/firmware/fdt", ""),
         "modules": " ".join(digest for path, digest in digests.items() if path.endswith("/modules.dep")),
     }
@@ -463,7 +467,7 @@ def _another_software(software: Mapping[str, str], known: Sequence[Mapping[str, 
     before: Mapping[str, str] = next(
         (earlier["software"] for earlier in known if isinstance(earlier.get("software"), Mapping)), {}
     )
-    for name in _FIXED:
+    for name in (*_FIXED, "root_partition"):  # of which earlier runs say nothing
         if software.get(name) and before.get(name) and software[name] != before[name]:
             yield LabTransientError(
                 f"another {name.replace('_', ' ')} than in this run's boots before: {software[name]!r} now, "

@@ -131,6 +131,7 @@ def test_an_answer_is_read() -> None:
         "command_line": "console=ttyS2 root=/dev/mmcblk1p2",
         "os_release": 'NAME="Arago" BUILD_ID=7',
         "root_options": "rw,relatime ext4 /dev/root rw",
+        "root_partition": "2",
         "device_tree": "31731887a216431685425718785cd7e3",
         "modules": MODULES,
     }
@@ -220,7 +221,19 @@ def test_a_board_that_did_not_reboot_or_is_sick_is_told() -> None:
     assert failures(checked(state="maintenance"), 9.9, 13.9) == ["emergency_mode"]
 
 
-@pytest.mark.parametrize("name", ["command_line", "init", "os_release", "root_options", "kernel_build"])
+@pytest.mark.parametrize(
+    ("number", "partition"), [("179:2", "2"), ("179:34", "2"), ("179:3", "3"), ("259:2", None), ("0:17", None)]
+)
+def test_another_slot_shows_by_its_partition_and_another_number_of_its_card_does_not(
+    number: str, partition: str | None
+) -> None:
+    lines = [line.replace("179:2", number) for line in FIRST]
+    assert read_software(lines).names.get("root_partition") == partition
+
+
+@pytest.mark.parametrize(
+    "name", ["command_line", "init", "os_release", "root_options", "root_partition", "kernel_build"]
+)
 def test_a_run_is_of_one_software_as_the_board_names_it(name: str) -> None:
     known = [{"boot_id": "1", "software": {**checked().software.names, name: "another"}}]
     assert failures(checked(), 9.9, 13.9, known) == ["software_changed"]
