@@ -70,7 +70,11 @@ def test_boots_that_differ_by_more_than_a_boot_time_may_be_unsure_tell_nothing_o
 
 def test_a_busy_host_that_slows_the_bootloader_as_much_makes_no_start_unsure() -> None:
     line = TimeLine(zero=1.0, getty=1.0, stages={"on uboot": 0.4, "uboot starting_kernel": 1.0})
-    known = {"zero": Usual(1.0, 0.3, 1.2), "getty": Usual(1.0, 0.01, 0.04), "uboot starting_kernel": Usual(1.0, 0.9, 4)}
+    known = {
+        "zero": Usual(1.0, 0.3, 1.2),
+        "getty": Usual(1.0, 0.01, 0.04),
+        "uboot starting_kernel": Usual(1.0, 0.9, 4),
+    }
     for spread_s, is_blind in ((0.002, True), (0.16, False)):
         verdict = judge(line, {**known, "on uboot": Usual(0.4, spread_s, 4 * spread_s)})
         assert (START in verdict.blind_s) == is_blind
