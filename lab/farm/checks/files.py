@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import difflib
 import ipaddress
+import json
+import os
 import queue
 import socket
+import stat
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -19,6 +22,7 @@ from lab.errors import BoardlabError, ConfigurationError
 from lab.farm import job_request, notify, validators
 from lab.farm.checks import Finding
 from lab.farm.config import HERE, Farm
+from lab.http import web_config
 from lab.places.records import may_be_one, with_port
 
 if TYPE_CHECKING:
@@ -181,6 +185,36 @@ def warn_of_no_authentication(farm: Farm) -> Iterator[Finding]:
         f"{package_data.folder(package_data.FARM) / 'nftables' / 'boardlab-pdudaemon.nft'}, see docs/farm/security.md"
     )
     yield Finding.of_text(AREA, "doubtful", text)
+
+
+def access(farm: Farm) -> Iterator[Finding]:
+    """Check who reaches the exporter and the site, and the files of passwords and tokens that are here."""
+    for name, server in (("exporter", farm.exporter), ("web", farm.web)):
+        path = Path(server.web_config)
+        is_here = bool(server.web_config) and os.access(path, os.R_OK)
+        if server.web_config and not is_here:  # another host's, or another user's
+            continue
+        try:
+            config = web_config.load(path) if is_here else None
+            if server is not farm.web or config is None or config.tls_server_config is None:  # the site has users, too
+                web_config.check_address(_machine(server.listen), config)
+        except ConfigurationError as error:
+            yield Finding(AREA, name, "bad", str(error))
+            continue
+        if config is not None and config.basic_auth_users and path.stat().st_mode & stat.S_IROTH:
+            text = f"every user of this host may read the password hashes in {path}"
+            yield Finding(AREA, name, "doubtful", text, f"chmod o= {path}")
+    users = Path(farm.web.users)
+    if not farm.web.users or not os.access(users, os.R_OK):
+        return
+    if users.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        yield Finding(AREA, "web", "bad", f"others may read the password hashes in {users}", f"chmod 600 {users}")
+        return
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # `lab web` names what is wrong in it
+        entries = json.loads(users.read_text(encoding="utf-8"))
+        if programs := sorted(name for name, entry in entries.items() if entry.get("token")):
+            text = f"the tokens of {', '.join(programs)} have no end: remove those that are no longer needed"
+            yield Finding(AREA, "web", "doubtful", text, f"lab web user remove NAME --users {users}")
 
 
 def _machine(address: str) -> str:

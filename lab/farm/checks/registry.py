@@ -142,6 +142,7 @@ CHECKS: Final = (
     Check(lambda lab: files.environments(lab.folder, files.paths_of(lab.farm, lab.host.name)), (DOCTOR,)),
     Check(lambda lab: files.alerts(lab.farm), (FARM,)),
     Check(lambda lab: files.warn_of_no_authentication(lab.farm), (FARM,)),
+    Check(lambda lab: files.access(lab.farm), (FARM,)),
 )
 
 

@@ -6,13 +6,14 @@ import socket
 import threading
 from pathlib import Path
 
+import bcrypt
 import pytest
 from attrs import evolve
 from typer.testing import CliRunner
 
 from lab.cli import farm as commands
 from lab.farm.checks import files
-from lab.farm.config import Farm, PduDaemonConfig
+from lab.farm.config import Exporter, Farm, PduDaemonConfig, Web
 
 FARM = Farm(coordinator="lab1.example.org:20408")
 
@@ -76,3 +77,43 @@ def test_check_refuses_a_public_name_and_says_an_unknown_one(tmp_path: Path, mon
     assert (done.exit_code, "lab1.example.org is 8.8.8.8: it has no authentication" in done.output) == (2, True)
     known.clear()
     assert "it has no authentication" not in CliRunner().invoke(commands.app, ["check", str(path)]).output
+
+
+PASSWORD = f"basic_auth_users: {{lena: {bcrypt.hashpw(b'x', bcrypt.gensalt(4)).decode()}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "listen", "level", "told"),
+    [
+        (None, 0o600, "127.0.0.1:9870", None, ""),
+        (None, 0o600, "0.0.0.0:9870", "bad", "--listen 0.0.0.0 is open to other machines"),
+        (PASSWORD, 0o600, "0.0.0.0:9870", "bad", "open to other machines"),  # a password without TLS
+        (PASSWORD, 0o600, "127.0.0.1:9870", None, ""),
+        (PASSWORD, 0o644, "127.0.0.1:9870", "doubtful", "every user of this host may read the password hashes"),
+        ("tls_server_config: {cert_file: a, key_file: b, min_version: TLS11}", 0o600, "127.0.0.1:9870", "bad", "TLS11"),
+    ],
+)
+@pytest.mark.parametrize("server", ["exporter", "web"])
+def test_who_reaches_the_exporter_and_the_site_is_checked(
+    tmp_path: Path, server: str, text: str | None, mode: int, listen: str, level: str | None, told: str
+) -> None:
+    path = tmp_path / "web-config.yaml"
+    if text is not None:
+        path.write_text(text)
+        path.chmod(mode)
+    config = "" if text is None else str(path)
+    made = Exporter(listen, config) if server == "exporter" else Web(listen, config)
+    findings = list(files.access(evolve(FARM, **{server: made})))
+    assert [finding.level for finding in findings] == ([] if level is None else [level])
+    assert all(told in str(finding) and server in str(finding) for finding in findings)
+
+
+def test_a_file_of_users_is_its_owners_alone_and_tokens_have_no_end(tmp_path: Path) -> None:
+    path = tmp_path / "web-users.json"
+    path.write_text('{"lena": {"role": "operator", "password": "x"}, "ci": {"role": "viewer", "token": "0"}}')
+    farm = evolve(FARM, web=Web(users=str(path)))
+    for mode, level, told in ((0o600, "doubtful", "the tokens of ci have no end"), (0o644, "bad", "chmod 600")):
+        path.chmod(mode)
+        (finding,) = files.access(farm)
+        assert finding.level == level
+        assert told in str(finding)
