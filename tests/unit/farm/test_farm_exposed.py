@@ -90,7 +90,13 @@ PASSWORD = f"basic_auth_users: {{lena: {bcrypt.hashpw(b'x', bcrypt.gensalt(4)).d
         (PASSWORD, 0o600, "0.0.0.0:9870", "bad", "open to other machines"),  # a password without TLS
         (PASSWORD, 0o600, "127.0.0.1:9870", None, ""),
         (PASSWORD, 0o644, "127.0.0.1:9870", "doubtful", "every user of this host may read the password hashes"),
-        ("tls_server_config: {cert_file: a, key_file: b, min_version: TLS11}", 0o600, "127.0.0.1:9870", "bad", "TLS11"),
+        (
+            "tls_server_config: {cert_file: a, key_file: b, min_version: TLS11}",
+            0o600,
+            "127.0.0.1:9870",
+            "bad",
+            "TLS11",
+        ),
     ],
 )
 @pytest.mark.parametrize("server", ["exporter", "web"])
