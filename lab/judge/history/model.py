@@ -116,13 +116,17 @@ def spread(logs: Floats) -> Spread:
     return Spread(ordered, count, median, _NORMAL * few * _middle(deviations, count))
 
 
-def centre(runs: Spread, scale: Floats, huber: float) -> Floats:
-    """One Huber step from the median. `scale`: of one sample, shape (runs,)."""
-    away = runs.ordered - runs.median[:, None]
-    bound = huber * scale[:, None]
-    inside = np.maximum((np.abs(away) <= bound).sum(axis=-1), 1)
-    pulled: Floats = np.nansum(np.clip(away, -bound, bound), axis=-1)
-    return np.where(runs.count > 2, runs.median + pulled / inside, runs.median)
+def inliers(runs: Spread, scale: Floats, outlier: float) -> tuple[Floats, Ints, Floats]:
+    """(mean, number, variance) of a run's samples without outliers, (runs,).
+
+    `scale`: usual standard deviation of one sample, shape (runs,). `outlier`: deviations from the median.
+    """
+    bound = outlier * np.fmax(scale, runs.deviation)
+    inside = np.abs(runs.ordered - runs.median[:, None]) <= bound[:, None]
+    number = inside.sum(axis=-1)
+    mean = np.where(inside, runs.ordered, 0.0).sum(axis=-1) / np.maximum(number, 1)
+    squares = np.where(inside, runs.ordered - mean[:, None], 0.0) ** 2
+    return mean, number, squares.sum(axis=-1) / np.maximum(number - 1, 1)
 
 
 def _middle(ordered: Floats, count: Ints) -> Floats:
@@ -141,10 +145,11 @@ class Constants:
     Relative sizes are differences of natural logarithms: 0.01 is one per cent.
     """
 
-    # A run: samples further than `huber` s from the median are pulled in, 4 % less efficient than the mean
-    huber: float = 1.5
-    efficiency: float = 1.07  # variance of that centre over the mean's, for normal samples
-    spread_memory: float = 0.05  # s follows a board that grows noisier within some 20 runs
+    # A run is the mean of its samples without those further than so many deviations from their median
+    outlier: float = 4.0
+    spread_memory: float = 0.05  # s follows a board that grows noisier within some 20 runs,
+    spread_boots: float = 120.0  # but is never of fewer boots;
+    spread_most: float = 3.0  # a single run's counts as so many times the usual one at most
 
     # Nothing changed
     first_runs: int = 8  # the median of as many begins a series; fewer do not survive a second mode
@@ -188,8 +193,8 @@ class Constants:
     silent_rivals: int = 2  # at most so many at a time
 
     # Decisions, as logarithms of the mean likelihood ratio
-    ask: float = -0.6  # on a first night; a step of a second mode's size says no more of itself at first
-    ask_again: float = 0.5  # the first rerun must have made it likelier
+    ask: float = -0.3  # on a first night; a step of a second mode's size says no more of itself at first
+    ask_again: float = 0.8  # the first rerun must have made it likelier
     ask_silent: float = 2.5  # runs in the second mode surprise on one night in ten
     ask_later: float = 2.5  # the next night comes anyway;
     ask_later_noisy: float = 1.5  # but of few boots a rerun tells more than the night does

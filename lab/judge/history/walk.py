@@ -25,7 +25,7 @@ from lab.judge.history.kalman import (
     Rivals,
     SeriesParameters,
 )
-from lab.judge.history.model import Bools, Constants, Floats, Index, Ints, Spread, centre, spread
+from lab.judge.history.model import Bools, Constants, Floats, Index, Ints, Spread, inliers, spread
 from lab.judge.history.table import Night
 
 _SURE = 1.96  # 95 % of a normal distribution lie within so many deviations
@@ -120,10 +120,16 @@ class Walk:
         return result
 
     def _take_scale(self, samples: Spread) -> None:
+        constants = self._constants
         usable = np.isfinite(samples.deviation)
         self._scales += usable
-        weight = np.where(usable, np.maximum(self._constants.spread_memory, 1 / np.maximum(self._scales, 1)), 0.0)
-        self._scale += weight * (np.nan_to_num(samples.deviation) - self._scale)
+        _, number, variance = inliers(samples, self._scale, constants.outlier)
+        memory = np.minimum(constants.spread_memory, (number - 1) / constants.spread_boots)
+        weight = np.where(usable, np.maximum(memory, 1 / np.maximum(self._scales, 1)), 0.0)
+        variance = np.minimum(variance, (constants.spread_most * self._scale) ** 2)
+        young = self._scale + weight * (np.nan_to_num(samples.deviation) - self._scale)
+        old = np.sqrt(self._scale**2 + weight * (variance - self._scale**2))
+        self._scale = np.where(self._scales <= constants.first_runs, young, old)
         gaps = np.diff(samples.ordered, axis=1)
         if gaps.shape[1]:
             self._step = np.fmin(self._step, np.where(gaps > 1e-12, gaps, np.inf).min(axis=1))
@@ -137,8 +143,8 @@ class Walk:
     def _centre(self, samples: Spread, rows: Index = slice(None)) -> tuple[Floats, Floats]:
         """(centre, its variance) of a run of these series."""
         sigma = self._sigma()[rows]
-        noise = self._constants.efficiency * sigma**2 / np.maximum(samples.count, 1)
-        return centre(samples, sigma, self._constants.huber), noise
+        mean, number, _ = inliers(samples, sigma, self._constants.outlier)
+        return np.where(number > 0, mean, np.nan), sigma**2 / np.maximum(number, 1)
 
     def _predict(self, night: Night, ready: Bools) -> None:
         """Predict a night: drift, known changes, a rival for a new image."""
