@@ -154,6 +154,9 @@ class Constants:
     # Nothing changed
     first_runs: int = 8  # the median of as many begins a series; fewer do not survive a second mode
     drift: float = 0.0002  # of the level, a night: some 0.4 % in a year, as ageing and seasons do
+    trend_gain: float = 0.013  # share of a run's distance from its expectation that the level moves on each night,
+    trend_memory: float = 0.98  # for some fifty nights: a slow drift is no step of its images
+    trend_most: float = 2.0  # deviations that count at most: a step is no trend
     rerun_shared: float = 0.85  # a rerun of the same night has that much of the night in it,
     rerun_own: float = 0.5  # and something of its own: this share of the variance of nights
     least_night: float = 0.0003  # no series repeats better than this from night to night
@@ -197,7 +200,7 @@ class Constants:
     ask_again: float = 0.8  # the first rerun must have made it likelier
     ask_silent: float = 2.5  # runs in the second mode surprise on one night in ten
     ask_later: float = 2.5  # the next night comes anyway;
-    ask_later_noisy: float = 1.5  # but of few boots a rerun tells more than the night does
+    ask_later_noisy: float = 1.2  # but of few boots a rerun tells more than the night does
     most_reruns: int = 3  # a night
     first_night: float = 5.0  # with all its reruns
     later_night: float = 5.5  # one in 250, times some four rivals a month
@@ -225,6 +228,8 @@ class Constants:
     creep_gap: int = 6  # blocks between the compared ones: what came within fewer is a step, or an odd week
     creep_least: float = 0.03  # boards age and seasons pass by 2 % a year
     creep_noise: float = 12.0  # times the median difference of neighbouring blocks
+    creep_month: int = 4  # blocks over which a history's own wander is measured,
+    creep_wander: float = 2.5  # deviations of a random walk of that size
     creep_more: float = 0.006  # of growth since the last report
     creep_step: float = 0.02  # a called step of less is one of the small ones
     creep_untold: float = 0.015  # so much of it was not called as steps

@@ -37,6 +37,7 @@ class StepResult:
 
     Attributes:
         level: 1: the number rose; -1: it fell; 0: neither. environment: another cause than an image moved it.
+        swapped: a known one, such as another board.
         mode: the rise or fall is a new mode of single boots.
         crept: it is a sum of small steps.
         unsure: a rerun would help, and none was left.
@@ -47,6 +48,7 @@ class StepResult:
 
     level: Ints
     environment: Bools
+    swapped: Bools
     mode: Bools
     crept: Bools
     unsure: Bools
@@ -86,6 +88,7 @@ class Walk:
         self._residuals = np.full((series, constants.learn_runs), np.nan)
         self._variances = np.ones((series, constants.learn_runs))
         self._first = np.full((series, constants.first_runs), np.nan)
+        self._trend = np.zeros(series)  # of the level, a night
         self._swapped = np.full(series, -1)  # run of the last known change that may still show
 
     def step(self, night: Night) -> StepResult:
@@ -152,6 +155,8 @@ class Walk:
         new_image = night.new_image & ready
         self._images.end(new_image, bank, self._learned, constants)
         bank.next_night(self._learned, constants.drift, new_image)
+        bank.mean[LEVEL] += self._trend[:, None]
+        self._rivals.level += self._trend[:, None]
         swapped = np.flatnonzero((night.swap > 0) & ready)
         if len(swapped):
             bank.copy_slot(swapped, NULL, BEFORE)
@@ -172,6 +177,12 @@ class Walk:
         self._variances[:, column] = variance
         weight, moved = bank.ordinary(y, noise, self._learned, constants)
         self._images.add(moved, noise, np.where(here, weight, 0.0))
+        expected, uncertain = bank.predict(NULL)
+        most = constants.trend_most * np.sqrt(uncertain + noise)
+        nights = self._learned.night**2
+        worth = (nights / (nights + noise)) ** 2  # of few boots it would be noise
+        behind = np.where(here, worth * weight * np.clip(moved - expected, -most, most), 0.0)
+        self._trend = constants.trend_memory * self._trend + constants.trend_gain * behind
 
     def _update(self, rows: Ints, y: Floats, noise: Floats, share: float = 1.0, own: float = 0.0) -> None:
         """Update the filters of some series with a centre."""
@@ -232,6 +243,7 @@ class Walk:
         return StepResult(
             level=np.where(called, np.sign(effect), np.where(swap, np.sign(swap_effect), 0)).astype(np.int64),
             environment=silent | swap,
+            swapped=(called & (kind == SWAP)) | swap,
             mode=np.zeros(n, dtype=bool),
             crept=np.zeros(n, dtype=bool),
             unsure=unsure,
@@ -536,7 +548,7 @@ class Creep:
     def step(self, result: StepResult, t: int) -> None:
         """Take gross steps and swaps out of the centres before; add small steps to the called ones."""
         moved = (result.level != 0) & ~result.mode
-        gross = moved & (result.environment | (np.abs(result.effect) >= self._constants.creep_step))
+        gross = moved & (result.swapped | (np.abs(result.effect) >= self._constants.creep_step))
         self._called[moved & ~gross] += result.effect[moved & ~gross]
         length = self._centres.shape[1]
         for row in np.flatnonzero(gross):
@@ -584,6 +596,17 @@ class Creep:
         effect = blocks[rows, -1] - before[rows, last]
         untold = effect - (self._called[rows] - self._sums[rows, since % length])
         enough = np.sign(effect) * untold >= constants.creep_untold
+        months = (t + 1 - since) / (constants.creep_month * constants.creep_block)
+        walk = self._wander(blocks[rows], trend[rows]) * np.sqrt(months)
+        enough &= np.abs(effect) >= constants.creep_wander * walk
         rows, since, effect = rows[enough], since[enough], effect[enough]
         self._reported[rows] = now[rows]
         return rows, since, effect, _SURE * np.sqrt(2) * np.maximum(noise[rows], constants.night)
+
+    def _wander(self, blocks: Floats, trend: Floats) -> Floats:
+        """The deviation of what some histories move in a month beyond their trend, (series,)."""
+        month = self._constants.creep_month
+        moves = np.sort(np.abs(blocks[:, month:] - blocks[:, :-month] - month * trend), axis=1)
+        middle = np.maximum(np.isfinite(moves).sum(axis=1) - 1, 0)[:, None] // 2
+        wander: Floats = 1.4826 * np.take_along_axis(moves, middle, axis=1)[:, 0]
+        return wander
