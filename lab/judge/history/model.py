@@ -232,6 +232,7 @@ class Constants:
     creep_wander: float = 2.5  # deviations of a random walk of that size
     creep_more: float = 0.006  # of growth since the last report
     creep_step: float = 0.02  # a called step of less is one of the small ones
+    creep_silent: float = 0.014  # and within an image of less than this: a drift looks like one of 1 % at times
     creep_untold: float = 0.015  # so much of it was not called as steps
     creep_near: float = 0.003  # a block so near the old level has not moved yet
 

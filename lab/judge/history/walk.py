@@ -548,7 +548,8 @@ class Creep:
     def step(self, result: StepResult, t: int) -> None:
         """Take gross steps and swaps out of the centres before; add small steps to the called ones."""
         moved = (result.level != 0) & ~result.mode
-        gross = moved & (result.swapped | (np.abs(result.effect) >= self._constants.creep_step))
+        step = np.where(result.environment, self._constants.creep_silent, self._constants.creep_step)
+        gross = moved & (result.swapped | (np.abs(result.effect) >= step))
         self._called[moved & ~gross] += result.effect[moved & ~gross]
         length = self._centres.shape[1]
         for row in np.flatnonzero(gross):

@@ -13,6 +13,7 @@ from support.judge_histories import calls, history, mapped, with_cause
 
 from lab.judge.history import CONSTANTS, Outcome, Series, judge
 from lab.judge.history.kalman import Bank, SeriesParameters
+from lab.judge.history.model import inliers, spread
 from lab.judge.history.walk import Creep
 
 pytestmark = pytest.mark.longer
@@ -42,6 +43,14 @@ def test_a_small_step_of_few_boots_is_called_by_more_reruns() -> None:
     found = judge([history(seed, nights=91, boots=3, step=0.01, at=84) for seed in range(60)], everything=False)
     assert sum(any(call.since in {84, 85} for call in verdicts) for verdicts in found) >= 54
     assert sum(any(call.since is not None and 84 <= call.run < 90 for call in verdicts) for verdicts in found) >= 58
+
+
+def test_a_gross_boot_of_three_moves_no_run() -> None:
+    logs = np.log([[1.0, 1.002, 1.2], [1.0, 1.002, 1.004], [0.8, 1.0, 1.001]])
+    mean, number, variance = inliers(spread(logs), np.full(3, 0.004), CONSTANTS.outlier)
+    assert mean == pytest.approx([0.001, 0.002, 0.0005], abs=1e-4)
+    assert number.tolist() == [2, 3, 2]
+    assert np.sqrt(variance) == pytest.approx([0.0014, 0.002, 0.0007], abs=1e-4)
 
 
 @pytest.mark.parametrize("reruns", [3, None])
@@ -324,6 +333,43 @@ def test_small_steps_that_add_up_are_told_with_their_sum_and_again_as_it_grows(w
 @pytest.mark.parametrize("whole", [0.02, -0.02])
 def test_what_boards_and_seasons_do_is_no_drift(whole: float) -> None:
     assert [call for call in calls(slowly(3, whole)) if call.crept] == []
+
+
+@pytest.mark.parametrize("whole", [0.03, -0.03])
+def test_a_slow_drift_is_not_blamed_on_images(whole: float) -> None:
+    drifting = [slowly(seed, whole, nights=110) for seed in range(4)]
+    found = judge(drifting, everything=False)
+    assert sum(verdict.since is not None and not verdict.crept for verdicts in found for verdict in verdicts) <= 1
+    assert sum(verdict.reruns for verdicts in found for verdict in verdicts) <= 4 * 20
+
+
+@pytest.mark.parametrize("step", [0.02, -0.02])
+def test_a_silent_step_and_half_as_much_drift_are_no_small_steps(step: float) -> None:
+    drifting = slowly(5, step / 2, nights=200)
+    runs = (
+        mapped(evolve(drifting, runs=(run,)), lambda samples: samples * (1 + step)).runs[0] if night >= 87 else run
+        for night, run in enumerate(drifting.runs)
+    )
+    found = calls(evolve(drifting, runs=tuple(runs)))
+    assert [(call.outcome, call.since, call.crept) for call in found] == [(Outcome.ENVIRONMENT, 87, False)]
+
+
+def test_slow_waves_of_a_history_are_no_drift() -> None:
+    """Each board of a lab that waves by a random walk, and one that drifts as far while it waves little."""
+
+    def told(seed: int, wander: float, whole: float) -> bool:
+        rng = np.random.default_rng(seed)
+        creep, walk, crept = Creep(1, CONSTANTS), 0.0, False
+        for t in range(365):
+            walk += rng.normal(0, wander)
+            creep.take(walk + whole * t / 365 + rng.normal(0, 0.002, 1), yes, no, t)
+            crept |= bool(len(creep.grown(yes, t)[0]))
+        return crept
+
+    yes, no = np.array([True]), np.array([False])
+    waves = [told(seed, 0.002, 0.0) for seed in range(40)]  # 4 % a year, as far as the drift
+    assert sum(waves) <= 16
+    assert all(told(seed, 0.0003, 0.06) for seed in range(40))
 
 
 @pytest.mark.parametrize("size", [0.05, -0.05])
