@@ -12,11 +12,12 @@ from typing import Final
 from attrs import field, frozen
 
 from lab.boards import BoardType
+from lab.errors import ConfigurationError
 from lab.health import BoardCheck
 from lab.health.reservations import QUALIFYING, ReservationBook
 from lab.judge import noise
 from lab.metrics import Measurement
-from lab.metrics.catalogue import HEADLINE_NAMES
+from lab.metrics.catalogue import BOOT_TIME, HEADLINE_NAMES
 from lab.metrics.uncertainty import deviation
 from lab.results import listing
 from lab.results.audit import Act, Audit
@@ -80,6 +81,7 @@ def judge(
         reasons += _beside_kin(run, kin)
     else:
         notes.append(f"no other {board_type.name} was measured with this release: its spread is compared with none")
+    notes += _own_sensitivity(store, board)
     return Qualification(
         board, tuple(reasons), tuple(notes), run_id, tuple(sorted({other.run.board for other in kin}))
     )
@@ -177,6 +179,18 @@ def _beside_kin(own: Overview, kin: Sequence[Overview]) -> Iterator[str]:
                 f"{what} is {mean:.4g} {measured.metric.unit}, {100 * apart:+.1f} % from its kin's; equal boards "
                 f"differ by {100 * limits.relative:g} %"
             )
+
+
+def _own_sensitivity(store: Store, board: str) -> Iterator[str]:
+    """What the judge would find on the board, and its false alarms."""
+    from lab.judge import sensitivity  # noqa: PLC0415 - numpy
+
+    try:
+        numbers = sensitivity.board_sensitivity(store, board, BOOT, BOOT_TIME.name)
+    except ConfigurationError as error:
+        yield f"what the judge would find on it is not known yet: {error}"
+    else:
+        yield from map(sensitivity.sentence, numbers)
 
 
 def _headlines(run: Overview) -> list[Measurement]:

@@ -16,6 +16,7 @@ from lab.judge.run_judge import CONFIRMS
 from lab.judge.store import reviews
 from lab.metrics.uncertainty import NORMAL_95, wilson
 from lab.results import Store
+from lab.results.formatting import label
 from lab.results.history import MeasuredNumber, RunNumbers, read_numbers, run_heads
 from lab.results.records import Run
 
@@ -188,6 +189,20 @@ def _copy(quiet: Sequence[HistoryRun], boots: int, rng: np.random.Generator, eff
         for t, run in enumerate(quiet)
     )
     return Series("", tuple(runs)), at
+
+
+def sentence(number: NumberSensitivity) -> str:
+    """What is found with the most boots, in a line."""
+    row = number.boots[-1]
+    steps = ", ".join(
+        f"{100 * step.effect:+g} % in {100 * step.share:.0f} % ({100 * step.low:.0f} to {100 * step.high:.0f})"
+        for step in row.steps
+    )
+    return (
+        f"{number.metric} {label(number.params)}: the judge would find {steps} of cases within {NIGHTS} nights by "
+        f"{row.boots} boots, with {row.false_alarms:.1f} ({row.low:.1f} to {row.high:.1f}) false alarms a year, by "
+        f"its own {number.runs} runs"
+    )
 
 
 def lines(number: NumberSensitivity) -> Iterator[list[str]]:

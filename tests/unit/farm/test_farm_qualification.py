@@ -20,6 +20,7 @@ from lab.health.reservations import ReservationBook
 from lab.host.clock import utc_now
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import BY_LAB_RUN, BY_QUALIFY, Order
+from lab.judge import sensitivity
 from lab.pytest_plugin.jobs import hold_failed
 from lab.results import AttemptRecord, Store, open_store
 from lab.results.audit import Audit
@@ -54,6 +55,8 @@ def test_a_board_like_its_kin_qualifies_and_serves(store: Store) -> None:
     found = judged(store)
     assert (found.reasons, found.kin) == ((), ("kin-0", "kin-1", "kin-2"))
     assert any("ospi" in note for note in found.notes)
+    unknown = "what the judge would find on it is not known yet: boot.time of new has 1 boot runs"
+    assert any(note.startswith(unknown) for note in found.notes)
     qualification.finish(store, found, "lena", "lena", "lab1")
     assert ReservationBook(store).standing("new") == []
     assert [entry.action for entry in Audit(store).entries(board="new")] == ["qualify"]
@@ -110,3 +113,15 @@ def test_a_failed_board_is_held_as_it_is_for_its_person(store: Store, monkeypatc
     assert "run 7: hang_spl" in hold.reason
     (entry,) = Audit(store).entries(board="kin-1")
     assert (entry.action, entry.about) == ("maintenance on", "run 7: hang_spl")
+
+
+def test_a_board_with_a_history_is_told_what_the_judge_would_find_on_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sensitivity, "_COPIES", 2)
+    monkeypatch.setattr(sensitivity, "BOOTS", (BOOTS,))
+    for day in range(60, 0, -1):
+        run(store, "new", NEW, utc_now() - dt.timedelta(days=day), random.Random(day), boots=BOOTS)
+    notes = [note for note in judged(store).notes if "the judge would find" in note]
+    assert [note.split(":")[0] for note in notes] == ["boot.time emmc", "boot.time sd"]
+    assert all(note.endswith("false alarms a year, by its own 61 runs") for note in notes)

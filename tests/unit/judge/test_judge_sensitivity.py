@@ -41,6 +41,11 @@ def test_a_quiet_board_finds_smaller_steps_than_a_noisy_one_and_more_boots_find_
         assert all(step.low <= step.share <= step.high or step.low > 0.5 for step in row.steps)
         assert row.low <= row.false_alarms <= row.high
         assert row.high > 3, "a hundred runs cannot show fewer"
+    text = sensitivity.sentence(quiet)
+    assert text.startswith("boot.time sd: the judge would find +0.5 % in ")
+    assert "+2 % in 100 % (" in text
+    assert "by 20 boots, with " in text
+    assert text.endswith("false alarms a year, by its own 100 runs")
 
 
 def test_a_change_in_the_history_is_taken_out() -> None:
