@@ -513,6 +513,20 @@ def second_kernel_without_times(machine: Machine) -> Boot:
     return boot
 
 
+def then_quiet(machine: Machine) -> Boot:
+    """A kernel dies that talks, and the one behind it is quiet."""
+    dice, boot = machine.dice, machine.boot()
+    lived_s = dice.uniform(0.01, 5)
+    first = Boot(machine, dice, boot.zero_s)
+    first.life(boot.zero_s, machine.lines, until_s=boot.zero_s + lived_s)
+    boot.said = [said for said in boot.said if said.data[:1] != b"["]
+    texts = [said for said in first.said if said.at_s < boot.zero_s + lived_s]
+    boot.delay(boot.said[boot.find("starting_kernel")].at_s, lived_s + dice.uniform(0.005, 0.5))
+    boot.said += texts
+    boot.is_true = False
+    return boot
+
+
 def kexec(machine: Machine) -> Boot:
     """A kernel starts another one, and says so."""
     return _again(machine, [b"kexec_core: Starting new kernel", b"Bye!"])
@@ -544,6 +558,7 @@ SICK: Final[Mapping[str, Callable[[Machine], Boot]]] = {
     "start_before": start_before,
     "second_kernel": second_kernel,
     "second_kernel_without_times": second_kernel_without_times,
+    "then_quiet": then_quiet,
     "kexec": kexec,
 }
 

@@ -53,7 +53,6 @@ STEP_NS: Final = 10_000_000  # of /proc/uptime and of a process's start: 1/USER_
 HZ: Final = 100
 KERNEL_STARTS: Final = (START, EFI_START, "first_printk")
 LOST_LINES: Final = 3  # fewer may be parts of a line, which old kernels print and log in different ways
-COMMON_SHARE: Final = 0.25  # of the times of a kernel's lines: those of two kernels' early ones may be the same
 _URGENT: Final = 4  # lines at lower levels come even with `quiet`
 LINES_KEPT: Final = 99  # of counts and errors of the kernel's log
 _COUNT: Final = re.compile(r" *(\d{1,6}) (<(\d{1,3})>\[ *(\d{1,9}).*|\.\d{6}\])")
@@ -158,12 +157,12 @@ class LogFacts:
     Attributes:
         errors: lines at the levels emerg to err, the first `ERRORS_KEPT`.
         lost_lines: number of lines that the kernel's console let through, and that did not come.
-        first_kernel: the kernel whose lines came first is the one that runs; None: unknown.
+        is_first: the kernel whose lines came first is the one that runs; False: unknown.
     """
 
     errors: tuple[str, ...] = ()
     lost_lines: int = 0
-    first_kernel: bool | None = None
+    is_first: bool = False
 
 
 @frozen
@@ -200,7 +199,7 @@ class CrossCheck:
         Args:
             split_ns: the last line of the first kernel; a second one began behind it.
         """
-        return self.log.first_kernel is True or self.zero_ns[1] < split_ns
+        return self.log.is_first or self.zero_ns[1] < split_ns
 
     def time_line(self, start: MomentLike | None, prompt: MomentLike, line: TimeLine) -> TimeLine:
         """A boot's time line with the board's clock.
@@ -278,16 +277,11 @@ def read_log(text: Sequence[str], console: str, level: int, marks: Collection[st
     counts = [match for line in text if (match := _COUNT.fullmatch(line))]
     logged = "\n".join(match[2] for match in counts)
     marks_there = [f"{mark[mark.index('.') :]}]" in logged for mark in marks]
-    is_other = (
-        len(marks_there) > 1
-        and sum(marks_there) <= COMMON_SHARE * len(marks_there)
-        and re.search(r"> *\[ *0", logged) is not None
-    )
     errors = (match[2] for match in counts if match[3] and match[2].rstrip()[-1:] and "]" in match[2])
     return LogFacts(
         errors=tuple(errors)[:ERRORS_KEPT],
         lost_lines=_lost_lines(_lines_per_second(counts, level), console),
-        first_kernel=True if len(marks_there) > 1 and all(marks_there) else False if is_other else None,
+        is_first=len(marks_there) > 1 and all(marks_there),
     )
 
 
@@ -445,12 +439,10 @@ def contradictions(
             "that text late, or it is no start of a kernel. Look at the host's load, then at the recording",
             failure="stamps_uncertain",
         )
-    signs = ["its log lacks the lines of the kernel that came first"] if check.log.first_kernel is False else []
     if spoken is not None and (before_ns := check.zero_ns[0] - spoken.t_ns) > drift_ns:
-        signs.append(f"{spoken.text.strip()!r} came {before_ns / 1e9:.2f} s before its time 0")
-    if signs:
         yield BoardTransientError(
-            f"the kernel that runs is a second one (a restart or kexec in the boot): {', and '.join(signs)}",
+            f"the kernel that runs is a second one (a restart or kexec in the boot): {spoken.text.strip()!r} came "
+            f"{before_ns / 1e9:.2f} s before its time 0",
             failure="second_kernel",
         )
     if facts.getty_ns is not None and prompt.t_ns < check.zero_ns[0] + facts.getty_ns - drift_ns:

@@ -64,6 +64,7 @@ class BootKernelLog:
         torn: lines in which another one begins or ends: bytes between are lost.
         own: the last line is the kernel's own, as far as its form and its time tell.
         split_s: since power on, when the last line came that went on with the first kernel's clock.
+        first: the kernel's first own line behind its time 0, and when it came since power on; empty: none.
         marks: the times of some of its lines, by which a log is known as its own.
     """
 
@@ -75,6 +76,7 @@ class BootKernelLog:
     torn: int = field(default=0, init=False)
     own: bool = field(default=False, init=False)
     split_s: float = field(default=0.0, init=False)
+    first: dict[str, float] = field(factory=dict, init=False)
     marks: list[str] = field(factory=list, init=False)
     _marked: int = field(default=0, init=False)  # lines of which every so many is a mark
     _stamped_before: int = field(default=0, init=False)  # lines before the kernel's start
@@ -101,6 +103,8 @@ class BootKernelLog:
             kernel_s = kernel_time_s(line) or 0.0
             in_time = self._latest_s - BACK_S <= kernel_s <= since_power_s + AHEAD_S
             self.own = usual and in_time and _BY_PROGRAM.match(match["text"]) is None
+            if self.own and kernel_s > 0 and not self.first:
+                self.first[line.strip()] = since_power_s
             if usual:
                 self._clock(line, kernel_s, since_power_s)
             if self.own and match["text"].strip() in _KEXEC:
@@ -117,7 +121,7 @@ class BootKernelLog:
         """The kernel starts now: earlier times are another's, or quoted."""
         self._latest_s, self._times, self._zero_s, self._younger = 0.0, [], math.inf, []
         self._kexec = self._begun = False
-        self.marks, self._marked = [], 0
+        self.first, self.marks, self._marked = {}, [], 0
         self._stamped_before = self.stamped
 
     @property

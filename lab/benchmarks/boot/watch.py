@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator
 from difflib import SequenceMatcher
 from typing import Final
@@ -21,7 +21,7 @@ from lab.benchmarks.boot.timeline import KERNEL, TimeLine, place_in
 from lab.benchmarks.output import garbage, in_pieces, last_line, unreadable
 from lab.boards import NORMAL, BoardType
 from lab.errors import BoardlabError, BoardTransientError, LabTransientError, TestTransientError
-from lab.metrics import Flag, SampleRecord
+from lab.metrics import Flag, Moment, SampleRecord
 
 LINE_LIMIT = 4096  # bytes of a line that are searched; longer lines are garbage
 GARBAGE_SHARE = 0.3  # of bytes that no console prints, in the last kilobyte, at which it is called garbled
@@ -297,8 +297,11 @@ class BootWatch:
         self.start = next((moment for moment in order if moment.name == start == START), None)
         start_at = self.start.position if self.start else 0
         spoken = [moment for moment in self._own_moments() if moment.name in SPOKEN and moment.position > start_at]
-        counts = Counter(moment.name for moment in spoken)
-        self.spoken = next((m for m in spoken if m.name != FIRST_PRINTK or counts[FIRST_PRINTK] > 1), None)
+        again = sum(moment.name == FIRST_PRINTK for moment in spoken) > 1
+        lines: list[MomentLike] = [moment for moment in spoken if again or moment.name != FIRST_PRINTK]
+        for text, since_power_s in self.log.first.items():
+            lines.append(Moment("kernel", self.power.requested_ns + round(since_power_s * 1e9), 0, 0, text))
+        self.spoken = min(lines, key=lambda line: line.t_ns, default=None)
         sure = manner_of_boot.is_sure and self._ruled_out.shown(flow.name) and not self._starts.doubtful
         flags |= frozenset(() if sure else {Flag.FLOW_UNVERIFIED})
         moments = self._own_moments()

@@ -335,22 +335,31 @@ def test_a_few_parts_of_a_line_are_no_loss() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_kernel_whose_log_lacks_the_first_lines_is_a_second_one(seed: int) -> None:
+def test_a_kernel_is_known_by_the_times_of_its_lines(seed: int) -> None:
     log = KernelLog(random.Random(seed))
     console = log.lines()
-    assert log.lost(console).first_kernel is True
+    assert log.lost(console).is_first
     times = sorted(log.dice.uniform(0.001, log.dice.uniform(0.01, 5)) for _ in range(log.dice.randint(4, 60)))
     first = [f"[{at:12.6f}] first kernel" for at in times]
-    second = log.lost([*first, *console], marks=[f"{at:.6f}" for at in times[:8]])
-    assert second.first_kernel is False
-    check = evolve(checked(), log=second)
-    assert failures(check, 9.9, 13.9) == ["second_kernel"]
-    assert log.lost(console, forgotten=len(log.records) // 2).first_kernel is None, "its ring has lost them"
-    assert log.lost([]).first_kernel is None, "a quiet kernel"
+    assert not log.lost([*first, *console], marks=[f"{at:.6f}" for at in times[:8]]).is_first
+    assert not log.lost(console, forgotten=len(log.records) // 2).is_first, "its ring has lost them"
+    assert not log.lost([]).is_first, "a quiet kernel"
+
+
+@pytest.mark.parametrize(
+    ("before_s", "failure"), [(-0.1, []), (0.0, []), (0.02, ["second_kernel"]), (4, ["second_kernel"])]
+)
+def test_a_kernels_line_from_before_the_running_kernels_time_0_is_another_kernels(
+    before_s: float, failure: list[str]
+) -> None:
+    check = checked()
+    line = moment("init", check.zero_ns[0] / 1e9 - before_s, "Run /sbin/init as init process")
+    found = contradictions(check, moment("starting_kernel", 5.0), line, moment("login", 13.9), [])
+    assert [error.failure for error in found] == failure
 
 
 def test_a_kernel_whose_clock_or_log_is_the_first_ones_started_once() -> None:
     check = checked()  # its time 0 is at 9.93 to 10.01 s
     assert check.is_first(round(10.1 * SECOND))
     assert not check.is_first(round(9.97 * SECOND))
-    assert evolve(check, log=LogFacts(first_kernel=True)).is_first(0)
+    assert evolve(check, log=LogFacts(is_first=True)).is_first(0)

@@ -49,7 +49,9 @@ def test_good_boots_are_neither_refused_nor_flagged(others: int) -> None:
 
 
 @pytest.mark.longer
-@pytest.mark.parametrize("kind", ["second_kernel", "second_kernel_without_times", "kexec", "shell_in_place"])
+@pytest.mark.parametrize(
+    "kind", ["second_kernel", "second_kernel_without_times", "then_quiet", "kexec", "shell_in_place"]
+)
 def test_a_run_of_which_every_boot_is_sick_has_no_number_without_a_flag(kind: str) -> None:
     outcomes = [outcome for seed in range(CASES // 4) for outcome in run_of(kind, seed, 6)]
     assert [outcome.wrong_s for outcome in outcomes if outcome.wrong_s] == []
