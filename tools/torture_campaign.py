@@ -189,7 +189,7 @@ def _cross_checked(boot: GoodBoot, mutated: Mutated, result: Rewatched, rng: Ran
         return CrossCheck(BoardFacts(getty_ns=getty_ns), (latest_ns - way_ns - STEP_NS, latest_ns))
 
     checked = check(started_ns, end_ns)
-    refuted = next(contradictions(checked, result.start, result.spoken, result.prompt, []), None)
+    refuted = next(contradictions(checked, result.start, None, result.prompt, []), None)
     if refuted is not None:
         return evolve(result, error=refuted)
     begin, end = (evolve(result.prompt, t_ns=t_ns) for t_ns in (started_ns, end_ns))

@@ -396,9 +396,11 @@ def judge_boot(
     """
     line = watch.time_line
     if check is not None and watch.prompt is not None:
-        for error in contradictions(check, watch.start, watch.spoken, watch.prompt, known):
+        spoken = None if check.is_first(watch.split_ns) else watch.spoken
+        timed = spoken if watch.log.has_times else None  # else nothing could prove that the kernel started once
+        for error in contradictions(check, watch.start, timed, watch.prompt, known):
             raise error
-        line = check.time_line(watch.start, watch.prompt, line)
+        line = evolve(check.time_line(watch.start, watch.prompt, line), second=check.before_s(spoken) > 0)
     return TimeLineJudgement.of(line, [*map(TimeLine.of_document, known), *earlier], flags)
 
 

@@ -228,7 +228,8 @@ class LowPowerRun(CycleRun[LowPowerCycle]):
             return {}, frozenset({Flag.NOT_CROSS_CHECKED})
         attempts = self.good_attempts(**params(plan))
         others = [attempt.details["cross_check"] for attempt in attempts if attempt.details.get("cross_check")]
-        for contradiction in contradictions(check, watch.start, watch.spoken, watch.prompt, others):
+        spoken = watch.spoken if watch.log.has_times and not check.is_first(watch.split_ns) else None
+        for contradiction in contradictions(check, watch.start, spoken, watch.prompt, others):
             raise contradiction
         line = check.time_line(watch.start, watch.prompt, watch.time_line)
         doubts = judge(line, learn(map(TimeLine.of_document, others))).flags

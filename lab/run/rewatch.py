@@ -41,7 +41,6 @@ class Rewatched:
 
     Attributes:
         start, prompt: between which its boot time was taken; None: it is no boot from the kernel's start.
-        spoken: as of `BootWatch`.
         line: what the console tells of its prompt.
     """
 
@@ -51,7 +50,6 @@ class Rewatched:
     start: MomentLike | None = None
     prompt: MomentLike | None = None
     line: TimeLine = NO_LINE
-    spoken: MomentLike | None = None
 
 
 def rewatch(
@@ -100,9 +98,7 @@ class Rewatcher:
             samples = watch.finish(compare_clocks(following.captured, self.timing).flags)
         except BoardlabError as error:
             return Rewatched((), error, tuple(watch.moments))
-        return Rewatched(
-            tuple(samples), None, tuple(watch.moments), watch.start, watch.prompt, watch.time_line, watch.spoken
-        )
+        return Rewatched(tuple(samples), None, tuple(watch.moments), watch.start, watch.prompt, watch.time_line)
 
     def watch(self, events: Sequence[Event], answer: PromptReply | None = None) -> BootWatch:
         """The watch of a boot that has reached its prompt.

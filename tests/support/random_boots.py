@@ -124,6 +124,7 @@ class Machine:
     lines: int = field(init=False)
     behind: Sequence[bytes] = field(init=False)
     logo: bytes = field(init=False)
+    lost_s: float = field(init=False)  # of the kernel's clock, whose ticks are lost while it prints its first lines
 
     def __attrs_post_init__(self) -> None:
         dice = self.dice
@@ -139,6 +140,7 @@ class Machine:
         self.lines = dice.choice([0, 4, 30, 80])
         self.behind = dice.sample(BEHIND, dice.choice([0, 0, 1, 2]))
         self.logo = dice.choice(LOGOS).encode()
+        self.lost_s = dice.choice([0.0, 0.0, dice.uniform(0.05, 0.5)])
 
     def near(self, value_s: float) -> float:
         """The value in one boot."""
@@ -184,8 +186,8 @@ class Machine:
     def answer(self, boot: Boot, asked_s: float, logged: Sequence[str]) -> list[str]:
         """The board's answer to a question at this time, perhaps damaged."""
         self.read_s = asked_s + self.dice.uniform(0.001, 0.03)
-        up_s = int((self.read_s - boot.zero_s) * 100) / 100
-        ticks = int((boot.getty_s - boot.zero_s) * 100)
+        up_s = int((self.read_s - boot.zero_s - self.lost_s) * 100) / 100
+        ticks = int((boot.getty_s - boot.zero_s - self.lost_s) * 100)
         shell, getty = "471 (sh) S 412 471 471 1088 999999", f"412 (login) S 1 412 412 1088 {ticks}"
         lines = with_digest([f"{up_s:.2f} 1.00", shell, getty, BOOT_ID, "0", "running", *logged])
         if self.dice.random() >= boot.answer_damage:

@@ -98,6 +98,7 @@ class TimeLine:
         tries: number of the bootloader's errors, after which it tried another place.
         drawn: the Y of other texts that may be the prompt.
         open: the prompt may be another text, as far as the console tells.
+        second: the kernel that runs may be a second one.
         stages: both moments -> the time between; if both are the kernel's lines, less that of its clock, and named
             `KERNEL`.
         places: a bootloader's moment -> its `place_in`.
@@ -110,6 +111,7 @@ class TimeLine:
     tries: float | None = None
     drawn: tuple[float, ...] = ()
     open: bool = False
+    second: bool = False
     stages: Mapping[str, float] = field(factory=dict)
     places: Mapping[str, str] = field(factory=dict)
     quoted: tuple[str, ...] = ()
@@ -122,6 +124,7 @@ class TimeLine:
             **numbers,
             drawn=tuple(document.get("drawn", ())),
             open=bool(document.get("open")),
+            second=bool(document.get("second")),
             stages=dict(document.get("stages") or {}),
             places=dict(document.get("places") or {}),
             quoted=tuple(document.get("quoted", ())),
@@ -218,7 +221,9 @@ def judge(line: TimeLine, usual: Mapping[str, Usual], out_of_place: Collection[s
     is_late = answer is not None and line.answer is not None and answer.beyond_s(line.answer) > 0
     flags = {
         Flag.NOT_CROSS_CHECKED: getty is None or line.getty is None or (zero is None and line.zero is not None),
-        Flag.FLOW_UNVERIFIED: is_early or (tries is not None and tries.beyond_s(line.tries or 0.0) != 0),
+        Flag.FLOW_UNVERIFIED: is_early
+        or line.second
+        or (tries is not None and tries.beyond_s(line.tries or 0.0) != 0),
         Flag.PROMPT_REPEATED: is_off or is_late or apart_s > 2 * STEP_S,
     }
     named = frozenset(flag for flag, holds in flags.items() if holds)

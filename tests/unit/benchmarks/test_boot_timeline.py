@@ -118,6 +118,7 @@ def test_the_fewer_boots_are_known_the_less_is_excluded() -> None:
         (TimeLine(zero=1.0, getty=1.1), {Flag.PROMPT_REPEATED}),
         (TimeLine(zero=1.0, getty=0.9), {Flag.PROMPT_REPEATED}),
         (TimeLine(zero=1.1, getty=1.0), {Flag.FLOW_UNVERIFIED}),
+        (TimeLine(zero=1.0, getty=1.0, second=True), {Flag.FLOW_UNVERIFIED}),
         (TimeLine(zero=0.9, getty=1.0), set()),  # nothing prints it behind the kernel's start
         (TimeLine(zero=1.0), {Flag.NOT_CROSS_CHECKED}),
         (TimeLine(zero=1.0, open=True), {Flag.NOT_CROSS_CHECKED, Flag.PROMPT_REPEATED}),
@@ -241,7 +242,7 @@ def test_a_verdict_widens_the_numbers_that_begin_or_end_there_and_can_be_taken_b
 
 
 def test_a_time_line_is_kept_with_its_boot() -> None:
-    line = TimeLine(0.25, 1.02, 0.004, tries=0.0, drawn=(0.5,), open=True, stages={"on uboot": 0.4})
+    line = TimeLine(0.25, 1.02, 0.004, tries=0.0, drawn=(0.5,), open=True, second=True, stages={"on uboot": 0.4})
     line = evolve(line, places={"uboot": "00c0ffee"}, quoted=("init",))
     assert TimeLine.of_document({**line.document(), "boot_id": "x"}) == line
     assert TimeLine.of_document({"getty": "garbage"}) == TimeLine()
