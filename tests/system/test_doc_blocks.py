@@ -33,6 +33,12 @@ ALONE: Final = (
     *("measure.md", "simulated-boards.md", "virtual-boards.md", "low-power.md"),
     *("farm/without-root.md", "farm/uninstall.md"),
 )
+# Files of measure.md that its lines need: name, language of the block, a line of it.
+MEASURED: Final = (
+    ("test_first_frame.py", "python", "def test_first_frame("),
+    ("test_stop.py", "python", "def test_stop("),
+    ("metrics.toml", "toml", 'name = "camera.stop"'),
+)
 _BOARD: Final = "am62xx_sk-1"
 _DEADLINE_S: Final = 300
 _OK: Final = {"lab doctor": {0, 1}, "lab judge": {0, 1}, "lab run --env am62x.yaml --judge": {0, 3, 4}}
@@ -144,7 +150,9 @@ def test_a_pages_lines_work_in_a_lab(page: str, lab: Path) -> None:
 def test_a_pages_lines_work_in_an_empty_folder(page: str, tmp_path: Path) -> None:
     text = (DOCS / page).read_text(encoding="utf-8")
     if page == "measure.md":
-        (tmp_path / "test_first_frame.py").write_text(text.split("```python\n")[1].split("```")[0])
+        for name, language, first_line in MEASURED:
+            (block,) = (part for part in text.split(f"```{language}\n")[1:] if first_line in part.split("```")[0])
+            (tmp_path / name).write_text(block.split("```")[0])
     try:
         for line in lines(DOCS / page):
             if not line.reason:
