@@ -11,6 +11,7 @@ other boots.
 from __future__ import annotations
 
 import itertools
+import math
 import re
 import statistics
 import zlib
@@ -212,6 +213,8 @@ def judge(line: TimeLine, usual: Mapping[str, Usual], out_of_place: Collection[s
     start_s, is_early = 0.0, False
     if zero is not None and line.zero is not None and line.zero > zero.middle_s:
         start_s, is_early = zero.off_s(line.zero), zero.beyond_s(line.zero) > 0
+        if not is_early:  # as a second kernel would make it; a text that was said before shortens the stage before it
+            start_s = min(start_s, _most_before_s(line, usual))
     prompt_s, is_off = 0.0, bool(line.open or line.drawn)
     drawn: Sequence[float] = line.drawn
     if getty is not None and line.getty is not None:
@@ -236,6 +239,14 @@ def judge(line: TimeLine, usual: Mapping[str, Usual], out_of_place: Collection[s
     if zero is not None and zero.share > max((usual[stage].share for stage in stages if stage in usual), default=0.0):
         blind_s[START] = zero.near_s
     return TimeLineVerdict(named, {moment: reach_s for moment, reach_s in reaches_s.items() if reach_s}, blind_s)
+
+
+def _most_before_s(line: TimeLine, usual: Mapping[str, Usual]) -> float:
+    """How much too early the kernel's start may have been said, by the stage that ends there, in s."""
+    stage = next((name for name in line.stages if name.split()[1] == START), "")
+    if stage not in usual:
+        return math.inf
+    return max(0.0, usual[stage].middle_s + usual[stage].near_s - line.stages[stage])
 
 
 def _moved_s(line: TimeLine, usual: Mapping[str, Usual], out_of_place: Collection[str]) -> dict[str, float]:

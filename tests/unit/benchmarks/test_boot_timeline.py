@@ -155,6 +155,20 @@ def test_the_uncertainty_reaches_back_to_what_is_usual(late_s: float, *, flagged
     assert start_s == (verdict.reach_s.get(PROMPT, 0) if late_s > 0 else 0)
 
 
+@pytest.mark.parametrize(("sooner_s", "least_s", "most_s"), [(0.0, 0.0, 0.03), (0.06, 0.06, 0.09)])
+def test_a_start_is_early_by_no_more_than_the_load_before_it_is_shorter(
+    sooner_s: float, least_s: float, most_s: float
+) -> None:
+    """A busy host slows the kernel's entry; a start that was said before takes from the load what the entry gains."""
+    load = "uboot starting_kernel"
+    known = {"zero": Usual(0.6, 0.02, 0.1), load: Usual(1.0, 0.004, 0.02)}
+    line = TimeLine(0.66, stages={load: 1.0 - sooner_s, "starting_kernel first_printk": 0.3})
+    assert least_s <= judge(line, known).reach_s.get(START, 0.0) <= most_s
+    flagged = judge(evolve(line, zero=0.8), known)  # a second kernel leaves the load as it is
+    assert Flag.FLOW_UNVERIFIED in flagged.flags
+    assert flagged.reach_s[START] >= 0.2
+
+
 STAGES = {"on uboot": 0.4, "uboot starting_kernel": 1.0, "starting_kernel first_printk": 0.3}
 KERNEL_STAGES = {"first_printk init kernel": 0.0, "init login": 2.0}
 
