@@ -34,7 +34,6 @@ class BootEvidence:
         seen: source -> its named medium.
         software: as of `BootVersions`.
         init: the kernel's `init=`; empty: the default, or unknown.
-        has_command_line: the kernel's command line came.
     """
 
     board: BoardType
@@ -42,7 +41,6 @@ class BootEvidence:
     seen: dict[str, str] = field(factory=dict, init=False)
     software: dict[str, str] = field(factory=dict, init=False)
     init: str = field(default="", init=False)
-    has_command_line: bool = field(default=False, init=False)
     _unconfirmed: dict[str, str] = field(factory=dict, init=False)  # source -> what waits to be confirmed
     _cards: dict[str, str] = field(factory=dict, init=False)  # number of a host -> kind of its card
     _blocks: dict[str, str] = field(factory=dict, init=False)  # block device -> number of its host
@@ -72,10 +70,8 @@ class BootEvidence:
                     self._closed.add(source)
                 medium = self._medium_of_card(value) if source in _OF_DEVICES else ""
                 error = error or self._witness(source, value, medium or evidence.media.get(value))
-        if "Kernel command line: " in line:
-            self.has_command_line = True
-            match = re.search(r"Kernel command line: (?:.* )?init=(\S+)", line)
-            self.init = match[1] if match else self.init
+        match = re.search(r"Kernel command line: (?:.* )?init=(\S+)", line)
+        self.init = match[1] if match else self.init
         self._versions.whole_line(line)
         return error
 

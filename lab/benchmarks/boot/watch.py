@@ -269,8 +269,8 @@ class BootWatch:
             judged: the boot's time line will tell whether the prompt is the first one.
 
         Raises:
-            BoardTransientError: a required moment is missing or out of order, and no other flow explains that; the
-                kernel's clock began anew; or a shell came for which nobody asked.
+            BoardTransientError: a required moment is missing or out of order, and no other flow explains that; or the
+                kernel's clock began anew.
             LabTransientError: a time is negative, or far too little is known of the boot time.
         """
         prompt = self._prompt.chosen
@@ -282,13 +282,7 @@ class BootWatch:
             raise restart
         params = {"medium": self.medium} | ({"init": self.init} if self.init else {})
         flags = extra_flags | self._flags(judged=judged)
-        if prompt.name == "shell" and not self.init:  # of an initial RAM disk, or a rescue shell
-            if self._evidence.has_command_line:
-                raise BoardTransientError(
-                    f"a shell's prompt {prompt.text.strip()!r} came in place of the login, and the kernel's command "
-                    "line has no init=: look at the log for what the initial RAM disk or a service lacked",
-                    failure="emergency_mode",
-                )
+        if prompt.name == "shell" and not self.init:  # of an initial RAM disk, a rescue, or an image without a login
             flags |= {Flag.FLOW_UNVERIFIED}
         flow = self._recognise(prompt)
         manner_of_boot = manner(flow, self.log, lost=Flag.CONSOLE_OVERRUN in flags)
