@@ -72,7 +72,7 @@ def lines(output: bytes) -> list[OutputLine]:
 
 
 def printed_step(text: str) -> float:
-    """One of the last digit of a number as it was printed."""
+    """The step of a printed number's last digit: 0.01 of "3.14"."""
     return 10.0 ** -len(text.partition(".")[2])
 
 
@@ -232,7 +232,7 @@ def garbage(data: bytes) -> float:
 
 
 def unreadable(line: bytes) -> int:
-    """PrintedNumber of a line's bytes that are neither printable nor UTF-8."""
+    """Count the bytes of a line that are neither printable nor UTF-8."""
     text = line.decode("utf-8", errors="ignore").encode()  # what is left out is no character
     return len(line) - len(text.translate(None, _NO_TEXT))
 
@@ -251,11 +251,8 @@ def in_pieces(data: bytes, patterns: Iterable[str], *, anywhere: bool) -> bool:
     return any(re.search(pattern, line) for pattern in patterns for line in pieces)
 
 
-# The vendor takes columns 6 and 11, which are %iowait and %idle in BusyBox only; with sysstat from 10.1.2 on column 11
-# is %gnice, and the load comes out near 100 %.
-
-
-ROUNDED = 1.0  # percent: some ten columns, each rounded, and the processor's times are not read all at once
+# In percent. mpstat rounds each of some ten columns, and does not read all times of the processor at once.
+ROUNDED = 1.0
 
 
 @frozen
@@ -268,7 +265,10 @@ class CpuLoad:
 
 
 def parse(output: bytes) -> CpuLoad:
-    """100 - %iowait - %idle of the line `Average: all`.
+    """The load by mpstat: 100 - %iowait - %idle of its line `Average: all`.
+
+    The columns are found by name. The vendor takes columns 6 and 11, which are %iowait and %idle in BusyBox only: with
+    sysstat from 10.1.2 on column 11 is %gnice, and the load comes out near 100 %.
 
     Raises:
         TestTransientError: the line or its columns are missing, or they are no percentages of one whole.

@@ -225,9 +225,8 @@ def _earlier(
     release = old.guide.kernel_release
     if release is None:
         raise ConfigurationError(
-            f"{old.guide.path}: neither its title nor its name tells the release, so nobody knows which releases of "
-            "the store "
-            "come before it; rename it, e.g. am62x-11.01.rst, or leave --db out"
+            f"{old.guide.path}: neither its title nor its name has the release, so the releases before it in the "
+            "store are unknown; rename it, e.g. am62x-11.01.rst, or leave --db out"
         )
     return stored_history.earlier_in_store(db, boards, release)
 

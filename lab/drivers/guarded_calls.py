@@ -58,9 +58,9 @@ PERSON_LIMIT_S: Final = 600.0  # where the driver asks a person to do it
 ACTIVATE_LIMIT_S: Final = 60.0  # resources are waited for, ssh connects
 GRACE_S: Final = 10.0  # beyond a limit that the driver itself was given
 _PERSONS: Final = ("ManualPowerDriver", "ManualSwitchDriver")
-# Of a resource; what a person knows it by
+# Attributes by which a person knows a resource
 _PLACE: Final = ("url", "host", "address", "path", "port", "device", "index")
-_SAID_CHARACTERS: Final = 200
+_MOST_CHARACTERS: Final = 200
 _log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
@@ -119,7 +119,7 @@ def call(driver: Any, kind: DriverRole, action: str, work: Callable[[], Result],
     """
     handled = sys.exc_info()[1]
     try:
-        # A person has a limit of his own; a driver may need more, e.g. to reconnect to another host.
+        # A person needs longer than a relay. So may a driver, e.g. to reconnect to another host.
         whole_s = PERSON_LIMIT_S if _asks_a_person(driver) else max(limit_s, getattr(driver, "needs_s", 0.0))
         return within(whole_s, work)
     except BoardlabError:
@@ -198,14 +198,14 @@ def _lab_error(driver: Any, kind: DriverRole, action: str, error: Exception) -> 
         failure_meaning, reason = meaning(error), f"{type(cause).__name__}: {_text(cause)}"
     _log.debug("%s: %s: %s", describe(driver), action, reason, exc_info=error)
     failure = f"{kind.name}_{failure_meaning.failure}"
-    hint = failure_meaning.hint or _unread(driver, cause) or kind.hint
+    hint = failure_meaning.hint or _wrong_answer_hint(driver, cause) or kind.hint
     text = f"{kind.noun} {describe(driver)}: {action}: {reason}. {hint[:1].upper()}{hint[1:]}"
     if failure_meaning.configuration:
         return ConfigurationError(text)
     return (kind.passing if failure_meaning.transient else kind.lasting)(text, failure=failure)
 
 
-def _unread(driver: Any, error: BaseException) -> str:
+def _wrong_answer_hint(driver: Any, error: BaseException) -> str:
     """Remedy for an HTTP relay with an unknown answer; else empty.
 
     The answer is none of the two that its resource names.
@@ -265,7 +265,7 @@ def _text(error: BaseException) -> str:
     if isinstance(error, NoResourceFoundError):
         return f"nothing is there that fits {missing(error)}"
     text = redact(plain(" ".join(str(getattr(error, "msg", None) or error).split())))
-    return text if len(text) <= _SAID_CHARACTERS else f"{text[:_SAID_CHARACTERS]} …"
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]} …"
 
 
 @frozen
@@ -342,7 +342,7 @@ def meaning(error: Exception) -> FailureMeaning:
         return _FAILED  # somebody answered, and it was no HTTP
     if type(error) is Exception:  # what labgrid raises where it gives up
         return _FAILED
-    # Slow to import for a comparison
+    # By its name: importing grpc takes long
     if any(cls.__module__.partition(".")[0] == "grpc" for cls in type(error).__mro__):
         return _UNREACHABLE
     return next((result for cls, result in _MEANINGS if isinstance(error, cls)), _BROKEN)
@@ -377,7 +377,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 # hangs inside the kernel (state D of ps(1)).
 
 
-AGAIN_S = 1.0  # rings again where a library has swallowed the interruption
+AGAIN_S = 1.0  # the timer rings again if a library has swallowed the interruption
 _LEAST_S = 1e-3  # of a timer: zero would switch it off
 
 

@@ -50,7 +50,8 @@ class HostCapacity:
     """Capacity of this host for jobs of a store.
 
     Attributes:
-        late: current lateness of stamps in ms. folder: of the record of too many boards.
+        late: current lateness of stamps in ms; None: unknown.
+        folder: of the record of too many boards.
     """
 
     queue: JobQueue
@@ -83,7 +84,10 @@ class HostCapacity:
         return ""
 
     def record(self) -> None:
-        """Record the current number of boards if stamps are too late."""
+        """Record the current number of boards if stamps are too late.
+
+        Nothing is recorded in the minute after a change of boards.
+        """
         late_ms = self.late() if self.limits.late_ms else None
         if late_ms is None or late_ms <= self.limits.late_ms:
             return

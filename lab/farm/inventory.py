@@ -49,7 +49,7 @@ _WORD: Final = re.compile(r"[A-Za-z0-9][\w.-]{0,62}")
 _TCP: Final = re.compile(r"(rfc2217://|raw://)?([\w.-]+):(\d{1,5})")
 _TEMPLATE: Final = re.compile(r"!template \S+")  # of labgrid; such a value is replaced, or goes
 _SPEED: Final = 115200
-_ROOM: Final = "main"
+_TARGET: Final = "main"  # of labgrid: the board, beside the target `tester`
 
 
 @frozen
@@ -155,7 +155,7 @@ def _wrong_values(row: BoardRow) -> Iterator[str]:
 
 
 def _twice(rows: Sequence[BoardRow]) -> Iterator[str]:
-    """Find one thing for two boards."""
+    """Find equipment that two rows name, e.g. an outlet."""
     first_rows: dict[tuple[str, ...], BoardRow] = {}
     for row in rows:
         at = row["host"]
@@ -337,7 +337,7 @@ def _against_environment(row: BoardRow, farm: Farm, env: Path, data: Mapping[str
     for column, key in (("pdu", "pdu"), ("outlet", "index")):
         if str(has.get(key)) != row[column]:
             yield f"{column}: {where} has {has.get(key)}"
-    resources = data["targets"][_ROOM]["resources"]
+    resources = data["targets"][_TARGET]["resources"]
     (cls, port), *_others = next(list(resource.items()) for resource in resources if next(iter(resource)) in _PORTS)
     arguments = envfile.arguments_of(env, cls, "resources")
     if any(arguments.get(key) != value for key, value in port.items() if key not in {"name", "speed"}):
@@ -357,7 +357,7 @@ def _environment(row: BoardRow, farm: Farm, notes: list[str]) -> tuple[dict[str,
     bench = package_data.is_bench(row["pdu"])
     template = next((env for env in envs_of_type if env.simulated == bench), envs_of_type[0])
     data = yaml.safe_load(_TEMPLATE.sub("''", template.path.read_text(encoding="utf-8")))
-    target = data["targets"][_ROOM]
+    target = data["targets"][_TARGET]
     drivers: list[dict[str, Any]] = target["drivers"]
     console = _driver(drivers, "StampedConsoleDriver").get("bindings", {}).get("port", "")
     resources: list[dict[str, Any]] = []
@@ -448,7 +448,7 @@ def _needs(driver: Mapping[str, Any], gone: set[str]) -> bool:
 
 
 def _notes(row: BoardRow, drivers: Sequence[Mapping[str, Any]], gone: set[str], straps: set[str]) -> Iterator[str]:
-    """Say what the row does not, and what follows from that."""
+    """Name empty columns, and what cannot be measured without them."""
     if straps & gone:
         media = (
             f"it boots from {row['medium']}" if row["medium"] else "name the medium of its switches (column medium)"
@@ -467,8 +467,8 @@ def _notes(row: BoardRow, drivers: Sequence[Mapping[str, Any]], gone: set[str], 
 
 
 def _tester(data: dict[str, Any], row: BoardRow, notes: list[str]) -> None:
-    """Fill in the peer, or leave out the target and the addresses."""
-    site = data["targets"][_ROOM].get("options", {}).get("benchmarks", {})
+    """Fill in the tester, or delete its target and its addresses."""
+    site = data["targets"][_TARGET].get("options", {}).get("benchmarks", {})
     command = data["targets"].get("tester", {}).get("drivers", [{}])[0].get("TesterDriver", {}).get("command", [])
     if command[:1] != ["ssh"]:
         return

@@ -141,11 +141,11 @@ def _lives(pid: int) -> bool:
 
 
 def _start(pid: int, proc: Path) -> str | None:
-    """Start of the process in ticks since boot, as ids are reused.
+    """Start of the process in ticks since boot: ids are reused.
 
     Empty: it has ended, and its parent has not waited for it yet. None: invisible.
     """
-    # By hand: psutil's create_time() moves with the wall clock (its issue 711), and others compare this later.
+    # By hand: psutil's create_time() moves with the wall clock (its issue 711), and this is compared later.
     try:
         fields = (proc / str(pid) / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
@@ -157,7 +157,7 @@ def person_of(pid: int) -> str:
     """The login user of a process, else its owner; empty: gone."""
     try:
         uid = psutil.Process(pid).uids().effective
-        login = int((PROC / str(pid) / "loginuid").read_text("ascii"))  # psutil has it not
+        login = int((PROC / str(pid) / "loginuid").read_text("ascii"))  # psutil does not read it
     except psutil.Error:
         return ""
     except (OSError, ValueError):  # a kernel without audit

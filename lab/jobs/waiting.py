@@ -21,7 +21,8 @@ from lab.jobs.queue import PERSONS, JobQueue, wait_on
 from lab.jobs.records import HEARTBEAT_S, Job
 from lab.results.store import Store
 
-POLL_S: Final = 2.0  # of what no change of the jobs tells: a labgrid place, room on this host, a file
+# Between looks at a labgrid place, at this host's capacity or at a file, of which no change of the jobs tells.
+POLL_S: Final = 2.0
 # A waiting job looks each `LOOK_S` for changes of its boards, and each `HEARTBEAT_S` at their holders, with a sign of
 # life. One behind others cannot be next at the next change: it looks so much more rarely.
 LOOK_S: Final = 1.0
@@ -33,7 +34,7 @@ PlaceGate: TypeAlias = Callable[[JobQueue, Job], str]
 CHANNEL: Final = "boardlab_board"  # of NOTIFY, by triggers of lab/results/migrations; the payload is the board
 _LISTENS: Final = "boardlab listens"  # key of a connection's `info`
 _CHUNK: Final = 500  # boards in one query; SQLite bounds the number of parameters
-# As one value each: Python takes longer for rows than SQLite for what they say.
+# Jobs and reservations of some boards, each as one text: reading their rows one by one takes Python longer.
 _STATE: Final = """
 SELECT (SELECT group_concat(id || state || cancelled_by || yields_to, char(10)) FROM jobs
         WHERE state IN ('queued', 'running') AND board IN ({0})),
@@ -47,7 +48,7 @@ class BoardChanges:
     """Tells of changed jobs and reservations of some boards.
 
     It is a hint: none comes while the database is away. PostgreSQL notifies. SQLite has `data_version`, which tells of
-    commits by other connections (sqlite.org/pragma.html); the rows are looked at only behind one.
+    commits by other connections (sqlite.org/pragma.html); after such a commit the rows are compared.
 
     Attributes:
         pause: waits that many seconds.
@@ -82,7 +83,10 @@ class BoardChanges:
         return self.store.location.path is None
 
     def _is_notified(self, seconds: float) -> bool:
-        """Wait on the connection that the store's questions have, too: a waiting job has one."""
+        """Wait for a notice of one of these boards.
+
+        It comes on a connection of the store's pool, so that a waiting job has one connection.
+        """
         connection = self.store.connection()
         try:
             driver: Any = connection.driver_connection
@@ -221,7 +225,7 @@ class JobWaiter:
         return self._obstacle or obstacle(self.queue, job.board)
 
     def _rest(self, job: Job, changes: BoardChanges, deadline: float) -> None:
-        """Wait until `start` may take a board, or something else is to be looked at."""
+        """Wait until `_start` may succeed, or until its next attempt is due."""
         now_s = self.queue.monotonic_s
         is_watching = deadline <= now_s  # a silent job, whose next sign of life ends the wait and is no change
         is_polling = bool(self._obstacle) or is_watching

@@ -13,10 +13,11 @@ from lab.metrics.model import Metric
 
 OK: Final = "ok"
 BOARD: Final = "board"
-# A rise by chance less often than this is one: one of a hundred boards that did not change is called.
+FAILED: Final = "failed"  # key of a verdict's `differs`: failed attempts before the change, and since then
+# Chances of a change in a board that did not change. Below SURE a change is called, so that one in a hundred such
+# boards is called by mistake; below HINT it is `unsure`.
 SURE: Final = 0.01
-FAILED: Final = "failed"  # of a verdict's `differs`: the attempts that failed before the change, and since then
-HINT: Final = 0.2  # and one below this is told, with its chance
+HINT: Final = 0.2
 _DEFINITION: Final = (
     "Share of the attempts at {what} that failed by the board's fault, of all that were good or failed so; a cycle "
     "that a retry saved counts with its failed attempt. Failures of the lab, of the test "
@@ -39,7 +40,8 @@ class FailureRate:
     """Failed attempts of all that say something of the board.
 
     Attributes:
-        failed: of `tried`.
+        failed: attempts that failed by the board's fault.
+        tried: these, and the good attempts.
     """
 
     failed: int = field(validator=validators.ge(0))
@@ -73,12 +75,12 @@ class FailureRate:
 
     @property
     def percent(self) -> float:
-        """The share that failed."""
+        """The failed share in percent."""
         return 100 * self.failed / self.tried
 
     @property
     def interval_percent(self) -> tuple[float, float]:
-        """Its bounds at 95 %."""
+        """Wilson's interval of the share at 95 %, in percent."""
         low, high = uncertainty.wilson(self.failed, self.tried)
         return 100 * low, 100 * high
 
@@ -93,7 +95,8 @@ class RateChange:
     """A failure rate beside that of the runs before.
 
     Attributes:
-        before: of all of them together; None: there are none.
+        now: of this run.
+        before: of all earlier runs together; None: there are none.
     """
 
     now: FailureRate

@@ -15,7 +15,7 @@ from lab.results.store import Store
 from lab.results.sums import Average
 
 RUNS: Final = 12
-_LOOKED_AT: Final = 60  # a board's newest ended runs, among which those with a boot are looked for
+_LOOKED_AT: Final = 60  # newest ended runs of a board in which boots are searched
 _METRICS: Final = (BOOT_TIME.name, BOOT_SPL.name)  # a board has one or the other
 
 

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session, aliased
 from lab.results.models import AttemptRow, MuteRow, ReviewRow, RunRow, VerdictRow
 from lab.results.store import Store
 
-# In so many words, and no parameter: only so the databases use the index of the runs that go on.
+# A literal in the SQL text. With a bound parameter neither database uses the partial index of running runs.
 GOES_ON: Final = RunRow.status == literal_column("'running'")
 Revision: TypeAlias = tuple[int | None, int | None, int | None, int | None, int | None, dt.datetime | None]
 
@@ -21,7 +21,7 @@ Revision: TypeAlias = tuple[int | None, int | None, int | None, int | None, int 
 class RunRevision:
     """A value that changes whenever a run's page would.
 
-    It covers attempts, end, decisions, and the runs it is compared with.
+    It covers the run's attempts and end, all decisions, and the runs it is compared with.
 
     Attributes:
         begun: earlier runs that still go on; their labels and numbers count once they end.
@@ -48,10 +48,10 @@ def run_revision(store: Store, run_id: int) -> RunRevision:
     )
     ended = select(func.count(), func.max(RunRow.finished_at)).join(this_run, and_(*same_series))
     ended = ended.where(this_run.id == run_id, RunRow.status == "completed")
-    its_type = select(this_run.board_type).where(this_run.id == run_id).scalar_subquery()
-    begun = select(RunRow.id, RunRow.board_type == its_type).where(GOES_ON, RunRow.id + 0 < run_id)
-    # The sums are there so that the databases use the indices of what goes on and of ends, and do not read all earlier
-    # runs.
+    own_type = select(this_run.board_type).where(this_run.id == run_id).scalar_subquery()
+    begun = select(RunRow.id, RunRow.board_type == own_type).where(GOES_ON, RunRow.id + 0 < run_id)
+    # `id + 0` keeps the databases from the index of ids, by which they would read all earlier runs. They use the
+    # indices of running runs and of ends instead.
     before = select(RunRow.finished_at).where(RunRow.id + 0 < run_id, RunRow.finished_at.is_not(None))
 
     def read(session: Session) -> RunRevision:

@@ -87,9 +87,9 @@ def router(site: Site, renderer: Renderer, judge: BackgroundJudge) -> APIRouter:
     @routes.get("/releases/{release:path}/comment.md", include_in_schema=False)
     async def comment(request: Request, release: Name, against: Against = None) -> Response:
         others = _others(against)
-        asked = urlencode([("against", other) for other in others if other])
+        query = urlencode([("against", other) for other in others if other])
         page = f"{str(request.base_url).rstrip('/')}/releases/{quote(release, safe='')}" + (
-            f"?{asked}" if asked else ""
+            f"?{query}" if query else ""
         )
         comment_text = await text(lambda compared: releases.markdown(release, compared, page), release, against)
         return Response(comment_text, media_type="text/markdown; charset=utf-8")
@@ -217,7 +217,7 @@ _NEWEST: Final = 8  # releases among which the one is looked for that is judged 
 _AHEAD: Final = 2000  # runs that the list of releases has judged, so that each release has its verdict
 AT_ONCE: Final = 4  # runs that a page judges itself: it still is there in 0.1 s
 _PART: Final = 16  # runs that the process judges at once; the site's end waits for them
-REPORT_S: Final = 30.0  # a failure is reported to requests within this time; later the work is tried again at once
+REPORT_S: Final = 30.0  # so long requests get the failure of earlier work; later they start the work again
 _CACHED: Final = 16  # pages whose wanted runs are cached
 _Work: TypeAlias = tuple[str, str | None]
 _Cached: TypeAlias = tuple[
@@ -228,9 +228,16 @@ _log = logging.getLogger(__name__)
 
 @frozen
 class ReleaseVerdict:
-    """A release's verdict in short: the line, against what, and whether it needs a person; `of`: of these runs."""
+    """A release's verdict in short.
 
-    of: int
+    Attributes:
+        fingerprint: of the compared runs.
+        line: the verdict.
+        name: of the release that it was compared with.
+        bad: it needs a person.
+    """
+
+    fingerprint: int
     line: str
     name: str
     bad: bool
@@ -301,7 +308,7 @@ class BackgroundJudge:
                 _, ((against, comparisons),) = self._find_runs(snapshot, summary.release, [None], now)
                 fingerprint = hash(tuple(comparison.fingerprint for comparison in comparisons))
                 verdict = self._verdicts.get(summary.release)
-                if verdict is None or verdict.of != fingerprint:
+                if verdict is None or verdict.fingerprint != fingerprint:
                     runs = [self._judge.find_stored(comparison) for comparison in comparisons]
                     left = sum(run is None for run in runs)
                     if left and ahead > 0:

@@ -99,7 +99,7 @@ def test_what_is_not_there_is_said_with_what_is(sheets: Mapping[str, MeasuredGui
             table("Benchmarks,a1-fs: perf", "lat_sem (us),1.00", title="LMBench"), title="Performance Guide"
         )
     )
-    with pytest.raises(ConfigurationError, match="neither its title nor its name tells the release"):
+    with pytest.raises(ConfigurationError, match=r"guide\.rst: .*; rename it"):
         trend.trends_of_guides([measurements.of_guide(reader.read(path))], "lmbench.latency", "a1-fs", {})
 
 
