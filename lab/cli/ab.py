@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from attrs import asdict, define
+from attrs import asdict, define, field
 
 from lab.benchmarks.cycles import nothing_before_cycle
 from lab.cli.options import BoardEnv, BootMedium, Database, Effect, Json, Wait
@@ -153,12 +153,17 @@ class MediaSwitch:
 
     Attributes:
         files: side -> its release; empty: all are what is on the board.
+        medium: of all sides; a failed write leaves the strategy at the medium that it booted from.
     """
 
     strategy: Any
     files: Mapping[str, Release]
     log: ProvisionBook
     job_id: int
+    medium: str = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.medium = self.strategy.medium
 
     def switch(self, side: str) -> None:
         """Write the side's release, unless it is there.
@@ -168,12 +173,12 @@ class MediaSwitch:
         """
         if not self.files:
             return
-        release, board, medium = self.files[side], self.strategy.board, self.strategy.medium
-        there = self.log.current(board).get(medium)
+        release = self.files[side]
+        there = self.log.current(self.strategy.board).get(self.medium)
         if there is not None and there.is_on_it and there.release == release.name:
             return
         putting = Provisioner(
-            release, [medium], ProgressPrinter(say), say, self.log, job_id=self.job_id, person=process.person()
+            release, [self.medium], ProgressPrinter(say), say, self.log, job_id=self.job_id, person=process.person()
         )
         self.strategy.putting = putting
         self.strategy.off()

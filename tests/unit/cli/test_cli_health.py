@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.facts import missing_facts
 
 from lab import package_data
 from lab.cli.main import main
@@ -75,7 +76,9 @@ def test_a_board_that_nobody_knows_is_refused(
     with open_store("results.db") as store:
         store.begin_run("boot", "am62xx_sk", "b2", "11.01", plan={}, provenance={})
     assert main(["health", "b9", "--db", "results.db"]) == 2
-    assert capsys.readouterr().err == "error: no board 'b9'; `lab health` shows the boards that there are\n"
+    error = capsys.readouterr().err
+    assert not missing_facts(error, "error: ", "'b9'", "`lab health`")
+    assert error.count("\n") == 1
     for known in ("b1", "b2"):
         assert main(["health", known, "--db", "results.db"]) == 0
         assert "never checked" in capsys.readouterr().out
@@ -86,13 +89,13 @@ def test_a_coordinator_that_is_away_is_waited_for(
 ) -> None:
     coordinator = Coordinator(AWAY, AWAY, LabStableError("another answer"))
     assert check(coordinator, "60") == FAILED
-    assert "waits: labgrid's coordinator does not answer" in capfd.readouterr().err
+    assert not missing_facts(capfd.readouterr().err, "waits: ", str(AWAY))
     assert kept(tmp_path) == [("lab", "another answer")]
 
 
 def test_a_check_that_cannot_be_made_is_one_that_failed(tmp_path: Path, check: Callable[..., int]) -> None:
     assert check(Coordinator(AWAY), "0") == FAILED
-    assert kept(tmp_path) == [("coordinator_unreachable", "labgrid's coordinator does not answer")]
+    assert kept(tmp_path) == [("coordinator_unreachable", str(AWAY))]
 
 
 def test_the_host_that_looked_is_not_blamed_for_a_board_behind_a_place(
@@ -111,5 +114,5 @@ def test_a_place_that_a_person_has_is_no_fault_of_the_lab(
     tmp_path: Path, check: Callable[..., int], capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert check(Coordinator(held_by=str(stock_user("lena"))), "3") == BUSY
-    assert "waits: labgrid's place p1 is held by" in capfd.readouterr().err
+    assert not missing_facts(capfd.readouterr().err, "waits: ", "place p1", "lena")
     assert not kept(tmp_path)

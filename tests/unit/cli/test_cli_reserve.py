@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.facts import missing_facts
 
 from lab.cli import main
 from lab.errors import ConfigurationError
@@ -51,9 +52,9 @@ def audit(store: Store) -> list[tuple[str, str, str, str, str]]:
 def test_a_board_is_a_persons_until_they_give_it_back(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     assert reserved("b1", "--reason", "a new PMIC", "--hours", "2") == 0
     said = capsys.readouterr().out
-    assert "b1 is reserved by lena until " in said
+    assert not missing_facts(said, "b1", "lena", "until ")
     assert "(a new PMIC)" in said
-    assert "its labgrid place is acquired for you" in said
+    assert "labgrid place" in said
     assert "lab reserve b1 --end" in said
     (hold,) = ReservationBook(store).standing()
     assert hold.until is not None
@@ -69,7 +70,7 @@ def test_a_board_is_a_persons_until_they_give_it_back(store: Store, capsys: pyte
     assert reserved() == 0
     assert capsys.readouterr().out.splitlines()[1].split()[:3] == ["b1", "reserved", "lena"]
     assert reserved("b1", "--end") == 0
-    assert "b1 is free again; it was reserved by lena" in capsys.readouterr().out
+    assert not missing_facts(capsys.readouterr().out, "b1 is free", "lena")
     assert ReservationBook(store).standing() == []
     here = socket.gethostname()
     said_to_be = f"lena ({PERSON_VARIABLE} of {process.user_name(os.getuid())})"  # what anybody may set proves nothing

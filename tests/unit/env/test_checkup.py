@@ -11,6 +11,7 @@ import pytest
 from attrs import define, evolve, field, frozen
 from labgrid import Target
 from labgrid.resource import NetworkSerialPort
+from support.facts import missing_facts
 from support.simruns import SimBench, bench, planned
 
 from lab import boards
@@ -83,16 +84,17 @@ def test_a_board_that_works_passes_with_what_was_found(tmp_path: Path) -> None:
     parts = checked(tmp_path, with_rails=True)
     assert outcome(parts) == dict.fromkeys(PARTS, "ok")
     assert verdict(parts).passed
-    assert parts["medium"].message == "it booted from sd, and 8 MiB of /dev/mmcblk1p2 were read"
-    assert parts["power"].message == "its rails came with power on, and fell with power off"
-    assert parts["boot"].message == "it booted to its login prompt, its first byte 0.21 s after power on"
+    assert not missing_facts(parts["medium"].message, "sd", "8 MiB", "/dev/mmcblk1p2")
+    assert not missing_facts(parts["power"].message, "rails", "power on", "power off")
+    assert not missing_facts(parts["boot"].message, "login prompt", "0.21 s after power on")
     assert "within 8%" in parts["rails"].message
 
 
 def test_without_sensors_the_console_proves_the_power_cycle(tmp_path: Path) -> None:
     parts = checked(tmp_path)
     assert verdict(parts).passed
-    assert parts["power"].message == "switched on it spoke, switched off it fell silent"
+    assert not missing_facts(parts["power"].message, "switched on", "switched off", "silent")
+    assert "rails" not in parts["power"].message
     assert parts["rails"].outcome == "not tried"
 
 

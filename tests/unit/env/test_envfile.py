@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from labgrid.factory import target_factory
+from support.facts import missing_facts
 
 from lab import package_data
 from lab.env import envfile
@@ -136,9 +137,7 @@ def test_aliases_within_bounds_are_what_they_stand_for(tmp_path: Path) -> None:
 def test_a_file_of_another_encoding_is_named_with_the_line(tmp_path: Path) -> None:
     path = tmp_path / "bad.yaml"
     path.write_bytes("targets:\n  main: # Prüfstand\n".encode("latin-1"))
-    with pytest.raises(
-        ConfigurationError, match=r"bad\.yaml:2: cannot be read: byte 0xfc is no UTF-8; save the file as"
-    ):
+    with pytest.raises(ConfigurationError, match=r"bad\.yaml:2: .*0xfc.*UTF-8"):
         envfile.check(path)
 
 
@@ -155,7 +154,7 @@ def test_an_environment_without_our_strategy_is_told_its_file(
     path.write_text(VIRTUAL.replace(f"  - {STRATEGY}\n", ""))
     (problem,) = envfile.problems(path)
     file = "../strategies/boardstrategy.py" if is_beside else STRATEGY
-    assert f"no driver 'BoardStrategy' (add `- {file}` to `imports:`);" in problem
+    assert not missing_facts(problem, "'BoardStrategy'", f"`- {file}`", "`imports:`")
 
 
 def test_a_strategy_that_is_not_there_is_named_with_the_one_that_is(tmp_path: Path) -> None:
@@ -163,9 +162,9 @@ def test_a_strategy_that_is_not_there_is_named_with_the_one_that_is(tmp_path: Pa
     path.write_text(VIRTUAL.replace(STRATEGY, "../strategies/boardstrategy.py"))
     with pytest.raises(ConfigurationError) as raised:
         envfile.check(path)
-    assert str(raised.value) == (
-        f"{path}: imports: ../strategies/boardstrategy.py: there is no file {tmp_path}/../strategies/boardstrategy.py: "
-        f"for BoardStrategy write `- {STRATEGY}`"
+    imported = "../strategies/boardstrategy.py"
+    assert not missing_facts(
+        str(raised.value), f"{path}: imports: {imported}", f"{tmp_path}/{imported}", f"`- {STRATEGY}`"
     )
 
 
@@ -173,14 +172,14 @@ def test_mistakes_in_a_file_and_in_what_it_defines_are_named(tmp_path: Path) -> 
     path, own = tmp_path / "own.yaml", tmp_path / "own.py"
     path.write_text(VIRTUAL.replace(f"- {STRATEGY}", f"- {STRATEGY}\n  - own.py"))
     own.write_text("1 / 0")
-    with pytest.raises(ConfigurationError, match=r"imports: own\.py: ZeroDivisionError: division by zero"):
+    with pytest.raises(ConfigurationError, match=r"own\.py: ZeroDivisionError"):
         envfile.check(path)
     own.write_text(OWN)
     path.write_text(path.read_text().replace("- BoardStrategy:", "- OwnStrategy:"))
     envfile.check(path)
     path.write_text(path.read_text().replace("board_type:", "bord_type:"))
     (problem,) = envfile.problems(path)
-    assert "OwnStrategy: unknown key 'bord_type' (did you mean 'board_type'?)" in problem
+    assert not missing_facts(problem, "OwnStrategy", "'bord_type'", "'board_type'")
     assert "OwnStrategy" not in target_factory.all_classes
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from support.facts import missing_facts
 
 from lab import package_data
 from lab.cli import doctor as command
@@ -50,16 +51,16 @@ def test_a_good_adapter_is_well(tmp_path: Path) -> None:
     device = adapter(tmp_path, "ttyUSB0")
     (found,) = of_ports(tmp_path, device)
     assert (found.level, found.subject) == ("ok", str(device))
-    assert found.said == "open in the console server, latency timer 1 ms"
+    assert not missing_facts(found.said, "open", "latency timer 1 ms")
 
 
 def test_an_adapter_that_is_not_open_may_have_any_latency(tmp_path: Path) -> None:
     adapter(tmp_path, "ttyUSB0", "16")
     adapter(tmp_path, "ttyACM0", None)
-    assert [(each.level, each.said) for each in of_ports(tmp_path)] == [
-        ("ok", "free, no latency timer"),
-        ("ok", "free, latency timer 16 ms, which the console server sets to 1 when it opens it"),
-    ]
+    without, slow = of_ports(tmp_path)
+    assert (without.level, slow.level) == ("ok", "ok")
+    assert not missing_facts(without.said, "free", "no latency timer")
+    assert not missing_facts(slow.said, "free", "16 ms", "to 1")
 
 
 def test_an_adapter_that_is_open_and_slow_is_bad(tmp_path: Path) -> None:
@@ -208,7 +209,7 @@ def test_a_power_switch_of_the_browser_that_gives_no_sign_of_life_is_named(tmp_p
         site.start(site.enqueue(Order("am62xx_sk", "am62x-1", ("power_cycle",), "e", "", None)).id)
         _, job = results.results(str(tmp_path / "results.db"))
         assert (job.level, job.subject) == ("doubtful", "job 1")
-        assert "holds am62x-1 for a power switch of `lab web`" in job.said
+        assert not missing_facts(job.said, "am62x-1", "`lab web`")
         assert "--resume" not in job.hint
         JobQueue(store, process.identity(), process.has_died, program=BY_WEB).beat(1)
     assert len(list(results.results(str(tmp_path / "results.db")))) == 1
@@ -221,7 +222,7 @@ def test_a_wrong_environment_is_bad_and_the_good_ones_are_counted(tmp_path: Path
     wrong, good = files.environments(tmp_path)
     hint = f"lab env check --env {tmp_path}/envs/wrong.yaml"
     assert (wrong.level, wrong.subject, wrong.hint) == ("bad", "wrong.yaml", hint)
-    assert good.said == "1 of 2 have nothing wrong"
+    assert "1 of 2" in good.said
     (none,) = files.environments(tmp_path / "elsewhere")
     assert (none.level, "lab init" in none.hint) == ("doubtful", True)
 

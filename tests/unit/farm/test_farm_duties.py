@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from support.facts import missing_facts
 
 from lab.errors import ConfigurationError
 from lab.farm import services
@@ -62,10 +63,8 @@ def found(host: HostFile, runtime: Path) -> dict[str, Finding]:
 def test_a_console_server_that_exports_boards_has_to_run(tmp_path: Path) -> None:
     installed = host_of(tmp_path, "lab-1")
     (bad,) = service_checks.console(ABSENT, installed)
-    assert (bad.level, bad.said) == (
-        "bad",
-        "does not run as boardlab, so nothing of what /etc/boardlab/exports.yaml lists is exported",
-    )
+    assert bad.level == "bad"
+    assert not missing_facts(bad.said, "as boardlab", "/etc/boardlab/exports.yaml")
     assert "systemctl start boardlab-console" in bad.hint
     for host in (HostFile(installed.farm, installed=False), host_of(tmp_path, "", "user: me\n")):
         assert list(service_checks.console(ABSENT, host)) == [Finding("services", ABSENT.name, "ok", ABSENT.said)]
@@ -164,7 +163,7 @@ def test_what_lab_farm_up_keeps_is_asked_of_its_supervisor(tmp_path: Path, monke
 
 def test_a_coordinator_that_is_away_is_mended_where_it_runs(tmp_path: Path) -> None:
     assert "systemctl start boardlab-coordinator;" in services.hint("coordinator", host_of(tmp_path, "lab-1"))
-    assert services.hint("coordinator", host_of(tmp_path, "lab-2")).startswith("it runs on lab-1: look there")
+    assert services.hint("coordinator", host_of(tmp_path, "lab-2")).startswith("it runs on lab-1")
     apart = host_of(tmp_path, "lab-1", f"{FARM}coordinator_host: elsewhere\n")
     assert services.hint("coordinator", apart).startswith("it runs on its host: look there")
 
@@ -179,7 +178,7 @@ def test_which_host_it_is_follows_from_its_name_and_a_stranger_is_refused(
     assert host_of(tmp_path, "").name == "lab-1"
     monkeypatch.setattr(socket, "gethostname", lambda: "lab-2")
     assert host_of(tmp_path, "").name == "lab-2"
-    with pytest.raises(ConfigurationError, match="no host 'lab-3'; `hosts` has: lab-1, lab-2"):
+    with pytest.raises(ConfigurationError, match=r"'lab-3'.*lab-1, lab-2"):
         host_of(tmp_path, "lab-3")
 
 

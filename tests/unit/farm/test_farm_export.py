@@ -79,7 +79,7 @@ def test_a_console_server_that_hangs_is_asked_once_for_all_ports(
 
 def test_an_address_that_is_not_this_hosts_is_said_before_anything_is_exported(tmp_path: Path) -> None:
     (tmp_path / "exporter.yaml").write_text("{}")
-    with pytest.raises(ConfigurationError, match=r"--listen 192\.0\.2\.7: .*is it an address of this host"):
+    with pytest.raises(ConfigurationError, match=r"--listen 192\.0\.2\.7: "):
         run(options(tmp_path, "192.0.2.7"))
 
 
@@ -124,9 +124,7 @@ def test_a_comment_that_is_a_statement_to_labgrid_is_said_so(tmp_path: Path) -> 
 
 def test_sensors_are_no_resource_of_a_place(tmp_path: Path) -> None:
     (tmp_path / "exporter.yaml").write_text("b1: {RailSensors: {backend: hwmon, port: /sys/class/hwmon}}")
-    with pytest.raises(
-        ConfigurationError, match="b1: RailSensors is no resource of a place: write it into the board's env"
-    ):
+    with pytest.raises(ConfigurationError, match=r"b1: RailSensors .*\benv\b"):
         run(options(tmp_path))
 
 
@@ -165,13 +163,13 @@ def test_a_file_of_resources_may_ask_for_what_labgrids_exporter_tells_it(
 @pytest.mark.parametrize("params", [{}, {"port": "/dev/null", "sped": 9600}, {"port": "/dev/null", "speed": "fast"}])
 def test_a_serial_port_with_wrong_arguments_is_said(tmp_path: Path, params: dict[str, object]) -> None:
     kind = exports(options(tmp_path))["RawSerialPort"]
-    with pytest.raises(ConfigurationError, match=r"RawSerialPort .*; mend it in the file of resources"):
+    with pytest.raises(ConfigurationError, match=r"RawSerialPort .*file of resources"):
         kind({"cls": "RawSerialPort", "params": params, "avail": False}, host="lab-1", proxy="lab-1")
 
 
 def test_a_coordinators_address_that_is_none_is_said(tmp_path: Path) -> None:
     (tmp_path / "exporter.yaml").write_text("b1: {}")
-    with pytest.raises(ConfigurationError, match="--coordinator lab:port: expected HOST or HOST:PORT"):
+    with pytest.raises(ConfigurationError, match=r"--coordinator lab:port: .*HOST:PORT"):
         run(evolve(options(tmp_path), coordinator="lab:port"))
 
 
@@ -209,5 +207,5 @@ def test_a_port_whose_name_another_device_has_since_a_reset_is_not_served(
     if is_its:
         assert served.node() == node
     else:
-        with pytest.raises(LabTransientError, match="another device has this name since a reset"):
+        with pytest.raises(LabTransientError, match=r"another device.*reset"):
             served.node()

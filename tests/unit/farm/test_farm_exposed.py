@@ -9,6 +9,7 @@ from pathlib import Path
 import bcrypt
 import pytest
 from attrs import evolve
+from support.facts import missing_facts
 from typer.testing import CliRunner
 
 from lab.cli import farm as commands
@@ -26,9 +27,7 @@ def test_a_name_is_as_good_as_all_that_it_stands_for(found: list[str], public: b
     findings = list(files.names(FARM, lambda _machine: found))
     assert [each.level for each in findings] == ["bad"] * public
     if public:
-        assert (
-            f"'lab1.example.org:20408': lab1.example.org is {found[-1]}: it has no authentication" in findings[0].said
-        )
+        assert not missing_facts(findings[0].said, "'lab1.example.org:20408'", found[-1], "authentication")
 
 
 def test_a_name_that_nobody_knows_is_said() -> None:
@@ -40,7 +39,7 @@ def test_a_name_that_nobody_knows_is_said() -> None:
     assert [str(name).partition(": it is")[0].partition(" (")[2].partition(")")[0] for name in findings] == [
         "Name or service not known"
     ] * 2
-    assert str(findings[1]).startswith("pdudaemon: address: 'pdu:16421': pdu is no name that this host knows")
+    assert str(findings[1]).startswith("pdudaemon: address: 'pdu:16421': ")
 
 
 def test_a_resolver_that_does_not_answer_is_not_waited_for() -> None:
@@ -74,9 +73,10 @@ def test_check_refuses_a_public_name_and_says_an_unknown_one(tmp_path: Path, mon
 
     monkeypatch.setattr(files, "_addresses", resolve)
     done = CliRunner().invoke(commands.app, ["check", str(path)])
-    assert (done.exit_code, "lab1.example.org is 8.8.8.8: it has no authentication" in done.output) == (2, True)
+    assert done.exit_code == 2
+    assert not missing_facts(done.output, "lab1.example.org", "8.8.8.8", "authentication")
     known.clear()
-    assert "it has no authentication" not in CliRunner().invoke(commands.app, ["check", str(path)]).output
+    assert "authentication" not in CliRunner().invoke(commands.app, ["check", str(path)]).output
 
 
 SALT = b"$2b$04$abcdefghijklmnopqrstuu"

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from support.facts import missing_facts
 
 from lab.cli import main
 from lab.farm.notify import FAILED, TEST, receivers
@@ -125,7 +126,7 @@ def test_nobody_would_be_told_where_no_receiver_is_filled_in(
 ) -> None:
     path = farm(tmp_path, stand.address, more="")
     assert main(["farm", "test-alert", path]) == 2
-    assert "no receiver that is filled in" in capsys.readouterr().err
+    assert "no receiver" in capsys.readouterr().err
     assert stand.alerts == []
     assert main(["farm", "check", path]) == 2
     assert "mail to you@fill-in.invalid" in capsys.readouterr().out
@@ -139,9 +140,9 @@ def test_an_alertmanager_that_does_not_answer_is_named_with_its_mend(
     address = f"127.0.0.1:{free_port()}"
     path = farm(tmp_path, address)
     assert main(["farm", "check", path]) == 2
-    assert f"alertmanager: Alertmanager at {address} does not answer" in capsys.readouterr().out
+    assert not missing_facts(capsys.readouterr().out, "alertmanager: ", address)
     assert main(["farm", "test-alert", path]) != 0
-    assert "start it (systemctl start" in capsys.readouterr().err
+    assert "systemctl start" in capsys.readouterr().err
 
 
 def test_what_is_no_alertmanager_is_said_to_be_none(
@@ -167,7 +168,7 @@ def test_a_farm_without_an_alertmanager_is_warned_and_not_refused(
 ) -> None:
     path = farm(tmp_path, "", more="")
     assert main(["farm", "check", path]) == 0
-    assert "warning: no alerts are sent" in capsys.readouterr().out
+    assert not missing_facts(capsys.readouterr().out, "warning: ", "alerts")
     assert main(["farm", "test-alert", path]) == 2
     assert "names no Alertmanager" in capsys.readouterr().err
 

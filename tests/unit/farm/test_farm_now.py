@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 from attrs import evolve
+from support.facts import missing_facts
 
 from lab import package_data, terminal
 from lab.cli import main
@@ -103,9 +104,9 @@ def test_a_lab_without_results_shows_its_boards_and_why_there_are_none(
     assert main(["status"]) == 0
     out = capsys.readouterr().out
     assert re.search(r"am62x-1 +unknown +without results", out)
-    assert "results:  there are no results in" in out
-    assert "failed attempts in 24 h: not known" in out
-    assert re.search(r"^console server +- +does not run; the first measurement starts it$", out, re.MULTILINE)
+    assert not missing_facts(out, "results:", "no results")
+    assert re.search(r"failed attempts.*: not known", out)
+    assert re.search(r"^console server +- +does not run", out, re.MULTILINE)
 
 
 def test_a_board_is_not_free_when_the_results_cannot_be_read(store: Store, lab: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.facts import missing_facts
 from support.scripted_lab import NEW, TYPE, run
 
 from lab import boards
@@ -67,16 +68,16 @@ def test_a_slower_board_or_one_whose_boots_or_check_failed_stays_kept_with_the_r
     slower = judged(store, factor=1.2)
     assert any("from its kin's" in reason for reason in slower.reasons)
     failing = judged(store, status="failed", boots=3)
-    assert "sd: 1 of 4 boots failed (kernel_panic)" in failing.reasons
-    assert "emmc: 3 good boots, and 4 are wanted" in failing.reasons
+    assert any(not missing_facts(reason, "sd: ", "1 of 4", "kernel_panic") for reason in failing.reasons)
+    assert any(not missing_facts(reason, "emmc: ", "3 good boots", "4 ") for reason in failing.reasons)
     dead = CheckedPart("rails", "failed", "rail_unread", "lab", "vdd_core: no sensor answers")
     unsound = judged(store, (*PASSED[:3], dead))
-    assert "rails: vdd_core: no sensor answers (rail_unread)" in unsound.reasons
+    assert any(not missing_facts(reason, "rails: ", dead.message, "rail_unread") for reason in unsound.reasons)
     qualification.finish(store, unsound, "lena", "lena", "lab1")
     (hold,) = ReservationBook(store).standing("new")
     state = BoardNow("new", holds=(hold,)).state
     assert state.name == "qualifying"
-    assert "vdd_core: no sensor answers" in state.cause
+    assert dead.message in state.cause
     assert "vdd_core" in Audit(store).entries(board="new")[0].outcome
 
 
@@ -99,7 +100,7 @@ def test_a_boot_that_failed_for_the_labs_fault_and_was_measured_again_speaks_aga
     check = BoardCheck("new", TYPE, "lab1", utc_now(), PASSED)
     found = qualification.judge(store, boards.load(TYPE), "new", new, check, BOOTS)
     assert found.reasons == ()
-    assert "sd: 1 of 5 boots failed (stamps_uncertain): the lab's fault" in found.notes
+    assert any(not missing_facts(note, "sd: ", "1 of 5", "stamps_uncertain", "the lab's") for note in found.notes)
 
 
 def test_a_failed_board_is_held_as_it_is_for_its_person(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,4 +125,4 @@ def test_a_board_with_a_history_is_told_what_the_judge_would_find_on_it(
         run(store, "new", NEW, utc_now() - dt.timedelta(days=day), random.Random(day), boots=BOOTS)
     notes = [note for note in judged(store).notes if "the judge would find" in note]
     assert [note.split(":")[0] for note in notes] == ["boot.time emmc", "boot.time sd"]
-    assert all(note.endswith("false alarms a year, by its own 61 runs") for note in notes)
+    assert not [note for note in notes if missing_facts(note, "false alarms", "61 runs")]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import attrs
 import pytest
+from support.facts import missing_facts
 from typer.testing import CliRunner
 
 from lab.cli import farm as commands
@@ -370,9 +371,9 @@ def test_check_names_what_a_schedule_does_not_find(tmp_path: Path) -> None:
     assert done.exit_code == 2
     lines = [line for line in done.stdout.splitlines() if line.startswith(f"{path}: schedules: ")]
     assert len(lines) == 3
-    assert f"b: {ROOT}/envs/sim-am62x.yaml is of board 'am62xx_sk-1', not 'another'" in lines[0]
+    assert not missing_facts(lines[0], "b: ", f"{ROOT}/envs/sim-am62x.yaml", "'am62xx_sk-1'", "'another'")
     assert f"no environment '{ROOT}/envs/nowhere.yaml'" in lines[1]
-    assert "no suite 'sunspots'; there are: guide" in lines[2]
+    assert not missing_facts(lines[2], "'sunspots'", "guide")
 
 
 def test_the_page_on_the_farm_explains_every_key() -> None:
@@ -398,8 +399,7 @@ def test_who_sets_pdudaemon_up_is_warned_in_every_place(tmp_path: Path) -> None:
     path.write_text(f"directory: {folder}\npdudaemon: {{address: '127.0.0.1:1234'}}\nuser: benchmarks\n")
     done = CliRunner().invoke(commands.app, ["check", str(path)])
     assert done.exit_code == 0
-    assert "127.0.0.1:1234 switches boards for EVERY user" in done.output
-    assert "lets only benchmarks reach it" in done.output
+    assert not missing_facts(done.output, "pdudaemon at 127.0.0.1:1234", "EVERY user", "only benchmarks")
     unit = units(attrs.evolve(load(EXAMPLE)), INSTALLED)["boardlab-pdudaemon.service"]
     places = [unit, (ROOT / "farm" / "pdudaemon" / "pyproject.toml").read_text()]
     assert all("PDUDAEMON OBEYS EVERY USER" in place for place in places)
@@ -412,7 +412,7 @@ def test_who_sets_the_coordinator_up_is_warned_in_every_place(tmp_path: Path, mo
     path.write_text(f"directory: {tmp_path}\ncoordinator: 10.0.0.1:20408\nexports: exports.yaml\n")
     done = CliRunner().invoke(commands.app, ["check", str(path)])
     assert done.exit_code == 0, done.output
-    assert "coordinator at 10.0.0.1:20408 knows neither users nor passwords: EVERY HOST THAT REACHES IT" in done.output
+    assert not missing_facts(done.output, "coordinator at 10.0.0.1:20408", "passwords", "EVERY HOST")
     made = units(load(path), INSTALLED)
     places = [made[f"boardlab-{name}.service"] for name in ("coordinator", "export", "janitor")]
     assert all("THE COORDINATOR OBEYS WHOEVER REACHES IT" in place for place in places)
@@ -421,7 +421,7 @@ def test_who_sets_the_coordinator_up_is_warned_in_every_place(tmp_path: Path, mo
     )
     done = CliRunner().invoke(commands.app, ["check", str(path)])
     assert done.exit_code == 2
-    assert "EVERY HOST THAT REACHES IT" in done.output, "also where something else is wrong"
+    assert "EVERY HOST" in done.output, "also where something else is wrong"
     path.write_text(f"directory: {tmp_path}\n")
     assert "labgrid's coordinator" not in CliRunner().invoke(commands.app, ["check", str(path)]).output
 

@@ -1,0 +1,15 @@
+"""Facts of a text for a person: names, numbers, places, the remedy's command; its other words may change."""
+
+from __future__ import annotations
+
+
+def missing_facts(text: str, *facts: str) -> list[str]:
+    """The facts that a text lacks in this order; empty: it has all."""
+    missing, start = [], 0
+    for fact in facts:
+        position = text.find(fact, start)
+        if position < 0:
+            missing.append(fact)
+        else:
+            start = position + len(fact)
+    return missing
