@@ -66,7 +66,7 @@ def parse(output: bytes, algorithm: str, engine: str, seconds: float = SECONDS) 
     return [
         of("ipsec.throughput", sum(rates.values()), quantum=sum(steps.values())),
         of("ipsec.packets", packets),
-        of("ipsec.cpu_load", benchmarks_output.parse(output).percent),
+        of("ipsec.cpu_load", benchmarks_output.parse_mpstat(output).percent),
     ]
 
 

@@ -264,7 +264,7 @@ class CpuLoad:
     end: int
 
 
-def parse(output: bytes) -> CpuLoad:
+def parse_mpstat(output: bytes) -> CpuLoad:
     """The load by mpstat: 100 - %iowait - %idle of its line `Average: all`.
 
     The columns are found by name. The vendor takes columns 6 and 11, which are %iowait and %idle in BusyBox only: with

@@ -115,7 +115,7 @@ def fio(output: bytes, params: dict[str, str]) -> list[ParsedReading]:
     throughput, *more = read(output, "fio", rules)
     if more:
         raise refusal("fio", "it says rates of reading and of writing, where it was asked for one")
-    load = benchmarks_output.parse(output)
+    load = benchmarks_output.parse_mpstat(output)
     return [
         throughput,
         evolve(

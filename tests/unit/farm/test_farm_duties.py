@@ -136,10 +136,8 @@ def test_without_systemd_nobody_knows_and_it_is_said(tmp_path: Path, monkeypatch
     coordinator(monkeypatch, lab_2=1)
     systemd(monkeypatch, why="System has not been booted with systemd\nmore")
     unknown = found(host_of(tmp_path, "lab-2"), tmp_path)["worker"]
-    assert (unknown.level, unknown.said) == (
-        "doubtful",
-        "systemd does not say whether they run: System has not been booted with systemd",
-    )
+    assert unknown.level == "doubtful"
+    assert unknown.said.endswith(": System has not been booted with systemd"), "its first line"
 
 
 def test_what_lab_farm_up_keeps_is_asked_of_its_supervisor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +154,8 @@ def test_what_lab_farm_up_keeps_is_asked_of_its_supervisor(tmp_path: Path, monke
     who = load_host("results.db", path, None, "lab-1")
     assert (who.host.supervised, who.host.name) == (True, "lab-1")
     kept = found(who.host, who.runtime)
-    assert (kept["janitor"].level, kept["janitor"].said) == ("bad", "backoff  exited too quickly")
+    assert kept["janitor"].level == "bad"
+    assert not missing_facts(kept["janitor"].said, "backoff", states[0].text)
     assert "lab farm logs" in kept["janitor"].hint
     assert kept["worker"].level == "ok"
 
@@ -165,7 +164,7 @@ def test_a_coordinator_that_is_away_is_mended_where_it_runs(tmp_path: Path) -> N
     assert "systemctl start boardlab-coordinator;" in services.hint("coordinator", host_of(tmp_path, "lab-1"))
     assert services.hint("coordinator", host_of(tmp_path, "lab-2")).startswith("it runs on lab-1")
     apart = host_of(tmp_path, "lab-1", f"{FARM}coordinator_host: elsewhere\n")
-    assert services.hint("coordinator", apart).startswith("it runs on its host: look there")
+    assert services.hint("coordinator", apart).startswith("it runs on its host")
 
 
 def test_a_draft_has_nothing_run(tmp_path: Path) -> None:

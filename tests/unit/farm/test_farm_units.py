@@ -141,7 +141,7 @@ def test_the_site_may_choose_its_time_slice(tmp_path: Path) -> None:
 def test_a_reference_board_that_nobody_measures_is_a_mistake(tmp_path: Path) -> None:
     path = tmp_path / "farm.yaml"
     path.write_text("health: {reference: nobody}\n")
-    with pytest.raises(ConfigurationError, match="reference 'nobody' is a board of neither"):
+    with pytest.raises(ConfigurationError, match="reference 'nobody'"):
         load(path)
 
 
@@ -242,7 +242,7 @@ def test_the_coordinator_runs_on_the_first_host_unless_farm_yaml_says_where() ->
         "=/var/lib/boardlab/coordinator"
     )
     assert "coordinator" in always_running(example, "local")
-    with pytest.raises(ValueError, match="name one of lab-1, lab-2, elsewhere"):
+    with pytest.raises(ValueError, match="lab-1, lab-2, elsewhere"):
         attrs.evolve(hosts, coordinator_host="lab-3")
 
 

@@ -166,14 +166,14 @@ def test_fio_is_read_in_decimal_megabytes_whatever_its_unit() -> None:
 
 def test_the_load_comes_from_mpstats_columns_by_their_names_not_by_their_places() -> None:
     sysstat = recorded("fio-3.33-write.txt")
-    assert output.parse(sysstat).percent == 100
+    assert output.parse_mpstat(sysstat).percent == 100
     busybox = (
         b"10:00:00     CPU    %usr   %nice    %sys %iowait    %irq   %soft  %steal  %guest   %idle\n"
         b"Average:     all    1.00    0.00    0.06   10.00    0.00    0.00    0.00    0.00   88.94\n"
     )
-    assert output.parse(busybox).percent == pytest.approx(1.06)
+    assert output.parse_mpstat(busybox).percent == pytest.approx(1.06)
     with pytest.raises(TestTransientError, match="%idle"):
-        output.parse(busybox.replace(b"%idle", b"%rest"))
+        output.parse_mpstat(busybox.replace(b"%idle", b"%rest"))
 
 
 def test_a_time_of_whole_seconds_or_milliseconds_was_cut_so_it_is_sure_to_one_of_them_and_not_to_half() -> None:
