@@ -147,9 +147,8 @@ def _open_results(config: pytest.Config) -> Store:
     """
     if config.option.collectonly:
         return open_store(config.option.lab_db)
-    reporter = config.pluginmanager.get_plugin("terminalreporter")
-    say = (lambda _line: None) if reporter is None else reporter.write_line
-    return open_results(config.option.lab_db, AWAY_S if JOB_VARIABLE in os.environ else 0.0, say)
+    away_s = AWAY_S if JOB_VARIABLE in os.environ else 0.0
+    return open_results(config.option.lab_db, away_s, session_rules.sayer(config))
 
 
 def _target_error(error: Exception, path: str) -> BoardlabError:

@@ -23,7 +23,7 @@ from lab.jobs.queue import GAVE_WAY, claimant
 from lab.jobs.records import BY_PYTEST, JOB_VARIABLE, JobState, Order, number
 from lab.jobs.waiting import BusyBoardError, JobWaiter
 from lab.pytest_plugin.runs import ITEMS_KEY, JOB_KEY, RUNS_KEY, STORE_KEY, STRATEGY_KEY
-from lab.pytest_plugin.session_rules import measures
+from lab.pytest_plugin.session_rules import measures, sayer
 from lab.results.audit import Act, Audit
 from lab.results.store import Store
 from lab.run import options
@@ -62,7 +62,7 @@ def take_board(config: pytest.Config) -> None:
         )
     )
     try:
-        started = JobWaiter(board_queue, _log.info).wait(job, 0.0)
+        started = JobWaiter(board_queue, sayer(config)).wait(job, 0.0)
     except BusyBoardError as error:
         holder = board_queue.holder_of(job.board)
         board_queue.finish(job.id, "refused")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -34,6 +34,12 @@ def has_board(env: Any) -> bool:
     main = env.config.get_targets().get("main") or {}
     classes = [target_factory.drivers.get(name) for name in _names(main.get("drivers"))]
     return any(cls is not None and wiring.is_board_strategy(cls) for cls in classes)
+
+
+def sayer(config: pytest.Config) -> Callable[[str], None]:
+    """A function that tells a line to the person at the terminal, if there is one."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    return (lambda _line: None) if reporter is None else reporter.write_line
 
 
 def check_one_process(config: pytest.Config) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import signal
 import threading
@@ -57,6 +58,24 @@ def test_a_session_of_whom_the_board_is_reserved_for_goes_on_when_it_says_so(
     assert listing.job(store, 2).person == "lena"
 
 
+def test_a_session_says_that_it_watches_a_job_that_seems_dead(store: Store) -> None:
+    silent = JobQueue(store, "lab2/boot/7", lambda _holder: None, lambda: utc_now() - dt.timedelta(hours=1))
+    assert silent.start(silent.enqueue(ORDER).id) is not None
+    lines: list[str] = []
+
+    def write_line(line: str) -> None:
+        lines.append(line)
+        silent.cancel(2, "lena")
+
+    session = config(store, [item("boot_measurer")])
+    session.pluginmanager.get_plugin = {"terminalreporter": SimpleNamespace(write_line=write_line)}.get
+    with pytest.raises(pytest.UsageError, match="job j2 was cancelled"):
+        jobs.take_board(session)
+    (line,) = lines
+    assert line.startswith("job j2 waits: ")
+    assert "j1" in line
+
+
 class Item:
     """A test that uses one fixture."""
 
@@ -80,7 +99,8 @@ def config(store: Store, items: list[Any], **given: Any) -> Any:
     }
     option = SimpleNamespace(**said | {"lab_cycles": None, "lab_release": None, "lg_env": "am62x.yaml"} | given)
     hook = SimpleNamespace(pytest_deselected=lambda **_items: None)
-    return SimpleNamespace(stash=stash, option=option, hook=hook)
+    terminal = SimpleNamespace(get_plugin=lambda _name: None)
+    return SimpleNamespace(stash=stash, option=option, hook=hook, pluginmanager=terminal)
 
 
 def left(choice: Choice, session: Any, names: list[str], others: list[Any]) -> tuple[list[str], int]:
