@@ -27,7 +27,7 @@ REASONS: Final = {
     ),
     r"11\.00-am62x|boards\.csv|farm qualify|console truth|results prune|judge sensitivity|example\.yaml|guide write": "it takes files of the reader's lab",
     r"python3 -m venv|pip install|/path/to|^source ": "it installs",
-    r"--slots 'setenv bootpart|ab --same --env am62x|--network|_sk-17/|uboot-tests|uboot-boards|virtual images|am62xlp|power\.trace|"
+    r"--slots 'setenv bootpart|ab --same --env am62x|bisect|--network|_sk-17/|uboot-tests|uboot-boards|virtual images|am62xlp|power\.trace|"
     r"test/py|/tmp/bpim2u|^lab init|provision\.|\bmonitoring\b": "another test runs it",
     r"^pytest --lg-env \S+( --lab-(release \S+|judge))* # |^pytest .*tests_perf( |$)|lab run --(sections|suite boot,)|low_power\.py|"
     r"--destructive|^lab run --type|sim-am62x\.yaml --lab-cycles": (
