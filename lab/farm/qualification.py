@@ -182,7 +182,7 @@ def _beside_kin(own: Overview, kin: Sequence[Overview]) -> Iterator[str]:
 
 
 def _own_sensitivity(store: Store, board: str) -> Iterator[str]:
-    """What the judge would find on the board, and its false alarms."""
+    """Sentences of the judge's power on the board, and of its false alarms."""
     from lab.judge import sensitivity  # noqa: PLC0415 - numpy
 
     try:

@@ -37,7 +37,7 @@ def has_board(env: Any) -> bool:
 
 
 def sayer(config: pytest.Config) -> Callable[[str], None]:
-    """A function that tells a line to the person at the terminal, if there is one."""
+    """Return a function that writes a line to the terminal."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     return (lambda _line: None) if reporter is None else reporter.write_line
 

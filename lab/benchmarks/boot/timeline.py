@@ -242,7 +242,7 @@ def judge(line: TimeLine, usual: Mapping[str, Usual], out_of_place: Collection[s
 
 
 def _most_before_s(line: TimeLine, usual: Mapping[str, Usual]) -> float:
-    """How much too early the kernel's start may have been said, by the stage that ends there, in s."""
+    """Seconds by which the kernel's start may be early, by the stage before it."""
     stage = next((name for name in line.stages if name.split()[1] == START), "")
     if stage not in usual:
         return math.inf

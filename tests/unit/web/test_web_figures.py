@@ -47,7 +47,7 @@ BLOCKS = {"tr", "p", "li", "h1", "h2", "h3", "div", "section", "table", "figure"
 
 @frozen
 class Sums:
-    """What a series of samples comes to."""
+    """The statistics of a series of samples."""
 
     values: tuple[float, ...]
     bounds: tuple[float, ...]
@@ -74,7 +74,10 @@ class Sums:
 
 
 class Lines(HTMLParser):
-    """What a person reads of a page, a row or a paragraph a line, without navigation, choices and the axes of drawings."""
+    """The visible text of a page, a row or a paragraph a line.
+
+    Navigation, choices and the axes of drawings are left out.
+    """
 
     def __init__(self) -> None:
         super().__init__()
