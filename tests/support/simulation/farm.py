@@ -412,7 +412,9 @@ class Farm:
         items = [SimpleNamespace(fixturenames=("boot_measurer",))]
         stash = {STORE_KEY: store, STRATEGY_KEY: self.boards[board], ITEMS_KEY: items, MEDIA_KEY: [EMMC]}
         stash[LABGRID_ENV_KEY] = env
-        return SimpleNamespace(stash=stash, option=option)
+        reporter = SimpleNamespace(write_line=self.world.say)
+        terminal = SimpleNamespace(get_plugin={"terminalreporter": reporter}.get)
+        return SimpleNamespace(stash=stash, option=option, pluginmanager=terminal)
 
     def _measured(
         self, config: Any, kind: str, wish: Wish | str, resume: int | None, confirms: int | None = None
