@@ -49,7 +49,7 @@ class Block:
 
     @property
     def is_measured(self) -> bool:
-        """True: the text is as the command printed it."""
+        """True: the text was not changed since its digest was made."""
         return self.digest == digest(self.body)
 
 

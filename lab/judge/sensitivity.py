@@ -192,7 +192,7 @@ def _copy(quiet: Sequence[HistoryRun], boots: int, rng: np.random.Generator, eff
 
 
 def sentence(number: NumberSensitivity) -> str:
-    """A line of the steps that are found with the most boots, and of the false alarms."""
+    """A line of the steps found with the most boots, and of false alarms."""
     row = number.boots[-1]
     steps = ", ".join(
         f"{100 * step.effect:+g} % in {100 * step.share:.0f} % ({100 * step.low:.0f} to {100 * step.high:.0f})"

@@ -202,7 +202,10 @@ class CrossCheck:
         return self.log.is_first or self.zero_ns[1] < split_ns
 
     def before_s(self, spoken: MomentLike | None) -> float:
-        """Seconds from a kernel's line to the running kernel's time 0; 0: it came behind."""
+        """Seconds from a kernel's line to the running kernel's time 0.
+
+        0: it came behind.
+        """
         before_ns = 0 if spoken is None else self.zero_ns[0] - spoken.t_ns
         return before_ns / 1e9 if before_ns > DRIFT * (self.facts.uptime_ns or 0) else 0.0
 

@@ -400,7 +400,7 @@ class BootWatch:
         return frozenset(flag for flag, holds in doubts.items() if holds)
 
     def _find_damaged_prompts(self) -> Iterator[int]:
-        """When lines came that may be the prompt, damaged, or with a kernel's line in it."""
+        """Instants of lines that may be the prompt, damaged or interrupted."""
         prompt = self._prompt.chosen
         text, before = "" if prompt is None else prompt.text.strip(), ""
         for t_ns, raw in self._lines:

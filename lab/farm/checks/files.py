@@ -188,7 +188,7 @@ def warn_of_no_authentication(farm: Farm) -> Iterator[Finding]:
 
 
 def access(farm: Farm) -> Iterator[Finding]:
-    """Check who reaches the exporter and the site, and the files of passwords and tokens that are here."""
+    """Check access to exporter and site, and their files of passwords and tokens."""
     for name, server in (("exporter", farm.exporter), ("web", farm.web)):
         path = Path(server.web_config)
         is_here = bool(server.web_config) and os.access(path, os.R_OK)
