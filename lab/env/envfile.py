@@ -14,7 +14,7 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import module_from_spec
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attr
 import yaml
@@ -36,6 +36,10 @@ LAB_LINE = re.compile(r"# LAB\b")  # the mark of a value that each lab sets
 _RESERVED = re.compile(r"\b(192\.0\.2|198\.51\.100|203\.0\.113)\.\d{1,3}\b")  # RFC 5737
 RESERVATION = "+"  # place of LG_TOKEN's reservation, of labgrid's RemotePlace
 OWN_ARGUMENTS = frozenset({"cls", "name", "bindings", "priorities"})
+_BOOT_COMMANDS: Final[Mapping[str, object]] = {
+    "boot_command": "run bootcmd",
+    "boot_commands": {},
+}  # labgrid's defaults
 _TYPO = 0.85  # similarity of a key to a known one; above it the key is no project's own
 
 
@@ -143,7 +147,7 @@ def refusals(path: Path) -> Iterator[str]:
 
 
 def remarks(path: Path) -> Iterator[str]:
-    """Yield the keys of a sound environment that labgrid ignores: they are the project's own.
+    """Yield the keys of a sound environment that labgrid or BoardStrategy ignores.
 
     Raises:
         ConfigurationError: the file cannot be understood.
@@ -157,6 +161,15 @@ def remarks(path: Path) -> Iterator[str]:
             for where, item in _items(path, f"targets.{role}.{room}", target.get(room) or {}):
                 cls = classes[item["cls"]]
                 yield from _unknown(path, where, item, _keys_of(cls) | OWN_ARGUMENTS, ignored=True)
+        drivers = dict(_items(path, f"targets.{role}.drivers", target.get("drivers") or {}))
+        if any(item["cls"] == "BoardStrategy" for item in drivers.values()):
+            yield from (
+                f"{path}: {where}.{name}: BoardStrategy does not send it: U-Boot's own bootcmd runs, and is measured. "
+                "Save the commands on the board (setenv bootcmd ..., saveenv)"
+                for where, item in drivers.items()
+                for name, default in _BOOT_COMMANDS.items()
+                if item["cls"] == "UBootDriver" and item.get(name, default) not in (default, "", None)
+            )
 
 
 def names(path: Path, cls: str, *arguments: str) -> bool:

@@ -298,6 +298,26 @@ targets:
 """
 
 
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        ("{prompt: '=> '}", []),
+        ("{prompt: '=> ', boot_command: run bootcmd, boot_commands: {}}", []),
+        ("{prompt: '=> ', boot_commands: {net: 'tftp; bootm'}}", ["boot_commands"]),
+        ("{prompt: '=> ', boot_command: run netboot}", ["boot_command"]),
+    ],
+)
+def test_boot_commands_that_are_not_sent_are_a_remark(tmp_path: Path, arguments: str, names: list[str]) -> None:
+    path = tmp_path / "lab.yaml"
+    path.write_text(
+        AM62.replace("      - BoardStrategy:", f"      - UBootDriver: {arguments}\n      - BoardStrategy:", 1)
+    )
+    places = [line.removeprefix(f"{path}: ").partition(":")[0] for line in envfile.remarks(path)]
+    assert places == [f"targets.main.drivers.UBootDriver.{name}" for name in names]
+    path.write_text(path.read_text().replace("- BoardStrategy:", "- UBootStrategy:"))
+    assert not any("does not send" in line for line in envfile.remarks(path)), "labgrid's own strategy sends them"
+
+
 @pytest.mark.filterwarnings("ignore:unsupported attribute")
 def test_a_key_of_the_projects_own_is_a_remark(tmp_path: Path) -> None:
     assert problems(tmp_path, "", "", OWN_KEYS) == []
