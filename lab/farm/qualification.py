@@ -20,7 +20,7 @@ from lab.metrics import Measurement
 from lab.metrics.catalogue import BOOT_TIME, HEADLINE_NAMES
 from lab.metrics.uncertainty import deviation
 from lab.results import listing
-from lab.results.audit import Act, Audit
+from lab.results.audit import LONGEST_COMMENT, Act, Audit
 from lab.results.listing import Overview, RunFilter
 from lab.results.store import Store
 from lab.run.options import BOOT
@@ -88,9 +88,12 @@ def judge(
 
 
 def finish(store: Store, result: Qualification, person: str, actor: str, address: str) -> None:
-    """Let a board serve, or note in its hold why not; both are in the audit log."""
+    """Let a board serve, or note in its hold why not; both are in the audit log, and the notes on the board's page."""
     reservations = ReservationBook(store)
     about = f"run {result.run}" if result.run is not None else ""
+    if result.notes:
+        notes = "\n".join((f"Qualification, {about or 'nothing was measured'}:", *result.notes))
+        Audit(store).comment(result.board, person, notes[:LONGEST_COMMENT])
     if result.passed:
         with Audit(store).acting(Act(about=about), ACTION, person=actor, address=address, board=result.board):
             if any(hold.kind == QUALIFYING for hold in reservations.standing(result.board)):

@@ -61,6 +61,9 @@ def test_a_board_like_its_kin_qualifies_and_serves(store: Store) -> None:
     qualification.finish(store, found, "lena", "lena", "lab1")
     assert ReservationBook(store).standing("new") == []
     assert [entry.action for entry in Audit(store).entries(board="new")] == ["qualify"]
+    (comment,) = Audit(store).comments("new")
+    assert comment.person == "lena"
+    assert comment.text.splitlines() == [f"Qualification, run {found.run}:", *found.notes]
 
 
 def test_a_slower_board_or_one_whose_boots_or_check_failed_stays_kept_with_the_reasons(store: Store) -> None:
