@@ -99,6 +99,8 @@ class PromptWatch:
 
     def moment(self, moment: MomentLike) -> None:
         """Take a candidate that ends the fed bytes."""
+        if self._candidates and moment.position == self._candidates[-1].moment.position:
+            return  # a board without a login has the shell's prompt as its `login`, too
         if self.asked_ns is not None:
             came_by_itself = _KERNEL_LINES.search(self._since_asked) is not None
             self.answer_ns = moment.t_ns - self.asked_ns

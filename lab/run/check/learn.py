@@ -335,7 +335,8 @@ def _ends(logs: Sequence[BootLog]) -> Iterator[str]:
     waiting = waiting_shell(logs)
     if waiting.text:
         shell = f"{literal(waiting.text)}|{shell}"
-        yield f"    # {UNSURE}a log ends at the shell's prompt {toml_text(waiting.text)}"
+        yield f"    # {UNSURE}a log ends at the shell's prompt {toml_text(waiting.text)}: without a login, let"
+        yield "    # `login` have that pattern here and in [prompts], too; else such a boot is flow_unverified"
     elif any(log.lines[-1] == "# " for log in logs):
         yield f"    # {UNSURE}a log ends with '# ', which a comment begins with, too: let the prompt say more (PS1)"
     yield (

@@ -616,3 +616,14 @@ def test_a_panic_is_a_panic_although_a_program_printed_a_bootloaders_text_before
             [(0.5, BEGIN), (1.0, KERNEL), (2.0, STARTS[0]), (2.5, b"[    1.950000] Kernel panic - not syncing: x\r\n")]
         )
     assert raised.value.failure == "kernel_panic"
+
+
+def test_an_image_without_a_login_is_measured_if_its_type_says_so() -> None:
+    shell = next(moment.pattern for moment in QEMU.moments if moment.name == "shell")
+    moments = [evolve(moment, pattern=shell) if moment.name == "login" else moment for moment in QEMU.moments]
+    said = [(0.5, BEGIN), (1.0, KERNEL), (3.0, b"\r\n~ # ")]
+    for board, flags in ((QEMU, {Flag.FLOW_UNVERIFIED}), (evolve(QEMU, moments=moments), set[Flag]())):
+        boot = Boot(said, board).answer(b"\r\n~ # ")
+        (time,) = (sample for sample in boot.samples() if sample.metric == BOOT_TIME.name)
+        assert time.flags - {Flag.SIMULATED} == flags
+        assert abs(time.value - 2.0) < 0.1
