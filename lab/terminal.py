@@ -384,7 +384,11 @@ def folded(text: str, width: int) -> list[str]:
             lines.append(current)
         current = word
         while cells(current) > width:
-            head = _head(current, width)
+            # as much of a word as fits; at least one character
+            count = 1
+            while count < len(current) and cells(current[: count + 1]) <= width:
+                count += 1
+            head = current[:count]
             lines.append(head)
             current = current[len(head) :]
     return [*lines, current] if current or not lines else lines
@@ -442,11 +446,3 @@ def _least(rows: Sequence[Row], column: int, side: str) -> int:
 
 def _width(widths: Sequence[int]) -> int:
     return sum(widths) + GAP * (len(widths) - 1)
-
-
-def _head(word: str, width: int) -> str:
-    """As much of a word as fits; at least one character."""
-    end = 1
-    while end < len(word) and cells(word[: end + 1]) <= width:
-        end += 1
-    return word[:end]

@@ -89,18 +89,6 @@ def _udp_command(pps: float, frame: int, seconds: int, address: str, load: str) 
     return f"netperf -H {address} -j {load} -l {seconds} -t UDP_STREAM {rate}-- -m {FRAMES[frame]} -k {KEYS}"
 
 
-def _tcp_command(bench: Bench) -> str:
-    def netperf(test: str) -> str:
-        return f"netperf -H {bench.site.tester} -j -c -l {LONG_S} -t {test} -- -k {KEYS} > {_OUT}.{test} 2>&1"
-
-    tests = "TCP_STREAM", "TCP_MAERTS"
-    files = " ".join(f"{_OUT}.{test}" for test in tests)
-    return (
-        f"{netperf(tests[0])} & {netperf(tests[1])}; second=$?; wait $!; first=$?; cat {files}; rm -f {files}; "
-        "test $first = 0 && first=$second; (exit $first)"
-    )
-
-
 def _params(bench: Bench) -> dict[str, str]:
     return {"port": port(bench.board, bench.site.interface)}
 
@@ -146,7 +134,19 @@ def _tcp(bench: Bench) -> Iterator[ParsedReading]:
 
 def _read_tcp(bench: Bench, parser: Parser) -> list[ParsedReading]:
     validity = link_validity(bench, LONG_S, lambda rate: {"ethernet.tcp.throughput": 2 * rate})
-    return bench.read(parser, _tcp_command(bench), timeout_s=2 * LONG_S + 60, validity=validity)
+
+    def netperf(test: str) -> str:
+        return f"netperf -H {bench.site.tester} -j -c -l {LONG_S} -t {test} -- -k {KEYS} > {_OUT}.{test} 2>&1"
+
+    tests = "TCP_STREAM", "TCP_MAERTS"
+    files = " ".join(f"{_OUT}.{test}" for test in tests)
+    return bench.read(
+        parser,
+        f"{netperf(tests[0])} & {netperf(tests[1])}; second=$?; wait $!; first=$?; cat {files}; rm -f {files}; "
+        "test $first = 0 && first=$second; (exit $first)",
+        timeout_s=2 * LONG_S + 60,
+        validity=validity,
+    )
 
 
 def _with_pacing(bench: Bench) -> Iterator[ParsedReading]:

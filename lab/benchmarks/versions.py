@@ -73,17 +73,11 @@ class BootVersions:
                 self.found.setdefault(name, text)
         if _ON_GP in line:
             self.found.setdefault("security", "GP")
-        self._system_firmware(line)
-        self._images(line)
-
-    def _system_firmware(self, line: str) -> None:
         match = _SYSFW.search(line) or _SBL_SYSFW.search(line)
         if match and match[0].isascii() and match[0].isprintable() and match[2] not in self._sysfw:
             self._sysfw.add(match[2])
             before = self.found.get("sysfw")
             self.found["sysfw"] = f"{before}, then {match[1]}" if before else match[1]
-
-    def _images(self, line: str) -> None:
         if any(text in line for text in _KERNELS):
             self._section = "done"
         if self._section == "done":

@@ -26,21 +26,17 @@ def attach(app: typer.Typer) -> None:
     """Let every parameter of the commands that are loaded offer its values."""
     for command in app.registered_commands:
         if command.callback is not None:
-            _attach_to(command.callback)
+            hints = get_type_hints(command.callback, include_extras=True)
+            command.callback.__annotations__ = hints  # as text they would be made anew when typer looks
+            for name in inspect.signature(command.callback).parameters:
+                if get_origin(hints.get(name)) is not Annotated:
+                    continue
+                for info in get_args(hints[name])[1:]:
+                    if isinstance(info, ParameterInfo) and info.autocompletion is None:
+                        info.autocompletion = _offering(name, info)
     for group in app.registered_groups:
         if group.typer_instance is not None:
             attach(group.typer_instance)
-
-
-def _attach_to(function: Callable[..., Any]) -> None:
-    hints = get_type_hints(function, include_extras=True)
-    function.__annotations__ = hints  # as text they would be made anew when typer looks
-    for name in inspect.signature(function).parameters:
-        if get_origin(hints.get(name)) is not Annotated:
-            continue
-        for info in get_args(hints[name])[1:]:
-            if isinstance(info, ParameterInfo) and info.autocompletion is None:
-                info.autocompletion = _offering(name, info)
 
 
 def _offering(name: str, info: ParameterInfo) -> Callable[..., list[Offer]] | None:

@@ -167,7 +167,11 @@ def main(arguments: Sequence[str] | None = None, groups: Sequence[CommandGroup] 
     try:
         code = build(words(own_arguments), groups)(args=own_arguments, prog_name="lab", standalone_mode=False)
     except TyperException as error:
-        return _tell_wrong_word(error, own_arguments, groups)
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else _command(own_arguments, groups)
+        if message := _limits(error.format_message().rstrip(".")):  # empty: its help is on the screen
+            tell(ConfigurationError(f"{message} (`{command} -h` shows what it takes)"))
+        return USAGE
     except BoardlabError as error:
         tell(error)
         return USAGE if isinstance(error, ConfigurationError) else FAULT
@@ -182,15 +186,6 @@ def main(arguments: Sequence[str] | None = None, groups: Sequence[CommandGroup] 
     except SystemExit as ended:  # how typer ends, well or after a wrong word
         return ended.code if isinstance(ended.code, int) else 0
     return code if isinstance(code, int) else 0
-
-
-def _tell_wrong_word(error: TyperException, arguments: Sequence[str], groups: Sequence[CommandGroup]) -> int:
-    """Say in one line which word is wrong, and where the right ones are; return the exit code."""
-    context = getattr(error, "ctx", None)
-    command = context.command_path if context else _command(arguments, groups)
-    if message := _limits(error.format_message().rstrip(".")):  # empty: its help is on the screen
-        tell(ConfigurationError(f"{message} (`{command} -h` shows what it takes)"))
-    return USAGE
 
 
 def _command(arguments: Sequence[str], groups: Sequence[CommandGroup]) -> str:

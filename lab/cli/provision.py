@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,7 +28,7 @@ from lab.jobs.lease import hold_board, open_results
 from lab.jobs.records import BY_PROVISION, Job, Order
 from lab.jobs.waiting import BusyBoardError
 from lab.places.job_place import PlaceWait, hold_place, other_user
-from lab.provision.history import Provision, ProvisionBook
+from lab.provision.history import ProvisionBook
 from lab.provision.provisioning import MediumResult, ProgressPrinter, Provisioner, describe_plan
 from lab.provision.releasefile import find
 from lab.results import Store, open_store
@@ -171,7 +171,24 @@ def _show_known(log: ProvisionBook, board: str, media: list[str], *, forget: boo
             _say(f"{medium}: forgotten" if log.forget(board, medium) else f"{medium}: nothing was known of it")
         return
     if as_json:
-        echo_json([_provision_document(entry) for entry in there.values()])
+        echo_json(
+            [
+                {
+                    "board": entry.board,
+                    "medium": entry.medium,
+                    "release": entry.release,
+                    "state": entry.state,
+                    "way": entry.way,
+                    "digest": entry.digest,
+                    "method": entry.method,
+                    "bytes": entry.bytes,
+                    "software": dict(entry.software),
+                    "message": entry.message,
+                    "at": entry.at.isoformat(),
+                }
+                for entry in there.values()
+            ]
+        )
     elif not there:
         echo(f"boardlab has put nothing on {board}")
     else:
@@ -207,22 +224,6 @@ def _medium_document(release: str, result: MediumResult) -> dict[str, object]:
         if verified is None
         else {"method": verified.method, "digest": verified.digest, "bytes": verified.bytes},
         "software": dict(result.software),
-    }
-
-
-def _provision_document(entry: Provision) -> Mapping[str, object]:
-    return {
-        "board": entry.board,
-        "medium": entry.medium,
-        "release": entry.release,
-        "state": entry.state,
-        "way": entry.way,
-        "digest": entry.digest,
-        "method": entry.method,
-        "bytes": entry.bytes,
-        "software": dict(entry.software),
-        "message": entry.message,
-        "at": entry.at.isoformat(),
     }
 
 

@@ -19,7 +19,7 @@ from lab.errors import BoardlabError, ConfigurationError, NoResultsError
 from lab.provision import checks, drafts
 from lab.provision.history import ProvisionBook
 from lab.provision.image import Hosts
-from lab.provision.release import SECURITY_STATES, SUFFIX, Release, check_name
+from lab.provision.release import SECURITY_STATES, SUFFIX, check_name
 from lab.provision.releasefile import files_in, load, settle
 from lab.results.store import open_store
 from lab.terminal import bad, echo, echo_json, table
@@ -171,7 +171,17 @@ def list_releases(
     rows: list[dict[str, Any]] = []
     for path in paths:
         try:
-            rows.append(_row(load(path), on))
+            release = load(path)
+            rows.append(
+                {
+                    "name": release.name,
+                    "boards": release.boards,
+                    "security": release.security,
+                    "media": list(release.media),
+                    "on": on.get(release.name, []),
+                    "wrong": "",
+                }
+            )
         except BoardlabError as error:
             rows.append({"name": path.stem, "boards": [], "security": "", "media": [], "on": [], "wrong": str(error)})
     if as_json:
@@ -210,17 +220,6 @@ def _images(arguments: Iterable[str], media: Container[str]) -> dict[str, str]:
             raise ConfigurationError(f"--image {text}: the board type has no medium {medium!r}")
         image_of_medium[medium] = name
     return image_of_medium
-
-
-def _row(release: Release, on: dict[str, list[str]]) -> dict[str, Any]:
-    return {
-        "name": release.name,
-        "boards": release.boards,
-        "security": release.security,
-        "media": list(release.media),
-        "on": on.get(release.name, []),
-        "wrong": "",
-    }
 
 
 def _boards(db: str | None) -> dict[str, list[str]]:

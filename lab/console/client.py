@@ -59,7 +59,14 @@ class ConsoleClient:
         self._stream = self._transport.connect(timeout_s)
         self.server_pid = self._stream.pid
         try:
-            self._greet()
+            answer = self._ask("hello", {"protocol": PROTOCOL})
+            if answer.get("protocol") != PROTOCOL:
+                raise LabStableError(
+                    f"the console server (pid {answer.get('pid')}) speaks protocol {answer.get('protocol')}, this "
+                    f"boardlab speaks {PROTOCOL}; end it with SIGTERM when nothing measures, and a fitting one will "
+                    "be started",
+                    failure="console_protocol",
+                )
         except BoardlabError:
             self.close()
             raise
@@ -232,16 +239,6 @@ class ConsoleClient:
         One receipt may bring many events: read until None.
         """
         return self._stream.fileno()
-
-    def _greet(self) -> None:
-        answer = self._ask("hello", {"protocol": PROTOCOL})
-        if answer.get("protocol") != PROTOCOL:
-            raise LabStableError(
-                f"the console server (pid {answer.get('pid')}) speaks protocol {answer.get('protocol')}, this "
-                f"boardlab speaks {PROTOCOL}; end it with SIGTERM when nothing measures, and a fitting one will "
-                "be started",
-                failure="console_protocol",
-            )
 
     def _ask(self, operation: str, fields: Mapping[str, object]) -> Message:
         return self._exchange(encode_message(FrameType.REQUEST, {"op": operation, **fields}))

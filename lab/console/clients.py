@@ -119,7 +119,14 @@ class Clients:
             return
         try:
             if len(self._connections) >= self._most:
-                self._turn_away(sock)
+                self._note_full(f"{self._most} clients are connected; no more are accepted")
+                refused = LabTransientError(
+                    f"the console server has {self._most} clients, and takes no more; end some of them",
+                    failure="console_full",
+                )
+                with sock:
+                    sock.setblocking(False)
+                    sock.send(encode_message(FrameType.ANSWER, refusal(refused)))
                 return
             connection = Connection(sock, self._epoll)
         except OSError as error:
@@ -128,16 +135,6 @@ class Clients:
             return
         self._full = False
         self._connections[connection.fd] = connection
-
-    def _turn_away(self, sock: socket.socket) -> None:
-        """Refuse a client beyond the limit."""
-        self._note_full(f"{self._most} clients are connected; no more are accepted")
-        error = LabTransientError(
-            f"the console server has {self._most} clients, and takes no more; end some of them", failure="console_full"
-        )
-        with sock:
-            sock.setblocking(False)
-            sock.send(encode_message(FrameType.ANSWER, refusal(error)))
 
     def _note_full(self, what: str) -> None:
         """Log the limit once, until a client is accepted again."""

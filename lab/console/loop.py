@@ -110,7 +110,15 @@ class ConsoleServer:
                     queue.advance_backfill()
             while len(backlog) > BACKLOG_CHUNKS:
                 self._publish()
-        self._close()
+        self._publish_all()
+        self._clients.close()
+        for port in list(self.ports):
+            self.ports.close(port)
+        self._idle_states.forbid(False)
+        self._heartbeat.close()
+        self._probe.close()
+        self._epoll.close()
+        _log.info("pid %d ended", os.getpid())
 
     def open_port(self, request: PortRequest) -> ServedPort:
         """Open a port, or find it open.
@@ -245,7 +253,16 @@ class ConsoleServer:
     def _serve(self, fd: int, mask: int) -> None:
         """Handle an event other than a port's bytes."""
         if fd == self._heartbeat.fd:
-            self._on_heartbeat()
+            self._beats += 1
+            self._probe.send(self._clock.now_ns())
+            self._clients.beat()
+            self._probe.measuring = any(port.writer is not None for port in self.ports)
+            self._idle_states.forbid(self._probe.measuring)
+            if self._beats % BEATS_PER_REOPEN == 0:
+                self.ports.reopen_lost()
+            if self._beats % BEATS_PER_LOOK == 0 and not self._probe.measuring and not self._clients.reachable:
+                _log.error("the runtime folder was removed, so no client finds this server: it gives its ports back")
+                self.stop()
         elif fd == self._probe.fd:
             now_ns = self._clock.now_ns()
             self._latency.add(now_ns, self._probe.transit_ns(now_ns))
@@ -254,19 +271,6 @@ class ConsoleServer:
             port.line.flush()
         else:
             self._clients.serve(fd, mask)
-
-    def _on_heartbeat(self) -> None:
-        """Run the periodic work of a heartbeat."""
-        self._beats += 1
-        self._probe.send(self._clock.now_ns())
-        self._clients.beat()
-        self._probe.measuring = any(port.writer is not None for port in self.ports)
-        self._idle_states.forbid(self._probe.measuring)
-        if self._beats % BEATS_PER_REOPEN == 0:
-            self.ports.reopen_lost()
-        if self._beats % BEATS_PER_LOOK == 0 and not self._probe.measuring and not self._clients.reachable:
-            _log.error("the runtime folder was removed, so no client finds this server: it gives its ports back")
-            self.stop()
 
     def _publish(self) -> None:
         port, t_ns, data = self._backlog.popleft()
@@ -289,17 +293,6 @@ class ConsoleServer:
             return operations.handle(self, connection, frame)
         except BoardlabError as error:
             return refusal(error)
-
-    def _close(self) -> None:
-        self._publish_all()
-        self._clients.close()
-        for port in list(self.ports):
-            self.ports.close(port)
-        self._idle_states.forbid(False)
-        self._heartbeat.close()
-        self._probe.close()
-        self._epoll.close()
-        _log.info("pid %d ended", os.getpid())
 
 
 def _sooner(first_s: float | None, second_s: float | None) -> float | None:

@@ -64,34 +64,31 @@ class MomentFinder:
         """Return the moments that end in this event, by position."""
         match event:
             case Chunk():
-                return self._feed_chunk(event)
+                timing, previous = self._timing, self._delays.previous
+                if previous is not None and event.position != previous.end:
+                    self._forget()
+                    previous = None
+                delay = self._delays.delay(event)
+                usual_ns = timing.delivery_ns + timing.bytes_ns(1) + timing.scheduling_ns
+                self._take_pause(event, previous, usual_ns)
+                self._late_ns = delay.late_ns
+                moments = []
+                for match in self._matcher.feed(event.data):
+                    end = event.position + match.end
+                    pauses = self._pauses if self._of_stages[match.pattern] else ()
+                    torn_ns = max((ns for at, ns in pauses if end - match.size < at < end), default=0)
+                    text = _NOT_TEXT.sub("", match.line.decode("utf-8", errors="replace"))
+                    arrived_ns = arrival_ns(event, match.end, previous, timing)
+                    t_ns = max(arrived_ns, self._last_ns)
+                    uncertainty_ns = usual_ns + max(delay.late_ns, torn_ns) + delay.backlog_ns + t_ns - arrived_ns
+                    moments.append(Moment(self._names[match.pattern], t_ns, uncertainty_ns, end, text))
+                    self._last_ns = t_ns
+                return moments
             case Lateness():
                 self._delays.take_evidence(event)
             case Gap():
                 self._forget()
         return []
-
-    def _feed_chunk(self, chunk: Chunk) -> list[Moment]:
-        timing, previous = self._timing, self._delays.previous
-        if previous is not None and chunk.position != previous.end:
-            self._forget()
-            previous = None
-        delay = self._delays.delay(chunk)
-        usual_ns = timing.delivery_ns + timing.bytes_ns(1) + timing.scheduling_ns
-        self._take_pause(chunk, previous, usual_ns)
-        self._late_ns = delay.late_ns
-        moments = []
-        for match in self._matcher.feed(chunk.data):
-            end = chunk.position + match.end
-            pauses = self._pauses if self._of_stages[match.pattern] else ()
-            torn_ns = max((ns for at, ns in pauses if end - match.size < at < end), default=0)
-            text = _NOT_TEXT.sub("", match.line.decode("utf-8", errors="replace"))
-            arrived_ns = arrival_ns(chunk, match.end, previous, timing)
-            t_ns = max(arrived_ns, self._last_ns)
-            uncertainty_ns = usual_ns + max(delay.late_ns, torn_ns) + delay.backlog_ns + t_ns - arrived_ns
-            moments.append(Moment(self._names[match.pattern], t_ns, uncertainty_ns, end, text))
-            self._last_ns = t_ns
-        return moments
 
     def _take_pause(self, chunk: Chunk, previous: Chunk | None, usual_ns: int) -> None:
         """Remember a pause before this read that is longer than its usual delay."""
@@ -226,7 +223,15 @@ class LineMatcher:
                 taken = min(end_of_line - at, WINDOW_BYTES - len(self._line))
                 self._line += data[at : at + taken]
                 at += taken
-                for pattern, end in sorted(self._search(), key=lambda found: found[1]):
+                matches = []
+                for number in self._open:
+                    match_end = self._try_ends(number) if self._looks_ahead[number] else self._bisect_end(number)
+                    if match_end is not None:
+                        matches.append((number, match_end))
+                if matches:
+                    matched = {number for number, _ in matches}
+                    self._open = [number for number in self._open if number not in matched]
+                for pattern, end in sorted(matches, key=lambda found: found[1]):
                     line = self._line[:end]
                     match = self._patterns[pattern].search(line, self._first)
                     size = end - match.start() if match else 0
@@ -239,18 +244,6 @@ class LineMatcher:
             if newline >= 0:
                 self.cut()
                 at = newline + 1
-
-    def _search(self) -> list[tuple[int, int]]:
-        """Return the open patterns that match now, with their ends."""
-        matches = []
-        for number in self._open:
-            end = self._try_ends(number) if self._looks_ahead[number] else self._bisect_end(number)
-            if end is not None:
-                matches.append((number, end))
-        if matches:
-            matched = {number for number, _ in matches}
-            self._open = [number for number in self._open if number not in matched]
-        return matches
 
     def _bisect_end(self, number: int) -> int | None:
         """Bisect the smallest end of a pattern without look-ahead."""

@@ -255,7 +255,10 @@ class _Order:
             return PowerEdge(requested_ns, self.clock.now_ns())
 
         if self.command == "on":
-            self._wait()  # before anything is timed
+            # before anything is timed: a lab may stagger its power-ons
+            gap_s = locks.power_on_gap_s()
+            if gap_s:
+                locks.keep_gap(f"power on {self.outlet.server} {self.outlet.pdu}", gap_s)
         began_ns, at = self.clock.now_ns(), utc_now().timestamp()
         done = False
         try:
@@ -264,12 +267,3 @@ class _Order:
             return edge
         finally:
             record_command(self.outlet, self.command, at, (self.clock.now_ns() - began_ns) / 1e9, done=done)
-
-    def _wait(self) -> None:
-        """Wait until the last power-on at the switch is old enough.
-
-        A lab may stagger its power-ons.
-        """
-        gap_s = locks.power_on_gap_s()
-        if gap_s:
-            locks.keep_gap(f"power on {self.outlet.server} {self.outlet.pdu}", gap_s)

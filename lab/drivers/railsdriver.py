@@ -92,16 +92,12 @@ class RailsDriver(Driver):
             line = relation.line if relation is not None else ""
             context = port.rails_server().sampling(config, trace, wanted, line)
         else:
-            context = sampling(config, trace, wanted, self._take_spawned(trace, wanted))
+            path, process = self._spawned or (None, None)
+            is_waiting = path == trace and wanted is AdcRange.ACTIVE and process is not None and process.poll() is None
+            context = sampling(config, trace, wanted, process if is_waiting else None)
         with context as sampler:
             self._adapter = self._adapter or sampler.trace().meta.adapter
             yield sampler
-
-    def _take_spawned(self, trace: Path, wanted: AdcRange) -> subprocess.Popen[bytes] | None:
-        """Return the process that `prepare` started for this trace; None: none waits."""
-        path, process = self._spawned or (None, None)
-        is_waiting = path == trace and wanted is AdcRange.ACTIVE and process is not None and process.poll() is None
-        return process if is_waiting else None
 
     def check_clock(self) -> None:
         """Make sure that one clock stamps samples and console moments.

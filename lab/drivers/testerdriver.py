@@ -56,8 +56,11 @@ class TesterDriver(CommandMixin, Driver, CommandProtocol):
             ConfigurationError: the program cannot be started.
         """
         try:
+            program = self.command[0]
+            # our own Python's folder has `lab` when no environment was activated
+            path = os.pathsep.join((os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)))
             done = subprocess.run(
-                [_find_program(self.command[0]), *self.command[1:], cmd],
+                [shutil.which(program, path=path) or program, *self.command[1:], cmd],
                 capture_output=True,
                 stdin=subprocess.DEVNULL,
                 timeout=timeout,
@@ -79,12 +82,3 @@ class TesterDriver(CommandMixin, Driver, CommandProtocol):
     def get_status(self) -> int:
         """Always ready: it holds nothing open."""
         return 1
-
-
-def _find_program(program: str) -> str:
-    """Find a program on the PATH or beside our own Python.
-
-    `lab` is there when no environment was activated.
-    """
-    path = os.pathsep.join((os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)))
-    return shutil.which(program, path=path) or program

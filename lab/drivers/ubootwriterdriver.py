@@ -89,7 +89,15 @@ class UBootWriterDriver(Driver, ProvisionProtocol):
             loader = OverUsb(line, strategy.type.prompts.uboot, self.usb_port, snagboot.run_here)
 
         def begin() -> CommandPrompt:
-            self._check_host(getattr(strategy.console, "board_host", ""), served)
+            elsewhere = getattr(strategy.console, "board_host", "")
+            if self.over == _TFTP:
+                served.check_reached(elsewhere)
+            if self.over == _USB and elsewhere:
+                raise ConfigurationError(
+                    f"UBootWriterDriver: over: usb: the board's USB is plugged into {elsewhere}, and nothing was "
+                    "written. Write over the network (`over: tftp`) or the console, or run `lab provision` on "
+                    f"{elsewhere}, with an env without RemotePlace"
+                )
             if strategy.status.name != "bootloader" or strategy.uboot is None:
                 if self.boot_from:
                     strategy.select_medium(self.boot_from)
@@ -104,23 +112,6 @@ class UBootWriterDriver(Driver, ProvisionProtocol):
         if isinstance(medium, ubootmedia.UBootBlocks) and medium.interface == "mmc":
             return emmc_boot_partitions.from_uboot(writer, medium.number)
         return writer
-
-    def _check_host(self, elsewhere: str, served: BoardServer) -> None:
-        """Make sure that this host can send data to the board.
-
-        The board may be on another host.
-
-        Raises:
-            ConfigurationError: it cannot.
-        """
-        if self.over == _TFTP:
-            served.check_reached(elsewhere)
-        if self.over == _USB and elsewhere:
-            raise ConfigurationError(
-                f"UBootWriterDriver: over: usb: the board's USB is plugged into {elsewhere}, and nothing was written. "
-                f"Write over the network (`over: tftp`) or the console, or run `lab provision` on {elsewhere}, with "
-                "an env without RemotePlace"
-            )
 
 
 class CommandLine(YmodemLine, Protocol):

@@ -77,7 +77,12 @@ class ReleaseWatch:
                 if code not in _MEASURED:
                     return code if code in {BUSY, INTERRUPTED, USAGE} else 1
                 worst = max(worst, code, key=_MEASURED.index)
-        return self._report(reported) or worst
+        measured, before = self._read()
+        self._save(measured, reported)
+        new_problems = {name: why for name, why in reported.items() if before.get(name) != why}
+        for name, why in new_problems.items():
+            self.say(f"{name} is not measured before it is right: {why}")
+        return (USAGE if new_problems else 0) or worst
 
     def _problem(self, path: Path) -> str | None:
         """Reason why a release cannot be measured; None: it can."""
@@ -125,15 +130,6 @@ class ReleaseWatch:
         if code in _MEASURED:
             self._record(path)
         return code
-
-    def _report(self, reported: dict[str, str]) -> int:
-        """Report new problems; 2 if there were any, else 0."""
-        measured, before = self._read()
-        self._save(measured, reported)
-        new = {name: why for name, why in reported.items() if before.get(name) != why}
-        for name, why in new.items():
-            self.say(f"{name} is not measured before it is right: {why}")
-        return USAGE if new else 0
 
     def _record(self, path: Path) -> None:
         measured, reported = self._read()

@@ -298,7 +298,13 @@ class Runner:
         try:
             code = self._wait(process, job)
         except BaseException:  # e.g. the board is another's now
-            self._end(process)
+            # pytest must not measure without signs of life
+            self._stop()
+            try:
+                process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
             raise
         finally:
             self._child = None
@@ -357,15 +363,6 @@ class Runner:
         if self._child is not None and not self._asked:
             self._asked = True
             self._child.send_signal(signal.SIGINT)
-
-    def _end(self, process: subprocess.Popen[bytes]) -> None:
-        """End pytest, which must not measure without signs of life."""
-        self._stop()
-        try:
-            process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 def command(job: Job, tests: Path, suite: str, unfinished: int | None) -> list[str]:

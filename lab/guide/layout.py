@@ -8,7 +8,7 @@ import string
 import tomllib
 from collections.abc import Mapping, Sequence
 from importlib import resources
-from typing import Any, Final
+from typing import Final
 
 from attrs import evolve, field, frozen
 
@@ -100,7 +100,21 @@ def load() -> Layout:
     specs: dict[str, list[_Spec]] = {}
     for number, table in enumerate(data["table"]):
         for position, cell in enumerate(table["cells"]):
-            specs.setdefault(cell["metric"], []).append(_spec(number, position, table, cell))
+            fixed = table.get("with", {})
+            texts = [*table["chapter"], table["title"], cell["row"], cell["column"]]
+            used = {name.lower() for text in texts for _, name, _, _ in string.Formatter().parse(text) if name}
+            place = CellPosition(
+                order=(number, position),
+                chapter=tuple(table["chapter"]),
+                title=table["title"],
+                keys=tuple(table["keys"]),
+                row=cell["row"],
+                column=cell["column"],
+                per_board=table.get("each", False),
+                is_sorted=table.get("sorted", True),
+            )
+            second = {SECOND_KEYS[key] for key in place.keys[1:] if key in SECOND_KEYS}
+            specs.setdefault(cell["metric"], []).append(_Spec(place, fixed, frozenset(used | fixed.keys() | second)))
     return Layout(specs, data["about"])
 
 
@@ -112,24 +126,6 @@ def natural(text: str) -> list[tuple[int, int, str]]:
     if size:
         return [(0, int(size[1]) * 1024 ** weights[size[2]], "")]
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts]
-
-
-def _spec(number: int, position: int, table: Mapping[str, Any], cell: Mapping[str, str]) -> _Spec:
-    fixed = table.get("with", {})
-    texts = [*table["chapter"], table["title"], cell["row"], cell["column"]]
-    used = {name.lower() for text in texts for _, name, _, _ in string.Formatter().parse(text) if name}
-    place = CellPosition(
-        order=(number, position),
-        chapter=tuple(table["chapter"]),
-        title=table["title"],
-        keys=tuple(table["keys"]),
-        row=cell["row"],
-        column=cell["column"],
-        per_board=table.get("each", False),
-        is_sorted=table.get("sorted", True),
-    )
-    second = {SECOND_KEYS[key] for key in place.keys[1:] if key in SECOND_KEYS}
-    return _Spec(place, fixed, frozenset(used | fixed.keys() | second))
 
 
 def _values(params: Mapping[str, str]) -> dict[str, str]:

@@ -202,7 +202,11 @@ def _judge(
         reasons.append(
             f"it does not boot ({what}), and the lab around it works: look at its release, then at the board"
         )
-    tail = _device_faults(events)
+    tail: list[HealthEvent] = []  # the last attempts that failed on the board's account
+    for event in reversed(events):
+        if event.kind != "board" or event.check:
+            break
+        tail.insert(0, event)
     if len(tail) >= DEVICE_FAULTS and (last is None or tail[-1].at > last.at):
         state = "suspect" if state == "healthy" else state
         classes = ", ".join(dict.fromkeys(event.failure for event in tail))
@@ -212,16 +216,6 @@ def _judge(
     if not events and last is None and not quarantined:
         state = "suspect"
     return state, reasons
-
-
-def _device_faults(events: Sequence[HealthEvent]) -> list[HealthEvent]:
-    """The last attempts that failed on the board's account."""
-    tail: list[HealthEvent] = []
-    for event in reversed(events):
-        if event.kind != "board" or event.check:
-            break
-        tail.insert(0, event)
-    return tail
 
 
 State = Literal["healthy", "suspect", "bad", "maintenance"]

@@ -106,20 +106,16 @@ def find_node(identity: DeviceIdentity, sysfs: Path = SYSFS) -> Path | None:
             continue
         path = link[link.find("/devices/") :]
         if _parse(path)[:3] == socket and DeviceIdentity.of_path(path, sysfs) == identity:
-            return _node_of(sysfs / path.lstrip("/"))
+            for line in _read_text((sysfs / path.lstrip("/")) / "uevent").splitlines():
+                if line.startswith("DEVNAME="):
+                    return DEV / line.removeprefix("DEVNAME=")
+            return None
     return None
 
 
 def belongs_to(node: Path, path: str, sysfs: Path = SYSFS) -> bool:
     """True if a node is that of the device at this path in sysfs, or of a part of it."""
     return f"{sysfs_path(node, sysfs)}/".startswith(f"{path}/")
-
-
-def _node_of(folder: Path) -> Path | None:
-    for line in _read_text(folder / "uevent").splitlines():
-        if line.startswith("DEVNAME="):
-            return DEV / line.removeprefix("DEVNAME=")
-    return None
 
 
 def _parse(path: str) -> tuple[str, str, str, str, str]:

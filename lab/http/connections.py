@@ -88,7 +88,14 @@ class Connections:
                 continue
             task = loop.create_task(serve(connection))
             task.add_done_callback(partial(self._on_end, connection))
-            self._enter(task, origin(peer[0]))
+            of = origin(peer[0])
+            limits = self._limits
+            if self._origins[of] >= limits.of_address and of not in limits.unlimited:
+                self._close(self._oldest(of), f"{limits.of_address} connections from {of} are open")
+            elif len(self._clients) >= limits.total:
+                self._close(self._oldest(), f"{limits.total} connections are open")
+            self._origins[of] += 1
+            self._step(task, _Client(of, asyncio.get_running_loop().time()), limits.request_s, "silent")
             await asyncio.sleep(0)  # requests have their turn between clients that come at once
 
     def spoke(self, task: Task) -> None:
@@ -121,15 +128,6 @@ class Connections:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _enter(self, task: Task, of: str) -> None:
-        limits = self._limits
-        if self._origins[of] >= limits.of_address and of not in limits.unlimited:
-            self._close(self._oldest(of), f"{limits.of_address} connections from {of} are open")
-        elif len(self._clients) >= limits.total:
-            self._close(self._oldest(), f"{limits.total} connections are open")
-        self._origins[of] += 1
-        self._step(task, _Client(of, asyncio.get_running_loop().time()), limits.request_s, "silent")
 
     def _step(self, task: Task, client: _Client, seconds: float | None, state: State) -> None:
         if client.deadline is not None:

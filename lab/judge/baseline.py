@@ -371,21 +371,17 @@ def judge_release(earlier: Sequence[Number], old: Number, new: Number, model: No
     noise = model.of_releases(usual, [number.value or 0.0 for number in (*history, *([last] if last else []))])
     judgement = compare(old, new, noise)
     if judgement.verdict.moved or judgement.verdict is Verdict.SUSPECT:
-        return _note_return(history, new, noise, judgement)
+        for number in reversed(history):
+            if compare(number, new, noise).verdict in _SAME:
+                level = f"{number.value:g} {new.metric.unit if new.metric else ''}".strip()
+                reason = f"{judgement.reason}; this only returns to the level of {number.source}, {level}"
+                return evolve(judgement, reason=reason, returns_to=number.source)
+        return judgement
     return (
         _detect_creep([*history, old], new, noise, judgement)
         if last and judgement.verdict is Verdict.NOISE
         else judgement
     )
-
-
-def _note_return(like: Sequence[Number], new: Number, noise: Noise, judgement: Judgement) -> Judgement:
-    for number in reversed(like):
-        if compare(number, new, noise).verdict in _SAME:
-            level = f"{number.value:g} {new.metric.unit if new.metric else ''}".strip()
-            reason = f"{judgement.reason}; this only returns to the level of {number.source}, {level}"
-            return evolve(judgement, reason=reason, returns_to=number.source)
-    return judgement
 
 
 def _detect_creep(before: Sequence[Number], new: Number, noise: Noise, judgement: Judgement) -> Judgement:

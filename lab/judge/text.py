@@ -174,7 +174,17 @@ def changes(
             number = (run.kind, verdict.metric, verdict.version, tuple(sorted(verdict.params.items())))
             group.setdefault(number, (verdict, its_known))
     grouped = [_change(tuple(group.values()), began) for group in groups.values()]
-    grouped = _shifts(grouped)
+    # stages that got slower and stages of the same media that got faster with the same run are one change
+    faster = {_stages(change): change for change in grouped if change.outcome == "improvement" and _stages(change)}
+    shifted, used = [], set[object]()
+    for change in grouped:
+        other = faster.get(key) if (key := _stages(change)) and change.outcome == "regression" else None
+        if other is None:
+            shifted.append(change)
+        else:
+            used.add(key)
+            shifted.append(evolve(change, verdicts=(*change.verdicts, *other.verdicts), shifted=True))
+    grouped = [change for change in shifted if change.outcome != "improvement" or _stages(change) not in used]
     grouped = [evolve(change, others=_others(change, grouped)) for change in grouped]
     return sorted(
         grouped, key=lambda change: (CALLED.index(change.verdicts[0].outcome), change.board, change.began.run)
@@ -257,20 +267,6 @@ def _change(
         else None
     )
     return VerdictChange(run.board_type, run.board, first.outcome, start, first.differs, ordered, known=merged)
-
-
-def _shifts(grouped: Sequence[VerdictChange]) -> list[VerdictChange]:
-    """Stages that got slower and stages of the same media that got faster with the same run, as one change."""
-    faster = {_stages(change): change for change in grouped if change.outcome == "improvement" and _stages(change)}
-    shifted, used = [], set[object]()
-    for change in grouped:
-        other = faster.get(key) if (key := _stages(change)) and change.outcome == "regression" else None
-        if other is None:
-            shifted.append(change)
-        else:
-            used.add(key)
-            shifted.append(evolve(change, verdicts=(*change.verdicts, *other.verdicts), shifted=True))
-    return [change for change in shifted if change.outcome != "improvement" or _stages(change) not in used]
 
 
 def _stages(change: VerdictChange) -> object:

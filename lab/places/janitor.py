@@ -81,7 +81,14 @@ class Janitor:
         actions: list[PlaceAction] = []
         boards, holders = self.boards(), self.coordinator.holders()
         lacking = self.coordinator.lacking()
-        useless = self._useless(lacking)
+        # holding a place must not harm another one
+        now_s = self.now_s()
+        self._since_s = {name: self._since_s.get(name, now_s) for name in lacking}
+        useless = {
+            name: away
+            for name, away in lacking.items()
+            if not away.shared_with and now_s - self._since_s[name] >= self.grace_s
+        }
         reservers = self.coordinator.reservers() if useless else {}
         holds = holds_of_people(self.queue)
         for place, holder in sorted(holders.items()):
@@ -102,19 +109,6 @@ class Janitor:
                 user = str(reserving_user(hold.person, store_name(self.store)))
                 actions.append(PlaceAction("acquire", place, user, f"{hold.board} is {hold.described}"))
         return actions
-
-    def _useless(self, lacking: Mapping[str, MissingResource]) -> dict[str, MissingResource]:
-        """Places that are unusable for the grace and can be held.
-
-        Holding them must not harm another place.
-        """
-        now_s = self.now_s()
-        self._since_s = {place: self._since_s.get(place, now_s) for place in lacking}
-        return {
-            place: away
-            for place, away in lacking.items()
-            if not away.shared_with and now_s - self._since_s[place] >= self.grace_s
-        }
 
     def tidy(self) -> Iterator[PlaceAction]:
         """Take the due actions; a refusal of labgrid is logged once.

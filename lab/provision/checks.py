@@ -10,7 +10,7 @@ from lab import boards
 from lab.errors import BoardlabError, ConfigurationError
 from lab.provision import image
 from lab.provision.image import Hosts
-from lab.provision.release import FLASHES, Content, Release
+from lab.provision.release import FLASHES, Release
 from lab.provision.writer import inside, inside_reason, rooms
 
 # In a file's name, e.g. tiboot3-am62x-hs-fs-evm.bin
@@ -37,7 +37,18 @@ def problems(release: Release, hosts: Hosts, *, files: bool = True) -> Iterator[
         except BoardlabError as error:
             yield str(error)
     for medium, content in release.media.items():
-        yield from _space(medium, content, sizes)
+        if medium in FLASHES and content.image is not None:
+            yield from (
+                f"media.{medium}: {inside_reason(part)}" for part in inside(content, sizes.get(id(content.image), 0))
+            )
+        free_bytes = rooms(content)
+        for part in content.parts:
+            size, room = sizes.get(id(part)), free_bytes[part.name]
+            if size is not None and room is not None and size > room:
+                yield (
+                    f"media.{medium}: {part.name} has {size} bytes and only {room} "
+                    f"{part.to.label}: move the next part, or make it smaller"
+                )
 
 
 def _boards(release: Release) -> Iterator[str]:
@@ -70,19 +81,4 @@ def _states(release: Release) -> Iterator[str]:
             yield (
                 f"{file.filename}: it is for {state} devices, and the release "
                 f"for {release.security}: take the other one"
-            )
-
-
-def _space(medium: str, content: Content, sizes: dict[int, int]) -> Iterator[str]:
-    if medium in FLASHES and content.image is not None:
-        yield from (
-            f"media.{medium}: {inside_reason(part)}" for part in inside(content, sizes.get(id(content.image), 0))
-        )
-    free_bytes = rooms(content)
-    for part in content.parts:
-        size, room = sizes.get(id(part)), free_bytes[part.name]
-        if size is not None and room is not None and size > room:
-            yield (
-                f"media.{medium}: {part.name} has {size} bytes and only {room} "
-                f"{part.to.label}: move the next part, or make it smaller"
             )

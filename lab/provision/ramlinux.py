@@ -183,7 +183,28 @@ class Start:
         *lines, rest = (self._line + data.decode("latin-1")).split("\n")
         self._line = rest[-_LINE_BYTES:]
         for line in lines:
-            self._judge(line)
+            self.last_line = line.strip() or self.last_line
+            error: BoardlabError | None = None
+            if _REFUSED.search(line):
+                error = RecoveryFailedError(
+                    "U-Boot does not start the Linux in memory: it said "
+                    f"{line.strip()!r}. Are kernel and initramfs this board's?"
+                )
+            elif _AGAIN.search(line):
+                error = BoardTransientError(
+                    "the board began anew while the Linux in memory started: "
+                    f"{line.strip()!r}. Look for a watchdog, or a weak supply",
+                    failure="reset",
+                )
+            for pattern, means in self.failures.items():
+                if error is None and re.search(pattern, line):
+                    error = BoardTransientError(
+                        f"the Linux in memory did not start: it printed {line.strip()!r}. Nothing was written; the "
+                        "console's log shows what led to it. Are kernel, device tree and initramfs this board's?",
+                        failure=means,
+                    )
+            if error is not None:
+                raise error
         self.up = self.up or re.search(self.prompt, self._line) is not None
         self.up = self.up or any(re.search(rf"(?:{self.prompt}){_KERNEL_LINE}", line) for line in lines)
 
@@ -204,30 +225,6 @@ class Start:
             "docs/releases.md says what it needs",
             failure="hang_kernel",
         )
-
-    def _judge(self, line: str) -> None:
-        self.last_line = line.strip() or self.last_line
-        error: BoardlabError | None = None
-        if _REFUSED.search(line):
-            error = RecoveryFailedError(
-                "U-Boot does not start the Linux in memory: it said "
-                f"{line.strip()!r}. Are kernel and initramfs this board's?"
-            )
-        elif _AGAIN.search(line):
-            error = BoardTransientError(
-                "the board began anew while the Linux in memory started: "
-                f"{line.strip()!r}. Look for a watchdog, or a weak supply",
-                failure="reset",
-            )
-        for pattern, means in self.failures.items():
-            if error is None and re.search(pattern, line):
-                error = BoardTransientError(
-                    f"the Linux in memory did not start: it printed {line.strip()!r}. Nothing was written; the "
-                    "console's log shows what led to it. Are kernel, device tree and initramfs this board's?",
-                    failure=means,
-                )
-        if error is not None:
-            raise error
 
 
 def _kind(name: str) -> str:

@@ -82,7 +82,17 @@ class Sending:
             self._deliver(number, block, start)
             number += 1
             sent(min(start + BLOCK_BYTES, len(self.data)))
-        self._end()
+        size = len(self.data)
+        for _ in range(_TRIES):
+            self.line.write(_EOT)
+            if (behind := self._await_answer(size)) is not None:
+                break
+        else:
+            raise RecoveryFailedError(f"{self.name}: all {size} bytes arrived, and the board does not take their end")
+        # The question for another file stands right behind the end of the last one, or comes soon.
+        if self.batch and (behind or self.line.read(_FAREWELL_S))[:1] == _ASK:
+            empty = bytes(_HEADER_BYTES)
+            self.line.write(_SOH + b"\x00\xff" + empty + binascii.crc_hqx(empty, 0).to_bytes(2, "big"))
 
     def _await_question(self, within_s: float) -> None:
         received, pattern = b"", _ASKS if self.batch else _ROM_ASKS
@@ -141,16 +151,3 @@ class Sending:
             f"{self.name}: the board did not answer for {_ANSWER_S:g} s after {done} of {len(self.data)} bytes. The "
             "next try switches it off and on and begins anew"
         )
-
-    def _end(self) -> None:
-        size = len(self.data)
-        for _ in range(_TRIES):
-            self.line.write(_EOT)
-            if (behind := self._await_answer(size)) is not None:
-                break
-        else:
-            raise RecoveryFailedError(f"{self.name}: all {size} bytes arrived, and the board does not take their end")
-        # The question for another file stands right behind the end of the last one, or comes soon.
-        if self.batch and (behind or self.line.read(_FAREWELL_S))[:1] == _ASK:
-            empty = bytes(_HEADER_BYTES)
-            self.line.write(_SOH + b"\x00\xff" + empty + binascii.crc_hqx(empty, 0).to_bytes(2, "big"))

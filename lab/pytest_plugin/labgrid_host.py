@@ -91,27 +91,25 @@ class ConsoleStamps:
         before = len(self.console.capture)
 
         def span(marks: Marks) -> OutputSpan:
-            return _output_span(self.console.capture, before, marks, self.timing())
+            timing = self.timing()
+            _check_unbroken(self.console.capture[before:])
+            start = next((event.position for event in self.console.capture[before:] if isinstance(event, Chunk)), 0)
+            patterns = [MomentPattern(_BEGIN, marks.begin), MomentPattern(_END, marks.end)]
+            moments = [
+                moment for moment in find_moments(self.console.capture, patterns, timing) if moment.position > start
+            ]
+            begin = _first_moment(moments, _BEGIN, marks.begin)
+            end = _first_moment([moment for moment in moments if moment.position > begin.position], _END, marks.end)
+            took = interval(begin, end)
+            between = end.position - begin.position
+            return OutputSpan(
+                took.seconds,
+                took.uncertainty_s,
+                timing.bytes_ns(len(begin.text)) / 1e9,
+                timing.bytes_ns(between) / 1e9,
+            )
 
         return span
-
-
-def _output_span(events: Sequence[Event], before: int, marks: Marks, timing: LineTiming) -> OutputSpan:
-    """Measure the span in the events behind the first `before`.
-
-    Earlier events are evaluated, too, as they show the lateness of the reader.
-    """
-    _check_unbroken(events[before:])
-    start = next((event.position for event in events[before:] if isinstance(event, Chunk)), 0)
-    patterns = [MomentPattern(_BEGIN, marks.begin), MomentPattern(_END, marks.end)]
-    moments = [moment for moment in find_moments(events, patterns, timing) if moment.position > start]
-    begin = _first_moment(moments, _BEGIN, marks.begin)
-    end = _first_moment([moment for moment in moments if moment.position > begin.position], _END, marks.end)
-    took = interval(begin, end)
-    between = end.position - begin.position
-    return OutputSpan(
-        took.seconds, took.uncertainty_s, timing.bytes_ns(len(begin.text)) / 1e9, timing.bytes_ns(between) / 1e9
-    )
 
 
 def _first_moment(moments: Sequence[Moment], name: str, pattern: str) -> Moment:

@@ -70,24 +70,21 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 def _begin(config: pytest.Config) -> CycleRunSession:
     strategy = config.stash[STRATEGY_KEY]
-    run = open_run(config, strategy, KIND, _plan(config, strategy))
-    return CycleRunSession(begin_engine(LowPowerRun, config, run))
-
-
-def _plan(config: pytest.Config, strategy: Any) -> dict[str, object]:
     media = config.stash[MEDIA_KEY]
     if config.option.lab_energy and strategy.rails is None:
         raise ConfigurationError(
             "--lab-energy: nothing measures this board's rails; add RailSensors and a RailsDriver to the env"
         )
     flags = {name: True for name in ("energy", "shuffle") if getattr(config.option, f"lab_{name}")}
-    return flags | {
+    plan = flags | {
         "cycles": config.option.lab_cycles or DEFAULT_CYCLES,
         "modes": chosen(config, "low_power_measurer", "sleep_mode", config.stash[MODES_KEY]),
         "wake": config.option.lab_wake or DEFAULT_WAKE,
         "sleep_s": config.option.lab_sleep or (DEFAULT_SLEEP_S if strategy.rails is None else POWER_SLEEP_S),
         "medium": media[0] if media else strategy.medium,
     }
+    run = open_run(config, strategy, KIND, plan)
+    return CycleRunSession(begin_engine(LowPowerRun, config, run))
 
 
 def _modes(config: pytest.Config, strategy: Any) -> list[str]:

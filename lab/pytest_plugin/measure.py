@@ -285,7 +285,12 @@ class _Repetition:
             config.stash.setdefault(_SKIPPED_KEY, set()).add(self.item.nodeid)
         except BoardlabError as error:
             message = self._fail(error)
-        for report in self._last_reports(message):
+        reports = self.reports[:2] + [report for report in self.reports[2:] if not report.passed]
+        if message:
+            failed = next((report for report in reports if report.failed), reports[-1])
+            if failed.passed or isinstance(self.item.stash[_ERROR_KEY], BoardlabError):
+                failed.outcome, failed.longrepr = "failed", message
+        for report in reports:
             self.item.ihook.pytest_runtest_logreport(report=report)
         if self.item.session.shouldfail or self.item.session.shouldstop:
             nextitem = None
@@ -379,15 +384,6 @@ class _Repetition:
             return "\n".join([*broken, *judge.worse(self.item, session.run.id)])
         except BoardlabError as error:
             return self._fail(error)
-
-    def _last_reports(self, message: str) -> list[pytest.TestReport]:
-        """The reports of the last try, of which one has the message."""
-        reports = self.reports[:2] + [report for report in self.reports[2:] if not report.passed]
-        if message:
-            failed = next((report for report in reports if report.failed), reports[-1])
-            if failed.passed or isinstance(self.item.stash[_ERROR_KEY], BoardlabError):
-                failed.outcome, failed.longrepr = "failed", message
-        return reports
 
 
 def _lab_error(error: BaseException) -> BoardlabError:

@@ -70,15 +70,6 @@ def check(run: Run, config: pytest.Config, strategy: Any, *, labelled_by_env: bo
             f"run {run.id} is of board {run.board} ({run.board_type}), the env is of {strategy.board} "
             f"({strategy.type.name}): resume it with that board's env"
         )
-    _check_release(run, config, labelled_by_env=labelled_by_env)
-    differences = plan_differences(run.plan, {**run.plan, **dict(_option_values(run, config))})
-    if differences:
-        raise ConfigurationError(
-            f"--lab-resume goes on with the run's own plan: {'; '.join(differences)}; leave it out"
-        )
-
-
-def _check_release(run: Run, config: pytest.Config, *, labelled_by_env: bool) -> None:
     env = config.stash[LABGRID_ENV_KEY]
     option_release = config.option.lab_release
     named = option_release or (env.config.get_option("release", "") if labelled_by_env else "")
@@ -87,6 +78,11 @@ def _check_release(run: Run, config: pytest.Config, *, labelled_by_env: bool) ->
         raise ConfigurationError(
             f"run {run.id} is of release {run.release!r}, and {who} {str(named)!r}: a run has one release. Resume it "
             "with the software that it was begun with, or begin a new run"
+        )
+    differences = plan_differences(run.plan, {**run.plan, **dict(_option_values(run, config))})
+    if differences:
+        raise ConfigurationError(
+            f"--lab-resume goes on with the run's own plan: {'; '.join(differences)}; leave it out"
         )
 
 

@@ -74,7 +74,22 @@ class AutomationInterface:
         """
         with self._line() as fd:
             self._type(fd, text)
-            lines = self._until_prompt(fd, text, seconds)
+            output = b""
+            deadline = time.monotonic() + seconds
+            while not output.endswith(PROMPT):
+                remaining_s = deadline - time.monotonic()
+                if remaining_s <= 0 or not select.select([fd], [], [], remaining_s)[0]:
+                    raise LabTransientError(
+                        f"{self.port}: no prompt within {seconds:.0f} s after {text!r}; the last it said: "
+                        f"{output[-80:]!r}. Its watchdog resets it after 11 s: ask for fewer samples",
+                        failure="automation_interface",
+                    )
+                output += os.read(fd, 4096)
+            lines = [
+                line.strip()
+                for line in output.removesuffix(PROMPT).decode(errors="replace").splitlines()
+                if line.strip()
+            ]
         for line in lines:
             if _FAILED.fullmatch(line):
                 raise LabStableError(
@@ -119,7 +134,10 @@ class AutomationInterface:
                     f"see which (fuser {self.port}), and whether it is stopped (kill -CONT)",
                     failure="automation_interface",
                 )
-            _set_line(fd)
+            tty.setraw(fd)
+            state = termios.tcgetattr(fd)
+            state[4] = state[5] = termios.B115200
+            termios.tcsetattr(fd, termios.TCSANOW, state)
             yield fd
         finally:
             os.close(fd)
@@ -140,30 +158,6 @@ class AutomationInterface:
                     failure="automation_interface",
                 )
             os.read(fd, 1)
-
-    def _until_prompt(self, fd: int, text: str, seconds: float) -> list[str]:
-        output = b""
-        deadline = time.monotonic() + seconds
-        while not output.endswith(PROMPT):
-            remaining_s = deadline - time.monotonic()
-            if remaining_s <= 0 or not select.select([fd], [], [], remaining_s)[0]:
-                raise LabTransientError(
-                    f"{self.port}: no prompt within {seconds:.0f} s after {text!r}; the last it said: "
-                    f"{output[-80:]!r}. Its watchdog resets it after 11 s: ask for fewer samples",
-                    failure="automation_interface",
-                )
-            output += os.read(fd, 4096)
-        return [
-            line.strip() for line in output.removesuffix(PROMPT).decode(errors="replace").splitlines() if line.strip()
-        ]
-
-
-def _set_line(fd: int) -> None:
-    """115200 8N1, no line editing."""
-    tty.setraw(fd)
-    state = termios.tcgetattr(fd)
-    state[4] = state[5] = termios.B115200
-    termios.tcsetattr(fd, termios.TCSANOW, state)
 
 
 class AutomationSensor:

@@ -84,7 +84,15 @@ class InaSensor:
         try:
             values = self._all()
         except NackError:
-            return self._one_by_one()
+            readings = []
+            for rail, fetch in enumerate(self._each):
+                try:
+                    reading = self._reading(rail, fetch())
+                except NackError:
+                    reading = SensorReading(rail, 0, 0, TraceMark.NACK)
+                if reading is not None:
+                    readings.append(reading)
+            return readings
         width = self._width
         readings = []
         for rail in range(len(self.rails)):
@@ -129,17 +137,6 @@ class InaSensor:
         if abs(shunt) >= chip.full_scale or status >> chip.ready[1] - 1 & 1:
             mark |= TraceMark.SATURATED
         return SensorReading(rail, (bus >> chip.bus_shift) * chip.bus_lsb_uv, shunt * chip.shunt_lsb_nv, mark)
-
-    def _one_by_one(self) -> list[SensorReading]:
-        readings = []
-        for rail, fetch in enumerate(self._each):
-            try:
-                reading = self._reading(rail, fetch())
-            except NackError:
-                reading = SensorReading(rail, 0, 0, TraceMark.NACK)
-            if reading is not None:
-                readings.append(reading)
-        return readings
 
     def _check(self) -> None:
         """Check the next sensor's settings, and restore lost ones."""

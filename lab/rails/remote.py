@@ -117,7 +117,21 @@ class Copier:
                     data = self.stream.recv(1 << 16)
                     if not data:
                         break
-                    self._take(data)
+                    try:
+                        whole = self.file.write(data) == len(data)
+                        why = "the disk is full"
+                    except OSError as error:
+                        whole, why = False, f"cannot be written: {error.strerror}"
+                    if not whole:
+                        raise LabStableError(f"{self.file.name}: {why}", failure="disk")
+                    self._cut_at = None
+                    if not self._first and (line := data.find(b"\n")) >= 0:
+                        self._first = self._written + line + 1
+                        self.begun.set()
+                    self._written += len(data)
+                    self._last = (self._last + data)[-RECORD.size :]
+                    count, part = divmod(self._written - self._first, RECORD.size)
+                    self.ended = bool(self._first and count and not part) and RECORD.unpack(self._last)[3] == LAST
                     heard_s = time.monotonic()
                 except TimeoutError:
                     if time.monotonic() - heard_s >= self.silent_s:
@@ -128,26 +142,6 @@ class Copier:
             if self.ended:
                 self.stream.sendall(DONE)
         return self.ended
-
-    def _take(self, data: bytes) -> None:
-        self._keep(data)
-        self._cut_at = None
-        if not self._first and (line := data.find(b"\n")) >= 0:
-            self._first = self._written + line + 1
-            self.begun.set()
-        self._written += len(data)
-        self._last = (self._last + data)[-RECORD.size :]
-        count, part = divmod(self._written - self._first, RECORD.size)
-        self.ended = bool(self._first and count and not part) and RECORD.unpack(self._last)[3] == LAST
-
-    def _keep(self, data: bytes) -> None:
-        try:
-            whole = self.file.write(data) == len(data)
-            why = "the disk is full"
-        except OSError as error:
-            whole, why = False, f"cannot be written: {error.strerror}"
-        if not whole:
-            raise LabStableError(f"{self.file.name}: {why}", failure="disk")
 
     def _resume(self) -> bool:
         """Reconnect within `patience_s`; True if connected."""

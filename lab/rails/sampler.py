@@ -157,14 +157,13 @@ class StatusReporter:
         if t_ns >= self._next_ns:
             self._next_ns = t_ns + INTERVAL_NS
             for rail, tally in zip(self._rails, self._tallies, strict=True):
-                self._tell(rail, tally, t_ns)
-
-    def _tell(self, rail: str, tally: _Tally, t_ns: int) -> None:
-        elapsed_s = (t_ns - tally.reported_ns) / NS_PER_S
-        rate_hz = (tally.samples - tally.reported_samples) / elapsed_s if tally.reported_ns else 0.0
-        tally.reported_samples, tally.reported_ns = tally.samples, t_ns
-        status = status_files.RailStatus(self._board, rail, rate_hz, tally.samples, tally.gaps, utc_now().timestamp())
-        status_files.write(self._folder, f"{self._board}/{rail}", status)
+                elapsed_s = (t_ns - tally.reported_ns) / NS_PER_S
+                rate_hz = (tally.samples - tally.reported_samples) / elapsed_s if tally.reported_ns else 0.0
+                tally.reported_samples, tally.reported_ns = tally.samples, t_ns
+                status = status_files.RailStatus(
+                    self._board, rail, rate_hz, tally.samples, tally.gaps, utc_now().timestamp()
+                )
+                status_files.write(self._folder, f"{self._board}/{rail}", status)
 
 
 EXIT_LAB, EXIT_CONFIGURATION = 1, 2

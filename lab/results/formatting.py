@@ -217,40 +217,41 @@ def export_csv(runs: Sequence[Overview]) -> str:
     writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
     writer.writeheader()
     for run in runs:
-        writer.writerows(_csv_rows(run))
+        r = run.run
+        metrics = {m.metric.name: m.metric for m in run.measurements}
+        for attempt in run.attempts:
+            log = attempt.artifact(CONSOLE_LOG)
+            for s in attempt.samples:
+                its_run = (r.id, r.kind, r.board_type, r.board, r.release, r.status, r.started_at.isoformat())
+                metric = metrics[s.metric]
+                of_metric = (
+                    metric.name,
+                    metric.version,
+                    metric.unit,
+                    metric.better,
+                    metric.resolution,
+                    metric.definition,
+                )
+                reading = (
+                    attempt.cycle,
+                    attempt.number,
+                    attempt.started_at.isoformat(),
+                    s.value,
+                    s.uncertainty,
+                    " ".join(sorted(s.flags)),
+                    run.virtual,
+                )
+                evidence = (log.sha256 if log else "", s.log_start, s.log_end)
+                writer.writerow(
+                    {
+                        **dict(zip(_COLUMNS, its_run, strict=True)),
+                        **dict(zip(_SAMPLE, of_metric, strict=True)),
+                        **{f"params.{name}": text for name, text in s.params.items()},
+                        **dict(zip(_READING, reading, strict=True)),
+                        **dict(zip(_EVIDENCE, evidence, strict=True)),
+                    }
+                )
     return file.getvalue()
-
-
-def _csv_rows(run: Overview) -> list[dict[str, object]]:
-    r = run.run
-    metrics = {m.metric.name: m.metric for m in run.measurements}
-    rows: list[dict[str, object]] = []
-    for attempt in run.attempts:
-        log = attempt.artifact(CONSOLE_LOG)
-        for s in attempt.samples:
-            its_run = (r.id, r.kind, r.board_type, r.board, r.release, r.status, r.started_at.isoformat())
-            metric = metrics[s.metric]
-            of_metric = (metric.name, metric.version, metric.unit, metric.better, metric.resolution, metric.definition)
-            reading = (
-                attempt.cycle,
-                attempt.number,
-                attempt.started_at.isoformat(),
-                s.value,
-                s.uncertainty,
-                " ".join(sorted(s.flags)),
-                run.virtual,
-            )
-            evidence = (log.sha256 if log else "", s.log_start, s.log_end)
-            rows.append(
-                {
-                    **dict(zip(_COLUMNS, its_run, strict=True)),
-                    **dict(zip(_SAMPLE, of_metric, strict=True)),
-                    **{f"params.{name}": text for name, text in s.params.items()},
-                    **dict(zip(_READING, reading, strict=True)),
-                    **dict(zip(_EVIDENCE, evidence, strict=True)),
-                }
-            )
-    return rows
 
 
 def rate_document(kind: str, params: Mapping[str, str], rate: FailureRate) -> dict[str, Any]:

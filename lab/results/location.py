@@ -91,7 +91,12 @@ def locate(url: str | None = None) -> Location:
     artifacts = os.environ.get(ARTIFACTS_VARIABLE)
     backend = parsed.get_backend_name()
     if backend == "postgresql":
-        _require_driver()
+        try:
+            import psycopg  # noqa: F401, PLC0415 - an extra; only needed for this kind of database
+        except ImportError as error:
+            raise ConfigurationError(
+                "PostgreSQL needs the driver psycopg 3, which is not installed: pip install 'boardlab[postgresql]'"
+            ) from error
         root = Path(artifacts) if artifacts else data_home() / "artifacts"
         url_there = _one_password(parsed).set(drivername="postgresql+psycopg")
         return Location(url_there, None, root.absolute(), _shared_url())
@@ -161,15 +166,6 @@ def private_folder(folder: Path) -> None:
         OSError: it cannot be made.
     """
     folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-
-
-def _require_driver() -> None:
-    try:
-        import psycopg  # noqa: F401, PLC0415 - an extra; only needed for this kind of database
-    except ImportError as error:
-        raise ConfigurationError(
-            "PostgreSQL needs the driver psycopg 3, which is not installed: pip install 'boardlab[postgresql]'"
-        ) from error
 
 
 # The environment has the credentials of shared artifacts, as for AWS's own programs: AWS_ACCESS_KEY_ID and

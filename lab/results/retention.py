@@ -209,7 +209,14 @@ def delete_run(store: Store, run_id: int, person: str, reason: str) -> PruneResu
     with failing(f"cannot remove run {run_id}", "it is whole or gone"), in_use(store.artifacts, removing=True):
 
         def work(session: Session) -> list[str]:
-            why = _why_kept(session, run_id)
+            why = [text for text, ids in _reasons_to_keep().items() if run_id in set(session.scalars(ids))]
+            run = session.get_one(RunRow, run_id)
+            if run_id in _in_guides(session):
+                why.append("a written guide has its numbers")
+            if run.status == "running":
+                why.append("it is not at its end")
+            if run_id == _newest(session):
+                why.append("it is the newest, and its number must not be used again: delete it after the next run")
             if why:
                 raise ConfigurationError(f"run {run_id} is kept: {'; '.join(why)}")
             names = note_files(store.artifacts, session, [run_id])
@@ -256,18 +263,6 @@ def _in_guides(session: Session) -> set[int]:
 
 def _newest(session: Session) -> int:
     return session.scalar(select(func.max(RunRow.id))) or 0
-
-
-def _why_kept(session: Session, run_id: int) -> list[str]:
-    why = [text for text, ids in _reasons_to_keep().items() if run_id in set(session.scalars(ids))]
-    run = session.get_one(RunRow, run_id)
-    if run_id in _in_guides(session):
-        why.append("a written guide has its numbers")
-    if run.status == "running":
-        why.append("it is not at its end")
-    if run_id == _newest(session):
-        why.append("it is the newest, and its number must not be used again: delete it after the next run")
-    return why
 
 
 def _chosen(session: Session, where: ColumnElement[bool]) -> list[int]:

@@ -197,7 +197,21 @@ class BootRun(CycleRun[GoodBoot]):
     def measure(self, item: str, only: Sequence[int] | None = None) -> None:
         super().measure(item, only)
         if not self.pending(item):
-            self._judge_again(item)
+            # the first boots had none to compare with: judge each by all
+            attempts = [each for each in self.good_attempts(medium=item) if each.details.get("cross_check")]
+            documents = [attempt.details["cross_check"] for attempt in attempts]
+            lines = [TimeLine.of_document(document) for document in documents]
+            earlier = next((found for document in documents if (found := self._earlier_lines(item, document))), [])
+            for number, (attempt, document) in enumerate(zip(attempts, documents, strict=True)):
+                bare = bare_samples(attempt.samples, document)
+                neighbours = lines[max(0, number - RECENT) : number] + lines[number + 1 : number + 1 + RECENT]
+                judgement = TimeLineJudgement.of(lines[number], [*neighbours, *earlier], bare[0].flags)
+                prompt_at = next(sample.log_end or 0 for sample in bare if sample.metric in HEADLINE_NAMES)
+                samples = tuple(judgement.covered(bare, attempt.moments, prompt_at))
+                if samples != tuple(attempt.samples):
+                    facts = {key: value for key, value in document.items() if key not in {"added", "stamps"}}
+                    details = {**attempt.details, "cross_check": {**facts, **judgement.document(bare)}}
+                    self.revise_attempt(evolve(attempt, samples=samples, details=details))
 
     def report(self, item: str, cycle: int, result: GoodBoot) -> None:
         headline = next(sample for sample in result.samples if sample.metric in HEADLINE_NAMES)
@@ -290,23 +304,6 @@ class BootRun(CycleRun[GoodBoot]):
                     self._lines_before[medium] = alike[-RECENT:]
                     break
         return self._lines_before.get(medium, [])
-
-    def _judge_again(self, medium: str) -> None:
-        """Judge the medium's boots by all of them: the first ones had none to compare with."""
-        attempts = [each for each in self.good_attempts(medium=medium) if each.details.get("cross_check")]
-        documents = [attempt.details["cross_check"] for attempt in attempts]
-        lines = [TimeLine.of_document(document) for document in documents]
-        earlier = next((found for document in documents if (found := self._earlier_lines(medium, document))), [])
-        for number, (attempt, document) in enumerate(zip(attempts, documents, strict=True)):
-            bare = bare_samples(attempt.samples, document)
-            neighbours = lines[max(0, number - RECENT) : number] + lines[number + 1 : number + 1 + RECENT]
-            judgement = TimeLineJudgement.of(lines[number], [*neighbours, *earlier], bare[0].flags)
-            prompt_at = next(sample.log_end or 0 for sample in bare if sample.metric in HEADLINE_NAMES)
-            samples = tuple(judgement.covered(bare, attempt.moments, prompt_at))
-            if samples != tuple(attempt.samples):
-                facts = {key: value for key, value in document.items() if key not in {"added", "stamps"}}
-                details = {**attempt.details, "cross_check": {**facts, **judgement.document(bare)}}
-                self.revise_attempt(evolve(attempt, samples=samples, details=details))
 
     def _check_power_on(self, watch: BootWatch, medium: str) -> PowerOnSilence | None:
         """Compare the boot's silence after power on with other boots'; None: it has no moment."""

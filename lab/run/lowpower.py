@@ -177,7 +177,10 @@ class LowPowerRun(CycleRun[LowPowerCycle]):
         suspend: SuspendResult = self.board.low_power.cycle(plan, self._trace)
         console = self.board.console
         check_clocks(console, (suspend.edge or suspend.first_byte or suspend.answer).t_ns)
-        usual, flags = self._usual(suspend), self._flags()
+        # the time from the edge to the answer without the kernel's, in the latest suspends
+        attempts = self.good_attempts(**params(suspend.plan))[-RECENT:]
+        times_ms = [(attempt.details.get("suspend") or {}).get("outside_kernel_ms") for attempt in attempts]
+        usual, flags = Usual.of([time_ms / 1e3 for time_ms in times_ms if time_ms is not None]), self._flags()
         if usual is not None and suspend.outside_kernel_ms is not None:
             value_ms, unsure_ms = suspend.outside_kernel_ms
             apart = abs(usual.beyond_s(value_ms / 1e3)) > unsure_ms / 1e3
@@ -236,15 +239,6 @@ class LowPowerRun(CycleRun[LowPowerCycle]):
         if line.getty is not None:
             doubts -= {Flag.NOT_CROSS_CHECKED}  # the first cycles are not judged again
         return {**check.document(), **line.document()}, check.flags | doubts
-
-    def _usual(self, suspend: SuspendResult) -> Usual | None:
-        """The time from the edge to the answer without the kernel's, in the run's latest suspends.
-
-        None: too few are known.
-        """
-        attempts = self.good_attempts(**params(suspend.plan))[-RECENT:]
-        times_ms = [(attempt.details.get("suspend") or {}).get("outside_kernel_ms") for attempt in attempts]
-        return Usual.of([time_ms / 1e3 for time_ms in times_ms if time_ms is not None])
 
     def _flags(self) -> frozenset[Flag]:
         virtual = frozenset({Flag.SIMULATED}) if self.board.type.virtual else frozenset()

@@ -533,15 +533,7 @@ class MeasureRun(RunEngine):
             BoardlabError: the store cannot be written.
         """
         title, cycles = test.rpartition("::")[2], self.cycles(test)
-        self.store_attempt(self.attempt_start, attempt, self._evidence(test, measure, ok=attempt.error is None))
-        if attempt.error is not None:
-            self.progress.attempt_failed(title, cycles, attempt)
-        elif measure.samples:
-            first = measure.samples[0]
-            unit = first.declared.unit if first.declared else ""
-            self.progress.cycle_done(title, cycles, Sample(first.value, first.uncertainty, attempt.cycle), unit)
-
-    def _evidence(self, test: str, measure: Measure, *, ok: bool) -> AttemptResult:
+        ok = attempt.error is None
         console = self.board.console
         base = base_of(console)
         virtual = frozenset({Flag.SIMULATED}) if self.run.provenance.get("virtual") is True else frozenset()
@@ -549,19 +541,29 @@ class MeasureRun(RunEngine):
         samples = tuple(_place_in_log(sample, base, flags) for sample in measure.samples)
         uncounted = [*([] if ok else map(uncounted_number, samples)), *measure.refused]
         files = [self.store.artifacts.put(data, kind=f"{ATTACHED}{name}") for name, data in measure.files.items()]
-        return AttemptResult(
-            params={TEST: test},
-            artifacts=(*store_recording(self.store, console), *files),
-            details={
-                **self.port_details(),
-                "software": dict(self.board.software),
-                **clocks_document(console),
-                **({"power_on": asdict(measure.silence)} if measure.silence else {}),
-                **({MEASURED: uncounted} if uncounted else {}),
-            },
-            samples=samples if ok else (),
-            moments=tuple(moment_record(moment, base) for moment in measure.moments if moment.position >= base),
+        self.store_attempt(
+            self.attempt_start,
+            attempt,
+            AttemptResult(
+                params={TEST: test},
+                artifacts=(*store_recording(self.store, console), *files),
+                details={
+                    **self.port_details(),
+                    "software": dict(self.board.software),
+                    **clocks_document(console),
+                    **({"power_on": asdict(measure.silence)} if measure.silence else {}),
+                    **({MEASURED: uncounted} if uncounted else {}),
+                },
+                samples=samples if ok else (),
+                moments=tuple(moment_record(moment, base) for moment in measure.moments if moment.position >= base),
+            ),
         )
+        if attempt.error is not None:
+            self.progress.attempt_failed(title, cycles, attempt)
+        elif measure.samples:
+            first = measure.samples[0]
+            unit = first.declared.unit if first.declared else ""
+            self.progress.cycle_done(title, cycles, Sample(first.value, first.uncertainty, attempt.cycle), unit)
 
 
 def _place_in_log(sample: SampleRecord, base: int, flags: frozenset[Flag]) -> SampleRecord:

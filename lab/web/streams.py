@@ -69,16 +69,15 @@ class WallPart:
             return self.event
         changes = self._changes.get(shown)
         if changes is None:
-            change_event = event("changes", self._render_changes(shown)).encode()
+            head = [] if self.head == shown.head else [f'<div id="wall-head" hx-swap-oob="true">{self.head}</div>']
+            cards = _list_changes(shown.cards, self.cards, "board", "ul", "li")
+            # a part of a table is parsed only by itself
+            rows = [
+                f"<template>{html}</template>" for html in _list_changes(shown.rows, self.rows, "row", "tbody", "tr")
+            ]
+            change_event = event("changes", "\n".join([*head, *cards, *rows])).encode()
             changes = self._changes[shown] = change_event if len(change_event) < len(self.event) else self.event
         return changes
-
-    def _render_changes(self, shown: WallPart) -> str:
-        head = [] if self.head == shown.head else [f'<div id="wall-head" hx-swap-oob="true">{self.head}</div>']
-        cards = _list_changes(shown.cards, self.cards, "board", "ul", "li")
-        # a part of a table is parsed only by itself
-        rows = [f"<template>{html}</template>" for html in _list_changes(shown.rows, self.rows, "row", "tbody", "tr")]
-        return "\n".join([*head, *cards, *rows])
 
 
 def _list_changes(
@@ -122,7 +121,19 @@ class WallParts:
         Args:
             template: of TEMPLATES; empty: as the request says.
         """
-        board_filter = _filter(request)
+        asked = request.query_params
+        sort = asked.get("sort", "")
+        board_filter = wall.Filter(
+            board=asked.get("board", ""),
+            board_type=asked.get("type", ""),
+            release=asked.get("release", ""),
+            who=asked.get("who", ""),
+            failed="failed" in asked,
+            mine=request.state.person.name if "mine" in asked else "",
+            words=asked.get("filter", ""),
+            sort=sort if sort.removeprefix("-") in wall.SORTS else "",
+            whole="all" in asked,
+        )
         key = board_filter, template or TEMPLATES["kiosk" in request.query_params]
         look = self.site.look()
         last = self._made.get(key)
@@ -160,22 +171,6 @@ class WallParts:
         ):
             return last
         return part
-
-
-def _filter(request: Request) -> wall.Filter:
-    asked = request.query_params
-    sort = asked.get("sort", "")
-    return wall.Filter(
-        board=asked.get("board", ""),
-        board_type=asked.get("type", ""),
-        release=asked.get("release", ""),
-        who=asked.get("who", ""),
-        failed="failed" in asked,
-        mine=request.state.person.name if "mine" in asked else "",
-        words=asked.get("filter", ""),
-        sort=sort if sort.removeprefix("-") in wall.SORTS else "",
-        whole="all" in asked,
-    )
 
 
 async def wall_changes(request: Request, part: Callable[[], WallPart]) -> AsyncIterator[str | bytes]:

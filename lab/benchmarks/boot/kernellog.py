@@ -162,17 +162,14 @@ class BootKernelLog:
         self._latest_s = max(self._latest_s, statistics.median_low(self._times))
         self._zero_s = min(self._zero_s, zero_s)
         self.split_s = since_power_s
-        self._mark(f"{kernel_s:.6f}")
-
-    def _mark(self, time: str) -> None:
-        """Keep some of the times, from all over the log."""
+        # some of the times are kept, from all over the log
         stride = 1
         while self._marked >= stride * MARKS:
             stride *= 2
         if self._marked % stride == 0:
             if len(self.marks) == MARKS:
                 self.marks = self.marks[::2]
-            self.marks.append(time)
+            self.marks.append(f"{kernel_s:.6f}")
         self._marked += 1
 
 

@@ -117,7 +117,10 @@ class Starts:
         """Take a line; return the error of a reset."""
         line = line.strip()
         if self.board.planned_reset and not self._planned and re.search(self.board.planned_reset, line):
-            self._begin_anew()
+            self._planned = True
+            self.suspected, self.doubtful, self._awaited = None, False, frozenset()
+            for collection in (self._counts, self._again, self._lines, self._at, self._garbled):
+                collection.clear()
             return None
         return None if self.kernel or not line else self._line_before_kernel(line)
 
@@ -147,12 +150,6 @@ class Starts:
     def _is_awaited(self, line: str) -> bool:
         is_whole = len(self._broken_off) >= BROKEN_OFF_CHARACTERS and line.startswith(self._broken_off)
         return line in self._awaited or is_whole
-
-    def _begin_anew(self) -> None:
-        self._planned = True
-        self.suspected, self.doubtful, self._awaited = None, False, frozenset()
-        for collection in (self._counts, self._again, self._lines, self._at, self._garbled):
-            collection.clear()
 
     def _too_often(self, name: str) -> bool:
         return 0 < self._markers[name].times < self._count(name)

@@ -341,7 +341,7 @@ class BootWatch:
                 failure="stopped_at_uboot",
             )
         is_hung = silence_ns / 1e9 > self.board.timeouts.hang_silence_s
-        if silence_ns > SETTLE_NS and self._prompt_in_pieces(anywhere=is_hung):
+        if silence_ns > SETTLE_NS and in_pieces(self._recent, self._ends, anywhere=is_hung):
             raise TestTransientError(
                 "the login prompt came in pieces, with kernel messages between them, so its moment is not known. Let "
                 "the release print less while it starts (loglevel=4 on the kernel's command line), or "
@@ -523,9 +523,6 @@ class BootWatch:
     @property
     def _ends(self) -> list[str]:
         return [pattern.regex for pattern in self.board.moments if pattern.name in ENDS]
-
-    def _prompt_in_pieces(self, *, anywhere: bool) -> bool:
-        return in_pieces(self._recent, self._ends, anywhere=anywhere)
 
     def _last_text(self) -> str:
         return last_line(self._recent, before=int(self._stopped))  # the prompt itself says nothing

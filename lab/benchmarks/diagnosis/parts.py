@@ -166,20 +166,16 @@ def boots_needed(boots: Sequence[Sequence[BootPart]], fewest: int) -> int:
 
     It is one to three times the fewest, by the parts' variation.
     """
-    return fewest * min(3, max(1, math.ceil(_spread(over_boots(boots)) / _NOISY)))
-
-
-def _spread(times: Sequence[PartTime]) -> float:
-    """The median deviation of a part's logarithm over the boots; 0: unknown."""
+    # the median deviation of a part's logarithm over the boots
     deviations = [
         statistics.stdev(_logs(part.own_s))
-        for part in times
+        for part in over_boots(boots)
         if len(part.own_s) > 1
         and part.section != STAGES
         and not part.name.startswith(REST)
         and part.mean_s >= 4 * LEAST_S
     ]
-    return statistics.median(deviations) if deviations else 0.0
+    return fewest * min(3, max(1, math.ceil((statistics.median(deviations) if deviations else 0.0) / _NOISY)))
 
 
 def changes_of_runs(before: Sequence[Sequence[PartTime]], now: Sequence[Sequence[PartTime]]) -> list[PartChange]:

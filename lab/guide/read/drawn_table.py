@@ -75,21 +75,17 @@ def parse(lines: Sequence[tuple[int, str]], whole_words: Collection[str]) -> Gri
                 header, rows = rows[-1].cells, []
             drawn = []
             continue
-        parts = _cells(line)
+        # Sphinx puts a blank on both sides of a text between bars
+        parts = [
+            _Part(text[1:].rstrip() if text[:1] == " " else text.rstrip(), len(text) - 2)
+            for text in line.strip()[1:-1].split("|")
+        ]
         if drawn and len(parts) == len(drawn):
             for cell, part in zip(drawn, parts, strict=True):
                 cell.append(part)
         elif not drawn:
             start, drawn = number, [[part] for part in parts]
     return Grid(header, tuple(rows))
-
-
-def _cells(line: str) -> list[_Part]:
-    """The parts between the bars; Sphinx puts a blank on both sides."""
-    return [
-        _Part(text[1:].rstrip() if text[:1] == " " else text.rstrip(), len(text) - 2)
-        for text in line.strip()[1:-1].split("|")
-    ]
 
 
 def _join(parts: Iterable[_Part], whole_words: Collection[str]) -> str:

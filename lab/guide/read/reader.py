@@ -123,17 +123,6 @@ def _text(path: Path) -> str:
         raise ConfigurationError(f"{path}: cannot be read: {error.strerror or error}; check the path") from error
     if len(data) > LARGEST_PAGE_BYTES:
         raise _too_large(str(path), LARGEST_PAGE_BYTES)
-    return _decode(path, data).replace("\r\n", "\n").replace("\r", "\n").translate(_SEPARATORS)
-
-
-def _too_large(name: str, limit: int) -> ConfigurationError:
-    return ConfigurationError(
-        f"{name}: is larger than {limit // 1024} KiB, and a performance guide has some 50; check that this is the "
-        "right file"
-    )
-
-
-def _decode(path: Path, data: bytes) -> str:
     encoding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
     try:
         text = data.decode(encoding)
@@ -148,4 +137,11 @@ def _decode(path: Path, data: bytes) -> str:
         raise ConfigurationError(
             f"{path}:{line}: holds a zero byte, so this is no text; check that this is the right file"
         )
-    return text
+    return text.replace("\r\n", "\n").replace("\r", "\n").translate(_SEPARATORS)
+
+
+def _too_large(name: str, limit: int) -> ConfigurationError:
+    return ConfigurationError(
+        f"{name}: is larger than {limit // 1024} KiB, and a performance guide has some 50; check that this is the "
+        "right file"
+    )

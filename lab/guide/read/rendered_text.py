@@ -59,7 +59,10 @@ def read(text: str) -> Document:
         elif match := _NUMBERED_HEADING.fullmatch(item.text):
             _heading(match[1], match[2], chapter, document)
         elif item.text == "Name" and items[at : at + 1] and items[at].text == "Description":
-            at = _modules(items, at + 1, document)
+            at += 1
+            while at + 1 < len(items) and not items[at].text.startswith("Table"):
+                document.modules.append(module(items[at].text, items[at + 1].text, items[at].line))
+                at += 2
         elif (match := _BULLET.fullmatch(item.text)) and captured:
             document.conditions.append(Condition(match[1], tuple(chapter.values()), len(document.tables), item.line))
         else:
@@ -95,13 +98,6 @@ def _heading(number: str, title: str, chapter: dict[int, str], document: Documen
         document.title = title
     else:
         chapter[depth] = title
-
-
-def _modules(items: Sequence[_Item], at: int, document: Document) -> int:
-    while at + 1 < len(items) and not items[at].text.startswith("Table"):
-        document.modules.append(module(items[at].text, items[at + 1].text, items[at].line))
-        at += 2
-    return at
 
 
 def _table(

@@ -161,11 +161,6 @@ class _Walker:
     depth: int = 0
 
     def visit_children(self, node: nodes.Element) -> None:
-        for child in node.children:
-            if isinstance(child, nodes.Element):
-                self._visit(child)
-
-    def _visit(self, node: nodes.Element) -> None:
         handlers: dict[type[nodes.Element], Callable[[nodes.Element], None]] = {
             nodes.section: self._section,
             nodes.table: lambda table: self._grid(table, ""),
@@ -181,7 +176,9 @@ class _Walker:
         }
         for passed_over in (nodes.title, nodes.line_block, nodes.comment, nodes.target, nodes.substitution_definition):
             handlers[passed_over] = lambda _node: None
-        handlers.get(type(node), self.visit_children)(node)
+        for child in node.children:
+            if isinstance(child, nodes.Element):
+                handlers.get(type(child), self.visit_children)(child)
 
     def _rows(self, node: nodes.Element) -> None:
         self.builder.table(node["title"], node["line"], node["header"], node["rows"])
@@ -197,7 +194,12 @@ class _Walker:
 
     def _grid(self, table: nodes.Element, title: str) -> None:
         """Read a drawn table, by its bars where docutils has taken a bar beside its border for text."""
-        raw = _of_docutils(table, title)
+        # spanning cells leave short rows
+        heads = [row for head in table.findall(nodes.thead) for row in head.children]
+        bodies = [row for body in table.findall(nodes.tbody) for row in body.children]
+        line = table.line or next((n.line for n in table.findall() if n.line), 0) or 0
+        header = _row(heads[-1], line).cells if heads else ()
+        raw = _with_header(RawTable((), title, "inline", line, header, tuple(_row(row, line) for row in bodies)))
         entries = (entry for entry in table.findall(nodes.entry) if "morecols" in entry)
         if any(" | " in entry.astext() for entry in entries):
             start = raw.line
@@ -276,15 +278,6 @@ class _Walker:
 
 def _line(node: nodes.Node) -> int:
     return next((n.line for n in [node, *node.findall()] if n.line), 0)
-
-
-def _of_docutils(table: nodes.Element, title: str) -> RawTable:
-    """Convert a grid or simple table; spanning cells leave short rows."""
-    heads = [row for head in table.findall(nodes.thead) for row in head.children]
-    bodies = [row for body in table.findall(nodes.tbody) for row in body.children]
-    line = table.line or next((n.line for n in table.findall() if n.line), 0) or 0
-    header = _row(heads[-1], line).cells if heads else ()
-    return _with_header(RawTable((), title, "inline", line, header, tuple(_row(row, line) for row in bodies)))
 
 
 def _with_header(raw: RawTable) -> RawTable:

@@ -122,12 +122,6 @@ class _Orders(threading.Thread):
 
     def run(self) -> None:
         """Until the stream ends."""
-        self._take()
-        if self._idle_s:
-            os._exit(1)  # who gave orders is away: what was not done is not done any more
-        self.taken.put((b"", 0, 0, None))
-
-    def _take(self) -> None:
         head = bytearray(ORDER.size)
         while self._fill(memoryview(head)):
             verb, offset, count = ORDER.unpack(head)
@@ -143,6 +137,9 @@ class _Orders(threading.Thread):
                 offset, count = offset + length, count - length
             if count:
                 break
+        if self._idle_s:
+            os._exit(1)  # who gave orders is away: what was not done is not done any more
+        self.taken.put((b"", 0, 0, None))
 
     def give_back(self, view: memoryview) -> None:
         """A buffer that may be used again."""

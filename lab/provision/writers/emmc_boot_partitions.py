@@ -89,7 +89,14 @@ class SpareBootWriter:
         if untried:
             note = f"{boots} was switched to before and has not booted since: {note}"
         bus = untried.bus if untried else settings.bootbus if 3 not in settings.bootbus else []  # 3 is reserved
-        spare = Spare(boots, untried.kept if untried else active, bus, self._areas(plan))
+        steps = tuple(step for step in plan.steps if step.place and step.place.hardware in _BOOT)
+        pieces = planning.not_overwritten(steps, planning.pieces(steps, _AREA_BYTES, self.hosts), BLOCK_BYTES)
+        spare = Spare(
+            boots,
+            untried.kept if untried else active,
+            bus,
+            tuple(Area.of(offset, piece.data) for piece, offset in planning.place_pieces(pieces)),
+        )
         return evolve(
             plan,
             notes=(*plan.notes, note),
@@ -116,11 +123,6 @@ class SpareBootWriter:
         It is read twice, since one damaged answer must not look like another release.
         """
         return all(self.holds(untried.boots, area) or self.holds(untried.boots, area) for area in untried.areas)
-
-    def _areas(self, made: Plan) -> tuple[Area, ...]:
-        steps = tuple(step for step in made.steps if step.place and step.place.hardware in _BOOT)
-        pieces = planning.not_overwritten(steps, planning.pieces(steps, _AREA_BYTES, self.hosts), BLOCK_BYTES)
-        return tuple(Area.of(offset, piece.data) for piece, offset in planning.place_pieces(pieces))
 
 
 def from_uboot(writer: UBootWriter, number: int) -> SpareBootWriter:

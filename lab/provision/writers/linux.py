@@ -326,19 +326,15 @@ def _spool_pieces(
             number, count, limit = number + 1, 0, min(2 * limit, most)
             path = folder / str(number)
         begin = begin if count else piece.offset
-        _append(path, piece.data)
+        try:
+            with path.open("ab") as file:
+                file.write(piece.data)
+        except OSError as error:
+            raise LabStableError(
+                f"{path}: {error.strerror}: files for the board lie there for a while; "
+                "make room for some 400 MB, or set TMPDIR",
+                failure="disk",
+            ) from error
         count += len(piece.data)
     if count:
         yield SpoolFile(path, begin, count)
-
-
-def _append(path: Path, data: bytes) -> None:
-    try:
-        with path.open("ab") as file:
-            file.write(data)
-    except OSError as error:
-        raise LabStableError(
-            f"{path}: {error.strerror}: files for the board lie there for a while; "
-            "make room for some 400 MB, or set TMPDIR",
-            failure="disk",
-        ) from error

@@ -103,7 +103,16 @@ def write(device: str, offset: int, count: int, conversion: str = "notrunc,fsync
     """
     size = unit(offset)
     text = f"dd if={SPOOL} of={check_device(device)} bs={size} seek={offset // size} conv={conversion}"
-    return Command(text, _judge_write(count, size, text), limit_s(count))
+
+    def judge(lines: Sequence[str], status: int) -> None:
+        refuse(lines, status, text)
+        out = re.search(r"(\d+)\+(\d+) records out", "\n".join(lines))
+        if out is None or (int(out[1]), int(out[2])) != (count // size, int(count % size > 0)):
+            raise MediaWriteFailedError(
+                f"{text}: not all of {count} bytes were written: {quote(lines)}. Try again; then look at the medium"
+            )
+
+    return Command(text, judge, limit_s(count))
 
 
 def flush(device: str) -> Command:
@@ -277,18 +286,6 @@ def judge_fetch(url: str) -> Judge:
     return judge
 
 
-def _judge_write(count: int, size: int, what: str) -> Judge:
-    def judge(lines: Sequence[str], status: int) -> None:
-        refuse(lines, status, what)
-        out = re.search(r"(\d+)\+(\d+) records out", "\n".join(lines))
-        if out is None or (int(out[1]), int(out[2])) != (count // size, int(count % size > 0)):
-            raise MediaWriteFailedError(
-                f"{what}: not all of {count} bytes were written: {quote(lines)}. Try again; then look at the medium"
-            )
-
-    return judge
-
-
 def _silent(lines: Sequence[str]) -> None:
     raise BoardStableError(
         f"the board's Linux does not say what is mounted: {quote(lines)}", failure="media_write_failed"
@@ -328,7 +325,24 @@ def stream(url: str, device: str, offset: int, count: int) -> Command:
     text = _pipe(
         f"wget -q -O - {url}", f"dd of={check_device(device)} ibs=64k obs={size} seek={offset // size} conv=notrunc"
     )
-    return Command(text, _judge_stream(url, count, size, text), RUNNING_LIMIT_S + count / _SLOWEST_STREAM)
+
+    def judge(lines: Sequence[str], status: int) -> None:
+        first, output = _ends(lines)
+        if status:  # of `dd`; what wget says of it then is of no interest
+            refuse([line for line in output if not line.startswith("wget:")], status, text)
+        if first:
+            judge_fetch(url)(output, first)
+        refuse(output, status, text)
+        out = re.search(r"(\d+)\+(\d+) records out", "\n".join(output))
+        if out is None:
+            raise MediaWriteFailedError(f"{text}: {quote(output)}. Try again; then look at the medium")
+        if (int(out[1]), int(out[2])) != (count // size, int(count % size > 0)):
+            raise TftpTimeoutError(
+                f"{url}: not all of {count} bytes came to the board: "
+                f"{quote(output)}. Try again; then look at its network"
+            )
+
+    return Command(text, judge, RUNNING_LIMIT_S + count / _SLOWEST_STREAM)
 
 
 def compare(device: str, offset: int, count: int, sha256: str, what: str) -> Command:
@@ -349,26 +363,6 @@ def compare_start(device: str, count: int, sha256: str, what: str) -> Command:
     """
     text = _pipe(f"head -c {count} {device}", "sha256sum")
     return Command(text, _judge_compare(sha256, what), limit_s(count))
-
-
-def _judge_stream(url: str, count: int, size: int, what: str) -> Judge:
-    def judge(lines: Sequence[str], status: int) -> None:
-        first, output = _ends(lines)
-        if status:  # of `dd`; what wget says of it then is of no interest
-            refuse([line for line in output if not line.startswith("wget:")], status, what)
-        if first:
-            judge_fetch(url)(output, first)
-        refuse(output, status, what)
-        out = re.search(r"(\d+)\+(\d+) records out", "\n".join(output))
-        if out is None:
-            raise MediaWriteFailedError(f"{what}: {quote(output)}. Try again; then look at the medium")
-        if (int(out[1]), int(out[2])) != (count // size, int(count % size > 0)):
-            raise TftpTimeoutError(
-                f"{url}: not all of {count} bytes came to the board: "
-                f"{quote(output)}. Try again; then look at its network"
-            )
-
-    return judge
 
 
 def _judge_compare(sha256: str, what: str) -> Judge:

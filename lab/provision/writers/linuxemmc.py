@@ -15,7 +15,7 @@ from lab.provision.errors import ExtCsdNotSetError, ImageTooLargeError, MediaVer
 from lab.provision.release import Content, ExtCsd
 from lab.provision.writer import Area, Step
 from lab.provision.writers import linuxanswers as answers
-from lab.provision.writers.command import Command, CommandPrompt, Judge, carry_out, quote
+from lab.provision.writers.command import Command, CommandPrompt, carry_out, quote
 
 DEVICE: Final = re.compile(r"/dev/mmcblk\d+")
 BOOT: Final = ("boot0", "boot1")
@@ -90,7 +90,20 @@ def registers(prompt: CommandPrompt, device: str) -> dict[str, int]:
     Raises as `read`.
     """
     text = f"mmc extcsd read {_check_device(device)} | grep -e {' -e '.join(_REGISTERS)}"
-    lines = carry_out(prompt, Command(f"command -v mmc >/dev/null || echo 'no mmc'; {text}", _judge_registers(text)))
+
+    def judge(lines: Sequence[str], status: int) -> None:
+        if any(line.strip() == "no mmc" for line in lines):
+            raise ConfigurationError(
+                "the board's Linux has no program mmc, which tells the eMMC how to boot; nothing was written. Install "
+                "mmc-utils there, or write this medium from U-Boot"
+            )
+        answers.refuse(lines, status, text)
+        if missing := [name for name in _REGISTERS if not any(f"[{name}: 0x" in line for line in lines)]:
+            raise MediaWriteFailedError(
+                f"{text}: it does not tell {' and '.join(missing)}: {quote(lines)}. Is it an eMMC?"
+            )
+
+    lines = carry_out(prompt, Command(f"command -v mmc >/dev/null || echo 'no mmc'; {text}", judge))
     return {name: int(value, 16) for name, value in re.findall(r"\[(\w+): (0x[0-9a-f]+)\]", "\n".join(lines))}
 
 
@@ -138,22 +151,6 @@ def _check_taken(prompt: CommandPrompt, device: str, name: str, value: int, coun
             f"{device}: {name} was set to {value:#04x}, and it says {register_value:#04x}: the eMMC boots from the "
             "partition that it booted from before. Try again; then change the eMMC, or the board"
         )
-
-
-def _judge_registers(what: str) -> Judge:
-    def judge(lines: Sequence[str], status: int) -> None:
-        if any(line.strip() == "no mmc" for line in lines):
-            raise ConfigurationError(
-                "the board's Linux has no program mmc, which tells the eMMC how to boot; nothing was written. Install "
-                "mmc-utils there, or write this medium from U-Boot"
-            )
-        answers.refuse(lines, status, what)
-        if missing := [name for name in _REGISTERS if not any(f"[{name}: 0x" in line for line in lines)]:
-            raise MediaWriteFailedError(
-                f"{what}: it does not tell {' and '.join(missing)}: {quote(lines)}. Is it an eMMC?"
-            )
-
-    return judge
 
 
 def _check_device(device: str) -> str:

@@ -89,14 +89,6 @@ def check_fits(
                 f"{step.name}: {step.bytes} bytes, and {where} has room for {room}. Mend the release file, or the build"
             )
 
-    _check_apart(planned)
-
-
-def _check_apart(planned: tuple[Step, ...]) -> None:
-    """Make sure that parts by offset do not overlap.
-
-    Parts by partition are left out: only the table on the medium has their offsets.
-    """
     spans = sorted((begin, step.bytes, step.name) for step in planned if step.place and (begin := _begin(step.place)))
     for ((area, first), count, name), ((other, second), _, later) in pairwise(spans):
         if area == other and first + count > second:

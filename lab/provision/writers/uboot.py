@@ -181,7 +181,15 @@ class UBootWriter:
                 if medium != chosen:
                     session.run([*(chosen.finish() if chosen else []), *medium.select()])
                     chosen = medium
-                self._write(session, medium, offset, piece, step)
+                name = _UNSAFE.sub("_", f"{step.name}-{piece.offset:x}")  # it becomes a word of a command on the board
+                self.loader.load(session.prompt, session.address, piece.data, name)
+                # Of a whole image, half of which is as bad as a wrong byte, the reading back says it
+                if step.place is not None:
+                    session.compare(piece.data, f"{step.name}: what was loaded", quick=True)
+                before = medium.before(
+                    offset + (0 if isinstance(medium, UbiVolume) else piece.offset), len(piece.data)
+                )
+                session.run([*before, *medium.write(session.address, offset + piece.offset, len(piece.data))])
                 meter.add(len(piece.data))
             if chosen:
                 session.run(chosen.finish())
@@ -223,17 +231,6 @@ class UBootWriter:
     @property
     def _places(self) -> UBootPlaces:
         return UBootPlaces(self.medium)
-
-    def _write(
-        self, session: Session, medium: UBootMedium, offset: int, piece: planning.WritePiece, step: Step
-    ) -> None:
-        name = _UNSAFE.sub("_", f"{step.name}-{piece.offset:x}")  # it becomes a word of a command on the board
-        self.loader.load(session.prompt, session.address, piece.data, name)
-        # Of a whole image, half of which is as bad as a wrong byte, the reading back says it
-        if step.place is not None:
-            session.compare(piece.data, f"{step.name}: what was loaded", quick=True)
-        before = medium.before(offset + (0 if isinstance(medium, UbiVolume) else piece.offset), len(piece.data))
-        session.run([*before, *medium.write(session.address, offset + piece.offset, len(piece.data))])
 
 
 def _quiet(_lines: object, _status: int) -> None:

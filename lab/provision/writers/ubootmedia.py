@@ -17,7 +17,7 @@ from attrs import field, frozen, validators
 from lab.errors import ConfigurationError
 from lab.provision.errors import MediaMissingError
 from lab.provision.writers import ubootanswers as answers
-from lab.provision.writers.command import Command, Judge, fits, limit_s, quote
+from lab.provision.writers.command import Command, fits, limit_s, quote
 
 # The texts: U-Boot's lib/display_options.c (print_size), cmd/mmc.c, cmd/nvme.c, drivers/mtd/spi/spi-nor-core.c,
 # cmd/mtd.c, drivers/mtd/cfi_flash.c and cmd/ubi.c of v2023.01 to v2025.01.
@@ -299,7 +299,18 @@ class SpiFlash:
 
     def write(self, address: int, offset: int, count: int) -> list[Command]:
         text = f"sf update {fits(address, MOST):#x} {fits(offset, MOST):#x} {count:#x}"
-        return [Command(text, _judge_update(offset, count, text), limit_s(2 * count))]
+
+        def judge(lines: Sequence[str], status: int) -> None:
+            output = "\n".join(lines)
+            place = re.search(r"\boffset 0x([0-9a-f]+), size 0x([0-9a-f]+)", output)
+            if place and (int(place[1], 16), int(place[2], 16)) != (offset, count):
+                raise answers.misread(lines, text)
+            answers.refuse(lines, status, text)
+            counts = re.search(r"(\d+) bytes written, (\d+) bytes skipped", output)
+            if counts is None or int(counts[1]) + int(counts[2]) != count:
+                answers.says("bytes written", text)([], 1)
+
+        return [Command(text, judge, limit_s(2 * count))]
 
     def read(self, address: int, offset: int, count: int) -> list[Command]:
         text = f"sf read {fits(address, MOST):#x} {fits(offset, MOST):#x} {count:#x}"
@@ -354,7 +365,18 @@ class Mtd:
 
     def _move(self, verb: str, says: str, address: int, offset: int, count: int) -> Command:
         text = f"mtd {verb} {self.name} {fits(address, MOST):#x} {fits(offset, MOST):#x} {count:#x}"
-        return Command(text, _judge_move(says, offset, count, text), limit_s(count))
+
+        def judge(lines: Sequence[str], status: int) -> None:
+            output = "\n".join(lines)
+            rounded = re.search(r"Size not on a page boundary \(0x[0-9a-f]+\), rounding to 0x([0-9a-f]+)", output)
+            place = re.search(
+                rf"^{says} (\d+) byte\(s\)(?: \(\d+ page\(s\)\))? at offset 0x([0-9a-f]+)", output, re.MULTILINE
+            )
+            if place and (int(place[1]), int(place[2], 16)) != (int(rounded[1], 16) if rounded else count, offset):
+                raise answers.misread(lines, text)
+            answers.says(f"^{says} ", text)(lines, status)
+
+        return Command(text, judge, limit_s(count))
 
 
 @frozen
@@ -445,41 +467,3 @@ class UbiVolume:
 
     def finish(self) -> list[Command]:
         return []
-
-
-def _judge_update(offset: int, count: int, what: str) -> Judge:
-    """Judge of `sf update`: its place, then its result.
-
-    It prints the place first (drivers/mtd/mtd_uboot.c).
-    """
-
-    def judge(lines: Sequence[str], status: int) -> None:
-        text = "\n".join(lines)
-        place = re.search(r"\boffset 0x([0-9a-f]+), size 0x([0-9a-f]+)", text)
-        if place and (int(place[1], 16), int(place[2], 16)) != (offset, count):
-            raise answers.misread(lines, what)
-        answers.refuse(lines, status, what)
-        counts = re.search(r"(\d+) bytes written, (\d+) bytes skipped", text)
-        if counts is None or int(counts[1]) + int(counts[2]) != count:
-            answers.says("bytes written", what)([], 1)
-
-    return judge
-
-
-def _judge_move(says: str, offset: int, count: int, what: str) -> Judge:
-    """Judge of `mtd read|write`: its place and count.
-
-    It prints them before it works, for a NAND rounded to pages (cmd/mtd.c).
-    """
-
-    def judge(lines: Sequence[str], status: int) -> None:
-        text = "\n".join(lines)
-        rounded = re.search(r"Size not on a page boundary \(0x[0-9a-f]+\), rounding to 0x([0-9a-f]+)", text)
-        place = re.search(
-            rf"^{says} (\d+) byte\(s\)(?: \(\d+ page\(s\)\))? at offset 0x([0-9a-f]+)", text, re.MULTILINE
-        )
-        if place and (int(place[1]), int(place[2], 16)) != (int(rounded[1], 16) if rounded else count, offset):
-            raise answers.misread(lines, what)
-        answers.says(f"^{says} ", what)(lines, status)
-
-    return judge

@@ -104,49 +104,7 @@ def read(path: Path, board: BoardType) -> BareLog:
     Raises:
         ConfigurationError: it cannot be read, is empty, too large, or no text.
     """
-    return _as_a_boot_prints(str(path), _lines(path), board)
-
-
-def bare_lines(path: Path) -> Sequence[bytes]:
-    """The lines of a log, without what a program put before or behind each.
-
-    Raises:
-        ConfigurationError: as of `read`.
-    """
     lines: Sequence[bytes] = _lines(path)
-    return _without_margins(_without_prefixes(lines) or lines)[0]
-
-
-def _lines(path: Path) -> list[bytes]:
-    data = _content(path)
-    if not data.strip():
-        raise ConfigurationError(f"{path}: empty; a log of a console is needed")
-    if data.count(0) > NUL_SHARE * len(data) or garbage(data) > GARBAGE_SHARE:
-        raise ConfigurationError(
-            f"{path}: no text: a log of a console is needed, unpacked, in UTF-8 or ASCII. If it is one, the console's "
-            "speed was wrong"
-        )
-    return data.split(b"\n")
-
-
-def _content(path: Path) -> bytes:
-    try:
-        if path.exists() and not path.is_file():
-            raise ConfigurationError(f"{path}: no file, but a folder or a device; name the log itself")
-        with path.open("rb") as stream:
-            data = stream.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:  # ValueError: a name with a NUL
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ConfigurationError(f"{path}: cannot be read: {reason}; check the path") from error
-    if len(data) > MAX_BYTES:
-        raise ConfigurationError(
-            f"{path}: larger than {MAX_BYTES // 1_000_000} MB, and a boot prints some 50 kB: cut one boot out of it"
-        )
-    return data
-
-
-def _as_a_boot_prints(where: str, lines: Sequence[bytes], board: BoardType) -> BareLog:
-    """The lines as a boot prints them, without later changes."""
     notes = []
     shorter = _without_prefixes(lines)
     if shorter is not None:
@@ -172,8 +130,41 @@ def _as_a_boot_prints(where: str, lines: Sequence[bytes], board: BoardType) -> B
     text = last.decode("latin-1")
     waits = any(end.search(text) for end in ends) or re.match(board.prompts.uboot, text) is not None
     return BareLog(
-        where, (*(line + b"\n" for line in lines[:-1]), last if waits else lines[-1] + b"\n"), tuple(notes), answer
+        str(path), (*(line + b"\n" for line in lines[:-1]), last if waits else lines[-1] + b"\n"), tuple(notes), answer
     )
+
+
+def bare_lines(path: Path) -> Sequence[bytes]:
+    """The lines of a log, without what a program put before or behind each.
+
+    Raises:
+        ConfigurationError: as of `read`.
+    """
+    lines: Sequence[bytes] = _lines(path)
+    return _without_margins(_without_prefixes(lines) or lines)[0]
+
+
+def _lines(path: Path) -> list[bytes]:
+    try:
+        if path.exists() and not path.is_file():
+            raise ConfigurationError(f"{path}: no file, but a folder or a device; name the log itself")
+        with path.open("rb") as stream:
+            data = stream.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:  # ValueError: a name with a NUL
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigurationError(f"{path}: cannot be read: {reason}; check the path") from error
+    if len(data) > MAX_BYTES:
+        raise ConfigurationError(
+            f"{path}: larger than {MAX_BYTES // 1_000_000} MB, and a boot prints some 50 kB: cut one boot out of it"
+        )
+    if not data.strip():
+        raise ConfigurationError(f"{path}: empty; a log of a console is needed")
+    if data.count(0) > NUL_SHARE * len(data) or garbage(data) > GARBAGE_SHARE:
+        raise ConfigurationError(
+            f"{path}: no text: a log of a console is needed, unpacked, in UTF-8 or ASCII. If it is one, the console's "
+            "speed was wrong"
+        )
+    return data.split(b"\n")
 
 
 def _without_prefixes(lines: Sequence[bytes]) -> list[bytes] | None:

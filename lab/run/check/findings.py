@@ -186,10 +186,20 @@ def examine(log: BareLog, board: BoardType) -> Findings:
     witnesses, software = _witnesses(log, board)
     named = [witness.medium for witness in witnesses if witness.confirmed and witness.medium]
     medium = next(iter(named), next(iter(board.media)))
+    rows = []
+    for pattern in board.markers:
+        of_it = [moment for moment in moments if moment.name == pattern.name]
+        flows = tuple(
+            name
+            for name in (NORMAL, *board.flows)
+            if any(flow_moment.name == pattern.name for flow_moment in board.flow(name))
+        )
+        lines = tuple(log.line_at(moment.position) for moment in of_it)
+        rows.append(FoundMoment(pattern, flows, lines, of_it[0].text if of_it else ""))
     return Findings(
         log,
         board,
-        _list_moments(board, log, moments),
+        tuple(rows),
         candidates(board, moments, events[-1].end, ruled_out),
         tuple(witnesses),
         software,
@@ -216,20 +226,6 @@ def _moments(board: BoardType, events: Sequence[Chunk], timing: LineTiming) -> t
         for name in ruling.flows:
             ruled_out.setdefault(name, number)
     return moments, ruled_out
-
-
-def _list_moments(board: BoardType, log: BareLog, moments: Sequence[MomentLike]) -> tuple[FoundMoment, ...]:
-    rows = []
-    for pattern in board.markers:
-        of_it = [moment for moment in moments if moment.name == pattern.name]
-        flows = tuple(
-            name
-            for name in (NORMAL, *board.flows)
-            if any(flow_moment.name == pattern.name for flow_moment in board.flow(name))
-        )
-        lines = tuple(log.line_at(moment.position) for moment in of_it)
-        rows.append(FoundMoment(pattern, flows, lines, of_it[0].text if of_it else ""))
-    return tuple(rows)
 
 
 def _witnesses(log: BareLog, board: BoardType) -> tuple[list[Witness], dict[str, str]]:

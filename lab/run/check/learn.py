@@ -248,7 +248,20 @@ def _in_each(own: Sequence[_MomentInLogs], names: Sequence[str]) -> Iterator[str
             log = plain(Path(without[0]).name)
             yield f"    # {UNSURE}{log} has no {moment.pattern.name}: no marker of each boot, left out"
             continue
-        yield from _moment(moment, names, markers, titles, without)
+        pattern = moment.pattern
+        in_logs = [moment.counts[name] for name in names if name in moment.counts]
+        times = pattern.times if pattern.times == 0 else in_logs[0] if len(set(in_logs)) == 1 else 0
+        if len(set(in_logs)) > 1 and pattern.times != 0:
+            yield f"    # {UNSURE}{pattern.name} comes not as often in each log; `times = 0` takes any number"
+        elif times > 1 and len(in_logs) == 1:
+            yield (
+                f"    # {UNSURE}{pattern.name} comes {times} times: does one healthy boot print it so often, or does "
+                "the log hold a reset or two boots? Cut one out then"
+            )
+        required = pattern.name in _REQUIRED and not without
+        if without:
+            yield f"    # {UNSURE}{plain(Path(without[0]).name)} has no {pattern.name}, so it is not required"
+        yield f"    {_inline(_keys(pattern, _stage(pattern, markers, titles), times, required=required))},"
         markers.append(moment)
 
 
@@ -263,29 +276,6 @@ def _logs_without(moment: _MomentInLogs, own: Sequence[_MomentInLogs], names: Se
         if any(name in other.counts for other in own[place + 1 :])
         and (required or any(name in other.counts for other in own[:place]))
     ]
-
-
-def _moment(
-    moment: _MomentInLogs,
-    names: Sequence[str],
-    before: Sequence[_MomentInLogs],
-    titles: list[str],
-    without: Sequence[str],
-) -> Iterator[str]:
-    pattern = moment.pattern
-    in_logs = [moment.counts[name] for name in names if name in moment.counts]
-    times = pattern.times if pattern.times == 0 else in_logs[0] if len(set(in_logs)) == 1 else 0
-    if len(set(in_logs)) > 1 and pattern.times != 0:
-        yield f"    # {UNSURE}{pattern.name} comes not as often in each log; `times = 0` takes any number"
-    elif times > 1 and len(in_logs) == 1:
-        yield (
-            f"    # {UNSURE}{pattern.name} comes {times} times: does one healthy boot print it so often, or does the "
-            "log hold a reset or two boots? Cut one out then"
-        )
-    required = pattern.name in _REQUIRED and not without
-    if without:
-        yield f"    # {UNSURE}{plain(Path(without[0]).name)} has no {pattern.name}, so it is not required"
-    yield f"    {_inline(_keys(pattern, _stage(pattern, before, titles), times, required=required))},"
 
 
 def _stage(pattern: MomentPattern, before: Sequence[_MomentInLogs], titles: list[str]) -> str:
