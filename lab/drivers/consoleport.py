@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from attrs import define, frozen
 from labgrid.resource import SerialPort
+from labgrid.resource.common import ManagedResource
 
 from lab.console.client import ConsoleClient, ensure_server
 from lab.console.holders import blame_sharing
@@ -22,6 +24,9 @@ from lab.drivers.prompt import type_line
 from lab.errors import BoardlabError, ConfigurationError, LabTransientError
 from lab.host.clockrelation import ClockRelation
 from lab.host.runtime import runtime_dir, server_pid
+
+RETURN_S: Final = 3.0  # wait for an adapter that went away: a USB device reappears within a second or two
+_LOOK_S: Final = 0.1
 
 
 class ConsoleReader(Protocol):
@@ -92,7 +97,6 @@ class LocalPort:
 
     def connect(self, request: PortRequest) -> tuple[ConsoleReader, PortInfo]:
         node = guarded_calls.current_node(self.port, "port", guarded_calls.CONSOLE)
-        check_plugged(self.port)
         with new_client(self.runtime) as client:
             info = client.open(
                 node,
@@ -115,14 +119,27 @@ class LocalPort:
         return blame_sharing(error, Path(self.port.port), {server_pid(folder)}) if self.port.port else error
 
 
-def check_plugged(port: Any) -> None:
+def check_plugged(port: Any, before: str = "") -> None:
     """Make sure that a serial port has a device or an exporter.
 
+    Args:
+        before: the device that it had in this session, for whose return it waits; empty: none.
+
     Raises:
-        ConfigurationError: it has none. LabTransientError: no exporter serves it now.
+        ConfigurationError: it has none. LabTransientError: it went away, or no exporter serves it now.
     """
+    deadline_s = time.monotonic() + RETURN_S
+    while before and not port.port and isinstance(port, ManagedResource) and time.monotonic() < deadline_s:
+        time.sleep(_LOOK_S)
+        port.poll()
     if port.port:
         return
+    if isinstance(port, SerialPort) and before:
+        raise LabTransientError(
+            f"{before} went away, and nothing that fits {port.display_name} is back after {RETURN_S:g} s: look at the "
+            "adapter, its cable and its hub (dmesg)",
+            failure="adapter_lost",
+        )
     if isinstance(port, SerialPort):
         raise ConfigurationError(
             f"{port.display_name}: no such serial port now; is the adapter plugged in, and does `match` fit it? "

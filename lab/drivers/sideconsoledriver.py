@@ -39,7 +39,6 @@ class SideConsoleDriver(Driver):
         self._name = ""
 
     def on_activate(self) -> None:
-        check_plugged(self.port)
         self._connect()
 
     def on_deactivate(self) -> None:
@@ -72,6 +71,7 @@ class SideConsoleDriver(Driver):
 
     def _connect(self) -> ConsoleReader:
         if self._client is None:
+            check_plugged(self.port, self._name)
             request = PortRequest(Path(str(self.port.port)), self.port.speed)
             self._client, info = port_of(self.port, self.runtime).connect(request)
             self._name = info.name

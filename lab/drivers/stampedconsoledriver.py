@@ -16,14 +16,12 @@ from lab.console.model import Chunk, Event, Gap, RecordKind
 from lab.console.reader import ReconnectingReader
 from lab.console.serial_line import PortRequest
 from lab.console.status import PortInfo, PortStatus
-from lab.drivers.consoleport import ConsolePort, ConsoleReader, check_plugged
+from lab.drivers.consoleport import RETURN_S, ConsolePort, ConsoleReader, check_plugged
 from lab.drivers.networkports import AUTO, TRANSPORTS, BareNetworkPort, port_of
 from lab.drivers.typedline import TypedLine
 from lab.errors import BoardlabError, LabTransientError
 from lab.host.clock import MonotonicRaw
 from lab.host.clockrelation import ClockRelation
-
-RETURN_S = 3.0  # wait for an adapter that went away: a USB device reappears within a second or two
 
 
 @target_factory.reg_driver
@@ -75,7 +73,6 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         self.lost = ""
 
     def on_activate(self) -> None:
-        check_plugged(self.port)
         self._port = port_of(self.port, self.runtime, self.transport)
         self._connect()
         self._unread = b""
@@ -116,6 +113,7 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
     def _connect(self) -> ConsoleReader:
         if self._client is not None:
             return self._client
+        check_plugged(self.port, self._device)
         port = self._port or port_of(self.port, self.runtime, self.transport)
         latency_ns = None if self.adapter_latency_ms is None else round(self.adapter_latency_ms * 1e6)
         self._client, self.info = port.connect(
