@@ -12,6 +12,7 @@ import select
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,9 +25,8 @@ from lab import boards
 from lab.host.clock import MonotonicRaw
 from lab.results import Attempt, open_store
 from lab.virtual import straps
-from lab.virtual.board import BoardPower
-from lab.virtual.control import status
 from lab.virtual.state import ENV
+from lab.virtual.truth_log import Note
 from support.chaos_verdict import Timed, boot_times
 from support.driver_guest import Guest, running
 from support.virtual_bench import BenchProcess, running_bench
@@ -40,7 +40,7 @@ MONITORS: Final = {  # rail -> address of its monitor and shunt, as on the SK-AM
     "vdd_ddr4": (0x46, 10.0),
 }
 DRIVER_MOHM: Final = 10.0  # what ina2xx divides by without a device tree
-AMPERES: Final = 0.1  # of each rail
+STEP_A: Final = 0.25e-3  # of the current register, by the driver's shunt
 STRANGER: Final = b"\r\nStarting kernel ...\r\nstranger-evm login: \r\nroot@stranger-evm:~# "
 GUEST_ENV: Final = "/tmp/am62x.yaml"  # noqa: S108 - the guest's
 PAUSE_S: Final = 0.05
@@ -103,7 +103,8 @@ def forward(port):
     listen = f'TCP-LISTEN:{port},bind=127.0.0.1,fork,reuseaddr'
     subprocess.Popen(['socat', listen, f'TCP:10.0.2.2:{port}'])
 
-def make_lines(count):
+def make_lines(levels):
+    count = len(levels)
     chip = Path('/sys/kernel/config/gpio-sim/straps')
     (chip / 'bank').mkdir(parents=True)
     (chip / 'bank' / 'num_lines').write_text(str(count))
@@ -112,9 +113,9 @@ def make_lines(count):
     folder = Path('/sys/devices/platform', (chip / 'dev_name').read_text().strip(), gpiochip)
     (base,) = Path('/sys/class/gpio').glob('gpiochip*/base')
     outputs = [Path(f'/sys/class/gpio/gpio{int(base.read_text()) + line}') for line in range(count)]
-    for output in outputs:
+    for output, level in zip(outputs, levels):
         Path('/sys/class/gpio/export').write_text(output.name.removeprefix('gpio'))
-        (output / 'direction').write_text('out')
+        (output / 'direction').write_text(level)
     return [folder / f'sim_gpio{line}' / 'value' for line in range(count)], [str(path / 'value') for path in outputs]
 """
 
@@ -161,13 +162,14 @@ class GuestLab:
     """A guest whose adapters end at a bench's board, and one at a stranger's.
 
     Attributes:
-        power: of the board, as the guest's monitors have it.
+        watts: of each rail, as the guest's monitors have them.
     """
 
     guest: Guest
     bench: BenchProcess
     cables: Mapping[str, Cable]
-    power: str = ""
+    watts: Mapping[str, float] = field(factory=dict)
+    _levels: list[str] = field(factory=list)
 
     def plug(self, name: str, port: str = "") -> None:
         """Plug an adapter in, at its own socket of the hub or at another."""
@@ -183,15 +185,15 @@ class GuestLab:
 
     def tick(self) -> int | None:
         """Hand straps to the board and its power to the monitors; returns the session's exit status, None: it runs."""
-        (board,) = status(self.bench.state)
-        changed, self.power = board["power"] != self.power, str(board["power"])
-        on = self.power == BoardPower.ON.value
-        registers = registers_of(on=on) if changed else []
+        before, self.watts = self.watts, drawn(self.bench.truth().notes)
+        registers = registers_of(self.watts) if self.watts != before else []
         levels, ended = self.guest.run(
             f"set_rails({registers})\nanswer = [path.read_text().strip() for path in lines], session and session.poll()"
         )
-        for bit, level in zip(boards.load(TYPE).media_straps, levels, strict=True):
-            straps.write(Path(self.bench.board.straps), bit, high=level == "1")
+        if levels != self._levels:  # a board that is switched on meanwhile would read an empty file
+            self._levels = levels
+            for bit, level in zip(boards.load(TYPE).media_straps, levels, strict=True):
+                straps.write(Path(self.bench.board.straps), bit, high=level == "1")
         return None if ended is None else int(ended)
 
     def tick_for(self, seconds: float) -> None:
@@ -210,7 +212,7 @@ class GuestLab:
         self.guest.run(f"session = Session({[f'--lg-env={GUEST_ENV}', '-p', 'no:cacheprovider', *words]})")
 
     def outcome(self, folder: Path) -> Outcome:
-        """The guest's results and recordings, once its sessions have ended."""
+        """The guest's results and recordings, once its sessions have ended, and forget them."""
         now_ns = MonotonicRaw().now_ns
         before_ns = now_ns()
         guest_ns = self.guest.run("answer = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)")
@@ -220,24 +222,28 @@ with contextlib.closing(sqlite3.connect('/tmp/results.db')) as database:
     database.execute('PRAGMA wal_checkpoint(TRUNCATE)')
 answer = [base64.b64encode(path.read_bytes()).decode() for path in (Path('/tmp/session.log'), Path('/tmp/results.db'))]
 answer.append([base64.b64encode(path.read_bytes()).decode() for path in Path('/tmp/run/recordings').rglob('*.log')])
+for path in Path('/tmp').glob('results.db*'):
+    path.unlink()
 """)
         (folder / "results.db").write_bytes(base64.b64decode(database))
         with open_store(f"sqlite:///{folder / 'results.db'}") as store:
-            run = store.runs()[0]
-            attempts = store.attempts(run.id)
+            runs = [(run, store.attempts(run.id)) for run in store.runs()]
+        attempts = [attempt for _, attempts in runs for attempt in attempts]
         timed = [
-            evolve(each, start_ns=each.start_ns + shift_ns, prompt_ns=each.prompt_ns + shift_ns)
-            for each in boot_times(run, attempts)
+            evolve(timed, start_ns=timed.start_ns + shift_ns, prompt_ns=timed.prompt_ns + shift_ns)
+            for run, attempts_of_run in runs
+            for timed in boot_times(run, attempts_of_run)
         ]
         return Outcome(base64.b64decode(log).decode(), attempts, timed, b"".join(map(base64.b64decode, recordings)))
 
 
 @frozen
 class Outcome:
-    """The outcome of a guest's newest run.
+    """The outcome of a guest's runs.
 
     Attributes:
-        log: what pytest printed. timed: its boot times, at instants of this host's clock.
+        log: what its last pytest printed.
+        timed: their boot times, at instants of this host's clock.
         recorded: all bytes of all recordings.
     """
 
@@ -246,22 +252,33 @@ class Outcome:
     timed: list[Timed]
     recorded: bytes
 
+    @property
+    def failures(self) -> Counter[str]:
+        """Failure class -> number of attempts."""
+        return Counter(attempt.outcome for attempt in self.attempts if attempt.outcome != "ok")
+
 
 def nominal_volts() -> dict[str, float]:
     """The rails with a monitor."""
     return {rail.name: rail.volts for rail in boards.load(TYPE).rails if rail.name in MONITORS}
 
 
-def registers_of(*, on: bool) -> list[tuple[int, list[tuple[int, int]]]]:
-    """The monitors' registers: bus voltage (1.25 mV) and current (0.25 mA through the driver's shunt)."""
+def drawn(notes: Sequence[Note], begin: str = "rails=") -> dict[str, float]:
+    """Rail -> the watts that a board draws by its newest note of this begin; none: it is off."""
+    text = next((note.text for note in reversed(notes) if note.text.startswith(begin)), "")
+    microwatts = (word.split("=") for word in text.partition(" uw: ")[2].split())
+    return {rail: int(number) / 1e6 for rail, number in microwatts if int(number)}
+
+
+def registers_of(watts: Mapping[str, float]) -> list[tuple[int, list[tuple[int, int]]]]:
+    """The monitors' registers: bus voltage (1.25 mV) and current through the driver's shunt."""
     volts = nominal_volts()
-    found = []
+    registers = []
     for rail, (address, shunt_mohm) in MONITORS.items():
-        amperes = AMPERES * shunt_mohm / DRIVER_MOHM
-        found.append(
-            (address, [(2, round(volts[rail] / 1.25e-3) if on else 0), (4, round(amperes / 0.25e-3) if on else 0)])
-        )
-    return found
+        amperes = watts.get(rail, 0.0) / volts[rail] * shunt_mohm / DRIVER_MOHM
+        is_on = rail in watts
+        registers.append((address, [(2, round(volts[rail] / 1.25e-3) * is_on), (4, round(amperes / STEP_A))]))
+    return registers
 
 
 def environment(lab: GuestLab, match: str) -> dict[str, Any]:
@@ -317,9 +334,11 @@ def guest_lab(folder: Path, *words: str) -> Iterator[GuestLab]:
             for name in cables:
                 lab.plug(name)
             guest.run(HELPERS)
-            count = len(boards.load(TYPE).media_straps)
-            guest.run(f"set_rails({registers_of(on=False)})\nprobe({[a for a, _ in MONITORS.values()]})")
-            guest.run(f"lines, outputs = make_lines({count})\nsession = None")
+            board = boards.load(TYPE)
+            mode = board.media["sd"].boot_mode  # the straps come too late for a session's first boot
+            levels = ["high" if mode >> bit & 1 else "low" for bit in board.media_straps]
+            guest.run(f"set_rails({registers_of({})})\nprobe({[a for a, _ in MONITORS.values()]})")
+            guest.run(f"lines, outputs = make_lines({levels})\nsession = None")
             ports = [address.rpartition(":")[2] for address in (bench.state.pdudaemon, bench.state.http)]
             guest.run(f"for port in {ports}:\n    forward(port)")
             yield lab
