@@ -58,7 +58,7 @@ def turn(priority: int, queued_at: dt.datetime) -> dt.datetime:
     return queued_at - dt.timedelta(seconds=priority * POINT_S)
 
 
-def _rank(row: Job | JobRow) -> tuple[dt.datetime, int]:
+def _rank(row: Job | JobRow | Row[Any]) -> tuple[dt.datetime, int]:
     return turn(row.priority, row.queued_at), row.id
 
 
@@ -76,9 +76,10 @@ _OF_WAITING: Final = and_(
     JobRow.cancelled_by == "",
 )
 _RENEWED: Final = update(JobRow).where(_OF_WAITING).values(heartbeat_at=bindparam("at"))
-_HOLDERS: Final = select(JobRow.id, JobRow.board, JobRow.holder, JobRow.heartbeat_at, JobRow.program).where(
-    JobRow.state == "running", JobRow.board.in_(bindparam("boards", expanding=True))
-)
+_ON_BOARDS: Final = select(
+    *(JobRow.id, JobRow.board, JobRow.state, JobRow.holder, JobRow.heartbeat_at, JobRow.program),
+    *(JobRow.priority, JobRow.queued_at),
+).where(JobRow.state.in_(UNENDED), JobRow.board.in_(bindparam("boards", expanding=True)))
 _log = logging.getLogger(__name__)
 
 
@@ -258,7 +259,8 @@ class JobQueue:
     def is_kept_waiting(self, job: Job, boards: Collection[str]) -> bool:
         """Renew a waiting job; True if `start` cannot take any of these boards yet.
 
-        A living job or a reservation has each of them. It costs a fraction of `start`, and is repeated in its place.
+        A living job or a reservation has each of them, and those that wait longer live. It costs a fraction of `start`,
+        and is repeated in its place.
         """
 
         def look(session: Session) -> bool:
@@ -266,11 +268,11 @@ class JobQueue:
             renewed = connection.execute(_RENEWED, {"job": job.id, "by": self.holder, "at": now})
             if not renewed.rowcount:
                 return False  # it is cancelled, or another process has it: `start` says so
-            holders: Sequence[Any] = connection.execute(_HOLDERS, {"boards": list(boards)}).all()
-            living = {row.board for row in holders if not self._dead(row)}
-            if len(living) < len(holders):
+            before = _jobs_before(session, job, boards)
+            dead = [row for row in before if self._dead(row)]  # all are looked at: silence is what each look sees
+            if dead:
                 return False
-            left = set(boards) - living
+            left = set(boards) - {row.board for row in before if row.state == "running"}
             exceptions = {"checks": may_have_quarantined(job), "qualifies": may_have_unqualified(job)}
             holds = [hold for board in left for hold in standing(session, board, now)]
             return left <= {hold.board for hold in self._refusing_holds(holds, **exceptions)}
@@ -278,9 +280,13 @@ class JobQueue:
         return self.store.write(look)
 
     def is_next(self, job: Job) -> bool:
-        """True if no other job that waits for the board comes before this one."""
-        waiting = select(JobRow).where(JobRow.board == job.board, JobRow.state == "queued")
-        return self.store.read(lambda session: min(session.scalars(waiting), key=_rank, default=job).id == job.id)
+        """True if no other job that waits for the board comes before this one, or one before it seems dead."""
+
+        def read(session: Session) -> bool:
+            before = _jobs_before(session, job, [job.board])
+            return all(row.state == "running" for row in before) or any(map(self.silence.is_silent, before))
+
+        return self.store.read(read)
 
     def free(self, boards: Collection[str]) -> list[str]:
         """Those of the boards that this person's job could have now, the longest unused first."""
@@ -599,6 +605,12 @@ def confirmation(store: Store, job_id: int, run_id: int) -> Run | None:
         return next(map(run, rows), None)
 
     return store.read(read)
+
+
+def _jobs_before(session: Session, job: Job, boards: Collection[str]) -> list[Row[Any]]:
+    """The other jobs that have one of the boards, or wait longer for it than a waiting job."""
+    rows: Sequence[Any] = session.connection().execute(_ON_BOARDS, {"boards": list(boards)}).all()
+    return [row for row in rows if row.id != job.id and (row.state == "running" or _rank(row) < _rank(job))]
 
 
 def last_run(session: Session, board: str) -> int:

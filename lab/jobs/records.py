@@ -189,6 +189,11 @@ class Silence:
         self._seen[job.id] = _Seen(job.heartbeat_at, now_s, silent_s, beats)
         return silent_s > LEASE_S
 
+    def is_silent(self, job: JobRow | Row[Any]) -> bool:
+        """True if the last look at a job saw no new sign of life."""
+        last_look = self._seen.get(job.id)
+        return last_look is not None and last_look.silent_s > 0
+
     def is_in_doubt(self, job: Job | JobRow, now: dt.datetime, has_died: HasDied) -> bool:
         """True if a job seems dead without proof of either yet."""
         if not seems_dead(job, now, has_died) or self.is_dead(job, has_died):

@@ -24,7 +24,7 @@ from lab.results.store import Store
 # Between looks at a labgrid place, at this host's capacity or at a file, of which no change of the jobs tells.
 POLL_S: Final = 2.0
 # A waiting job looks each `LOOK_S` for changes of its boards, and each `HEARTBEAT_S` at their holders, with a sign of
-# life. One behind others cannot be next at the next change: it looks so much more rarely.
+# life. One behind others cannot be next at the next change: it looks so much more rarely, while all of these live.
 LOOK_S: Final = 1.0
 BEHIND_LOOK_S: Final = 10.0
 BEHIND_HEARTBEAT_S: Final = 2 * HEARTBEAT_S
@@ -229,9 +229,7 @@ class JobWaiter:
         now_s = self.queue.monotonic_s
         is_watching = deadline <= now_s  # a silent job, whose next sign of life ends the wait and is no change
         is_polling = bool(self._obstacle) or is_watching
-        look_s, heartbeat_s = LOOK_S, POLL_S if is_polling else HEARTBEAT_S
-        if not (is_polling or self._chooses(job) or self.queue.is_next(job)):
-            look_s, heartbeat_s = BEHIND_LOOK_S, BEHIND_HEARTBEAT_S
+        look_s, heartbeat_s = self._pace(job, is_polling=is_polling)
         due_s = now_s + heartbeat_s
         while not self.is_over():
             now_s = self.queue.monotonic_s
@@ -245,7 +243,14 @@ class JobWaiter:
             ):
                 return
             else:
+                look_s, heartbeat_s = self._pace(job, is_polling=is_polling)
                 due_s = now_s + heartbeat_s
+
+    def _pace(self, job: Job, *, is_polling: bool) -> tuple[float, float]:
+        """Time between two looks at changes, and between two at the board's jobs."""
+        if is_polling or self._chooses(job) or self.queue.is_next(job):
+            return LOOK_S, POLL_S if is_polling else HEARTBEAT_S
+        return BEHIND_LOOK_S, BEHIND_HEARTBEAT_S
 
     def _start(self, job: Job) -> Job | None:
         """Start the job if its board, place and host are free."""

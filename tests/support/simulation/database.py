@@ -12,7 +12,7 @@ import shutil
 import sqlite3
 import tempfile
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -49,6 +49,14 @@ def _changes(verb: str, table: str, columns: str) -> set[str]:
     if verb != "UPDATE":
         return {f"+{table}"}
     return {f"{table}.{column}" for column in re.findall(r"(\w+)=", columns)}
+
+
+def _take(counts: Counter[str], changed: Collection[str]) -> str | None:
+    """The first change that is counted, which is one less then; "" is any."""
+    change = next((change for change in ("", *sorted(changed)) if counts[change] > 0), None)
+    if change is not None:
+        counts[change] -= 1
+    return change
 
 
 class SimulatedCursor(sqlite3.Cursor):
@@ -104,7 +112,7 @@ class Results:
         away_until_s: the server does not answer. full_until_s: its disk refuses to write, with `disk_error`.
         recent: of a host that may lose its power, the contents after its last commits.
         is_server: it numbers its transactions, and its clock is so much ahead (clock_s). committed: the numbers of those that were. lost_answers: change, as `_changes` has it -> so many further commits of it succeed without an answer; "": of any. commits: so far.
-        ends_behind: commit -> how long the database is away behind it; 0: its process is killed.
+        deaths: change -> so many further processes die behind a commit of it. ends_behind: commit -> how long the database is away behind it; 0: its process is killed.
         committed_by: the process of the last commit.
     """
 
@@ -129,6 +137,7 @@ class Results:
     commits: int = 0
     committed_by: Process | None = None
     ends_behind: dict[int, float] = field(factory=dict)
+    deaths: Counter[str] = field(factory=Counter)
     _open: list[SimulatedConnection] = field(factory=list)
 
     def store(self) -> Store:
@@ -145,6 +154,7 @@ class Results:
         self.world, self.writer, self.committed_by = world, None, None
         self.away_until_s = self.full_until_s = 0.0
         self.lost_answers.clear()
+        self.deaths.clear()
         self.commits = 0
         self.recent = None if self.is_server else deque([self.looker.serialize()], MOST_LOST + 1)
         self.clock_s = 0.0
@@ -257,18 +267,22 @@ class Results:
         self.commits += 1
         self.committed_by = world.process if world.current is not None else None
         self.has_ended(connection)
-        self._strike(world)
+        self._strike(world, connection.changed)
         world.pause()
-        change = next((change for change in ("", *sorted(connection.changed)) if self.lost_answers[change] > 0), None)
-        if change is not None and world.current is not None:
-            self.lost_answers[change] -= 1
+        change = _take(self.lost_answers, connection.changed) if world.current is not None else None
+        if change is not None:
             world.felt[f"a commit's answer lost{' of ' * bool(change)}{change}"] += 1
             world.say("the answer to its commit is lost")
             raise _error("SQLITE_PROTOCOL", "the connection broke at a commit")
 
-    def _strike(self, world: World) -> None:
+    def _strike(self, world: World, changed: Collection[str]) -> None:
         away_s = self.ends_behind.pop(self.commits, None)
-        if away_s is None or self.committed_by is None:
+        if self.committed_by is None:
+            return
+        if away_s is None and (change := _take(self.deaths, changed)) is not None:
+            away_s = 0.0
+            world.felt[f"a death behind a commit of {change}"] += 1
+        if away_s is None:
             return
         world.felt["a strike behind a commit"] += 1
         if away_s:

@@ -58,7 +58,7 @@ from lab.run.options import JUDGE
 from lab.run.progress import Progress
 from support.scripted_host import SilentConsole
 from support.simulation.database import Results
-from support.simulation.media import BOARD_TYPE, EMMC, Emmc, release_of
+from support.simulation.media import BOARD_TYPE, CARD, EMMC, Emmc, Medium, release_of
 from support.simulation.nights import BOARDS, METRIC, boot_time, provenance
 from support.simulation.places import Places, played_target, tidy
 from support.simulation.system import RULE, System
@@ -68,7 +68,8 @@ CYCLES: Final = 2
 RETRIES: Final = 2
 WAIT_S: Final = 4000.0
 FAILS: Final = 0.03  # of a boot
-OTHER_BUILD: Final = 0.5  # of a release whose files are not what it says
+OTHER_BUILD: Final = 0.3  # of a release's files for a medium, which are not what it says
+MEDIA: Final = (EMMC, CARD)
 MENDED_S: Final = 90.0
 PATIENCE_S: Final = 400.0  # with a board that fails and is not in quarantine
 TRIES: Final = 6  # of a wish for a board whose releases may be wrong; then a person looks into it
@@ -92,6 +93,7 @@ class Wish:
         release: is put on the board first; None: the board is measured as it is.
         labelled: the run's label is the wish's; else it is that of what is on the board.
         env: its environment; one that exists has a labgrid place.
+        media: in the order in which they are written and measured.
         judged: its numbers are, after nights without a change; slower: they are, for sure.
     """
 
@@ -106,6 +108,7 @@ class Wish:
     env: str = "/nowhere/env.yaml"
     judged: bool = False
     slower: bool = False
+    media: tuple[str, ...] = (EMMC,)
 
     @property
     def order(self) -> Order:
@@ -116,11 +119,65 @@ class Wish:
 
 @define(eq=False)
 class Board:
-    """A board that can be measured; each boot has a number of its own."""
+    """A board that can be measured; each boot has a number of its own.
+
+    Attributes:
+        media: by name. accesses: so far, by all programs. is_stuck: its power is not switched. mends: somebody will mend it.
+    """
 
     board: str
     farm: Farm
-    type: Any = field(factory=lambda: SimpleNamespace(name=BOARD_TYPE, title="a board", media=(EMMC,)))
+    media: dict[str, Medium] = field(init=False)
+    accesses: int = 0
+    is_stuck: bool = False
+    mends: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        choices = self.farm.world.choices
+        self.media = {name: kind(self.use, self.access, choices) for name, kind in ((EMMC, Emmc), (CARD, Medium))}
+
+    def use(self) -> None:
+        """Have the watch told of a use."""
+        self.farm.watch.board_is_used(self.board)
+
+    def access(self, seconds: float) -> None:
+        """Take time with the board.
+
+        Raises:
+            BoardTransientError: another program switched it meanwhile.
+        """
+        self.use()
+        self.accesses += 1
+        mine = self.accesses
+        self.farm.world.sleep(seconds)
+        self.use()
+        if self.accesses != mine:
+            raise BoardTransientError("the board reset", failure="reset")
+
+    def boot(self, name: str) -> str:
+        """Power-cycle it; the version line of what a medium boots."""
+        self.farm.check_place(self.board)
+        self.farm.watch.boot_begins(self.board)
+        for medium in self.media.values():
+            medium.cut_power()
+        self.access(self.farm.boot_s)
+        self.farm.boots += 1
+        if self.is_stuck:
+            raise LabTransientError("its relay does not switch", failure="pdu_timeout")
+        medium = self.media[name]
+        if self.farm.world.choices.happens(FAILS) or not medium.line:
+            raise BoardTransientError("it hung", failure="hang_kernel")
+        medium.doubtful.discard(medium.boots)
+        return medium.line
+
+
+@define(eq=False)
+class Strategy:
+    """A board, as a session's strategy has it."""
+
+    hardware: Board
+    board: str = field(init=False)
+    type: Any = field(factory=lambda: SimpleNamespace(name=BOARD_TYPE, title="a board", media=MEDIA))
     console: SilentConsole = field(factory=SilentConsole)
     medium: str = EMMC
     security: str = ""
@@ -128,40 +185,29 @@ class Board:
     software: dict[str, str] = field(factory=dict)
     expected: Mapping[str, Mapping[str, str]] = field(factory=dict)
     putting: Provisioner | None = None
-    is_stuck: bool = False
-    mends: bool = False
-    emmc: Emmc = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        world = self.farm.world
-        self.emmc = Emmc(lambda: self.farm.watch.board_is_used(self.board), world.sleep, world.choices.happens)
+        self.board = self.hardware.board
 
     def boot(self, *, slower: bool = False) -> float:
         """Power-cycle it; its boot time, which no other boot has."""
-        self.farm.check_place(self.board)
-        self.farm.watch.boot_begins(self.board)
-        self.emmc.access(self.farm.boot_s)
-        self.farm.boots += 1
-        if self.is_stuck:
-            raise LabTransientError("its relay does not switch", failure="pdu_timeout")
-        if self.farm.world.choices.happens(FAILS) or not self.emmc.line:
-            raise BoardTransientError("it hung", failure="hang_kernel")
-        self.software = {"kernel": self.emmc.line}
+        self.software = {"kernel": self.hardware.boot(self.medium)}
         check_expected(self)  # type: ignore[arg-type]
-        return boot_time(self.farm.boots, slower=slower)
+        return boot_time(self.hardware.farm.boots, slower=slower)
 
-    def booted(self, _medium: str, _questions: Mapping[str, str]) -> dict[str, str]:
+    def booted(self, medium: str, _questions: Mapping[str, str]) -> dict[str, str]:
         """Boot it, and ask what it is."""
+        self.select_medium(medium)
         self.boot()
         return dict(self.software)
 
     def select_medium(self, medium: str) -> None:
-        """It has one."""
+        """Set its straps."""
         self.medium = medium
 
     def writers(self) -> dict[str, Writer]:
         """The writer of each medium."""
-        return {EMMC: self.emmc.writer()}
+        return {name: medium.writer() for name, medium in self.hardware.media.items()}
 
     def transition(self, status: str) -> None:
         """It gets its release, or is switched off."""
@@ -169,7 +215,7 @@ class Board:
             assert self.putting is not None
             self.expected = {}
             self.putting.put(self)  # type: ignore[arg-type]
-        self.farm.world.pause()
+        self.hardware.farm.world.pause()
 
 
 @define
@@ -179,7 +225,7 @@ class PlayedRun(BootRun):
     _line: Any = field(default=None, init=False)
 
     def pending(self, medium: str) -> list[int]:
-        found, world = super().pending(medium), self.board.farm.world
+        found, world = super().pending(medium), self.board.hardware.farm.world
         lingers_s, world.process.lingers_s = world.process.lingers_s, 0.0
         if found and lingers_s:
             world.felt["a session ends late"] += 1
@@ -189,22 +235,32 @@ class PlayedRun(BootRun):
             world.pause()
         return found
 
-    def try_cycle(self, item: str) -> Any:  # noqa: ARG002 - a board of the farm has one medium
-        return self.board.boot(slower=self.run.release in self.board.farm.slower)
+    def try_cycle(self, item: str) -> Any:  # noqa: ARG002 - it is selected
+        farm = self.board.hardware.farm
+        value = self.board.boot(slower=self.run.release in farm.slower)
+        if farm.unconfirming and "confirms" in self.run.provenance:
+            farm.unconfirming -= 1
+            raise BoardTransientError("it hung", failure="hang_kernel")
+        return value
 
     def evidence(self, item: str, result: Any) -> AttemptResult:
         samples = () if result is None else (SampleRecord(METRIC, {"medium": item}, result, 0.001),)
-        self._line = self.board.emmc.line
+        self._line = self.board.hardware.media[item].line
         return AttemptResult({"medium": item}, (), {}, samples)
 
     def report(self, item: str, cycle: int, result: Any) -> None:  # noqa: ARG002 - as of the loop
-        self.board.farm.watch.label_is_true(self.run, self._line)
-        self.board.farm.watch.sample_is_stored(result)
+        watch = self.board.hardware.farm.watch
+        watch.label_is_true(self.run, self._line)
+        watch.sample_is_stored(result)
 
 
 @define(eq=False)
 class Farm:
-    """The hosts, the boards, and what is wanted of these."""
+    """The hosts, the boards, and what is wanted of these.
+
+    Attributes:
+        unconfirming: so many further boots of runs that confirm others fail.
+    """
 
     world: World
     results: Results
@@ -219,6 +275,7 @@ class Farm:
     slower: set[str] = field(factory=set)
     boots: int = 0
     boot_s: float = 0.0
+    unconfirming: int = 0
     places: Places | None = None
     _holders: dict[tuple[str, str], PlaceHolders] = field(factory=dict, init=False)
 
@@ -253,6 +310,7 @@ class Farm:
                 Wish(f"r{wanted}", "lab run", board, suites, PERSONS, WAIT_S, judged=True, slower=slower)
             )
         self.slower = {wish.label for wish in self.wishes if wish.slower}
+        self.unconfirming = (0, (RETRIES + 1) * (len(runner.CONFIRM_PAUSES_S) + 1))[pick((1.0, 2.0))]
 
     def _prepare_releases(self, names: Sequence[str]) -> None:
         """Releases are put on the boards, and what is on these is measured."""
@@ -260,11 +318,13 @@ class Farm:
         for wanted in range(1, 4 + choices.pick((3.0, 1.0))):
             name, board = f"r{wanted}", names[choices.pick([1.0] * len(names))]
             kind = choices.pick((2.0, 2.0, 1.0))  # put a release there, measure what is there, or both
-            found = (
-                release_of(self.results.folder, name, other_build=choices.happens(OTHER_BUILD)) if kind != 1 else None
-            )
+            media = ((EMMC,), (CARD,), MEDIA, MEDIA[::-1])[choices.pick((3.0, 1.0, 2.0, 2.0))]
+            found = None
+            if kind != 1:
+                wrong = [medium for medium in media if choices.happens(OTHER_BUILD)]
+                found = release_of(self.results.folder, name, wrong)
             way = "pytest" if kind else "lab provision"
-            self.wishes.append(Wish(name, way, board, ("boot",), PERSONS, WAIT_S, found, labelled=False))
+            self.wishes.append(Wish(name, way, board, ("boot",), PERSONS, WAIT_S, found, labelled=False, media=media))
 
     def spawn(self, words: Sequence[str], env: Mapping[str, str]) -> tuple[str, Callable[[], int]]:
         """The pytest of a `lab run`."""
@@ -312,7 +372,7 @@ class Farm:
         """A session of pytest that holds its board itself."""
         self._end_once()
         store = self.results.store()
-        config = self._config(store, wish.board)
+        config = self._config(store, wish.board, wish.media)
         config.option.lab_release, config.option.lg_env = wish.label * wish.labelled, wish.order.env
         if wish.release is not None:
             config.stash[provisioning.RELEASE_KEY] = wish.release
@@ -348,10 +408,10 @@ class Farm:
                 lease.hold_board(book, wish.order, wish.wait_s, self.world.say, other_user) as job,
                 hold_place(book, job, place_wait),
             ):
-                board = self.boards[wish.board]
+                board = Strategy(self.boards[wish.board])
                 if wish.release is not None:
                     record, say = ProvisionBook(store), self.world.say
-                    board.putting = Provisioner(wish.release, [EMMC], lambda _progress: None, say, record, job.id)
+                    board.putting = Provisioner(wish.release, wish.media, lambda _progress: None, say, record, job.id)
                     board.transition("provisioned")
                 for _ in range(3 * (wish.release is None)):
                     board.boot()
@@ -403,14 +463,14 @@ class Farm:
 
         handlers[signal.SIGTERM] = end
 
-    def _config(self, store: Store, board: str) -> Any:
+    def _config(self, store: Store, board: str, media: Sequence[str] = (EMMC,)) -> Any:
         given = {option.dest: None for option in options.TABLE}
         option = SimpleNamespace(
             lab_leave_on=False, lab_ignore_reservation=False, lab_release="", lab_cycles=CYCLES, lg_env="", **given
         )
         env = SimpleNamespace(config=SimpleNamespace(get_option=lambda _name, default: default))
         items = [SimpleNamespace(fixturenames=("boot_measurer",))]
-        stash = {STORE_KEY: store, STRATEGY_KEY: self.boards[board], ITEMS_KEY: items, MEDIA_KEY: [EMMC]}
+        stash = {STORE_KEY: store, STRATEGY_KEY: Strategy(self.boards[board]), ITEMS_KEY: items, MEDIA_KEY: [*media]}
         stash[LABGRID_ENV_KEY] = env
         reporter = SimpleNamespace(write_line=self.world.say)
         terminal = SimpleNamespace(get_plugin={"terminalreporter": reporter}.get)
@@ -425,16 +485,18 @@ class Farm:
             wish: or the label of a `lab run`.
         """
         store, board, say = config.stash[STORE_KEY], config.stash[STRATEGY_KEY], self.world.say
-        job = config.stash.get(JOB_KEY)
+        job, media = config.stash.get(JOB_KEY), config.stash[MEDIA_KEY]
+        if confirms is not None:
+            self.watch.confirmation_begins(confirms)
 
         def begin(_config: Any) -> CycleRunSession:
             if resume is not None:
-                check_resumed(store, board, [EMMC], store.run(resume), say)
+                check_resumed(store, board, media, store.run(resume), say)
                 listing.end_pause(store, resume)
                 run: Run = store.reopen_run(resume)
             else:
-                plan = {"cycles": CYCLES, "media": [EMMC]}
-                name, _ = (wish, {}) if isinstance(wish, str) else label(config, store, board, [EMMC], say)
+                plan = {"cycles": CYCLES, "media": media}
+                name, _ = (wish, {}) if isinstance(wish, str) else label(config, store, board, media, say)
                 about = provenance(name) | ({} if confirms is None else {"confirms": confirms})
                 run = store.begin_run(kind, BOARD_TYPE, board.board, name, plan=plan, provenance=about, job_id=job)
                 if isinstance(wish, Wish):

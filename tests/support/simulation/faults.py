@@ -226,6 +226,32 @@ def _switched_before_it_is_read_back(_results: Results) -> Iterator[None]:
 
 
 @contextmanager
+def _a_mismatch_is_of_one_medium(_results: Results) -> Iterator[None]:
+    with patch.object(ProvisionBook, "note_refused", ProvisionBook.note_failed):
+        yield
+
+
+@contextmanager
+def _a_lost_lease_is_ignored(_results: Results) -> Iterator[None]:
+    plain = JobQueue.try_beat
+
+    def beat(book: JobQueue, job_id: int) -> bool:
+        try:
+            return plain(book, job_id)
+        except BoardlabError:
+            return False
+
+    with patch.object(JobQueue, "try_beat", beat):
+        yield
+
+
+@contextmanager
+def _an_earlier_verdict_is_forgotten(_results: Results) -> Iterator[None]:
+    with patch.object(Runner, "_report_earlier", lambda _self, _job: 0):
+        yield
+
+
+@contextmanager
 def _a_lost_answer_is_sent_again(_results: Results) -> Iterator[None]:
     with patch.object(Store, "_was_committed", lambda *_given: False):
         yield
@@ -265,6 +291,9 @@ FAULTS: Final = (
     Fault("a cancelled job ends as interrupted", _a_cancelled_job_is_interrupted, (watch.CANCEL,)),
     Fault("a reservation replaces anybody's", _a_reservation_replaces_anybodys, (watch.RESERVED,)),
     Fault("an eMMC is switched before it is read back", _switched_before_it_is_read_back, (watch.BOOTS,)),
+    Fault("a mismatch leaves the other media of its try as they were", _a_mismatch_is_of_one_medium, (watch.REFUSED,)),
+    Fault("a session ignores that its lease is lost", _a_lost_lease_is_ignored, (watch.ONE_USER, watch.PLACE)),
+    Fault("a verdict of an earlier suite is forgotten on resume", _an_earlier_verdict_is_forgotten, (watch.TOLD,)),
     Fault(
         "a commit whose answer was lost is sent again",
         _a_lost_answer_is_sent_again,

@@ -1,28 +1,31 @@
-"""Media of simulated boards: an eMMC with two boot partitions, releases that are written to it, and what boots from it then."""
+"""Media of simulated boards: an eMMC with two boot partitions, a card, releases that are written to them, and what boots then."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Final
 
 from attrs import define, evolve, field
 
-from lab.errors import BoardTransientError
 from lab.provision.errors import MediaVerifyFailedError
 from lab.provision.release import Content, Expected, ExtCsd, Part, PartPlace, Release
 from lab.provision.writer import Area, Plan, Report, Step, Verified, Writer, WriteTarget
 from lab.provision.writers.emmc_boot_partitions import SpareBootWriter
+from support.simulation.choices import Choices
 
 BOARD_TYPE: Final = "am62xx_sk"
 EMMC: Final = "emmc"
+CARD: Final = "sd"
 FACTORY: Final = "factory"
 TORN: Final = b"\xff"
 _BYTES: Final = 512
-LOST: Final = 0.05  # of a write: the medium answers well, and keeps nothing
+_CACHED: Final = 2
+FATES: Final = (0.9, 0.05, 0.05)  # of a write that the medium answers well: kept, lost, or kept until the power is cut
 MISREAD: Final = 0.02  # of a read back: damaged on the way
+LIES: Final = 0.3  # of a read back of something else: the medium answers what it was given
 _WRITE_S: Final = 6.0
 
 
@@ -31,43 +34,95 @@ def kernel_of(release: str, *, other_build: bool = False) -> str:
     return f"Linux version of {release}{', another build' if other_build else ''}"
 
 
-def release_of(folder: Path, name: str, *, other_build: bool) -> Release:
-    """A release file and its one part; `other_build`: the part is not what the file says."""
+def release_of(folder: Path, name: str, other_builds: Collection[str]) -> Release:
+    """A release file with one part for each medium; in `other_builds` that is not what the file says."""
+    contents = {medium: _content(folder, name, medium, medium in other_builds) for medium in (EMMC, CARD)}
+    return Release(name, [BOARD_TYPE], contents, Expected(kernel=f"^{re.escape(kernel_of(name))}$"))
+
+
+def _content(folder: Path, name: str, medium: str, other_build: bool) -> Content:
     data = kernel_of(name, other_build=other_build).encode().ljust(_BYTES)
     source = folder / f"{name}-{hashlib.sha256(data).hexdigest()[:8]}.bin"
     if not source.exists():
         source.write_bytes(data)
     part = Part(
         name="tiboot3.bin",
-        to=PartPlace(hardware="boot0", offset=0),
+        to=PartPlace(hardware="boot0" if medium == EMMC else "user", offset=0),
         source=str(source),
         sha256=hashlib.sha256(data).hexdigest(),
         size=_BYTES,
     )
-    content = Content(parts=[part], extcsd=ExtCsd([1, 1, 0], [2, 0, 0]))
-    return Release(name, [BOARD_TYPE], {EMMC: content}, Expected(kernel=f"^{re.escape(kernel_of(name))}$"))
+    return Content(parts=[part], extcsd=ExtCsd([1, 1, 0], [2, 0, 0]) if medium == EMMC else ExtCsd())
 
 
 @define(eq=False)
-class Emmc:
-    """The eMMC of a board.
+class Medium:
+    """A medium of a board.
 
     Attributes:
-        use: is told before each access. sleep: a yield point of so many seconds. happens: an event of that probability.
+        use: is told before each access. access: takes so many seconds with the board. choices: of the schedule.
+        parts: its partitions. cached: what it answers of some, until the power is cut.
+        doubtful: partitions that kept or read back something else, and have not booted since.
     """
 
     use: Callable[[], None]
-    sleep: Callable[[float], None]
-    happens: Callable[[float], bool]
-    parts: dict[str, bytes] = field(factory=lambda: {"boot0": kernel_of(FACTORY).encode(), "boot1": TORN})
-    active: int = 1
-    accesses: int = 0
+    access: Callable[[float], None]
+    choices: Choices
+    parts: dict[str, bytes] = field(factory=lambda: {"user": kernel_of(FACTORY).encode()})
+    cached: dict[str, bytes] = field(factory=dict)
+    doubtful: set[str] = field(factory=set)
 
     @property
     def line(self) -> str:
         """The version line of what boots; empty: nothing does."""
-        data = self.parts[f"boot{self.active - 1}"]
+        data = self.parts[self.boots]
         return "" if data == TORN else data.decode().strip()
+
+    @property
+    def boots(self) -> str:
+        """The partition that boots."""
+        return "user"
+
+    def read(self, partition: str) -> bytes:
+        """What it answers."""
+        return self.cached.get(partition, self.parts[partition])
+
+    def write(self, partition: str, data: bytes) -> None:
+        """Write a partition, which is torn meanwhile."""
+        self.use()
+        before, self.parts[partition] = self.parts[partition], TORN
+        self.cached.pop(partition, None)
+        self.doubtful.discard(partition)
+        self.access(_WRITE_S)
+        fate = self.choices.pick(FATES)
+        if fate == 0:
+            self.parts[partition] = data
+        else:
+            self.doubtful.add(partition)
+        if fate == _CACHED:
+            self.parts[partition], self.cached[partition] = before, data
+
+    def cut_power(self) -> None:
+        """Forget what was not kept."""
+        self.cached.clear()
+
+    def writer(self) -> Writer:
+        """Boardlab's writer of it."""
+        return PlayedWriter(self)
+
+
+@define(eq=False)
+class Emmc(Medium):
+    """The eMMC of a board."""
+
+    active: int = 1
+
+    def __attrs_post_init__(self) -> None:
+        self.parts = {"boot0": kernel_of(FACTORY).encode(), "boot1": TORN}
+
+    @property
+    def boots(self) -> str:
+        return f"boot{self.active - 1}"
 
     def writer(self) -> Writer:
         """Boardlab's writer of the boot partition that is not in use, over a played one."""
@@ -79,29 +134,15 @@ class Emmc:
 
     def _holds(self, partition: str, area: Area) -> bool:
         self.access(0.1)
-        data = self.parts[partition][area.offset : area.offset + area.count]
+        data = self.read(partition)[area.offset : area.offset + area.count]
         return hashlib.sha256(data).hexdigest() == area.sha256
-
-    def access(self, seconds: float) -> None:
-        """Take time with the board.
-
-        Raises:
-            BoardTransientError: another program switched it meanwhile.
-        """
-        self.use()
-        self.accesses += 1
-        mine = self.accesses
-        self.sleep(seconds)
-        self.use()
-        if self.accesses != mine:
-            raise BoardTransientError("the board reset", failure="reset")
 
 
 @define(eq=False)
 class PlayedWriter:
-    """Writes, reads back and switches an eMMC."""
+    """Writes, reads back and switches a medium."""
 
-    emmc: Emmc
+    medium: Medium
     name: str = "played"
 
     def plan(self, content: Content, target: WriteTarget) -> Plan:
@@ -109,32 +150,32 @@ class PlayedWriter:
         return Plan(self.name, evolve(target, device="mmc 0"), content, steps)
 
     def write(self, plan: Plan, _report: Report) -> None:
-        for step, partition, data in self._pieces(plan):
-            self.emmc.use()
-            self.emmc.parts[partition] = TORN
-            self.emmc.access(_WRITE_S)
-            assert step.bytes == len(data)
-            if not self.emmc.happens(LOST):
-                self.emmc.parts[partition] = data
+        for partition, data in self._pieces(plan):
+            self.medium.write(partition, data)
 
     def verify(self, plan: Plan) -> Verified:
-        self.emmc.access(1.0)
-        for _, partition, data in self._pieces(plan):
-            if self.emmc.parts[partition] != data or self.emmc.happens(MISREAD):
-                raise MediaVerifyFailedError(f"{partition} has something else")
+        self.medium.access(1.0)
+        for partition, data in self._pieces(plan):
+            if self.medium.choices.happens(MISREAD):
+                raise MediaVerifyFailedError(f"{partition} is damaged on the way")
+            if self.medium.read(partition) != data:
+                if not self.medium.choices.happens(LIES):
+                    raise MediaVerifyFailedError(f"{partition} has something else")
+                self.medium.doubtful.add(partition)
         return Verified("0" * 64, plan.total_bytes)
 
     def switch(self, plan: Plan) -> str:
         settings = plan.content.extcsd.partconf
         if not settings:
             return ""
-        self.emmc.access(0.1)
-        self.emmc.active = settings[1]
+        self.medium.access(0.1)
+        assert isinstance(self.medium, Emmc)
+        self.medium.active = settings[1]
         return f"boots from boot{settings[1] - 1}"
 
     @staticmethod
-    def _pieces(plan: Plan) -> list[tuple[Step, str, bytes]]:
-        return [(step, _place(step), Path(step.file.source).read_bytes()) for step in plan.steps]
+    def _pieces(plan: Plan) -> list[tuple[str, bytes]]:
+        return [(_place(step), Path(step.file.source).read_bytes()) for step in plan.steps]
 
 
 def _place(step: Any) -> str:

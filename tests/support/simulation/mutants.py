@@ -34,6 +34,7 @@ MODULES: Final = (
     *("lab.pytest_plugin.jobs", "lab.pytest_plugin.provisioning", "lab.pytest_plugin.run_session"),
     *("lab.results.rows", "lab.results.store", "lab.run.engine"),
 )
+_TELLING: Final = frozenset({"say", "write_line", "warning", "debug", "info", "attempt_failed", "print_lab_faults"})
 SEEDS: Final = 40  # that show which lines are reached
 _OPPOSITE: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
     ast.Eq: ast.NotEq,
@@ -84,17 +85,29 @@ def changes(tree: ast.Module) -> Iterator[tuple[ast.stmt, Callable[[], None]]]:
 
 def _dropped_calls(block: list[ast.stmt]) -> Iterator[tuple[ast.stmt, Callable[[], None]]]:
     for at, statement in enumerate(block):
-        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) and not _tells(statement.value):
             yield statement, lambda at=at, old=statement: block.__setitem__(at, ast.copy_location(ast.Pass(), old))
 
 
 def _expressions(statement: ast.stmt) -> Iterator[ast.AST]:
-    """The expressions of a statement, without those of the statements within it."""
+    """The expressions of a statement, without those of the statements within it, and without texts."""
+    if isinstance(statement, ast.Raise):
+        return
     waiting: list[ast.AST] = [node for node in ast.iter_child_nodes(statement) if not isinstance(node, ast.stmt)]
     while waiting:
         node = waiting.pop()
+        if _tells(node):
+            continue
         yield node
         waiting += [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.stmt)]
+
+
+def _tells(node: ast.AST) -> bool:
+    """True of a text, or of a call that says one: nothing is promised of its words."""
+    match node:
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
+            return name in _TELLING
+    return isinstance(node, ast.JoinedStr)
 
 
 def _change(node: ast.AST) -> Callable[[], None] | None:

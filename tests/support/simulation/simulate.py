@@ -21,7 +21,7 @@ from support.simulation.world import START_S, Host, ViolationError, World
 
 CALM_AFTER_S: Final = 260.0  # behind this nothing is struck, so that everything can end
 RATES: Final = (0.0, 0.01, 0.03, 0.08)
-BOOTS_S: Final = (4.0, 20.0)
+BOOTS_S: Final = (4.0, 20.0, 45.0)
 PATIENCES_S: Final = (AWAY_S, 0.0)  # that of a measuring program, and one that each outage outlasts
 STAYS: Final = (4.0, 0.5, 20.0)
 
@@ -54,6 +54,8 @@ def simulate(results: Results, choices: Choices) -> Outcome:
             _befall(farm)
             farm.prepare()
             results.begin(world, history=any(wish.judged for wish in farm.wishes))
+            if farm.unconfirming:  # so that what it left open is taken up again
+                results.deaths["jobs.done"] += choices.pick((1.0, 3.0))
             farm.watch = watch = Watch(world, results, farm)
             world.checks.append(watch.look)
             desk = Host("a desk")
@@ -82,9 +84,9 @@ def _befall(farm: Farm) -> None:
     world.stay = STAYS[pick((1.0, 1.0, 1.0))]
     world.strike_rate = RATES[pick((0.5, 3.0, 3.0, 2.0))]
     kinds = Strikes(farm).all()
-    frequent = (4.0, *[3.0] * 4, 2.0, *[1.0] * len(kinds))  # clocks are set and hosts lose their power often, too
+    frequent = (4.0, *[3.0] * 5, 2.0, *[1.0] * len(kinds))  # clocks are set and hosts lose their power often, too
     world.strikes = [kinds.pop(pick(frequent[: len(kinds)])) for _ in range(1 + pick((2.0, 2.0, 1.0, 1.0)))]
-    farm.boot_s = BOOTS_S[pick((2.0, 1.0))]
+    farm.boot_s = BOOTS_S[pick((2.0, 1.0, 1.0))]
     farm.results.patience_s = PATIENCES_S[pick((1.0, 1.0))]
 
 

@@ -12,6 +12,7 @@ from support.simulation.farm import Farm
 from support.simulation.world import Host, Process, World
 
 FROZEN_S: Final = (0.5, 9.0, 40.0, 75.0, 200.0)
+STARVED_S: Final = (75.0, 100.0, 200.0)  # a lease is of 60 s, and a waiting job's looks come on top
 JUMPS_S: Final = (90.0, -90.0, 600.0, -600.0, 20.0)  # a lease is of 60 s; a reservation must end within a schedule
 DOWN_S: Final = (5.0, 40.0, 300.0)
 FULL_S: Final = (5.0, 40.0)
@@ -19,7 +20,7 @@ CUT_S: Final = (4.0, 25.0, 80.0, 150.0)
 STRUCK: Final = 6  # of so many commits one
 RESERVED_H: Final = (0.01, 0.03)
 PEOPLE: Final = ("max", "olga")
-ANSWERS: Final = (
+CHANGES: Final = (
     "",
     "+attempts",
     "+jobs",
@@ -28,7 +29,7 @@ ANSWERS: Final = (
     "+provisions",
     "+reservations",
     "+verdicts",
-)  # of which changes
+)  # of a commit; the first is any
 
 
 @define(eq=False)
@@ -50,6 +51,7 @@ class Strikes:
                 self.strike_a_commit,
                 self.freeze,
                 self.orphan,
+                self.starve,
                 self.jump,
                 self.reboot,
                 self.stop,
@@ -79,6 +81,26 @@ class Strikes:
                 self._say(f"{frozen.name} stands still for {seconds:g} s")
                 frozen.stopped, frozen.frozen_until_s = False, self.world.now_s + seconds
                 self.world.disturb(frozen, frozen.frozen_until_s)
+        return True
+
+    def starve(self) -> bool:
+        """All programs of a board that another host's job waits for stand still for longer than its lease."""
+        jobs = self.farm.watch.jobs.values()
+        owners = {job.id: self.farm.watch.owner(job) for job in jobs if job.state in {"queued", "running"}}
+        hosts = {(job.board, owner.host.name) for job in jobs if job.state == "queued" and (owner := owners[job.id])}
+        holders = [
+            owner
+            for job in jobs
+            if job.state == "running" and (owner := owners[job.id]) is not None and owner.alive
+            if any(board == job.board and host != owner.host.name for board, host in hosts)
+        ]
+        if not holders:
+            return False
+        holder, seconds = holders[self.world.choices.pick([1.0] * len(holders))], self._one_of(STARVED_S)
+        for frozen in (each for each in self.world.living(holder.host) if holder in (each.parent, each)):
+            self._say(f"{frozen.name} stands still for {seconds:g} s")
+            frozen.frozen_until_s = self.world.now_s + seconds
+            self.world.disturb(frozen, frozen.frozen_until_s)
         return True
 
     def stop(self) -> bool:
@@ -162,12 +184,15 @@ class Strikes:
         """A server's connection breaks after the commit, before its answer."""
         results = self.farm.results
         if results.is_server:
-            results.lost_answers[ANSWERS[self.world.choices.pick([1.0] * len(ANSWERS))]] += 1
+            results.lost_answers[CHANGES[self.world.choices.pick([1.0] * len(CHANGES))]] += 1
         return results.is_server
 
     def strike_a_commit(self) -> bool:
         """A process dies behind one of the next commits, or the database is away."""
         pick, results = self.world.choices.pick, self.farm.results
+        if pick((1.0, 1.0)):
+            results.deaths[CHANGES[1 + pick([1.0] * (len(CHANGES) - 1))]] += 1
+            return True
         away_s = (0.0, CUT_S[0], CUT_S[2])[pick((2.0, 2.0, 1.0))]
         results.ends_behind[results.commits + 1 + pick([1.0] * STRUCK)] = away_s
         return True

@@ -13,9 +13,10 @@ from lab.farm.rerun import MOST_RERUNS
 from lab.farm.runner import BROKEN, BUSY, INTERRUPTED, UNCONFIRMED, USAGE, WORSE
 from lab.jobs.records import BY_HEALTH, BY_PROVISION, HEARTBEAT_S, LEASE_S
 from lab.judge.records import UNSURE
+from lab.provision.errors import ReleaseMismatchError
 from support.simulation.database import Results
 from support.simulation.farm import CYCLES, RETRIES, Farm
-from support.simulation.media import FACTORY, kernel_of
+from support.simulation.media import EMMC, FACTORY, kernel_of
 from support.simulation.nights import METRIC
 from support.simulation.system import POLL_S
 from support.simulation.world import Process, ViolationError, World
@@ -37,10 +38,12 @@ RESERVED: Final = "a reservation is its person's"
 CODE: Final = "an exit code says how its job ended"
 FAILED: Final = "a job fails by its board or its lab"
 BOOTS: Final = "a board still boots"
+REFUSED: Final = "a release that was refused labels nothing of its try"
 BOUND_S: Final = LEASE_S + 6 * POLL_S
 HEEDED_S: Final = HEARTBEAT_S + 5.0  # a heartbeat, and the way of its signal
 LATE_S: Final = 2 * HEARTBEAT_S + POLL_S  # in which a process that was disturbed notices that its board is another's
 LEFT_S: Final = 900.0  # a host may be off for 300 s, and the janitor's host stand still behind that
+_MISMATCH: Final = f"[{ReleaseMismatchError.failure}]"
 _POINT_S: Final = 1_440.0  # a point of priority, in seconds of waiting
 _ACTIVE: Final = ("queued", "running")
 _CODES: Final[Mapping[int, frozenset[str]]] = {  # of `lab run`: the states of its job
@@ -87,7 +90,7 @@ class Watch:
 
     Attributes:
         jobs: as they were committed last. beats: job -> when its holder gave its last sign of life, in true time.
-        cancelled: job -> when its cancel was committed. broken: labels of orders that the lab has stopped, e.g. by a full disk. reserved: the reservations that were seen, by number.
+        cancelled: job -> when its cancel was committed. broken: labels of orders that the lab has stopped, e.g. by a full disk. confirming: programs, and the runs whose numbers they measured again. reserved: the reservations that were seen, by number.
         left: place -> since when no job with a board has it. lost, queued, died: job -> when another process ended it, when it waited first, when its holder's death was seen. stored: boot times whose storing was confirmed.
         locked_until_s: a process that stands still holds the database's lock.
     """
@@ -106,6 +109,7 @@ class Watch:
     cancelled: dict[int, float] = field(factory=dict)
     reserved: dict[int, ReservationSeen] = field(factory=dict)
     broken: set[str] = field(factory=set)
+    confirming: set[tuple[str, int]] = field(factory=set)
     _seen: int = 0
 
     def look(self) -> None:
@@ -118,10 +122,12 @@ class Watch:
             self._look_at_jobs()
             self._look_at_reservations()
             self._look_at_samples()
+            self._look_at_provisions()
         self._look_at_the_dead()
         self._look_at_places()
         for board in self.farm.boards.values():
-            if not board.emmc.line:
+            emmc = board.media[EMMC]
+            if not (emmc.line or emmc.boots in emmc.doubtful):
                 raise ViolationError(BOOTS, f"{board.board} was switched to what nobody read back")
 
     def look_anew(self) -> None:
@@ -270,6 +276,19 @@ class Watch:
     def _calm_since_s(self, process: Process) -> float:
         return max(process.calm_since_s, self.results.away_until_s, self.results.full_until_s, self.locked_until_s)
 
+    def _look_at_provisions(self) -> None:
+        """A try whose release was refused on one medium holds it on none."""
+        latest = self.results.look(
+            'SELECT board, medium, "release", job_id, state, message FROM provisions '
+            "WHERE id IN (SELECT max(id) FROM provisions GROUP BY board, medium)"
+        )
+        refused = {(board, label, job) for board, _, label, job, _, message in latest if _MISMATCH in message}
+        for board, medium, label, job, state, _ in latest:
+            if (board, label, job) in refused and state in {"written", "booted"}:
+                raise ViolationError(
+                    REFUSED, f"{medium} of {board} is {state} with {label}, which another one refused"
+                )
+
     # --- Programs ---
 
     def program_ends(self, wish: Any, code: int) -> int:
@@ -278,6 +297,12 @@ class Watch:
         states = [job.state for job in self._read_jobs().values() if job.holder == holder]
         if code == BROKEN:
             self.broken.add(wish.label)
+        if wish.way == "lab run" and code == UNCONFIRMED and states and not self._is_measured_enough(wish):
+            for (run,) in self._read_unsure(wish):
+                if (holder, run) not in self.confirming:
+                    raise ViolationError(
+                        TOLD, f"{wish.label} ends with {code}, and nothing was measured for run {run}"
+                    )
         if wish.way == "lab run" and states and states[-1] not in _CODES[code]:
             raise ViolationError(CODE, f"{wish.label} ends with {code}, and its job is {states[-1]}")
         if wish.way != "lab run" and states and code == 0 and states[-1] in {"failed", "refused"}:
@@ -285,6 +310,10 @@ class Watch:
         if wish.way != "lab run" and states and code and states[-1] == "completed":
             raise ViolationError(CODE, f"{wish.way} {wish.label} ends with {code}, and its job is completed")
         return code
+
+    def confirmation_begins(self, run: int) -> None:
+        """A session of a `lab run` begins to confirm a run's number."""
+        self.confirming.add((self._top().identity, run))
 
     # --- Boards ---
 
@@ -454,11 +483,6 @@ class Watch:
 
     def _is_unconfirmed(self, wish: Any) -> bool:
         """A number may have moved, and its confirming run failed, or as many as the judge asks for left it open."""
-        unsure = self.results.look(
-            'SELECT 1 FROM verdicts JOIN runs ON runs.id = verdicts.run_id WHERE outcome = ? AND runs."release" = ?',
-            UNSURE,
-            wish.label,
-        )
         failed = self.results.look(
             """SELECT 1 FROM runs JOIN attempts ON attempts.run_id = runs.id WHERE "release" = ? AND status != ?
             AND outcome != ? AND json_extract(provenance, '$.confirms')""",
@@ -466,9 +490,22 @@ class Watch:
             "completed",
             "ok",
         )
+        return bool(self._read_unsure(wish) and (failed or self._is_measured_enough(wish)))
+
+    def _read_unsure(self, wish: Any) -> list[Any]:
+        """The runs of an order with a number that may have moved."""
+        return self.results.look(
+            """SELECT DISTINCT runs.id FROM verdicts JOIN runs ON runs.id = verdicts.run_id
+            WHERE outcome = ? AND "release" = ? AND json_extract(provenance, '$.confirms') IS NULL""",
+            UNSURE,
+            wish.label,
+        )
+
+    def _is_measured_enough(self, wish: Any) -> bool:
+        """As many runs as the judge asks for confirm a number of an order."""
         complete = self.results.look(
             """SELECT 1 FROM runs WHERE "release" = ? AND status = ? AND json_extract(provenance, '$.confirms')""",
             wish.label,
             "completed",
         )
-        return bool(unsure and (failed or len(complete) >= MOST_RERUNS))
+        return len(complete) >= MOST_RERUNS

@@ -13,7 +13,7 @@ from lab.health.reservations import ReservationBook
 from lab.host import locks, process
 from lab.jobs.lease import hold_board
 from lab.jobs.queue import PERSONS, TIMERS, JobQueue
-from lab.jobs.records import BOARDS, HEARTBEAT_S, Job, Order, Silence
+from lab.jobs.records import BOARDS, HEARTBEAT_S, LEASE_S, Job, Order, Silence
 from lab.jobs.waiting import BEHIND_HEARTBEAT_S, BEHIND_LOOK_S, LOOK_S, BusyBoardError, JobWaiter
 from lab.places.job_place import other_user
 from lab.results import Store, open_store
@@ -161,6 +161,21 @@ def test_a_waiting_job_gives_signs_of_life_and_asks_for_its_board_when_it_may_be
     assert 95.0 <= steady.now_s <= 95.0 + look_s
     assert len(asked) <= 5, "of a hundred looks"
     assert max(silences) <= heartbeat_s
+
+
+def test_a_job_behind_dead_ones_has_the_board_a_lease_after_their_death(tmp_path: Path, store: Store) -> None:
+    steady, wall = Steady(), Wall()
+
+    def pause(seconds: float) -> None:
+        wall.later(seconds)
+        steady.pause(seconds)
+
+    elsewhere = JobQueue(store, "elsewhere/boot/1", lambda _holder: None, wall)
+    assert elsewhere.start(elsewhere.enqueue(order(tmp_path)).id) is not None
+    elsewhere.enqueue(order(tmp_path))  # it waits, and dies with its host, too
+    book = JobQueue(store, "here/boot/1", lambda _holder: None, wall, silence=Silence(steady), pause=pause)
+    assert JobWaiter(book, print).wait(book.enqueue(order(tmp_path)), 3600) is not None
+    assert steady.now_s <= LEASE_S + BEHIND_HEARTBEAT_S + HEARTBEAT_S
 
 
 # --- Jobs that take any board of a type ---
