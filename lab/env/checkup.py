@@ -20,7 +20,6 @@ from lab.drivers.guarded_calls import RAILS
 from lab.drivers.prompt import uboot_prompt
 from lab.errors import BoardlabError, BoardStableError, BoardTransientError, ConfigurationError, LabStableError
 from lab.health.state import PARTS, CheckedPart
-from lab.host.clock import Clock, MonotonicRaw
 from lab.host.tcp import is_loopback
 from lab.rails.selftest import NEAR
 from lab.terminal import plain
@@ -29,6 +28,7 @@ TRIES: Final = 2  # of a boot that fails in a way that may pass
 READ_MIB: Final = 8
 READ_S: Final = 60.0  # a worn card still gives more than 1 MiB in 8 s
 RAILS_S: Final = 10.0
+_LOOK_S: Final = 0.05
 KEPT_CHARACTERS: Final = 2000  # characters of the console that are kept of a part
 TOKEN: Final = "boardlab-echo"  # noqa: S105 - no secret: what the board is to say back
 
@@ -54,7 +54,6 @@ class CheckUp:
 
     strategy: Any
     say: Callable[[str], None]
-    clock: Clock = field(factory=MonotonicRaw)
     parts: dict[str, CheckedPart] = field(factory=dict, init=False)
     _has_spoken: bool = field(default=False, init=False)
 
@@ -141,7 +140,8 @@ class CheckUp:
                 "cable and ground",
                 failure="console_echo",
             )
-        return "typed text comes back"
+        info = self.strategy.console.info
+        return f"typed text comes back; adapter: {info.meta.adapter}" if info is not None else "typed text comes back"
 
     def _medium(self) -> str:
         """Read some of what the root file system is on."""
@@ -214,12 +214,16 @@ class CheckUp:
                 "its relay move?",
                 failure="power_on_ineffective",
             )
+        ordered_ns = self.strategy.power.clock.now_ns()
         self.strategy.off()
         if self.strategy.rails is None:
             return "switched on it spoke, switched off it fell silent"
-        self.strategy.sleep(self.strategy.type.timeouts.discharge_s)
+        silent_ns = self.strategy.power.clock.now_ns()
         always = {rail.name for rail in self.strategy.type.rails if rail.always_on}
-        left = {name: v for name, v in self._volts().items() if v >= RAIL_OFF_V and name not in always}
+        while left := {name: v for name, v in self._volts().items() if v >= RAIL_OFF_V and name not in always}:
+            if self.strategy.power.clock.now_ns() - silent_ns >= self.strategy.type.timeouts.discharge_s * 1e9:
+                break
+            self.strategy.sleep(_LOOK_S)
         if left:
             readings = ", ".join(f"{name} {volts:.2f} V" for name, volts in left.items())
             raise LabStableError(
@@ -227,7 +231,8 @@ class CheckUp:
                 "board's, that its relay moves, and that nothing else feeds it",
                 failure="power_off_ineffective",
             )
-        return "its rails came with power on, and fell with power off"
+        fell_s = (self.strategy.power.clock.now_ns() - ordered_ns) / 1e9
+        return f"its rails came with power on, and had fallen {fell_s:.1f} s after power off"
 
     def _volts(self) -> Mapping[str, float]:
         rails = self.strategy.rails

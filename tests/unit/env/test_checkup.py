@@ -43,6 +43,7 @@ class Rails:
     wrong: dict[str, float] = field(factory=dict)
     silent: frozenset[str] = frozenset()
     stays: bool = False
+    held: int = 0  # readings after power off in which its supplies still hold
     sensors: SimpleNamespace = field(factory=lambda: SimpleNamespace(backend=AUTOMATION))  # not sampled at power on
     config: Wiring = field(init=False)
 
@@ -51,6 +52,8 @@ class Rails:
 
     def volts(self, _seconds: float = 0.0) -> dict[str, float]:
         on = self.stays or self.bench.lab.board.computer is not None
+        if not on and self.held:
+            self.held, on = self.held - 1, True
         return {
             rail.name: self.wrong.get(rail.name, rail.volts) if on else 0.01
             for rail in self.config.measured
@@ -85,9 +88,15 @@ def test_a_board_that_works_passes_with_what_was_found(tmp_path: Path) -> None:
     assert outcome(parts) == dict.fromkeys(PARTS, "ok")
     assert verdict(parts).passed
     assert not missing_facts(parts["medium"].message, "sd", "8 MiB", "/dev/mmcblk1p2")
-    assert not missing_facts(parts["power"].message, "rails", "power on", "power off")
+    assert not missing_facts(parts["power"].message, "rails", "power on", "1.0 s after power off")
     assert not missing_facts(parts["boot"].message, "login prompt", "0.21 s after power on")
     assert "within 8%" in parts["rails"].message
+
+
+def test_the_time_for_which_supplies_hold_after_power_off_is_told(tmp_path: Path) -> None:
+    parts = checked(tmp_path, with_rails=True, change=lambda made: setattr(made.strategy.rails, "held", 10))
+    assert parts["power"].outcome == "ok"
+    assert "1.5 s after power off" in parts["power"].message
 
 
 def test_without_sensors_the_console_proves_the_power_cycle(tmp_path: Path) -> None:
