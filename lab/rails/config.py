@@ -154,7 +154,7 @@ class RailsConfig:
         """True for a kernel's number; an iiod's context has no other name of most devices."""
         match self.backend:
             case "hwmon":
-                return re.fullmatch(r"hwmon\d+", source) is not None
+                return re.fullmatch(r"hwmon\d+(/\d+)?", source) is not None
             case "iio":
                 return self.port == LOCAL_IIO and re.fullmatch(r"iio:device\d+", source) is not None
         return False

@@ -58,9 +58,9 @@ def adapter_of(config: RailsConfig) -> str:
         LabStableError: another one than the configuration's has the port now.
     """
     if config.backend == "hwmon":
-        from lab.rails.hwmon import find_folder  # noqa: PLC0415 - only the one that is asked for
+        from lab.rails.hwmon import find_channel  # noqa: PLC0415 - only the one that is asked for
 
-        folders = [find_folder(Path(config.port), rail) for rail in config.measured]
+        folders = [find_channel(Path(config.port), rail).folder for rail in config.measured]
         paths = [str(folder.with_name("hwmon")) for folder in folders]  # without its number
     elif config.port.startswith("/dev/"):
         paths = [f"{devices.SYSFS}{devices.sysfs_path(Path(config.port))}"]

@@ -102,9 +102,39 @@ def test_a_shunt_that_is_no_positive_number_is_refused(tmp_path: Path, text: str
         monitors.power(CORE)
 
 
+CHANNELS = {"1-0040": 0.144, "1-0040/1": 0.144, "1-0040/2": 1.65, "vdd_io": 1.65, "ina3221/3": 0.005}
+
+
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_a_monitor_of_three_currents_has_each_by_its_number_or_label(tmp_path: Path, channel: str) -> None:
+    monitors = Monitors(tmp_path, ("1-0040",))
+    monitors.set("name", "ina3221")
+    for file, text in {"in2": "3300", "curr2": "500", "in3": "5000", "curr3": "1"}.items():
+        monitors.set(f"{file}_input", text)
+    monitors.set("in2_label", "vdd_io")
+    monitors.set("shunt2_resistor", "10000")
+    rail = evolve(CORE, volts={"3": 5.0, "2": 3.3, "o": 3.3}.get(channel[-1], 1.8), channel=channel)
+    (power,) = monitors.power(rail)
+    assert power.mean_w == pytest.approx(CHANNELS[channel])
+    assert power.uncertainty_w is not None
+    assert power.uncertainty_w > rail.volts * 0.004, "a step of 40 µV on 10 mOhm"
+
+
+def test_two_rails_of_one_channel_are_refused_and_of_two_are_not(tmp_path: Path) -> None:
+    monitors = Monitors(tmp_path, ("1-0040",))
+    for file in ("in2_input", "curr2_input"):
+        monitors.set(file, "1800")
+    both = [evolve(IO, channel=channel) for channel in ("1-0040/2", "1-0040/1")]
+    assert [power.rail for power in monitors.power(evolve(CORE, name="a"), both[0])] == ["a", "io"]
+    with pytest.raises(ConfigurationError, match=r"hwmon0/1 is another rail's too"):
+        monitors.power(CORE, both[1])
+    with pytest.raises(ConfigurationError, match=r"no hwmon device is.*'1-0040/3'.*1-0040 or ina231, 1-0040/2\."):
+        monitors.power(evolve(CORE, channel="1-0040/3"))
+
+
 def test_a_name_of_two_monitors_is_refused_with_the_names_of_each(tmp_path: Path) -> None:
     with pytest.raises(
-        ConfigurationError, match=r"2 hwmon devices are called.*'ina231'.*1-0040/ina231, 1-0041/ina231"
+        ConfigurationError, match=r"2 hwmon devices are called.*'ina231'.*1-0040 or ina231, 1-0041 or ina231"
     ):
         Monitors(tmp_path).power(evolve(CORE, channel="ina231"))
 
