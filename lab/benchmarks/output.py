@@ -16,12 +16,33 @@ from lab.benchmarks.section import ParsedReading
 from lab.errors import TestTransientError
 
 FAILURE = "unreadable_output"
+_STATUS = b"# status "  # begins the line between a command of a transcript and its output
+_COMMAND = re.compile(r"(board|tester)\$ (.+)")
 _KERNEL_LINE = re.compile(
     rb"(?:<\d+>)?\[ *\d+\.\d{6}(?:@\d+)?\](?:\[ *[TC]\d+\])? .*"
 )  # a caller: CONFIG_PRINTK_CALLER
 # dd's last line, of coreutils or BusyBox: bytes, seconds
 DD_SUMMARY = r"^(\d+) bytes (?:\([^)]*\) )?copied, (\d+(?:\.\d+)?(?:e-\d+)?) s(?:econds)?, "
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def transcript_head(host: str, command: str) -> bytes:
+    """The line of a transcript that says what was run on the board or the tester."""
+    return f"{host}$ {command}\n".encode()
+
+
+def transcript_status(status: int, seconds: float) -> bytes:
+    """The line of a transcript before a command's output."""
+    return _STATUS + f"{status}, {seconds:.1f} s as the lab host saw it\n".encode()
+
+
+def command_at(transcript: bytes, position: int) -> str:
+    """The command whose output is at a position, e.g. `tester: dd if=…`; empty where that is not sure."""
+    before, status, _ = transcript[:position].rpartition(b"\n" + _STATUS)
+    match = _COMMAND.fullmatch(before.rpartition(b"\n")[2].decode("utf-8", "replace")) if status else None
+    if match is None:
+        return ""
+    return match[2] if match[1] == "board" else f"{match[1]}: {match[2]}"
 
 
 @frozen

@@ -370,6 +370,12 @@ def write(
         bool, typer.Option("--with-errors", help="Print numbers that a rule calls an error, too, with a mark.")
     ] = False,
     folder: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the guide.")] = Path(),
+    reports: Annotated[
+        str,
+        typer.Option(
+            metavar="URL", envvar="LAB_REPORTS", help="Address of a run's report, with {run}: numbers link to it."
+        ),
+    ] = "",
     as_json: Json = False,
     db: Database = None,
 ) -> None:
@@ -378,8 +384,10 @@ def write(
     It is written as RST and as one HTML file.
     """
     from lab.guide.write import writer  # noqa: PLC0415 - the database and templates take a while to import
+    from lab.judge.text import EvidenceLinks  # noqa: PLC0415
     from lab.results.store import open_store  # noqa: PLC0415
 
+    run_page = EvidenceLinks(reports).address
     with open_store(db, create=False) as store:
         if view not in list(writer.GuideView):
             raise ConfigurationError(f"--view {view}: there are: {', '.join(writer.GuideView)}")
@@ -392,6 +400,7 @@ def write(
             forms,
             writer.GuideView(view),
             with_errors=with_errors,
+            run_page=run_page,
             say=lambda text: echo(text, err=True),
         )
         if as_json:

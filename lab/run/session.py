@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from attrs import define, evolve, field, frozen
 
 from lab.benchmarks.lab_site import LabSite
-from lab.benchmarks.output import refusal
+from lab.benchmarks.output import refusal, transcript_head, transcript_status
 from lab.benchmarks.section import ALWAYS, Marks, OutputSpan, ParsedReading, Parser, SpanParser, Validity
 from lab.boards import BoardType
 from lab.errors import BoardlabError, BoardTransientError, ConfigurationError, LabTransientError, TestTransientError
@@ -184,7 +184,7 @@ class BoardSession:
         return self.tester_host
 
     def _run(self, name: str, host: CommandHost, command: str, timeout_s: float) -> _Ended:
-        self.transcript += f"{name}$ {command}\n".encode()
+        self.transcript += transcript_head(name, command)
         start_ns = self.clock.now_ns()
         try:
             ended = host.run(command, timeout_s * (EMULATED_PATIENCE if self.board.virtual else 1))
@@ -192,9 +192,8 @@ class BoardSession:
             self.lost = True
             raise
         seconds = (self.clock.now_ns() - start_ns) / 1e9
-        head = f"# status {ended.status}, {seconds:.1f} s as the lab host saw it\n"
         output = "".join(f"{line}\n" for line in ended.lines).encode("utf-8", "replace")
-        self.transcript += head.encode() + output
+        self.transcript += transcript_status(ended.status, seconds) + output
         return _Ended(name, command, output, ended.status, seconds)
 
 

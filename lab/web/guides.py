@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
-from attrs import frozen
-from fastapi import APIRouter, Path, Query
+from attrs import evolve, frozen
+from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 from sqlalchemy import func, select
 
@@ -14,8 +14,9 @@ from lab.guide.compare import stored_history
 from lab.guide.compare.comparison import compare
 from lab.guide.rulebook import Severity
 from lab.guide.write import comparison_page, footnotes, page, rst_writer, stored_release
-from lab.guide.write.entries import GuideRelease, summarise_boards
+from lab.guide.write.entries import GuideRelease, summary_table
 from lab.judge.labels import release_key
+from lab.judge.text import RUN
 from lab.results.models import RunRow
 from lab.results.records import PUBLISHED
 from lab.results.store import Store
@@ -27,6 +28,7 @@ MOST_FINDINGS: Final = 300  # of a page; `lab guide check` has all
 Name = Annotated[str, Path(max_length=200, pattern=WITHOUT_NUL)]
 Asked = Annotated[str, Query(max_length=200, pattern=WITHOUT_NUL)]
 _ORDER: Final = list(Severity)
+_RUN_PAGE: Final = f"/runs/{RUN}"
 
 
 @frozen
@@ -56,14 +58,15 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
             return renderer.page("guides.html.j2", guides=list_guides(store), old=old, new=new)
 
     @routes.get("/guides/{release:path}")
-    def guide(release: Name, form: Literal["", "html", "rst"] = "") -> Response:
+    def guide(request: Request, release: Name, form: Literal["", "html", "rst"] = "") -> Response:
         if form == "rst":
             with site.store() as store:
-                return PlainTextResponse(rst_writer.write(_annotate(store, release)))
+                numbers = evolve(_annotate(store, release), run_page=f"{request.base_url}{_RUN_PAGE[1:]}")
+                return PlainTextResponse(rst_writer.write(numbers))
         if form == "html":
             whole = site.page(
                 ("guide", release),
-                lambda store: page.render(_annotate(store, release), {}),
+                lambda store: page.render(evolve(_annotate(store, release), run_page=_RUN_PAGE), {}),
             )
             answer = HTMLResponse(whole)
             answer.headers["Content-Security-Policy"] = (
@@ -77,8 +80,7 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
         return renderer.page(
             "guide.of.html.j2",
             release=release,
-            summaries=(summaries := summarise_boards(numbers)),
-            media=sorted({medium for summary in summaries for medium, _ in summary.boots}),
+            summary=summary_table(numbers),
             regressions=numbers.open_regressions,
             findings=release_findings[:MOST_FINDINGS],
             more=max(0, len(release_findings) - MOST_FINDINGS),

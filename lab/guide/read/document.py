@@ -20,7 +20,7 @@ _CAPTION = re.compile(r"Table\s*[\d.]*\s*:\s*(\S.*)", re.DOTALL)
 _ANNOUNCED = re.compile(r"Table\s+\d+(?:[.-]\d+)*[.:]?\s+(\S.*)", re.DOTALL)
 _SECTION_NUMBER = re.compile(r"^\d+(?:\.\d+)*\.\s+(?=\S)")
 _FRONT_MATTER = frozenset({"read this first", "about this manual", "if you need assistance"})
-SOFTWARE = "Software"  # first column of a written guide's table of versions
+SOFTWARE, SUMMARY = "Software", "Summary"  # first columns of a written guide's tables of versions, of boards
 _CLOCK = re.compile(r"ARM\s+running\s+at\s+(\d+(?:\.\d+)?)\s*([GM])Hz", re.IGNORECASE)
 
 
@@ -147,7 +147,7 @@ class Builder:
             self.document.modules.extend(modules_of(raw))
             self.separator()
             return
-        if raw.header[:1] == (SOFTWARE,):
+        if raw.header[:1] in ((SOFTWARE,), (SUMMARY,)):
             self.separator()
             return
         headings = [*self.chapter, self._rubric]

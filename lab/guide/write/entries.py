@@ -24,6 +24,7 @@ class EntryProvenance:
         uncertainty: ± at 95 %, in the metric's unit; None where the source gives none.
         values: the samples by cycle, of measured numbers.
         excerpt: the lines that the number was read from; empty where there are none.
+        command: that printed them, as its run recorded it, else as its section describes it.
         note: a reason for care, or the number's own value if the printed one mixes two.
         began: day of the run, e.g. "2026-11-27"; empty of published numbers.
         is_broken: the run failed, the number is no result.
@@ -37,6 +38,7 @@ class EntryProvenance:
     uncertainty: float | None = None
     values: tuple[float, ...] = ()
     excerpt: str = ""
+    command: str = ""
     note: str = ""
     is_broken: bool = False
     is_simulated: bool = False
@@ -78,7 +80,7 @@ class GuideRelease:
         software: component, e.g. "TF-A" -> board -> version.
         conditions: top chapter of the written guide -> statements such as the SD card; one that is not about all of
             the chapter's boards begins with their names and a colon.
-        commands: top chapter of the written guide -> the commands of the sections that measured its numbers.
+        run_page: URL template of a run's page, with {run}; empty: its runs are no links.
         notes: the footnotes; the first one is 1.
         left_out: what the sources print and no board can be given.
         failed: runs whose numbers are left out, since cycles failed.
@@ -91,7 +93,7 @@ class GuideRelease:
     modules: tuple[tuple[str, str], ...] = ()
     software: Mapping[str, Mapping[str, str]] = field(factory=dict)
     conditions: Mapping[str, tuple[str, ...]] = field(factory=dict)
-    commands: Mapping[str, tuple[str, ...]] = field(factory=dict)
+    run_page: str = ""
     notes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
@@ -134,19 +136,6 @@ class BoardSummary:
     withheld: int
     boots: tuple[tuple[str, str], ...]
 
-    @property
-    def text(self) -> str:
-        """In one sentence."""
-        sources = [
-            f"{count} {word}"
-            for count, word in ((self.measured, "measured here"), (self.numbers - self.measured, "published"))
-            if count
-        ]
-        care = f"; {self.care} with a footnote" if self.care else ""
-        care += f", {self.withheld} of them not printed" if self.withheld else ""
-        boots = "".join(f"; boots from {medium} in {time}" for medium, time in self.boots)
-        return f"{self.numbers} number{'s' * (self.numbers != 1)} ({', '.join(sources)}){care}{boots}"
-
 
 def summarise_boards(release: GuideRelease) -> list[BoardSummary]:
     """Each board of a release, in its order."""
@@ -169,3 +158,29 @@ def summarise_boards(release: GuideRelease) -> list[BoardSummary]:
             )
         )
     return summaries
+
+
+@frozen
+class SummaryTable:
+    """The summary of a written guide, a row for each board; the first cell is its name."""
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def summary_table(release: GuideRelease) -> SummaryTable:
+    """The boards of a release as a table."""
+    boards = summarise_boards(release)
+    media = sorted({medium for board in boards for medium, _ in board.boots})
+    boots = (f"Boot from {medium.upper()}" for medium in media)
+    return SummaryTable(
+        ("Board", *boots, "Numbers", "Measured here", "With a note", "Not printed"),
+        tuple(
+            (
+                board.board,
+                *(dict(board.boots).get(medium, "") for medium in media),
+                *map(str, (board.numbers, board.measured, board.care, board.withheld)),
+            )
+            for board in boards
+        ),
+    )

@@ -85,11 +85,10 @@ def _mark_own(entry: GuideEntry, notes: _Notes, with_errors: bool) -> GuideEntry
 def _apply_rule(
     entry: GuideEntry, finding: RuleFinding, notes: _Notes, corrected: bool, with_errors: bool
 ) -> GuideEntry:
-    rule = f"{finding.rule.title} (rule {finding.rule.id})"
     is_kept = finding.rule.effect is Effect.HARMLESS or (finding.rule.effect is Effect.RECOVERED and not corrected)
     if finding.severity is Severity.ERROR and not with_errors and not is_kept:
-        return _withhold(entry, notes, rule)
-    return entry if entry.is_withheld else notes.mark(entry, _sentence(rule))
+        return _withhold(entry, notes, finding.rule.title)
+    return entry if entry.is_withheld else notes.mark(entry, _sentence(finding.rule.title))
 
 
 def _withhold(entry: GuideEntry, notes: _Notes, why: str) -> GuideEntry:

@@ -12,8 +12,9 @@ from attrs import field, frozen
 from markupsafe import Markup
 
 from lab.guide import layout
-from lab.guide.write.compose import ComposedTable, compose_tables
-from lab.guide.write.entries import GuideEntry, GuideRelease, summarise_boards
+from lab.guide.write.compose import ComposedTable, SampleLine, compose_tables
+from lab.guide.write.entries import GuideEntry, GuideRelease, summary_table
+from lab.judge.text import RUN
 from lab.metrics import by_name
 from lab.results.formatting import number
 from lab.terminal import environment
@@ -34,7 +35,7 @@ POLICY = (
 
 @frozen
 class CellView:
-    """A cell of the page."""
+    """A cell of the page; `run`: address of its run's page, empty without one."""
 
     anchor: str
     board: str
@@ -45,6 +46,7 @@ class CellView:
     note: str
     values: str
     excerpt: str
+    run: str
 
 
 @frozen
@@ -65,7 +67,8 @@ class TableView:
     keys: int
     header: tuple[str, ...]
     rows: tuple[RowView, ...]
-    sample_lines: list[str]
+    sample_lines: list[SampleLine]
+    commands: tuple[str, ...]
 
 
 @frozen
@@ -76,7 +79,6 @@ class ChapterView:
     title: str
     about: str
     tables: list[TableView]
-    commands: tuple[str, ...] = ()
     conditions: tuple[str, ...] = ()
     figures: list[tuple[Markup, str]] = field(factory=list)
 
@@ -90,7 +92,6 @@ def render(
         figures: top chapter -> (figure, caption).
         trend: all chapters over releases; empty without one.
     """
-    summaries = summarise_boards(release)
     by_top_chapter: dict[str, list[ComposedTable]] = {}
     for table in compose_tables(release):
         by_top_chapter.setdefault(table.chapter[0] if table.chapter else "Other results", []).append(table)
@@ -102,7 +103,7 @@ def render(
         headings: list[str] = []
         for table in tables:
             heading = " / ".join(table.chapter[1:])
-            views.append(_table_view(table, heading if heading not in headings else "", anchors, release.notes))
+            views.append(_table_view(table, heading if heading not in headings else "", anchors, release))
             headings.append(heading)
         chapters.append(
             ChapterView(
@@ -110,7 +111,6 @@ def render(
                 title,
                 about.get(title, ""),
                 views,
-                release.commands.get(title, ()),
                 release.conditions.get(title, ()),
                 list(figures.get(title, ())),
             )
@@ -128,8 +128,8 @@ def render(
             ],
             notes=release.notes,
             warnings=[*release.warnings, *release.open_regressions],
-            summaries=summaries,
-            media=sorted({medium for summary in summaries for medium, _ in summary.boots}),
+            summary=summary_table(release),
+            run_page=release.run_page,
             count=sum(cell is not None for c in chapters for t in c.tables for row in t.rows for cell in row.cells),
             chapters=chapters,
             trend=trend,
@@ -141,23 +141,23 @@ def render(
     )
 
 
-def _table_view(table: ComposedTable, heading: str, anchors: Iterator[int], notes: Sequence[str]) -> TableView:
+def _table_view(table: ComposedTable, heading: str, anchors: Iterator[int], release: GuideRelease) -> TableView:
     keys = len(table.rows[0].keys) if table.rows else 1
     rows = tuple(
-        RowView(row.keys, tuple(_cell_view(entry, anchors, notes) if entry else None for entry in row.cells))
+        RowView(row.keys, tuple(_cell_view(entry, anchors, release) if entry else None for entry in row.cells))
         for row in table.rows
     )
     about = layout.load().about.get("/".join(table.chapter), "") if heading else ""
-    return TableView(heading, about, table.title, keys, table.header, rows, table.sample_lines())
+    return TableView(heading, about, table.title, keys, table.header, rows, table.sample_lines(), table.commands)
 
 
-def _cell_view(entry: GuideEntry, anchors: Iterator[int], notes: Sequence[str]) -> CellView:
+def _cell_view(entry: GuideEntry, anchors: Iterator[int], release: GuideRelease) -> CellView:
     evidence = entry.evidence
-    remarks = [notes[mark - 1] for mark in entry.marks]
+    remarks = [release.notes[mark - 1] for mark in entry.marks]
     listed = () if entry.is_withheld else evidence.values[:_MOST_VALUES]
     values = ", ".join(f"{value:.4g}" for value in listed) + (" ..." if len(evidence.values) > len(listed) else "")
     facts = [f"n = {evidence.samples}"] if evidence.samples is not None else []
-    if evidence.uncertainty is not None and entry.metric:
+    if evidence.uncertainty is not None and entry.metric and (evidence.samples or 0) > 1:
         metric = by_name(entry.metric)
         facts.append(f"± {number(evidence.uncertainty, evidence.uncertainty, metric)} {metric.unit}")
     return CellView(
@@ -170,4 +170,5 @@ def _cell_view(entry: GuideEntry, anchors: Iterator[int], notes: Sequence[str]) 
         note=" ".join(remarks),
         values=f"samples: {values}" if listed else "",
         excerpt="" if entry.is_withheld else evidence.excerpt,
+        run=release.run_page.replace(RUN, str(evidence.run_id)) if evidence.samples is not None else "",
     )

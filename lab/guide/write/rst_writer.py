@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from attrs import define, evolve, field
 
@@ -11,14 +13,16 @@ from lab.guide.catalogue import CellReading
 from lab.guide.measurements import MeasuredGuide, measure
 from lab.guide.model import Column, Condition, Guide, Module, Table, split_boards
 from lab.guide.read.assemble import row_cells, unclear_cells
-from lab.guide.read.document import SOFTWARE, module
+from lab.guide.read.document import SOFTWARE, SUMMARY, module
 from lab.guide.read.markup import escape
 from lab.guide.read.raw_table import RawRow, unit
-from lab.guide.write.compose import ComposedTable, compose_tables
-from lab.guide.write.entries import GuideEntry, GuideRelease, summarise_boards
+from lab.guide.write.compose import ComposedTable, SampleLine, compose_tables
+from lab.guide.write.entries import GuideEntry, GuideRelease, summary_table
+from lab.judge.text import RUN
 from lab.metrics import by_name
 
 _UNDERLINES = "-^\"'~"
+_COMMAND_WIDTH: Final = 100  # of a printed page
 _READ_FIRST = (
     "All performance numbers of this document were gathered on the following evaluation modules, unless otherwise "
     "specified.",
@@ -27,11 +31,13 @@ _MODULE_HEADER = ("Name", "Description")
 _ABOUT = (
     "Each table has a row for a measurement and columns for a board. A cell holds one number, or average (minimum, "
     "maximum). A",
-    "board without a number has an empty cell. Below a table stand, for each board, the number of samples of a cell "
-    "and their",
-    "expanded uncertainty (±, 95 %), as the median of the table's cells. Footnotes mark the numbers that need a "
-    "remark; n/a with a",
-    "footnote is a number that was measured or published, and is wrong.",
+    "board without a number has an empty cell. Above a table stand the commands that gave its numbers; {a|b} is one of "
+    "them after",
+    "the other. Below it stand, for each board, the number of samples of a cell and, of several, their expanded "
+    "uncertainty (±,",
+    "95 %), as the median of the table's cells. Footnotes mark the numbers that need a remark; n/a with a footnote is "
+    "a number that",
+    "was measured or published, and is wrong.",
 )
 
 
@@ -95,8 +101,7 @@ class WrittenGuide:
         if release.software:
             self._write_software()
         self.lines += [".. rubric:: About This Manual", "", *_ABOUT, ""]
-        self.lines += [f"-  {escape(f'{summary.board}: {summary.text}')}" for summary in summarise_boards(release)]
-        self.lines.append("")
+        self._write_summary()
         tables = compose_tables(release)
         above: tuple[str, ...] = ()
         for number, table in enumerate(tables):
@@ -110,6 +115,11 @@ class WrittenGuide:
         if release.notes:
             self.lines += [".. rubric:: Notes", ""]
             self.lines += [f".. [{number}] {escape(text)}" for number, text in enumerate(release.notes, 1)]
+
+    def _write_summary(self) -> None:
+        summary = summary_table(self.release)
+        self.lines += [".. csv-table:: Summary", f"    :header: {_csv((SUMMARY, *summary.header[1:]))}", ""]
+        self.lines += [*(f"    {_csv(row)}" for row in summary.rows), ""]
 
     def _write_modules(self) -> None:
         self.lines += [".. list-table:: Evaluation Modules", "    :header-rows: 1", ""]
@@ -137,12 +147,13 @@ class WrittenGuide:
             self.lines += ["", heading, _UNDERLINES[min(depth, len(_UNDERLINES) - 1)] * max(4, len(heading)), ""]
             if text := layout.load().about.get("/".join(chapter[: depth + 1])):
                 self.lines += [text, ""]
-            if not depth and (commands := self.release.commands.get(chapter[0])):
-                self.lines += ["Measured with the following:", "", "::", "", *(f"    {line}" for line in commands), ""]
         if len(chapter) > common:  # else the text stays below the headings before
             self._open = chapter
 
     def _write_table(self, table: ComposedTable) -> None:
+        if table.commands:
+            lines = [line for command in table.commands for line in _wrap(command)]
+            self.lines += ["Measured with the following:", "", "::", "", *(f"    {line}" for line in lines), ""]
         index, begin = len(self.tables), len(self.lines) + 1
         self.lines += [f".. csv-table:: {escape(table.title)}", f"    :header: {_csv(table.header)}", ""]
         header = _on_one_line(table.header)
@@ -166,7 +177,12 @@ class WrittenGuide:
         written = Table(index, self._open, title, "inline", begin, header, columns, written_cells)
         self.tables.append(written)
         self.readings += _readings(written, self.entries)
-        self.lines += ["", *(f"| {escape(text)}" for text in table.sample_lines()), ""]
+        self.lines += ["", *(self._sample_line(line) for line in table.sample_lines()), ""]
+
+    def _sample_line(self, line: SampleLine) -> str:
+        page = self.release.run_page
+        runs = ", ".join(f"`{run} <{page.replace(RUN, str(run))}>`__" if page else str(run) for run in line.runs)
+        return f"| {escape(line.text)} (run{'s' * (len(line.runs) > 1)} {runs})"
 
     def _write_conditions(self, stated: Sequence[str]) -> None:
         if not stated:
@@ -206,6 +222,12 @@ def _readings(table: Table, entries: Mapping[tuple[int, int], GuideEntry]) -> It
             yield CellReading(table, cell, None)  # of a table that guides do not have
         else:
             yield CellReading(table, cell, by_name(entry.metric), words.as_read(entry.metric, entry.params, cell))
+
+
+def _wrap(command: str) -> list[str]:
+    return textwrap.wrap(
+        command, _COMMAND_WIDTH, subsequent_indent="   ", break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _csv(cells: Sequence[str], marks: Sequence[str] = ()) -> str:

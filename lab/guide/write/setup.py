@@ -1,4 +1,4 @@
-"""Modules, software, conditions and commands behind a written guide's numbers."""
+"""Modules, software and conditions behind a written guide's numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Final
 from attrs import field, frozen
 
 from lab import boards
-from lab.benchmarks.sections import of_number
 from lab.guide import layout
 from lab.guide.write.entries import GuideEntry
 from lab.judge.builds import board_software
@@ -182,16 +181,6 @@ def conditions_of(columns: Sequence[BoardColumn]) -> dict[str, tuple[str, ...]]:
         )
         for top, texts_of_chapter in stated.items()
     }
-
-
-def commands_of(entries: Iterable[GuideEntry]) -> dict[str, tuple[str, ...]]:
-    """Top chapter -> the commands of its measured numbers, each once."""
-    commands: dict[str, dict[str, None]] = {}
-    for entry in entries:
-        section = of_number(entry.metric, entry.params) if entry.evidence.samples else None
-        if section and (top := _top_chapter(entry)):
-            commands.setdefault(top, {})[section.command] = None
-    return {top: tuple(texts) for top, texts in commands.items()}
 
 
 def _top_chapter(entry: GuideEntry) -> str:

@@ -8,6 +8,8 @@ from typing import Final
 
 from attrs import evolve
 
+from lab.benchmarks.output import command_at
+from lab.benchmarks.sections import of_number
 from lab.errors import ConfigurationError
 from lab.guide.layout import guide_name
 from lab.guide.measurements import MeasuredGuide, of_guide
@@ -26,7 +28,7 @@ from lab.guide.stored_runs import (
 from lab.guide.write import rst_writer
 from lab.guide.write.entries import EntryProvenance, GuideEntry, GuideRelease
 from lab.guide.write.remarks import Remarks, open_regressions
-from lab.guide.write.setup import BoardColumn, commands_of, conditions_of, modules_of, read_setup, software_of
+from lab.guide.write.setup import BoardColumn, conditions_of, modules_of, read_setup, software_of
 from lab.judge.labels import release_key, same_release
 from lab.judge.latest import WorseNumber, describe
 from lab.metrics import Flag, Measurement, summarise
@@ -86,7 +88,6 @@ def collect(store: Store, name: str, boards: Sequence[str], *, is_judged: bool =
         modules=modules_of(columns),
         software=software_of(columns),
         conditions=conditions_of(columns),
-        commands=commands_of(entries),
         left_out=tuple(dict.fromkeys(left_out)),
         failed=tuple(text for column in columns for text in column.failures),
         regressions=tuple(
@@ -137,9 +138,10 @@ def _measured_entries(store: Store, overview: Overview, board: str, remarks: Rem
         summary = summarise(measurement.samples)
         name = guide_name(measurement.metric.name, measurement.params, run.board_type)
         flags = sorted(measurement.flags - {Flag.SIMULATED})
-        flag_names = ", ".join(flag.replace("_", " ") for flag in flags)
-        notes = (incomplete(run), flag_names, *remarks.about(run, measurement))
+        notes = (incomplete(run), *(flag.text for flag in flags), *remarks.about(run, measurement))
         since = f"{run.started_at:%Y-%m-%d %H:%M} UTC"
+        excerpt, command = _read_log(store, attempts_of(overview.attempts, measurement), measurement)
+        section = of_number(measurement.metric.name, measurement.params)
         yield GuideEntry(
             board=board,
             metric=name.metric,
@@ -153,7 +155,8 @@ def _measured_entries(store: Store, overview: Overview, board: str, remarks: Rem
                 samples=summary.n,
                 uncertainty=summary.uncertainty,
                 values=tuple(sample.value for sample in measurement.samples),
-                excerpt=_excerpt(store, attempts_of(overview.attempts, measurement), measurement),
+                excerpt=excerpt,
+                command=command or (section.command if section else ""),
                 note="; ".join(filter(None, notes)),
                 is_simulated=overview.virtual,
                 began=f"{run.started_at:%Y-%m-%d}",
@@ -162,15 +165,16 @@ def _measured_entries(store: Store, overview: Overview, board: str, remarks: Rem
         )
 
 
-def _excerpt(store: Store, attempts: Sequence[Attempt], measurement: Measurement) -> str:
-    """The last console lines of the first sample's window."""
+def _read_log(store: Store, attempts: Sequence[Attempt], measurement: Measurement) -> tuple[str, str]:
+    """The last console lines of the first sample's window, and the command that printed them."""
     for attempt in attempts:
         for sample in attempt.samples:
             is_own = sample.metric == measurement.metric.name and sample.params == measurement.params
             if is_own and sample.log_end is not None:
-                data = formatting.console_log(store.artifacts, attempt)[sample.log_start or 0 : sample.log_end]
-                return "\n".join(map(plain_bytes, data.splitlines()[-_EXCERPT_LINES:]))
-    return ""
+                log, start = formatting.console_log(store.artifacts, attempt), sample.log_start or 0
+                lines = log[start : sample.log_end].splitlines()[-_EXCERPT_LINES:]
+                return "\n".join(map(plain_bytes, lines)), command_at(log, start)
+    return "", ""
 
 
 def _published_entries(store: Store, run: Run, board: str) -> Iterator[GuideEntry]:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 
+from attrs import evolve
+
 from lab.errors import BoardlabError, ConfigurationError
 from lab.guide.stored_runs import accepted_runs, is_of, release_names, sound_numbers
 from lab.guide.write import figures, footnotes, page, rst_writer, stored_release, vendor_view
@@ -36,12 +38,14 @@ def write(
     view: GuideView = GuideView.CORRECTED,
     *,
     with_errors: bool = False,
+    run_page: str = "",
     say: Callable[[str], None] = lambda _text: None,
 ) -> Iterator[Path]:
     """Write the files and return their paths as they are done.
 
     Args:
         with_errors: print numbers that a rule calls an error, too, with a mark.
+        run_page: URL template of a run's page, with {run}, for links; empty: none.
         say: takes what was left out since cycles failed, and open regressions, one sentence each.
 
     Raises:
@@ -55,6 +59,7 @@ def write(
     corrected = view is GuideView.CORRECTED
     release = release if corrected else vendor_view.convert(release)
     release = footnotes.annotate(release, corrected=corrected, with_errors=with_errors)
+    release = evolve(release, run_page=run_page)
     runs = {entry.evidence.run_id for entry in release.entries if entry.evidence.run_id is not None}
     try:
         refer(store, runs, name, process.actor())

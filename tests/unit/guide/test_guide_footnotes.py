@@ -55,7 +55,7 @@ def test_a_number_that_a_rule_calls_an_error_is_not_printed() -> None:
     assert errors(text) == []
     assert "4.20" not in text
     assert '"3des","n/a [1]_"' in text
-    assert ".. [1] Not printed: the tunnel did not carry the traffic (rule ipsec-broken)." in text
+    assert ".. [1] Not printed: the tunnel did not carry the traffic." in text
     html = page.render(written, {})
     assert "4.20" not in html
     assert 'n/a</a><a class="ref" href="#note-1">[1]</a>' in html
@@ -66,7 +66,7 @@ def test_a_number_that_a_rule_calls_an_error_is_not_printed() -> None:
 def test_with_errors_prints_it_with_its_mark() -> None:
     text = rst_writer.write(footnotes.annotate(ipsec(), with_errors=True))
     assert '"3des","4.20 [1]_"' in text
-    assert ".. [1] The tunnel did not carry the traffic (rule ipsec-broken)." in text
+    assert ".. [1] The tunnel did not carry the traffic." in text
 
 
 def test_the_footnotes_are_numbered_as_a_reader_meets_them() -> None:
@@ -81,9 +81,9 @@ def test_the_footnotes_are_numbered_as_a_reader_meets_them() -> None:
         for e in reversed(numbers.entries)
     ]
     written = footnotes.annotate(evolve(numbers, entries=tuple(noted)), with_errors=True)
-    assert [note.partition(" (")[0] for note in written.notes] == [
-        "The tunnel did not carry the traffic",
-        "Packets/Sec are thousands",
+    assert list(written.notes) == [
+        "The tunnel did not carry the traffic.",
+        "Packets/Sec are thousands.",
         "Host busy.",
         "Governor.",
     ]
@@ -162,13 +162,13 @@ def test_a_boot_names_the_board_its_firmware_and_the_card(store: Store) -> None:
     assert list(numbers.conditions.values()) == [("SD card SR32G",)]
     text = rst_writer.write(numbers)
     (fio,) = [section.command for section in every() if section.name == "sd-fio"]
-    assert numbers.commands == {"MMCSD": (fio,)}
-    assert [text.count(fio), html.unescape(page.render(numbers, {})).count(fio)] == [1, 1]
+    assert " ".join(fio.split()) in " ".join(text.split())  # no log has its command, so the section's stands there
+    assert fio in html.unescape(page.render(numbers, {}))
     guide = reader.parse("written.rst", text)
     assert [cell.number for table in guide.tables if "fio" in table.title.lower() for cell in table.cells] == [87.0]
     assert [module.clock_mhz for module in guide.modules] == [1400.0]
     assert [table.title for table in guide.tables if "Software" in table.header] == []
-    assert f"am62xx_sk: 1 sample a cell, ± 0.11 %, {dt.datetime.now(dt.UTC):%Y-%m-%d} (run {run.id})" in text
+    assert f"am62xx_sk: 1 sample a cell, {dt.datetime.now(dt.UTC):%Y-%m-%d} (run {run.id})" in text
 
 
 def test_versions_of_several_runs_are_all_named() -> None:

@@ -10,9 +10,10 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 from support import recorded_run
 from support.guide_family import import_guide, mini, table
-from support.guide_library import NOW, SK
+from support.guide_library import NOW, SK, reread
 
 from lab.guide.write import compose, page, rst_writer, stored_release, writer
 from lab.guide.write.entries import EntryProvenance, GuideEntry, GuideRelease, Origin, summarise_boards
@@ -56,8 +57,8 @@ def test_the_summary_is_a_table_with_each_boards_boots(written_page: str) -> Non
     summary = written_page.partition('id="summary"')[2].partition("</table>")[0]
     head = re.findall(r"<th[^>]*>([^<]*)</th>", summary.partition("</thead>")[0])
     assert head[0] == "Board"
-    assert head[-4:] == ["numbers", "measured here", "with a note", "not printed"]
-    assert {text for text in head if text.startswith("boot from ")} >= {"boot from sd", "boot from emmc"}
+    assert head[-4:] == ["Numbers", "Measured here", "With a note", "Not printed"]
+    assert {text for text in head if text.startswith("Boot from ")} >= {"Boot from SD", "Boot from EMMC"}
     rows = re.findall(r"<tr>(.*?)</tr>", summary.partition("<tbody>")[2], re.DOTALL)
     assert rows
     assert all(row.count("<td>") == len(head) - 1 for row in rows)
@@ -137,10 +138,27 @@ def test_contents_and_summary_come_first(written_page: str, several_boards: tupl
         assert places == sorted(places)
     text = rst_writer.write(stored_release.collect(several_boards[0], "11.01", ()))
     assert text.index(".. contents:: Contents") < text.index("Evaluation Modules") < text.index("Linux boot time")
-    (summed,) = summarise_boards(stored_release.collect(several_boards[0], "11.01", ["SK-0"]))
-    assert summed.text.startswith("27 numbers (27 measured here)")
-    assert "; boots from emmc in" in summed.text
-    assert f"-  SK-0: {summed.text}" in rst_writer.write(stored_release.collect(several_boards[0], "11.01", ["SK-0"]))
+    release = stored_release.collect(several_boards[0], "11.01", ["SK-0"])
+    (summary,) = summarise_boards(release)
+    assert (summary.numbers, summary.measured) == (27, 27)
+    row = ",".join(f'"{text}"' for text in ("SK-0", *dict(summary.boots).values(), 27, 27, 0, 0))
+    assert f"    {row}\n" in rst_writer.write(release)
+
+
+def test_a_number_leads_to_its_run_where_the_sites_address_is_known(several_boards: tuple[Store, str]) -> None:
+    store, without = several_boards
+    assert "/runs/" not in without
+    release = stored_release.collect(store, "11.01", ["SK-0"])
+    (run,) = {entry.evidence.run_id for entry in release.entries}
+    linked = evolve(release, run_page="https://lab.example.org/runs/{run}")
+    address = f"https://lab.example.org/runs/{run}"
+    html = page.render(linked, {})
+    below_tables = html.count(f'(run <a href="{address}">{run}</a>).</p>')
+    assert below_tables == html.count('<p class="note">SK-0: ') > 0
+    assert html.count(f'<td><a href="{address}">run {run}, SK-0, ') == 27
+    text = rst_writer.write(linked)
+    assert text.count(f"(run `{run} <{address}>`__)") == below_tables
+    assert reread(linked).readings == reread(release).readings
 
 
 def test_texts_of_a_guide_cannot_break_the_page() -> None:

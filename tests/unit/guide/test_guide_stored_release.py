@@ -13,16 +13,17 @@ from support.guide_family import GuideText, table
 from support.guide_family import write_rst as write_rst_of
 from support.guide_library import NOW, SK, put, reread
 
+from lab.benchmarks.output import transcript_head, transcript_status
 from lab.errors import ConfigurationError
 from lab.guide import measurements, stored_runs
 from lab.guide.compare import comparison as compare
 from lab.guide.compare import stored_history
 from lab.guide.read import reader
-from lab.guide.write import compose, rst_writer, stored_release, writer
+from lab.guide.write import compose, page, rst_writer, stored_release, writer
 from lab.guide.write.entries import EntryProvenance, GuideEntry, GuideRelease
 from lab.judge.store import review
 from lab.results import AttemptRecord, Run, Store
-from lab.results.records import SampleRecord
+from lab.results.records import CONSOLE_LOG, SampleRecord
 
 
 def test_a_stored_release_is_what_its_written_guide_reads_as(measured: Store) -> None:
@@ -201,13 +202,36 @@ def test_a_run_that_was_rejected_is_in_no_guide(store: Store) -> None:
     assert {entry.evidence.run_id for entry in stored_release.collect(store, "11.01", ()).entries} == {first.id}
 
 
+def test_a_table_has_the_commands_that_its_numbers_were_read_from(store: Store) -> None:
+    run = store.begin_run("sections", "am62xx_sk", "b1", "11.01", plan={}, provenance={})
+    log, samples = b"", []
+    for size in ("1mb", "2mb"):
+        log += transcript_head("board", "cat /proc/meminfo") + transcript_status(0, 0.1) + b"MemTotal: 1\n"
+        log += transcript_head("board", f"bw_mem {size} rd 2>&1") + transcript_status(0, 0.1)
+        params = {"operation": "rd", "size": size}
+        samples.append(SampleRecord("lmbench.bw_mem", params, 1303.0, 1.0, frozenset(), len(log), len(log) + 5))
+        log += b"1303\n"
+    artifact = store.artifacts.put(log, kind=CONSOLE_LOG)
+    record = AttemptRecord(
+        1, 1, {"section": "lmbench"}, "ok", None, None, "", NOW, 1.0, tuple(samples), artifacts=(artifact,)
+    )
+    store.record_attempt(run.id, record)
+    store.finish_run(run.id, "completed")
+    release = stored_release.collect(store, "11.01", ())
+    assert {entry.evidence.command for entry in release.entries} == {"bw_mem 1mb rd 2>&1", "bw_mem 2mb rd 2>&1"}
+    (one,) = compose.compose_tables(release)
+    assert one.commands == ("bw_mem {1mb|2mb} rd",)
+    assert "::\n\n    bw_mem {1mb|2mb} rd\n\n.. csv-table:: LMBench" in rst_writer.write(release)
+    assert ">bw_mem {1mb|2mb} rd</pre>" in page.render(release, {})
+
+
 def test_a_metric_that_no_guide_has_gets_a_table_of_its_own() -> None:
     entry = GuideEntry("a1-fs", "boot.stage", {"phase": "of the moon"}, "1.00", None, EntryProvenance("drawn", 1))
     (one,) = compose.compose_tables(GuideRelease("12.00", ("a1-fs",), (entry,)))
     assert (one.chapter, one.title, one.header) == (
         ("Other Measurements",),
-        "boot.stage",
-        ("Parameters", "a1-fs: Value (s)"),
+        "boot",
+        ("Parameters", "a1-fs: stage (s)"),
     )
     assert [row.keys for row in one.rows] == [("phase of the moon",)]
 

@@ -13,7 +13,7 @@ _JIFFIES = 1.0  # percent: ticks that fall into the neighbouring second
 _FULL = 98.0
 
 
-@rule("cpu-load-range", "No share of all cores", Severity.ERROR)
+@rule("cpu-load-range", "A CPU load beyond 0 to 100 %", Severity.ERROR)
 def cpu_load_range(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find loads that are no share of all cores.
 

@@ -13,7 +13,7 @@ _FILE_SYSTEM = re.compile(r"ext[234]|vfat|ubifs", re.IGNORECASE)
 _RAW = re.compile(r"\braw\b", re.IGNORECASE)
 
 
-@rule("raw-label", "Raw that is a file system", Severity.WARNING)
+@rule("raw-label", "Called raw, and through a file system", Severity.WARNING)
 def raw_label(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find file-system results under columns named Raw.
 
@@ -48,7 +48,7 @@ _DECIMAL = {
 _FACTOR = {"mbytes/sec": 2**20 / 1e6, "kbytes/sec": 1.024}
 
 
-@rule("units-lie", "One unit, two meanings", Severity.INFO)
+@rule("units-lie", "A unit with two meanings, by 1000 and by 1024", Severity.INFO)
 def units_lie(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find powers of ten and of two under one unit.
 
@@ -113,7 +113,7 @@ _CODEC_TOLERANCE = 0.005
 _CODEC_HZ = (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000, 64000, 88200, 96000, 176400, 192000)
 
 
-@rule("audio-rate", "Another sampling rate", Severity.WARNING)
+@rule("audio-rate", "Another sampling rate than its row's", Severity.WARNING)
 def audio_rate(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find audio tests at another sampling rate than their row.
 

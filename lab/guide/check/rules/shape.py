@@ -12,7 +12,7 @@ from lab.guide.rulebook import Effect, Remark, Severity, rule
 from lab.judge import noise
 
 
-@rule("overlong-row", "A row that is too long", Severity.ERROR)
+@rule("overlong-row", "A row with too many cells", Severity.ERROR)
 def overlong_row(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find rows with more cells than their header.
 
@@ -40,7 +40,7 @@ def overlong_row(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator
         )
 
 
-@rule("left-packed", "A short row", Severity.WARNING)
+@rule("left-packed", "A row with too few cells", Severity.WARNING)
 def left_packed(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find short rows whose cells moved to the left.
 
