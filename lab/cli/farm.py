@@ -43,7 +43,7 @@ from lab.places.records import with_port
 from lab.results import open_store
 from lab.results.location import data_home
 from lab.terminal import echo, echo_json, echo_text, log_to, table
-from lab.virtual.sim.options import DEFAULT_TYPE
+from lab.virtual.sim.kind import DEFAULT_TYPE
 
 app = typer.Typer(
     help="A lab host: check farm.yaml, write systemd units from it, bring a farm up.", no_args_is_help=True

@@ -16,7 +16,7 @@ from lab.farm import labfolder
 from lab.farm.labfolder import Env
 from lab.terminal import echo, echo_json
 from lab.virtual import pdudaemon
-from lab.virtual.sim.options import DEFAULT_TYPE
+from lab.virtual.sim.kind import DEFAULT_TYPE
 
 app = typer.Typer(help="Write a lab's folder: an environment per board type, strategies, tests_perf, farm.yaml.")
 

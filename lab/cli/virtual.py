@@ -15,15 +15,15 @@ from lab.cli.options import BenchFolder, Json, make_folder
 from lab.errors import ConfigurationError, LabTransientError
 from lab.terminal import echo, echo_json, table
 from lab.virtual import control, kinds, pdudaemon
-from lab.virtual.board import BoardFolder
+from lab.virtual.board import BoardFolder, BoardSpec
 from lab.virtual.environment import DEFAULT_BOARD, DEFAULT_LATENCY_TIMER_MS, QEMU_TYPE, measuring
 from lab.virtual.panel import PREFIX
 from lab.virtual.qemu import cable, uboot
 from lab.virtual.sim.environment import DEFAULT_SWITCH_PORT
 from lab.virtual.sim.faults.base import parameters
 from lab.virtual.sim.faults.catalogue import FAULTS
+from lab.virtual.sim.kind import MOST, SimOptions, board_specs
 from lab.virtual.sim.model import is_simulated
-from lab.virtual.sim.options import MOST, SimOptions, board_specs
 from lab.virtual.sim.tester import answer
 from lab.virtual.state import DEFAULT_FIFO_BYTES, default_folder, expect, running
 
@@ -193,7 +193,7 @@ def up(
         if is_simulated(chosen):
             raise ConfigurationError(f"{chosen!r} is a simulated board: `lab virtual up sim --type {chosen}`")
         kind_of_board = kinds.qemu(chosen, with_tools=bench_tools, with_network=network, stock=stock)
-        boards = (control.BoardSpec(name, chosen, kind_of_board),)
+        boards = (BoardSpec(name, chosen, kind_of_board),)
         defaults = (0, IDLE_OFF_S, DEFAULT_LATENCY_TIMER_MS, DEFAULT_FIFO_BYTES)
     else:
         raise ConfigurationError(f"no kind {kind!r} of virtual boards; there are: qemu, sim")

@@ -36,7 +36,7 @@ from lab.places.records import with_port
 from lab.results.store import open_store
 from lab.virtual import ports
 from lab.virtual.ports import LOOPBACK
-from lab.virtual.sim.options import SimOptions, board_specs
+from lab.virtual.sim.kind import SimOptions, board_specs
 from lab.virtual.state import STATE
 
 FILE: Final = Path(".lab", "farm", "farm.yaml")  # where none is named

@@ -223,3 +223,12 @@ class BoardKind(Protocol):
     def environment(self, place: BoardAccess) -> str:
         """The text of a labgrid environment for the board."""
         ...
+
+
+@frozen
+class BoardSpec:
+    """A board that the bench shall have."""
+
+    name: str
+    board_type: str
+    kind: BoardKind

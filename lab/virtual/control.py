@@ -19,7 +19,7 @@ from lab import boards
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
 from lab.virtual import pdudaemon, ports
 from lab.virtual.bench import STATUS_PATH
-from lab.virtual.board import BoardFolder, BoardKind
+from lab.virtual.board import BoardFolder, BoardSpec
 from lab.virtual.state import LOG, BenchConfig, BenchState, hold, require_private, running, withdraw
 
 START_S = 120.0
@@ -27,15 +27,6 @@ LAST_PORT = 65535
 STOP_S = 30.0
 _POLL_S = 0.05
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-
-
-@frozen
-class BoardSpec:
-    """A board that the bench shall have."""
-
-    name: str
-    board_type: str
-    kind: BoardKind
 
 
 @frozen

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from lab.errors import ConfigurationError
 from lab.virtual.board import BoardKind
-from lab.virtual.sim.backend import SimKind
+from lab.virtual.sim.kind import SimKind
 from lab.virtual.sim.model import is_simulated, simulated
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from attrs import define, field
 
 from lab.virtual.line import UartChannel
 from lab.virtual.sim.board import SimBoard
+from lab.virtual.sim.boot import life
 from lab.virtual.sim.faulthooks import Switching
 from lab.virtual.sim.model import model
 from lab.virtual.sim.setup import DEFAULT, SimSetup
@@ -84,7 +85,7 @@ class SimLab:
             for uart in made.board.uarts
         }
         self.board = SimBoard(
-            made, self.ports, seed=self.seed, time_scale=self.time_scale, setup=self.setup, note_hook=self._note
+            made, self.ports, life, seed=self.seed, time_scale=self.time_scale, setup=self.setup, note_hook=self._note
         )
         self.board.dark_hook = self._dark
         self.console = made.board.console.name

@@ -180,6 +180,19 @@ def test_a_circle_of_files_is_found_wherever_its_imports_stand(tmp_path: Path) -
     }
 
 
+def test_a_simulated_board_has_at_most_eight_floors() -> None:
+    paths = {module: path for module, path in modules(REPOSITORY).items() if module.startswith("lab.virtual.sim.")}
+    part = {module: module.split(".")[3] for module in paths}
+    arrows: dict[str, set[str]] = {name: set() for name in part.values()}
+    for module, path in paths.items():
+        targets = {_module(statement.target, paths) for statement in imports(module, path)} - {""}
+        arrows[part[module]] |= {part[target] for target in targets} - {part[module]}
+    floor: dict[str, int] = {}
+    for name in TopologicalSorter(arrows).static_order():  # raises where folders stand on each other
+        floor[name] = 1 + max((floor[below] for below in arrows[name]), default=0)
+    assert max(floor.values()) <= 8, floor
+
+
 def test_every_room_imports_only_from_lower_floors() -> None:
     assert modules(REPOSITORY), "the checker found no modules: it looks in the wrong place"
     assert offences(REPOSITORY) == []

@@ -6,22 +6,19 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 
-from lab import boards
 from lab.boards import SLEEP_MODES
 from lab.errors import LabTransientError
 from lab.host.clock import Clock
-from lab.virtual import straps
-from lab.virtual.board import Backend, BoardAccess, BoardFolder
 from lab.virtual.rails import levels
-from lab.virtual.sim import environment, setup
 from lab.virtual.sim.board import SimBoard
+from lab.virtual.sim.boot import life
 from lab.virtual.sim.faulthooks import FaultHooks, Switching
 from lab.virtual.sim.faults import catalogue
 from lab.virtual.sim.faults.base import Fault
 from lab.virtual.sim.linux.sleep import PINS
-from lab.virtual.sim.model import model, serial_number
+from lab.virtual.sim.model import model
 from lab.virtual.sim.network import LoopbackTftp
-from lab.virtual.sim.setup import SimConfig, check
+from lab.virtual.sim.setup import SimConfig
 from lab.virtual.uart import UartAdapter
 
 _HANG_S = 60.0  # longer than anybody waits for a PDU
@@ -68,11 +65,11 @@ class SimBackend:
         self._adapters = adapters
         self._clock = clock
         made = model(board_type, config.release or None)
-        check(config.setup, made)
+        made.check(config.setup)
         console = adapters[made.board.console.name]
         self._pacer, self._truth = console.pacer, console.truth
         self.board = SimBoard(
-            made, adapters, config.seed, config.time_scale, config.setup, troubles_for=self._faults_for
+            made, adapters, life, config.seed, config.time_scale, config.setup, troubles_for=self._faults_for
         )
         self.board.network = LoopbackTftp()
         self._plans = [catalogue.read_plan(words, config.seed) for words in config.faults]
@@ -191,29 +188,3 @@ class SimBackend:
         self._truth.note(self.board.now_ns, text)
         if self.board.stage != "off":
             self.state_hook(_STATES.get(self.board.stage, levels.BOOT), self.board.now_ns)
-
-
-class SimKind:
-    """A `lab.virtual.board.BoardKind` for one board type.
-
-    Args:
-        settings: of each board; None leaves what stands in its folder.
-    """
-
-    def __init__(self, board_type: str, settings: setup.SimConfig | None = None) -> None:
-        self._board_type = board_type
-        self._settings = settings
-
-    def prepare(self, folder: BoardFolder, *, fresh: bool, report: Callable[[str], None]) -> None:
-        """Write settings and straps; the straps select the first medium."""
-        if self._settings is not None:
-            setup.save(folder.path, self._settings)
-        board = boards.load(self._board_type)
-        first = next(iter(board.media.values())).boot_mode
-        straps.begin(folder.straps, board.boot_mode_bits, first, fresh=fresh)
-
-    def backend(self, folder: BoardFolder, adapters: Mapping[str, UartAdapter], clock: Clock) -> Backend:
-        return SimBackend(self._board_type, setup.load(folder.path), adapters, clock)
-
-    def environment(self, place: BoardAccess) -> str:
-        return environment.of_board(self._board_type, place, serial_number(setup.load(place.folder.path).seed))

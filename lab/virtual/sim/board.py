@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 from attrs import define, evolve, field
 
-from lab.virtual.sim.boot import life
 from lab.virtual.sim.computer import Computer
 from lab.virtual.sim.faulthooks import FaultHooks, Switching
 from lab.virtual.sim.machine import Machine, UartTransmitter
@@ -42,6 +41,7 @@ class SimBoard:
 
     Attributes:
         ports: the UARTs' transmitters, by name.
+        software: what its processor runs from power-on (`lab.virtual.sim.boot.life`).
         time_scale: factor on all waiting but that for the UARTs; 1 is the real board's pace.
         setup: how it was set up.
         troubles_for: the faults of a power cycle, asked at each power on.
@@ -56,6 +56,7 @@ class SimBoard:
 
     model: Model
     ports: Mapping[str, UartTransmitter]
+    software: Callable[[Computer], Program[None]]
     seed: int = 0
     time_scale: float = 1.0
     setup: SimSetup = DEFAULT
@@ -157,7 +158,7 @@ class SimBoard:
             network=self.network,
             signal=self._signal,
         )
-        self.computer.main = self._machine.spawn(life(self.computer))
+        self.computer.main = self._machine.spawn(self.software(self.computer))
         if self._adapter_ns is not None:
             self._machine.spawn(self._adapter_back(self._adapter_ns))
         for trouble in self._troubles:

@@ -11,7 +11,10 @@ from typing import Final
 from lab.virtual.sim import firmware, script
 from lab.virtual.sim.computer import Computer
 from lab.virtual.sim.firmware import STAGES, BootImage
+from lab.virtual.sim.linux import filetools, system, text
 from lab.virtual.sim.linux.kernel import Kernel
+from lab.virtual.sim.linux.sample_outputs import media, memory, network, processor, storage
+from lab.virtual.sim.linux.session import Tool
 from lab.virtual.sim.linux.user import UserSpace
 from lab.virtual.sim.machine import FIFO_BYTES
 from lab.virtual.sim.program import CpuResetError, Hear, KexecError, PowerDownError, Program, WarmRestartError
@@ -48,7 +51,7 @@ def _once(computer: Computer) -> Program[None]:
         kernel = Kernel(computer, bootargs)
         try:
             yield from kernel.run()
-            yield from UserSpace(kernel).run()
+            yield from UserSpace(kernel, TOOLS).run()
         except KexecError:
             computer.machine.forget_input()
             computer.draw_durations()
@@ -194,7 +197,7 @@ def _play(computer: Computer, stage: str, total_ns: int, *texts: str, loads: str
     family, facts = computer.model.family.loaders or computer.model.family.profile, computer.facts()
     lines = [line for text in texts for line in script.load(f"{family}-{text}", **facts)]
     behind = {_NAMES_SOURCE: _loaded(computer, loads)} if loads else {}
-    yield from script.play(computer, lines, total_ns, behind=behind)
+    yield from computer.play(lines, total_ns, behind=behind)
 
 
 COMMANDS: Final[Mapping[str, Command]] = {
@@ -204,4 +207,14 @@ COMMANDS: Final[Mapping[str, Command]] = {
     **fastboot.COMMANDS,
     **flash.COMMANDS,
     **kernel.COMMANDS,
+}
+TOOLS: Final[Mapping[str, Tool]] = {
+    **text.TOOLS,
+    **filetools.TOOLS,
+    **system.TOOLS,
+    **processor.TOOLS,
+    **media.TOOLS,
+    **memory.TOOLS,
+    **network.TOOLS,
+    **storage.TOOLS,
 }

@@ -6,7 +6,8 @@ It lives from power-on to power-off.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from typing import Protocol
 
 from attrs import define, field
@@ -14,7 +15,8 @@ from attrs import define, field
 from lab.virtual.sim.machine import Machine, Task
 from lab.virtual.sim.model import Model, model
 from lab.virtual.sim.network import NoNetwork, TftpClient
-from lab.virtual.sim.program import CpuResetError, Interruption, Pause, Program, Say
+from lab.virtual.sim.program import CpuResetError, Hear, Interruption, Pause, Program, Say, Typed
+from lab.virtual.sim.script import ScriptLine, printed_ns
 from lab.virtual.sim.setup import DEFAULT, SimSetup
 from lab.virtual.sim.storage import Storage
 from lab.virtual.sim.timing import Durations, dice, draw
@@ -262,6 +264,57 @@ class Computer:
         """Print with carriage returns; wait until the UART took it."""
         if text:
             yield Say(uart or self.console, text.replace("\n", "\r\n").encode())
+
+    def hear(self, timeout_ns: int | None = None) -> Program[Typed | None]:
+        """The next byte on the console."""
+        return (yield Hear((self.console,), timeout_ns))
+
+    def wait_until(self, due_ns: int) -> Program[None]:
+        """Do nothing until then; time_scale does not apply."""
+        if due_ns > self.now_ns:
+            yield Pause(due_ns - self.now_ns)
+
+    def play(
+        self,
+        lines: Sequence[ScriptLine],
+        total_ns: int,
+        log: KernelLog | None = None,
+        behind: Mapping[str, Program[None]] | None = None,
+    ) -> Program[None]:
+        """Print the lines of a text, the last one after `total_ns`.
+
+        The lines' own time on the UART is taken off; the rest is work, spread by weight. A stage that is planned
+        shorter than its own printing takes as long as that. When something holds it up, all that follows comes later by
+        as much.
+
+        Args:
+            behind: beginning of a line -> program behind it.
+        """
+        speed_bd = self.machine.speed_bd[self.console]
+        work_ns = max(0, total_ns - printed_ns(lines, speed_bd)) * self.time_scale
+        weights = list(accumulate(line.weight for line in lines))
+        whole = weights[-1] if lines and weights[-1] else 1.0
+        start_ns, before_ns = self.now_ns, 0
+        for line, weight in zip(lines, weights, strict=True):
+            due_ns = start_ns + before_ns + round(work_ns * weight / whole)
+            if due_ns > self.now_ns:
+                yield from self.wait_until(due_ns)
+            else:
+                start_ns += self.now_ns - due_ns
+            if line.point:
+                yield from self.at(line.point)
+                continue
+            before_ns += printed_ns([line], speed_bd)
+            if line.kernel and log is not None:
+                yield from log.printk(line.text)
+            elif log is None:
+                yield from self.say(line.text + "\n")
+            else:
+                yield from self.write(line.text.encode() + b"\n")
+            for beginning, program in (behind or {}).items():
+                if line.text.startswith(beginning):
+                    yield from program
+        yield from self.wait_until(start_ns + before_ns + round(work_ns))
 
     def printk(self, *lines: str, level: int = 6) -> Program[None]:
         """The kernel logs these lines; before there is one nothing happens.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab.virtual.sim.computer import Computer
-from lab.virtual.sim.program import NS_PER_MS, Hear, Program, Typed
+from lab.virtual.sim.program import NS_PER_MS, Program
 from lab.virtual.sim.sh.interpreter import InterruptedCommandError
 
 INTERRUPT = 0x03
@@ -21,11 +21,6 @@ class EndOfInputError(Exception):
     """Ctrl-D on an empty line."""
 
 
-def hear(computer: Computer, timeout_ns: int | None = None) -> Program[Typed | None]:
-    """The next byte on the console."""
-    return (yield Hear((computer.console,), timeout_ns))
-
-
 def read_line(computer: Computer, *, interrupted: str, secret: bool = False, ends: bool = False) -> Program[str]:
     """A line, without its end.
 
@@ -40,7 +35,7 @@ def read_line(computer: Computer, *, interrupted: str, secret: bool = False, end
     """
     line = bytearray()
     while True:
-        typed = yield from hear(computer)
+        typed = yield from computer.hear()
         if typed is None:
             continue
         byte = typed.byte
@@ -70,10 +65,10 @@ def read_line(computer: Computer, *, interrupted: str, secret: bool = False, end
 
 def _skip_sequence(computer: Computer) -> Program[None]:
     """Drop an escape sequence's rest, up to a letter or `~`."""
-    introducer = yield from hear(computer, _SEQUENCE_NS)
+    introducer = yield from computer.hear(_SEQUENCE_NS)
     if introducer is None or introducer.byte not in b"[O":
         return
-    while (typed := (yield from hear(computer, _SEQUENCE_NS))) is not None:
+    while (typed := (yield from computer.hear(_SEQUENCE_NS))) is not None:
         if 0x40 <= typed.byte <= 0x7E:
             return
 
@@ -88,6 +83,6 @@ def interruptible_pause(computer: Computer, ns: float) -> Program[None]:
     """
     due_ns = computer.now_ns + round(ns * computer.time_scale)
     while computer.now_ns < due_ns:
-        typed = yield from hear(computer, due_ns - computer.now_ns)
+        typed = yield from computer.hear(due_ns - computer.now_ns)
         if typed is not None and typed.byte == INTERRUPT:
             raise InterruptedCommandError

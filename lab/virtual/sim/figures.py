@@ -8,54 +8,12 @@ from __future__ import annotations
 
 import functools
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from attrs import frozen
 
-from lab.virtual.sim.linux.session import LoginSession, wait
-from lab.virtual.sim.program import NS_PER_S, Program
-from lab.virtual.sim.sh.interpreter import Streams
 from lab.virtual.sim.timing import Normal
-
-# --- Shared parts of the played programs ---
-
-
-def drawn(session: LoginSession, metric: str, otherwise: float = 1.0, **params: str) -> float:
-    """A published number of this board with this run's noise."""
-    computer = session.computer
-    dice = computer.dice("played", metric, sorted(params.items()), computer.now_ns)
-    return known(session).draw(dice, metric, otherwise, **params)
-
-
-def known(session: LoginSession) -> PublishedValues:
-    """The figures of this board."""
-    model = session.computer.model
-    return load(model.board.name, model.release_name)
-
-
-def play(session: LoginSession, streams: Streams, text: str, seconds: float) -> Program[int]:
-    """Work so long, then print."""
-    yield from wait(session, seconds * NS_PER_S)
-    yield from streams.out(text.encode())
-    return 0
-
-
-def option(arguments: Sequence[str], name: str, default: str = "") -> str:
-    """The word behind an option."""
-    words = list(arguments)
-    return words[words.index(name) + 1] if name in words[:-1] else default
-
-
-def took_part(session: LoginSession, percent: float) -> None:
-    """Set the CPU share that `time -v` will report."""
-    session.kernel.settings["cpu_share"] = f"{percent:.0f}"
-
-
-# --- Published figures with noise ---
-# `data/figures` holds them, one file for each board type and release; `tools/guide_figures.py` makes them from the guides'
-# tables. What no guide has for a board is taken from its nearest relative in the file, or made up.
-
 
 FOLDER = Path(__file__).parent / "data" / "figures"
 NOISE = 0.005  # standard deviation of a number that was published without a range, as a share of it

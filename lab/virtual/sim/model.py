@@ -14,6 +14,7 @@ from lab import boards
 from lab.boards import BoardType, Identity, Link, SdkRelease
 from lab.boards.release import names_fields
 from lab.errors import ConfigurationError
+from lab.virtual.sim.setup import NORMAL, SimSetup
 from lab.virtual.sim.timing import Profile, profile
 
 
@@ -113,6 +114,22 @@ class Model:
             "r5_uboot": self.family.r5_uboot.get(self.release_name, release.uboot),
             "kernel_version": self.kernel_version,
         }
+
+    def root_device(self, medium: str) -> str:
+        """Block device of a medium's root file system; empty: in flash."""
+        partition = {"sd": 2, "emmc": 1}
+        return next((f"mmcblk{n}p{partition[name]}" for n, name in self.mmc_media.items() if name == medium), "")
+
+    def check(self, setup: SimSetup) -> None:
+        """Make sure that such a board can have this setup.
+
+        Raises:
+            ConfigurationError: it cannot.
+        """
+        if setup.flow != NORMAL and not self.release.bl31:
+            raise ConfigurationError(
+                f"{self.board.name!r} has no TF-A, and boots only as {NORMAL!r}; {setup.flow!r} is for TI's K3 boards"
+            )
 
     def spl_medium(self, medium: str) -> str:
         """SPL's name of a medium; SPI flash is NOR by default.

@@ -12,7 +12,6 @@ from typing import Final
 from attrs import frozen
 
 from lab.virtual.sim.computer import Computer
-from lab.virtual.sim.editor import hear
 from lab.virtual.sim.machine import FIFO_BYTES
 from lab.virtual.sim.program import NS_PER_S, Program
 
@@ -63,7 +62,7 @@ def _asked(computer: Computer, asks: int | None) -> Program[int | None]:
     while left is None or left > 0:
         yield from computer.echo(bytes([ASK]))
         due_ns = computer.now_ns + ASKS_NS
-        while (typed := (yield from hear(computer, max(0, due_ns - computer.now_ns)))) is not None:
+        while (typed := (yield from computer.hear(max(0, due_ns - computer.now_ns)))) is not None:
             if typed.byte in _SIZES:
                 return typed.byte
             if typed.byte in {_INTERRUPT, CAN} and asks is not None:
@@ -97,12 +96,12 @@ def _file(computer: Computer, start: int, *, batch: bool) -> Program[Received | 
                 yield from _farewell(computer)
             return Received(bytes(data if size is None else data[:size]), blocks, retries)
         elif kind == CAN:
-            if (again := (yield from hear(computer, _BYTE_NS))) is not None and again.byte == CAN:
+            if (again := (yield from computer.hear(_BYTE_NS))) is not None and again.byte == CAN:
                 return None
         elif kind is None:
             errors, retries = errors + 1, retries + 1
             yield from computer.echo(bytes([NAK]))
-        typed = yield from hear(computer, _BLOCK_NS)
+        typed = yield from computer.hear(_BLOCK_NS)
         kind = None if typed is None else typed.byte
     return None
 
@@ -114,13 +113,13 @@ def _block(computer: Computer, size: int) -> Program[tuple[int, bytes] | None]:
     """
     frame = bytearray()
     while len(frame) < size + 4:
-        typed = yield from hear(computer, _BYTE_NS)
+        typed = yield from computer.hear(_BYTE_NS)
         if typed is None:
             return None
         frame.append(typed.byte)
     number, inverse, data, check = frame[0], frame[1], bytes(frame[2:-2]), int.from_bytes(frame[-2:], "big")
     if number ^ inverse != 0xFF or binascii.crc_hqx(data, 0) != check:
-        while (yield from hear(computer, _BYTE_NS)) is not None:
+        while (yield from computer.hear(_BYTE_NS)) is not None:
             pass
         return None
     return number, data
@@ -129,7 +128,7 @@ def _block(computer: Computer, size: int) -> Program[tuple[int, bytes] | None]:
 def _farewell(computer: Computer) -> Program[None]:
     """Take a batch's empty last header, if the sender sends one."""
     yield from computer.echo(bytes([ASK]))
-    typed = yield from hear(computer, _BYTE_NS)
+    typed = yield from computer.hear(_BYTE_NS)
     if typed is not None and typed.byte in _SIZES and (yield from _block(computer, _SIZES[typed.byte])) is not None:
         yield from computer.echo(bytes([ACK]))
 

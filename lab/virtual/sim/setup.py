@@ -9,16 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import cattrs
 from attrs import Factory, asdict, evolve, field, frozen, validators
 
 from lab.errors import ConfigurationError, LabStableError
-
-if TYPE_CHECKING:
-    from lab.virtual.sim.model import Model
-
 
 NORMAL, FALCON, SBL = "normal", "falcon", "sbl"
 FLOWS = (NORMAL, FALCON, SBL)
@@ -61,18 +56,6 @@ class SimSetup:
 
 
 DEFAULT = SimSetup()
-
-
-def check(setup: SimSetup, model: Model) -> None:
-    """Make sure that a board can have this setup.
-
-    Raises:
-        ConfigurationError: it cannot.
-    """
-    if setup.flow != NORMAL and not model.release.bl31:
-        raise ConfigurationError(
-            f"{model.board.name!r} has no TF-A, and boots only as {NORMAL!r}; {setup.flow!r} is for TI's K3 boards"
-        )
 
 
 # --- The board's JSON file ---

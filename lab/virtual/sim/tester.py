@@ -16,8 +16,8 @@ import typer
 from attrs import define
 
 from lab.virtual.sim import figures
+from lab.virtual.sim.linux.sample_outputs import network
 from lab.virtual.sim.model import Model, model
-from lab.virtual.sim.sample_outputs import network
 from lab.virtual.sim.timing import dice
 
 

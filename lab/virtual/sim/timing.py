@@ -15,7 +15,7 @@ import cattrs
 from attrs import field, frozen, validators
 
 from lab.boards import PublishedRange, SdkRelease
-from lab.virtual.sim.program import NS_PER_S
+from lab.host.clock import NS_PER_S
 
 # --- Repeatable random numbers ---
 

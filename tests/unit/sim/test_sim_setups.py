@@ -11,9 +11,9 @@ from support.simlab import S, SimLab
 
 from lab.errors import ConfigurationError
 from lab.virtual.sim import setup
+from lab.virtual.sim.kind import SimOptions, board_specs
 from lab.virtual.sim.model import model
-from lab.virtual.sim.options import SimOptions, board_specs
-from lab.virtual.sim.setup import SimConfig, SimSetup, check
+from lab.virtual.sim.setup import SimConfig, SimSetup
 from lab.virtual.truth_log import Truth, true_boots
 
 LOGIN = "-evm login: "
@@ -115,11 +115,11 @@ def test_with_sbl_only_the_spl_behind_tf_a_has_a_banner(release: str, firmware: 
 
 def test_flows_are_for_boards_with_tf_a() -> None:
     with pytest.raises(ConfigurationError, match="has no TF-A"):
-        check(SimSetup(flow="sbl"), model("am43xx-gpevm"))
-    check(SimSetup(flow="sbl"), model("am654x-evm"))
+        model("am43xx-gpevm").check(SimSetup(flow="sbl"))
+    model("am654x-evm").check(SimSetup(flow="sbl"))
     with pytest.raises(ConfigurationError, match="has no TF-A"):
         board_specs(SimOptions(["am43xx-gpevm"], 1, "", 0, 1.0, flow="falcon"))
-    with pytest.raises(ConfigurationError, match="there are: normal, falcon, sbl"):
+    with pytest.raises(ConfigurationError, match=r"normal, falcon, sbl"):
         board_specs(SimOptions([], 1, "", 0, 1.0, flow="eagle"))
 
 

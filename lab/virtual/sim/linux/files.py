@@ -10,11 +10,11 @@ from typing import TypeAlias
 
 from attrs import frozen
 
+from lab.virtual.sim.linux import image
 from lab.virtual.sim.linux.kernel import Kernel
 from lab.virtual.sim.linux.sleep import S2IDLE, Sleeper
 from lab.virtual.sim.model import mac_address, serial_number
 from lab.virtual.sim.program import NS_PER_S, Program
-from lab.virtual.sim.sample_outputs import image
 from lab.virtual.sim.setup import FALCON
 
 _FOLDERS = frozenset({"/", "/home", "/home/root", "/root", "/tmp", "/dev", "/dev/shm", "/run", "/var", "/opt", "/mnt"})  # noqa: S108

@@ -166,16 +166,16 @@ class Kernel:
         if "earlycon" in self.parameters and self.console_level == ALL:
             self._held = None
             clock = next(number for number, line in enumerate(early) if line.point == "kernel.clock")
-            yield from script.play(computer, early[:clock], 0, self)
+            yield from computer.play(early[:clock], 0, self)
             self.start_clock()
             rest = early[clock + 1 :]
-            yield from script.play(computer, rest, planned.early_ns + self._printed_ns(rest), self)
+            yield from computer.play(rest, planned.early_ns + self._printed_ns(rest), self)
         else:
             yield from self._silent_start(early)
         worked_ns = planned.entry_ns + planned.early_ns
         printed_ns = computer.now_ns - start_ns - round(worked_ns * computer.time_scale)
         late = script.load(f"{computer.model.family.profile}-kernel", **self.facts())
-        yield from script.play(computer, late, planned.kernel_ns - worked_ns - printed_ns, self)
+        yield from computer.play(late, planned.kernel_ns - worked_ns - printed_ns, self)
         self.init_ns = self.clock_ns
         if "initcall_debug" in self.parameters:
             self._log_initcalls()
@@ -233,7 +233,7 @@ class Kernel:
     @property
     def root_device(self) -> str:
         """Block device of the root file system; empty: in flash."""
-        return device_on(self.computer.model, self.root_medium)
+        return self.computer.model.root_device(self.root_medium)
 
     def _silent_start(self, lines: Sequence[script.ScriptLine]) -> Program[None]:
         """Hold the kernel's lines until its console comes up.
@@ -246,10 +246,10 @@ class Kernel:
         self.start_clock()
         for line, at_ns in zip(lines, due_ns, strict=True):
             if not line.kernel and not line.point:
-                yield from script.wait_until(computer, max(computer.now_ns, (self._zero_ns or 0) + at_ns))
+                yield from computer.wait_until(max(computer.now_ns, (self._zero_ns or 0) + at_ns))
                 yield from computer.say(line.text + "\n")
-        yield from script.wait_until(
-            computer, max(computer.now_ns, (self._zero_ns or 0) + round(early_ns * computer.time_scale))
+        yield from computer.wait_until(
+            max(computer.now_ns, (self._zero_ns or 0) + round(early_ns * computer.time_scale))
         )
         computer.spare(early_ns)
         self._held = None
@@ -302,12 +302,6 @@ def medium_of(model: Model, root: str, booted: str) -> str:
         if root.startswith(f"/dev/mmcblk{number}p"):
             return name
     return next((name for name, medium in model.board.media.items() if medium.root == root), booted)
-
-
-def device_on(model: Model, medium: str) -> str:
-    """Block device of a medium's root file system; empty: in flash."""
-    partition = {"sd": 2, "emmc": 1}
-    return next((f"mmcblk{n}p{partition[name]}" for n, name in model.mmc_media.items() if name == medium), "")
 
 
 def mounted(version: tuple[int, ...], *, writable: bool) -> str:

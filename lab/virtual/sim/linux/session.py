@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
+from lab.virtual.sim import figures
 from lab.virtual.sim.editor import INTERRUPT, EndOfInputError, read_line
 from lab.virtual.sim.linux.files import LOGIN_PID, SHELL_PID, Files, normalise
 from lab.virtual.sim.linux.kernel import Kernel
-from lab.virtual.sim.program import Hear, Program
+from lab.virtual.sim.program import NS_PER_S, Hear, Program
 from lab.virtual.sim.sh.interpreter import (
     ExitError,
     Interpreter,
@@ -29,7 +30,7 @@ class LoginSession:
     """A login shell on the console, and host of its commands.
 
     Args:
-        tools: its commands by name (`lab.virtual.sim.linux.user.TOOLS`).
+        tools: its commands by name (`lab.virtual.sim.boot.TOOLS`).
         prompt: instead of the usual one with host and folder.
     """
 
@@ -122,7 +123,7 @@ class LoginSession:
         return [path.removeprefix(ahead) for path in self.files.matching(ahead + pattern)]
 
 
-# --- Shared parts of Linux' commands ---
+# --- Shared parts of Linux' commands, and of the benchmarks that print published figures ---
 
 
 def say(streams: Streams, text: str) -> Program[None]:
@@ -169,3 +170,34 @@ def wait(session: LoginSession, ns: float) -> Program[None]:
         if typed is not None:
             ahead.append(typed.byte)
     computer.machine.unread(computer.console, bytes(ahead))
+
+
+def drawn(session: LoginSession, metric: str, otherwise: float = 1.0, **params: str) -> float:
+    """A published number of this board with this run's noise."""
+    computer = session.computer
+    dice = computer.dice("played", metric, sorted(params.items()), computer.now_ns)
+    return known(session).draw(dice, metric, otherwise, **params)
+
+
+def known(session: LoginSession) -> figures.PublishedValues:
+    """The figures of this board."""
+    model = session.computer.model
+    return figures.load(model.board.name, model.release_name)
+
+
+def play(session: LoginSession, streams: Streams, text: str, seconds: float) -> Program[int]:
+    """Work so long, then print."""
+    yield from wait(session, seconds * NS_PER_S)
+    yield from streams.out(text.encode())
+    return 0
+
+
+def option(arguments: Sequence[str], name: str, default: str = "") -> str:
+    """The word behind an option."""
+    words = list(arguments)
+    return words[words.index(name) + 1] if name in words[:-1] else default
+
+
+def took_part(session: LoginSession, percent: float) -> None:
+    """Set the CPU share that `time -v` will report."""
+    session.kernel.settings["cpu_share"] = f"{percent:.0f}"

@@ -7,7 +7,7 @@ import itertools
 import re
 from collections.abc import Mapping, Sequence
 
-from lab.virtual.sim.linux.session import LoginSession, Tool, complain, say, wait
+from lab.virtual.sim.linux.session import LoginSession, Tool, complain, option, say, wait
 from lab.virtual.sim.linux.starttimes import ANALYSES, analyzed, begun, unit_times
 from lab.virtual.sim.program import NS_PER_MS, NS_PER_S, CpuResetError, Drain, Program
 from lab.virtual.sim.sh.interpreter import ExitError, Interpreter, Streams, execute_line
@@ -198,11 +198,7 @@ _STOPPING = (
 
 def _rtcwake(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     words = list(arguments[1:])
-
-    def option(name: str, default: str) -> str:
-        return words[words.index(name) + 1] if name in words[:-1] else default
-
-    seconds, mode = option("-s", ""), option("-m", "standby")
+    seconds, mode = option(words, "-s"), option(words, "-m", "standby")
     if not seconds.isdigit():
         return (yield from complain(streams, "rtcwake: must provide wake time (see --seconds and --time options)"))
     sleeper = session.files.sleeper
@@ -217,11 +213,13 @@ def _rtcwake(session: LoginSession, arguments: Sequence[str], streams: Streams, 
 
 
 def _ethtool(session: LoginSession, arguments: Sequence[str], _streams: Streams, _shell: Interpreter) -> Program[int]:
-    """`ethtool -s mcu_mcan0 wol p` arms the CAN pins.
+    """`ethtool -s mcu_mcan0 wol p` arms the CAN pins, a wake-up source; `-C eth0 rx-usecs N` paces interrupts.
 
-    They are a wake-up source; all else succeeds and changes nothing.
+    All else succeeds and changes nothing.
     """
     yield from ()
+    if "rx-usecs" in arguments:
+        session.kernel.settings["rx_usecs"] = option(arguments, "rx-usecs", "0")
     if [word for word in arguments[1:] if word.startswith("mcu_mcan")] and "wol" in arguments[:-1]:
         armed = arguments[arguments.index("wol") + 1] == "p"
         session.kernel.settings["can_wakeup"] = "enabled" if armed else "disabled"

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 from lab.virtual.sim import script
 from lab.virtual.sim.editor import EndOfInputError, read_line
-from lab.virtual.sim.linux import filetools, system, text
 from lab.virtual.sim.linux.files import Files
 from lab.virtual.sim.linux.kernel import Kernel
 from lab.virtual.sim.linux.session import LoginSession, Tool
 from lab.virtual.sim.program import NS_PER_S, Drain, Program
-from lab.virtual.sim.sample_outputs import media, memory, network, processor, storage
 from lab.virtual.sim.sh.interpreter import InterruptedCommandError
 
 _SHELLS = {"/bin/sh", "/bin/bash"}
@@ -25,11 +22,13 @@ class UserSpace:
     """User space on a kernel.
 
     Attributes:
+        tools: its commands by name.
         passwords: user -> password; other users cannot log in. The images' root has none.
     """
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, tools: Mapping[str, Tool]) -> None:
         self.kernel = kernel
+        self.tools = tools
         self.computer = kernel.computer
         self.files = Files(kernel)
         self.passwords = {self.computer.model.board.prompts.username: self.computer.model.board.prompts.password}
@@ -47,7 +46,7 @@ class UserSpace:
             user = yield from self._login()
             if user:
                 self.computer.enter("shell")
-                yield from LoginSession(self.kernel, self.files, user, TOOLS).run()
+                yield from LoginSession(self.kernel, self.files, user, self.tools).run()
                 self.kernel.getty_ns = self.kernel.clock_ns
             yield from self.computer.say("\n")
 
@@ -61,7 +60,7 @@ class UserSpace:
         lines = script.load("user", **self.kernel.facts())
         if self.kernel.facts()["quiet"]:  # systemd shows no status then, unless something fails
             lines = [line for line in lines if line.kernel or not line.text.startswith(_STATUS)]
-        yield from script.play(computer, lines, total_ns, self.kernel)
+        yield from computer.play(lines, total_ns, self.kernel)
 
     def _bare_shell(self) -> Program[None]:
         """init=/bin/sh: no services, no login."""
@@ -70,7 +69,7 @@ class UserSpace:
         yield from self.computer.pause(max(0, planned.shell_boot_ns - planned.kernel_ns))
         yield from self.computer.say("sh: cannot set terminal process group (-1): Inappropriate ioctl for device\n")
         yield from self.computer.say("sh: no job control in this shell\n")
-        session = LoginSession(self.kernel, self.files, "root", TOOLS, prompt="sh-5.2# ")
+        session = LoginSession(self.kernel, self.files, "root", self.tools, prompt="sh-5.2# ")
         while True:
             yield from session.run()
 
@@ -99,12 +98,3 @@ class UserSpace:
         yield from self.computer.pause(_REFUSAL_S * NS_PER_S)
         yield from self.computer.write(b"\nLogin incorrect\n")
         return ""
-
-
-_SAMPLES = (processor, media, memory, network, storage)
-TOOLS: Final[Mapping[str, Tool]] = {
-    **text.TOOLS,
-    **filetools.TOOLS,
-    **system.TOOLS,
-    **{name: tool for module in _SAMPLES for name, tool in module.TOOLS.items()},
-}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from lab.virtual.sim.linux.kernel import device_on
 from lab.virtual.sim.program import NS_PER_MS, Drain, Program
 from lab.virtual.sim.sh.interpreter import Streams
 from lab.virtual.sim.storage import FileContent
@@ -94,7 +93,7 @@ def _sysboot(uboot: UBoot, arguments: Sequence[str], streams: Streams) -> Progra
     image = f"/boot/{model.family.kernel_file}"
     yield from uboot.computer.at("uboot.load")
     uboot.put(number(variables["loadaddr"]), (yield from _retrieve(uboot, medium, image, None, streams)))
-    append = f"console={variables['console']} root=/dev/{device_on(model, medium)} rw rootwait"
+    append = f"console={variables['console']} root=/dev/{model.root_device(medium)} rw rootwait"
     variables["bootargs"] = " ".join(f"{append} {variables.get('optargs', '')}".split())
     yield from line(streams, f"append: {variables['bootargs']}")
     tree = "/boot/dtb/board.dtb"

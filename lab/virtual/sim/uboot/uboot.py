@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from lab.virtual.sim import script
 from lab.virtual.sim.computer import Computer
-from lab.virtual.sim.editor import hear, read_line
+from lab.virtual.sim.editor import read_line
 from lab.virtual.sim.program import NS_PER_MS, NS_PER_S, Program
 from lab.virtual.sim.sh.interpreter import Interpreter, InterruptedCommandError, Runner, Streams, execute_line
 from lab.virtual.sim.sh.words import IncompleteError
@@ -59,7 +59,7 @@ class UBoot:
         computer.enter("uboot", computer.durations.uboot_ns)
         lines = script.load(f"{computer.model.family.profile}-uboot", **computer.facts())
         computer.machine.forget_input()  # the driver empties the UART's FIFO
-        yield from script.play(computer, lines, computer.durations.uboot_ns)
+        yield from computer.play(lines, computer.durations.uboot_ns)
         yield from computer.at("uboot.autoboot")
         if (yield from self._countdown()):
             yield from computer.at("uboot.countdown")
@@ -95,14 +95,14 @@ class UBoot:
         if self.computer.setup.keyed:
             return (yield from self._keyed(left))
         yield from self.computer.say(f"Hit any key to stop autoboot: {left:2d} ")
-        pressed = (yield from hear(self.computer, 0)) is not None
+        pressed = (yield from self.computer.hear(0)) is not None
         if pressed:
             yield from self.computer.say("\b\b\b 0 ")
         while left > 0 and not pressed:
             left -= 1
             due_ns = self.computer.now_ns + round(NS_PER_S * self.computer.time_scale)
             while self.computer.now_ns < due_ns and not pressed:
-                if (yield from hear(self.computer, due_ns - self.computer.now_ns)) is not None:
+                if (yield from self.computer.hear(due_ns - self.computer.now_ns)) is not None:
                     pressed = True
                     yield from self.computer.pause(_POLL_NS / 2)
             yield from self.computer.say(f"\b\b\b{left:2d} ")
@@ -117,7 +117,7 @@ class UBoot:
         yield from self.computer.say(f"Press SPACE to abort autoboot in {seconds} seconds\n")
         due_ns = self.computer.now_ns + round(seconds * NS_PER_S * self.computer.time_scale)
         while self.computer.now_ns < due_ns:
-            typed = yield from hear(self.computer, due_ns - self.computer.now_ns)
+            typed = yield from self.computer.hear(due_ns - self.computer.now_ns)
             if typed is not None and typed.byte == ord(" "):
                 return False
         return True

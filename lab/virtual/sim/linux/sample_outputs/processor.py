@@ -6,8 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from lab.virtual.sim import figures
-from lab.virtual.sim.figures import drawn, known, option, play, took_part
-from lab.virtual.sim.linux.session import LoginSession, Tool, complain
+from lab.virtual.sim.linux.session import LoginSession, Tool, complain, drawn, known, option, play, took_part
 from lab.virtual.sim.program import NS_PER_S, Program
 from lab.virtual.sim.sh.interpreter import NOT_FOUND, Interpreter, Streams
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lab.virtual.sim.linux.kernel import Kernel
-from lab.virtual.sim.model import Model
 
 _SUITES = (
     "/opt/eembc/coremark-pro/Makefile",
@@ -45,7 +44,7 @@ def files(kernel: Kernel) -> dict[str, Callable[[], str]]:
         "/dev/loop0": lambda: "",
     }
     found |= {path: lambda: "#\n" for path in _SUITES}
-    for number, name in media_of(kernel.computer.model).items():
+    for number, name in model.mmc_media.items():
         found[f"/sys/block/mmcblk{number}/device/name"] = _text(_CARDS[name])
         for partition in (1, 2, 3):
             device = f"mmcblk{number}p{partition}"
@@ -59,11 +58,6 @@ def files(kernel: Kernel) -> dict[str, Callable[[], str]]:
         found[f"/sys/class/net/{link}/statistics/tx_packets"] = lambda: kernel.settings.get("packets", "1000") + "\n"
         found[f"/sys/class/net/{link}/statistics/rx_packets"] = lambda: "0\n"
     return found
-
-
-def media_of(model: Model) -> dict[int, str]:
-    """Number of the kernel's mmcblk device -> medium."""
-    return model.mmc_media
 
 
 def _crypto(kernel: Kernel) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from lab.virtual.sim.figures import drawn, known, option, play
-from lab.virtual.sim.linux.session import LoginSession, Tool
+from lab.virtual.sim.linux.session import LoginSession, Tool, drawn, known, option, play
 from lab.virtual.sim.program import Program
 from lab.virtual.sim.sh.interpreter import Interpreter, Streams
 

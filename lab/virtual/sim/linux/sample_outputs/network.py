@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from attrs import frozen
 
-from lab.virtual.sim.figures import PublishedValues, drawn, known, option, play
-from lab.virtual.sim.linux import system
-from lab.virtual.sim.linux.session import LoginSession, Tool
+from lab.virtual.sim.figures import PublishedValues
+from lab.virtual.sim.linux.session import LoginSession, Tool, drawn, known, option, play
 from lab.virtual.sim.model import Model
 from lab.virtual.sim.program import Program
 from lab.virtual.sim.sh.interpreter import Interpreter, Streams
@@ -139,14 +138,6 @@ def _tcp_text(session: LoginSession, kind: str, seconds: float) -> str:
     )
 
 
-def _ethtool(session: LoginSession, arguments: Sequence[str], streams: Streams, shell: Interpreter) -> Program[int]:
-    """`ethtool -C eth0 rx-usecs N tx-usecs M`, else the power tools' command."""
-    if "rx-usecs" not in arguments:
-        return (yield from system.TOOLS["ethtool"](session, arguments, streams, shell))
-    session.kernel.settings["rx_usecs"] = option(arguments, "rx-usecs", "0")
-    return 0
-
-
 def _iperf3(session: LoginSession, arguments: Sequence[str], streams: Streams, _shell: Interpreter) -> Program[int]:
     seconds = int(option(arguments, "-t", "10"))
     head = "Connecting to host 192.168.0.1, port 5201\n"
@@ -253,7 +244,6 @@ def _wait(_session: LoginSession, _arguments: Sequence[str], _streams: Streams, 
 
 TOOLS: Mapping[str, Tool] = {
     **dict.fromkeys(("netserver", "killall"), _serve),
-    "ethtool": _ethtool,
     "ip": _ip,
     "iperf": _iperf,
     "iperf3": _iperf3,

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from lab.virtual.sim.figures import drawn, option, play
-from lab.virtual.sim.linux.session import LoginSession, Tool, complain
+from lab.virtual.sim.linux.session import LoginSession, Tool, complain, drawn, option, play
 from lab.virtual.sim.program import Program
-from lab.virtual.sim.sample_outputs.image import media_of
 from lab.virtual.sim.sh.interpreter import Interpreter, Streams
 
 _BUSY_BUS = 0.9  # of what a bus can carry
@@ -25,7 +23,7 @@ def _mount(session: LoginSession, arguments: Sequence[str], _streams: Streams, _
     if arguments[0] == "mount" and words and kind:
         device = words[0]
         number = int(device[11]) if device.startswith("/dev/mmcblk") else -1
-        medium = media_of(session.computer.model).get(number, "nand")
+        medium = session.computer.model.mmc_media.get(number, "nand")
         session.kernel.settings |= {"mounted": medium, "filesystem": kind}
     return 0
 

@@ -1,21 +1,52 @@
-"""Boards of a bench from the options of `lab virtual up sim`."""
+"""Simulated boards of a bench: their kind, and the options of `lab virtual up sim`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from attrs import frozen
 
+from lab import boards
 from lab.errors import ConfigurationError
-from lab.virtual.control import BoardSpec
-from lab.virtual.sim.backend import SimKind
+from lab.host.clock import Clock
+from lab.virtual import straps
+from lab.virtual.board import Backend, BoardAccess, BoardFolder, BoardSpec
+from lab.virtual.sim import environment, setup
+from lab.virtual.sim.backend import SimBackend
 from lab.virtual.sim.faults import catalogue
-from lab.virtual.sim.model import model
-from lab.virtual.sim.setup import FLOWS, NORMAL, SimConfig, SimSetup, check
+from lab.virtual.sim.model import model, serial_number
+from lab.virtual.sim.setup import FLOWS, NORMAL, SimConfig, SimSetup
+from lab.virtual.uart import UartAdapter
 
 DEFAULT_TYPE = "am62xx_sk"
 MOST = 256  # boards in one process; see docs/performance.md for what a machine carries
+
+
+class SimKind:
+    """A `lab.virtual.board.BoardKind` for one board type.
+
+    Args:
+        settings: of each board; None leaves what stands in its folder.
+    """
+
+    def __init__(self, board_type: str, settings: SimConfig | None = None) -> None:
+        self._board_type = board_type
+        self._settings = settings
+
+    def prepare(self, folder: BoardFolder, *, fresh: bool, report: Callable[[str], None]) -> None:
+        """Write settings and straps; the straps select the first medium."""
+        if self._settings is not None:
+            setup.save(folder.path, self._settings)
+        board = boards.load(self._board_type)
+        first = next(iter(board.media.values())).boot_mode
+        straps.begin(folder.straps, board.boot_mode_bits, first, fresh=fresh)
+
+    def backend(self, folder: BoardFolder, adapters: Mapping[str, UartAdapter], clock: Clock) -> Backend:
+        return SimBackend(self._board_type, setup.load(folder.path), adapters, clock)
+
+    def environment(self, place: BoardAccess) -> str:
+        return environment.of_board(self._board_type, place, serial_number(setup.load(place.folder.path).seed))
 
 
 @frozen
@@ -50,16 +81,16 @@ def board_specs(options: SimOptions) -> tuple[BoardSpec, ...]:
         raise ConfigurationError(f"--count {options.count}: 1 to {MOST} boards in all")
     if options.flow not in FLOWS:
         raise ConfigurationError(f"--flow {options.flow!r}: there are: {', '.join(FLOWS)}")
-    found: list[BoardSpec] = []
+    specs: list[BoardSpec] = []
     plans = catalogue.read_scenario(options.scenario) if options.scenario else None
     for board_type in types:
         # A wrong type, release or flow is named before anything starts:
-        check(SimSetup(flow=options.flow), model(board_type, options.release or None))
+        model(board_type, options.release or None).check(SimSetup(flow=options.flow))
         for number in range(1, options.count + 1):
             name = f"{board_type}-{number}"
-            config = _config(options, name, len(found), plans)
-            found.append(BoardSpec(name, board_type, SimKind(board_type, config)))
-    return tuple(found)
+            config = _config(options, name, len(specs), plans)
+            specs.append(BoardSpec(name, board_type, SimKind(board_type, config)))
+    return tuple(specs)
 
 
 def _config(options: SimOptions, name: str, index: int, plans: catalogue.Scenario | None) -> SimConfig:
