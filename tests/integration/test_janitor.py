@@ -19,6 +19,7 @@ from labgrid.remote.common import ReservationState
 from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
 from labgrid.remote.generated.labgrid_coordinator_pb2_grpc import CoordinatorStub
 from support.coordinator import ALICE, DEADLINE_S, PROGRAMS, client, running_coordinator
+from support.facts import missing_facts
 
 from lab import package_data
 from lab.errors import LabTransientError
@@ -160,13 +161,13 @@ def test_a_job_that_ended_without_giving_its_place_back_is_cleared_up_after(lab:
     holder = str(job_user(job.person, job.called, store_name(lab.store)))
     lab.coordinator.acquire("b1", holder)
     (action,) = lab.janitor().tidy()  # of a run that was killed; the job takes it anew when it has its board
-    assert action.described == f"place b1: released from {holder}: job j1 waits for its board"
+    assert not missing_facts(action.described, "place b1: released", f"{holder}", "job j1")
     assert lab.book().start(job.id) is not None
     lab.coordinator.acquire("b1", holder)
     assert lab.janitor().due() == [], "it has its board"
     lab.book().finish(job.id, "failed")
     (action,) = lab.janitor().tidy()
-    assert action.described == f"place b1: released from {holder}: job j1 is failed, and did not give it back"
+    assert not missing_facts(action.described, "place b1: released", f"{holder}", "j1 is failed")
     assert lab.coordinator.holder("b1") == ""
 
 
@@ -259,7 +260,7 @@ def test_lab_run_waits_for_a_place_that_a_person_has_and_says_who(lab: Lab) -> N
             if "job j1 has b1" in line:
                 assert lab.coordinator.holder("b1") == str(job_user(process.person(), "j1", store_name(lab.store)))
                 runner.terminate()
-        assert "waits: labgrid's place b1 is held by desk-3/bob" in said
+        assert not missing_facts(said, "waits: ", "place b1", "desk-3/bob")
         assert "job j1 has b1" in said, said
     assert lab.coordinator.holder("b1") == ""
 
@@ -268,9 +269,7 @@ def test_a_place_whose_exporter_is_dead_is_refused_before_the_run_begins(lab: La
     client(lab.address, "-p", "b2", "add-match", "lab-7/b2/*")
     try:
         with (
-            pytest.raises(
-                LabTransientError, match=r"no exporter offers lab-7/b2/\*: start `lab farm export`"
-            ) as caught,
+            pytest.raises(LabTransientError, match=r"lab-7/b2.*farm export`") as caught,
             hold_place(lab.book(), lab.job("b2")),
         ):
             pass

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from support.coordinator import DEADLINE_S, client, running_coordinator
+from support.facts import missing_facts
 
 from lab import package_data
 from lab.errors import ConfigurationError, LabTransientError
@@ -68,7 +69,7 @@ def test_a_person_who_has_acquired_the_place_keeps_lab_run_out_by_name(coordinat
         timeout=DEADLINE_S,
     )
     assert done.returncode == 75, done.stdout + done.stderr
-    assert "labgrid's place b1 is held by desk-3/bob" in done.stdout + done.stderr
+    assert not missing_facts(done.stdout + done.stderr, "place b1", "desk-3/bob")
     assert "Traceback" not in done.stderr
     assert Coordinator(coordinator).holder("b1") == "desk-3/bob"
     client(coordinator, "-p", "b1", "release", LG_USERNAME="bob", LG_HOSTNAME="desk-3")
@@ -132,5 +133,5 @@ def test_a_place_that_is_reserved_in_labgrid_and_not_acquired_yet_is_busy(coordi
 
 
 def test_a_place_that_there_is_not_is_the_environments_fault(coordinator: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"place b9 cannot be acquired: .*does not exist"):
+    with pytest.raises(ConfigurationError, match=r"place b9 .*not exist"):
         Place("b9", coordinator).hold(job_user("lena", "j12", "/a/results.db"), LENA, lambda _: False).__enter__()

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.facts import missing_facts
 from support.judged_store import Nights
 from support.measuring_lab import ROOT, Lab, running_lab
 
@@ -99,7 +100,7 @@ def test_a_session_that_judges_fails_with_the_verdict_once_it_is_sure(lab: Lab, 
 
 def test_a_run_that_was_not_asked_for_is_not_measured_again(lab: Lab) -> None:
     assert measured(lab, "--lab-confirms", "1") == pytest.ExitCode.USAGE_ERROR
-    assert "the judge asks for nothing of run 1 again; judge it first: lab judge run 1" in lab.log
+    assert not missing_facts(lab.log, "nothing of run 1", "lab judge run 1")
 
 
 @pytest.mark.soak
@@ -120,7 +121,7 @@ def assert_judged(lab: Lab) -> None:
         check=False,
     )
     assert done.returncode == WORSE, done.stdout + done.stderr
-    assert "1 number of sd may have moved; measuring again, 1 of at most 3" in done.stdout
+    assert not missing_facts(done.stdout, "1 number of sd", "1 of at most 3")
     with open_store(lab.environ["LAB_DB"]) as store:
         (diagnosis,) = [run for run in store.runs() if run.kind == DIAGNOSIS]
         measured_run = store.run(diagnosis.provenance[OF])

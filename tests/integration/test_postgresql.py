@@ -150,7 +150,7 @@ def test_a_server_that_is_gone_is_a_transient_error_without_a_password(server: C
     with open_store(database, pause=pauses.append) as store:
         server.stop()
         try:
-            with pytest.raises(LabTransientError, match="the server does not answer; look whether it runs") as raised:
+            with pytest.raises(LabTransientError, match=r"server.*not answer") as raised:
                 begin(store)
         finally:
             server.start()
@@ -174,7 +174,7 @@ def test_a_url_that_the_server_refuses_is_explained(server: Cluster, change: tup
 
 def test_a_role_that_may_not_create_tables_is_explained(server: Cluster, database: str) -> None:
     administer(server, "CREATE ROLE reader LOGIN PASSWORD 'reader'")
-    with pytest.raises(ConfigurationError, match="grant it CREATE on the schema"):
+    with pytest.raises(ConfigurationError, match=r"grant.*CREATE"):
         open_store(database.replace(f"lab:{PASSWORD}", "reader:reader"))
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from attrs import evolve
+from support.facts import missing_facts
 from support.measuring_lab import ROOT, Lab, running_lab
 
 from lab.host.clock import utc_now
@@ -125,7 +126,7 @@ def test_from_a_release_file_to_runs_that_are_called_like_it(lab: Lab, env: Path
     assert (code, labels(lab)[0]) == (pytest.ExitCode.OK, "11.00"), said
     code, said = session(lab, env, "--lab-release", "11.01")
     assert code == pytest.ExitCode.USAGE_ERROR
-    assert "was provisioned with 11.00 on sd" in said
+    assert not missing_facts(said, "with 11.00 on sd")
     assert len(labels(lab)) == 1
 
     words = ("run", "--env", str(env), "--medium", "sd", "--cycles", "1", "--provision")
@@ -196,7 +197,7 @@ def test_what_boots_and_is_not_the_release_is_not_measured_until_somebody_looked
     before = len(labels(lab))
     code, said = session(lab, env)
     assert code != pytest.ExitCode.OK
-    assert "sd of am62xx_sk-1 holds no release that is known" in said
+    assert not missing_facts(said, "sd of am62xx_sk-1", "no release")
     code, said = session(lab, env, "--lab-provision", str(wrong))
     assert code == 1
     assert "[release_mismatch, fault: lab]" in said
@@ -219,7 +220,7 @@ def test_a_release_that_was_refused_or_never_booted_labels_no_run(lab: Lab, env:
     assert (failed.returncode, states(lab)) == (1, dict.fromkeys(media, ("15.00", "failed")))
     refused = lab_command(lab, *run)
     assert (refused.returncode != 0, len(labels(lab))) == (True, before), refused.stdout
-    assert "emmc of am62xx_sk-1 holds no release that is known" in refused.stdout + refused.stderr
+    assert not missing_facts(refused.stdout + refused.stderr, "emmc of am62xx_sk-1", "no release")
 
     killed_before_the_boot(lab, wrong)
     other = lab_command(lab, *run)
@@ -264,5 +265,5 @@ def test_a_medium_that_the_environment_cannot_write_is_refused_before_the_board_
     release = a_release(lab.folder, "14.00", media=("sd", "ospi"))
     refused = lab_command(lab, "provision", "--env", str(env), "--release", str(release))
     assert refused.returncode == 2
-    assert "nothing in the env can write ospi" in refused.stderr
+    assert not missing_facts(refused.stderr, "nothing", "write ospi")
     assert not (lab.folder / "sd").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.facts import missing_facts
 from support.napping import is_put_back, kernel_error, napper
 from support.simruns import planned
 
@@ -34,15 +35,15 @@ def test_mcu_only_is_selected_as_each_release_wants_it_and_again_before_each_sus
 def test_where_nothing_names_the_mode_the_result_says_what_was_missing() -> None:
     with napper(release="09.02", mcu=False) as board:  # its kernel says nothing of the mode
         missing = board.strategy.low_power.cycle(MCU).unverified
-        assert "the kernel's lines: they fit several modes" in missing
-        assert "the MCU's UART: the env has no SideConsoleDriver" in missing
-        assert "the power of the rails: no rails are measured" in missing
+        assert not missing_facts(missing, "kernel's lines", "several")
+        assert not missing_facts(missing, "MCU's UART", "SideConsoleDriver")
+        assert not missing_facts(missing, "power of the rails", "no rails")
 
 
 def test_a_release_that_is_not_on_the_board_is_refused() -> None:
     with napper(release="10.00") as board:
         board.strategy.low_power.release = "11.01"
-        with pytest.raises(ConfigurationError, match=r"has a kernel 6\.12.*the board runs 6\.6"):
+        with pytest.raises(ConfigurationError, match=r"6\.12.*runs 6\.6"):
             board.strategy.low_power.cycle(MCU)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.driver_guest import DEADLINE_S, Guest, running
+from support.facts import missing_facts
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3 * DEADLINE_S)]
 
@@ -159,7 +160,7 @@ def test_a_speed_that_an_ft232b_lacks_is_refused_with_the_one_that_the_driver_se
     _, _, text = guest.run("""
 answer = refusal(lambda: watcher.open('/dev/ttyUSB0', speed_bd=4000000))
 """)
-    assert "its adapter has no 4000000 Bd, the driver set 9600 Bd" in text
+    assert not missing_facts(text, "no 4000000 Bd", "9600 Bd")
     assert guest.run("answer = [port.info.meta.speed_bd for port in watcher.status().ports]") == [115200, 115200]
 
 
@@ -218,7 +219,7 @@ text = sensor.start(AdcRange.ACTIVE).text
 sensor.close()
 answer = [text, reading.bus_uv / 1e6]
 """)
-    assert "the adapter takes SMBus' words, one register at a time" in text
+    assert not missing_facts(text, "SMBus", "one register")
     assert text.endswith("samples/s")
     assert volts == pytest.approx(0.85)
     _, _, text = guest.run("""
@@ -226,7 +227,7 @@ from attrs import evolve
 config = evolve(config, rails=(RailConfig('core', 0.85, 0x40, 2.0),))
 answer = refusal(lambda: InaSensor(config, CHIPS['ina231'], open_bus(config)).start(AdcRange.ACTIVE))
 """)
-    assert "a driver of this host's kernel has the sensor: read it with `backend: hwmon`" in text
+    assert not missing_facts(text, "driver", "`backend: hwmon`")
 
 
 def test_a_reader_that_is_pulled_out_is_missing_and_another_in_its_place_is_refused(guest: Guest) -> None:
@@ -264,4 +265,4 @@ opened.__exit__(None, None, None)
 answer = refusal(lambda: expect_same(disk(), card.identity, card.size_bytes))
 """)
     assert kind == "TargetRefusedError"
-    assert "another disk than when it was looked at" in text
+    assert not missing_facts(text, r"another disk")

@@ -55,7 +55,7 @@ def test_what_one_host_brings_another_reads_verified(tmp_path: Path) -> None:
     location.at(URL).put(sha256, b"other")
     with pytest.raises(LabStableError, match="is damaged"):
         ArtifactStore(tmp_path / "three", URL).read(sha256)
-    with pytest.raises(LabStableError, match="may not have brought it yet"):
+    with pytest.raises(LabStableError, match=r"not.*brought it yet"):
         two.read("ab" * 32)
 
 
@@ -79,7 +79,7 @@ def test_a_store_that_is_away_costs_nothing_that_was_measured_and_tells_no_secre
 def test_a_bucket_that_is_not_there_is_said(tmp_path: Path) -> None:
     one = ArtifactStore(tmp_path / "one", "s3://nobody/artifacts")
     one.put(LOG, kind="k")
-    with pytest.raises(LabStableError, match="cannot be written in s3://nobody/artifacts"):
+    with pytest.raises(LabStableError, match=r"s3://nobody/artifacts"):
         artifacts.upload(one)
 
 

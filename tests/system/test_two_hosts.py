@@ -300,6 +300,6 @@ def test_a_card_of_another_host_is_written_and_read_back_there_and_a_cut_ends_it
 
 def test_a_host_that_ssh_cannot_reach_is_said(hosts: netlab.Hosts, link: SshLink) -> None:
     nobody = SshLink("10.77.0.9", link.folder, str(hosts.ssh_config))
-    with pytest.raises(LabTransientError, match=r"ssh to 10\.77\.0\.9 cannot connect") as caught:
+    with pytest.raises(LabTransientError, match=r"10\.77\.0\.9 .*connect") as caught:
         nobody.forward("/run/nobody.sock")
     assert caught.value.failure == "console_link"

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from support.console_bench import DEADLINE_S, ConsoleBench, read_bytes
+from support.facts import missing_facts
 
 from lab.console import ConsoleClient, ensure_server
 from lab.console.protocol import Deframer, FrameType, Message, encode_frame, encode_message
@@ -44,7 +45,7 @@ def test_a_second_server_is_refused_and_a_stale_socket_is_not_in_the_way(bench: 
     assert second.stderr.startswith(f"a console server (pid {bench.server_pid}) serves {bench.runtime} already")
     bench.end_server()
     assert (bench.runtime / "console.sock").exists()
-    with pytest.raises(LabTransientError, match="no console server answers"):
+    with pytest.raises(LabTransientError, match=r"no console server"):
         ConsoleClient(bench.runtime / "console.sock")
     assert bench.client().status().ports == []
 
@@ -73,7 +74,7 @@ def test_the_server_ends_cleanly_when_told(bench: ConsoleBench, number: signal.S
 def test_a_server_that_cannot_start_says_why(bench: ConsoleBench) -> None:
     bench.runtime.mkdir(mode=0o700)
     (bench.runtime / "console.sock").mkdir()
-    with pytest.raises(LabStableError, match=r"did not start \(exit status 1\); the end of .*console\.log"):
+    with pytest.raises(LabStableError, match=r"status 1\).*console\.log"):
         ensure_server(bench.runtime)
     (bench.runtime / "console.sock").rmdir()
 
@@ -150,10 +151,10 @@ def test_a_measurement_goes_on_when_the_folder_is_removed_and_another_one_is_tol
     shutil.rmtree(bench.runtime)
     other = bench.client()
     assert other.server_pid != orphan
-    with pytest.raises(LabTransientError, match=f"boardlab's console server of {bench.runtime}, user ") as caught:
+    with pytest.raises(LabTransientError, match=f"{bench.runtime}, user ") as caught:
         other.open(adapter.link, name="uart0")
     assert caught.value.failure == "console_shared"
-    assert f"the folder of pid {orphan} was removed while it ran" in str(caught.value).lower()
+    assert not missing_facts(str(caught.value).lower(), f"pid {orphan}", "removed")
     assert "getty" not in str(caught.value)
     adapter.say(b"login: ")
     assert b"".join(chunk.data for chunk in read_bytes(writer, 7)) == b"login: "

@@ -8,6 +8,7 @@ import termios
 
 import pytest
 from support.console_bench import BOOT, BOOT_MOMENTS, DEADLINE_S, ConsoleBench, read_bytes, wait_for
+from support.facts import missing_facts
 
 from lab import boards
 from lab.console import MomentFinder, find_moments
@@ -30,7 +31,7 @@ def test_bytes_arrive_stamped_in_order_and_are_recorded(bench: ConsoleBench) -> 
     assert [chunk.t_ns for chunk in chunks] == sorted(chunk.t_ns for chunk in chunks)
     assert list(bench.recording().chunks()) == chunks
     assert bench.recording().meta == info.meta
-    assert info.meta.low_latency == "not supported by this port"
+    assert not missing_facts(info.meta.low_latency, "not supported")
     assert info.meta.scheduling.startswith("SCHED_")
 
 
@@ -94,7 +95,7 @@ def test_an_open_port_is_found_again_by_any_path_but_not_with_other_settings(ben
     measurement.close()
     with pytest.raises(ConfigurationError, match="name another"):
         client.open(bench.adapter("uart1").link, name="uart0")
-    with pytest.raises(LabStableError, match="no port 'nothing' is open; open are: uart0"):
+    with pytest.raises(LabStableError, match=r"'nothing'.*uart0"):
         client.attach("nothing")
     with pytest.raises(ConfigurationError, match="no name for a port"):
         client.open(adapter.link, name="../escape")

@@ -151,13 +151,13 @@ def test_a_port_is_found_by_its_path_its_name_and_its_board(bench: ConsoleBench)
         client, found = attach_to_port("sim-1", bench.runtime, speed_bd=115200)
         with client:
             assert found.meta.speed_bd == 115200
-    with pytest.raises(LabStableError, match=r"no port 'sim-2' is open, .* there are: sim-1, uart0") as caught:
+    with pytest.raises(LabStableError, match=r"'sim-2'.*sim-1, uart0") as caught:
         attach_to_port("sim-2", bench.runtime)
     assert caught.value.failure == "port_unknown"
 
 
 def test_a_name_starts_no_server_and_a_path_does(bench: ConsoleBench) -> None:
-    with pytest.raises(LabTransientError, match="no console server answers"):
+    with pytest.raises(LabTransientError, match=r"no console server"):
         attach_to_port("uart0", bench.runtime)
     client, found = attach_to_port(str(bench.adapter().link), bench.runtime)
     with client:

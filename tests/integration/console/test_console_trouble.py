@@ -10,6 +10,7 @@ import termios
 
 import pytest
 from support.console_bench import DEADLINE_S, ConsoleBench, read_bytes, read_until_refused, wait_for
+from support.facts import missing_facts
 
 from lab.console import Chunk, Gap, RecordKind
 from lab.errors import ConfigurationError, LabStableError, LabTransientError
@@ -26,7 +27,7 @@ def test_a_killed_server_leaves_every_byte_that_it_handed_out_and_the_next_one_g
     rest, error = read_until_refused(client)
     seen += rest
     assert error.failure == "console_server_gone"
-    assert "is gone; its last words are in" in str(error)
+    assert not missing_facts(str(error), "gone", "last words")
     before = list(bench.recording().chunks())
     assert before[: len(seen)] == seen
 
@@ -49,11 +50,11 @@ def test_an_unplugged_port_is_noticed_and_read_again_when_it_is_back(bench: Cons
     lost = client.read_event(DEADLINE_S)
     assert isinstance(lost, Gap)
     assert (lost.kind, lost.position) == (RecordKind.LOST, 6)
-    with pytest.raises(LabTransientError, match=r"uart0: lost since .*: Input/output error; plug it in again"):
+    with pytest.raises(LabTransientError, match=r"uart0: lost.*again"):
         client.write(b"x")
     (port,) = client.status().ports
     assert port.state.startswith("lost since")
-    with pytest.raises(LabStableError, match="plug the adapter in again"):
+    with pytest.raises(LabStableError, match=r"adapter in again"):
         client.open(adapter.link, name=info.name)
     adapter.plug()
     back = client.read_event(DEADLINE_S)
@@ -120,7 +121,7 @@ def test_a_slow_reader_is_dropped_with_a_word_and_the_other_one_loses_nothing(be
     assert received == sent
     chunks, error = read_until_refused(slow)
     assert error.failure == "console_overrun"
-    assert "dropped this reader, which was too slow" in str(error)
+    assert not missing_facts(str(error), "dropped", "too slow")
     got = b"".join(chunk.data for chunk in chunks)
     assert 0 < len(got) < sent
     assert got == (line * (sent // len(line)))[: len(got)]
@@ -174,7 +175,7 @@ def test_a_port_that_somebody_else_locks_is_refused_with_his_name(bench: Console
     ) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == b"mine\n"
-        with pytest.raises(LabStableError, match=rf"in use by another program: pid {other.pid} \(") as caught:
+        with pytest.raises(LabStableError, match=f"program: pid {other.pid} \\(") as caught:
             bench.client().open(adapter.link)
         assert caught.value.failure == "port_in_use"
         other.communicate(b"\n")

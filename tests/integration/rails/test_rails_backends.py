@@ -91,7 +91,7 @@ def test_an_iiod_is_read_by_the_real_libiio(idle: BenchProcess, wired: RailsConf
     check(tmp_path / "a.trace", 0.03)
     nobody = evolve(config, rails=(*rails, RailConfig("vdd_moon", 1.0)))
     with (
-        pytest.raises(ConfigurationError, match="no IIO device is called 'vdd_moon'"),
+        pytest.raises(ConfigurationError, match=r"no IIO .*'vdd_moon'"),
         sampling(nobody, tmp_path / "b"),
     ):
         pass
@@ -113,7 +113,7 @@ def test_hwmon_files_are_read(wired: RailsConfig, tmp_path: Path) -> None:
     sampled(config, tmp_path / "a.trace", 100)
     check(tmp_path / "a.trace", 0.1)
     missing = evolve(config, rails=(RailConfig("vdd_moon", 1.0),))
-    with pytest.raises(ConfigurationError, match="no hwmon device is called or labelled"):
+    with pytest.raises(ConfigurationError, match=r"no hwmon device"):
         sampled(missing, tmp_path / "b.trace", 1)
 
 
@@ -156,14 +156,14 @@ def test_straps_can_be_wired_to_other_pins_of_the_expander(bench: BenchProcess, 
     crossed.set(0x241)
     assert straps.read(Path(bench.board.straps), BITS) == 0x242
     crossed.set(0x243)
-    with pytest.raises(ConfigurationError, match="pins must map a strap to a pin"):
+    with pytest.raises(ConfigurationError, match=r"pins .*strap to a pin"):
         AutomationBootModeDriver(target, "wrong", pins={0: 99})
 
 
 def test_a_refusal_of_the_automation_interface_is_an_error_that_says_what_to_do(bench: BenchProcess) -> None:
     interface = AutomationInterface(bench.board.automation)
     assert interface.command("version")
-    with pytest.raises(LabStableError, match=r"says 'Command auto fly not valid ...' to 'auto fly': check `dut`"):
+    with pytest.raises(LabStableError, match=r"not valid.*check `dut`"):
         interface.command("auto fly")
     with pytest.raises(ConfigurationError, match="No such file"):
         AutomationInterface("/dev/nothing").command("version")
@@ -172,7 +172,7 @@ def test_a_refusal_of_the_automation_interface_is_an_error_that_says_what_to_do(
 def test_a_silent_port_is_no_automation_interface() -> None:
     master, slave = os.openpty()
     try:
-        with pytest.raises(LabTransientError, match="no echo from the Automation Interface"):
+        with pytest.raises(LabTransientError, match=r"no echo.*Automation"):
             AutomationInterface(os.ttyname(slave)).command("version")
     finally:
         os.close(slave)

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.facts import missing_facts
 from support.railbench import config_of, drawn, true_energy_j
 from support.virtual_bench import BenchProcess, Console, lab_virtual
 
@@ -147,7 +148,7 @@ def test_a_sensor_that_is_not_there_is_named_before_anything_is_measured(
     config: RailsConfig, tmp_path: Path, bench: BenchProcess
 ) -> None:
     wrong = RailsConfig.loads(config.dumps().replace('"address": 64', '"address": 79'))
-    silent = pytest.raises(LabTransientError, match=r"ina231 at 0x4f \(vdd_core\) does not answer")
+    silent = pytest.raises(LabTransientError, match=r"0x4f \(vdd_core\).*not")
     with silent, sampling(wrong, tmp_path / "a.trace"):
         pass
     nowhere = RailsConfig.loads(config.dumps().replace(bench.board.rails, str(tmp_path / "nobody.sock")))
@@ -167,11 +168,11 @@ def test_the_self_test_finds_what_is_swapped(bench: BenchProcess, tmp_path: Path
     swapped.write_text(text.replace("0x42", "0x4X").replace("0x43", "0x42").replace("0x4X", "0x43"))
     bad = subprocess.run([lab, "rails", "selftest", "--env", swapped], check=False, capture_output=True, text=True)
     assert bad.returncode == 1
-    assert "swapped with soc_dvdd_1v8: exchange their addresses" in bad.stdout
-    assert "2 of 5 rails cannot be measured: soc_dvdd_1v8, soc_dvdd_3v3" in bad.stderr
+    assert not missing_facts(bad.stdout, "swapped", "soc_dvdd_1v8", "exchange")
+    assert not missing_facts(bad.stderr, "2 of 5 rails", "soc_dvdd_1v8", "soc_dvdd_3v3")
     assert bench.power("off") == 200
     off = subprocess.run([lab, "rails", "selftest", "--env", env], check=False, capture_output=True, text=True)
-    assert "no voltage: is the board on?" in off.stdout
+    assert not missing_facts(off.stdout, "no voltage", "board on")
     assert off.returncode == 1
 
 
@@ -182,10 +183,10 @@ def test_a_board_is_switched_from_the_command_line_and_its_rails_tell_whether_it
     env = str(bench.folder / BOARD / "env.yaml")
     assert main(["power", "on", "--env", env]) == 0
     assert bench.status()["power"] == "on"
-    assert f"{BOARD}: on. Verified: its rails read" in capsys.readouterr().out
+    assert not missing_facts(capsys.readouterr().out, f"{BOARD}: on", "Verified", "rails")
     assert main(["power", "off", "--env", env]) == 0
     assert bench.status()["power"] == "off"
-    assert f"{BOARD}: off. Verified: its rails read 0.00 to 0.00 V" in capsys.readouterr().out
+    assert not missing_facts(capsys.readouterr().out, f"{BOARD}: off", "Verified", "0.00 to 0.00 V")
 
 
 def test_power_is_sampled_shown_and_drawn_from_the_command_line(bench: BenchProcess, tmp_path: Path) -> None:

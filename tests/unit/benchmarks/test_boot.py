@@ -191,7 +191,7 @@ def test_a_chattering_board_that_never_logs_in_is_too_slow() -> None:
     boot = watch()
     late_ns = ON.acknowledged_ns + int(QEMU.timeouts.boot_s * 1e9) + 1
     feed(boot, b"still here\r\n", late_ns)
-    with pytest.raises(BoardTransientError, match="no login prompt within 60 s") as raised:
+    with pytest.raises(BoardTransientError, match=r"login prompt.*60 s") as raised:
         boot.check(late_ns)
     assert raised.value.failure == "too_slow"
 

@@ -216,7 +216,7 @@ def test_a_reset_while_an_answer_is_waited_for_is_one() -> None:
 
 def test_a_prompt_that_nobody_answers_at_is_none() -> None:
     boot = Boot(healthy((3.1, b"[    1.900000] random: crng init done\r\n"))).ask()
-    with pytest.raises(BoardTransientError, match="without an answer to a carriage return") as raised:
+    with pytest.raises(BoardTransientError, match=r"answer.*carriage return") as raised:
         boot.wait(6.0)
     assert raised.value.failure == "prompt_unanswered"
 
@@ -262,7 +262,7 @@ def test_one_text_of_a_start_in_user_space_is_no_reset(again: bytes, at_s: float
 @pytest.mark.parametrize("again", [STARTS[0], BEGIN])
 def test_a_board_that_dies_behind_a_second_start_has_reset(again: bytes) -> None:
     boot = Boot([(0.5, BEGIN), (1.0, KERNEL), (2.0, again)])
-    with pytest.raises(BoardTransientError, match=r"reset while booting.*Then: hung") as raised:
+    with pytest.raises(BoardTransientError, match=r"reset.*Then: hung") as raised:
         boot.wait(60.0)
     assert raised.value.failure == "reset"
 
@@ -493,7 +493,7 @@ def test_a_board_that_is_heard_before_the_switch_has_answered_got_its_power_befo
 
 def test_a_board_that_is_heard_before_the_switch_was_told_has_no_number() -> None:
     boot = Boot([(-1.5, BEGIN), (1.0, KERNEL), (3.0, PROMPT)]).answer()
-    with pytest.raises(LabTransientError, match="before it was switched on") as raised:
+    with pytest.raises(LabTransientError, match=r"before.*switched on") as raised:
         boot.samples()
     assert raised.value.failure == "impossible_times"
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 from attrs import evolve, frozen
+from support.facts import missing_facts
 
 from lab import boards
 from lab.benchmarks.lowpower.kernellog import read_log
@@ -127,7 +128,7 @@ def test_one_source_that_names_the_mode_verifies_it_and_silence_does_not() -> No
     assert verify("mcu_only", [kernel, of_mcu("Suspend request to MCU-only mode received")]) == ""
     missing = verify("mcu_only", [kernel, of_mcu(""), of_power(None, AM62)])
     assert "they fit several modes" in missing
-    assert "it said nothing of MCU-only" in missing
+    assert not missing_facts(missing, "nothing", "MCU-only")
     assert "no rails are measured" in missing
 
 
@@ -161,7 +162,7 @@ def test_mcu_only_is_selected_as_the_release_on_the_board_wants_it(kernel: str, 
 
 
 def test_a_release_with_another_kernel_than_the_boards_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match=r"release 09\.02 of am62xx_sk has a kernel 6\.1"):
+    with pytest.raises(ConfigurationError, match=r"09\.02 of am62xx_sk.*6\.1"):
         release_of(AM62, "09.02", "6.12.34")
 
 
@@ -188,7 +189,7 @@ def test_the_boards_own_shell_puts_everything_back_after_the_suspend() -> None:
 
 def test_a_script_that_lost_characters_is_never_run() -> None:
     shell = Shell({f"cat {FILE}": (["echo 0 > /qos", "echo me > /sys/power/state"], 0)})
-    with pytest.raises(LabTransientError, match="'echo mem > /sys/power/state' became 'echo me > /sys/power/state'"):
+    with pytest.raises(LabTransientError, match=r"'echo mem .*'echo me >"):
         install(shell, ["echo 0 > /qos", "echo mem > /sys/power/state"])
 
 
@@ -217,7 +218,7 @@ def test_a_blocker_of_gp_devices_does_not_concern_a_secure_one() -> None:
 
 
 def test_a_wake_up_source_that_does_not_take_is_an_error() -> None:
-    with pytest.raises(BoardStableError, match="is not armed, and nothing would wake the board"):
+    with pytest.raises(BoardStableError, match=r"not armed.*nothing"):
         arm(Shell({}), AM62, WOKEN)
 
 

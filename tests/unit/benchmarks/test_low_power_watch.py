@@ -191,7 +191,7 @@ def test_a_kernel_time_that_lost_a_digit_gives_no_latency(line: str, damaged: st
     """Else it would be 41 s, or less than none."""
     done = answered(watched(SuspendPlan("deep_sleep", "rtc", 5), 5), 5 * S)
     lines = [each.replace(line, damaged) for each in DEEP]
-    with pytest.raises(TestTransientError, match="its clock does not go back") as raised:
+    with pytest.raises(TestTransientError, match=r"clock.*go back") as raised:
         judge(done, Observed(FOUND, Stats(0, 0), Stats(1, 0), lines, None, None))
     assert raised.value.failure == "resume_lines_missing"
 

@@ -188,7 +188,7 @@ def test_a_type_of_ones_own_is_called_as_its_file_and_as_no_other(
 
 def test_a_folder_of_types_that_is_none_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BOARDLAB_BOARD_TYPES", str(tmp_path / "nowhere"))
-    with pytest.raises(ConfigurationError, match="nowhere, which is no folder; make it, or mend the variable"):
+    with pytest.raises(ConfigurationError, match=r"nowhere, .*the variable"):
         boards.names()
 
 
@@ -294,7 +294,7 @@ def test_an_assumed_place_that_is_not_there_is_refused(board_file: Path) -> None
     board_file.write_text(MINIMAL.replace("[prompts]", 'assumed = ["media.sd.boot_mode"]\n[prompts]', 1))
     assert boards.assumptions(boards.load_file(board_file))[-1] == "prompts.uboot"
     board_file.write_text(MINIMAL.replace("[prompts]", 'assumed = ["media.nand"]\n[prompts]', 1))
-    with pytest.raises(ConfigurationError, match=r"assumed names 'media\.nand', and there is no 'nand'"):
+    with pytest.raises(ConfigurationError, match=r"'media\.nand'.*no 'nand'"):
         boards.load_file(board_file)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.facts import missing_facts
 
 from lab.cli import main
 from lab.console.analyser import check, read, uart
@@ -91,9 +92,9 @@ def test_the_command_tells_it_with_its_status(tmp_path: Path, capsys: pytest.Cap
         assert main(["console", "truth", str(tmp_path / "r.log"), file, "--channel", "TX"]) == status
         assert told in capsys.readouterr().out
     assert main(["console", "truth", str(tmp_path / "r.log"), file, "--channel", "RX"]) == 2
-    assert "has no channel 'RX'; it has: D0, TX" in capsys.readouterr().err
+    assert not missing_facts(capsys.readouterr().err, "no channel 'RX'", "D0, TX")
     assert main(["console", "truth", str(tmp_path / "r.log"), file, "--channel", "D0"]) == 2
-    assert "are not in the recording: is it the right channel, speed and boot" in capsys.readouterr().err
+    assert not missing_facts(capsys.readouterr().err, "not in the recording")
 
 
 def test_samples_without_a_time_take_it_from_the_rate(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 from support.console_bench import BOOT, BOOT_MOMENTS, kernel_log, paced
+from support.facts import missing_facts
 from typer.testing import CliRunner, Result
 
 from lab import boards
@@ -38,7 +39,7 @@ def test_replay_prints_the_moments_of_the_board_type_that_fits(recording: Path) 
     result = lab_console("replay", str(recording))
     assert result.exit_code == 0
     lines = result.output.splitlines()
-    assert lines[0] == "qemu-virt: 7 moments at 115200 Bd, adapter latency 1 ms"
+    assert not missing_facts(lines[0], "qemu-virt", "7 moments", "115200 Bd", "latency 1 ms")
     cells = [line.split() for line in lines[2:9]]
     assert [cell[3] for cell in cells] == BOOT_MOMENTS
     expected = find_moments(paced(BOOT, META.timing), QEMU.moments, META.timing)
@@ -47,7 +48,7 @@ def test_replay_prints_the_moments_of_the_board_type_that_fits(recording: Path) 
     )
     assert cells[0][2] == "4.29"  # 1 ms adapter, 0.2 ms scheduling, 3 ms late, one byte
     assert cells[-1][2] == "1.29"
-    assert "worst evidence of late stamps: 3.00 ms" in result.output
+    assert not missing_facts(result.output, "late stamps", "3.00 ms")
     assert "gaps: 1" in result.output
 
 
@@ -67,7 +68,7 @@ def test_replay_compares_the_kernel_s_clock_with_the_host_s(tmp_path: Path) -> N
     ):
         path.write_bytes(content)
     result = lab_console("replay", str(tmp_path / "a.log"), "--board", "qemu-virt")
-    assert "kernel's clock: +80 ppm against the host's over 2.0 s and 100 of 100 lines" in result.output
+    assert not missing_facts(result.output, "+80 ppm", "2.0 s", "100 of 100 lines")
     document = json.loads(lab_console("replay", str(tmp_path / "a.log"), "--board", "qemu-virt", "--json").stdout)
     assert document["printk"]["rate_ppm"] == pytest.approx(80, abs=1)
 
@@ -97,9 +98,9 @@ def test_a_console_without_a_boot_is_said_to_be_one(tmp_path: Path) -> None:
     (tmp_path / "a.idx").write_bytes(index)
     result = lab_console("replay", str(tmp_path / "a.log"))
     assert isinstance(result.exception, ConfigurationError)
-    assert "no moment of any board type" in str(result.exception)
+    assert not missing_facts(str(result.exception), "no moment")
     result = lab_console("replay", str(tmp_path / "a.log"), "--board", "qemu-virt")
-    assert result.output.splitlines()[0] == "qemu-virt: 0 moments at 115200 Bd, adapter latency 1 ms"
+    assert not missing_facts(result.output.splitlines()[0], "qemu-virt", "0 moments", "115200 Bd", "latency 1 ms")
     assert "too few lines" in result.output
 
 

@@ -156,7 +156,7 @@ def test_a_full_disk_is_said_once_and_costs_only_what_did_not_fit(tmp_path: Path
     writer.append(Chunk(0, 0, b"before"))
     room = (tmp_path / "uart0.idx").stat().st_size
     with largest_file(room):
-        with pytest.raises(LabTransientError, match="File too large; stamps and readers are not affected"):
+        with pytest.raises(LabTransientError, match=r"File too large.*not"):
             writer.append(Chunk(10, 6, b"lost"))
         writer.append(Chunk(20, 10, b"lost too"))
         writer.append(Chunk(10 + RETRY_NS, 18, b"and this"))
@@ -234,7 +234,7 @@ def test_an_unknown_record_is_refused(tmp_path: Path) -> None:
     log, index = encode(META, EVENTS)
     last = len(index) - RECORD.size  # the digest, without which nothing says that a record was changed
     damaged = index[: last - 4] + b"\x63\x00\x00\x00"
-    with pytest.raises(ConfigurationError, match="record 5 of its index is damaged"):
+    with pytest.raises(ConfigurationError, match=r"record 5.*damaged"):
         list(Recording.decode(log, damaged).events())
 
 
@@ -242,7 +242,7 @@ def test_a_length_that_goes_beyond_the_log_is_damage_where_more_records_follow()
     log, index = encode(META, EVENTS)
     at = index.index(b"\n") + 1 + 2 * RECORD.size + 16
     damaged = index[:at] + (1000).to_bytes(4, "little") + index[at + 4 :]
-    with pytest.raises(ConfigurationError, match="do not agree up to record 2"):
+    with pytest.raises(ConfigurationError, match=r"agree.*record 2"):
         Recording.decode(log, damaged)
 
 
@@ -292,7 +292,7 @@ def test_a_recording_that_is_continued_is_checked_as_a_whole(tmp_path: Path) -> 
 
 def test_a_missing_half_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_bytes(b"text")
-    with pytest.raises(ConfigurationError, match=r"a\.idx: no such file; a recording is a\.log and a\.idx"):
+    with pytest.raises(ConfigurationError, match=r"a\.idx: no.* a\.log"):
         Recording.open(tmp_path / "a.log")
     with pytest.raises(ConfigurationError, match=r"end in \.log and \.idx"):
         Recording.open(tmp_path / "a.txt")

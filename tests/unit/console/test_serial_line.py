@@ -95,7 +95,7 @@ def test_another_adapter_at_the_path_is_neither_read_nor_written(hub: Hub, other
     hub.reset(port)
     hub.plug(other, 0)
     hub.ports.reopen_lost()
-    with pytest.raises(LabTransientError, match=r"lost since .* is another device now: USB 0403:6001") as caught:
+    with pytest.raises(LabTransientError, match=r"another.*USB 0403:6001") as caught:
         port.line.write(b"run mmc erase\n")
     assert caught.value.failure == "port_lost"
     hub.reset()
@@ -130,9 +130,7 @@ def test_a_lost_board_s_path_opens_what_is_there_now_under_another_name_but_not_
     port = hub.open(0, board="board-1")
     hub.reset(port)
     hub.plug(SECOND, 0)
-    with pytest.raises(
-        LabStableError, match=r"another adapter than before.*board-1.*AB02.*AB01.*lab console close pts-"
-    ):
+    with pytest.raises(LabStableError, match=r"board-1.*AB02.*AB01.*pts-"):
         hub.open(0, board="board-1")
     other = hub.open(0, board="board-2")
     assert other is not port

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from support.console_bench import Adapter
+from support.facts import missing_facts
 
 from lab.console.serial_port import close_port, is_pty, line_errors, open_port, set_speed
 from lab.errors import ConfigurationError, LabStableError
@@ -47,7 +48,7 @@ def test_a_port_is_raw_8n1_and_never_blocks(adapter: Adapter) -> None:
 
 def test_a_pty_says_that_it_has_no_low_latency_mode_and_no_counters(adapter: Adapter) -> None:
     port = open_port(adapter.link, 115200)
-    assert port.low_latency == "not supported by this port"
+    assert not missing_facts(port.low_latency, "not supported")
     assert (port.adapter_latency_ns, port.fifo_bytes) == (0, 1)
     assert line_errors(port.fd) is None
     assert is_pty(adapter.link)
@@ -62,7 +63,7 @@ def test_a_link_that_outlived_its_pty_does_not_lead_to_another_programs(adapter:
     while pty.stat().st_ctime_ns <= adapter.link.lstat().st_ctime_ns:
         pty.chmod(0o600)  # as new as if it had been made after the link; nothing else sets this time
     for link in (adapter.link, through):
-        with pytest.raises(LabStableError, match=r"newer than this link.*make the link anew") as caught:
+        with pytest.raises(LabStableError, match=r"newer.*link anew") as caught:
             open_port(link, 115200)
         assert caught.value.failure == "port_missing"
     adapter.link.unlink()
@@ -72,7 +73,7 @@ def test_a_link_that_outlived_its_pty_does_not_lead_to_another_programs(adapter:
 
 def test_a_port_is_opened_once(adapter: Adapter) -> None:
     port = open_port(adapter.link, 115200)
-    with pytest.raises(LabStableError, match="in use by another program") as caught:
+    with pytest.raises(LabStableError, match=r"another program") as caught:
         open_port(adapter.link, 115200)
     assert caught.value.failure == "port_in_use"
     close_port(port.fd)
@@ -124,10 +125,10 @@ def without_4m(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_speed_that_the_driver_does_not_take_is_refused(adapter: Adapter, without_4m: None) -> None:
-    with pytest.raises(LabStableError, match="its adapter has no 4000000 Bd, the driver set 9600 Bd"):
+    with pytest.raises(LabStableError, match=r"no 4000000 Bd.*9600 Bd"):
         open_port(adapter.link, 4000000)
     port = open_port(adapter.link, 115200)
-    with pytest.raises(LabStableError, match="its adapter has no 4000000 Bd"):
+    with pytest.raises(LabStableError, match=r"adapter.*no 4000000 Bd"):
         set_speed(port.fd, adapter.link, 4000000)
     assert termios.tcgetattr(port.fd)[5] == termios.B115200, "as before"
     set_speed(port.fd, adapter.link, 921600)

@@ -115,9 +115,9 @@ def test_a_card_of_another_host_is_written_there_and_read_back(other: OtherHost,
 
 
 def test_another_disk_than_the_environments_is_refused_before_the_first_byte(other: OtherHost, tmp_path: Path) -> None:
-    with pytest.raises(TargetRefusedError, match=r"lab-2:.*the env says pci-0:usb-2"):
+    with pytest.raises(TargetRefusedError, match=r"lab-2.*pci-0:usb-2"):
         other.driver(id_path="pci-0:usb-2").writers(Strategy())["sd"].plan(content(tmp_path), KIND)
-    with pytest.raises(TargetRefusedError, match="another card, or somebody"):
+    with pytest.raises(TargetRefusedError, match=r"another card"):
         other.driver(largest_gib=0.001).writers(Strategy())["sd"].plan(content(tmp_path), KIND)
     assert other.card.read_bytes() == b"\xa5" * SIZE
 
@@ -130,23 +130,23 @@ def test_a_disk_that_is_another_one_when_it_is_opened_is_not_written(other: Othe
     driver._find_disk = lambda _resource: disk
     writer = driver.writers(Strategy())["sd"]
     plan = writer.plan(content(tmp_path), KIND)
-    with pytest.raises(TargetRefusedError, match="another disk than when it was looked at"):
+    with pytest.raises(TargetRefusedError, match=r"another disk"):
         writer.write(plan, lambda _progress: None)
     assert other.card.read_bytes() == b"\xa5" * SIZE
 
 
 def test_what_is_no_disk_there_is_refused_by_that_host(other: OtherHost) -> None:
-    with pytest.raises(TargetRefusedError, match="on lab-2: /dev/null: not a disk; nothing was written"):
+    with pytest.raises(TargetRefusedError, match=r"lab-2: /dev/null.*no"):
         other.there.disk("/dev/null")
-    with pytest.raises(MediaMissingError, match="on lab-2: /dev/no-such-card: it vanished"):
+    with pytest.raises(MediaMissingError, match=r"/dev/no-such-card.*van"):
         other.there.disk("/dev/no-such-card")
 
 
 def test_a_host_without_boardlab_or_out_of_reach_is_said(other: OtherHost, tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"there is no such program\. The card is written there by boardlab"):
+    with pytest.raises(ConfigurationError, match=r"no such program.*boardlab"):
         other.driver(program="no-such-lab").writers(Strategy())["sd"].plan(content(tmp_path), KIND)
     (other.ssh / "away").touch()
-    with pytest.raises(LabTransientError, match="ssh to lab-2 does not run"):
+    with pytest.raises(LabTransientError, match=r"ssh to lab-2"):
         other.driver().writers(Strategy())["sd"].plan(content(tmp_path), KIND)
 
 

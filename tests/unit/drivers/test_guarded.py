@@ -25,6 +25,7 @@ from labgrid.driver.exception import ExecutionError
 from labgrid.exceptions import InvalidConfigError, NoDriverFoundError, NoResourceFoundError
 from labgrid.protocol import DigitalOutputProtocol
 from labgrid.resource import HttpDigitalOutput, RemotePlace, USBSerialPort
+from support.facts import missing_facts
 from support.strapserver import StrapServer, nobody, strap_server
 
 from lab.drivers import BootModeDriver, WakePinsDriver, guarded_calls
@@ -82,13 +83,11 @@ def test_a_strap_switch_that_misbehaves_has_its_class_and_can_be_used_again(
 ) -> None:
     boot_mode = straps(server.url, timeout=0.5 if failure == "strap_timeout" else 30.0)
     server.trouble = trouble
-    with pytest.raises(
-        BoardlabError, match=r"B3 \(HttpDigitalOutputDriver on HttpDigitalOutput http://lab:\*\*\*@127.*bit3\)"
-    ) as e:
+    with pytest.raises(BoardlabError, match=r"B3 \(.*http://lab:\*\*\*@") as e:
         boot_mode.set(8)
     assert (e.value.failure, type(e.value)) == (failure, kind)
     assert "set bit 3 to 1" in str(e.value)
-    assert "resource in the env right?" in str(e.value)
+    assert not missing_facts(str(e.value), "resource", "env")
     assert "secret" not in str(e.value)
     server.trouble = ""
     boot_mode.timeout = 30.0  # a busy host is no trouble of the switch
@@ -99,7 +98,7 @@ def test_a_strap_switch_that_misbehaves_has_its_class_and_can_be_used_again(
 def test_an_answer_that_is_no_level_is_shown_without_what_moves_a_cursor(server: StrapServer) -> None:
     boot_mode = straps(server.url)
     server.trouble = "rubbish"
-    with pytest.raises(LabTransientError, match=r"read bit 3: ExecutionError: .*maybe") as raised:
+    with pytest.raises(LabTransientError, match=r"bit 3: ExecutionError") as raised:
         boot_mode.get()
     assert raised.value.failure == "strap_failed"
     assert str(raised.value).isprintable()
@@ -209,7 +208,7 @@ class Rpc(grpc.RpcError):
 def test_every_exception_of_a_driver_has_its_class(error: Exception, failure: str, kind: type[BoardlabError]) -> None:
     target = Target("main")
     output = Failing(target, "B3", error=error)
-    with pytest.raises(BoardlabError, match="boot-mode strap B3 \\(Failing\\)") as raised:
+    with pytest.raises(BoardlabError, match=r"strap B3 \(Failing\)") as raised:
         guarded_calls.call(output, STRAP, "set to 1", lambda: output.set(True), 1.0)
     assert (raised.value.failure, type(raised.value)) == (failure, kind)
     assert raised.value.__cause__ is error
@@ -222,9 +221,7 @@ def test_a_resource_that_is_not_there_is_named_by_what_it_must_match() -> None:
     output = Failing(
         target, "B3", error=NoResourceFoundError(f"Not all resources are available: {{{absent}}}", filter={absent})
     )
-    with pytest.raises(
-        LabStableError, match=r"nothing is there that fits USBSerialPort {.*'ID_PATH': 'pci-2.1'"
-    ) as raised:
+    with pytest.raises(LabStableError, match=r"USBSerialPort .*pci-2.1") as raised:
         guarded_calls.call(output, STRAP, "activate", lambda: output.set(True), 1.0)
     assert "target=" not in str(raised.value)
 
@@ -244,7 +241,7 @@ def test_a_prompt_that_does_not_come_is_the_boards_fault() -> None:
         def run(self, _cmd: str, timeout: float) -> NoReturn:
             raise pexpect.TIMEOUT(f"nothing within {timeout}")
 
-    with pytest.raises(BoardTransientError, match=r"shell Silent: `uname`: TIMEOUT: nothing within 3") as raised:
+    with pytest.raises(BoardTransientError, match=r"`uname`: TIMEOUT: .* 3") as raised:
         Prompt(Silent(), SHELL).run("uname", timeout=3)
     assert raised.value.failure == "shell_timeout"
 
@@ -301,7 +298,7 @@ def assert_goes_on(outer: tuple[float, float]) -> None:
 @pytest.mark.parametrize("work", [hang, hang_in_a_library_that_swallows_every_error])
 def test_a_call_that_hangs_ends_at_its_limit(work: Callable[[], None]) -> None:
     began, outer = time.monotonic(), signal.getitimer(signal.ITIMER_REAL)
-    with pytest.raises(TimeLimitError, match=r"did not end within 0\.2 s"):
+    with pytest.raises(TimeLimitError, match=r"not end within 0\.2 s"):
         within(0.2, work)
     assert time.monotonic() - began < FOREVER_S
     assert_goes_on(outer)
@@ -352,7 +349,7 @@ def test_a_power_driver_of_labgrid_keeps_time_and_fails_within_our_error_tree(
     power.on()
     assert power.edge is not None
     assert before_ns <= power.edge.requested_ns < power.edge.acknowledged_ns <= power.clock.now_ns()
-    with pytest.raises(LabTransientError, match=r"power switch ExternalPowerDriver: switch off") as raised:
+    with pytest.raises(LabTransientError, match=r"ExternalPowerDriver.*off") as raised:
         power.off()
     assert raised.value.failure == "power_failed"
 
@@ -395,6 +392,6 @@ def test_a_node_that_is_another_device_s_now_is_asked_of_labgrid_again(later: st
 
 @pytest.mark.parametrize("node", ["/dev/zero", "/dev/nothing"])
 def test_a_node_that_stays_another_device_s_is_not_used(node: str) -> None:
-    with pytest.raises(LabTransientError, match=r"not the device at /devices/virtual/mem/null.*try again") as caught:
+    with pytest.raises(LabTransientError, match=r"not .*/mem/null.*again") as caught:
         guarded_calls.current_node(Plugged(node), "port", guarded_calls.MULTIPLEXER)
     assert caught.value.failure == "multiplexer_unreachable"

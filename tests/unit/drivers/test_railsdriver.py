@@ -44,7 +44,7 @@ def test_an_environment_wires_the_rails_of_its_board(name: str) -> None:
 
 
 def test_rails_of_a_wrong_shape_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match=r"rails: expected `NAME: \{address: 0x40"):
+    with pytest.raises(ConfigurationError, match=r"rails: .*address: 0x40"):
         RailSensors(Target("main"), None, backend="ina231", port="/dev/i2c-1", rails={"vdd_core": 0x40})
 
 
@@ -52,7 +52,7 @@ def test_without_a_strategy_nobody_knows_which_board_it_is() -> None:
     target = Target("main")
     RailSensors(target, None, backend="ina231", port="/dev/i2c-1")
     driver = RailsDriver(target, None)
-    with pytest.raises(ConfigurationError, match="add a BoardStrategy to the target"):
+    with pytest.raises(ConfigurationError, match=r"add a BoardStrategy"):
         assert driver.config
 
 
@@ -68,7 +68,7 @@ def test_later_samplings_need_the_adapter_of_the_first(tmp_path: Path, monkeypat
         pass
     monkeypatch.setattr("lab.drivers.railsdriver.sampling", sampling)
     with (
-        pytest.raises(LabTransientError, match=r"is no device now, and was first before; nothing was measured"),
+        pytest.raises(LabTransientError, match=r"no device now.*first"),
         driver.sampling(tmp_path / "b.trace"),
     ):
         pass

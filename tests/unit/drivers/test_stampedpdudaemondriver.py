@@ -127,7 +127,7 @@ def test_off_is_told_as_off(daemon: Daemon) -> None:
 def test_a_pdu_that_refuses_is_the_labs_transient_fault(daemon: Daemon) -> None:
     daemon.status = 500
     pdu = driver(daemon.server_port)
-    with pytest.raises(LabTransientError, match="pdu rack 1, port 3: refused 'on'") as raised:
+    with pytest.raises(LabTransientError, match=r"rack 1, port 3.*'on'") as raised:
         pdu.on()
     assert raised.value.failure == "pdu_refused"
     assert pdu.edge is None
@@ -135,7 +135,7 @@ def test_a_pdu_that_refuses_is_the_labs_transient_fault(daemon: Daemon) -> None:
 
 def test_something_that_is_no_pdudaemon_is_a_stable_fault(daemon: Daemon) -> None:
     daemon.status, daemon.body = 404, b"no outlet 1 of bench/x\n"
-    with pytest.raises(LabStableError, match=r"HTTP 404.*no outlet 1 of bench/x"):
+    with pytest.raises(LabStableError, match=r"HTTP 404.*1 of bench/x"):
         driver(daemon.server_port).on()
 
 
@@ -192,9 +192,7 @@ def test_a_pdudaemon_on_another_hosts_loopback_is_reached_through_ssh_and_again_
     assert asked_for == [("lab-2", "localhost:16421")] * 2
     assert server.hosts == ["localhost:16421"]  # its own: what guards itself against web pages refuses any other
     server.status = 500
-    with pytest.raises(
-        LabTransientError, match="pdudaemon at localhost:16421 on lab-2, pdu rack 1, port 3: refused 'off'"
-    ):
+    with pytest.raises(LabTransientError, match=r"lab-2.*port 3: .*'off'"):
         pdu.off()
     server.shutdown()
     server.server_close()
@@ -206,7 +204,7 @@ def test_an_exporter_that_says_something_wrong_of_an_outlet_is_of_another_versio
     port = PDUDaemonPort(target, None, host="localhost", pdu="rack 1", index=3)
     port.extra = {**PublishedHost("lab-2", "another boot").extra(), "boardlab_host": ""}
     pdu = StampedPDUDaemonDriver(target, None)
-    with pytest.raises(ConfigurationError, match="of another boardlab than this one; update both"):
+    with pytest.raises(ConfigurationError, match=r"another boardlab.*both"):
         target.activate(pdu)
 
 

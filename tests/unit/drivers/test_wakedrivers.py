@@ -71,7 +71,7 @@ def test_a_command_that_does_not_do_it_is_named(words: list[str], error: type[Ex
 
 
 def test_a_command_is_a_list_of_words() -> None:
-    with pytest.raises(ConfigurationError, match="asserted must be a list of words"):
+    with pytest.raises(ConfigurationError, match=r"asserted.*list of words"):
         CommandOutputDriver(Target("main"), None, asserted="cansend can0 123#00")
 
 
@@ -108,10 +108,10 @@ def test_a_command_at_the_console_runs_on_its_host_and_its_strap_is_read_back(tm
     output.set(False)
     assert output.get() is False
     pin.write_text("stuck\n")
-    with pytest.raises(LabTransientError, match="on lab-2: expected 1 or 0, and it printed 's'"):
+    with pytest.raises(LabTransientError, match=r"lab-2.*1 or 0.*'s'"):
         output.get()
     (ssh / "away").touch()
-    with pytest.raises(LabTransientError, match="ssh to lab-2 does not run sh: Connection closed") as caught:
+    with pytest.raises(LabTransientError, match=r"lab-2.*Connection closed") as caught:
         output.set(True)
     assert caught.value.failure == "console_link"
 
@@ -135,7 +135,7 @@ def test_a_strap_at_a_connection_that_hangs_is_set_over_a_new_one(
 @pytest.mark.usefixtures("ssh")
 def test_a_program_that_the_other_host_has_not_is_named(tmp_path: Path) -> None:
     output = output_at("another boot", tmp_path / "run", asserted=["no-such-relay", "1"])
-    with pytest.raises(ConfigurationError, match="no-such-relay 1 on lab-2: there is no such program"):
+    with pytest.raises(ConfigurationError, match=r"no-such-relay 1 on lab-2"):
         output.set(True)
 
 
@@ -148,5 +148,5 @@ def test_a_command_at_a_console_of_this_host_needs_no_ssh(tmp_path: Path) -> Non
 def test_a_console_that_does_not_say_where_it_is_has_no_commands(tmp_path: Path) -> None:
     target = Target("main")
     output = CommandOutputDriver(target, "B0", at="console", asserted=["touch", str(tmp_path / "set")])
-    with pytest.raises(ConfigurationError, match="needs a BoardStrategy with a StampedConsoleDriver"):
+    with pytest.raises(ConfigurationError, match=r"needs a BoardStrategy"):
         target.activate(output)

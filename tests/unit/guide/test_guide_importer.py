@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from attrs import evolve
+from support.facts import missing_facts
 from support.guide_family import mini, table
 from support.guide_library import NOW, SK, put
 
@@ -90,13 +91,13 @@ def test_tables_without_a_board_need_to_be_given_one(store: Store, paths: Mappin
     path.write_text(
         mini(table("Rail name,Rail voltage(V),Power (mW)", "vdd_core,0.85,8.53", title="Deep Sleep Power Performance"))
     )
-    with pytest.raises(ConfigurationError, match="no table with a metric names a board"):
+    with pytest.raises(ConfigurationError, match=r"no table.*names a board"):
         put(store, path, "11.02")
     assert [(one.board, one.samples) for one in put(store, path, "11.02", SK)] == [(SK, 1)]
 
 
 def test_a_board_that_the_guide_says_nothing_of_is_refused(store: Store, small: Path) -> None:
-    with pytest.raises(ConfigurationError, match="none 'a1-fs'; they name: am62xx_sk-fs"):
+    with pytest.raises(ConfigurationError, match=r"'a1-fs'; .*am62xx_sk-fs"):
         put(store, small, "11.01", "a1-fs")
     assert store.runs() == []
 
@@ -110,6 +111,6 @@ def test_a_board_without_a_number_of_a_metric_is_left_out_and_named(
     path.write_text(mini(scores, others))
     database = str(tmp_path / "results.db")
     assert main(["guide", "import", str(path), "--release", "11.01", "--db", database]) == 0
-    assert "no number of STM32MP157F-DK2 stands for a metric; the board was left out" in capsys.readouterr().err
+    assert not missing_facts(capsys.readouterr().err, "STM32MP157F-DK2", "left out")
     with open_store(database) as store:
         assert [run.board for run in store.runs()] == ["a1-fs"]

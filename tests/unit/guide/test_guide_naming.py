@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from support import guide_generator as generator
 from support.atlength import either
+from support.facts import missing_facts
 from support.guide_family import import_guide, mini, table
 from support.guide_forms import FORMS
 from support.guide_generator import Generated
@@ -60,7 +61,7 @@ def test_a_guide_without_a_board_is_of_the_device_that_it_names(
 
 @pytest.mark.parametrize("name", ["guide.rst", "sdk11_v2024.rst", "am62x_am64x.rst", "data2024.rst"])
 def test_two_devices_or_none_are_not_guessed(store: Store, tmp_path: Path, name: str) -> None:
-    with pytest.raises(ConfigurationError, match="say whose numbers they are with --board"):
+    with pytest.raises(ConfigurationError, match=r"numbers.*--board"):
         put(store, tmp_path / name, mini(NAMELESS))
     assert [one.board for one in put(store, tmp_path / name, mini(NAMELESS), board="a1-fs")] == ["a1-fs"]
 
@@ -96,7 +97,7 @@ def test_the_command_says_what_it_took_from_where(
     path = tmp_path / "am62x-09.02.rst"
     path.write_text(mini(NAMELESS, title="Performance Guide"))
     assert main(["guide", "import", str(path)]) == 0
-    assert capsys.readouterr().out == "run 1: am62x (by the file name), release 09.02 (by the file name): 1 number\n"
+    assert not missing_facts(capsys.readouterr().out, "run 1: am62x", "file name", "09.02", "file name", "1 number")
 
 
 def test_a_release_is_found_by_its_short_name(store: Store, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from docutils.parsers.rst import directives
 from hypothesis import given
 from hypothesis import strategies as st
+from support.facts import missing_facts
 from support.guide_family import figures, mini, table, text
 
 from lab.errors import ConfigurationError
@@ -31,9 +32,9 @@ def refused(folder: Path, content: str | bytes) -> str:
 
 
 def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"none\.rst: cannot be read: No such file"):
+    with pytest.raises(ConfigurationError, match=r"none\.rst.*No such file"):
         reader.read(tmp_path / "none.rst")
-    with pytest.raises(ConfigurationError, match="cannot be read: Is a directory"):
+    with pytest.raises(ConfigurationError, match=r"read: Is a directory"):
         reader.read(tmp_path)
 
 
@@ -58,12 +59,12 @@ def test_a_device_without_end_is_refused() -> None:
 
 
 def test_a_binary_file_is_refused(tmp_path: Path) -> None:
-    assert "guide.rst:1: holds a zero byte" in refused(tmp_path, b"\x7fELF\x02\x01\x01\x00" + GOOD.encode())
+    assert not missing_facts(refused(tmp_path, b"\x7fELF\x02\x01\x01\x00" + GOOD.encode()), "guide.rst:1", "zero byte")
 
 
 def test_another_encoding_is_refused_with_its_line(tmp_path: Path) -> None:
     message = refused(tmp_path, "Guide\n=====\n\nCoreMark®-Pro\n".encode("latin-1") + GOOD.encode())
-    assert "guide.rst:4: byte 0xae is no UTF-8 text" in message
+    assert not missing_facts(message, "guide.rst:4", "0xae", "UTF-8")
     assert "iconv" in message
 
 
@@ -76,7 +77,7 @@ def test_a_byte_order_mark_is_understood(tmp_path: Path) -> None:
     "content", ["", "\n\n", "just prose", "# Markdown\n\n| a | b |\n", "Guide\n=====\n\nprose\n", '{"json": 1}']
 )
 def test_a_file_without_tables_is_refused(tmp_path: Path, content: str) -> None:
-    assert "holds no table of a performance guide" in refused(tmp_path, content)
+    assert not missing_facts(refused(tmp_path, content), "no table")
 
 
 def test_a_broken_row_costs_that_row_only(tmp_path: Path) -> None:
@@ -85,7 +86,7 @@ def test_a_broken_row_costs_that_row_only(tmp_path: Path) -> None:
     assert [(c.row, c.number) for c in guide.tables[0].cells] == [("a", 1.0), ("c", 3.0)]
     (lost,) = guide.unread
     assert text.split("\n")[lost.line - 1].strip() == '"b","2.00"'
-    assert "not a row of comma-separated values" in lost.reason
+    assert not missing_facts(lost.reason, "not a row", "comma-separated")
     assert '"b"2.00' in lost.reason
 
 

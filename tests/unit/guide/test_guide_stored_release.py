@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 from support import recorded_run
+from support.facts import missing_facts
 from support.guide_family import GuideText, table
 from support.guide_family import write_rst as write_rst_of
 from support.guide_library import NOW, SK, put, reread
@@ -58,7 +59,7 @@ def test_cards_of_two_products_stay_apart(store: Store, tmp_path: Path) -> None:
         (board, (card,)) for board, card in cards.items()
     }
     written = rst_writer.write(stored_release.collect(store, "11.01", ()))
-    assert "-  am64xx-evm: Kingston 32GB" in written
+    assert not missing_facts(written, "am64xx-evm", "Kingston 32GB")
     assert {c.boards for c in together.guide.conditions} == {("am64xx-evm",), ("am62xx_lp_sk-fs", "am62xx_sk-fs")}
     (path,) = writer.write(store, "11.01", [], tmp_path / "out", ["html"])
     assert "am64xx-evm: Kingston 32GB" in path.read_text()
@@ -171,8 +172,8 @@ def test_a_cell_says_that_boards_of_its_type_differ_and_that_its_regression_is_o
     said: list[str] = []
     for path in writer.write(store, "11.01", (), tmp_path, ["rst", "html"], say=said.append):
         text = " ".join(path.read_text().split())
-        assert "3 boards differ by more than equal runs do" in text
-        assert "Open regression of sk-3: boot.time sd +24 %" in text
+        assert not missing_facts(text, "3 boards differ")
+        assert not missing_facts(text, "Open regression", "sk-3", "boot.time sd", "+24 %")
     assert any("open regression of sk-3" in line for line in said)
     review(store, last.id, "accepted", "ada", "a new SPL")
     written = stored_release.collect(store, "11.01", (), is_judged=True)
@@ -188,7 +189,7 @@ def test_boards_that_differ_as_equal_runs_do_need_no_remark(store: Store) -> Non
 
 def test_a_board_of_failed_runs_alone_leaves_the_others_their_guide(store: Store) -> None:
     run = panicked(store, board="other")
-    with pytest.raises(ConfigurationError, match=f"no numbers of board .*run {run.id} failed in 3 of 4 cycles"):
+    with pytest.raises(ConfigurationError, match=f"run {run.id} .*3 of 4 cycles"):
         stored_release.collect(store, "11.01", ())
     store.finish_run(store.begin_run("boot", "am64xx_evm", "dead", "11.01", plan={}, provenance={}).id, "failed")
     recorded_run.record(store, virtual=True, cycles=1)
@@ -269,15 +270,13 @@ def test_releases_are_followed_through_the_store(library: Store) -> None:
     assert [(p.release, p.value, p.low) for p in rd.points] == [("09.02", 1282.29, None), ("11.01", 1303.54, None)]
     (aes,) = stored_history.trends_in_store(store, "ipsec.throughput", SK, {"algorithm": "aes128"})
     assert [bool(p.note) for p in aes.points] == [False, True]
-    with pytest.raises(ConfigurationError, match=r"no release has 'boot.tyme'"):
+    with pytest.raises(ConfigurationError, match=r"no release.*'boot.tyme'"):
         stored_history.trends_in_store(store, "boot.tyme", SK, {})
 
 
 def test_what_is_not_in_the_store_is_said_with_what_is(store: Store, small: Path) -> None:
     put(store, small, "6.3")
-    with pytest.raises(ConfigurationError, match=r"no numbers of release 7\.0; there are: 6\.3"):
+    with pytest.raises(ConfigurationError, match=r"release 7\.0; .*6\.3"):
         stored_release.collect(store, "7.0", ())
-    with pytest.raises(
-        ConfigurationError, match=r"release 6\.3 has no numbers of board 'am62'; there are: am62xx_sk-fs"
-    ):
+    with pytest.raises(ConfigurationError, match=r"6\.3 .*'am62'; .*-fs"):
         stored_release.collect(store, "6.3", ["am62"])

@@ -89,9 +89,9 @@ def test_ranges_are_kept(sheets: Mapping[str, MeasuredGuide]) -> None:
 
 def test_what_is_not_there_is_said_with_what_is(sheets: Mapping[str, MeasuredGuide], tmp_path: Path) -> None:
     one = [sheets["am62x-11.01.rst"]]
-    with pytest.raises(ConfigurationError, match=r"no guide has the metric 'boot.tyme'; there are: .*boot.time"):
+    with pytest.raises(ConfigurationError, match=r"'boot.tyme'.*boot.time"):
         trend.trends_of_guides(one, "boot.tyme", "am62xx_sk-fs", {})
-    with pytest.raises(ConfigurationError, match="of board 'am64'; there are: am62xx_lp_sk-fs, am62xx_sk-fs"):
+    with pytest.raises(ConfigurationError, match=r"'am64'; .*am62xx_sk-fs"):
         trend.trends_of_guides(one, "boot.time", "am64", {})
     path = tmp_path / "guide.rst"
     path.write_text(
@@ -99,7 +99,7 @@ def test_what_is_not_there_is_said_with_what_is(sheets: Mapping[str, MeasuredGui
             table("Benchmarks,a1-fs: perf", "lat_sem (us),1.00", title="LMBench"), title="Performance Guide"
         )
     )
-    with pytest.raises(ConfigurationError, match=r"guide\.rst: .*; rename it"):
+    with pytest.raises(ConfigurationError, match=r"guide\.rst.*rename"):
         trend.trends_of_guides([measurements.of_guide(reader.read(path))], "lmbench.latency", "a1-fs", {})
 
 
@@ -110,7 +110,7 @@ def test_a_trend_is_drawn(sheets: Mapping[str, MeasuredGuide], tmp_path: Path) -
     write(tmp_path / "boot.svg", figures.draw_trends(found), "--svg")
     drawn = (tmp_path / "boot.svg").read_text()
     assert "<svg" in drawn
-    with pytest.raises(ConfigurationError, match=r"cannot be written.*; choose another path for --svg"):
+    with pytest.raises(ConfigurationError, match=r"another path for --svg"):
         write(tmp_path / "none" / "boot.svg", drawn, "--svg")
 
 

@@ -84,7 +84,7 @@ def test_a_clock_that_jumped_is_not_related_until_it_is_forgotten() -> None:
         relation.add(Crystals(0, 0).reading(n * 20 * S, 1000, 1000))
     for n in range(10, 12):
         relation.add(Crystals(3 * S, 0).reading(n * 20 * S, 1000, 1000))
-    with pytest.raises(LabTransientError, match=r"lab-2 cannot be related .* one of the clocks has jumped") as caught:
+    with pytest.raises(LabTransientError, match=r"lab-2.*jumped") as caught:
         relation.at(240 * S)
     assert caught.value.failure == "clock_unrelated"
     relation.forget()
@@ -97,7 +97,7 @@ def test_a_jump_between_two_readings_close_to_each_other_is_not_lost(round_trip_
     relation = ClockRelation("lab-2")
     relation.add(Crystals(0, 0).reading(100 * S, 10_000, 10_000))
     relation.add(Crystals(S // 10, 0).reading(105 * S, round_trip_ns // 2, round_trip_ns // 2))
-    with pytest.raises(LabTransientError, match="one of the clocks has jumped") as caught:
+    with pytest.raises(LabTransientError, match=r"clocks has jumped") as caught:
         relation.at(105 * S)
     assert caught.value.failure == "clock_unrelated"
 

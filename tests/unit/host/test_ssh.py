@@ -117,7 +117,7 @@ def test_a_runtime_folder_with_too_long_a_path_for_ssh_is_said_and_not_a_wrong_k
     (state / "refuses").touch()
     folder = tmp_path / ("r" * 60)
     folder.mkdir(mode=0o700)
-    with pytest.raises(ConfigurationError, match="set BOARDLAB_RUNTIME to a folder with a shorter path"):
+    with pytest.raises(ConfigurationError, match=r"BOARDLAB_RUNTIME.*short"):
         SshLink("lab-1", folder).forward("/run/console.sock")
 
 
@@ -167,9 +167,7 @@ def test_a_process_that_stopped_while_it_connected_is_not_waited_for_for_ever(tm
     link.forward("/run/console.sock")
     with (link.folder / f"{link._name('lab-1')}.lock").open("r+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(
-            LabTransientError, match=rf"process {os.getpid()} has been .* \(kill -CONT {os.getpid()}\)"
-        ) as caught:
+        with pytest.raises(LabTransientError, match=f"{os.getpid()}.*-CONT {os.getpid()}") as caught:
             link.forward("/run/console.sock")
     assert caught.value.failure == "console_link"
     assert link.forward("/run/console.sock").exists()
@@ -188,6 +186,6 @@ def test_processes_that_take_turns_at_a_host_that_is_down_are_not_blamed_for_it(
         return False
 
     monkeypatch.setattr(ssh.locks, "take", others_have_it)
-    with pytest.raises(LabTransientError, match=r"others have taken turns .* is the host up") as caught:
+    with pytest.raises(LabTransientError, match=r"others.*is the host up") as caught:
         link.forward("/run/console.sock")
     assert "kill" not in str(caught.value)

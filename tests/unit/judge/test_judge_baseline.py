@@ -250,7 +250,7 @@ def test_a_sample_that_is_no_number_is_said_and_no_average(store: Store, column:
         connection.execute(text("UPDATE measurements SET sums = NULL"))  # or they are read in place of the samples
     with (
         watch(store.url).snapshot() as snapshot,
-        pytest.raises(BoardlabError, match="expected a number, found inf"),
+        pytest.raises(BoardlabError, match=r"number, found inf"),
     ):
         list(snapshot.averages([run]))
 

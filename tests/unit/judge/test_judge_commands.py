@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from attrs import frozen
+from support.facts import missing_facts
 from support.judged_store import DAY, Nights
 
 from lab.cli import main
@@ -251,7 +252,7 @@ def test_an_accepted_run_is_closed_and_fails_nothing(lab: Lab) -> None:
         f"run {lab.second} is accepted by ann"
     )
     assert lab.json("list") == []
-    assert "accepted by ann: new compiler" in lab("list", "--all")[1]
+    assert not missing_facts(lab("list", "--all")[1], "accepted", "ann", "new compiler")
     assert lab("run", "latest")[0] == 0
 
 
@@ -263,7 +264,7 @@ def test_a_rejected_run_is_a_false_alarm_of_the_statistics(lab: Lab) -> None:
     assert "2026-03" in lab("stats")[1]
     code, said = lab("run", "latest")
     assert code == 2
-    assert "was rejected and counts for nothing" in said
+    assert not missing_facts(said, "rejected", "counts")
 
 
 def test_a_mute_has_nothing_fail_until_it_ends(lab: Lab) -> None:
@@ -272,7 +273,7 @@ def test_a_mute_has_nothing_fail_until_it_ends(lab: Lab) -> None:
     assert (code, said) == (0, "boot.* medium=s? of 0042 is muted until 2999-12-24 00:00 UTC\n")
     assert lab("run", "latest")[0] == 0
     assert lab.json("list") == []
-    assert "muted until 2999-12-24 by ann: known" in lab("list", "--all")[1]
+    assert not missing_facts(lab("list", "--all")[1], "muted until 2999-12-24", "ann", "known")
     assert lab("mute", "boot.time", "--until", "2026-01-01", "--reason", "x")[1].count("is past") == 1
 
 

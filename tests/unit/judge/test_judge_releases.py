@@ -10,6 +10,7 @@ import pytest
 from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
+from support.facts import missing_facts
 
 from exporters.results import ResultsReader
 from lab.judge import labels, noise
@@ -222,7 +223,7 @@ def test_other_kernels_and_later_imports_are_no_history_of_a_release(store: Stor
     for release, value in (("10.00", 10.4), ("8.00", 10.4), ("9.00", 10.0), ("11.00", 10.0), ("12.00", 10.8)):
         new = put(store, release, value)
         put(store, f"{release}-rt", 20.0)
-    assert "the last 4 releases differ" in only(store, new).judgement.reason
+    assert not missing_facts(only(store, new).judgement.reason, "last 4 releases")
     assert exported(store)["12.00"][1] is Verdict.NOISE
 
 

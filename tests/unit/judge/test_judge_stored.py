@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy.orm import Session
 from support.atlength import either
+from support.facts import missing_facts
 from support.judged_store import BOOTS, DAY, Nights
 
 from exporters.results import ResultsReader
@@ -211,7 +212,7 @@ def test_a_drift_is_one_open_verdict_with_its_sum_until_it_is_taken_back(
     newest = drifts[0]
     assert newest.effect == pytest.approx(1.004 ** ((98 - 14) // 4) - 1, abs=0.012)
     assert f"in small steps since run {newest.since_run}" in text.sentence(newest)
-    assert text.differences(newest) == "no single cause: many small steps"
+    assert not missing_facts(text.differences(newest), "no single cause", "steps")
     stand = store.read(lambda session: standing(session, nights.now)).unmuted
     assert [verdict.id for verdict in stand if verdict.crept] == [newest.id]
     fixed = [nights.run(1.0, image="mended", boots=3) for _ in range(3)]
@@ -367,7 +368,7 @@ def test_a_rejected_run_counts_for_nothing_and_an_accepted_one_counts_again(
     review(store, wrong, "rejected", "ann", "loose cable")
     after = told(judge_run(store, later, remember=remembered))
     assert before != after
-    with pytest.raises(ConfigurationError, match=f"run {wrong} was rejected .*lab judge accept {wrong}"):
+    with pytest.raises(ConfigurationError, match=f"run {wrong} .*judge accept {wrong}"):
         judge_run(store, wrong, remember=remembered)
     review(store, wrong, "accepted", "ann", "no, it was the image")
     assert told(judge_run(store, later, remember=remembered)) == before
@@ -460,7 +461,7 @@ def test_a_run_that_was_gone_on_with_is_walked_through_again(store: Store, night
 
 
 def test_no_run_is_one_clear_error(store: Store, remembered: Path) -> None:
-    with pytest.raises(ConfigurationError, match="no run 1; there are none yet"):
+    with pytest.raises(ConfigurationError, match=r"no run 1; .*none"):
         judge_run(store, 1, remember=remembered)
 
 

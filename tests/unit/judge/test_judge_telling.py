@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from support.facts import missing_facts
 from support.told_verdicts import BEGAN, a_run, moved, still
 
 from lab.errors import BoardlabError
@@ -53,7 +54,7 @@ def test_time_that_moved_from_one_stage_to_another_is_one_change() -> None:
 def test_since_says_run_date_release_and_image_and_hashes_are_told_by_their_beginning() -> None:
     change = one(moved())
     assert change.since == "run 12, 2026-12-01 02:00 UTC, release 11.02, image b1b2b3b4b5b6"
-    assert change.differing == "image aaaaaaaaaaaa -> b1b2b3b4b5b6"
+    assert not missing_facts(change.differing, "image", "aaaaaaaaaaaa", "b1b2b3b4b5b6")
 
 
 def test_what_moved_with_the_same_run_for_the_same_cause_is_one_change() -> None:
@@ -70,7 +71,7 @@ def test_what_moved_with_the_same_run_for_the_same_cause_is_one_change() -> None
 def test_a_hundred_metrics_are_a_few_lines_and_a_count() -> None:
     lines = one(*(moved(f"m{n}.x", {}) for n in range(100))).lines
     assert len(lines) == 11
-    assert lines[-1] == "and 90 numbers of 90 more metrics"
+    assert not missing_facts(lines[-1], "90 numbers", "90 more metrics")
 
 
 def test_another_cause_another_board_and_another_outcome_are_other_changes() -> None:
@@ -106,7 +107,7 @@ def test_a_drift_says_small_steps(outcome: OutcomeName) -> None:
     change = one(moved(outcome=outcome, effect=0.08, since=3, differs={DRIFT: ("run 3", "run 12")}))
     name = outcome.capitalize()
     assert change.title == f"{name} on am62x-1: boot.time (sd) +8.00 % ± 0.40 %, in small steps since run 3"
-    assert change.differing == "no single cause: many small steps"
+    assert not missing_facts(change.differing, "no single cause", "steps")
 
 
 def test_the_other_boards_with_the_same_cause_are_named() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from attrs import define, evolve, field
+from support.facts import missing_facts
 
 from lab.cli import provision
 from lab.errors import ConfigurationError, LabTransientError
@@ -158,7 +159,7 @@ def test_without_patience_it_is_refused_and_who_has_it_is_said(tmp_path: Path, s
     book = queue(store, "ann")
     job, said = enqueued(book, tmp_path), list[str]()
     assert Runner(book, RunnerPaths(tmp_path, tmp_path, None), said.append).run(job, 0) == BUSY
-    assert f"labgrid's place p1 is held by {LENA}" in said[0]
+    assert not missing_facts(said[0], "place p1", f"{LENA}")
     assert "--wait SECONDS" in said[0]
     assert book.job(job.id).state == "refused"
 
@@ -171,7 +172,7 @@ def test_an_exporter_that_is_started_again_is_waited_for(
     book = queue(store, "ann")
     job, said = enqueued(book, tmp_path), list[str]()
     assert Runner(book, RunnerPaths(tmp_path, tmp_path, None), said.append).run(job, 600) == 0
-    assert said[0].startswith(f"job {job.called} waits: labgrid's place p1: no exporter offers labhost/p1")
+    assert not missing_facts(said[0], f"{job.called}", "place p1", "labhost/p1")
     assert (len(said), played.away, book.job(job.id).state) == (1, -1, "completed")
 
 
@@ -196,7 +197,7 @@ def test_who_cancels_a_job_that_waits_for_an_exporter_is_said_and_it_is_not_begu
     job, said = enqueued(book, tmp_path), list[str]()
     played.taken = lambda: book.cancel(job.id, "lena") and None
     assert Runner(book, RunnerPaths(tmp_path, tmp_path, None), said.append).run(job, 600) == INTERRUPTED
-    assert f"job {job.called} was cancelled by lena; what it measured is kept" in said
+    assert not missing_facts("\n".join(said), f"{job.called}", "cancelled", "lena", "kept")
     assert book.job(job.id).state == "cancelled"
 
 
@@ -264,7 +265,7 @@ def test_an_exporter_that_does_not_obey_is_away_and_no_wrong_order(
     book = queue(store, "ann")
     job, said = enqueued(book, tmp_path), list[str]()
     assert Runner(book, RunnerPaths(tmp_path, tmp_path, None), said.append).run(job, 600) == 0
-    assert "its exporter does not obey" in said[0]
+    assert not missing_facts(said[0], "exporter", "not obey")
 
 
 def order(tmp_path: Path) -> Order:
@@ -283,14 +284,14 @@ def test_a_check_waits_for_a_persons_place_without_the_board(tmp_path: Path, sto
 
     with hold_board(book, order(tmp_path), 600, say, job_place.other_user) as job, job_place.hold_place(book, job):
         assert book.holder_of("b1") is not None
-    assert f"waits: labgrid's place p1 is held by {LENA}" in said[0]
+    assert not missing_facts(said[0], "waits: ", "place p1", f"{LENA}")
 
 
 def test_a_check_that_waited_long_enough_says_whose_place_it_is(tmp_path: Path, store: Store, played: Played) -> None:
     played.acquired = LENA
     book = queue(store, "ann")
     with (
-        pytest.raises(BusyBoardError, match=f"held by {LENA}.*Wait for it with --wait SECONDS"),
+        pytest.raises(BusyBoardError, match=f"{LENA}.*--wait SECONDS"),
         hold_board(book, order(tmp_path), 0, lambda _: None, job_place.other_user),
     ):
         pytest.fail("it has the board")

@@ -138,7 +138,7 @@ def test_its_progress_is_told_and_one_that_writes_nothing_any_more_is_ended(tmp_
     chosen.write(plan, lambda progress: seen.append(progress.done))
     assert seen == [0, 4096, 8192]
     board.looks, board.hangs = 0, True
-    with pytest.raises(WriteStalledError, match=r"sdk\.wic: nothing was written for 300 s, after 8192 of"):
+    with pytest.raises(WriteStalledError, match=r"sdk\.wic: .*300 s.*8192"):
         chosen.write(plan, lambda _progress: None)
 
 

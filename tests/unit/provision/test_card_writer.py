@@ -190,7 +190,7 @@ def test_a_card_that_is_another_one_than_was_planned_is_neither_written_nor_comp
     plan = writer(path).plan(packed(tmp_path, bytes(4096)), TARGET)
     identity, size_bytes = other
     changed = CardWriter("sd-mux", lambda: _there(Disk(str(path), size_bytes, identity)))
-    with pytest.raises(TargetRefusedError, match=r"another disk than when it was looked at.*nothing was written"):
+    with pytest.raises(TargetRefusedError, match=r"another disk.*nothing"):
         changed.write(plan, lambda _progress: None)
     with pytest.raises(TargetRefusedError, match="another disk"):
         changed.verify(plan)
@@ -472,7 +472,7 @@ def test_a_disk_that_is_another_one_when_it_is_open_is_not_written(
         block.finish()
     monkeypatch.setattr(sd_mux, "disk_here", lambda _path: evolve(looked, identity="usb-2"))
     with (
-        pytest.raises(TargetRefusedError, match="another disk than when it was looked at"),
+        pytest.raises(TargetRefusedError, match=r"another disk"),
         sd_mux.opener_here(looked)(looked.path, meter, writable=True),
     ):
         pytest.fail("it was given out")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from support.facts import missing_facts
 
 from lab import boards
 from lab.boards import Medium
@@ -119,8 +120,8 @@ def test_of_several_firmware_files_that_of_the_plain_name_is_taken_or_none(
     code, path = drafted(deploy, "--security", security)
     if not chosen:
         assert code == 2
-        assert (
-            "several files may be sysfw.itb (sysfw-am65x-gp-evm.itb, sysfw-am65x_sr2-gp-evm" in capsys.readouterr().err
+        assert not missing_facts(
+            capsys.readouterr().err, "sysfw.itb", "(sysfw-am65x-gp-evm.itb", "sysfw-am65x_sr2-gp-evm"
         )
         return
     (firmware,) = [part for part in load(path).media["emmc"].parts if part.name == "sysfw.itb"]
@@ -161,16 +162,16 @@ def test_links_to_nothing_and_folders_are_no_images(deploy: Path, capsys: pytest
     code, _ = drafted(deploy, "--security", "hs-fs")
     assert code == 0
     said = capsys.readouterr().out
-    assert "look at: core.wic is a link to core-20261120.wic, which is not there" in said
-    assert "look at: tiboot3.bin is a link to tiboot3.bin, which is not there" in said
+    assert not missing_facts(said, "core.wic", "link", "core-20261120.wic", "not there")
+    assert not missing_facts(said, "tiboot3.bin", "link", "tiboot3.bin", "not there")
     for path in deploy.glob("tisdk*"):
         path.unlink()
     for path in deploy.glob("tiboot3-*"):
         path.unlink()
     assert drafted(deploy, "--security", "hs-fs", name="other")[0] == 2
     said = capsys.readouterr().err
-    assert "no *.wic image and no tiboot3.bin" in said
-    assert "core.wic is a link to core-20261120.wic" in said
+    assert not missing_facts(said, "no *.wic", "no tiboot3.bin")
+    assert not missing_facts(said, "core.wic", "link", "core-20261120.wic")
 
 
 @pytest.mark.parametrize("name", ["tispl.bin", "tiboot3-am62x-hs-fs-evm.bin"])
@@ -193,7 +194,7 @@ def test_a_first_stage_for_devices_of_a_state_that_nobody_gave_is_said(
 def test_a_release_does_not_change(deploy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     drafted(deploy)
     assert drafted(deploy)[0] == 2
-    assert "a release does not change" in capsys.readouterr().err
+    assert not missing_facts(capsys.readouterr().err, "release", "not change")
 
 
 def test_a_draft_that_would_be_wrong_is_not_left_behind(deploy: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -252,14 +253,14 @@ def test_parts_go_where_the_board_type_says(two_images: Path, capsys: pytest.Cap
     (two_images / "initrd").unlink()
     capsys.readouterr()
     path = drafted(two_images, "--board", "sifive_u", "--image", "x-sd.wic", name="less")[1]
-    assert "no initrd, which sifive_u has on spi_nor" in capsys.readouterr().out
+    assert not missing_facts(capsys.readouterr().out, "no initrd", "sifive_u", "spi_nor")
     assert "initrd" not in {part.name for part in load(path).media["spi_nor"].parts}
 
 
 def test_an_empty_folder_is_no_release(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="nothing to put on sd"):
         drafts.draft(tmp_path, BOARD, {"sd": Medium("SD")}, "none", tmp_path)
-    with pytest.raises(ConfigurationError, match=r"nothing of what sifive_u boots from is there: \*\.wic, board\.dtb"):
+    with pytest.raises(ConfigurationError, match=r"sifive_u.*\.wic, board"):
         drafts.draft(tmp_path, "sifive_u", boards.load("sifive_u").media, "none", tmp_path)
 
 

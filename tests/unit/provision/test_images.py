@@ -73,7 +73,7 @@ def greedy_xz(data: bytes) -> bytes:
 def test_a_file_that_takes_all_memory_to_unpack_is_refused(tmp_path: Path) -> None:
     for ending, data in ((".xz", greedy_xz(CONTENT)), (".zst", greedy_zst())):
         file = file_of(tmp_path / f"image{ending}", data)
-        with pytest.raises(ImageDamagedError, match="more memory than is allowed"):
+        with pytest.raises(ImageDamagedError, match=r"more memory"):
             list(image.open_image(file))
 
 
@@ -105,7 +105,7 @@ def test_a_file_that_unpacks_to_more_than_any_medium_has_is_refused(
 
 def test_a_file_that_unpacks_for_hours_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(image, "MOST_UNPACKING_S", -1.0)
-    with pytest.raises(ImageDamagedError, match="unpacking takes more than"):
+    with pytest.raises(ImageDamagedError, match=r"unpacking"):
         image.inspect(file_of(tmp_path / "image.xz", PACKED[".xz"]))
 
 
@@ -145,7 +145,7 @@ def test_a_file_that_was_changed_gives_no_byte(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="image: cannot be read: No such file"):
+    with pytest.raises(ConfigurationError, match=r"image: .*No such file"):
         next(image.open_image(File(source=str(tmp_path / "image"), sha256="0" * 64)))
 
 
@@ -324,7 +324,7 @@ def test_a_url_is_fetched_once_and_kept_by_its_digest(tmp_path: Path, served: st
 def test_a_host_that_nobody_allowed_is_not_asked_not_even_after_a_redirect(
     tmp_path: Path, served: str, url: str
 ) -> None:
-    with pytest.raises(ConfigurationError, match="not one that releases may come from"):
+    with pytest.raises(ConfigurationError, match=r"not one that releases"):
         fetch(remote(url.format(served=served)), Hosts(frozenset({served}), tmp_path))
 
 
@@ -362,7 +362,7 @@ def test_a_download_that_never_ends_is_ended_and_not_kept(
 @pytest.mark.parametrize(("name", "most"), [("image", 5000), ("image.xz", 5000 + 5000 // 64 + 65536)])
 def test_a_download_is_bounded_by_the_size_of_the_file(tmp_path: Path, served: str, name: str, most: int) -> None:
     file = evolve(remote(f"http://{served}/endless/{name}"), size=5000)
-    with pytest.raises(ImageDamagedError, match=f"more than {most} bytes; it was not fetched"):
+    with pytest.raises(ImageDamagedError, match=f"more than {most} bytes"):
         fetch(file, Hosts(frozenset({served}), tmp_path))
     assert list(tmp_path.iterdir()) == []
 
@@ -370,7 +370,7 @@ def test_a_download_is_bounded_by_the_size_of_the_file(tmp_path: Path, served: s
 def test_a_download_that_trickles_is_ended(tmp_path: Path, served: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(image, "LEAST_BYTES", 1 << 40)
     monkeypatch.setattr(image, "LEAST_S", 0.0)
-    with pytest.raises(ImageUnreachableError, match=r"the host gave \d+ bytes in 0 s"):
+    with pytest.raises(ImageUnreachableError, match=r"gave \d+ bytes in 0 s"):
         fetch(remote(f"http://{served}/endless"), Hosts(frozenset({served}), tmp_path))
     assert list(tmp_path.iterdir()) == []
 

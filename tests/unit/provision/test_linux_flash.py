@@ -260,7 +260,7 @@ def test_a_ubi_that_does_not_attach_is_refused_before_the_first_byte(
         board.chip[block * ERASE : block * ERASE + 4] = b"UBI#"
         board.chip[block * ERASE + header : block * ERASE + header + 4] = b"UBI!"
     content = Content(parts=[part(tmp_path, "rootfs.ubifs", b"data", ROOTFS)])
-    with pytest.raises(TargetRefusedError, match="does not attach; nothing was written"):
+    with pytest.raises(TargetRefusedError, match=r"attach; nothing"):
         writer(board, tmp_path, "mtd").plan(content, TARGET)
     assert not any(command.startswith("ubiformat") for command in board.typed)
 
@@ -361,7 +361,7 @@ def test_a_volume_that_is_too_small_is_refused_before_the_first_byte(board: Play
     board.has_ubi = board.is_attached = board.has_volume = True
     to, chosen = PartPlace(mtd="ospi", volume="rootfs"), writer(board, tmp_path, "mtd")
     chosen.plan(Content(parts=[part(tmp_path, "rootfs.ubifs", bytes(2 * 262016), to)]), TARGET)
-    with pytest.raises(ImageTooLargeError, match="the UBI volume rootfs on /dev/mtd0 has 524032"):
+    with pytest.raises(ImageTooLargeError, match=r"rootfs on /dev/mtd0.*524"):
         chosen.plan(Content(parts=[part(tmp_path, "rootfs.ubifs", bytes(2 * 262016 + 1), to)]), TARGET)
 
 
@@ -371,13 +371,13 @@ def test_another_volume_than_that_which_is_there_takes_the_room_that_is_left_or_
     board.has_ubi = board.has_volume = True
     chosen, to = writer(board, tmp_path, "mtd"), PartPlace(mtd="ospi", volume="data")
     chosen.plan(Content(parts=[part(tmp_path, "data.ubifs", bytes(262016), to)]), TARGET)
-    with pytest.raises(ImageTooLargeError, match=r"no UBI volume data \(it has rootfs\) and 262016 bytes"):
+    with pytest.raises(ImageTooLargeError, match=r"no UBI .*data .*262016"):
         chosen.plan(Content(parts=[part(tmp_path, "data.ubifs", bytes(262017), to)]), TARGET)
 
 
 def test_two_volumes_that_would_both_get_all_the_room_are_refused(board: PlayedFlash, tmp_path: Path) -> None:
     parts = [part(tmp_path, name, b"data", PartPlace(mtd="ospi", volume=name)) for name in ("rootfs", "data")]
-    with pytest.raises(ConfigurationError, match="rootfs and data are not there"):
+    with pytest.raises(ConfigurationError, match=r"rootfs and data"):
         writer(board, tmp_path, "mtd").plan(Content(parts=parts), TARGET)
     board.has_ubi = board.has_volume = True
     writer(board, tmp_path, "mtd").plan(Content(parts=parts), TARGET)

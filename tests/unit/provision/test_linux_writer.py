@@ -254,7 +254,7 @@ def test_a_server_that_is_gone_is_told_from_a_medium_that_fails(tmp_path: Path) 
     with pytest.raises(TftpTimeoutError, match="could not load it"):
         carry_out(board, answers.stream(str(tmp_path / "gone"), DEVICE, 0, 4096))
     (tmp_path / "short").write_bytes(bytes(1000))
-    with pytest.raises(TftpTimeoutError, match="not all of 4096 bytes came"):
+    with pytest.raises(TftpTimeoutError, match=r"not all of 4096 bytes"):
         carry_out(board, answers.stream(str(tmp_path / "short"), DEVICE, 512, 4096))
     assert board.card.read_bytes()[512:2000] == bytes(1000) + b"\xa5" * 488
 
@@ -284,7 +284,7 @@ def test_a_medium_that_cannot_be_read_is_told_from_one_that_has_something_else(t
         command.judge([*done.stdout.splitlines(), *done.stderr.splitlines()], done.returncode)
 
     carried_out({**os.environ, "LC_ALL": "C"})
-    with pytest.raises(MediaWriteFailedError, match=r"cannot be read.*Input/output error"):
+    with pytest.raises(MediaWriteFailedError, match=r"Input/output error"):
         carried_out(_bad_medium(tmp_path / "bin"))
     card.write_bytes(os.urandom(3 << 20))
     with pytest.raises(MediaVerifyFailedError, match="the board computes"):

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from support.facts import missing_facts
 
 from lab.errors import ConfigurationError
 from lab.provision import history
@@ -33,7 +34,7 @@ def test_a_provisioned_board_names_its_runs_and_no_default_does() -> None:
 
 
 def test_a_label_by_hand_that_says_something_else_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match=r"release 11\.00: b was provisioned with 11\.01 on sd"):
+    with pytest.raises(ConfigurationError, match=r"11\.00: b .*11\.01 on sd"):
         history.run_label("b", ["sd"], SD, "11.00", "9.9")
 
 
@@ -46,23 +47,23 @@ def test_a_board_that_nobody_provisioned_has_the_label_that_was_given() -> None:
 @pytest.mark.parametrize("given", ["11.01", "mine", ""])
 def test_a_release_that_was_not_seen_to_boot_labels_nothing(state: ProvisionState, given: str) -> None:
     put = known("sd", "11.01", state)
-    with pytest.raises(ConfigurationError, match=r"^sd of b holds no release that is known.*lab provision"):
+    with pytest.raises(ConfigurationError, match=r"^sd of b .*lab provision"):
         history.run_label("b", ["sd"], put, given, "")
-    with pytest.raises(ConfigurationError, match=r"^sd of b holds no release that is known"):
+    with pytest.raises(ConfigurationError, match=r"^sd of b .*no release"):
         history.check_resumed("b", ["sd"], put, "11.01", 5)
     assert history.run_document(["sd"], put) == {}
 
 
 @pytest.mark.parametrize("other", [known("emmc", "11.00"), {}])
 def test_a_run_over_media_with_different_software_is_refused(other: dict[str, Provision]) -> None:
-    with pytest.raises(ConfigurationError, match="different releases on its media"):
+    with pytest.raises(ConfigurationError, match=r"different releases"):
         history.run_label("b", ["sd", "emmc"], {**SD, **other}, "", "")
 
 
 def test_a_run_is_not_resumed_on_another_release() -> None:
     history.check_resumed("b", ["sd"], SD, "11.01", 5)
     history.check_resumed("b", ["sd"], {}, "by hand", 5)
-    with pytest.raises(ConfigurationError, match=r"run 5 is of release '11\.00'"):
+    with pytest.raises(ConfigurationError, match=r"run 5 .*'11\.00'"):
         history.check_resumed("b", ["sd"], SD, "11.00", 5)
 
 
@@ -105,9 +106,9 @@ def test_the_newest_release_of_a_folder_is_the_last_written_for_the_board_type(t
     assert find("newest in .", "mine", tmp_path).name == "a-new"
     assert find("z-old.yaml", "mine", tmp_path).name == "z-old"
     for url in ("https://joe:hunter2@builds.lan/z.yaml", "newest in https://joe:hunter2@builds.lan/"):
-        with pytest.raises(ConfigurationError, match=r"joe:\*\*\*@builds.lan.*: a release file lies on the lab host"):
+        with pytest.raises(ConfigurationError, match=r"joe:\*\*\*@.*lab host"):
             find(url, "mine", tmp_path)
-    with pytest.raises(ConfigurationError, match="no release file there is for nobodys"):
+    with pytest.raises(ConfigurationError, match=r"no release file.*nobodys"):
         find(f"newest in {tmp_path}", "nobodys", tmp_path)
     (tmp_path / "wrong.yaml").write_text("boards: 7\n")
     with pytest.raises(ConfigurationError, match=r"wrong\.yaml"):
@@ -123,11 +124,15 @@ def test_progress_is_told_each_tenth_and_each_half_minute() -> None:
     for percent in range(101):
         teller(WriteProgress("rootfs", percent * mib, 100 * mib, percent * 10**8))
     assert len(said) == 11
-    assert (
-        line(WriteProgress("tispl.bin", 512, 2048, 1_000_000_000))
-        == "tispl.bin: 25 %, 0.5 of 2.0 KiB, 0.5 KiB/s, 3 s left"
+    assert not missing_facts(
+        line(WriteProgress("tispl.bin", 512, 2048, 1_000_000_000)),
+        "tispl.bin",
+        "25 %",
+        "0.5 of 2.0 KiB",
+        "0.5 KiB/s",
+        "3 s",
     )
-    assert said[5] == "rootfs: 50 %, 50.0 of 100.0 MiB, 10.0 MiB/s, 5 s left"
+    assert not missing_facts(said[5], "rootfs", "50 %", "50.0 of 100.0 MiB", "10.0 MiB/s", "5 s")
     teller(WriteProgress("rootfs", 100 * mib, 100 * mib, 50 * 10**9))
     assert len(said) == 12
 
@@ -140,6 +145,6 @@ def test_a_write_without_a_byte_for_too_long_is_a_stall() -> None:
     now[0] = 4_000_000_000
     meter.check()
     now[0] = 6_000_000_000
-    with pytest.raises(Exception, match=r"tispl\.bin: nothing was written for 5 s, after 10 of 100 bytes") as caught:
+    with pytest.raises(Exception, match=r"tispl.* 5 s.*10 of 100") as caught:
         meter.check()
     assert getattr(caught.value, "failure", "") == "write_stalled"

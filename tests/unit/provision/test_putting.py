@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from support.facts import missing_facts
 from support.playedwriters import PlayedBoard, PlayedWriter, a_file
 
 from lab.errors import BoardlabError, BoardTransientError, ConfigurationError
@@ -133,7 +134,7 @@ def test_a_release_for_something_else_is_refused_before_the_first_byte(
 def test_a_medium_that_nothing_can_write_is_refused(release: Release) -> None:
     board = a_board()
     del board.played["emmc"]
-    with pytest.raises(TargetRefusedError, match="nothing in the env can write emmc"):
+    with pytest.raises(TargetRefusedError, match=r"nothing.*write emmc"):
         putting(release, None).plans(board)
 
 
@@ -144,7 +145,7 @@ def test_a_write_that_breaks_is_recorded_without_its_secrets(release: Release, b
         putting(release, book).put(board)
     found = book.current("b-1")
     assert (found["sd"].state, found["emmc"].state) == ("written", "failed")
-    assert found["emmc"].message == "[media_write_failed] it broke at http://me:***@there/"
+    assert not missing_facts(found["emmc"].message, "media_write_failed", "http://me:***@there/")
     assert "tiboot3.bin" not in board.played["emmc"].medium
     assert board.boots == []
     board.played["emmc"].breaks = ""
@@ -250,7 +251,7 @@ def test_verifying_alone_writes_nothing_and_sees_what_was_changed(release: Relea
     board.boots.clear()
     assert [each.plan.target.medium for each in putting(release, book).verify(board)] == ["sd", "emmc"]
     board.played["sd"].medium["all.wic"] = b"else"
-    with pytest.raises(MediaVerifyFailedError, match=r"sd of b-1 is not as .* was written.*; nothing was written"):
+    with pytest.raises(MediaVerifyFailedError, match=r"b-1.*nothing was written"):
         putting(release, book).verify(board)
     assert (book.current("b-1"), board.boots) == (before, [])
     assert [writer.switched for writer in board.played.values()] == [["sd"], ["emmc"]], "of the write before"

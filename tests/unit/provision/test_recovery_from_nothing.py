@@ -151,7 +151,7 @@ def test_a_first_stage_that_the_rom_refuses_fails_as_that(tmp_path: Path, wrong:
     if wrong == "another device":
         made["tiboot3.bin"] = firmware.make("tiboot3.bin", "am62xx_sk", "11.01", device="HS-SE")
     lab = blank()
-    with board(lab) as strategy, pytest.raises(RecoveryFailedError, match=r"tispl\.bin: the board's ROM asks again"):
+    with board(lab) as strategy, pytest.raises(RecoveryFailedError, match=r"tispl\.bin: .*ROM asks"):
         strategies_provisioning.by_uart(strategy, recovery(tmp_path, made), nothing)
     with board(lab) as strategy:
         strategies_provisioning.by_uart(strategy, recovery(tmp_path), nothing)
@@ -162,9 +162,7 @@ def test_a_board_whose_rom_does_not_ask_fails_with_what_to_look_at(tmp_path: Pat
     lab = blank()
     with board(lab) as strategy:
         strategy.type = evolve(strategy.type, recovery={"uart": 0x04B})  # that selects a medium
-        with pytest.raises(
-            RecoveryFailedError, match=r"the console said nothing\. Do the boot-mode switches select UART"
-        ):
+        with pytest.raises(RecoveryFailedError, match=r"nothing\. .*select UART"):
             strategies_provisioning.by_uart(strategy, recovery(tmp_path), nothing)
 
 
@@ -173,7 +171,7 @@ def test_a_boot_mode_that_is_assumed_is_said_to_be(tmp_path: Path) -> None:
     with board(lab) as strategy:
         assumed = {"recovery": "assumed: nobody tried it"}
         strategy.type = evolve(strategy.type, recovery={"uart": 0x04B}, references=assumed)
-        with pytest.raises(RecoveryFailedError, match="0x4b selects UART boot is assumed: nobody tried it"):
+        with pytest.raises(RecoveryFailedError, match=r"0x4b.*UART boot.*nobody"):
             strategies_provisioning.by_uart(strategy, recovery(tmp_path), nothing)
 
 
@@ -183,7 +181,7 @@ def test_without_stages_or_straps_nothing_is_switched(tmp_path: Path) -> None:
         with pytest.raises(ConfigurationError, match="recovery: uart"):
             strategies_provisioning.by_uart(strategy, Recovery(), nothing)
         strategy.boot_mode = None
-        with pytest.raises(ConfigurationError, match="set the switches to 0x3b by hand"):
+        with pytest.raises(ConfigurationError, match=r"switches to 0x3b by hand"):
             strategies_provisioning.by_uart(strategy, recovery(tmp_path), nothing)
     assert lab.board.cycle == 0
 

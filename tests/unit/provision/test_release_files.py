@@ -77,7 +77,7 @@ def test_a_part_that_stays_packed_is_written_as_it_lies_there(tmp_path: Path) ->
     assert unpacked_bytes(stays) == len(packed)
     same = load(written(tmp_path, text.replace("MORE", ", packed: false"))).media["ospi"]
     assert content_digest(same) == content_digest(whole) != content_digest(evolve(whole, parts=[stays]))
-    with pytest.raises(ConfigurationError, match="packed: expected true or false"):
+    with pytest.raises(ConfigurationError, match=r"packed: .*true or false"):
         load(written(tmp_path, text.replace("MORE", ", packed: 'no'")))
 
 
@@ -214,7 +214,7 @@ def test_a_wrong_shape_or_source_is_one_error_without_a_password(
 )
 def test_an_identity_that_any_software_has_is_refused(tmp_path: Path, key: str, pattern: str) -> None:
     path = written(tmp_path, GOOD.replace("kernel: Linux version 6\\.12", f"{key}: '{pattern}'"))
-    with pytest.raises(ConfigurationError, match="any software would prove the release") as caught:
+    with pytest.raises(ConfigurationError, match=r"any software") as caught:
         load(path)
     assert f": identity.{key}: {pattern!r} is found in any text" in str(caught.value)
 
@@ -238,7 +238,7 @@ def test_a_packed_file_is_read_to_one_byte_beyond_its_size_and_no_further(
     (tmp_path / "a.wic.gz").write_bytes(packed)
     bombed = Image(source=str(tmp_path / "a.wic.gz"), sha256=hashlib.sha256(packed).hexdigest(), size=100)
     monkeypatch.setattr(image, "_unpack", bomb)
-    with pytest.raises(ConfigurationError, match="it has more than 100 bytes unpacked, the release file says 100"):
+    with pytest.raises(ConfigurationError, match=r"100 bytes.*says 100"):
         image.inspect(bombed)
 
 
@@ -247,7 +247,7 @@ def test_a_partition_is_written_whole_or_has_volumes(tmp_path: Path) -> None:
         "{hardware: boot0, offset: 0x80000}", "{mtd: rootfs, volume: b}"
     )
     load(written(tmp_path, volumes))
-    with pytest.raises(ConfigurationError, match="MTD rootfs is written as a whole by one part"):
+    with pytest.raises(ConfigurationError, match=r"MTD rootfs .*one part"):
         load(written(tmp_path, volumes.replace("rootfs, volume: a", "rootfs")))
 
 

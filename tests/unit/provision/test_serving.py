@@ -53,7 +53,7 @@ def test_a_port_that_is_taken_and_an_address_that_is_not_ours_are_told(tmp_path:
             serving(tmp_path, tftp_port=other.getsockname()[1]),
         ):
             pass
-    with pytest.raises(ConfigurationError, match="not an address of this host"), serving(tmp_path, "203.0.113.7"):
+    with pytest.raises(ConfigurationError, match=r"address of this host"), serving(tmp_path, "203.0.113.7"):
         pass
 
 

@@ -93,9 +93,7 @@ def test_it_is_set_and_read_back_the_partition_last() -> None:
 
 def test_a_bus_that_is_not_taken_leaves_the_partition_as_it_was() -> None:
     emmc = PlayedEmmc(stuck=(177,))
-    with pytest.raises(
-        ExtCsdNotSetError, match=r"was set to 0x02, and it says 0x01; the partition .* was not changed"
-    ):
+    with pytest.raises(ExtCsdNotSetError, match=r"0x02.*0x01.*not changed"):
         ubootemmc.set_extcsd(emmc, 0, WANTED)
     assert (emmc.registers[179], SET_PARTITION in emmc.typed) == (0x48, False)
     with pytest.raises(ExtCsdNotSetError, match="U-Boot did not show it"):
@@ -104,7 +102,7 @@ def test_a_bus_that_is_not_taken_leaves_the_partition_as_it_was() -> None:
 
 def test_a_partition_that_is_not_taken_is_seen_though_u_boot_believes_it() -> None:
     emmc = PlayedEmmc(stuck=(179,))
-    with pytest.raises(ExtCsdNotSetError, match=r"expected BOOT_ACK 1 and BOOT_PARTITION_ENABLE 2: .*ENABLE: 0x1'"):
+    with pytest.raises(ExtCsdNotSetError, match=r"BOOT_ACK 1.*ENABLE: 0x1'"):
         ubootemmc.set_extcsd(emmc, 0, WANTED)
 
 

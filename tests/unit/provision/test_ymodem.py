@@ -140,7 +140,7 @@ def test_a_line_that_damages_all_ends_as_refused(uboot: SimLab) -> None:
     def damage(data: bytes) -> bytes:
         return data[:50] + bytes([data[50] ^ 1]) + data[51:] if len(data) > 1000 else data
 
-    with pytest.raises(RecoveryFailedError, match="refused 10 times what begins at byte 0"):
+    with pytest.raises(RecoveryFailedError, match=r"refused 10 times.*byte 0"):
         loady(lab, bytes(2000), damage)
 
 
@@ -160,14 +160,14 @@ def test_a_board_that_cancels_is_a_refusal() -> None:
     pipe = Pipe()
     for said in (b"## Ready for binary\r\nC", b"", b"\x18\x18"):
         pipe.to_host.put(said)
-    with pytest.raises(RecoveryFailedError, match="cancelled after 0 of 5 bytes"):
+    with pytest.raises(RecoveryFailedError, match=r"cancelled.*0 of 5 bytes"):
         Sending(pipe, b"12345", "x").send(10)
 
 
 def test_a_word_with_a_c_is_no_question(uboot: SimLab) -> None:
     lab = at_prompt()
     lab.type("echo CCcan C\r")
-    with pytest.raises(RecoveryFailedError, match="not ask for it within 5 s"):
+    with pytest.raises(RecoveryFailedError, match=r"ask for it within 5 s"):
         Sending(SimLine(lab), b"12345", "x").send(5)
 
 

@@ -126,14 +126,14 @@ def test_repeats_may_be_said_again_and_a_run_from_before_them_goes_on(store: Sto
 @pytest.mark.parametrize("repeats", [3, {"lmbench": 0}, {"lmbench": "3"}, ["lmbench"]])
 def test_a_plan_whose_repeats_are_damaged_is_refused(store: Store, repeats: object) -> None:
     run = begun(store, "sections", {"sections": ["lmbench"], "destructive": False, "repeats": repeats})
-    with pytest.raises(ConfigurationError, match=r"repeats: expected section: whole number from 1 to"):
+    with pytest.raises(ConfigurationError, match=r"repeats: .*from 1 to"):
         resume.check_plan(run)
 
 
 def test_another_board_is_refused(store: Store) -> None:
     run = begun(store)
     other = SimpleNamespace(type=STRATEGY.type, board="b-2")
-    with pytest.raises(ConfigurationError, match=r"run 1 is of board b-1 .*, the env is of b-2"):
+    with pytest.raises(ConfigurationError, match=r"run 1 .*b-1.*b-2"):
         resume.check(run, session(store, run), other)
 
 
@@ -164,5 +164,5 @@ def test_a_malformed_plan_is_named_with_its_key(store: Store, kind: str, change:
 @pytest.mark.parametrize(("kind", "key"), [("boot", "media"), ("low_power", "wake"), ("sections", "sections")])
 def test_a_plan_that_lacks_something_is_refused(store: Store, kind: str, key: str) -> None:
     plan = {name: value for name, value in PLANS[kind].items() if name != key}
-    with pytest.raises(ConfigurationError, match=f"the plan of run 1 has no '{key}'"):
+    with pytest.raises(ConfigurationError, match=f"run 1 has no '{key}'"):
         resume.check_plan(begun(store, kind, plan))

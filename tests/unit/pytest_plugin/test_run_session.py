@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.facts import missing_facts
 
 from lab.errors import BoardlabError, ConfigurationError, LabStableError, LabTransientError
 from lab.farm.runner import BUSY
@@ -84,7 +85,7 @@ def test_a_board_that_cannot_be_switched_off_is_said_and_its_run_is_closed_in_th
         run, session = begun(store, StuckBoard(), said, properties)
         assert next(session, None) is None
         assert store.run(run).status == "completed"
-    assert said[-1] == "error: still alive after off"
+    assert not missing_facts(said[-1], "error: ", "alive after off")
     assert properties["boardlab_run"] == run
 
 
@@ -127,14 +128,14 @@ def test_a_second_ctrl_c_ends_a_session_at_once_and_its_run_is_closed(tmp_path: 
 )
 def test_a_number_beyond_all_bounds_is_refused_with_its_bounds(option: str, value: int) -> None:
     options = {"lab_retries": 0, f"lab_{option}": value}
-    with pytest.raises(ConfigurationError, match=rf"--lab-{option} -?\d+.*: a whole number from \d+ to \d+"):
+    with pytest.raises(ConfigurationError, match=f"--lab-{option} .*\\d+ to \\d+"):
         board._check_options(SimpleNamespace(option=SimpleNamespace(**options)))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("init", ["", "sh", "/bin/sh -x", "/bin/sh'; reset; '"])
 def test_another_init_is_the_path_of_a_program(init: str) -> None:
     option = SimpleNamespace(lab_cycles=None, lab_retries=0, lab_init=init)
-    with pytest.raises(ConfigurationError, match=r"--lab-init .*: the path of a program on the board, e\.g\. /bin/sh"):
+    with pytest.raises(ConfigurationError, match=r"--lab-init .*/bin/sh"):
         board._check_options(SimpleNamespace(option=option))  # type: ignore[arg-type]
     option.lab_init = "/bin/sh"
     board._check_options(SimpleNamespace(option=option))  # type: ignore[arg-type]

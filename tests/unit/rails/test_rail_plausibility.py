@@ -285,7 +285,7 @@ def test_a_sensor_that_keeps_the_sleeps_value_awake_is_stuck(tmp_path: Path, jit
 @pytest.mark.parametrize(("own", "other"), [("hwmon1", "hwmon1"), ("vdd_b", ""), ("iio:device0", "iio:device0")])
 def test_two_rails_on_one_channel_are_refused_where_they_are_configured(backend: str, own: str, other: str) -> None:
     rails = (RailConfig("vdd_a", 3.3, channel=own), RailConfig("vdd_b", 3.3, channel=other))
-    with pytest.raises(ValueError, match=rf"rail 'vdd_.': channel '{own}' is another rail's too.*count it\s+twice"):
+    with pytest.raises(ValueError, match=f"'vdd_.': .*'{own}'.*twice"):
         RailsConfig("b", backend, "class", rails)
 
 

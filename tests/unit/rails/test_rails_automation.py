@@ -23,7 +23,7 @@ def test_a_program_that_is_stopped_with_the_interface_is_said(monkeypatch: pytes
     master, slave = os.openpty()
     try:
         fcntl.flock(slave, fcntl.LOCK_EX)
-        with pytest.raises(LabTransientError, match="another program has had the Automation Interface") as caught:
+        with pytest.raises(LabTransientError, match=r"another program") as caught:
             AutomationInterface(os.ttyname(slave)).command("version")
         assert caught.value.failure == "automation_interface"
     finally:
@@ -41,7 +41,7 @@ def test_an_interface_that_is_another_device_since_a_reset_is_told_nothing(monke
         with pytest.raises(LabTransientError, match="no echo"):
             interface.command("version")
         os.read(master, 100)
-        with pytest.raises(LabStableError, match=r"another device than before.*it was told nothing") as caught:
+        with pytest.raises(LabStableError, match=r"another device.*nothing") as caught:
             interface.command("auto power dut off")
         assert caught.value.failure == "automation_interface"
         assert not select.select([master], [], [], 0)[0]

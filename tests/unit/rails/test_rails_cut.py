@@ -208,7 +208,7 @@ def test_who_does_not_come_back_in_time_has_no_measurement_and_the_sampler_ends(
             far.wire.cut()
             wait_for(lambda: not sampler.alive)
 
-    with pytest.raises(LabTransientError, match=r"was cut, and did not come back within 0\.3 s") as caught:
+    with pytest.raises(LabTransientError, match=r"cut.*within 0\.3 s") as caught:
         measure()
     assert caught.value.failure == "power_sampler"
     assert far.samplers[0].ended.wait(DEADLINE_S)
@@ -226,7 +226,7 @@ def test_who_comes_back_too_late_is_told(far: Far, tmp_path: Path) -> None:
             far.wire.is_up = True
             wait_for(lambda: not sampler.alive)
 
-    with pytest.raises(LabTransientError, match=r"on lab-2: the sampling that the client comes back to has ended"):
+    with pytest.raises(LabTransientError, match=r"on lab-2: .*has ended"):
         measure()
 
 
@@ -236,7 +236,7 @@ def test_what_a_sampler_failed_of_is_told_to_who_waits_for_it(far: Far, tmp_path
             far.samplers[0].died = "0x40 does not answer"
             wait_for(lambda: not sampler.alive)
 
-    with pytest.raises(LabTransientError, match="on lab-2: 0x40 does not answer"):
+    with pytest.raises(LabTransientError, match=r"lab-2: 0x40.*not answer"):
         measure()
 
 
@@ -267,6 +267,6 @@ def test_a_full_disk_here_is_no_cut(far: Far) -> None:
         with far.server.sampling(far.config, Path("/dev/full")) as sampler:
             wait_for(lambda: not sampler.alive)
 
-    with pytest.raises(LabStableError, match="/dev/full: cannot be written: No space left") as caught:
+    with pytest.raises(LabStableError, match=r"/dev/full: .*No space") as caught:
         measure()
     assert caught.value.failure == "disk"

@@ -68,13 +68,11 @@ def test_a_server_that_is_killed_fails_the_measurement(
             os.kill(process.pid, signal.SIGKILL)
             wait_for(lambda: not sampler.alive)
 
-    with pytest.raises(
-        LabTransientError, match="was cut, and did not come back within 1 s: the rails server of lab-2 does not answer"
-    ) as caught:
+    with pytest.raises(LabTransientError, match=r"cut.*1 s: .*lab-2") as caught:
         measure()
     assert process.wait(DEADLINE_S) == -signal.SIGKILL
     assert caught.value.failure == "power_sampler"
-    with pytest.raises(LabTransientError, match="`lab rails serve` must run there"):
+    with pytest.raises(LabTransientError, match=r"`lab rails serve`.*there"):
         server.volts(sensor, 0.1)
 
 

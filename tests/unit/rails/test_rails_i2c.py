@@ -224,12 +224,12 @@ def test_a_slow_adapter_has_the_settings_that_it_can_keep_up_with(
 
 
 def test_a_sensor_that_the_kernel_s_driver_has_is_said_to_be_its(wires: Wires) -> None:
-    with pytest.raises(LabStableError, match=r"a driver of this host's kernel has the sensor.*backend: hwmon"):
+    with pytest.raises(LabStableError, match=r"kernel.*backend: hwmon"):
         read(LinuxBus(KernelBus(wires, error=errno.EBUSY), "/dev/i2c-7"), CONFIG)
 
 
 def test_an_adapter_that_is_gone_is_an_error_of_the_lab(wires: Wires) -> None:
-    with pytest.raises(LabStableError, match=r"/dev/i2c-7: no; is the adapter plugged in"):
+    with pytest.raises(LabStableError, match=r"/dev/i2c-7: no.*plugged"):
         read(LinuxBus(KernelBus(wires, error=errno.ENODEV), "/dev/i2c-7"), CONFIG)
 
 
@@ -257,7 +257,7 @@ def test_a_bench_that_is_gone_is_an_error_of_the_lab(wires: Wires, tmp_path: Pat
         bus._socket.close()
         bus._socket = ours
         theirs.close()
-        with pytest.raises(LabStableError, match="is the adapter plugged in"):
+        with pytest.raises(LabStableError, match=r"adapter plugged in"):
             read(bus, CONFIG)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from attrs import evolve
+from support.facts import missing_facts
 from support.railbench import RailBench, RailBus, S
 from support.simruns import planned
 
@@ -40,13 +41,13 @@ def test_a_sound_board_has_its_voltages_and_what_they_cannot_tell_apart_is_said(
     assert answers["0x4c"].rail == "soc_dvdd_3v3"
     assert answers["0x4c"].volts == pytest.approx(3.3, rel=0.02)
     assert answers["0x4c"].verdict == "ok"
-    assert answers["0x45"].verdict == "ok; its voltage alone does not tell it from vdda_1v8"
+    assert not missing_facts(answers["0x45"].verdict, "ok", "voltage alone", "vdda_1v8")
 
 
 def test_swapped_addresses_are_named(bench: RailBench) -> None:
     answers = asked(bench, moved(bench.config, {"soc_dvdd_3v3": 0x46, "vdd_lpddr4": 0x4C}))
-    assert answers["0x46"].verdict == "swapped with vdd_lpddr4: exchange their addresses in the env"
-    assert answers["0x4c"].verdict == "swapped with soc_dvdd_3v3: exchange their addresses in the env"
+    assert not missing_facts(answers["0x46"].verdict, "swapped", "vdd_lpddr4", "exchange", "in the env")
+    assert not missing_facts(answers["0x4c"].verdict, "swapped", "soc_dvdd_3v3", "exchange", "in the env")
     assert [where for where, answer in answers.items() if not answer.good] == ["0x46", "0x4c"]
 
 
@@ -59,13 +60,13 @@ def test_a_sensor_elsewhere_is_found_by_its_voltage(bench: RailBench) -> None:
     answers = asked(bench, moved(bench.config, {"soc_dvdd_3v3": 0x47}))
     assert not answers["0x47"].good
     assert answers["0x47"].verdict.startswith("does not answer")
-    assert answers["0x4c"].verdict == "answers, and no rail is configured here; it could be soc_dvdd_3v3"
+    assert not missing_facts(answers["0x4c"].verdict, "no rail", "soc_dvdd_3v3")
 
 
 def test_a_wrong_voltage_is_told_by_what_it_reads_as(bench: RailBench) -> None:
     rails = tuple(evolve(rail, volts=1.8) if rail.name == "soc_dvdd_3v3" else rail for rail in bench.config.rails)
     answers = asked(bench, evolve(bench.config, rails=rails))
-    assert answers["0x4c"].verdict == "expected 1.8 V; no rail of the board has this voltage"
+    assert not missing_facts(answers["0x4c"].verdict, "expected 1.8 V", "no rail")
 
 
 def scaled(config: RailsConfig, *range_v: float) -> RailsConfig:

@@ -90,16 +90,16 @@ def test_a_torn_record_is_not_seen(tmp_path_factory: pytest.TempPathFactory, kep
 def test_what_is_no_trace_is_refused_with_what_to_do(tmp_path: Path) -> None:
     other = tmp_path / "a.txt"
     other.write_text("hello\n")
-    with pytest.raises(ConfigurationError, match=r"expected a power trace of version 1, found b'hello"):
+    with pytest.raises(ConfigurationError, match=r"version 1, .*b'hello"):
         Trace.open(other)
-    with pytest.raises(ConfigurationError, match="cannot be read: No such file"):
+    with pytest.raises(ConfigurationError, match=r"read: No such file"):
         Trace.open(tmp_path / "nothing")
     with pytest.raises(ConfigurationError, match="cannot be written"):
         TraceFile(tmp_path / "no" / "a.trace", META)
 
 
 def test_a_full_disk_is_an_error_of_the_lab() -> None:
-    with pytest.raises(LabStableError, match="/dev/full: cannot be written: No space left on device"):
+    with pytest.raises(LabStableError, match=r"/dev/full: .*No space"):
         TraceFile(Path("/dev/full"), META)
 
 

@@ -11,6 +11,7 @@ from statistics import fmean
 
 import pytest
 from attrs import define, evolve, field, frozen
+from support.facts import missing_facts
 from support.recorded_run import START, record
 
 from lab.cli import main
@@ -129,7 +130,7 @@ def test_every_link_leads_somewhere(report: Report) -> None:
 def test_the_title_names_board_release_run_and_the_head_the_date(report: Report) -> None:
     title = re.search(r"<title>(.*?)</title>", report.text)
     assert title is not None
-    assert title[1] == "Boot time: QEMU virt (virtual board), release 11.01, run 1"
+    assert not missing_facts(title[1], "Boot time", "QEMU virt", "virtual board", "11.01", "run 1")
     assert f'<time datetime="{report.run.started_at.isoformat()}">' in report.text
 
 
@@ -174,7 +175,7 @@ def test_failed_attempts_say_class_fault_and_message_and_lead_to_their_log(repor
         ["eMMC (NVMe)", "3", "1", "silent", "the board"],
         ["eMMC (NVMe)", "3", "2", "wrong_medium", "the lab"],
     ]
-    assert "booted from the wrong medium" in rows[3][5]
+    assert not missing_facts(rows[3][5], "wrong medium")
     with open_store(str(report.database)) as store:
         hung, silent = (next(a.id for a in store.attempts(1) if a.outcome == o) for o in ("hang_kernel", "silent"))
     assert f'href="#log-{hung}">log</a>' in report.text
@@ -286,7 +287,7 @@ def test_a_number_that_moved_within_the_run_is_named_with_the_hosts_load_beside_
     (said,) = re.findall(r"<strong>moved within the run</strong> (.*?)</p>", text)
     assert said.startswith("OSPI (CFI flash): from cycle 10 on the median is ")
     assert re.search(r"\(\+(2\d|3\d)\.\d %\)", said)
-    assert said.endswith("The host was 20 % busy before, and 85 % after.")
+    assert not missing_facts(said, "20 % busy before", "85 % after")
     assert ">Host busy, % of its processors' time</h3>" in text
     assert text.count('class="busy"') == 3 * 19
     assert text.count('class="changed"') == 1
@@ -342,8 +343,8 @@ def test_a_run_without_numbers_says_so(tmp_path: Path) -> None:
         store.finish_run(run.id, "failed")
         text = render(overview(store, run.id), store.artifacts)
     assert Page.of(text).mistakes == []
-    assert "This run did not complete; no attempt of it gave a number." in text
-    assert "This run did not complete" in text
+    assert not missing_facts(text, "not complete", "no attempt", "number")
+    assert not missing_facts(text, "not complete")
     assert 'id="verdict"' not in text
     assert "<svg" not in text
 
@@ -408,11 +409,11 @@ def test_the_verdict_comes_first_and_the_stages_tell_what_moved(
     (then,) = re.findall(r'<line class="before" .*?y1="([\d.]+)"', cycles)
     (now,) = re.findall(r'<line class="mean" .*?y1="([\d.]+)"', cycles)
     assert 0 < float(now) < float(then) < 112, "slower is higher"
-    assert "the dotted line the average of run 1." in cycles
+    assert not missing_facts(cycles, "average of run 1")
     stages = text.partition('id="stages"')[2].partition("</section>")[0]
     assert re.search(r'>2\.60\d</td><td class="difference beyond worse">\+0\.60\d ± 0\.\d+</td>', stages)
     assert re.search(r'>1\.00\d</td><td class="difference">0\.000 ± 0\.\d+</td>', stages)
-    assert "are to run 1, release 11.01" in stages
+    assert not missing_facts(stages, "run 1", "11.01")
 
 
 def test_a_first_run_has_nothing_to_be_compared_with(two_runs: Path, tmp_path: Path) -> None:
@@ -470,7 +471,7 @@ def test_low_power_is_told_by_its_modes(tmp_path: Path) -> None:
         "MCU only, wake rtc",
     ]
     assert "mode=" not in text.partition('id="provenance"')[0]
-    assert "This run had not ended when the page was written" in text
+    assert not missing_facts(text, "not ended")
 
 
 def test_a_run_of_something_else_is_not_compared(
@@ -480,7 +481,7 @@ def test_a_run_of_something_else_is_not_compared(
         other = store.begin_run("low_power", "qemu-virt", "virt-1", "11.01", plan={}, provenance={})
     words = ["report", "2", "--against", str(other.id), "-o", str(tmp_path / "a.html"), "--db", str(two_runs)]
     assert main(words) == 2
-    assert "name a run of the same kind and board type" in capsys.readouterr().err
+    assert not missing_facts(capsys.readouterr().err, "same kind", "board type")
 
 
 @pytest.mark.parametrize(

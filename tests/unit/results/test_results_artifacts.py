@@ -72,9 +72,7 @@ def test_a_pack_that_inflates_without_bound_is_refused(tmp_path: Path) -> None:
     store, _ = packed(tmp_path, {name: bytes(PACK_BYTES * 8)})
     tracemalloc.start()
     try:
-        with pytest.raises(
-            LabStableError, match=f"it inflates to more than {PACK_BYTES} bytes; restore that from a copy"
-        ):
+        with pytest.raises(LabStableError, match=f"more than {PACK_BYTES} .*copy"):
             store.read(name)
         assert tracemalloc.get_traced_memory()[1] < 4 * PACK_BYTES
     finally:
@@ -101,7 +99,7 @@ def test_a_damaged_artifact_is_said_to_be_damaged(artifacts: ArtifactStore) -> N
     path = artifacts.path(ref.sha256)
     path.chmod(0o644)
     path.write_bytes(LOG[:-1] + b"!")
-    with pytest.raises(LabStableError, match=rf"{path} is damaged: .*restore it from a copy"):
+    with pytest.raises(LabStableError, match=f"{path} is damaged.*copy"):
         artifacts.read(ref.sha256)
 
 
@@ -115,17 +113,17 @@ def test_putting_the_contents_again_mends_a_damaged_artifact(artifacts: Artifact
 
 
 def test_a_missing_artifact_says_where_it_was_looked_for(artifacts: ArtifactStore) -> None:
-    with pytest.raises(LabStableError, match=rf"is not in {artifacts.root}; if it was measured on another host"):
+    with pytest.raises(LabStableError, match=f"{artifacts.root}.*host"):
         artifacts.read("ab" * 32)
 
 
 @pytest.mark.parametrize("name", ["", "ab", "AB" * 32, "../" * 22, "g" * 64])
 def test_only_a_hash_names_an_artifact(artifacts: ArtifactStore, name: str) -> None:
-    with pytest.raises(TestStableError, match="an artifact is named by a SHA-256"):
+    with pytest.raises(TestStableError, match=r"named by a SHA-256"):
         artifacts.path(name)
 
 
 def test_a_directory_that_cannot_be_made_is_explained(tmp_path: Path) -> None:
     (tmp_path / "artifacts").write_text("a file where the directory should be")
-    with pytest.raises(LabStableError, match=r"cannot keep an artifact of \d+ bytes in .*LAB_ARTIFACTS"):
+    with pytest.raises(LabStableError, match=r"\d+ bytes .*LAB_ARTIFACTS"):
         ArtifactStore(tmp_path / "artifacts").put(LOG, kind="console-log")

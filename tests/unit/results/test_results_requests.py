@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.facts import missing_facts
 from support.jobbook import Wall, started
 from support.recorded_run import record
 
@@ -27,7 +28,7 @@ def test_what_a_queue_asked_for_is_measured_once_though_it_asks_again(
     first.finish(job.id, state)
     words = ["run", "--continue", "--request", "7-1700000000", "--env", str(env), "--db", store.url]
     assert main(words) == code
-    assert f"job {job.called}: {state} for this request before; nothing is measured again" in capsys.readouterr().out
+    assert not missing_facts(capsys.readouterr().out, f"{job.called}: {state}", "request", "nothing")
     assert [view.job.id for view in listing.jobs(store, 9, wall())] == [job.id]
 
 

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
+from support.facts import missing_facts
 from support.jobbook import Wall
 from support.older_schema import raw
 
@@ -35,7 +36,7 @@ def test_a_reserved_board_is_refused_to_others_with_who_why_and_until_when(store
     timer = queue(store, wall, "timer", ignores=True)
     job = timer.enqueue(BOOTS)
     assert timer.start(job.id) is None, "who ignores a reservation of another person ignores nothing"
-    assert listing.obstacle(timer, "b1") == "b1 is reserved by lena until 2026-03-02 18:00 UTC (a new PMIC)"
+    assert not missing_facts(listing.obstacle(timer, "b1"), "b1", "lena", "2026-03-02 18:00 UTC", "a new PMIC")
     assert timer.start(timer.enqueue(Order("am62xx_sk", "b2", ("boot",), "e", "", 1)).id) is not None
 
 
@@ -81,7 +82,7 @@ def test_maintenance_stands_until_somebody_ends_it(store: Store) -> None:
     timer = queue(store, wall, "timer")
     job = timer.enqueue(BOOTS)
     assert timer.start(job.id) is None
-    assert listing.obstacle(timer, "b1") == "b1 is in maintenance, set by ann since 2026-03-02 14:00 UTC (fuse)"
+    assert not missing_facts(listing.obstacle(timer, "b1"), "b1", "maintenance", "ann", "2026-03-02 14:00 UTC", "fuse")
     assert book.end("b1", "maintenance", "lena").person == "ann"
     assert timer.start(job.id) is not None
     with pytest.raises(ConfigurationError, match="b1 is not in maintenance"):
@@ -92,7 +93,7 @@ def test_a_board_is_reserved_once_and_longer_by_the_same_person_only(store: Stor
     wall = Wall(START)
     book = ReservationBook(store, wall)
     book.reserve("b1", "lena", "a new PMIC", 4)
-    with pytest.raises(ConfigurationError, match="b1 is reserved by lena until 2026-03-02 18:00 UTC"):
+    with pytest.raises(ConfigurationError, match=r"b1.* lena .*18:00 UTC"):
         book.reserve("b1", "ann", "mine", 1)
     wall.later(hours=1)
     book.reserve("b1", "lena", "longer", 8)
@@ -117,18 +118,16 @@ def test_a_person_with_limits_has_so_many_reservations_and_hours_and_others_any(
     book = ReservationBook(store, wall)
     bounds = {"most": 2, "most_h": 10.0}
     book.reserve("b1", "ci", "nightly", 6, **bounds)
-    with pytest.raises(
-        ConfigurationError, match=r"ci would have 2 reservations of 11\.0 h in all, and may have 2 of 10 h"
-    ):
+    with pytest.raises(ConfigurationError, match=r"2 .*11\.0 h.*2 of 10 h"):
         book.reserve("b2", "ci", "nightly", 5, START + dt.timedelta(days=7), **bounds)
     wall.later(hours=1)
     book.reserve("b2", "ci", "nightly", 5, START + dt.timedelta(days=7), **bounds)
-    with pytest.raises(ConfigurationError, match="would have 3 reservations"):
+    with pytest.raises(ConfigurationError, match=r"3 reservations"):
         book.reserve("b3", "ci", "nightly", 0.1, **bounds)
     assert book.standing("b3") == [], "what was refused is not there"
     book.reserve("b1", "ci", "nightly", 5, **bounds)
     book.reserve("b3", "lena", "a new PMIC", 300)
-    with pytest.raises(ConfigurationError, match=r"b3 is reserved by lena .*ci ends what it made"):
+    with pytest.raises(ConfigurationError, match=r"b3 .*lena .*ci ends"):
         book.end("b3", "reserved", "ci", own=True)
     assert [hold.person for hold in book.standing("b3")] == ["lena"]
     assert book.end("b1", "reserved", "ci", own=True).board == "b1"
@@ -188,5 +187,5 @@ def test_comments_are_of_their_board_the_newest_first(store: Store) -> None:
         audit.comment(board, "lena", words)
     assert [comment.text for comment in audit.comments("b1")] == ["second", "first"]
     for wrong in ("  ", "x" * 4001):
-        with pytest.raises(ConfigurationError, match="a comment has between 1 and 4000 characters"):
+        with pytest.raises(ConfigurationError, match=r"1 and 4000 characters"):
             audit.comment("b1", "lena", wrong)

@@ -40,7 +40,7 @@ def test_the_process_of_before_loses_the_job_that_another_took_up(store: Store, 
     job = started(one)
     two = book(store, wall, "two", dead={"one"})
     assert two.start(two.take_up(job.id).id) is not None
-    with pytest.raises(LabStableError, match="taken from us: it is running in two"):
+    with pytest.raises(LabStableError, match=r"running in two"):
         one.beat(job.id)
     one.finish(job.id, "completed")
     assert two.job(job.id).state == "running"
@@ -50,12 +50,12 @@ def test_a_job_that_is_finished_or_alive_is_not_resumed(store: Store, wall: Wall
     one = book(store, wall, "one")
     job = started(one)
     other = book(store, wall, "two", dead=set())
-    with pytest.raises(ConfigurationError, match="is running: one; let it end, or: lab jobs cancel j1"):
+    with pytest.raises(ConfigurationError, match=r"running.*jobs cancel j1"):
         other.take_up(job.id)
     one.finish(job.id, "completed")
     with pytest.raises(ConfigurationError, match="nothing to resume"):
         other.take_up(job.id)
-    with pytest.raises(ConfigurationError, match="no job j99; the latest is j1"):
+    with pytest.raises(ConfigurationError, match=r"no job j99.*j1"):
         other.take_up(99)
 
 

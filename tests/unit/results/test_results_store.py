@@ -218,7 +218,7 @@ def test_a_cycle_is_not_measured_twice(store: Store) -> None:
     run = begin(store)
     store.record_attempt(run.id, good(1))
     later = good(1, number=2, started_at=AT + dt.timedelta(hours=1))
-    with pytest.raises(TestStableError, match=r"cycle 1 of run \d+ with .* was measured already"):
+    with pytest.raises(TestStableError, match=r"cycle 1 .*already"):
         store.record_attempt(run.id, later)
     assert len(store.samples(run.id)) == 1
     store.record_attempt(run.id, good(1, medium="emmc"))
@@ -245,7 +245,7 @@ def test_a_run_that_was_killed_is_taken_up_again(store: Store) -> None:
 def test_a_completed_run_is_not_reopened_and_takes_nothing_more(store: Store) -> None:
     run = begin(store)
     store.finish_run(run.id, "completed")
-    with pytest.raises(ConfigurationError, match=f"run {run.id} is completed, there is nothing to resume"):
+    with pytest.raises(ConfigurationError, match=f"run {run.id} is completed"):
         store.reopen_run(run.id)
     with pytest.raises(TestStableError, match="nothing may be added"):
         store.record_attempt(run.id, good(1))
@@ -262,11 +262,11 @@ def test_a_completed_run_stays_completed_when_a_late_session_ends(store: Store, 
 
 
 def test_an_unknown_run_is_named_with_the_latest_ones(store: Store) -> None:
-    with pytest.raises(ConfigurationError, match="no run 4711; there are none yet"):
+    with pytest.raises(ConfigurationError, match=r"no run 4711.*none"):
         store.run(4711)
     run = begin(store)
     for ask in (store.run, store.reopen_run, store.attempts, store.good_attempts, store.samples, store.measurements):
-        with pytest.raises(ConfigurationError, match=rf"no run 4711; the latest are: {run.id} \(boot, am62xx_sk, \d"):
+        with pytest.raises(ConfigurationError, match=f"no run 4711.*{run.id} .*boot"):
             ask(4711)
     with pytest.raises(ConfigurationError, match="no run 4711"):
         store.record_attempt(4711, good(1))
@@ -276,7 +276,7 @@ def test_an_unknown_run_is_named_with_the_latest_ones(store: Store) -> None:
 
 def test_a_run_ends_only_in_a_known_way(store: Store) -> None:
     run = begin(store)
-    with pytest.raises(TestStableError, match="completed, interrupted, failed; got 'done'"):
+    with pytest.raises(TestStableError, match=r"failed; got 'done'"):
         store.finish_run(run.id, "done")
     assert store.run(run.id).status == "running"
 
@@ -284,16 +284,16 @@ def test_a_run_ends_only_in_a_known_way(store: Store) -> None:
 def test_an_unknown_metric_leaves_nothing_of_its_attempt(store: Store) -> None:
     run = begin(store)
     samples = (*good(1).samples, SampleRecord("boot.tiem", {"medium": "sd"}, 1.0, 0.1))
-    with pytest.raises(TestStableError, match=r"no metric 'boot\.tiem'; there are: boot\.time"):
+    with pytest.raises(TestStableError, match=r"'boot\.tiem'.*boot\.time"):
         store.record_attempt(run.id, good(1, samples=samples))
     assert store.attempts(run.id) == []
     assert store.measurements(run.id) == []
 
 
 def test_a_plan_that_is_no_json_is_refused(store: Store) -> None:
-    with pytest.raises(TestStableError, match="the plan of a run cannot be written as JSON"):
+    with pytest.raises(TestStableError, match=r"plan.*JSON"):
         store.begin_run("boot", "am62xx_sk", "0042", "11.01", plan={"media": {"sd"}}, provenance={})
-    with pytest.raises(TestStableError, match="the provenance of a run cannot be written as JSON"):
+    with pytest.raises(TestStableError, match=r"provenance.*JSON"):
         store.begin_run("boot", "am62xx_sk", "0042", "11.01", plan={}, provenance={"x": float("nan")})
     assert store.runs() == []
 
@@ -334,9 +334,7 @@ def test_a_database_of_a_newer_boardlab_is_left_alone(database: str) -> None:
     with open_store(database) as store:
         begin(store)
     administer(database, "UPDATE boardlab_schema SET version_num = '9999'")
-    with pytest.raises(
-        ConfigurationError, match=r"newer boardlab \(its schema is 9999, .* up to \w+\); update boardlab"
-    ):
+    with pytest.raises(ConfigurationError, match=r"schema is 9999.*update"):
         open_store(database)
 
 
@@ -344,13 +342,13 @@ def test_a_database_of_before_1_0_is_said_to_be_older(database: str) -> None:
     with open_store(database) as store:
         begin(store)
     administer(database, "UPDATE boardlab_schema SET version_num = '0014_release_identity'")
-    with pytest.raises(ConfigurationError, match=r"an older boardlab, before 1\.0 .*read it with that boardlab"):
+    with pytest.raises(ConfigurationError, match=r"older.*before 1\.0"):
         open_store(database)
 
 
 def test_a_database_of_something_else_is_left_alone(database: str) -> None:
     administer(database, "CREATE TABLE invoices (id INTEGER)")
-    with pytest.raises(ConfigurationError, match="is a database of something else"):
+    with pytest.raises(ConfigurationError, match=r"something else"):
         open_store(database)
     administer(database, "DROP TABLE invoices")
     open_store(database).close()
@@ -360,7 +358,7 @@ def test_a_flag_of_a_newer_boardlab_asks_for_an_update(store: Store, database: s
     run = begin(store)
     store.record_attempt(run.id, good(1))
     administer(database, "UPDATE samples SET flags = 'moon_phase'")
-    with pytest.raises(ConfigurationError, match=r"moon_phase.*update boardlab"):
+    with pytest.raises(ConfigurationError, match=r"moon_phase.*update"):
         store.measurements(run.id)
 
 

@@ -109,7 +109,7 @@ def test_a_mute_ends_on_its_day(store: Store, runs: tuple[int, int]) -> None:
     mute(store, "*", board=None, params={}, until=utc_now() + DAY, reason="known", by="ann")
     (later,) = read_verdicts(store, at=utc_now() + 2 * DAY)
     assert later.muted is None
-    with pytest.raises(ConfigurationError, match="is past; give --until a day to come"):
+    with pytest.raises(ConfigurationError, match=r"past.*--until"):
         mute(store, "*", board=None, params={}, until=utc_now() - DAY, reason="", by="ann")
 
 

@@ -14,6 +14,7 @@ import pytest
 from attrs import define
 from labgrid.driver import Driver
 from labgrid.factory import target_factory
+from support.facts import missing_facts
 from support.simlab import MS, SimLab
 from support.simruns import SimBench, bench, planned
 
@@ -85,7 +86,7 @@ def test_a_board_that_speaks_between_off_and_on_is_refused(tmp_path: Path, retur
         samples = from_power(made)
         true = all(is_true(made, sample) for sample in samples.values())
     assert [attempt.outcome for attempt in attempts] == ["ok", "ok", "impossible_times", "ok"]
-    assert "its power came back by itself" in attempts[2].message
+    assert not missing_facts(attempts[2].message, "power came back")
     assert len(samples) == 3
     assert true
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support import bare_logs
+from support.facts import missing_facts
 
 from lab import boards
 from lab.boards import NORMAL, QUIET
@@ -84,7 +85,7 @@ def test_a_mixed_boot_is_named_and_does_not_fit(check: Check) -> None:
     findings, verdict = check(bare_logs.k3(device="MMC1"))
     assert verdict.fit is Fit.NOT
     assert findings.media == ("emmc", "sd")
-    assert "mixed boot: spl names emmc, uboot names sd" in verdict.reasons[0].why
+    assert not missing_facts(verdict.reasons[0].why, "mixed boot", "spl names emmc", "uboot names sd")
     assert "U-Boot's environment" in verdict.reasons[0].todo
 
 
@@ -101,7 +102,7 @@ def test_a_word_that_the_type_does_not_know_says_which_table_to_change(check: Ch
     findings, verdict = check(bare_logs.am437x("XIP"), "am43xx-gpevm")
     assert verdict.fit is Fit.NOT
     assert "spl says 'XIP'" in verdict.reasons[0].why
-    assert "`media` of the evidence 'spl'" in verdict.reasons[0].todo
+    assert not missing_facts(verdict.reasons[0].todo, "`media`", "'spl'")
     assert findings.media == ("qspi",)
 
 
@@ -120,7 +121,7 @@ def test_falcon_is_a_flow(check: Check, quiet: bool) -> None:
     findings, verdict = check(bare_logs.falcon(quiet=quiet))
     assert verdict.fit is Fit.WHOLE
     assert findings.flow == ("falcon_quiet" if quiet else "falcon")
-    assert findings.flows[NORMAL].why_not == "not found: uboot, starting_kernel"
+    assert not missing_facts(findings.flows[NORMAL].why_not, "uboot", "starting_kernel")
     assert "is of another flow" in findings.flows["sbl"].why_not
 
 
@@ -159,7 +160,7 @@ def test_the_reset_of_erratum_i2331_is_none(check: Check) -> None:
 def test_two_boots_in_a_log_are_named(check: Check) -> None:
     _, verdict = check([*bare_logs.k3(end=""), *bare_logs.k3()])
     assert verdict.fit is Fit.NOT
-    assert "it looks like a reset: spl 4 ×" in " ".join(reason.why for reason in verdict.reasons)
+    assert not missing_facts(" ".join(reason.why for reason in verdict.reasons), "reset", "spl 4 ×")
     assert "cut one out" in " ".join(reason.todo for reason in verdict.reasons)
 
 
@@ -195,7 +196,7 @@ def test_a_log_that_ends_early_fits_in_part(check: Check, last: str) -> None:
     end = next(number for number, line in enumerate(lines, start=1) if line.startswith(last))
     findings, verdict = check([*lines[:end], ""])
     assert verdict.fit is Fit.PART
-    assert "does not reach the prompt" in verdict.reasons[0].why
+    assert not missing_facts(verdict.reasons[0].why, "not reach the prompt")
     assert findings.flow == NORMAL
 
 
@@ -203,7 +204,7 @@ def test_a_log_that_begins_late_fits_in_part(check: Check) -> None:
     lines = bare_logs.k3()
     _, verdict = check(lines[lines.index("Starting kernel ...") :])
     assert verdict.fit is Fit.PART
-    assert "begins late: spl, uboot would have come before" in verdict.reasons[0].why
+    assert not missing_facts(verdict.reasons[0].why, "begins late", "spl, uboot")
 
 
 def test_another_boards_prompt_does_not_fit_and_names_the_table(check: Check) -> None:
@@ -244,7 +245,7 @@ def test_a_program_that_prints_the_prompts_text_is_said_to_do_so(check: Check) -
     lines = with_line(bare_logs.k3(end=""), "[  OK  ]", "am62xx-evm login: ", *more, "and a program goes on")
     _, verdict = check(lines)
     assert verdict.fit is Fit.PART
-    assert "the log goes on behind it" in verdict.reasons[0].why
+    assert not missing_facts(verdict.reasons[0].why, "log goes on")
 
 
 @pytest.mark.parametrize(
@@ -272,7 +273,7 @@ def test_a_program_that_prints_the_prompts_text_is_said_to_do_so(check: Check) -
 def test_times_that_programs_put_before_lines_are_left_out(check: Check, prefix: str) -> None:
     findings, verdict = check([prefix + line for line in bare_logs.k3()])
     assert verdict.fit is Fit.WHOLE
-    assert findings.log.notes[0] == "each line's time was left out"
+    assert not missing_facts(findings.log.notes[0], "time was left out")
 
 
 def test_a_log_without_stamps_keeps_the_kernels_own(check: Check) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from attrs import evolve
+from support.facts import missing_facts
 from support.simruns import SimBench, bench
 from support.simtarget import SimClock
 
@@ -138,7 +139,7 @@ def test_the_first_answer_of_the_network_is_between_the_last_try_that_failed_and
     (answer,) = measure.samples
     assert abs(answer.value - opens_s) <= answer.uncertainty < 0.05
     assert answer.declared is not None
-    assert answer.declared.definition == "From power on to the first answer of http://192.168.7.2/."
+    assert not missing_facts(answer.declared.definition, "power on", "first answer", "http://192.168.7.2/")
 
 
 def test_a_board_that_answered_before_the_first_try_has_no_sure_number(
@@ -157,14 +158,14 @@ def test_a_network_that_does_not_answer_is_the_boards_failure(
 ) -> None:
     lab.strategy.boot()
     monkeypatch.setattr(measuring, "signal", partial(network, lambda: False))
-    with pytest.raises(BoardTransientError, match=r"tcp://192\.168\.7\.2:80 did not come within 3 s") as caught:
+    with pytest.raises(BoardTransientError, match=r"tcp.*:80 .*within 3 s") as caught:
         measure.answer("app.http", "tcp://192.168.7.2:80", timeout_s=3.0)
     assert caught.value.failure == "moment_missing"
 
 
 def test_a_pin_that_no_driver_reads_is_the_environments_fault(lab: SimBench, measure: Measure) -> None:
     lab.strategy.boot()
-    with pytest.raises(ConfigurationError, match="pin://APP: the env has no driver of this name that reads a pin"):
+    with pytest.raises(ConfigurationError, match=r"pin://APP: .* no driver"):
         measure.answer("app.pin", "pin://APP")
 
 
@@ -174,7 +175,7 @@ def test_a_pin_whose_equipment_fails_is_the_labs_fault(
     lab.strategy.boot()
     broken = SimpleNamespace(get=lambda: (_ for _ in ()).throw(OSError("no route to the relay")))
     monkeypatch.setattr(lab.strategy.target, "get_driver", lambda _protocol, name: {"APP": broken}[name])
-    with pytest.raises(LabTransientError, match="pin://APP: its level cannot be read: OSError: no route") as caught:
+    with pytest.raises(LabTransientError, match=r"pin://APP.*no route") as caught:
         measure.answer("app.pin", "pin://APP")
     assert caught.value.failure == "tester_broken"
 
@@ -183,7 +184,7 @@ def test_a_line_that_does_not_come_is_the_boards_failure(lab: SimBench, measure:
     lab.strategy.boot()
     for pattern, since, lacking in (("no such line", "", "no such line"), ("login", "no such start", "no such start")):
         began_ns = lab.lab.now_ns
-        with pytest.raises(BoardTransientError, match=f"fits '{lacking}' within 5 s; the last it said was") as caught:
+        with pytest.raises(BoardTransientError, match=f"'{lacking}' within 5 s") as caught:
             measure.moment("app.ready", pattern, since=since, timeout_s=5.0)
         assert caught.value.failure == "moment_missing"
         assert 5.0 <= (lab.lab.now_ns - began_ns) / 1e9 < 8.0
@@ -194,7 +195,7 @@ def test_a_cycle_that_began_warm_has_no_power_on(lab: SimBench, runs: MeasureRun
     lab.strategy.transition("linux")
     warm = runs.begin({})
     lab.strategy.shell.run('echo application rea""dy')
-    with pytest.raises(ConfigurationError, match="not switched on in this cycle"):
+    with pytest.raises(ConfigurationError, match=r"not switched on"):
         warm.moment("app.ready", "application ready")
 
 
@@ -215,7 +216,7 @@ def test_a_warm_reboot_is_timed_from_its_own_line_and_not_from_the_power_on_befo
     assert again.log_start is not None
     assert again.log_end is not None
     assert b"U-Boot SPL" in log[again.log_start - base : again.log_end - base]
-    with pytest.raises(ConfigurationError, match="not switched on in this cycle"):
+    with pytest.raises(ConfigurationError, match=r"not switched on"):
         measure.moment("app.on", "login: ")
     lab.strategy.transition("linux")
     assert lab.lab.board.cycle == cycles + 1, "after a reboot the state is unknown"
@@ -229,11 +230,11 @@ def test_a_wrong_call_says_what_it_needs(lab: SimBench, measure: Measure) -> Non
     with pytest.raises(ConfigurationError, match="or say `since`"):
         measure.moment("app.ready", "login: ")
     measure("app.ready", 3, unit="ms", better="lower", resolution=1)
-    with pytest.raises(ConfigurationError, match="unit 's' here, 'ms' there"):
+    with pytest.raises(ConfigurationError, match=r"'s'.*'ms'"):
         measure.moment("app.ready", "login: ", since="Starting kernel")
     assert [each["metric"] for each in measure.refused] == ["app.ready"]
     measure._board = type("Plain", (), {"console": NoConsole()})()
-    with pytest.raises(ConfigurationError, match="needs the console's stamps"):
+    with pytest.raises(ConfigurationError, match=r"needs.*console's"):
         measure.moment("app.ready", "login: ")
 
 
@@ -281,7 +282,5 @@ def test_a_name_that_another_metric_of_the_results_has_in_prometheus_is_refused(
     measure("app.first_frame", 0.25, unit="s", better="lower", resolution=0.01)
     runs.record("test_own.py::test_ready", CycleAttempt(1, 1, measure, None), measure)
     runs.declarations = Declarations()  # a later session
-    with pytest.raises(
-        ConfigurationError, match=r"app\.first\.frame and app\.first_frame have one name in Prometheus"
-    ):
+    with pytest.raises(ConfigurationError, match=r"frame and app\.first"):
         runs.begin({})("app.first.frame", 0.25, unit="s", better="lower", resolution=0.01)

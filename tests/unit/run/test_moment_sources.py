@@ -221,7 +221,7 @@ def test_a_stamp_of_another_hosts_clock_is_refused(stamp_ns: int, told: str) -> 
     relation = StampRelation(ours, lambda: ours.readings[0], "CLOCK_REALTIME")
     relation.look()
     assert relation.instant(500_000_000).t_ns >= 500_000_000
-    with pytest.raises(LabTransientError, match=f"{told} the time in which it came, by CLOCK_REALTIME") as caught:
+    with pytest.raises(LabTransientError, match=f"{told} .*CLOCK_REALTIME") as caught:
         relation.instant(stamp_ns)
     assert caught.value.failure == "clock_unrelated"
 
@@ -270,7 +270,7 @@ def test_a_stamp_of_a_clock_that_was_set_is_refused() -> None:
     other = iter([0] * 3 + [3_600_000_000_000] * 3)
     relation = StampRelation(Steps([0]), lambda: next(other), "CLOCK_REALTIME")
     relation.look()
-    with pytest.raises(LabTransientError, match=r"CLOCK_REALTIME went 3600000\.0 ms against") as caught:
+    with pytest.raises(LabTransientError, match=r"REALTIME.*3600000\.0 ms") as caught:
         relation.instant(5)
     assert caught.value.failure == "clock_unrelated"
 
@@ -302,11 +302,11 @@ def test_ping_that_cannot_work_says_why(tmp_path: Path, monkeypatch: pytest.Monk
     (ping := tmp_path / "ping").write_text("#!/bin/sh\necho ping: nohost: Name or service not known >&2\nexit 2\n")
     ping.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    with pytest.raises(ConfigurationError, match="icmp://nohost: ping: nohost: Name or service not known"):
+    with pytest.raises(ConfigurationError, match=r"icmp://nohost.*not known"):
         signal("icmp://nohost", CLOCK, 0).poll()
     ping.unlink()
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ConfigurationError, match="needs the program ping: apt install iputils-ping"):
+    with pytest.raises(ConfigurationError, match=r"ping: .*iputils-ping"):
         signal("icmp://nohost", CLOCK, 0).poll()
 
 
@@ -340,7 +340,7 @@ def test_a_library_that_is_not_there_is_asked_for(monkeypatch: pytest.MonkeyPatc
     import sys  # noqa: PLC0415 - of this test
 
     monkeypatch.setitem(sys.modules, "can", None)
-    with pytest.raises(ConfigurationError, match=r"pip install 'boardlab\[can\]'"):
+    with pytest.raises(ConfigurationError, match=r"install 'boardlab\[can\]'"):
         signal("can://can0/123", CLOCK, 0)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from attrs import define, evolve, field
+from support.facts import missing_facts
 from support.simruns import bench
 
 from lab.errors import BoardTransientError, ConfigurationError, LabStableError
@@ -164,7 +165,7 @@ def test_a_board_that_throttles_all_the_time_ends_the_comparison(store: Store) -
     made.sides["a"].throttles = lambda _cycle: True
     for _ in range(2):  # what is in the store is not held against it again
         before = len(made.trace)
-        with pytest.raises(ConfigurationError, match="throttled in 5 pairs in a row: give it a fan"):
+        with pytest.raises(ConfigurationError, match=r"throttled in 5 pairs"):
             made.measure()
         assert len(made.trace) - before == 2 * MOST_FAILED
 
@@ -177,7 +178,7 @@ def test_pairs_compare_the_number_that_is_asked_for(store: Store) -> None:
 
     assert pairs("boot.stage", "Kernel").difference(1, "a", "b") == pytest.approx(math.log(4 / 3))
     assert pairs("boot.stage", "User space").difference(1, "a", "b") == 0.0
-    with pytest.raises(ConfigurationError, match=r"no boot\.stage kernel of sd: there are boot\.stage:Kernel"):
+    with pytest.raises(ConfigurationError, match=r"stage.*stage:Kernel"):
         pairs("boot.stage", "kernel").difference(2, "a", "b")
 
 
@@ -202,7 +203,7 @@ def test_slots_that_ran_one_software_get_no_verdict_after_the_first_pair(store: 
         boots.software = lambda cycle: {"kernel_build": "#1 SMP", "device_tree": f"seed {cycle}"}
     with pytest.raises(ConfigurationError) as refused:
         made.measure(differ=True)
-    assert "no verdict: A (setenv part a) and B (setenv part b) ran the same software" in str(refused.value)
+    assert not missing_facts(str(refused.value), "no verdict", "setenv part a", "setenv part b")
     assert "'#1 SMP'" in str(refused.value)
     assert len(made.trace) == 2
     made.sides["b"].software = lambda _cycle: {"kernel_build": "#2 SMP"}
@@ -210,12 +211,12 @@ def test_slots_that_ran_one_software_get_no_verdict_after_the_first_pair(store: 
     for side, build in (("a", "#1 SMP"), ("b", "#2 SMP")):
         other.sides[side].software = lambda _cycle, build=build: {"kernel_build": build}
     assert other.measure(differ=True).verdict.outcome is PairedOutcome.DIFFERENT
-    with pytest.raises(ConfigurationError, match=r"A and B are one software, and ran two: .* '#1 SMP' and '#2 SMP'"):
+    with pytest.raises(ConfigurationError, match=r"'#1 SMP'.*'#2 SMP'"):
         other.measure(differ=False)
 
 
 def test_slots_whose_boots_name_no_software_get_no_verdict(store: Store) -> None:
-    with pytest.raises(ConfigurationError, match="no verdict: no boot of A and B named its software"):
+    with pytest.raises(ConfigurationError, match=r"no verdict.*named"):
         Comparison(store).measure(differ=True)
 
 
@@ -223,7 +224,7 @@ def test_a_side_that_ran_two_softwares_gets_no_verdict(store: Store) -> None:
     made = Comparison(store)
     made.sides["a"].software = lambda _cycle: {"kernel_build": "#1 SMP"}
     made.sides["b"].software = lambda cycle: {"kernel_build": "#2 SMP" if cycle < 3 else "#1 SMP"}
-    with pytest.raises(LabStableError, match=r"B ran two softwares: .* '#2 SMP', then '#1 SMP'"):
+    with pytest.raises(LabStableError, match=r"'#2 SMP'.*'#1 SMP'"):
         made.measure(differ=True)
     assert len(made.trace) < 20, "at the first look"
 

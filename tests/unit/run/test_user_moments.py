@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from attrs import evolve
+from support.facts import missing_facts
 from support.simruns import SimBench, bench, planned
 
 from lab.boards import OwnMoment, load, load_file
@@ -54,7 +55,7 @@ def test_the_users_moments_stand_beside_the_guides(tmp_path: Path) -> None:
         assert doubts[0]["app.ready"]
         assert not doubts[0]["app.init"], "it does not count from power on"
         (metric,) = {m.metric for m in made.store.measurements(run) if m.metric.name == "app.init"}
-        assert metric.definition == f"From starting_kernel to the arrival of the last byte of {INIT['pattern']!r}."
+        assert not missing_facts(metric.definition, "starting_kernel", "last byte", f"{INIT['pattern']!r}")
 
 
 def test_a_moment_that_does_not_come_fails_the_cycle_and_keeps_what_it_measured(tmp_path: Path) -> None:
@@ -62,7 +63,7 @@ def test_a_moment_that_does_not_come_fails_the_cycle_and_keeps_what_it_measured(
         with_moments(made, {"name": "app.never", "pattern": "no such line", "timeout_s": 3.0})
         assert {each.outcome for each in made.measure()} == {"moment_missing"}
         attempt = made.store.attempts(made.run.run.id)[0]
-        assert attempt.message.startswith("app.never: no line fits 'no such line' within 3 s behind the prompt")
+        assert not missing_facts(attempt.message, "app.never", "'no such line'", "3 s", "prompt")
         kept = {each["metric"]: each for each in attempt.details[MEASURED]}
         assert kept.keys() == {BOOT_TIME.name, BOOT_POWER_ON.name}
         assert kept[BOOT_TIME.name]["unit"] == "s"
@@ -87,7 +88,7 @@ def test_a_lab_replaces_an_environments_moment_and_that_a_types(tmp_path: Path) 
     }
     drawn = found["app.drawn"][1]
     assert (drawn.unit, drawn.better, drawn.version, drawn.definition) == ("s", "lower", 2, "The first picture.")
-    assert found["app.ready"][1].definition == "From power on to the arrival of the last byte of 'lab'."
+    assert not missing_facts(found["app.ready"][1].definition, "power on", "last byte", "'lab'")
     assert [limit.max for limit in declarations.limits["app.ready"]] == [9.0]
 
 
@@ -97,7 +98,7 @@ def test_a_board_type_names_its_own_moments(tmp_path: Path) -> None:
     )
     assert load_file(file).own_moments == [OwnMoment("app.ready", "ready")]
     file.write_text(file.read_text().replace('"ready"', '"("'))
-    with pytest.raises(ConfigurationError, match=r"mine\.toml.*pattern: not a regular expression"):
+    with pytest.raises(ConfigurationError, match=r"mine\.toml.*pattern"):
         load_file(file)
 
 
@@ -180,8 +181,8 @@ def test_a_number_that_does_not_come_fails_the_cycle(tmp_path: Path, change: tup
 
 
 def test_a_wrong_number_is_told_with_its_keys(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"metric 'kernel\.memory' lacks better; add it"):
+    with pytest.raises(ConfigurationError, match=r"'kernel\.memory'.*better"):
         numbers(tmp_path, NUMBERS.replace('better = "higher"\n', "", 1))
     declarations = numbers(tmp_path, NUMBERS.replace('command = "nproc"', 'since = "spl"'))
-    with pytest.raises(ConfigurationError, match=r"since.*a number has name, pattern with a group"):
+    with pytest.raises(ConfigurationError, match=r"since.*name, pattern"):
         read_user_moments(TYPE, [], declarations, WHERE)

@@ -112,7 +112,7 @@ def changed(text: bytes, change: str, where: float) -> bytes:
 
 def test_a_line_that_contradicts_an_earlier_one_is_an_error() -> None:
     text = b"AF_UNIX sock stream bandwidth: 4046.94 MB/sec\nAF_UNIX sock stream bandwidth: 46.94 MB/sec\n"
-    with pytest.raises(TestTransientError, match=r"says lmbench.bw_unix twice, 4046.94 and 46.94"):
+    with pytest.raises(TestTransientError, match=r"bw_unix.*4046.94.*46.94"):
         lmbench.bw_unix(text)
 
 
@@ -152,7 +152,7 @@ def test_openssl_reads_the_block_sizes_of_the_header_and_the_share_of_a_core() -
 
 def test_openssl_without_elapsed_on_an_accelerator_prints_inf_and_that_is_an_error() -> None:
     text = recorded("openssl-3.0-aes-128-cbc.txt").replace(b"557734.80k", b"      infk")
-    with pytest.raises(TestTransientError, match=r"expected 7 numbers, found 1"):
+    with pytest.raises(TestTransientError, match=r"7 numbers, found 1"):
         openssl.parse(text, "aes-128-cbc")
 
 
@@ -228,7 +228,7 @@ def test_tcp_in_both_directions_is_their_sum_and_udp_counts_what_arrived() -> No
 
 def test_a_netperf_that_ignores_its_rate_is_an_error() -> None:
     text = b"Packet burst size is not compiled in.\n" + played("netperf udp")
-    with pytest.raises(TestTransientError, match="Packet burst size is not compiled in"):
+    with pytest.raises(TestTransientError, match=r"Packet burst size"):
         ethernet.udp(text, 64, {"direction": "egress"}, loss=True)
 
 
@@ -255,7 +255,7 @@ def test_a_stream_of_which_nothing_arrived_is_an_error_with_iperf3s_reason() -> 
     broken = b"""[  5]   0.00-4.00   sec  0.00 Bytes  0.00 Mbits/sec  0.000 ms  0/0 (0%)  receiver
 iperf3: error - control socket has closed unexpectedly
 """
-    with pytest.raises(TestTransientError, match="control socket has closed unexpectedly"):
+    with pytest.raises(TestTransientError, match=r"control socket"):
         iperf3.udp(broken, 128, {})
 
 
@@ -263,7 +263,7 @@ def test_dd_says_bytes_over_seconds_of_a_whole_file_and_nothing_of_a_part_of_one
     text = recorded("dd-coreutils-9.1-file.txt")
     (rate,) = storage.dd_file(text, {"medium": "sd"})
     assert rate.value == pytest.approx(104857600 / 0.992875 / 1e6)
-    with pytest.raises(TestTransientError, match="expected 1 numbers, found 0"):
+    with pytest.raises(TestTransientError, match=r"1 numbers, found 0"):
         storage.dd_file(text.replace(b"104857600", b"52428800"), {})
 
 
@@ -333,5 +333,5 @@ def test_a_program_with_a_number_in_a_line_is_read_by_a_table_of_patterns() -> N
     assert (score.value, score.params, score.quantum, score.seconds) == (7.5, {"size": "4k"}, 0.1, 0.0)
     assert (copy.value, copy.params, copy.quantum, copy.seconds) == (42.0, {"kernel": "copy", "size": "4k"}, 0.0, 3.0)
     assert table.metrics == ("linpack.rate", "stream.bandwidth")
-    with pytest.raises(TestTransientError, match=r"mark 8k: expected 2 numbers, found 1; .*'oops'"):
+    with pytest.raises(TestTransientError, match=r"8k: .*2 .*1; .*'oops'"):
         table(b"mark 1.0\nscore 7.5\noops\n", size="8k")

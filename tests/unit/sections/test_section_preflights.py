@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from attrs import evolve
+from support.facts import missing_facts
 from support.scripted_host import Answer, ScriptedHost, session
 
 from lab import boards
@@ -89,7 +90,7 @@ def test_the_keyword_of_bash_is_no_program_time(tmp_path: Path) -> None:
 def test_a_netperf_of_the_tester_that_cannot_limit_its_rate_stops_ingress() -> None:
     tester = ScriptedHost({"netperf -b": "Packet rate control is not compiled in."})
     problem = needs.netperf_options(on_tester=True).check(session(ScriptedHost(), tester))
-    assert "the tester's netperf ignores" in problem
+    assert not missing_facts(problem, "tester's netperf")
 
 
 def test_the_root_file_system_is_no_scratch_partition_even_where_the_env_says_so() -> None:
@@ -126,7 +127,7 @@ def test_a_board_without_any_trap_passes_every_preflight() -> None:
 
 
 def test_a_section_that_needs_a_tester_says_how_to_get_one() -> None:
-    with pytest.raises(ConfigurationError, match="the env has no target `tester`"):
+    with pytest.raises(ConfigurationError, match=r"env.*no .*`tester`"):
         preflight(SECTIONS["usb-device"], session(ScriptedHost()))
 
 
@@ -186,7 +187,7 @@ def test_a_wrong_option_of_the_env_is_named_with_what_it_takes() -> None:
     assert of_options({"scratch": {"sd": "/dev/x"}}, "env.yaml").scratch == {"sd": "/dev/x"}
     assert of_options(None, "env.yaml") == LabSite()
     for wrong in ({"scrach": {}}, ["sd"], {"pacing_us": "often"}):
-        with pytest.raises(ConfigurationError, match=r"env.yaml: .*the option takes: tester, board"):
+        with pytest.raises(ConfigurationError, match=r"env.yaml: .*tester, board"):
             of_options(wrong, "env.yaml")
 
 

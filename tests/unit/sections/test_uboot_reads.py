@@ -216,7 +216,7 @@ def test_a_transfer_that_waited_for_a_lost_packet_is_no_number(lost: bytes) -> N
 @pytest.mark.parametrize("said", ["3268 blocks read: OK\n", "SF: 1677216 bytes @ 0x0 Read: OK\n"])
 def test_another_number_of_bytes_than_was_asked_for_lacks_a_digit_and_is_no_rate(said: str) -> None:
     pattern, unit = (uboottransfer._FLASH_READ, 1) if said.startswith("SF") else (uboottransfer._BLOCKS_READ, 512)
-    with pytest.raises(TestTransientError, match=f"told to read 16777216 bytes, and '{said.strip()}'") as caught:
+    with pytest.raises(TestTransientError, match=f"16777216 .*'{said.strip()}'") as caught:
         uboottransfer.parse_read(
             said.encode(), OutputSpan(1.0, 0.001, 0.0), uboottransfer.READ, pattern, {}, unit, uboottransfer.BYTES
         )

@@ -21,6 +21,7 @@ from labgrid.driver import (
     NetworkPowerDriver,
 )
 from labgrid.resource import HttpDigitalOutput, NetworkPowerPort
+from support.facts import missing_facts
 from support.simruns import SimBench, bench
 from support.simtarget import OUTLET
 
@@ -127,7 +128,7 @@ def test_where_nobody_is_there_to_be_asked_the_run_stops_and_says_so(
         monkeypatch.setattr(builtins, "input", nobody)
         (attempt,) = made.measure()
     assert (attempt.outcome, attempt.fault, attempt.transient) == ("power_missing", "lab", False)
-    assert "There is no terminal to ask a person: run it in one" in attempt.message
+    assert not missing_facts(attempt.message, "no terminal")
 
 
 def test_a_switch_that_can_tell_says_that_somebody_else_cut_the_power(tmp_path: Path) -> None:
@@ -135,7 +136,7 @@ def test_a_switch_that_can_tell_says_that_somebody_else_cut_the_power(tmp_path: 
         made.lab.cut_after = MID_BOOT
         first, second = made.measure()
     assert (first.outcome, first.fault, first.transient) == ("power_lost", "lab", True)
-    assert "the power switch says that its outlet (rest 1 at http://127.0.0.1" in first.message
+    assert not missing_facts(first.message, "outlet", "rest 1", "http://127.0.0.1")
     assert "hung in kernel" in first.message
     assert second.outcome == "ok"
 
@@ -145,9 +146,7 @@ def test_where_the_switch_cannot_tell_power_is_named_among_the_causes(tmp_path: 
         made.lab.cut_after = MID_BOOT
         first, second = made.measure()
     assert (first.outcome, first.fault) == ("hang_kernel", "board")
-    assert (
-        "Or its power was cut: the power switch cannot tell whether its outlet (bench 1 at 127.0.0.1" in first.message
-    )
+    assert not missing_facts(first.message, "cannot tell", "bench 1", "127.0.0.1")
     assert second.outcome == "ok"
 
 
@@ -175,7 +174,7 @@ def test_another_program_of_this_host_that_switched_off_is_found_out(
         made.lab.cut_after = MID_BOOT
         first, _ = made.measure()
     assert first.outcome == "power_lost"
-    assert "another program of this host switched its outlet" in first.message
+    assert not missing_facts(first.message, "another program")
 
 
 @pytest.mark.parametrize(
@@ -206,7 +205,7 @@ def test_a_switch_that_does_not_answer_the_question_is_a_doubt_and_no_other_fail
         made.lab.cut_after = MID_BOOT
         first, _ = made.measure()
     assert first.outcome == "hang_kernel"
-    assert "the power switch does not say (power_unreachable)" in first.message
+    assert not missing_facts(first.message, "power_unreachable")
 
 
 @pytest.mark.parametrize(("state", "after"), [("bootloader", "U-Boot SPL"), ("linux", "login: ")])

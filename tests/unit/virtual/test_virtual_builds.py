@@ -49,5 +49,5 @@ def test_media_with_an_image_are_those_of_the_board_type(board_type: str) -> Non
 
 
 def test_a_board_without_builds_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="there are: bpim2u, sifive_u"):
+    with pytest.raises(ConfigurationError, match=r"are: bpim2u, sifive_u"):
         releases.write_builds("qemu-virt", "1", tmp_path / "x", tmp_path, print)

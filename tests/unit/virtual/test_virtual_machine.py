@@ -111,7 +111,7 @@ def test_the_ethernet_of_a_board_is_at_its_cable_where_it_has_one(model: machine
 
 def test_a_tester_is_entered_through_the_process_that_the_board_s_folder_names(tmp_path: Path) -> None:
     folder = BoardFolder(tmp_path / "qemu-1")
-    with pytest.raises(LabTransientError, match=r"qemu-1 has no cable to a tester yet.*--tools"):
+    with pytest.raises(LabTransientError, match=r"qemu-1 .*no cable.*--tools"):
         cable.enter(folder, "ip addr")
     folder.path.mkdir()
     folder.tester.write_text("4711\n")

@@ -123,7 +123,7 @@ def test_a_dead_board_is_told_and_needs_a_power_cycle(tmp_path: Path) -> None:
         await outlet.on()
         board.died_hook("smoke")
         assert (outlet.power, outlet.reason) == (BoardPower.DEAD, "smoke")
-        with pytest.raises(LabStableError, match=r"smoke.*switch it off first"):
+        with pytest.raises(LabStableError, match=r"smoke.*off first"):
             await outlet.on()
         await outlet.off()
         await outlet.on()

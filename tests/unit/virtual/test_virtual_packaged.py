@@ -96,13 +96,13 @@ def test_known_versions_are_taken_where_the_index_cannot_be_used(
 
 def test_a_known_package_with_other_bytes_is_refused(tmp_path: Path, known: tuple[debian.PinnedPackage, ...]) -> None:
     others = (attrs.evolve(known[0], sha256="0" * 64), *known[1:])
-    with pytest.raises(LabTransientError, match=r"cannot get Debian packages .* Download Failed"):
+    with pytest.raises(LabTransientError, match=r"Debian.*Download Failed"):
         attrs.evolve(SOFTWARE, known=others).obtain(tmp_path / "cache", str)
 
 
 @pytest.mark.usefixtures("known")
 def test_without_known_versions_the_index_is_needed(tmp_path: Path) -> None:
-    with pytest.raises(LabTransientError, match=r"cannot get Debian packages .* check the network"):
+    with pytest.raises(LabTransientError, match=r"Debian.*the network"):
         SOFTWARE.obtain(tmp_path / "cache", str)
 
 
@@ -111,5 +111,5 @@ def test_an_index_that_was_not_signed_is_called_what_it_is(tmp_path: Path, monke
         raise LabTransientError("Release file created at: Sat, 21 Nov 2026 09:15:44 +0000; E: Some index files failed")
 
     monkeypatch.setattr(debian.tools, "run", apt)
-    with pytest.raises(LabTransientError, match="between two versions of the archive; try again in an hour"):
+    with pytest.raises(LabTransientError, match=r"two versions.*again"):
         debian.AptRoot(tmp_path, "trixie", "riscv64").update()

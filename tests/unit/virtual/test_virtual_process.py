@@ -87,7 +87,7 @@ def test_what_a_child_says_goes_to_its_log_behind_what_is_there(tmp_path: Path) 
 
 def test_a_missing_program_is_named(tmp_path: Path) -> None:
     async def run() -> None:
-        with pytest.raises(ConfigurationError, match="no-such-program is not installed"):
+        with pytest.raises(ConfigurationError, match=r"no-such-program"):
             Child(["no-such-program"], tmp_path / "log")
 
     asyncio.run(run())

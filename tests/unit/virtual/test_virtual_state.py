@@ -34,7 +34,7 @@ def test_what_a_killed_bench_left_is_not_believed(tmp_path: Path) -> None:
     state.publish(tmp_path, STATE)
     lock.close()  # as the kernel does for a killed process
     assert state.running(tmp_path) is None
-    with pytest.raises(ConfigurationError, match="start it with `lab virtual up`"):
+    with pytest.raises(ConfigurationError, match=r"`lab virtual up`"):
         state.expect(tmp_path)
 
 
@@ -62,7 +62,7 @@ def test_a_state_that_cannot_be_understood_is_named(tmp_path: Path, text: str) -
     assert lock is not None
     with lock:
         (tmp_path / "bench.json").write_text(text)
-        with pytest.raises(LabStableError, match=r"bench\.json: cannot be understood"):
+        with pytest.raises(LabStableError, match=r"bench\.json: .*understood"):
             state.running(tmp_path)
 
 
@@ -96,5 +96,5 @@ def test_a_link_to_a_folder_of_ours_is_ours(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir(mode=0o700)
     (tmp_path / "bench").symlink_to(tmp_path / "there")
     state.require_private(tmp_path / "bench")
-    with pytest.raises(ConfigurationError, match="choose another with --dir"):
+    with pytest.raises(ConfigurationError, match=r"another.*--dir"):
         state.require_private(tmp_path / "nowhere")

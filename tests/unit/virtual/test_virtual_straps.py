@@ -34,10 +34,10 @@ def test_bit_0_is_the_lowest_bit(tmp_path_factory: pytest.TempPathFactory, word:
 def test_a_strap_that_is_neither_0_nor_1_is_refused_with_its_file(tmp_path: Path, content: bytes) -> None:
     straps.create(tmp_path, 1)
     straps.path(tmp_path, 0).write_bytes(content)
-    with pytest.raises(LabStableError, match=r"bit0: expected 0 or 1, found .*write 0 or 1"):
+    with pytest.raises(LabStableError, match=r"bit0: .*0 or 1.*0 or 1"):
         straps.read(tmp_path, 1)
 
 
 def test_a_missing_strap_is_refused_with_its_file(tmp_path: Path) -> None:
-    with pytest.raises(LabStableError, match="bit0: cannot read the strap"):
+    with pytest.raises(LabStableError, match=r"bit0: .*read"):
         straps.read(tmp_path, 1)

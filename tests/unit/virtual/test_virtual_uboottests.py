@@ -90,9 +90,7 @@ def test_each_board_has_its_own_configuration(packages: Path) -> None:
 
 def test_sources_of_another_version_are_refused(packages: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Mirror, "version", "2025.01-3")
-    with pytest.raises(
-        LabStableError, match=r"has the sources of U-Boot 2025\.01-3 by now, and the board runs 2023"
-    ) as caught:
+    with pytest.raises(LabStableError, match=r"U-Boot 2025\.01-3.*2023") as caught:
         unpack(packages, "one")
     assert str(caught.value).endswith(f"rm -r {packages}")
 
@@ -101,5 +99,5 @@ def test_headers_that_a_build_needs_are_asked_for_by_their_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(uboot, "_HEADER", tmp_path / "evp.h")
-    with pytest.raises(ConfigurationError, match="apt-get install libssl-dev"):
+    with pytest.raises(ConfigurationError, match=r"install libssl-dev"):
         uboot.build(tmp_path / "u-boot.tar", "qemu_arm64_defconfig", ())

@@ -15,6 +15,7 @@ import requests
 from attrs import evolve
 from fastapi.routing import APIRoute
 from sqlalchemy import Table, select
+from support.facts import missing_facts
 from support.web_people import BOARD, PASSWORDS, Browser, GuardedSite, Time, access, logged_in, users
 from support.web_serving import serving
 
@@ -173,7 +174,7 @@ def test_every_error_of_the_json_interface_is_json_and_in_its_document(
         assert str(status) in document["paths"][known[0]]["get"]["responses"], (status, path)
     refused = requests.post(f"{guarded.url}/api/v1/runs", auth=olga, timeout=60)
     assert refused.status_code == 403
-    assert refused.json()["detail"].startswith("this did not come from a page")
+    assert not missing_facts(refused.json()["detail"], "not come from a page")
 
 
 def test_a_login_leads_to_the_page_that_was_asked_for_and_a_logout_ends_it(guarded: GuardedSite) -> None:
@@ -284,7 +285,7 @@ def test_every_action_that_is_refused_is_in_the_audit_with_person_board_and_reas
         long, old, foreign, nobody = Audit(store).entries(action="reserve", limit=4)
     assert [each.person for each in (nobody, foreign, old, long)] == ["", "olga", "olga", "olga"]
     assert "log in first" in nobody.outcome
-    assert "not come from a page of this site" in foreign.outcome
+    assert not missing_facts(foreign.outcome, "not come from a page")
     assert "too old" in old.outcome
     assert "64 KiB" in long.outcome
 
@@ -457,7 +458,7 @@ def test_nobody_else_stands_at_the_port_of_the_other_loopback_address() -> None:
         assert [each.getsockname()[:2] for each in more] in ([], [("::1", port)])
     with socket.create_server(("127.0.0.1", 0)) as stranger:
         port = stranger.getsockname()[1]
-        with pytest.raises(LabStableError, match=rf"cannot listen at 127\.0\.0\.1:{port}"):
+        with pytest.raises(LabStableError, match=f"127\\.0\\.0\\.1:{port}"):
             web_command._sockets("::1", port, both=True)
 
 
@@ -471,7 +472,7 @@ def test_beyond_loopback_it_starts_only_with_tls_and_users(tmp_path: Path) -> No
         (None, nobody, "TLS"),
         (WebConfig(tls), nobody, "users"),
     ):
-        with pytest.raises(ConfigurationError, match=f"open to other machines.*It lacks {lacks}"):
+        with pytest.raises(ConfigurationError, match=f"other machines.*{lacks}"):
             access_of("192.0.2.1", config, book)
     door = access_of("192.0.2.1", WebConfig(tls), some)
     assert (door.open, door.token) == (False, "")
@@ -510,7 +511,7 @@ def test_a_proxy_on_another_address_of_this_host_is_not_trusted(
         socket.socket, "bind", lambda _socket, address: bound.append(address)
     )  # as on a host that has it
     config, nobody = WebConfig(Tls("a", "b")), Users(tmp_path / "none.json")
-    with pytest.raises(ConfigurationError, match="any user of this host could pass"):
+    with pytest.raises(ConfigurationError, match=r"any user.*this host"):
         access_of("127.0.0.1", config, nobody, ["192.0.2.9"], "X-User")
     assert bound == [("192.0.2.9", 0)]
 
@@ -645,7 +646,7 @@ def test_the_jobs_of_a_token_are_bounded_by_farm_yaml(guarded: GuardedSite, monk
     url = f"{guarded.url}/api/v1/boards/{BOARD}/run"
     answers = [requests.post(url, {"suite": "boot"}, headers=bearer(token), timeout=60) for _ in range(3)]
     assert [answer.status_code for answer in answers] == [200, 200, 409]
-    assert "ci has 2 jobs that wait or measure, and may have 2" in answers[2].text
+    assert not missing_facts(answers[2].text, "ci", "2 jobs", "may have 2")
 
 
 def test_a_token_that_was_revoked_or_replaced_lets_nobody_in_and_is_nowhere_in_the_file(guarded: GuardedSite) -> None:

