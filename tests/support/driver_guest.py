@@ -53,7 +53,7 @@ PACKAGES = (
 )
 IN_ORDER = {  # module -> its package
     **dict.fromkeys(("xhci-pci-renesas", "xhci-pci", "usb-storage"), MODULES),
-    **dict.fromkeys(("usbserial", "ftdi_sio", "i2c-smbus", "i2c-stub", "ina2xx", "gpio-sim"), MORE),
+    **dict.fromkeys(("usbserial", "ftdi_sio", "i2c-smbus", "i2c-stub", "ina2xx", "ina3221", "gpio-sim"), MORE),
 }
 # udev, the list of libraries in which pyudev looks for its own, and those that a Python of another origin wants.
 ROOT_PACKAGES = (

@@ -206,6 +206,25 @@ answer = probe(0x41, 0x40)
     assert guest.run("answer = amperes(2.0)") == pytest.approx([0.4, 1.5])
 
 
+def test_each_current_of_a_monitor_of_three_is_a_rail_s(guest: Guest) -> None:
+    """An INA3221: 40 µV and 8 mV a step, in the upper bits of its registers (TI SBOS576)."""
+    channels, readings = guest.run("""
+registers(0x44, r0=0x7127, r15=1, r1=800 << 1, r2=1800, r3=4000 << 1, r4=3304, r5=80 << 1, r6=5000)
+(bus / 'new_device').write_text('ina3221 0x44')
+name = f'{number}-0044'
+rails = [RailConfig(f'r{at}', volts, channel=f'{name}/{at}') for at, volts in ((1, 1.8), (2, 3.3), (3, 5.0))]
+sensor = HwmonSensor(RailsConfig('b', 'hwmon', '/sys/class/hwmon', tuple(rails)))
+channels = sensor.start(AdcRange.ACTIVE).channels
+answer = [[channel.shunt_lsb_nv, channel.shunt_mohm] for channel in channels], [
+    [reading.bus_uv, reading.shunt_nv * 1e-6 / channel.shunt_mohm]
+    for channel, reading in zip(channels, sensor.read(), strict=True)
+]
+(bus / 'delete_device').write_text('0x44')
+""")
+    assert channels == [[40_000.0, 10.0]] * 3
+    assert readings == [[1_800_000, 0.8], [3_304_000, 4.0], [5_000_000, 0.08]]
+
+
 def test_an_adapter_for_smbus_alone_is_sampled_and_says_its_rate(guest: Guest) -> None:
     text, volts = guest.run("""
 from lab.rails.ina import InaSensor
