@@ -9,9 +9,11 @@ from __future__ import annotations
 import contextlib
 import importlib
 import io
+import itertools
 import json
 import os
 import pkgutil
+import shutil
 import sys
 import tempfile
 import typing
@@ -25,6 +27,7 @@ import attr
 import man_page
 import metric_table
 import pytest
+import requests
 from labgrid import target_factory
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -32,6 +35,7 @@ sys.path.append(str(ROOT / "tests"))
 
 from support import recorded_run  # noqa: E402
 from support.judged_store import Nights  # noqa: E402
+from support.web_serving import serving  # noqa: E402
 
 from lab import cli, drivers, extensions, pytest_plugin  # noqa: E402
 from lab.boards import BoardType  # noqa: E402
@@ -49,15 +53,26 @@ from lab.web.site import Site  # noqa: E402
 PAGE: Final = ROOT / "docs" / "stable-names.txt"
 _FIXTURE: Final = type(pytest.fixture(lambda: None))
 _PRINTS_JSON: Final = (
-    "results list",
-    "results show 13",
-    "results export",
-    "judge run 13",
+    "console check am62xx_sk console.log",
+    "env check --env env.yaml",
+    "guide read performance-guide-11.01.rst",
+    "guide check performance-guide-11.01.rst",
+    "guide compare performance-guide-11.01.rst performance-guide-11.01.rst",
+    "health",
+    "judge run 13",  # before the list of what it found
     "judge list",
     "judge stats",
+    "report 13",
+    "results export",
+    "results list",
+    "results show 13",
     "status",
+    "virtual faults",
 )
-_OPEN: Final = frozenset({"params", "plan", "provenance", "details"})  # objects whose keys are data
+_IN_PATHS: Final = {"run_id": "13", "metric": "boot.time", "board": "am62x-sk-1", "release": "11.01"}
+_OPEN: Final = frozenset(
+    {"params", "plan", "provenance", "details", "flows", "parameters"}
+)  # objects whose keys are data
 _NOT_IN_FILES: Final = {"Release": {"name", "path"}, "BoardType": {"name"}}  # they are the file's own
 
 
@@ -110,7 +125,7 @@ def _of_environments() -> Iterator[str]:
 
 
 def _of_json() -> Iterator[str]:
-    """The keys that commands print as JSON, of a board that got slower and of a run with failed attempts."""
+    """The keys of JSON that commands print and the site serves, of a slower board and of a run with failed attempts."""
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         database = f"{folder}/results.db"
         with open_store(database) as store:
@@ -118,13 +133,24 @@ def _of_json() -> Iterator[str]:
             nights.quiet(12)
             nights.run(1.08, image="image 9")
             recorded_run.record(store, virtual=False, cycles=4)
+        shutil.copy(ROOT / "envs" / "am62x.yaml", "env.yaml")
+        Path("console.log").write_text("U-Boot 2023.01\n")
         places = {"LAB_DB": database, "BOARDLAB_RUNTIME": f"{folder}/runtime", "HOME": folder}
+        with mock.patch.dict(os.environ, places), contextlib.redirect_stdout(io.StringIO()):
+            cli.main(["guide", "write", "--release", "11.01"])
         for command in _PRINTS_JSON:
             output = io.StringIO()
             with mock.patch.dict(os.environ, places), contextlib.redirect_stdout(output):
                 cli.main([*command.split(), "--json"])
-            words = " ".join(word for word in command.split() if word.isalpha())
+            words = " ".join(itertools.takewhile(str.isalpha, command.split()))
             yield from (f"json {words} {key}" for key in _json_keys(json.loads(output.getvalue())))
+        site = Site(db=database, runtime=Path(folder, "runtime"), folder=Path(folder))
+        with serving(site) as url:
+            for path, methods in create(site).openapi()["paths"].items():
+                if path.startswith("/api/") and "get" in methods:
+                    answer = requests.get(url + path.format(**_IN_PATHS), {"q": "am62x"}, timeout=60)
+                    answer.raise_for_status()
+                    yield from (f"http-json {path} {key}" for key in _json_keys(answer.json()))
 
 
 def _json_keys(value: Any, before: str = "") -> Iterator[str]:
