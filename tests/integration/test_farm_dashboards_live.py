@@ -11,7 +11,7 @@ import datetime as dt
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
@@ -164,3 +164,29 @@ def test_the_target_is_healthy_and_every_source_is_seen(server: Prometheus) -> N
         lambda: {one["metric"]["collector"] for one in server.query("boardlab_collector_up == 1")} == sources,
         f"{sources} are seen",
     )
+
+
+@pytest.mark.parametrize(
+    ("panel", "own", "values"),
+    [
+        ("boardlab-power: All rails together A", "power.total", {"10.00": 0.015, "11.01": 0.018}),
+        ("boardlab-power: Rails A", "power.rail", {"10.00": 0.012, "11.01": 0.0144}),
+        ("boardlab-power: Resume latency A", "power.resume_latency", {"10.00": 0.14, "11.01": 0.168}),
+        ("boardlab-boot: Boot time by board A", "boot.time", {"10.00": 0.5}),
+    ],
+)
+def test_a_panel_shows_the_numbers_of_the_store(
+    server: Prometheus, panel: str, own: str, values: dict[str, float]
+) -> None:
+    """In the base unit, of each release."""
+    (expression,) = (query.expression for query in QUERIES if query.where == panel)
+    until(lambda: shown(server, expression, values.keys()) == pytest.approx(values), f"{panel} shows {own}: {values}")
+
+
+def shown(server: Prometheus, expression: str, releases: Collection[str]) -> dict[str, float]:
+    """The board's number of each release."""
+    return {
+        one["metric"]["release"]: float(one["value"][1])
+        for one in server.query(expression)
+        if one["metric"]["board"] == BOARD and one["metric"]["release"] in releases
+    }

@@ -1,4 +1,4 @@
-"""Every figure of each page, of the CSV files and of the exporter, against sums of the stored samples by this file alone.
+"""Every figure of each page, mail and terminal, and of the exporter, against sums of the stored samples by this file alone.
 
 A figure is a number in what a person reads, or a drawing's title. It is explained if it is one of the expected numbers,
 rounded to its own digits; the expected ones are computed here from the rows of the tables, by textbook formulas.
@@ -6,12 +6,15 @@ rounded to its own digits; the expected ones are computed here from the rows of 
 
 from __future__ import annotations
 
+import datetime as dt
+import json
 import math
+import random
 import re
 import sqlite3
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from html.parser import HTMLParser
 from pathlib import Path
@@ -21,12 +24,17 @@ import pytest
 import requests
 from attrs import frozen
 from support import recorded_run, scraped
+from support.judged_store import Nights
 from support.web_serving import serving
 
 from exporters.results import ResultsReader
 from exporters.server import ResultsSource
 from lab.cli.main import main
-from lab.results import open_store
+from lab.judge import summary
+from lab.judge.run_judge import judge_run
+from lab.judge.text import EvidenceLinks
+from lab.results import AttemptRecord, Store, open_store
+from lab.results.records import SampleRecord
 from lab.results.snapshot import watch
 from lab.web.site import Site
 
@@ -34,13 +42,26 @@ CYCLES, MEDIA = 7, 3
 RUNS = [("sk-a", "11.00"), ("sk-b", "11.00"), ("sk-a", "11.01"), ("sk-b", "11.01")]
 T_6 = 2.446912  # Student's t at 97.5 % with 6 degrees of freedom
 PAGES = ("/", "/wall", "/runs", "/runs/3", "/boards/sk-a", "/releases", "/releases/11.01", "/metrics/boot.time")
+SLEEP_PAGES = (*PAGES[:-1], "/metrics/lpm.deep_sleep.power_rail", "/metrics/lpm.mcu_only.resume_kernel")
+# Mode -> metric and rail -> its mean.
+SLEEP = {
+    "deep_sleep": {("power_rail", "vdd_core"): 4.3, ("power_rail", "vdda_1v8"): 1.9, ("power_total", ""): 6.2, ("resume_kernel", ""): 137.0},
+    "mcu_only": {("power_rail", "vdd_core"): 33.1, ("power_rail", "vdda_1v8"): 11.7, ("power_total", ""): 44.8, ("resume_kernel", ""): 86.0},
+}  # fmt: skip
+# A parameter's value -> the words by which a line names it.
+WORDS: Mapping[str, Mapping[str, str]] = {
+    "medium": {"sd": r"\bsd\b", "emmc": r"\bemmc\b", "ospi": r"\bospi\b"},
+    "stage": {stage: rf"^\s*{re.escape(stage)}" for _, stage, *_ in recorded_run.BOOT},
+    "mode": {"deep_sleep": r"deep.sleep", "mcu_only": r"mcu.only"},
+    "rail": {"vdd_core": r"\bvdd_core\b", "vdda_1v8": r"\bvdda_1v8\b"},
+}
 # Numbers that are no sums: of names, dates and clocks, versions, definitions, and of the axes of drawings.
 NAMES = re.compile(
     r"\b11\.0[01]\b|\bu-boot\b|\bsk-[ab]\b|\bam\d+\w*|\bAM\d+x?\b|[\w.]*\d\w*\.\w*[a-z][\w.]*|\b[0-9a-f]{7,64}\b"
     r"|\d{1,2} [A-Z][a-z]+ \d{4}|\d{4}-\d\d-\d\d|\d\d:\d\d(?::\d\d)?|\bboardlab \S+|\b\d+ (?:s|min|h|d) ago|failed in 24 h"
-    r"|'\[[^']*'|\bcycle \d|\b\d+ bytes|host_cpus \d|95 %|\bp95\b|last 60 s|means of 0\.1 s|\bcan\d\b|lab-host-3|\b1[01] values of|sha256"
+    r"|plan\.sleep_s \d+|\b\d+ s (?:after|before)|'\[[^']*'|\bcycle \d|\b\d+ bytes|host_cpus \d|95 %|\bp95\b|last 60 s|means of 0\.1 s|\bcan\d\b|lab-host-3|\b1[01] values of|sha256"
 )
-NUMBER = re.compile(r"(?<![\w.])[-+−]?\d[\d,]*(?:\.\d+)?(?!\w)")
+NUMBER = re.compile(r"(?<![\w.])[-+−]?\d+(?:,\d{3})*(?:\.\d+)?(?!\w)")
 SKIPPED = {"script", "style", "template", "nav", "footer", "option", "head", "pre"}
 BLOCKS = {"tr", "p", "li", "h1", "h2", "h3", "div", "section", "table", "figure", "figcaption", "summary", "dd"}
 
@@ -112,8 +133,46 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def asleep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs of low power, with rails."""
+    made = tmp_path_factory.mktemp("asleep")
+    (made / "runtime").mkdir(mode=0o700)
+    with open_store(str(made / "results.db")) as store:
+        for seed, (board, release) in enumerate(RUNS):
+            record_sleeps(store, board, release, random.Random(seed))
+    return made
+
+
+def record_sleeps(store: Store, board: str, release: str, dice: random.Random) -> None:
+    plan = {"cycles": CYCLES, "modes": [*SLEEP], "wake": "rtc", "sleep_s": 10, "medium": "sd"}
+    run = store.begin_run("low_power", "am62xx_sk", board, release, plan=plan, provenance={"virtual": False})
+    for mode, means in SLEEP.items():
+        for cycle in range(1, CYCLES + 1):
+            samples = tuple(
+                SampleRecord(
+                    f"lpm.{mode}.{metric}",
+                    {"mode": mode, "wake": "rtc"} | ({"rail": rail} if rail else {}),
+                    dice.gauss(mean, 0.02 * mean),
+                    0.001 * mean,
+                )
+                for (metric, rail), mean in means.items()
+            )
+            at = dt.datetime(2026, 3, 2, 9, 30, tzinfo=dt.UTC)
+            store.record_attempt(
+                run.id, AttemptRecord(cycle, 1, {"mode": mode}, "ok", None, None, "", at, 12.0, samples)
+            )
+    store.finish_run(run.id, "completed")
+
+
+@pytest.fixture(scope="module")
 def address(folder: Path) -> Iterator[str]:
     with serving(Site(str(folder / "results.db"), runtime=folder / "runtime", folder=folder)) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def sleep_address(asleep: Path) -> Iterator[str]:
+    with serving(Site(str(asleep / "results.db"), runtime=asleep / "runtime", folder=asleep)) as url:
         yield url
 
 
@@ -124,37 +183,38 @@ class Series:
     run: int
     board: str
     metric: str
-    medium: str
-    stage: str
+    params: Mapping[str, str]
     sums: Sums
 
     def fits(self, line: str) -> bool:
-        """False: the line names another board, medium or stage."""
-        of_board = self.board in line or not re.search(r"\bsk-[ab]\b", line)
-        words = {"sd": r"\bsd\b", "emmc": r"\bemmc\b", "ospi": r"\bospi\b"}
-        media = {medium for medium, word in words.items() if re.search(word, line, re.IGNORECASE)}
-        stages = {stage for _, stage, *_ in recorded_run.BOOT if line.strip().startswith(stage)}
-        return of_board and self.medium in (media or words) and self.stage in (stages or {self.stage})
+        """False: the line names another board, or another medium, stage, mode or rail."""
+        if self.board not in line and re.search(r"\bsk-[ab]\b", line):
+            return False
+        for name, words in WORDS.items():
+            named = {value for value, word in words.items() if re.search(word, line, re.IGNORECASE)}
+            if named and name in self.params and self.params[name] not in named:
+                return False
+        return True
 
     def follows(self, before: Series) -> bool:
         """True: a later run's."""
-        same = (self.board, self.metric, self.medium, self.stage)
-        return self.run > before.run and same == (before.board, before.metric, before.medium, before.stage)
+        same = (self.board, self.metric, self.params)
+        return self.run > before.run and same == (before.board, before.metric, before.params)
 
 
 def read_series(folder: Path) -> list[Series]:
     """All of the store, from its tables."""
-    rows = defaultdict[tuple[int, str, str, str, str], list[tuple[float, float, int, int]]](list)
+    rows = defaultdict[tuple[int, str, str, str], list[tuple[float, float, int, int]]](list)
     with sqlite3.connect(folder / "results.db") as database:
         for run, board, metric, params, *sample in database.execute(
-            "SELECT runs.id, board, metric, params, value, uncertainty, log_start, log_end FROM samples JOIN measurements ON "
-            "measurements.id = measurement_id JOIN runs ON runs.id = run_id"
+            "SELECT runs.id, board, metric, params, value, uncertainty, coalesce(log_start, 0), coalesce(log_end, 0) FROM "
+            "samples JOIN measurements ON measurements.id = measurement_id JOIN runs ON runs.id = run_id"
         ):
-            names = dict(re.findall(r"(medium|stage)\W+([\w -]+)", params))
-            rows[run, board, metric, names["medium"], names.get("stage", "")].append(tuple(sample))
+            rows[run, board, metric, params].append(tuple(sample))
     columns = {key: [*zip(*samples, strict=True)] for key, samples in rows.items()}
     return [
-        Series(*key, Sums(values, bounds, (*starts, *ends))) for key, (values, bounds, starts, ends) in columns.items()
+        Series(run, board, metric, json.loads(params), Sums(values, bounds, (*starts, *ends)))
+        for (run, board, metric, params), (values, bounds, starts, ends) in columns.items()
     ]
 
 
@@ -222,36 +282,98 @@ def test_each_figure_of_a_page_is_a_sum_of_the_store(page: str, address: str, fo
     assert unexplained(parser.lines, read_series(folder), read_counts(folder)) == []
 
 
-@pytest.mark.parametrize("run", range(1, len(RUNS) + 1))
-def test_each_figure_of_a_run_in_the_terminal_is_a_sum_of_the_store(
-    run: int, folder: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("page", SLEEP_PAGES)
+def test_each_figure_of_a_page_about_low_power_is_a_sum_of_the_store(
+    page: str, sleep_address: str, asleep: Path
 ) -> None:
-    assert main(["results", "show", str(run), "--db", str(folder / "results.db")]) == 0
-    series = [one for one in read_series(folder) if one.run == run]
-    assert unexplained(capsys.readouterr().out.splitlines(), series, read_counts(folder)) == []
+    parser = Lines()
+    parser.feed(requests.get(f"{sleep_address}{page}", timeout=60).text)
+    assert unexplained(parser.lines, read_series(asleep), read_counts(asleep)) == []
 
 
-def test_each_number_of_the_exporter_is_a_sum_of_the_store(folder: Path) -> None:
-    source = ResultsSource(ResultsReader(watch(f"sqlite:///{folder}/results.db")))
+@pytest.mark.parametrize("run", range(1, len(RUNS) + 1))
+@pytest.mark.parametrize("kind", ["folder", "asleep"])
+def test_each_figure_of_a_run_in_the_terminal_is_a_sum_of_the_store(
+    run: int, kind: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = request.getfixturevalue(kind)
+    assert main(["results", "show", str(run), "--db", str(place / "results.db")]) == 0
+    series = [one for one in read_series(place) if one.run == run]
+    assert unexplained(capsys.readouterr().out.splitlines(), series, read_counts(place)) == []
+
+
+FAMILIES = {  # metric -> its family, unit, and how much of that its own unit is
+    "boot.time": ("boardlab_boot_duration", "seconds", 1.0),
+    "boot.power_on_to_prompt": ("boardlab_boot_power_on_to_prompt", "seconds", 1.0),
+    "boot.stage": ("boardlab_boot_stage_duration", "seconds", 1.0),
+    "power_rail": ("boardlab_rail_power", "watts", 1e-3),
+    "power_total": ("boardlab_total_power", "watts", 1e-3),
+    "resume_kernel": ("boardlab_resume_latency", "seconds", 1e-3),
+}
+
+
+@pytest.mark.parametrize("kind", ["folder", "asleep"])
+def test_each_number_of_the_exporter_is_a_sum_of_the_store(kind: str, request: pytest.FixtureRequest) -> None:
+    place = request.getfixturevalue(kind)
+    source = ResultsSource(ResultsReader(watch(f"sqlite:///{place}/results.db")))
     scrape = scraped.scrape(b"".join(source.read().pieces()).decode())
-    families = {
-        "boot.time": "boardlab_boot_duration",
-        "boot.power_on_to_prompt": "boardlab_boot_power_on_to_prompt",
-        "boot.stage": "boardlab_boot_stage_duration",
-    }
-    for one in read_series(folder):
-        labels = {"board": one.board, "release": RUNS[one.run - 1][1], "medium": one.medium}
-        labels |= {"stage": one.stage} if one.stage else {}
-        family = families[one.metric]
-        assert scrape.one(f"{family}_seconds", stat="avg", **labels) == pytest.approx(one.sums.mean)
+    for one in read_series(place):
+        labels = {"board": one.board, "release": RUNS[one.run - 1][1], **one.params}
+        family, unit, scale = FAMILIES[re.sub(r"^lpm\.\w+\.", "", one.metric)]
+        assert scrape.one(f"{family}_{unit}", stat="avg", **labels) == pytest.approx(scale * one.sums.mean)
         assert scrape.one(f"{family}_samples", **labels) == CYCLES
-        uncertainty = scrape.one(f"{family}_uncertainty_seconds", **labels)
-        assert uncertainty == pytest.approx(one.sums.uncertainty, rel=1e-5)
+        uncertainty = scrape.one(f"{family}_uncertainty_{unit}", **labels)
+        assert uncertainty == pytest.approx(scale * one.sums.uncertainty, rel=1e-5)
+
+
+SLOWER = {"sk-a": 1.08, "sk-b": 1.05}  # board -> how slow its new image is
+QUIET, T_11 = 12, 2.200985  # nights before it; Student's t at 97.5 % with so many degrees of freedom less one
+SIZE = re.compile(r"([+-][\d.]+) % ± ([\d.]+) %")
+SPAN = re.compile(r"([+-][\d.]+) % to ([+-][\d.]+) %")
+
+
+def test_each_figure_of_a_mail_is_a_sum_of_the_store(tmp_path: Path) -> None:
+    """The change is that of the run against its history's mean; the ± covers the history's own scatter at least."""
+    texts: dict[str, str] = {}
+    runs: dict[str, list[int]] = {}
+    media = ("sd", "emmc")
+    with open_store(str(tmp_path / "results.db")) as store:
+        for seed, (board, factor) in enumerate(SLOWER.items(), start=1):
+            nights = Nights(store, board=board, seed=seed)
+            runs[board] = [nights.run(image=f"image {night // 6}", media=media) for night in range(QUIET)]
+            for _ in range(2):  # the second one confirms the first
+                runs[board].append(nights.run(factor, image="new", media=media))
+                judge_run(store, runs[board][-1])
+            texts[board] = summary.render(summary.of_run(store, runs[board][-1]), "txt", EvidenceLinks(""))
+    means = {
+        (one.run, one.params["medium"]): one.sums.mean
+        for one in read_series(tmp_path)
+        if one.metric == "boot.time" and one.board in SLOWER
+    }
+    for board, text in texts.items():
+        *history, first, last = runs[board]
+        changes = {}
+        for medium in media:
+            before = [means[run, medium] for run in history]
+            level = statistics.fmean(before)
+            scatter = T_11 * statistics.stdev(before) * math.sqrt(1 + 1 / QUIET) / level
+            changes[medium] = (100 * (means[last, medium] / level - 1), 100 * scatter)
+        (size,) = SIZE.findall(text)
+        (medium,) = re.findall(r"boot\.time \((\w+)\) [+-]", text)
+        assert float(size[0]) == pytest.approx(changes[medium][0], abs=0.1)
+        assert changes[medium][1] <= float(size[1]) < changes[medium][0]
+        (span,) = SPAN.findall(text)
+        assert [*map(float, span)] == pytest.approx(sorted(change for change, _ in changes.values()), abs=0.1)
+        rest = NAMES.sub(" ", SPAN.sub(" ", SIZE.sub(" ", text)))
+        count, more = len(media), len(media) - 1
+        assert {*map(int, NUMBER.findall(rest))} == {count, more, first, last}, rest
 
 
 def test_a_figure_that_is_no_sum_of_its_board_medium_and_stage_is_seen(folder: Path) -> None:
     series, counts = read_series(folder), read_counts(folder)
-    (mean,) = (one.sums.mean for one in series if (one.run, one.metric, one.medium) == (3, "boot.time", "sd"))
+    (mean,) = (
+        one.sums.mean for one in series if (one.run, one.metric, one.params) == (3, "boot.time", {"medium": "sd"})
+    )
     assert unexplained([f"sk-a sd {mean:.4f} s"], series, counts) == []
     for line in (f"sk-b sd {mean:.4f} s", f"sk-a emmc {mean:.4f} s", f"sk-a sd {mean + 0.011:.4f} s", "sk-a 99 runs"):
         assert len(unexplained([line], series, counts)) == 1, line
