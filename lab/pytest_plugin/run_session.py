@@ -72,13 +72,14 @@ class RunSession(Generic[AnyEngine]):
     def failing(self) -> Iterator[None]:
         """Fail the test with a failure's class and message.
 
-        A host or results that are away end the session of a `lab run`, which goes on later.
+        A host that is away, or results that cannot be used, end the session of a `lab run`, which goes on later.
         """
         try:
             yield
         except BoardlabError as error:
             message = plain_text(f"[{error.failure}, fault: {error.fault}] {error}")
-            if error.transient and error.failure in {*AWAY, "results"} and JOB_VARIABLE in os.environ:
+            is_away = error.failure == "results" or (error.transient and error.failure in AWAY)
+            if is_away and JOB_VARIABLE in os.environ:
                 pytest.exit(message, returncode=exit_code(error))
             self.failed = True
             if self.hold is not None and error.fault in {"board", "lab"}:

@@ -153,13 +153,11 @@ class Results:
         shutil.rmtree(self.folder / "judge", ignore_errors=True)
         self.world, self.writer, self.committed_by = world, None, None
         self.away_until_s = self.full_until_s = 0.0
-        self.lost_answers.clear()
-        self.deaths.clear()
+        self.calm()
         self.commits = 0
         self.recent = None if self.is_server else deque([self.looker.serialize()], MOST_LOST + 1)
         self.clock_s = 0.0
         self._open.clear()
-        self.ends_behind.clear()
         self.committed.clear()
         world.on_death.append(self.has_died)
 
@@ -196,6 +194,11 @@ class Results:
         with closing(sqlite3.connect(":memory:")) as before:
             before.deserialize(bytes(data))
             self._fill(before)
+
+    def calm(self) -> None:
+        """Strike no further commit."""
+        for strikes in (self.lost_answers, self.deaths, self.ends_behind):
+            strikes.clear()
 
     def keep_commits(self) -> None:
         """Put on the disk all that a person was told of."""

@@ -58,7 +58,7 @@ from lab.run.options import JUDGE
 from lab.run.progress import Progress
 from support.scripted_host import SilentConsole
 from support.simulation.database import Results
-from support.simulation.media import BOARD_TYPE, CARD, EMMC, Emmc, Medium, release_of
+from support.simulation.media import BOARD_TYPE, CARD, EMMC, HANGS, OTHER, RIGHT, Emmc, Medium, release_of
 from support.simulation.nights import BOARDS, METRIC, boot_time, provenance
 from support.simulation.places import Places, played_target, tidy
 from support.simulation.system import RULE, System
@@ -68,7 +68,7 @@ CYCLES: Final = 2
 RETRIES: Final = 2
 WAIT_S: Final = 4000.0
 FAILS: Final = 0.03  # of a boot
-OTHER_BUILD: Final = 0.3  # of a release's files for a medium, which are not what it says
+BUILDS: Final = (RIGHT, OTHER, HANGS)  # of a release's files for a medium
 MEDIA: Final = (EMMC, CARD)
 MENDED_S: Final = 90.0
 PATIENCE_S: Final = 400.0  # with a board that fails and is not in quarantine
@@ -133,8 +133,8 @@ class Board:
     mends: bool = False
 
     def __attrs_post_init__(self) -> None:
-        choices = self.farm.world.choices
-        self.media = {name: kind(self.use, self.access, choices) for name, kind in ((EMMC, Emmc), (CARD, Medium))}
+        kinds = (EMMC, Emmc), (CARD, Medium)
+        self.media = {name: kind(self.use, self.access, self.farm.pick_fault) for name, kind in kinds}
 
     def use(self) -> None:
         """Have the watch told of a use."""
@@ -152,6 +152,7 @@ class Board:
         self.farm.world.sleep(seconds)
         self.use()
         if self.accesses != mine:
+            self.farm.faults += 1
             raise BoardTransientError("the board reset", failure="reset")
 
     def boot(self, name: str) -> str:
@@ -163,9 +164,11 @@ class Board:
         self.access(self.farm.boot_s)
         self.farm.boots += 1
         if self.is_stuck:
+            self.farm.faults += 1
             raise LabTransientError("its relay does not switch", failure="pdu_timeout")
         medium = self.media[name]
-        if self.farm.world.choices.happens(FAILS) or not medium.line:
+        if self.farm.pick_fault((1.0 - FAILS, FAILS)) or not medium.line:
+            self.farm.faults += not medium.line
             raise BoardTransientError("it hung", failure="hang_kernel")
         medium.doubtful.discard(medium.boots)
         return medium.line
@@ -240,6 +243,7 @@ class PlayedRun(BootRun):
         value = self.board.boot(slower=self.run.release in farm.slower)
         if farm.unconfirming and "confirms" in self.run.provenance:
             farm.unconfirming -= 1
+            farm.faults += 1
             raise BoardTransientError("it hung", failure="hang_kernel")
         return value
 
@@ -260,6 +264,7 @@ class Farm:
 
     Attributes:
         unconfirming: so many further boots of runs that confirm others fail.
+        wrong: labels of releases that are not what they say. faults: of boards and media so far.
     """
 
     world: World
@@ -276,6 +281,8 @@ class Farm:
     boots: int = 0
     boot_s: float = 0.0
     unconfirming: int = 0
+    wrong: set[str] = field(factory=set)
+    faults: int = 0
     places: Places | None = None
     _holders: dict[tuple[str, str], PlaceHolders] = field(factory=dict, init=False)
 
@@ -321,8 +328,9 @@ class Farm:
             media = ((EMMC,), (CARD,), MEDIA, MEDIA[::-1])[choices.pick((3.0, 1.0, 2.0, 2.0))]
             found = None
             if kind != 1:
-                wrong = [medium for medium in media if choices.happens(OTHER_BUILD)]
-                found = release_of(self.results.folder, name, wrong)
+                builds = {medium: BUILDS[choices.pick((6.0, 2.0, 2.0))] for medium in media}
+                found = release_of(self.results.folder, name, builds)
+                self.wrong.update([name] * any(builds.values()))
             way = "pytest" if kind else "lab provision"
             self.wishes.append(Wish(name, way, board, ("boot",), PERSONS, WAIT_S, found, labelled=False, media=media))
 
@@ -335,6 +343,12 @@ class Farm:
         release = given.get("--lab-release", "")
         confirms = int(given["--lab-confirms"]) if "--lab-confirms" in given else None
         return f"pytest of {job}", lambda: self.session(job, kind, release, resume, confirms)
+
+    def pick_fault(self, weights: Sequence[float]) -> int:
+        """The fate of a board or a medium; 0: it does its part."""
+        fate = self.world.choices.pick(weights)
+        self.faults += fate > 0
+        return fate
 
     # --- Programs ---
 
@@ -450,6 +464,7 @@ class Farm:
             book.cancel(job_id, "max")
         except ConfigurationError as error:
             self.world.say(str(error))
+            self.watch.cancel_is_refused(job_id)
         return 0
 
     # --- A session ---
@@ -542,10 +557,13 @@ class Farm:
         while True:
             while (until_s := max(host.down_until_s, host.frozen_until_s)) > world.now_s:
                 world.sleep(until_s - world.now_s)
+            before = self.faults if world.is_calm else None
             process = world.start(
                 f"{wish.way} {wish.label}", host, lambda: self.watch.program_ends(wish, body[wish.way](wish))
             )
             world.wait(lambda process=process: not process.alive)
+            if before == self.faults and wish.label not in self.wrong:
+                self.watch.program_has_ended(wish, process.code)
             self.tries[wish.label] += 1
             self.codes[wish.label] = process.code
             if process.code in DONE[wish.way] or self._is_over(wish):

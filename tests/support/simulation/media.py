@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,13 +14,13 @@ from lab.provision.errors import MediaVerifyFailedError
 from lab.provision.release import Content, Expected, ExtCsd, Part, PartPlace, Release
 from lab.provision.writer import Area, Plan, Report, Step, Verified, Writer, WriteTarget
 from lab.provision.writers.emmc_boot_partitions import SpareBootWriter
-from support.simulation.choices import Choices
 
 BOARD_TYPE: Final = "am62xx_sk"
 EMMC: Final = "emmc"
 CARD: Final = "sd"
 FACTORY: Final = "factory"
 TORN: Final = b"\xff"
+RIGHT, OTHER, HANGS = "", ", another build", ", which hangs"  # builds of a release
 _BYTES: Final = 512
 _CACHED: Final = 2
 FATES: Final = (0.9, 0.05, 0.05)  # of a write that the medium answers well: kept, lost, or kept until the power is cut
@@ -29,19 +29,27 @@ LIES: Final = 0.3  # of a read back of something else: the medium answers what i
 _WRITE_S: Final = 6.0
 
 
-def kernel_of(release: str, *, other_build: bool = False) -> str:
-    """The kernel's version line of a release, or of another build of it."""
-    return f"Linux version of {release}{', another build' if other_build else ''}"
+def kernel_of(release: str) -> str:
+    """The kernel's version line of a release."""
+    return f"Linux version of {release}"
 
 
-def release_of(folder: Path, name: str, other_builds: Collection[str]) -> Release:
-    """A release file with one part for each medium; in `other_builds` that is not what the file says."""
-    contents = {medium: _content(folder, name, medium, medium in other_builds) for medium in (EMMC, CARD)}
+def release_of(folder: Path, name: str, builds: Mapping[str, str]) -> Release:
+    """A release file with one part for each medium.
+
+    Args:
+        builds: medium -> RIGHT, or how its part is not what the file says.
+    """
+    contents = {medium: _content(folder, name, medium, builds.get(medium, RIGHT)) for medium in (EMMC, CARD)}
     return Release(name, [BOARD_TYPE], contents, Expected(kernel=f"^{re.escape(kernel_of(name))}$"))
 
 
-def _content(folder: Path, name: str, medium: str, other_build: bool) -> Content:
-    data = kernel_of(name, other_build=other_build).encode().ljust(_BYTES)
+def _boots(data: bytes) -> bool:
+    return data != TORN and HANGS.encode() not in data
+
+
+def _content(folder: Path, name: str, medium: str, build: str) -> Content:
+    data = (kernel_of(name) + build).encode().ljust(_BYTES)
     source = folder / f"{name}-{hashlib.sha256(data).hexdigest()[:8]}.bin"
     if not source.exists():
         source.write_bytes(data)
@@ -60,14 +68,14 @@ class Medium:
     """A medium of a board.
 
     Attributes:
-        use: is told before each access. access: takes so many seconds with the board. choices: of the schedule.
+        use: is told before each access. access: takes so many seconds with the board. pick: its fate, by the schedule.
         parts: its partitions. cached: what it answers of some, until the power is cut.
         doubtful: partitions that kept or read back something else, and have not booted since.
     """
 
     use: Callable[[], None]
     access: Callable[[float], None]
-    choices: Choices
+    pick: Callable[[Sequence[float]], int]
     parts: dict[str, bytes] = field(factory=lambda: {"user": kernel_of(FACTORY).encode()})
     cached: dict[str, bytes] = field(factory=dict)
     doubtful: set[str] = field(factory=set)
@@ -76,12 +84,22 @@ class Medium:
     def line(self) -> str:
         """The version line of what boots; empty: nothing does."""
         data = self.parts[self.boots]
-        return "" if data == TORN else data.decode().strip()
+        return data.decode().strip() if _boots(data) else ""
 
     @property
     def boots(self) -> str:
         """The partition that boots."""
         return "user"
+
+    @property
+    def is_torn(self) -> bool:
+        """True if a partition boots that was not written whole."""
+        return self.parts[self.boots] == TORN
+
+    @property
+    def is_lost(self) -> bool:
+        """True if no partition has something that boots."""
+        return not any(map(_boots, self.parts.values()))
 
     def read(self, partition: str) -> bytes:
         """What it answers."""
@@ -94,7 +112,7 @@ class Medium:
         self.cached.pop(partition, None)
         self.doubtful.discard(partition)
         self.access(_WRITE_S)
-        fate = self.choices.pick(FATES)
+        fate = self.pick(FATES)
         if fate == 0:
             self.parts[partition] = data
         else:
@@ -156,10 +174,10 @@ class PlayedWriter:
     def verify(self, plan: Plan) -> Verified:
         self.medium.access(1.0)
         for partition, data in self._pieces(plan):
-            if self.medium.choices.happens(MISREAD):
+            if self.medium.pick((1.0 - MISREAD, MISREAD)):
                 raise MediaVerifyFailedError(f"{partition} is damaged on the way")
             if self.medium.read(partition) != data:
-                if not self.medium.choices.happens(LIES):
+                if not self.medium.pick((1.0 - LIES, LIES)):
                     raise MediaVerifyFailedError(f"{partition} has something else")
                 self.medium.doubtful.add(partition)
         return Verified("0" * 64, plan.total_bytes)

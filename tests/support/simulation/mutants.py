@@ -1,8 +1,13 @@
-"""Mutants of the code that the simulation runs: one change of one line each, drawn by a number; which ones do seeds find?
+"""Mutants of boardlab: one change of one line each, drawn by a number; which ones do seeds, or unit tests, find?
 
-    env -C tests ../.venv/bin/python -m support.simulation.mutants --count 100
+    env -C tests ../.venv/bin/python -m support.simulation.mutants --count 100 --tests
+    env -C tests ../.venv/bin/python -m support.simulation.mutants --count 60 --core
 
-A mutant of a line that no schedule reaches is not drawn. A mutant that is not found is a blind spot, or changes nothing that is promised.
+A mutant of a line that no schedule reaches is not drawn. With `--tests` the unit tests of its package have those that no seed finds.
+`--core` draws from the modules that measure; unit tests alone look for these.
+
+No change is drawn of what people read: texts, lines (`_TELLING`), raised errors, and functions that make such lines, expected ends,
+diagnosis or uploads (`_TEXTS`). `harmless.toml` names changes that break no promise, with their reasons; they are not drawn, either.
 """
 
 from __future__ import annotations
@@ -10,13 +15,17 @@ from __future__ import annotations
 import argparse
 import ast
 import importlib.util
+import io
 import json
+import os
 import random
 import subprocess
 import sys
 import time
-from collections import defaultdict
+import tomllib
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
 from functools import partial
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
@@ -35,6 +44,29 @@ MODULES: Final = (
     *("lab.results.rows", "lab.results.store", "lab.run.engine"),
 )
 _TELLING: Final = frozenset({"say", "write_line", "warning", "debug", "info", "attempt_failed", "print_lab_faults"})
+CORE: Final = (
+    *("lab.console.moments", "lab.console.printk", "lab.metrics.rates", "lab.metrics.uncertainty"),
+    *("lab.benchmarks.boot.crosscheck", "lab.benchmarks.boot.timeline"),
+)
+_TEXTS: Final = frozenset(
+    {
+        *(
+            "describe_job",
+            "busy",
+            "obstacle",
+            "moment",
+            "_expected_end",
+            "_by_earlier_runs",
+            "_lengths",
+            "_plan_repeats",
+        ),
+        *("_times", "_is_whole", "describe_plan", "line", "extend_error", "_message", "ProgressPrinter", "_asking"),
+        *("print_lab_faults", "report_parts", "asks_diagnosis", "_worse_boots", "_numbers", "described", "_warn"),
+        *("_release_reason", "start_upload"),
+    }
+)
+SHARE: Final = 0.9  # of the mutants that shall be found
+_UNIT_S: Final = 240.0
 SEEDS: Final = 40  # that show which lines are reached
 _OPPOSITE: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
     ast.Eq: ast.NotEq,
@@ -65,10 +97,15 @@ class Mutant:
     before: str
     after: str
 
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """As `harmless.toml` names it; a line's number changes with those before it."""
+        return self.module, self.before, self.after
+
 
 def changes(tree: ast.Module) -> Iterator[tuple[ast.stmt, Callable[[], None]]]:
     """Each change that can be made in a syntax tree: the statement, and a function that makes it."""
-    for statement in ast.walk(tree):
+    for statement in _walk(tree):
         if not isinstance(statement, ast.stmt) or isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
             continue
         for node in _expressions(statement):
@@ -78,9 +115,19 @@ def changes(tree: ast.Module) -> Iterator[tuple[ast.stmt, Callable[[], None]]]:
             block = getattr(statement, name, None)
             if isinstance(block, list):
                 yield from _dropped_calls(block)
-    for function in ast.walk(tree):
+    for function in _walk(tree):
         if isinstance(function, ast.FunctionDef):
             yield from _dropped_calls(function.body)
+
+
+def _walk(tree: ast.AST) -> Iterator[ast.AST]:
+    """As ast.walk, without functions and classes that make texts."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if not (isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name in _TEXTS):
+            yield node
+            waiting += ast.iter_child_nodes(node)
 
 
 def _dropped_calls(block: list[ast.stmt]) -> Iterator[tuple[ast.stmt, Callable[[], None]]]:
@@ -136,13 +183,13 @@ def _is_text(node: ast.AST) -> bool:
     )
 
 
-def mutants_of(module: str, reached: set[int]) -> Iterator[Mutant]:
-    """The mutants of a module's lines that were reached."""
+def mutants_of(module: str, reached: set[int] | None) -> Iterator[Mutant]:
+    """The mutants of a module's lines that were reached; None: of all."""
     source = _path(module).read_text(encoding="utf-8")
     count = sum(1 for _ in changes(ast.parse(source)))
     for number in range(count):
         statement, change = _nth(tree := ast.parse(source), number)
-        if statement.lineno in reached:
+        if reached is None or statement.lineno in reached:
             before = ast.unparse(statement).splitlines()[0]
             change()
             after = next(
@@ -195,9 +242,32 @@ class _Finder(MetaPathFinder):
         return importlib.util.spec_from_file_location(fullname, self.path, loader=loader)
 
 
-def find(module: str, number: int, path: Path, budget_s: float) -> str:
+def find_by_tests(module: str) -> str:
+    """Run the unit tests of a mutant's package; the first one that failed."""
+    import pytest  # noqa: PLC0415
+
+    class First:
+        failed = ""
+
+        def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+            self.failed = self.failed or report.nodeid * report.failed
+
+        def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+            self.failed = self.failed or report.nodeid * report.failed
+
+    importlib.import_module(module)  # before pytest has it imported by a loader of its own, which rewrites plugins
+    first, package = First(), module.split(".")[1]
+    root = Path(__file__).parents[3]
+    os.chdir(root)
+    with redirect_stdout(io.StringIO()):
+        code = pytest.main(
+            ["-x", "-q", "-p", "no:cacheprovider", "-m", "not longer", f"tests/unit/{package}"], [first]
+        )
+    return first.failed.rpartition("/")[2] or ("it does not start" if code else "")
+
+
+def find(module: str, budget_s: float) -> str:
     """Simulate schedules of a mutant for so much processor time; what was found."""
-    sys.meta_path.insert(0, _Finder(module, number, path))
     try:
         from support.simulation.choices import Choices  # noqa: PLC0415 - it imports the mutant
         from support.simulation.database import results  # noqa: PLC0415
@@ -251,30 +321,56 @@ def main(words: Sequence[str] | None = None) -> int:
     options.add_argument("--count", type=int, default=100)
     options.add_argument("--seed", type=int, default=1, help="of the draw")
     options.add_argument("--budget", type=float, default=600.0, metavar="S", help="processor time for each mutant")
+    options.add_argument(
+        "--tests", action="store_true", help="have the unit tests look for those that seeds do not find"
+    )
+    options.add_argument("--core", action="store_true", help="draw from the modules that measure, for unit tests")
     options.add_argument("--one", help=argparse.SUPPRESS)
     given = options.parse_args(words)
     if given.one:
         module, number, path = json.loads(given.one)
-        print(find(module, number, Path(path), given.budget))
+        sys.meta_path.insert(0, _Finder(module, number, Path(path)))
+        print(find_by_tests(module) if given.tests else find(module, given.budget))
         return 0
-    reached = reached_lines()
-    every = [mutant for module in MODULES for mutant in mutants_of(module, reached[module])]
+    modules = CORE if given.core else MODULES
+    reached = None if given.core else reached_lines()
+    harmless = read_harmless()
+    every = [
+        mutant
+        for module in modules
+        for mutant in mutants_of(module, None if reached is None else reached[module])
+        if mutant.key not in harmless
+    ]
     drawn = random.Random(given.seed).sample(every, min(given.count, len(every)))
-    living = 0
+    counts = Counter[str]()
     for mutant in drawn:
-        one = json.dumps([mutant.module, mutant.number, str(_path(mutant.module))])
-        program = [sys.executable, "-m", __spec__.name, "--budget", str(given.budget), "--one", one]
         begun_s = time.monotonic()
-        try:
-            done = subprocess.run(program, capture_output=True, text=True, check=False, timeout=20 * given.budget + 60)
-            told = done.stdout.strip() if done.returncode == 0 else "it does not start"
-        except subprocess.TimeoutExpired:
-            told = "it does not end"
-        living += not told
+        by, told = "seeds", "" if given.core else _look(mutant, given.budget, ())
+        if not told and (given.tests or given.core):
+            by, told = "unit tests", _look(mutant, _UNIT_S / 20, ("--tests",))
+        counts[by] += bool(told)
         print(f"{mutant.module}:{mutant.line}: {mutant.before}  ->  {mutant.after}: {told or 'NOT FOUND'}", end="")
         print(f" ({time.monotonic() - begun_s:.0f} s)", flush=True)
-    print(f"{len(drawn) - living} of {len(drawn)} mutants found; {len(every)} can be drawn")
-    return 0
+    found = ", ".join(f"{count} by {by}" for by, count in sorted(counts.items()) if count)
+    print(f"{sum(counts.values())} of {len(drawn)} mutants found: {found}; {len(every)} can be drawn")
+    return int(sum(counts.values()) < SHARE * len(drawn))
+
+
+def _look(mutant: Mutant, budget_s: float, more: Sequence[str]) -> str:
+    """Look for a mutant in a process of its own; what was found."""
+    one = json.dumps([mutant.module, mutant.number, str(_path(mutant.module))])
+    program = [sys.executable, "-m", __spec__.name, "--budget", str(budget_s), "--one", one, *more]
+    try:
+        done = subprocess.run(program, capture_output=True, text=True, check=False, timeout=20 * budget_s + 60)
+    except subprocess.TimeoutExpired:
+        return "it does not end"
+    return done.stdout.strip() if done.returncode == 0 else "it does not start"
+
+
+def read_harmless() -> frozenset[tuple[str, str, str]]:
+    """The changes that break no promise, by `Mutant.key`."""
+    document = tomllib.loads(Path(__file__).with_name("harmless.toml").read_text(encoding="utf-8"))
+    return frozenset((one["module"], one["before"], one["after"]) for one in document["mutants"])
 
 
 if __name__ == "__main__":

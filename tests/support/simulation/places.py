@@ -74,6 +74,10 @@ class Places:
         if self.holders[place] == user:
             self._set(place, "")
 
+    def calm(self) -> None:
+        """Strike no further message."""
+        self.lost = self.late = self.doubled = 0
+
     def _set(self, place: str, user: str) -> None:
         self.world.say(f"place {place}: {user or 'free'}")
         self.holders[place] = user

@@ -20,6 +20,9 @@ from support.simulation.watch import Watch
 from support.simulation.world import START_S, Host, ViolationError, World
 
 CALM_AFTER_S: Final = 260.0  # behind this nothing is struck, so that everything can end
+LONGEST_S: Final = (
+    700.0  # in which each strike is over, and what it left is mended: a jump of a clock, a lease, a quarantine
+)
 RATES: Final = (0.0, 0.01, 0.03, 0.08)
 BOOTS_S: Final = (4.0, 20.0, 45.0)
 PATIENCES_S: Final = (AWAY_S, 0.0)  # that of a measuring program, and one that each outage outlasts
@@ -83,6 +86,8 @@ def _befall(farm: Farm) -> None:
     farm.results.is_server = count > 1 or pick((1.0, 1.0)) == 1
     world.stay = STAYS[pick((1.0, 1.0, 1.0))]
     world.strike_rate = RATES[pick((0.5, 3.0, 3.0, 2.0))]
+    if not world.strike_rate:
+        world.calm_from_s = 0.0
     kinds = Strikes(farm).all()
     frequent = (4.0, *[3.0] * 5, 2.0, *[1.0] * len(kinds))  # clocks are set and hosts lose their power often, too
     world.strikes = [kinds.pop(pick(frequent[: len(kinds)])) for _ in range(1 + pick((2.0, 2.0, 1.0, 1.0)))]
@@ -94,6 +99,10 @@ def _is_over(farm: Farm) -> bool:
     world = farm.world
     if world.strike_rate and world.now_s > START_S + CALM_AFTER_S:
         world.strike_rate = 0.0
+        farm.results.calm()
+        if farm.places is not None:
+            farm.places.calm()
+        world.calm_from_s = world.now_s + LONGEST_S
     return not world.living()
 
 

@@ -127,8 +127,10 @@ class Watch:
         self._look_at_places()
         for board in self.farm.boards.values():
             emmc = board.media[EMMC]
-            if not (emmc.line or emmc.boots in emmc.doubtful):
+            if emmc.is_torn and emmc.boots not in emmc.doubtful:
                 raise ViolationError(BOOTS, f"{board.board} was switched to what nobody read back")
+            if emmc.is_lost and not emmc.doubtful:
+                raise ViolationError(BOOTS, f"{board.board} has nothing any more that boots")
 
     def look_anew(self) -> None:
         """The last commits were lost."""
@@ -307,9 +309,23 @@ class Watch:
             raise ViolationError(CODE, f"{wish.label} ends with {code}, and its job is {states[-1]}")
         if wish.way != "lab run" and states and code == 0 and states[-1] in {"failed", "refused"}:
             raise ViolationError(CODE, f"{wish.way} {wish.label} ends with 0, and its job is {states[-1]}")
+        if wish.way == "lab provision" and code == 0 and states[-1] in _ACTIVE:
+            raise ViolationError(CODE, f"{wish.way} {wish.label} ends with 0, and its job is {states[-1]}")
         if wish.way != "lab run" and states and code and states[-1] == "completed":
             raise ViolationError(CODE, f"{wish.way} {wish.label} ends with {code}, and its job is completed")
         return code
+
+    def program_has_ended(self, wish: Any, code: int | None) -> None:
+        """A program that nothing disturbed has done its order, or it was refused."""
+        refused = {4} if wish.way == "pytest" and wish.labelled else set(range(256)) if wish.way == "pytest" else set()
+        if code is not None and code >= 0 and code not in {0, WORSE, UNCONFIRMED} | refused:
+            raise ViolationError(FAILED, f"{wish.way} {wish.label} ended with {code}, and nothing had failed")
+
+    def cancel_is_refused(self, job_id: int) -> None:
+        """A cancel of another person's living job was refused."""
+        job = self._read_jobs().get(job_id)
+        if job is not None and job.state in _ACTIVE:
+            raise ViolationError(CANCEL, f"j{job_id} is {job.state}, and could not be cancelled")
 
     def confirmation_begins(self, run: int) -> None:
         """A session of a `lab run` begins to confirm a run's number."""
@@ -411,6 +427,18 @@ class Watch:
             )
         for wish in self.farm.wishes:
             self._look_at_a_wish(wish)
+        self._look_at_measurements()
+
+    def _look_at_measurements(self) -> None:
+        """The last runs' numbers are read as they were stored."""
+        store = self.results.store()
+        for (run,) in self.results.look("SELECT id FROM runs ORDER BY id DESC LIMIT 3"):
+            rows = self.results.look(
+                "SELECT value FROM samples JOIN attempts ON attempts.id = attempt_id WHERE run_id = ?", run
+            )
+            values = sorted(sample.value for measurement in store.measurements(run) for sample in measurement.samples)
+            if values != sorted(value for (value,) in rows):
+                raise ViolationError(ONCE, f"run {run} is read with {values}, and has {rows}")
 
     def _look_at_a_wish(self, wish: Any) -> None:
         if wish.way == "lab provision":

@@ -117,7 +117,7 @@ class World:
         strikes: what may happen before a step, at that rate a step.
         trace: the story so far. hidden: texts that are left out of it, since they are other ones each time.
         on_death: called with each process that was killed, before it is unwound.
-        felt: how often each strike had an effect.
+        felt: how often each strike had an effect. calm_from_s: nothing is struck from then on.
     """
 
     choices: Choices
@@ -133,12 +133,18 @@ class World:
     on_death: list[Callable[[Process], None]] = field(factory=list)
     felt: Counter[str] = field(factory=Counter)
     steps: int = 0
+    calm_from_s: float = float("inf")
     current: Task | None = None
     _doomed: list[tuple[Process, int]] = field(factory=list)
     _last: Task | None = None
     _pids: Iterator[int] = field(factory=lambda: itertools.count(101))
     _scheduler: greenlet = field(factory=getcurrent)
     _broken: ViolationError | None = None
+
+    @property
+    def is_calm(self) -> bool:
+        """True if nothing strikes any more."""
+        return self.now_s >= self.calm_from_s
 
     # --- What processes do ---
 

@@ -9,6 +9,7 @@ import pytest
 from attrs import evolve
 
 from lab.console import Chunk, Event, Lateness, LineTiming
+from lab.console.moments import missing_ns
 from lab.console.printk import clock_step
 
 S, MS = 1_000_000_000, 1_000_000
@@ -153,3 +154,11 @@ def test_pauses_of_a_queue_that_late_stamps_explain_are_no_step(seed: int) -> No
 def test_few_lines_say_nothing() -> None:
     assert clock_step(booted(seconds=0.05), TIMING) == 0
     assert clock_step([], TIMING) == 0
+
+
+@pytest.mark.parametrize(("position", "early_ms"), [(10, 16), (500, 0)], ids=["all bytes", "some are lost"])
+def test_bytes_that_came_sooner_than_the_line_sends_them_show_missing_time_where_none_is_lost(
+    position: int, early_ms: int
+) -> None:
+    events = [Chunk(START_NS, 0, b"x" * 10), Chunk(START_NS + MS, position, b"x" * 200)]
+    assert missing_ns(events, TIMING) // MS == early_ms

@@ -13,7 +13,7 @@ import pytest
 from support.facts import missing_facts
 
 from lab.errors import BoardlabError, ConfigurationError, LabStableError, LabTransientError
-from lab.farm.runner import BUSY
+from lab.farm.runner import BROKEN, BUSY
 from lab.jobs.records import JOB_VARIABLE
 from lab.pytest_plugin import board
 from lab.pytest_plugin.run_session import CycleRunSession, CycleSessionKey, session_of
@@ -198,10 +198,16 @@ def test_a_host_that_stays_away_ends_the_wait_and_a_person_does_not_wait_at_all(
 
 
 @pytest.mark.parametrize(
-    "away", [BOOTING, LabTransientError("the server does not answer", failure="results")], ids=["host", "results"]
+    ("away", "code"),
+    [
+        (BOOTING, BUSY),
+        (LabTransientError("the server does not answer", failure="results"), BUSY),
+        (LabStableError("the disk is full", failure="results"), BROKEN),
+    ],
+    ids=["host", "results", "disk"],
 )
 def test_a_run_whose_host_or_results_stay_away_goes_on_later_and_has_not_failed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, away: LabTransientError
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, away: BoardlabError, code: int
 ) -> None:
     monkeypatch.setenv(JOB_VARIABLE, "j12")
     with open_store(str(tmp_path / "results.db")) as store:
@@ -209,7 +215,7 @@ def test_a_run_whose_host_or_results_stay_away_goes_on_later_and_has_not_failed(
         session = CycleRunSession(engine(store, run, pending=[1]))
         with pytest.raises(pytest.exit.Exception) as ended, session.failing():
             raise away
-        assert ended.value.returncode == BUSY
+        assert ended.value.returncode == code
         assert session.finish() == "interrupted"
         monkeypatch.delenv(JOB_VARIABLE)
         with pytest.raises(pytest.fail.Exception), session.failing():

@@ -57,6 +57,15 @@ def test_a_fault_that_is_put_back_is_found(lab: Results, fault: Fault) -> None:
     assert name in fault.breaks, f"seed {seed}: {name or 'nothing'} was found"
 
 
+@pytest.mark.soak
+@pytest.mark.timeout(36_000)
+@pytest.mark.parametrize("more", [("--budget", "60", "--tests"), ("--core",)], ids=["simulated", "core"])
+def test_most_mutants_are_found(more: tuple[str, ...]) -> None:
+    program = [sys.executable, "-m", "support.simulation.mutants", "--count", "40", *more]
+    done = subprocess.run(program, cwd=TESTS, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
 def test_a_seed_is_the_same_schedule_in_every_process() -> None:
     words = [sys.executable, "-m", "support.simulation", "--seeds", str(SAME)]
     told = [
