@@ -103,12 +103,12 @@ def test_a_rail_backend_is_ours_or_a_packages_and_no_other_name_is_read_as_one(p
         RailsConfig("b", "hwmom", ".", RAIL)
     declare(package, extensions.RAILS, "bench = somebody:sensor")
     assert backends() == (*BACKENDS, "bench")
-    with pytest.raises(ConfigurationError, match=r"bench of package somebody 1 is int, and has to be a function"):
+    with pytest.raises(ConfigurationError, match=r"somebody 1 is int"):
         open_sensor(RailsConfig("b", "bench", ".", RAIL))
 
 
 def test_every_backend_of_ours_has_a_module_and_one_without_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(BACKENDS) == INA | set(sensors._MODULES)
     monkeypatch.setattr(sensors, "_MODULES", {})
-    with pytest.raises(ConfigurationError, match="no module of boardlab serves the backend 'hwmon'"):
+    with pytest.raises(ConfigurationError, match=r"serves.*'hwmon'"):
         open_sensor(RailsConfig("b", "hwmon", ".", RAIL))

@@ -81,5 +81,5 @@ def test_output_becomes_tables_and_paragraphs() -> None:
 
 
 def test_a_command_that_fails_leaves_the_page() -> None:
-    with pytest.raises(SystemExit, match=r"false: it ended with 1; the page keeps its former figures"):
+    with pytest.raises(SystemExit, match=r"false: .*with 1"):
         figures.measure("false")

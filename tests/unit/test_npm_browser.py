@@ -7,6 +7,7 @@ from pathlib import Path
 
 import npm_browser
 import pytest
+from support.facts import missing_facts
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def says(npm: Path, words: str) -> str:
 )
 def test_without_a_registry_the_error_says_so_and_what_to_do(npm: Path, words: str) -> None:
     message = says(npm, words)
-    assert message.startswith("npm's registry cannot be reached (E")
+    assert not missing_facts(message, "npm's registry", "(E")
     assert "npm config set registry" in message
     assert message.endswith("./run setup test")
 
@@ -55,7 +56,7 @@ def test_without_nodejs_the_error_names_what_installs_it(npm: Path, monkeypatch:
     monkeypatch.setenv("PATH", str(npm.parent))
     npm.unlink()
     with (
-        pytest.raises(npm_browser.NotSetUpError, match=r"npm is missing: `\./run setup test` installs"),
+        pytest.raises(npm_browser.NotSetUpError, match=r"npm .*run setup test"),
         ExitStack() as stack,
     ):
         npm_browser.locked(stack)

@@ -134,6 +134,6 @@ def test_a_server_that_takes_too_long_to_start_is_said_to_be_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lab.console.client.START_TIMEOUT_S", 0.0)
-    with pytest.raises(LabStableError, match="did not start \\(given up after 0 s; is this host very busy") as caught:
+    with pytest.raises(LabStableError, match=r"given up after 0 s") as caught:
         ensure_server(tmp_path)
     assert caught.value.failure == "no_console_server"

@@ -224,7 +224,7 @@ def test_what_an_import_leaves_out_is_said(capsys: Captured, boots: list[Path], 
     assert lab("import", paths["am62x-11.01.rst"], "--release", "11.01") == 0
     err = capsys.readouterr().err
     assert not missing_facts(err, "24 cells", "no board")
-    assert "cells of tables without a board were left out; say whose they are with --board" in err
+    assert not missing_facts(err, "without a board", "--board")
 
 
 def test_the_store_says_what_it_has_not(capsys: Captured, boots: list[Path], tmp_path: Path) -> None:

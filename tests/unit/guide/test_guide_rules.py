@@ -188,7 +188,7 @@ def test_the_clock_is_decided_by_the_arithmetic_of_a_sister_board() -> None:
     slow = table(BOTH, "lat_ops-int-add (ns),0.72,0.80", "lat_ops-int-div (ns),4.29,4.81", title="LMBench Benchmarks")
     fast = table(BOTH, "lat_ops-int-add (ns),0.72,0.72", "lat_ops-int-div (ns),4.29,4.29", title="LMBench Benchmarks")
     (finding,) = found("clock-contradicts", clocks, slow, modules=[SK, SIP])
-    assert "the table of modules is out of date" in finding.message
+    assert not missing_facts(finding.message, "table of modules")
     (finding,) = found("clock-contradicts", clocks, fast, modules=[SK, SIP])
     assert finding.corrected == 1400.0
     (finding,) = found("clock-contradicts", clocks, modules=[SK, SIP])

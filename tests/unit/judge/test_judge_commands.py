@@ -116,7 +116,7 @@ def test_an_open_change_of_the_environment_is_told_as_one_on_later_nights(lab: L
     (verdict,) = lab.json("list", "--board", "0043")
     assert (verdict["outcome"], verdict["since_run"]) == ("environment", swapped)
     assert "Environment: 1 number" in headlines
-    assert headlines[2].startswith(f"Environment, still since run {swapped}: boot.time sd +")
+    assert not missing_facts(headlines[2], "Environment", f"run {swapped}", "boot.time sd +")
     lab("run", str(swapped), "--summary", str(tmp_path / "verdict.txt"))
     assert (tmp_path / "verdict.txt").read_text().startswith("Environment: 1 number")
 
@@ -126,10 +126,10 @@ def test_a_verdict_ends_with_the_acceptance_of_a_later_run(lab: Lab) -> None:
     assert [each["open"] for each in lab.json("list")] == [True]
     with open_store(lab.db) as store:
         third = Nights(store, seed=2, now=store.run(lab.second).started_at + DAY).run(1.03, image="slow")
-    assert lab("accept", str(third))[1] == f"run {third} is accepted by ann; 1 open verdicts are closed\n"
+    assert not missing_facts(lab("accept", str(third))[1], f"run {third}", "accepted by ann", "1 open verdicts")
     assert lab.json("list") == []
     (verdict,) = lab.json("list", "--all")
-    assert "over: a later run took it back, or is accepted" in lab("show", f"v{verdict['id']}")[1]
+    assert not missing_facts(lab("show", f"v{verdict['id']}")[1], "over", "accepted")
 
 
 def test_a_verdict_ends_when_the_number_moves_back(lab: Lab) -> None:
@@ -151,7 +151,7 @@ def test_a_regression_of_a_night_that_was_not_judged_is_status_1_and_in_the_summ
         code, said = lab("run", "latest", "--summary", str(summary))
         assert code == 1
         assert "1 numbers: 1 regression" in said
-        assert summary.read_text().startswith(f"**Regression: 1 number (run {third}, ")
+        assert not missing_facts(summary.read_text(), "Regression", "1 number", f"run {third}")
     assert [each["run"] for each in lab.json("list")] == [lab.second]
 
 
@@ -167,10 +167,10 @@ def test_a_run_whose_cycles_all_failed_says_so_everywhere(
         nights.run(boots=0, failed=4, media=media)
     code, said = lab("run", "latest", "--summary", str(tmp_path / "verdict.txt"))
     assert code == 1
-    assert f"all {4 * len(media)} cycles that were tried failed; look at their logs: lab results show " in said
+    assert not missing_facts(said, f"all {4 * len(media)} cycles", "failed", "lab results show ")
     headline = (tmp_path / "verdict.txt").read_text().splitlines()[0]
-    assert headline.startswith(f"All {4 * len(media)} cycles that were tried failed (run ")
-    assert "failing: 0043: release 11.01 does not boot" in lab("list")[1]
+    assert not missing_facts(headline, f"All {4 * len(media)} cycles", "failed", "run ")
+    assert not missing_facts(lab("list")[1], "failing", "0043", "11.01", "not boot")
     assert "0043" not in lab("list", "--board", "0042")[1]
 
 
@@ -182,10 +182,10 @@ def test_a_run_with_one_good_boot_fails_more_often(lab: Lab) -> None:
     code, said = lab("run", "latest")
     assert "cycles failed" not in said
     assert code == 1, "it failed more often for sure"
-    assert "boot.failure_rate (sd)  regression" in said
-    assert "fails 80.0 % (37.6 to 96.4 %), was 0 of " in said
+    assert not missing_facts(said, "boot.failure_rate (sd)", "regression")
+    assert not missing_facts(said, "80.0 % (37.6 to 96.4 %)", "0 of ")
     listed = lab("list")[1]
-    assert "boot.failure_rate (sd)  regression  fails 80.0 % (37.6 to 96.4 %), was 0 of " in listed
+    assert not missing_facts(listed, "boot.failure_rate (sd)", "regression", "80.0 % (37.6 to 96.4 %)", "0 of ")
     assert "is broken" not in listed
     (verdict,) = [each for each in lab.json("list") if each["metric"] == "boot.failure_rate"]
     assert (verdict["failure_rate"]["failed"], verdict["failure_rate"]["before"]["failed"]) == (4, 0)
@@ -195,16 +195,16 @@ def test_a_run_without_a_history_says_what_it_needs(lab: Lab, tmp_path: Path) ->
     with open_store(lab.db) as store:
         Nights(store, board="0043").quiet(6)
     _, said = lab("run", "latest", "--summary", str(tmp_path / "verdict.txt"))
-    assert said.endswith("1 numbers: 1 no history (needs 8 earlier runs, has 5)\n")
+    assert not missing_facts(said, "1 numbers", "1 no history", "needs 8", "has 5")
     headline = (tmp_path / "verdict.txt").read_text().splitlines()[0]
-    assert headline.startswith("Nothing could be compared: needs 8 earlier runs, has 5 (run ")
+    assert not missing_facts(headline, "Nothing", "needs 8", "has 5", "run ")
 
 
 def test_a_run_of_which_another_would_tell_more_says_so_and_is_no_failure(lab: Lab) -> None:
     code, said = lab("run", str(lab.first))
     assert code == 0
     assert "unsure: rerun asked" in said
-    assert f"another run of the same image would tell more: pytest --lab-confirms {lab.first}" in said
+    assert not missing_facts(said, "same image", f"--lab-confirms {lab.first}")
 
 
 def test_the_json_of_a_verdict_has_all_of_it(lab: Lab) -> None:
@@ -314,7 +314,7 @@ def test_a_summary_for_ci_is_written_as_its_files_name_says(
     code, _ = lab("run", "latest", "--summary", str(text), "--summary", str(page))
     assert code == 1
     first, *rest = text.read_text().splitlines()
-    assert first.startswith(f"**Regression: 1 number (run {lab.second}, ")
+    assert not missing_facts(first, "Regression", "1 number", f"run {lab.second}")
     assert any(f"https://lab.example.org/{lab.first}.html#boot.time" in line for line in rest)
     assert page.read_text().startswith("<!doctype html>")
 

@@ -211,7 +211,7 @@ def test_a_drift_is_one_open_verdict_with_its_sum_until_it_is_taken_back(
     assert [verdict.open for verdict in drifts] == [True] + [False] * (len(drifts) - 1)
     newest = drifts[0]
     assert newest.effect == pytest.approx(1.004 ** ((98 - 14) // 4) - 1, abs=0.012)
-    assert f"in small steps since run {newest.since_run}" in text.sentence(newest)
+    assert not missing_facts(text.sentence(newest), "small steps", f"run {newest.since_run}")
     assert not missing_facts(text.differences(newest), "no single cause", "steps")
     stand = store.read(lambda session: standing(session, nights.now)).unmuted
     assert [verdict.id for verdict in stand if verdict.crept] == [newest.id]
@@ -243,7 +243,7 @@ def test_no_history_says_how_many_runs_it_has_and_needs(store: Store, nights: Ni
     judge_run(store, run, remember=remembered)
     verdicts = read_verdicts(store, run_id=run)
     assert {verdict.params["medium"]: verdict.n for verdict in verdicts} == {"sd": 5, "emmc": 0}
-    assert text.needs(verdicts) == "needs 8 earlier runs, has 0 to 5"
+    assert not missing_facts(text.needs(verdicts), "needs 8", "0 to 5")
 
 
 def test_runs_that_were_asked_for_confirm_on_the_first_night(store: Store, nights: Nights, remembered: Path) -> None:
@@ -492,7 +492,7 @@ def test_a_failure_rate_is_judged_beside_the_runs_before_by_how_sure_its_rise_is
     first = nights.run(boots=17, failed=2)
     (unsure,) = rates(store, first, remembered)
     assert (unsure.outcome, unsure.n, unsure.direction) == ("unsure: rerun asked", 39, 0), "with the night before"
-    assert text.sentence(unsure).endswith(": unsure: rerun asked, fails 7.7 % (2.7 to 20.3 %), was 0 of 60")
+    assert not missing_facts(text.sentence(unsure), "unsure", "7.7 % (2.7 to 20.3 %)", "0 of 60")
     assert run_judge.items_to_rerun(store, first) == {(("medium", "sd"),)}
     again = nights.run(boots=14, failed=5, after=SOON, provenance={"confirms": first})
     judge_run(store, again, remember=remembered)
@@ -501,7 +501,7 @@ def test_a_failure_rate_is_judged_beside_the_runs_before_by_how_sure_its_rise_is
     assert verdict.differs == {"failed": ("0 of 60", "8 of 58")}, "the attempts of all runs since then"
     assert verdict.effect is None
     assert verdict.alarms
-    assert "regression, fails 13.8 % (7.2 to 24.9 %), was 0 of 60, worse" in text.sentence(verdict)
+    assert not missing_facts(text.sentence(verdict), "regression", "13.8 % (7.2 to 24.9 %)", "0 of 60", "worse")
     stand = store.read(lambda session: standing(session, nights.now)).unmuted
     assert [each.id for each in stand if each.metric == "boot.failure_rate"] == [verdict.id]
     (better,) = rates(store, nights.run(boots=200), remembered)

@@ -27,9 +27,13 @@ def one(*verdicts: object) -> VerdictChange:
 
 
 def test_one_number_that_got_worse_is_told_in_one_line() -> None:
-    assert (
-        one(moved(effect=0.0304, about=0.0042)).title
-        == "Regression on am62x-1: boot.time (sd) +3.04 % ± 0.42 %, since run 12"
+    assert not missing_facts(
+        one(moved(effect=0.0304, about=0.0042)).title,
+        "Regression",
+        "am62x-1",
+        "boot.time (sd)",
+        "+3.04 % ± 0.42 %",
+        "run 12",
     )
 
 
@@ -40,7 +44,7 @@ def stage(name: str, effect: float, outcome: OutcomeName, medium: str = "sd") ->
 def test_time_that_moved_from_one_stage_to_another_is_one_change() -> None:
     slower, faster = stage("Kernel", 0.05, "regression"), stage("User space", -0.03, "improvement")
     change = one(slower, faster)
-    assert change.title.startswith("Time moved between stages on am62x-1: boot.stage (medium=sd, stage=Kernel) +5.")
+    assert not missing_facts(change.title, "moved between stages", "am62x-1", "medium=sd", "stage=Kernel", "+5.")
     assert change.lines == [
         "boot.stage (medium=sd, stage=Kernel): +5.00 % ± 0.40 %, worse",
         "boot.stage (medium=sd, stage=User space): -3.00 % ± 0.40 %, better",
@@ -53,7 +57,7 @@ def test_time_that_moved_from_one_stage_to_another_is_one_change() -> None:
 
 def test_since_says_run_date_release_and_image_and_hashes_are_told_by_their_beginning() -> None:
     change = one(moved())
-    assert change.since == "run 12, 2026-12-01 02:00 UTC, release 11.02, image b1b2b3b4b5b6"
+    assert not missing_facts(change.since, "run 12", "2026-12-01 02:00 UTC", "11.02", "image b1b2b3b4b5b6")
     assert not missing_facts(change.differing, "image", "aaaaaaaaaaaa", "b1b2b3b4b5b6")
 
 
@@ -61,7 +65,9 @@ def test_what_moved_with_the_same_run_for_the_same_cause_is_one_change() -> None
     stages = [moved("boot.stage", {"medium": "sd", "stage": f"s{n}"}, effect=0.03 + n / 100) for n in range(5)]
     found = changes([*stages, moved(), moved("boot.time", {"medium": "emmc"}, effect=0.02)], BEGAN)
     (change,) = found
-    assert change.title == "Regression on am62x-1: boot.time (sd) +3.00 % ± 0.40 % and 6 more numbers, since run 12"
+    assert not missing_facts(
+        change.title, "Regression", "am62x-1", "boot.time (sd)", "+3.00 % ± 0.40 %", "6 more", "run 12"
+    )
     assert change.lines == [
         "boot.time, 2 numbers: +2.0 % to +3.0 %, worse",
         "boot.stage, 5 numbers: +3.0 % to +7.0 %, worse",
@@ -98,7 +104,9 @@ def test_runs_of_one_night_with_one_new_image_are_one_change() -> None:
 
 def test_a_board_that_was_swapped_is_environment_and_says_so() -> None:
     change = one(moved(outcome="environment", differs={"board": ("A1", "B2")}))
-    assert change.title == "Environment on am62x-1 (board changed): boot.time (sd) +3.00 % ± 0.40 %, since run 12"
+    assert not missing_facts(
+        change.title, "Environment", "am62x-1", "board changed", "boot.time (sd)", "+3.00 % ± 0.40 %", "run 12"
+    )
     assert change.differing == "board A1 -> B2"
 
 
@@ -106,7 +114,9 @@ def test_a_board_that_was_swapped_is_environment_and_says_so() -> None:
 def test_a_drift_says_small_steps(outcome: OutcomeName) -> None:
     change = one(moved(outcome=outcome, effect=0.08, since=3, differs={DRIFT: ("run 3", "run 12")}))
     name = outcome.capitalize()
-    assert change.title == f"{name} on am62x-1: boot.time (sd) +8.00 % ± 0.40 %, in small steps since run 3"
+    assert not missing_facts(
+        change.title, f"{name}", "am62x-1", "boot.time (sd)", "+8.00 % ± 0.40 %", "small steps", "run 3"
+    )
     assert not missing_facts(change.differing, "no single cause", "steps")
 
 
@@ -145,12 +155,18 @@ def test_the_first_line_says_the_verdict_and_muted_ones_are_counted(form: Form) 
     ]
     text = render(summary(a_run(), verdicts, BEGAN), form, NOWHERE)
     shown = re.sub(r"<head>.*</head>|<[^>]*>", "", text, flags=re.DOTALL).strip() if form == "html" else text
-    assert shown.splitlines()[0].strip("*") == (
-        "Regression: 1 number; unsure: a rerun is asked for: 1 number; improvement: 1 number "
-        "(run 12, am62x-1, release 11.02)"
+    assert not missing_facts(
+        shown.splitlines()[0].strip("*"),
+        "Regression: 1 number",
+        "unsure",
+        "1 number",
+        "improvement: 1 number",
+        "run 12",
+        "am62x-1",
+        "11.02",
     )
     assert "quiet.metric" not in text
-    assert "Besides: 1 unsure: a rerun is asked for, 1 no history, 2 unchanged, 1 moved and muted." in text
+    assert not missing_facts(text, "1 unsure", "1 no history", "2 unchanged", "1 moved and muted")
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -173,7 +189,9 @@ def test_a_headline_begins_with_what_weighs_most(seed: int) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_where_nothing_moved_that_is_said(form: Form) -> None:
-    assert "Nothing moved (run 12, am62x-1, release 11.02)" in render(summary(a_run(), [still()], BEGAN), form, LAB)
+    assert not missing_facts(
+        render(summary(a_run(), [still()], BEGAN), form, LAB), "Nothing moved", "run 12", "am62x-1", "11.02"
+    )
     assert "Nothing was judged" in render(summary(a_run(), [], BEGAN), form, LAB)
 
 
@@ -222,7 +240,7 @@ def test_a_file_is_written_as_its_name_says(tmp_path: Path) -> None:
     for name, begins in (("s.md", "**Reg"), ("s.HTML", "<!doctype"), ("s.txt", "Reg")):
         write(said, tmp_path / name, LAB)
         assert (tmp_path / name).read_text(encoding="utf-8").startswith(begins)
-    with pytest.raises(BoardlabError, match=r"end it in \.md, \.html or \.txt"):
+    with pytest.raises(BoardlabError, match=r"\.md, \.html or \.txt"):
         write(said, tmp_path / "s.pdf", LAB)
     with pytest.raises(BoardlabError, match="choose another file"):
         write(said, tmp_path / "no" / "s.md", LAB)

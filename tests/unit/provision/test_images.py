@@ -133,7 +133,7 @@ def test_a_file_for_the_boards_memory_has_a_limit(tmp_path: Path) -> None:
     assert image.read_whole(file, len(CONTENT)) == CONTENT
     assert image.read_whole(file, len(CONTENT), unpack=False) == (tmp_path / "Image.gz").read_bytes()
     for unpack, most in ((True, len(CONTENT) - 1), (False, 100)):
-        with pytest.raises(ImageDamagedError, match="too many for a board's memory"):
+        with pytest.raises(ImageDamagedError, match=r"too many.*memory"):
             image.read_whole(file, most, unpack=unpack)
 
 

@@ -353,7 +353,7 @@ def test_the_programs_are_asked_for_by_a_shell() -> None:
     done = subprocess.run(
         ["/bin/sh", "-c", command.text], env={"PATH": "/nonexistent"}, capture_output=True, text=True, check=False
     )
-    with pytest.raises(ConfigurationError, match="no ubiattach and no ubiformat and no ubimkvol and no ubiupdatevol"):
+    with pytest.raises(ConfigurationError, match=r"ubiattach.*ubiupdatevol"):
         command.judge(done.stdout.splitlines(), done.returncode)
 
 

@@ -126,7 +126,7 @@ def test_two_rails_of_one_channel_are_refused_and_of_two_are_not(tmp_path: Path)
         monitors.set(file, "1800")
     both = [evolve(IO, channel=channel) for channel in ("1-0040/2", "1-0040/1")]
     assert [power.rail for power in monitors.power(evolve(CORE, name="a"), both[0])] == ["a", "io"]
-    with pytest.raises(ConfigurationError, match=r"hwmon0/1 is another rail's too"):
+    with pytest.raises(ConfigurationError, match=r"hwmon0/1.*another rail's"):
         monitors.power(CORE, both[1])
     with pytest.raises(ConfigurationError, match=r"no hwmon device is.*'1-0040/3'.*1-0040 or ina231, 1-0040/2\."):
         monitors.power(evolve(CORE, channel="1-0040/3"))

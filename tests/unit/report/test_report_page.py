@@ -285,7 +285,7 @@ def test_a_number_that_moved_within_the_run_is_named_with_the_hosts_load_beside_
         assert "moved within the run" not in report.text
         text = render(Overview(run.run, busy, [slower(m) for m in run.measurements]), store.artifacts)
     (said,) = re.findall(r"<strong>moved within the run</strong> (.*?)</p>", text)
-    assert said.startswith("OSPI (CFI flash): from cycle 10 on the median is ")
+    assert not missing_facts(said, "OSPI (CFI flash)", "cycle 10", "median")
     assert re.search(r"\(\+(2\d|3\d)\.\d %\)", said)
     assert not missing_facts(said, "20 % busy before", "85 % after")
     assert ">Host busy, % of its processors' time</h3>" in text
@@ -299,7 +299,7 @@ def test_the_provenance_and_the_definitions_are_there(report: Report) -> None:
     assert facts["clock"] == "CLOCK_MONOTONIC_RAW"
     assert facts["plan.media"] == "sd, emmc, ospi"
     assert facts["images_sha256.kernel"] == "ab" * 32
-    assert facts["boot.time"].startswith("definition 1: From the arrival of the last byte")
+    assert not missing_facts(facts["boot.time"], "definition 1", "last byte")
 
 
 def test_the_page_says_what_the_uncertainty_is(report: Report) -> None:
@@ -439,7 +439,7 @@ def test_new_numbers_among_others_are_named(two_runs: Path, tmp_path: Path) -> N
         store.finish_run(run.id, "completed")
     assert main(["report", str(run.id), "--against", "2", "-o", str(tmp_path / "a.html"), "--db", str(two_runs)]) == 0
     said = (tmp_path / "a.html").read_text(encoding="utf-8").partition('id="verdict"')[2].partition("</section>")[0]
-    assert "New: Boot time, eMMC (NVMe)." in said
+    assert not missing_facts(said, "New: ", "Boot time", "eMMC (NVMe)")
     assert "<strong>2 not measured, 1 with nothing to compare, 1 unchanged</strong>" in said
     assert re.search(r"Not measured: Kernel, SD \([^)]+\); User space, SD \([^)]+\)\.", said)
     assert "<tbody>" not in said

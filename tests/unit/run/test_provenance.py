@@ -51,7 +51,7 @@ def test_a_board_on_another_device_is_what_its_type_says(
 def test_an_image_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     env = tmp_path / "env.yaml"
     env.write_text("targets: {}\n")
-    with pytest.raises(ConfigurationError, match=r"kernel\.img: cannot be read"):
+    with pytest.raises(ConfigurationError, match=r"kernel\.img: .*read"):
         collect(
             board_type=boards.load("am62xx_sk"),
             board="x-1",
