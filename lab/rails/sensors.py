@@ -54,13 +54,21 @@ def adapter_of(config: RailsConfig) -> str:
     """Identity of the adapter with the sensors, or of each sensor's device; empty: sysfs has none.
 
     Raises:
-        ConfigurationError: a rail has no device.
-        LabStableError: another one than the configuration's has the port now.
+        ConfigurationError: a rail has no device, and none was sampled before.
+        LabStableError: another one than the configuration's has the port now, or one of its devices is gone.
     """
     if config.backend == "hwmon":
         from lab.rails.hwmon import find_channel  # noqa: PLC0415 - only the one that is asked for
 
-        folders = [find_channel(Path(config.port), rail).folder for rail in config.measured]
+        try:
+            folders = [find_channel(Path(config.port), rail).folder for rail in config.measured]
+        except ConfigurationError as error:
+            if not config.adapter:
+                raise
+            raise LabStableError(
+                f"a sensor that was sampled before is gone; was its driver unbound, or its adapter unplugged? {error}",
+                failure="power_sensor",
+            ) from error
         paths = [str(folder.with_name("hwmon")) for folder in folders]  # without its number
     elif config.port.startswith("/dev/"):
         paths = [f"{devices.SYSFS}{devices.sysfs_path(Path(config.port))}"]

@@ -18,13 +18,14 @@ from support.guest_lab import DRIVER_MOHM, MONITORS, STEP_A, GuestLab, Outcome, 
 from lab.metrics import Flag, SampleRecord
 from lab.metrics.catalogue import RESUMES
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(8 * DEADLINE_S)]
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(4 * DEADLINE_S)]
 
 BOOT: Final = ("/lab/project/tests_perf/test_boot.py", "--lab-medium", "sd", "--lab-release", "11.01")
 SLEEP: Final = ("/lab/project/tests_perf/test_low_power.py", "--lab-mode", "deep_sleep", "--lab-release", "11.01")
 RAIL_POWER: Final = RESUMES["deep_sleep"].rail.name
 FAULTS: Final = 20  # of each kind
-APART_S: Final = 40.0  # the longest time between two
+APART_S: Final = 40.0  # the longest time between two, of boots
+SLEEPS_APART_S: Final = 120.0  # and of suspends with rails
 AWAY_S: Final = 2.0  # the longest that an adapter is out
 NO_POWER: Final = {Flag.POWER_FEW_SAMPLES, Flag.POWER_GAP, Flag.POWER_IMPLAUSIBLE, Flag.POWER_NACK, Flag.POWER_STUCK}
 Fault: TypeAlias = Callable[[GuestLab, random.Random], None]
@@ -107,33 +108,33 @@ def unbound(lab: GuestLab, dice: random.Random) -> None:
 
 @pytest.mark.parametrize("fault", [pulled, named_anew, hub_reset, exchanged])
 def test_a_fault_of_the_adapters_gives_no_wrong_number(lab: GuestLab, tmp_path: Path, fault: Fault) -> None:
-    outcome = struck(lab, tmp_path, fault, *BOOT)
+    outcome = struck(lab, tmp_path, fault, APART_S, *BOOT)
     assert outcome.timed, outcome.log
     assert_true(lab, outcome)
     assert_named(outcome)
 
 
 def test_a_monitor_that_goes_and_comes_gives_no_wrong_power(lab: GuestLab, tmp_path: Path) -> None:
-    outcome = struck(lab, tmp_path, unbound, *SLEEP)
+    outcome = struck(lab, tmp_path, unbound, SLEEPS_APART_S, *SLEEP)
     powers = [sample for attempt in outcome.attempts for sample in attempt.samples if sample.metric == RAIL_POWER]
     assert powers, outcome.log
     assert_powers(lab, [sample for sample in powers if not sample.flags & NO_POWER])
     assert_named(outcome)
 
 
-def struck(lab: GuestLab, folder: Path, fault: Fault, *words: str) -> Outcome:
+def struck(lab: GuestLab, folder: Path, fault: Fault, apart_s: float, *words: str) -> Outcome:
     """The outcome of one session after the other with faults at instants drawn at random."""
     dice = random.Random(fault.__name__)
     faults = 0
     while faults < FAULTS:
         lab.start(*words, "--lab-cycles", "6")
-        due_s = time.monotonic() + dice.uniform(0, APART_S)
+        due_s = time.monotonic() + dice.uniform(0, apart_s)
         while lab.tick() is None:
             time.sleep(0.2)
             if time.monotonic() >= due_s:
                 fault(lab, dice)
                 faults += 1
-                due_s = time.monotonic() + dice.uniform(0, APART_S)
+                due_s = time.monotonic() + dice.uniform(0, apart_s)
     return lab.outcome(folder)
 
 

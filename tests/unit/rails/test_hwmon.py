@@ -160,3 +160,12 @@ def test_another_adapter_than_before_is_not_sampled() -> None:
         adapter_of(evolve(config, port="/dev/zero", adapter=adapter))
     with pytest.raises(LabStableError, match="is no device now"):
         adapter_of(evolve(config, port="/dev/nothing", adapter=adapter))
+
+
+def test_a_monitor_that_is_gone_is_the_lab_s_fault_once_it_was_sampled(tmp_path: Path) -> None:
+    Monitors(tmp_path, ("1-0041",))
+    config = RailsConfig("b", "hwmon", str(tmp_path), (CORE, IO))
+    with pytest.raises(ConfigurationError, match="no hwmon device is called or labelled '1-0040'"):
+        adapter_of(config)
+    with pytest.raises(LabStableError, match="sampled before is gone.*'1-0040'"):
+        adapter_of(evolve(config, adapter="/devices/i2c-1"))
