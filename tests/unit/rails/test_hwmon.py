@@ -167,5 +167,5 @@ def test_a_monitor_that_is_gone_is_the_lab_s_fault_once_it_was_sampled(tmp_path:
     config = RailsConfig("b", "hwmon", str(tmp_path), (CORE, IO))
     with pytest.raises(ConfigurationError, match="no hwmon device is called or labelled '1-0040'"):
         adapter_of(config)
-    with pytest.raises(LabStableError, match="sampled before is gone.*'1-0040'"):
+    with pytest.raises(LabStableError, match=r"sampled before is gone.*'1-0040'"):
         adapter_of(evolve(config, adapter="/devices/i2c-1"))
