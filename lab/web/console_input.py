@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from typing import Final
 
@@ -133,7 +133,7 @@ class ConsoleWriters:
         writer: ConsoleWriter,
         on_release: Callable[[str], None],
         still: Still = lambda: True,
-    ) -> AsyncIterator[str]:
+    ) -> AsyncGenerator[str, None]:
         """Stream events while a page types; release the console afterwards.
 
         Args:

@@ -23,6 +23,7 @@ from lab.farm import reservations
 from lab.http.access import decode_credentials
 from lab.http.server import REQUEST_S
 from lab.web.auth import NOBODY, Access, Person, TokenScope
+from lab.web.rendering import IS_HEAD
 
 COOKIE: Final = "boardlab"
 SECURE_COOKIE: Final = "__Host-boardlab"  # browsers take it over TLS only, and from this host only (RFC 6265bis)
@@ -66,7 +67,6 @@ _HEADERS: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
 }
 _TLS_HEADERS: Final = {"Strict-Transport-Security": "max-age=31536000"}  # a year; RFC 6797
-_STREAMS: Final = "/events/"  # they have no end, so HEAD has no answer there
 _UNKNOWN_PROGRAM: Final = "no program has this token (any more): `lab web user add NAME --scope SCOPE` makes one\n"
 _REALM: Final = {"WWW-Authenticate": 'Basic realm="boardlab", charset="UTF-8"'}
 
@@ -128,8 +128,8 @@ class AccessMiddleware:
                     receive = _replay(body, receive)
             if answer is not None:
                 await self._record(request, answer)
-        if scope["method"] == "HEAD" and not scope["path"].startswith(_STREAMS):
-            scope = {**scope, "method": "GET"}  # uvicorn, which has the old scope, sends no body
+        if scope["method"] == "HEAD":
+            scope = {**scope, "method": "GET", IS_HEAD: True}  # uvicorn, which has the old scope, sends no body
         await (answer or self.app)(scope, receive, with_headers)
 
     async def _record(self, request: Request, answer: Response) -> None:

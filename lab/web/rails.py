@@ -10,7 +10,7 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Final
 
@@ -172,12 +172,14 @@ def router(rails: LiveRails) -> APIRouter:
 
     @routes.get("/events/rails/{board:path}")
     async def rail_events(request: Request, board: str) -> StreamingResponse:
-        return events(stream(request, rails, board))
+        return events(stream(request, rails, board), request)
 
     return routes
 
 
-async def stream(request: Request, rails: LiveRails, board: str, every_s: float = RAILS_S) -> AsyncIterator[str]:
+async def stream(
+    request: Request, rails: LiveRails, board: str, every_s: float = RAILS_S
+) -> AsyncGenerator[str, None]:
     """Stream a board's rails: the last 60 s, then new steps."""
     last, reason, quiet_s = -1, None, 0.0
     while request.state.still() and not await request.is_disconnected():

@@ -40,6 +40,7 @@ from lab.web.rendering import Renderer
 from lab.web.site import Site
 
 MOST_AGAINST: Final = 8
+MOST_SECTIONS: Final = 40  # boards of a page with their numbers, the worst ones; the others have a line
 WAITING: Final = 8  # programs that wait in threads until a release is whole; more wait for one of these
 _ORDERS: Final[dict[str, Callable[[ReleaseSummary], Any]]] = {
     "last run": lambda summary: summary.last,
@@ -146,6 +147,11 @@ def router(site: Site, renderer: Renderer, judge: BackgroundJudge) -> APIRouter:
     return routes
 
 
+def _in_short(run: ReleaseRun) -> str:
+    """A board's numbers in a line."""
+    return run.problem or ", ".join(f"{count} {word}" for word, count in run.counts.items())
+
+
 def _sort(summaries: list[ReleaseSummary], sort: str) -> list[ReleaseSummary]:
     """The releases in the order of a column, the largest first."""
     return sorted(summaries, key=_ORDERS[sort], reverse=True) if sort else summaries
@@ -189,7 +195,8 @@ def _page(
         "release.html.j2",
         **shown,
         compared=compared,
-        places=[(runs[0].head, [run.shown for run in runs]) for runs in worst_first],
+        places=[(runs[0].head, [run.shown for run in runs]) for runs in worst_first[:MOST_SECTIONS]],
+        others=[(runs[0], "; ".join(map(_in_short, runs))) for runs in worst_first[MOST_SECTIONS:]],
         quiet=quiet,
         failed={head.id: text for head, text in compared[0].failures},
         asked=urlencode([("against", other) for other in against]),

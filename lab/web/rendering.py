@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import contextlib
+from collections.abc import AsyncGenerator, Callable
 from contextvars import ContextVar
 from importlib.metadata import version
 from typing import Any, Final, TypeAlias
 
 from attrs import define, field
+from fastapi import Request
 from fastapi.responses import HTMLResponse, Response, StreamingResponse
 from jinja2 import Environment
 
@@ -17,6 +19,7 @@ from lab.web.auth import NOBODY, Person
 ALIVE_S: Final = 15.0  # a comment so often keeps proxies from ending a quiet stream
 ALIVE: Final = ": alive\n\n"
 STILL_S: Final = 2.0  # so often a stream asks whether its reader may still look
+IS_HEAD: Final = "boardlab.head"  # in the scope of a request that the middleware answers as GET
 Still: TypeAlias = Callable[[], bool]
 _PROGRAM: Final = f"boardlab {version('boardlab')}"
 
@@ -57,9 +60,18 @@ class Renderer:
         return HTMLResponse(self.text(template, status=status, **shown), status)
 
 
-def events(body: AsyncIterator[str | bytes]) -> StreamingResponse:
-    """An answer of server-sent events; it ends when its reader goes."""
+def events(body: AsyncGenerator[str | bytes, None], request: Request | None = None) -> StreamingResponse:
+    """An answer of server-sent events; it ends when its reader goes, of HEAD after the first."""
+    if request is not None and request.scope.get(IS_HEAD):
+        body = _first(body)
     return StreamingResponse(body, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+
+async def _first(body: AsyncGenerator[str | bytes, None]) -> AsyncGenerator[str | bytes, None]:
+    async with contextlib.aclosing(body):
+        async for piece in body:
+            yield piece
+            return
 
 
 def event(name: str, data: str) -> str:

@@ -8,7 +8,7 @@ import functools
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from difflib import SequenceMatcher
 from typing import Annotated, Final
 from weakref import WeakKeyDictionary
@@ -173,7 +173,7 @@ class WallParts:
         return part
 
 
-async def wall_changes(request: Request, part: Callable[[], WallPart]) -> AsyncIterator[str | bytes]:
+async def wall_changes(request: Request, part: Callable[[], WallPart]) -> AsyncGenerator[str | bytes, None]:
     """Stream the wall at once, then its changes; viewers of the same part get the same bytes."""
     shown: WallPart | None = None
     quiet_s = 0.0
@@ -192,7 +192,7 @@ async def wall_changes(request: Request, part: Callable[[], WallPart]) -> AsyncI
 
 async def console(
     consoles: LiveConsoles, board: str, viewer: Viewer, before: ConsoleText, still: Still = lambda: True
-) -> AsyncIterator[str | bytes]:
+) -> AsyncGenerator[str | bytes, None]:
     """Stream a console's output, `before` first."""
     try:
         yield before.text_event() + evolve(before, text="").events()
@@ -230,13 +230,13 @@ def router(consoles: LiveConsoles, parts: WallParts, type_of: Callable[[str], st
 
     @routes.get("/events/wall")
     async def wall_events(request: Request) -> StreamingResponse:
-        return events(wall_changes(request, lambda: parts.of(request)))
+        return events(wall_changes(request, lambda: parts.of(request)), request)
 
     @routes.get("/events/consoles/{board:path}")
     async def console_events(request: Request, board: str) -> StreamingResponse:
         viewer = Viewer(asyncio.get_running_loop())
         before = await run_in_threadpool(consoles.attach, board, viewer, await run_in_threadpool(type_of, board))
-        return events(console(consoles, board, viewer, before, request.state.still))
+        return events(console(consoles, board, viewer, before, request.state.still), request)
 
     return routes
 

@@ -118,6 +118,7 @@ class Tile:
         failure: the class of the last one.
         last: how the last run ended. line: the last one of its console. holds: whose it is, reserved or in maintenance.
         spark: its last boot times. word: its cause in a word.
+        common: the characters that its name and all others of a screen at a distance begin with; 0: they are not apart.
         changed: begin of its state, else of its lease, else the end of its last run; None: unknown. age: since then.
     """
 
@@ -143,6 +144,7 @@ class Tile:
     fault: str = ""
     state_for: str = ""
     word: str = ""
+    common: int = 0
     changed: dt.datetime | None = None
     age: str = ""
 
@@ -241,6 +243,7 @@ MOST_CARDS: Final = 48  # of a page
 MOST_ROWS: Final = 100
 _CELLS: Final = 96  # of a screen at a distance, which is read at 5 m
 _NAMES: Final = 60  # of free boards there
+_LONG_NAME: Final = 16  # characters of a name that would be too small on a card at a distance
 
 
 @frozen
@@ -270,8 +273,8 @@ class Screen:
 
     @property
     def longest(self) -> int:
-        """Characters of the longest name on a card."""
-        return max((len(tile.board) for tile in self.cards), default=1)
+        """Characters of the longest name on a card, without the common ones, which are half as large."""
+        return max((max(len(tile.board) - tile.common, math.ceil(tile.common / 2)) for tile in self.cards), default=1)
 
 
 def near_screen(tiles: Sequence[Tile], board_filter: Filter) -> Screen:
@@ -292,7 +295,18 @@ def far_screen(tiles: Sequence[Tile]) -> Screen:
         if tile.state == "free" or cells > _CELLS:
             break
         cards.append(tile)
+    common = _count_common([tile.board for tile in cards])
+    cards = [evolve(tile, common=common) for tile in cards]
     return Screen(tuple(cards), tuple(tile for tile in tiles if tile.state == "free")[:_NAMES], len(tiles))
+
+
+def _count_common(names: Sequence[str]) -> int:
+    """The characters up to a separator that long names begin with."""
+    if len(names) < 2 or max(map(len, names)) < _LONG_NAME:
+        return 0
+    first, last = min(names), max(names)
+    alike = next((place for place, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), 0)
+    return max(first.rfind(separator, 0, alike) for separator in "-_.") + 1
 
 
 def console_lines(ports: Sequence[PortStatus]) -> dict[str, str]:

@@ -170,8 +170,12 @@ def test_head_is_answered_as_get_without_the_body(url: str, page: str) -> None:
         assert head.headers["content-length"] == whole.headers["content-length"]
 
 
-def test_a_stream_has_no_head(url: str) -> None:
-    assert requests.head(f"{url}/events/wall", timeout=60).status_code == 405
+@pytest.mark.parametrize("page", ["/events/wall", "/events/rails/nosuch", "/events/consoles/nosuch", "/events/nosuch"])
+def test_the_head_of_a_stream_is_that_of_its_beginning(url: str, page: str) -> None:
+    with requests.get(url + page, stream=True, timeout=60) as whole:
+        head = requests.head(url + page, timeout=60)
+        assert (head.status_code, head.content) == (whole.status_code, b"")
+        assert head.headers["content-type"] == whole.headers["content-type"]
 
 
 def test_a_stream_has_no_tag_and_no_end(url: str) -> None:

@@ -535,6 +535,20 @@ def test_a_board_of_which_there_is_nothing_to_say_is_a_name(lab: Lab) -> None:
     assert f'id="run-{NEWEST[2]}">board-0002: boot</h2>' in lab.get(f"/releases/{LAST}").text
 
 
+def test_beyond_the_worst_boards_each_has_a_line(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(releasepages, "MOST_SECTIONS", 1)
+    page = lab.get(f"/releases/{LAST}").text
+    (worst, _), *others = _SECTION.findall(page)
+    assert (int(worst), others) == (NEWEST[0], [])
+    lines = re.findall(r'<tr id="run-(\d+)">.*?href="([^"]+)">(.*?)</a></th><td[^>]*>(.*?)</td>', page)
+    assert f"<h2>{len(lines)} more</h2>" in page
+    document = lab.get(f"/api/v1/releases/{LAST}").json()["comparisons"][0]["runs"]
+    counts = {run["run"]: ", ".join(f"{count} {word}" for word, count in run["counts"].items()) for run in document}
+    moved = {run for run in counts if f'<a id="run-{run}"' not in page} - {NEWEST[0]}
+    assert {int(run): text for run, _, _, text in lines} == {run: counts[run] for run in moved} != {}
+    assert {address for _, address, _, _ in lines} == {f"/runs/{run}?against={BEFORE}" for run in moved}
+
+
 def test_the_history_of_a_metric_marks_the_runs_since_which_it_changed(lab: Lab) -> None:
     since = NEWEST[0] - BOARDS
     moved = NewVerdict("boot.time", 1, {"medium": "sd"}, "regression", 1, since, 4, 0.5, 0.4, 0.6)

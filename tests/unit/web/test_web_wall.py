@@ -147,6 +147,24 @@ def test_a_screen_has_no_more_than_can_be_read_and_says_so() -> None:
     assert held.longest == len("failed-000")
 
 
+@pytest.mark.parametrize(
+    ("names", "common", "longest"),
+    [
+        (("am62xx_sk-fs-rack1-a", "am62xx_sk-fs-rack12-a"), "am62xx_sk-fs-", len("rack12-a")),
+        (("am62xx_sk-fs-rack1-a", "am62xx_sk-fs-rack1-b"), "am62xx_sk-fs-rack1-", 10),
+        (("am62xx_sk-fs-rack1-a", "j784s4"), "", len("am62xx_sk-fs-rack1-a")),
+        (("rack-1", "rack-2"), "", len("rack-1")),
+        (("am62xx_sk-fs-rack1-a",), "", len("am62xx_sk-fs-rack1-a")),
+    ],
+)
+def test_what_long_names_have_in_common_is_apart_on_a_far_screen(
+    names: tuple[str, ...], common: str, longest: int
+) -> None:
+    screen = far_screen([Tile(name, "t", "failed") for name in names])
+    assert {tile.board[: tile.common] for tile in screen.cards} == {common}
+    assert screen.longest == longest
+
+
 @pytest.mark.parametrize(("boards", "columns"), [(1, 2), (6, 6), (20, 8), (48, 14)])
 def test_a_screen_of_problems_is_about_as_wide_as_the_window(boards: int, columns: int) -> None:
     screen = far_screen([Tile(f"b{number}", "t", "failed") for number in range(boards)])
