@@ -159,8 +159,9 @@ class WallParts:
         macro = functools.partial(self.renderer.macro, template)
         head = macro("head", screen, count_states(tile.state for tile in shown), look.lab, board_filter)
         frame = macro("cards", screen).strip(), "" if afar else macro("table", board_filter).strip()
-        old_cards, old_rows = ({}, {}) if last is None else (last.cards, last.rows)
-        cards = {tile: old_cards.get(tile) or macro("card", tile) for tile in screen.cards}
+        old_cards, old_rows = ({}, {}) if last is None or last.frame != frame else (last.cards, last.rows)
+        about = (screen.common,) if afar else ()
+        cards = {tile: old_cards.get(tile) or macro("card", tile, *about) for tile in screen.cards}
         rows = {} if afar else {tile: old_rows.get(tile) or macro("row", tile) for tile in screen.rows}
         part = WallPart(head, frame, cards, rows)
         if last is not None and (last.head, last.frame, [*last.cards], [*last.rows]) == (

@@ -118,7 +118,6 @@ class Tile:
         failure: the class of the last one.
         last: how the last run ended. line: the last one of its console. holds: whose it is, reserved or in maintenance.
         spark: its last boot times. word: its cause in a word.
-        common: the characters that its name and all others of a screen at a distance begin with; 0: they are not apart.
         changed: begin of its state, else of its lease, else the end of its last run; None: unknown. age: since then.
     """
 
@@ -144,7 +143,6 @@ class Tile:
     fault: str = ""
     state_for: str = ""
     word: str = ""
-    common: int = 0
     changed: dt.datetime | None = None
     age: str = ""
 
@@ -254,11 +252,13 @@ class Screen:
         cards: problems; on a screen at a distance also the boards in use.
         rows: the others; on a screen at a distance free boards, of which it has the names alone.
         boards: how many there are. hidden: how many of them are neither.
+        common: characters that all names on cards begin with, and that are half as large; 0: they are not apart.
     """
 
     cards: tuple[Tile, ...]
     rows: tuple[Tile, ...]
     boards: int
+    common: int = 0
 
     @property
     def hidden(self) -> int:
@@ -273,8 +273,9 @@ class Screen:
 
     @property
     def longest(self) -> int:
-        """Characters of the longest name on a card, without the common ones, which are half as large."""
-        return max((max(len(tile.board) - tile.common, math.ceil(tile.common / 2)) for tile in self.cards), default=1)
+        """Characters of the longest name on a card as large as its own part."""
+        longest = max((len(tile.board) for tile in self.cards), default=1)
+        return max(longest - self.common, math.ceil(self.common / 2))
 
 
 def near_screen(tiles: Sequence[Tile], board_filter: Filter) -> Screen:
@@ -295,9 +296,8 @@ def far_screen(tiles: Sequence[Tile]) -> Screen:
         if tile.state == "free" or cells > _CELLS:
             break
         cards.append(tile)
-    common = _count_common([tile.board for tile in cards])
-    cards = [evolve(tile, common=common) for tile in cards]
-    return Screen(tuple(cards), tuple(tile for tile in tiles if tile.state == "free")[:_NAMES], len(tiles))
+    free = tuple(tile for tile in tiles if tile.state == "free")[:_NAMES]
+    return Screen(tuple(cards), free, len(tiles), _count_common([tile.board for tile in cards]))
 
 
 def _count_common(names: Sequence[str]) -> int:

@@ -161,7 +161,7 @@ def test_what_long_names_have_in_common_is_apart_on_a_far_screen(
     names: tuple[str, ...], common: str, longest: int
 ) -> None:
     screen = far_screen([Tile(name, "t", "failed") for name in names])
-    assert {tile.board[: tile.common] for tile in screen.cards} == {common}
+    assert {tile.board[: screen.common] for tile in screen.cards} == {common}
     assert screen.longest == longest
 
 
