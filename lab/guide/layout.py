@@ -82,7 +82,12 @@ class Layout:
         spec = next((spec for spec in self.specs.get(metric, ()) if spec.fits(params)), None)
         if spec is None:
             return None
-        values = _values(params)
+        values: dict[str, str] = {}
+        for name, value in params.items():
+            printed = _PRINTED.get(name, {}).get(value, value)
+            if name == "contexts":
+                printed = f"{value.removesuffix('core').capitalize()}Core"
+            values |= {name: printed, name.upper(): printed.upper(), name.capitalize(): printed.capitalize()}
         position = spec.position
         return evolve(
             position,
@@ -126,16 +131,6 @@ def natural(text: str) -> list[tuple[int, int, str]]:
     if size:
         return [(0, int(size[1]) * 1024 ** weights[size[2]], "")]
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts]
-
-
-def _values(params: Mapping[str, str]) -> dict[str, str]:
-    values: dict[str, str] = {}
-    for name, value in params.items():
-        printed = _PRINTED.get(name, {}).get(value, value)
-        if name == "contexts":
-            printed = f"{value.removesuffix('core').capitalize()}Core"
-        values |= {name: printed, name.upper(): printed.upper(), name.capitalize(): printed.capitalize()}
-    return values
 
 
 @frozen

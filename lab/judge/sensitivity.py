@@ -18,7 +18,6 @@ from lab.metrics.uncertainty import NORMAL_95, wilson
 from lab.results import Store
 from lab.results.formatting import label
 from lab.results.history import MeasuredNumber, RunNumbers, read_numbers, run_heads
-from lab.results.records import Run
 
 EFFECTS: Final = (0.005, 0.01, 0.02, 0.05)
 BOOTS: Final = (3, 5, 10, 20)
@@ -89,7 +88,12 @@ def board_sensitivity(store: Store, board: str, kind: str, metric: str) -> list[
     newest = next(iter(store.runs(1, board=board, kind=kind)), None)
     if newest is None:
         raise ConfigurationError(f"no {kind} run of board {board!r}; `lab results list` shows the runs")
-    runs = _counting_runs(store, newest)
+    # the latest runs that count, oldest first, without those that confirm another
+    rejected = {review.run_id for review in reviews(store).values() if review.decision == "rejected"}
+    ids = [head.id for head in run_heads(store, newest) if head.id not in rejected]
+    runs = read_numbers(store, ids[-_LATEST:])
+    simulated = runs[-1].simulated
+    runs = [run for run in runs if run.simulated == simulated and CONFIRMS not in run.run.provenance]
     numbers = {number for run in runs for number in run.numbers if number.metric == metric}
     histories = {number: _history(runs, number) for number in sorted(numbers, key=lambda number: number.params)}
     longest = max(map(len, histories.values()), default=0)
@@ -98,15 +102,6 @@ def board_sensitivity(store: Store, board: str, kind: str, metric: str) -> list[
             f"{metric} of {board} has {longest} {kind} runs; its own false alarms need {LEAST_RUNS}: measure on"
         )
     return [_sensitivity(number, history) for number, history in histories.items() if len(history) >= LEAST_RUNS]
-
-
-def _counting_runs(store: Store, newest: Run) -> list[RunNumbers]:
-    """The latest runs that count, oldest first, without those that confirm another."""
-    rejected = {review.run_id for review in reviews(store).values() if review.decision == "rejected"}
-    ids = [head.id for head in run_heads(store, newest) if head.id not in rejected]
-    runs = read_numbers(store, ids[-_LATEST:])
-    simulated = runs[-1].simulated
-    return [run for run in runs if run.simulated == simulated and CONFIRMS not in run.run.provenance]
 
 
 def _history(runs: Sequence[RunNumbers], number: MeasuredNumber) -> list[HistoryRun]:

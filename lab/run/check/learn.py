@@ -230,8 +230,9 @@ def _order(moments: Sequence[_MomentInLogs], usual: Sequence[BootLog], every: Se
             "pattern of yours"
         )
     if not usual:
+        pattern = toml_text(_variants()[START][0].pattern)
         yield (
-            f'    {{ name = "{START}", pattern = {toml_text(_pattern_of(START))}, line_start = true, required = true, '
+            f'    {{ name = "{START}", pattern = {pattern}, line_start = true, required = true, '
             'stage = "Kernel load" },'
         )
     yield from _ends(every)
@@ -308,10 +309,6 @@ def _keys(pattern: MomentPattern, stage: str, times: int, *, required: bool) -> 
         **({"times": times} if times != 1 else {}),
         "reference": pattern.reference or "a shipped type",
     }
-
-
-def _pattern_of(name: str) -> str:
-    return _variants()[name][0].pattern
 
 
 def _ends(logs: Sequence[BootLog]) -> Iterator[str]:

@@ -23,7 +23,12 @@ def lines(findings: Findings, verdict: LogVerdict) -> Iterator[str]:
     yield f"{log.where}: {len(log.lines)} lines, as {findings.board.name}"
     for note in log.notes:
         yield f"{INDENT}({note})"
-    yield from _flows(findings)
+    flow = findings.flow
+    open_end = "" if findings.prompts else ", as far as the log goes"
+    yield f"{INDENT}flow: {flow + open_end if flow else 'none of the type'}"
+    for name, candidate in findings.flows.items():
+        if name != findings.way:
+            yield f"{INDENT}  not {name}: {candidate.why_not or f'{findings.way} goes first'}"
     rows = [_moment_row(findings, moment) for moment in findings.moments]
     yield from table(["moment", "", "lines", "text"], rows, "<<<<", indent=len(INDENT))
     yield from _evidence(findings)
@@ -73,15 +78,6 @@ def document(findings: Findings, verdict: LogVerdict) -> dict[str, object]:
         "why": [reason.why for reason in verdict.reasons],
         "todo": [reason.todo for reason in verdict.reasons if reason.todo],
     }
-
-
-def _flows(findings: Findings) -> Iterator[str]:
-    flow = findings.flow
-    open_end = "" if findings.prompts else ", as far as the log goes"
-    yield f"{INDENT}flow: {flow + open_end if flow else 'none of the type'}"
-    for name, candidate in findings.flows.items():
-        if name != findings.way:
-            yield f"{INDENT}  not {name}: {candidate.why_not or f'{findings.way} goes first'}"
 
 
 def _moment_row(findings: Findings, moment: FoundMoment) -> list[str]:
