@@ -78,7 +78,7 @@ def _mark_own(entry: GuideEntry, notes: _Notes, with_errors: bool) -> GuideEntry
     if not note or _RECOVERED in (notes.texts[mark - 1] for mark in entry.marks):
         return entry
     if entry.evidence.is_broken and not with_errors:
-        return _withhold(entry, notes, note)
+        return _withhold(entry, notes, note.rpartition(": ")[2])  # its numbers stand with the evidence
     return notes.mark(entry, _sentence(note))
 
 

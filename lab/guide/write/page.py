@@ -166,7 +166,7 @@ def _cell_view(entry: GuideEntry, anchors: Iterator[int], release: GuideRelease)
         text=entry.text,
         marks=entry.marks,
         hover=". ".join([*filter(None, [", ".join(facts)]), *remarks]),
-        source=evidence.source,
+        source=f"{evidence.source}: {evidence.note}" if entry.is_withheld and evidence.is_broken else evidence.source,
         note=" ".join(remarks),
         values=f"samples: {values}" if listed else "",
         excerpt="" if entry.is_withheld else evidence.excerpt,

@@ -110,6 +110,19 @@ def test_a_published_number_is_corrected_and_says_so() -> None:
     assert footnotes.annotate(numbers, corrected=False).notes == ("Own value 1303.54.",)
 
 
+def test_broken_published_numbers_share_a_footnote_and_their_own_reasons_are_with_the_evidence() -> None:
+    reasons = [f"{rate} Mbit/s with 51 % CPU load: the tunnel did not carry the traffic" for rate in ("1.20", "1.30")]
+    numbers = ipsec()
+    broken = tuple(
+        evolve(entry, evidence=EntryProvenance("published: old.rst", 1, note=reason, is_broken=True))
+        for entry, reason in zip(numbers.entries, reasons, strict=False)
+    )
+    written = footnotes.annotate(evolve(numbers, entries=broken))
+    assert written.notes == ("Not printed: the tunnel did not carry the traffic.",)
+    text = html.unescape(page.render(written, {}))
+    assert [text.count(f"published: old.rst: {reason}") for reason in reasons] == [1, 1]
+
+
 @pytest.mark.parametrize("mark", [" [1]_", "[12]", " [1]_ [2]_", " [#3]_"])
 def test_a_footnotes_mark_is_no_part_of_a_number(mark: str) -> None:
     value = value_of(f"16.24 (min 15.96, max 16.42){mark}")
