@@ -88,7 +88,10 @@ def judge(
 
 
 def finish(store: Store, result: Qualification, person: str, actor: str, address: str) -> None:
-    """Let a board serve, or note in its hold why not; both are in the audit log, and the notes on the board's page."""
+    """Let a board serve, or note in its hold why not.
+
+    Both are in the audit log, and the notes are a comment on the board's page.
+    """
     reservations = ReservationBook(store)
     about = f"run {result.run}" if result.run is not None else ""
     if result.notes:

@@ -73,7 +73,7 @@ class HwmonChannel:
 
     @property
     def names(self) -> list[str]:
-        """What a rail may call it; without a number or a label it is the device's first."""
+        """The names for a rail's `channel`; one without number or label is the device's first."""
         device = _device_names(self.folder)
         label = self.folder / f"in{self.number}_label"
         own = [_text(label).strip()] if label.is_file() else []

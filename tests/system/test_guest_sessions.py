@@ -139,7 +139,7 @@ def struck(lab: GuestLab, folder: Path, fault: Fault, apart_s: float, *words: st
 
 
 def assert_named(outcome: Outcome) -> None:
-    """What fails is the lab's fault."""
+    """Each failure is the lab's fault."""
     failed = [attempt for attempt in outcome.attempts if not attempt.ok]
     assert {attempt.fault for attempt in failed} <= {"lab"}, [(attempt.outcome, attempt.message) for attempt in failed]
 
@@ -154,7 +154,7 @@ def assert_powers(lab: GuestLab, samples: Iterable[SampleRecord]) -> None:
 
 
 def assert_true(lab: GuestLab, outcome: Outcome) -> None:
-    """Each boot time is the board's within its ±, or flagged; no byte came from another board, or went to one."""
+    """Boot times are the board's within their ±, or flagged; another board sent and got nothing."""
     story = Story(lab.bench.truth())
     assert untrue([judge(timed, [story]) for timed in outcome.timed]) == []
     assert b"stranger" not in outcome.recorded
