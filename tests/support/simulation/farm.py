@@ -28,7 +28,8 @@ from lab.health.reservations import ReservationBook
 from lab.health.store import HealthBook
 from lab.jobs import lease, listing
 from lab.jobs.queue import PERSONS, TIMERS
-from lab.jobs.records import BY_HEALTH, BY_PROVISION, JOB_VARIABLE, Order, number
+from lab.jobs.records import BOARDS as CHOICE
+from lab.jobs.records import BY_HEALTH, BY_PROVISION, JOB_VARIABLE, Job, Order, number
 from lab.jobs.waiting import BusyBoardError
 from lab.metrics import SampleRecord
 from lab.places.job_place import PlaceWait, hold_place, other_user
@@ -94,6 +95,7 @@ class Wish:
         labelled: the run's label is the wish's; else it is that of what is on the board.
         env: its environment; one that exists has a labgrid place.
         media: in the order in which they are written and measured.
+        choice: boards with environments, any of which it may have (`lab run --type`); empty: its own.
         judged: its numbers are, after nights without a change; slower: they are, for sure.
     """
 
@@ -109,11 +111,13 @@ class Wish:
     judged: bool = False
     slower: bool = False
     media: tuple[str, ...] = (EMMC,)
+    choice: Mapping[str, Path] = field(factory=dict)
 
     @property
     def order(self) -> Order:
         """As a job has it."""
-        options = {JUDGE: True} if self.judged else {}
+        options: dict[str, Any] = {JUDGE: True} if self.judged else {}
+        options |= {CHOICE: sorted(self.choice)} if self.choice else {}
         return Order(BOARD_TYPE, self.board, self.suites, self.env, self.label, CYCLES, options)
 
 
@@ -289,7 +293,7 @@ class Farm:
     def prepare(self) -> None:
         """Boards, and what is wanted of them, by the schedule."""
         pick = self.world.choices.pick
-        names = BOARDS[: 1 + pick((3.0, 1.0))]
+        names = BOARDS[: 1 + pick((2.0, 1.0))]
         self.boards = {name: Board(name, self) for name in names}
         if pick((9.0, 1.0)):
             self.stick(self.boards[names[0]])
@@ -304,8 +308,10 @@ class Farm:
             suites = ("boot", "low_power") if way == "lab run" and pick((2.0, 1.0)) else ("boot",)
             priority = (PERSONS, TIMERS)[pick((1.0, 1.0))] if way == "lab run" else PERSONS
             board = names[pick([1.0] * len(names))]
-            env = str(self.results.environment(board)) if kind else f"/nowhere/{board}.yaml"
-            self.wishes.append(Wish(f"r{wanted}", way, board, suites, priority, WAIT_S, env=env))
+            envs = {name: self.results.environment(name) if kind else Path(f"/nowhere/{name}.yaml") for name in names}
+            choice = envs if way == "lab run" and len(names) > 1 and pick((1.0, 1.0)) else {}
+            env = str(envs[board])
+            self.wishes.append(Wish(f"r{wanted}", way, board, suites, priority, WAIT_S, env=env, choice=choice))
 
     def _prepare_judged(self, names: Sequence[str]) -> None:
         """One release is slower on its board, and each order is judged."""
@@ -360,15 +366,22 @@ class Farm:
             holders.check()
 
     def lab_run(self, wish: Wish) -> int:
-        """`lab run --continue --request LABEL`."""
+        """`lab run --continue --request LABEL`; that of any board is begun with `--type`, and goes on with `--resume`."""
         store = self.results.store()
         book = job_queue.open_queue(store, person=PERSON, priority=wish.priority, rule=RULE, request=wish.label)
         ended = listing.job_of_request(store, wish.label)
         if ended is not None:
             return runner.report_again(store, ended, self.world.say)
-        unfinished = book.unfinished(wish.order)
+        unfinished = self._begun(store, wish) if wish.choice else book.unfinished(wish.order)
         job = book.take_up(unfinished.id) if unfinished is not None else book.enqueue(wish.order)
-        return Runner(book, RunnerPaths(Path("/"), TESTS, None), self.world.say).run(job, wish.wait_s)
+        choice = wish.choice if job.started_at is None else {}
+        return Runner(book, RunnerPaths(Path("/"), TESTS, None), self.world.say, choice=choice).run(job, wish.wait_s)
+
+    def _begun(self, store: Store, wish: Wish) -> Job | None:
+        """The job of an order for any board, as a person finds it with `lab jobs`."""
+        query = 'SELECT id FROM jobs WHERE "release" = ? AND state != ? ORDER BY id DESC LIMIT 1'
+        rows = self.results.look(query, wish.label, "refused")
+        return listing.job(store, rows[0][0]) if rows else None
 
     def session(self, called: str, kind: str, release: str, resume: int | None, confirms: int | None) -> int:
         """The pytest of a `lab run`, which holds the board."""

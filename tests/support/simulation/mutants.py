@@ -243,7 +243,7 @@ class _Finder(MetaPathFinder):
 
 
 def find_by_tests(module: str) -> str:
-    """Run the unit tests of a mutant's package; the first one that failed."""
+    """Run the unit tests of a mutant's package, and those that import it; the first one that failed."""
     import pytest  # noqa: PLC0415
 
     class First:
