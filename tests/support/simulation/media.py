@@ -70,7 +70,7 @@ class Medium:
     Attributes:
         use: is told before each access. access: takes so many seconds with the board. pick: its fate, by the schedule.
         parts: its partitions. cached: what it answers of some, until the power is cut.
-        doubtful: partitions that kept or read back something else, and have not booted since.
+        doubtful: partitions that read back as something else than they keep, and have not booted since.
     """
 
     use: Callable[[], None]
@@ -115,10 +115,9 @@ class Medium:
         fate = self.pick(FATES)
         if fate == 0:
             self.parts[partition] = data
-        else:
-            self.doubtful.add(partition)
-        if fate == _CACHED:
+        if fate == _CACHED:  # what is read back is right, and gone at the next boot
             self.parts[partition], self.cached[partition] = before, data
+            self.doubtful.add(partition)
 
     def cut_power(self) -> None:
         """Forget what was not kept."""
