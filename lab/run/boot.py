@@ -397,7 +397,8 @@ def judge_boot(
         timed = spoken if watch.log.has_times else None  # else nothing could prove that the kernel started once
         for error in contradictions(check, watch.start, timed, watch.prompt, known):
             raise error
-        line = evolve(check.time_line(watch.start, watch.prompt, line), second=check.before_s(spoken) > 0)
+        is_second = check.before_s(spoken) > 0 or (watch.begins_again and not check.log.is_first)
+        line = evolve(check.time_line(watch.start, watch.prompt, line), second=is_second)
     return TimeLineJudgement.of(line, [*map(TimeLine.of_document, known), *earlier], flags)
 
 

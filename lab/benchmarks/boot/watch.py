@@ -58,6 +58,7 @@ class BootWatch:
             finished.
         spoken: the first moment that a kernel prints behind its time 0; None: none, or not finished. Its very first
             line is one if it comes again, since an early console has it before.
+        begins_again: that first line came more than once.
         events: number of the captured events that belong to the boot, set by the feeder; None: all.
     """
 
@@ -69,6 +70,7 @@ class BootWatch:
     flow: str = field(default=NORMAL, init=False)
     start: MomentLike | None = field(default=None, init=False)
     spoken: MomentLike | None = field(default=None, init=False)
+    begins_again: bool = field(default=False, init=False)
     events: int | None = field(default=None, init=False)
     log: BootKernelLog = field(init=False)
     _evidence: BootEvidence = field(init=False)
@@ -291,8 +293,8 @@ class BootWatch:
         self.start = next((moment for moment in order if moment.name == start == START), None)
         start_at = self.start.position if self.start else 0
         spoken = [moment for moment in self._own_moments() if moment.name in SPOKEN and moment.position > start_at]
-        again = sum(moment.name == FIRST_PRINTK for moment in spoken) > 1
-        lines: list[MomentLike] = [moment for moment in spoken if again or moment.name != FIRST_PRINTK]
+        self.begins_again = sum(moment.name == FIRST_PRINTK for moment in spoken) > 1
+        lines: list[MomentLike] = [m for m in spoken if self.begins_again or m.name != FIRST_PRINTK]
         for text, since_power_s in self.log.first.items():
             lines.append(Moment("kernel", self.power.requested_ns + round(since_power_s * 1e9), 0, 0, text))
         self.spoken = min(lines, key=lambda line: line.t_ns, default=None)
