@@ -139,8 +139,8 @@ def struck(lab: GuestLab, folder: Path, fault: Fault, apart_s: float, *words: st
 
 
 def assert_named(outcome: Outcome) -> None:
-    """Each failure is the lab's fault."""
-    failed = [attempt for attempt in outcome.attempts if not attempt.ok]
+    """Each failure is the lab's fault, but of a session's first try: nothing was there before."""
+    failed = [attempt for attempt in outcome.attempts if not (attempt.ok or attempt.cycle == attempt.number == 1)]
     assert {attempt.fault for attempt in failed} <= {"lab"}, [(attempt.outcome, attempt.message) for attempt in failed]
 
 

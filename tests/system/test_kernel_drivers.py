@@ -222,7 +222,8 @@ answer = [[channel.shunt_lsb_nv, channel.shunt_mohm] for channel in channels], [
 (bus / 'delete_device').write_text('0x44')
 """)
     assert channels == [[40_000.0, 10.0]] * 3
-    assert readings == [[1_800_000, 0.8], [3_304_000, 4.0], [5_000_000, 0.08]]
+    assert [bus_uv for bus_uv, _ in readings] == [1_800_000, 3_304_000, 5_000_000]
+    assert [amperes for _, amperes in readings] == pytest.approx([0.8, 4.0, 0.08])
 
 
 def test_an_adapter_for_smbus_alone_is_sampled_and_says_its_rate(guest: Guest) -> None:
