@@ -29,6 +29,7 @@ GAIN: Final = 0.005
 # Of an INA3221 (TI SBOS576) and of a chip that is unknown: the coarsest of those that are known
 OFFSET_NV: Final = 100_000.0
 STEP_NV: Final = 40_000.0
+BUS_UV: Final = 30_000.0
 _CURRENT: Final = re.compile(r"curr(\d+)_input")
 
 
@@ -203,4 +204,5 @@ def _channel(rail: RailConfig, channel: HwmonChannel, shunt_mohm: float, step_nv
         bus_lsb_uv=1000,
         shunt_lsb_nv=shunt_lsb_nv,
         offset_bound_nv=offset_nv if rail.offset_uv is None else shunt_lsb_nv / 2,
+        bus_offset_uv=BUS_UV if chip is None else chip.bus_offset_uv,
     )

@@ -92,6 +92,7 @@ class IioSensor:
                     gain=chip.gain,
                     bus_lsb_uv=sensor.bus_mv * 1e3,
                     shunt_lsb_nv=sensor.shunt_mv * 1e6,
+                    bus_offset_uv=chip.bus_offset_uv,
                     offset_bound_nv=chip.offset_bound_nv(rail.offset_uv),
                 )
             )

@@ -64,6 +64,7 @@ class InaSensor:
                 gain=self._chip.gain,
                 bus_lsb_uv=self._chip.bus_lsb_uv,
                 shunt_lsb_nv=self._chip.shunt_lsb_nv,
+                bus_offset_uv=self._chip.bus_offset_uv,
                 offset_bound_nv=self._chip.offset_bound_nv(rail.offset_uv),
                 noise_nv=setting.noise_nv,
             )

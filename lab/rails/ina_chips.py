@@ -1,6 +1,7 @@
 """Current monitors of the INA2xx family: registers, steps, errors.
 
-Sources: TI SBOS547 (INA226), SBOS644 (INA231), SBOS448 (INA219). Errors are the data sheets' limits at 25 degrees.
+Sources: TI SBOS547 (INA226), SBOS601 (INA230), SBOS644 (INA231), SBOS448 (INA219).
+Errors are the data sheets' limits at 25 degrees.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from attrs import frozen
 
 NOISE_NV: Final = 5_000.0  # of one conversion of 140 µs, two steps: cautious reading of TI SBOS547 (INA226), fig. 6-9
 NOISE_US: Final = 140.0
+BUS_OFFSET_UV: Final = 7500.0  # greatest of a bus voltage: INA226; assumed of others that have none of their own
 CONFIG, SHUNT, BUS, POWER, MASK = 0x00, 0x01, 0x02, 0x03, 0x06
 _AVERAGES: Final = (1, 4, 16, 64, 128, 256, 512, 1024)
 _TIMES_US: Final = (140, 204, 332, 588, 1100, 2116, 4156, 8244)
@@ -73,7 +75,8 @@ class Chip:
         full_scale: the greatest shunt register value; more current shows no more.
         bus_shift: by how much the bus voltage is shifted to the left in its register.
         ready: (register, bit) of a complete sample (CVRF, CNVR); the bit below is the math overflow (OVF).
-        offset_nv, gain: limits of the shunt's offset and gain errors.
+        offset_nv: limit of the shunt's offset. bus_offset_uv: of the bus voltage's.
+        gain: limit of both gain errors.
         default_config: the configuration after a reset.
         averages, times_us: possible values.
     """
@@ -89,6 +92,7 @@ class Chip:
     default_config: int
     averages: tuple[int, ...]
     times_us: tuple[int, ...]
+    bus_offset_uv: float = BUS_OFFSET_UV
 
     @property
     def settings(self) -> list[Setting]:
@@ -117,7 +121,7 @@ class Chip:
         return 0x4000 | average << 9 | bus << 6 | shunt << 3 | _MODE  # bit 14 reads as 1
 
 
-def _ina2(name: str, offset_nv: float, gain: float) -> Chip:
+def _ina2(name: str, offset_nv: float, gain: float, bus_offset_uv: float = BUS_OFFSET_UV) -> Chip:
     return Chip(
         name=name,
         shunt_lsb_nv=2500,
@@ -130,6 +134,7 @@ def _ina2(name: str, offset_nv: float, gain: float) -> Chip:
         default_config=0x4127,
         averages=_AVERAGES,
         times_us=_TIMES_US,
+        bus_offset_uv=bus_offset_uv,
     )
 
 
@@ -137,7 +142,8 @@ CHIPS: Final = {
     chip.name: chip
     for chip in (
         _ina2("ina226", 10_000.0, 0.001),
-        _ina2("ina231", 50_000.0, 0.005),
+        _ina2("ina230", 50_000.0, 0.005, 30_000.0),  # of 2012; revision A (2021) allows half of it
+        _ina2("ina231", 50_000.0, 0.005, 30_000.0),  # the bus' as of the INA230, with which it shares the other limits
         Chip(
             name="ina219",
             shunt_lsb_nv=10_000,

@@ -11,6 +11,7 @@ from attrs import field, frozen
 
 from lab.metrics import Flag, uncertainty
 from lab.rails.config import RailConfig
+from lab.rails.ina_chips import BUS_OFFSET_UV
 
 
 class TraceMark(enum.IntFlag):
@@ -80,6 +81,7 @@ class Channel:
         tolerance: of the shunt. gain: greatest gain error of the sensor, as a share.
         bus_lsb_uv, shunt_lsb_nv: one step of its registers.
         offset_nv: subtracted from each shunt voltage. offset_bound_nv: bound of the rest.
+        bus_offset_uv: bound of the bus voltage's offset.
         noise_nv: standard deviation of one sample's shunt voltage.
         max_w: maximum power of the rail; 0: unknown.
     """
@@ -95,6 +97,7 @@ class Channel:
     offset_bound_nv: float = 0.0
     noise_nv: float = 0.0
     max_w: float = 0.0
+    bus_offset_uv: float = BUS_OFFSET_UV
 
     @classmethod
     def of(cls, rail: RailConfig, **sensor: float) -> Self:

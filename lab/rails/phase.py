@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 FEWEST: Final = 4  # fewer samples are no mean
 GAP: Final = 1.9  # periods between two samples
 CLOCK: Final = 1.1  # times the nominal period, or by it: limits of a monitor's clock
-BUS_OFFSET_V: Final = 0.0075  # greatest of a monitor's bus voltage: INA226 data sheet; assumed of the others
 
 
 @frozen(eq=False)
@@ -194,7 +193,9 @@ def _uncertainty(
         edge_j += float(np.abs(near).max()) * bound_ns / 1e9
     parts = UncertaintyBudget(
         resolution_w=channel.shunt_lsb_nv * watt_per_nv,
-        sensor_w=abs(mean_w) * channel.gain + channel.offset_bound_nv * watt_per_nv,
+        sensor_w=2 * abs(mean_w) * channel.gain  # of the shunt's voltage and of the bus's
+        + channel.offset_bound_nv * watt_per_nv
+        + channel.bus_offset_uv * 1e-6 * abs(float(inside.amperes.mean())),
         shunt_w=abs(mean_w) * channel.tolerance,
         noise_w=_noise(spread, count),
         edges_w=cut_j / span.seconds,
@@ -208,7 +209,7 @@ def _volts_bound(channel: Channel, inside: Samples) -> float:
     count, mean_v = len(inside.volts_v), float(inside.volts_v.mean())
     spread = float(inside.volts_v.std(ddof=1)) if count > 1 else 0.0
     return uncertainty.combine(
-        (channel.bus_lsb_uv * 1e-6, BUS_OFFSET_V, abs(mean_v) * channel.gain, _noise(spread, count))
+        (channel.bus_lsb_uv * 1e-6, channel.bus_offset_uv * 1e-6, abs(mean_v) * channel.gain, _noise(spread, count))
     )
 
 

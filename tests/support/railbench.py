@@ -98,7 +98,7 @@ class RailBench:
 
     def recorder(self, path: Path, wanted: AdcRange) -> SensorRecorder:
         """A started recorder of this board."""
-        sensor = InaSensor(self.config, CHIPS["ina231"], RailBus(self))
+        sensor = InaSensor(self.config, CHIPS[self.config.backend], RailBus(self))
         self._due_ns = self.now_ns
         return SensorRecorder(self.config, sensor, wanted, path, BenchClock(self), "virtual time")
 

@@ -63,7 +63,7 @@ def problems(tmp_path: Path, old: str, new: str, text: str = AM62) -> list[str]:
             "RailSensors: the rails of this board: rail 'soc_dvdd_3v3': unknown key 'adress'",
         ),
         ("address: 0x4c", "address: 0x45", "address 0x45 is another rail's too"),
-        ("backend: ina231", "backend: ina230", "backend 'ina230': there are ina226, ina231, "),
+        ("backend: ina231", "backend: ina23", "backend 'ina23': there are ina226, ina230, ina231, "),
         ("          backend: ina231\n", "", "RailSensors: backend is missing"),
         (
             "board_type: am62xx_sk",

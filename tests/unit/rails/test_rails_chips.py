@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from random import Random
 
 import pytest
 from attrs import evolve
-from support.railbench import MS, S
+from support.railbench import MS, RailBench, S
 
-from lab.rails import AdcRange, RailConfig
+from lab.rails import AdcRange, RailConfig, Trace
 from lab.rails.ina import bus_time_ns, choose
 from lab.rails.ina_chips import CHIPS, Setting
+from lab.rails.phase import cut
 from lab.virtual.rails.ina231 import BUS, CALIBRATION, CONFIG, CURRENT, MASK, POWER, SHUNT, Ina231
 
 READY, OVERFLOW = 1 << 3, 1 << 2
@@ -96,6 +98,23 @@ def test_the_reset_bit_forgets_all_settings() -> None:
     assert chip.read(CALIBRATION, S) == 0
 
 
+def test_an_ina230_has_the_wider_limits_of_its_data_sheet() -> None:
+    """SBOS601 of 2012: shunt offset 50 µV, bus offset 30 mV, gain 0.5 %."""
+    chip = CHIPS["ina230"]
+    assert (chip.offset_nv, chip.bus_offset_uv, chip.gain) == (50_000.0, 30_000.0, 0.005)
+
+
+def test_the_bound_of_a_voltage_is_that_of_its_chip(tmp_path: Path) -> None:
+    def bound_v(chip: str) -> float:
+        bench = RailBench()
+        bench.config = evolve(bench.config, backend=chip)
+        ((_, start_ns, end_ns),) = bench.record(tmp_path / chip, AdcRange.ACTIVE, ("idle", 0.3))
+        return cut(Trace.open(tmp_path / chip), start_ns, end_ns).rail("vdd_core").uncertainty_v or 0.0
+
+    assert bound_v("ina226") < 0.01
+    assert bound_v("ina230") > 0.03
+
+
 RAILS = (RailConfig("core", 0.85, 0x40, 2.0), RailConfig("io", 1.8, 0x41, 10.0))
 
 
@@ -133,6 +152,7 @@ def test_a_setting_is_coded_as_the_data_sheet_has_it(name: str) -> None:
     assert len({chip.config(setting) for setting in chip.settings}) == len(chip.settings)
     known = {
         "ina226": (Setting(1, 1100, 1100), 0x4127),
+        "ina230": (Setting(1, 1100, 1100), 0x4127),
         "ina231": (Setting(1, 1100, 1100), 0x4127),
         "ina219": (Setting(128, 532, 532), 0x07FF),
     }

@@ -139,7 +139,7 @@ def test_the_uncertainty_has_its_parts(tmp_path: Path) -> None:
     assert sure.parts is not None
     assert sure.parts.resolution_w == pytest.approx(2.5e-6 / 0.01)
     assert sure.parts.shunt_w == pytest.approx(0.002, rel=1e-3)
-    assert sure.parts.sensor_w == pytest.approx(0.0002, rel=1e-3)
+    assert sure.parts.sensor_w == pytest.approx(2 * 0.0002 + 0.0075 * 0.2, rel=1e-3), "two gains, and the bus' offset"
     assert sure.parts.noise_w == pytest.approx(0, abs=1e-12)
     assert sure.parts.edges_w == 0
     unsure = cut(trace, 0, 49 * MS, 0, 5 * MS).rail("core")
