@@ -1,7 +1,7 @@
 """Current monitors of the INA2xx family: registers, steps, errors.
 
 Sources: TI SBOS547 (INA226), SBOS601 (INA230), SBOS644 (INA231), SBOS448 (INA219).
-Errors are the data sheets' limits at 25 degrees.
+Errors are the data sheets' limits at 25 degrees: offset and gain of the shunt's and of the bus's voltage.
 """
 
 from __future__ import annotations
