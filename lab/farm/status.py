@@ -6,6 +6,7 @@ import contextlib
 import datetime as dt
 import functools
 import os
+import re
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -69,7 +70,7 @@ class LabNow:
     @property
     def by_state(self) -> list[BoardNow]:
         """The boards, problems first, then by name."""
-        return sorted(self.boards, key=lambda board: (STATES.index(board.state.name), board.board))
+        return sorted(self.boards, key=lambda board: (STATES.index(board.state.name), name_key(board.board)))
 
     @property
     def counts(self) -> dict[StateName, int]:
@@ -162,8 +163,13 @@ def _boards_of(
             if away is None
             else evolve(board_now, away=board_now.away or away.described)
         )
-    ordered = tuple(boards[board] for board in sorted(boards))
+    ordered = tuple(boards[board] for board in sorted(boards, key=name_key))
     return LabNow(now, socket.gethostname(), name, trouble, ordered, ())
+
+
+def name_key(board: str) -> tuple[str | int, ...]:
+    """The sort key of a board's name: rack4 stands before rack36."""
+    return tuple(int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", board))
 
 
 def boards_by_place(farm: Farm) -> dict[str, str]:

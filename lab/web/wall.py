@@ -16,7 +16,7 @@ from lab.console.status import PortStatus, ports_of
 from lab.console.terminal import LiveText
 from lab.errors import BoardlabError
 from lab.farm.board_state import PROBLEMS, STATES, BoardNow, StateName
-from lab.farm.status import LabNow, ago
+from lab.farm.status import LabNow, ago, name_key
 from lab.health.reservations import Hold
 from lab.judge.labels import is_numbered, release_key
 from lab.results import averages
@@ -163,11 +163,11 @@ class Tile:
 
 
 SORTS: Final[dict[str, Callable[[Tile], Any]]] = {
-    "board": lambda tile: tile.board,
-    "state": lambda tile: (STATES.index(tile.state), tile.board),
-    "release": lambda tile: (release_key(tile.release) if is_numbered(tile.release) else (), tile.board),
-    "number": lambda tile: (tile.spark.value if tile.spark else math.inf, tile.board),
-    "since": lambda tile: (tile.changed.timestamp() if tile.changed else math.inf, tile.board),
+    "board": lambda tile: name_key(tile.board),
+    "state": lambda tile: (STATES.index(tile.state), name_key(tile.board)),
+    "release": lambda tile: (release_key(tile.release) if is_numbered(tile.release) else (), name_key(tile.board)),
+    "number": lambda tile: (tile.spark.value if tile.spark else math.inf, name_key(tile.board)),
+    "since": lambda tile: (tile.changed.timestamp() if tile.changed else math.inf, name_key(tile.board)),
 }
 
 

@@ -357,3 +357,8 @@ def test_watch_draws_the_lab_and_ends_with_q_and_leaves_the_terminal_as_it_was(s
     os.close(terminal)
     assert b"\x1b[?1049h" in said
     assert said.rfind(b"\x1b[?1049l") > said.rfind(b"\x1b[?1049h"), "the alternate screen is left"
+
+
+def test_boards_stand_in_the_order_of_their_numbers() -> None:
+    names = ["rack4-b", "rack36-b", "rack4-b10", "rack4-b9", "12", "a"]
+    assert sorted(names, key=status.name_key) == ["12", "a", "rack4-b", "rack4-b9", "rack4-b10", "rack36-b"]
