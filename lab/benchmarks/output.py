@@ -27,7 +27,7 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def transcript_head(host: str, command: str) -> bytes:
-    """The line of a transcript that says what was run on the board or the tester."""
+    """A transcript's line of a command on the board or the tester."""
     return f"{host}$ {command}\n".encode()
 
 
@@ -37,7 +37,7 @@ def transcript_status(status: int, seconds: float) -> bytes:
 
 
 def command_at(transcript: bytes, position: int) -> str:
-    """The command whose output is at a position, e.g. `tester: dd if=…`; empty where that is not sure."""
+    """The command whose output is at a position; empty: that is not sure."""
     before, status, _ = transcript[:position].rpartition(b"\n" + _STATUS)
     match = _COMMAND.fullmatch(before.rpartition(b"\n")[2].decode("utf-8", "replace")) if status else None
     if match is None:

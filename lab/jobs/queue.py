@@ -280,7 +280,7 @@ class JobQueue:
         return self.store.write(look)
 
     def is_next(self, job: Job) -> bool:
-        """True if no other job that waits for the board comes before this one, or one before it seems dead."""
+        """True if no waiting job comes before this one, or one before it seems dead."""
 
         def read(session: Session) -> bool:
             before = _jobs_before(session, job, [job.board])
@@ -608,7 +608,7 @@ def confirmation(store: Store, job_id: int, run_id: int) -> Run | None:
 
 
 def _jobs_before(session: Session, job: Job, boards: Collection[str]) -> list[Row[Any]]:
-    """The other jobs that have one of the boards, or wait longer for it than a waiting job."""
+    """The other jobs on the boards: running, or waiting longer than this one."""
     rows: Sequence[Any] = session.connection().execute(_ON_BOARDS, {"boards": list(boards)}).all()
     return [row for row in rows if row.id != job.id and (row.state == "running" or _rank(row) < _rank(job))]
 

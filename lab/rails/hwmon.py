@@ -74,7 +74,7 @@ class HwmonChannel:
 
     @property
     def names(self) -> list[str]:
-        """The names for a rail's `channel`; one without number or label is the device's first."""
+        """Its names for a rail's `channel`; the device's own name is its first's."""
         device = _device_names(self.folder)
         label = self.folder / f"in{self.number}_label"
         own = [_text(label).strip()] if label.is_file() else []

@@ -43,7 +43,7 @@ def _without_own(command: str) -> tuple[str, ...]:
 
 
 def _fixed_part(before: str, word: str) -> str:
-    """The part of a word that commands in one line share: a program, an option, a name before `=`."""
+    """The part of a word that alike commands share, e.g. an option."""
     if word in _SEPARATORS or before in _SEPARATORS or before.endswith(":"):
         return word
     name, equals, _ = word.partition("=")

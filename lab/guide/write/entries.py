@@ -162,7 +162,7 @@ def summarise_boards(release: GuideRelease) -> list[BoardSummary]:
 
 @frozen
 class SummaryTable:
-    """The summary of a written guide, a row for each board; the first cell is its name."""
+    """A written guide's summary, a row a board, which its first cell names."""
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]

@@ -166,7 +166,7 @@ def _measured_entries(store: Store, overview: Overview, board: str, remarks: Rem
 
 
 def _read_log(store: Store, attempts: Sequence[Attempt], measurement: Measurement) -> tuple[str, str]:
-    """The last console lines of the first sample's window, and the command that printed them."""
+    """The first sample's last console lines, and the command that printed them."""
     for attempt in attempts:
         for sample in attempt.samples:
             is_own = sample.metric == measurement.metric.name and sample.params == measurement.params

@@ -102,7 +102,7 @@ class Medium:
         return not any(map(_boots, self.parts.values()))
 
     def read(self, partition: str) -> bytes:
-        """What it answers."""
+        """The bytes that a read brings."""
         return self.cached.get(partition, self.parts[partition])
 
     def write(self, partition: str, data: bytes) -> None:
