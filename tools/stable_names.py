@@ -136,7 +136,12 @@ def _of_json() -> Iterator[str]:
         shutil.copy(ROOT / "envs" / "am62x.yaml", "env.yaml")
         Path("console.log").write_text("U-Boot 2023.01\n")
         places = {"LAB_DB": database, "BOARDLAB_RUNTIME": f"{folder}/runtime", "HOME": folder}
-        with mock.patch.dict(os.environ, places), contextlib.redirect_stdout(io.StringIO()):
+        quiet = io.StringIO()  # of what the judge says of the slower board
+        with (
+            mock.patch.dict(os.environ, places),
+            contextlib.redirect_stdout(quiet),
+            contextlib.redirect_stderr(quiet),
+        ):
             cli.main(["guide", "write", "--release", "11.01"])
         for command in _PRINTS_JSON:
             output = io.StringIO()

@@ -280,7 +280,7 @@ class JobQueue:
         return self.store.write(look)
 
     def is_next(self, job: Job) -> bool:
-        """True if no waiting job comes before this one, or one before it seems dead."""
+        """True if no waiting job is before this one, or one seems dead."""
 
         def read(session: Session) -> bool:
             before = _jobs_before(session, job, [job.board])

@@ -168,7 +168,10 @@ def find_channel(root: Path, rail: RailConfig) -> HwmonChannel:
 
 
 def _channels(folder: Path) -> Iterator[HwmonChannel]:
-    """Those of a folder, the first in any case: a device may lack files while its chip does not answer."""
+    """The channels of a folder.
+
+    The first is always there: a device may lack files while its chip does not answer.
+    """
     numbers = {int(match[1]) for path in folder.iterdir() if (match := _CURRENT.fullmatch(path.name))}
     for number in sorted(numbers | {1}):
         yield HwmonChannel(folder.resolve(), number)

@@ -61,7 +61,10 @@ class Renderer:
 
 
 def events(body: AsyncGenerator[str | bytes, None], request: Request | None = None) -> StreamingResponse:
-    """An answer of server-sent events; it ends when its reader goes, of HEAD after the first."""
+    """An answer of server-sent events, which ends when its reader goes.
+
+    That to HEAD ends after the first event.
+    """
     if request is not None and request.scope.get(IS_HEAD):
         body = _first(body)
     return StreamingResponse(body, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})

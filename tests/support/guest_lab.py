@@ -264,7 +264,7 @@ def nominal_volts() -> dict[str, float]:
 
 
 def drawn(notes: Sequence[Note], begin: str = "rails=") -> dict[str, float]:
-    """Rail -> the watts that a board draws by its newest note of this begin; none: it is off."""
+    """Rail -> watts by the newest note that begins so; empty: the board is off."""
     text = next((note.text for note in reversed(notes) if note.text.startswith(begin)), "")
     microwatts = (word.split("=") for word in text.partition(" uw: ")[2].split())
     return {rail: int(number) / 1e6 for rail, number in microwatts if int(number)}

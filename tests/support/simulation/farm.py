@@ -378,7 +378,7 @@ class Farm:
         return Runner(book, RunnerPaths(Path("/"), TESTS, None), self.world.say, choice=choice).run(job, wish.wait_s)
 
     def _begun(self, store: Store, wish: Wish) -> Job | None:
-        """The job of an order for any board, as a person finds it with `lab jobs`."""
+        """The job of an order for any board, as `lab jobs` shows it."""
         query = 'SELECT id FROM jobs WHERE "release" = ? AND state != ? ORDER BY id DESC LIMIT 1'
         rows = self.results.look(query, wish.label, "refused")
         return listing.job(store, rows[0][0]) if rows else None

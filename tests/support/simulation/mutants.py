@@ -137,7 +137,7 @@ def _dropped_calls(block: list[ast.stmt]) -> Iterator[tuple[ast.stmt, Callable[[
 
 
 def _expressions(statement: ast.stmt) -> Iterator[ast.AST]:
-    """The expressions of a statement, without those of the statements within it, and without texts."""
+    """The expressions of a statement, without inner statements and texts."""
     if isinstance(statement, ast.Raise):
         return
     waiting: list[ast.AST] = [node for node in ast.iter_child_nodes(statement) if not isinstance(node, ast.stmt)]
