@@ -272,10 +272,10 @@ class Boot:
         self.zero_s, self.getty_s, self.prompt_s = (at_s + by_s * (at_s > since_s) for at_s in instants_s)
 
     def places(self) -> dict[str, str]:
-        """The places of a healthy boot's bootloader's moments."""
+        """The places of a healthy boot's moments until the kernel's first line."""
         text = b"".join(said.data for said in sorted(self.said, key=lambda said: said.at_s)).decode("latin-1")
         lines = [line.rstrip("\r") for line in text.split("\n")]
-        marks = {name: mark.decode() for name, mark in itertools.islice(MARKS.items(), 4)}
+        marks = {name: mark.decode() for name, mark in itertools.islice(MARKS.items(), 5)}
         return {
             name: place_in(lines, next(at for at, line in enumerate(lines) if mark in line))
             for name, mark in marks.items()

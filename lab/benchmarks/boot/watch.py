@@ -151,7 +151,7 @@ class BootWatch:
         self._unmarked_bytes = 0
         self._ruled_out.moment(moment)
         in_bootloader = not self._starts.kernel
-        if in_bootloader:
+        if in_bootloader or moment.name == FIRST_PRINTK:  # what the kernel prints later stands between other lines
             near = [*self._texts[-READ_LINES:], self._line.decode("latin-1")]
             back = next((at for at, line in enumerate(reversed(near)) if moment.text.strip() in line), 0)
             self._line_of[moment.position] = len(self._texts) - back
@@ -312,7 +312,7 @@ class BootWatch:
         for moment in manner_of_boot.flow.order:
             if moment.position in self._line_of:
                 self._places[moment.name] = place_in(self._texts, self._line_of[moment.position])
-            elif self._is_quoted(moment):
+            if self._is_quoted(moment):
                 self._quoted.append(moment.name)
         return boot_samples(manner_of_boot.flow, moments, prompt, self.power, params, flags)
 
@@ -417,13 +417,14 @@ class BootWatch:
     def _is_quoted(self, moment: MomentLike) -> bool:
         """Return whether another line with the same kernel time may be the moment's, damaged.
 
-        Then one of them is a quote.
+        Then one of them is a quote. A time in µs is one line's alone, however damaged; many lines have a time in ms.
         """
         stamp, end, text = moment.text.strip().partition("] ")
         if not end or kernel_time_s(moment.text) is None:
             return False
         rests = [line.partition(stamp + end)[2] for line in self._texts if stamp + end in line]
-        return sum(text.startswith(rest) or _is_nearly(rest[: len(text)], text) for rest in rests) > 1
+        is_in_us = not stamp.endswith("000")
+        return sum(is_in_us or text.startswith(rest) or _is_nearly(rest[: len(text)], text) for rest in rests) > 1
 
     def _whole_line(self, raw: bytes, t_ns: int) -> None:
         line = raw[-LINE_LIMIT:].decode("latin-1")
