@@ -10,6 +10,7 @@ import datetime as dt
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
+from enum import Enum, auto
 from typing import Any, Final
 
 from attrs import Factory, field, frozen
@@ -81,6 +82,14 @@ _ON_BOARDS: Final = select(
     *(JobRow.priority, JobRow.queued_at),
 ).where(JobRow.state.in_(UNENDED), JobRow.board.in_(bindparam("boards", expanding=True)))
 _log = logging.getLogger(__name__)
+
+
+class Prospect(Enum):
+    """What a waiting job may expect."""
+
+    MAY_START = auto()  # no living job has each of its boards, nor a reservation, or one before it is dead
+    NEXT = auto()  # behind no living job that waits
+    BEHIND = auto()
 
 
 @frozen
@@ -256,37 +265,29 @@ class JobQueue:
 
         return self.store.write(take)
 
-    def is_kept_waiting(self, job: Job, boards: Collection[str]) -> bool:
-        """Renew a waiting job; True if `start` cannot take any of these boards yet.
+    def prospect(self, job: Job, boards: Collection[str]) -> Prospect:
+        """Renew a waiting job, and look at the jobs and reservations before it on these boards.
 
-        A living job or a reservation has each of them, and those that wait longer live. It costs a fraction of `start`,
-        and is repeated in its place.
+        It costs a fraction of `start`, and is repeated in its place.
         """
 
-        def look(session: Session) -> bool:
+        def look(session: Session) -> Prospect:
             connection, now = session.connection(), self.now()
             renewed = connection.execute(_RENEWED, {"job": job.id, "by": self.holder, "at": now})
             if not renewed.rowcount:
-                return False  # it is cancelled, or another process has it: `start` says so
-            before = _jobs_before(session, job, boards)
+                return Prospect.MAY_START  # it is cancelled, or another process has it: `start` says so
+            rows: Sequence[Any] = connection.execute(_ON_BOARDS, {"boards": list(boards)}).all()
+            before = [row for row in rows if row.id != job.id and (row.state == "running" or _rank(row) < _rank(job))]
             dead = [row for row in before if self._dead(row)]  # all are looked at: silence is what each look sees
-            if dead:
-                return False
             left = set(boards) - {row.board for row in before if row.state == "running"}
             exceptions = {"checks": may_have_quarantined(job), "qualifies": may_have_unqualified(job)}
             holds = [hold for board in left for hold in standing(session, board, now)]
-            return left <= {hold.board for hold in self._refusing_holds(holds, **exceptions)}
+            if dead or not left <= {hold.board for hold in self._refusing_holds(holds, **exceptions)}:
+                return Prospect.MAY_START
+            is_behind = any(row.state == "queued" for row in before) and not any(map(self.silence.is_silent, before))
+            return Prospect.BEHIND if is_behind else Prospect.NEXT
 
         return self.store.write(look)
-
-    def is_next(self, job: Job) -> bool:
-        """True if no waiting job is before this one, or one seems dead."""
-
-        def read(session: Session) -> bool:
-            before = _jobs_before(session, job, [job.board])
-            return all(row.state == "running" for row in before) or any(map(self.silence.is_silent, before))
-
-        return self.store.read(read)
 
     def free(self, boards: Collection[str]) -> list[str]:
         """Those of the boards that this person's job could have now, the longest unused first."""
@@ -605,12 +606,6 @@ def confirmation(store: Store, job_id: int, run_id: int) -> Run | None:
         return next(map(run, rows), None)
 
     return store.read(read)
-
-
-def _jobs_before(session: Session, job: Job, boards: Collection[str]) -> list[Row[Any]]:
-    """The other jobs on the boards: running, or waiting longer than this one."""
-    rows: Sequence[Any] = session.connection().execute(_ON_BOARDS, {"boards": list(boards)}).all()
-    return [row for row in rows if row.id != job.id and (row.state == "running" or _rank(row) < _rank(job))]
 
 
 def last_run(session: Session, board: str) -> int:

@@ -17,7 +17,7 @@ from sqlalchemy.pool import PoolProxiedConnection
 from lab.errors import BoardlabError, ConfigurationError
 from lab.host import locks
 from lab.jobs.listing import obstacle
-from lab.jobs.queue import PERSONS, JobQueue, wait_on
+from lab.jobs.queue import PERSONS, JobQueue, Prospect, wait_on
 from lab.jobs.records import HEARTBEAT_S, Job
 from lab.results.store import Store
 
@@ -229,7 +229,7 @@ class JobWaiter:
         now_s = self.queue.monotonic_s
         is_watching = deadline <= now_s  # a silent job, whose next sign of life ends the wait and is no change
         is_polling = bool(self._obstacle) or is_watching
-        look_s, heartbeat_s = self._pace(job, is_polling=is_polling)
+        look_s, heartbeat_s = LOOK_S, POLL_S if is_polling else HEARTBEAT_S
         due_s = now_s + heartbeat_s
         while not self.is_over():
             now_s = self.queue.monotonic_s
@@ -238,19 +238,17 @@ class JobWaiter:
             if now_s < due_s:
                 if changes.wait(min(look_s, due_s - now_s)):
                     return
-            elif (
-                is_polling or job.yields_to or now_s >= deadline or not self.queue.is_kept_waiting(job, changes.boards)
-            ):
+                continue
+            if is_polling or job.yields_to or now_s >= deadline:
                 return
-            else:
-                look_s, heartbeat_s = self._pace(job, is_polling=is_polling)
-                due_s = now_s + heartbeat_s
-
-    def _pace(self, job: Job, *, is_polling: bool) -> tuple[float, float]:
-        """Time between two looks at changes, and between two at the board's jobs."""
-        if is_polling or self._chooses(job) or self.queue.is_next(job):
-            return LOOK_S, POLL_S if is_polling else HEARTBEAT_S
-        return BEHIND_LOOK_S, BEHIND_HEARTBEAT_S
+            match self.queue.prospect(job, changes.boards):
+                case Prospect.MAY_START:
+                    return
+                case Prospect.BEHIND if not self._chooses(job):
+                    look_s, heartbeat_s = BEHIND_LOOK_S, BEHIND_HEARTBEAT_S
+                case _:
+                    look_s, heartbeat_s = LOOK_S, HEARTBEAT_S
+            due_s = now_s + heartbeat_s
 
     def _start(self, job: Job) -> Job | None:
         """Start the job if its board, place and host are free."""

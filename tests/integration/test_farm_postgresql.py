@@ -27,7 +27,7 @@ from lab.farm.checks.machine import APART_S
 from lab.health.reservations import ReservationBook
 from lab.host.clock import utc_now
 from lab.jobs import lease
-from lab.jobs.queue import JobQueue, Order
+from lab.jobs.queue import JobQueue, Order, Prospect
 from lab.jobs.records import LEASE_S
 from lab.jobs.waiting import BusyBoardError, JobWaiter, has_no_place, watching
 from lab.results import open_store
@@ -97,14 +97,14 @@ def test_a_waiting_job_has_one_connection(server: Cluster) -> None:
         assert holder.start(held.id) is not None
         with watching(store, (order.board,), lambda _seconds: None) as changes:
             assert book.start(job.id) is None
-            assert book.is_kept_waiting(job, (order.board,))
+            assert book.prospect(job, (order.board,)) is Prospect.NEXT
             assert not changes.wait(0.0)
             assert "Connections in pool: 1 Current Overflow: -4 Current Checked out connections: 0" in (
                 store._engine.pool.status()
             )
             holder.finish(held.id, "completed")
             assert changes.wait(10.0)
-            assert not book.is_kept_waiting(job, (order.board,))
+            assert book.prospect(job, (order.board,)) is Prospect.MAY_START
         book.finish(job.id, "refused")
 
 

@@ -76,7 +76,7 @@ def _after_a_run(store: Store) -> Callable[[], object]:
 def _holder_look(store: Store, waiting: int) -> Callable[[], object]:
     queue = book(store)
     job = queue.job(waiting)
-    return lambda: queue.is_kept_waiting(job, (job.board,))
+    return lambda: queue.prospect(job, (job.board,))
 
 
 def _change_look(store: Store, running: int) -> Callable[[], object]:

@@ -12,7 +12,7 @@ from support.jobbook import Steady, Wall
 from lab.health.reservations import ReservationBook
 from lab.host import locks, process
 from lab.jobs.lease import hold_board
-from lab.jobs.queue import PERSONS, TIMERS, JobQueue
+from lab.jobs.queue import PERSONS, TIMERS, JobQueue, Prospect
 from lab.jobs.records import BOARDS, HEARTBEAT_S, LEASE_S, Job, Order, Silence
 from lab.jobs.waiting import BEHIND_HEARTBEAT_S, BEHIND_LOOK_S, LOOK_S, BusyBoardError, JobWaiter
 from lab.places.job_place import other_user
@@ -104,28 +104,28 @@ def test_a_job_is_kept_waiting_until_its_boards_holder_dies_or_ends(
     held = measuring.start(measuring.enqueue(order(tmp_path)).id)
     waiting = book.enqueue(order(tmp_path))
     assert held is not None
-    assert book.is_kept_waiting(waiting, ["one"])
-    assert not book.is_kept_waiting(waiting, ["one", "two"]), "the other one of its choice is free"
-    assert not happens(measuring, held).is_kept_waiting(waiting, ["one"])
+    assert book.prospect(waiting, ["one"]) is Prospect.NEXT
+    assert book.prospect(waiting, ["one", "two"]) is Prospect.MAY_START, "the other one of its choice is free"
+    assert happens(measuring, held).prospect(waiting, ["one"]) is Prospect.MAY_START
 
 
 def test_a_job_is_kept_waiting_by_another_persons_reservation_until_it_ends(tmp_path: Path, store: Store) -> None:
     reservations, book = ReservationBook(store), timers(store)
     waiting = book.enqueue(order(tmp_path))
     reservations.reserve("one", "lena", "a new PMIC", 1.0)
-    assert book.is_kept_waiting(waiting, ["one"])
-    assert not evolve(book, ignores=True, person="lena").is_kept_waiting(waiting, ["one"])
+    assert book.prospect(waiting, ["one"]) is Prospect.NEXT
+    assert evolve(book, ignores=True, person="lena").prospect(waiting, ["one"]) is Prospect.MAY_START
     reservations.end("one", "reserved", "lena")
-    assert not book.is_kept_waiting(waiting, ["one"])
+    assert book.prospect(waiting, ["one"]) is Prospect.MAY_START
 
 
 def test_a_job_that_another_process_has_taken_is_kept_waiting_no_more(tmp_path: Path, store: Store) -> None:
     measuring, book = JobQueue(store, "here/boot/1", lambda _holder: False), timers(store)
     assert measuring.start(measuring.enqueue(order(tmp_path)).id) is not None
     waiting = book.enqueue(order(tmp_path))
-    assert not evolve(book, holder="elsewhere").is_kept_waiting(waiting, ["one"])
+    assert evolve(book, holder="elsewhere").prospect(waiting, ["one"]) is Prospect.MAY_START
     book.cancel(waiting.id, "ann")
-    assert not book.is_kept_waiting(waiting, ["one"])
+    assert book.prospect(waiting, ["one"]) is Prospect.MAY_START
 
 
 @pytest.mark.parametrize(

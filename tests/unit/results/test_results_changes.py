@@ -14,7 +14,7 @@ from lab.health.reservations import ReservationBook
 from lab.host import process
 from lab.jobs.listing import active_jobs, count_active, has_changed, jobs_since, measuring, obstacle, running
 from lab.jobs.listing import jobs as listed
-from lab.jobs.queue import TIMERS, JobQueue, wait_on
+from lab.jobs.queue import TIMERS, JobQueue, Prospect, wait_on
 from lab.jobs.records import BOARDS
 from lab.jobs.waiting import watching
 from lab.results import Store, open_store
@@ -30,8 +30,7 @@ def queue(store: Store) -> JobQueue:
 def look(store: Store, book: JobQueue, job_id: int) -> None:
     """Ask all that is asked again and again while a job waits or measures."""
     assert book.start(job_id) is None
-    assert book.is_kept_waiting(book.job(job_id), ["b1"])
-    assert book.is_next(book.job(job_id))
+    assert book.prospect(book.job(job_id), ["b1"]) is Prospect.NEXT
     wait_on(book, job_id)
     book.free(["b1", "b2"])
     book.watches(job_id)
