@@ -61,6 +61,7 @@ env list
 env port --env am62x.yaml
 env straps --env am62x.yaml
 health am62x-1 --check --env am62x.yaml
+health am62x-1 --check -o check.html
 rails selftest --env am62x.yaml
 rails show sleep.trace
 rails trace --env am62x.yaml --seconds 10

@@ -6,14 +6,18 @@ It uses the drivers of a run.
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 from attrs import define, field
 
 from lab.boards.hardware import RAIL_OFF_V
-from lab.console.model import Chunk
+from lab.console.model import Chunk, Lateness
 from lab.console.published import PublishedPort
 from lab.drivers import guarded_calls
 from lab.drivers.guarded_calls import RAILS
@@ -30,6 +34,7 @@ READ_S: Final = 60.0  # a worn card still gives more than 1 MiB in 8 s
 RAILS_S: Final = 10.0
 _LOOK_S: Final = 0.05
 KEPT_CHARACTERS: Final = 2000  # characters of the console that are kept of a part
+_BUSY: Final = "import time\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
 TOKEN: Final = "boardlab-echo"  # noqa: S105 - no secret: what the board is to say back
 
 # By the beginning of a failure class: the part that it speaks of. All others speak of the boot.
@@ -49,11 +54,13 @@ class CheckUp:
     Attributes:
         strategy: its BoardStrategy.
         say: tells a person a line.
+        loads: this host may be kept busy for some seconds; no other board is measured on it.
         parts: what was found so far, by name.
     """
 
     strategy: Any
     say: Callable[[str], None]
+    loads: bool = False
     parts: dict[str, CheckedPart] = field(factory=dict, init=False)
     _has_spoken: bool = field(default=False, init=False)
 
@@ -91,7 +98,9 @@ class CheckUp:
             if self.strategy.shell is None:
                 self._pass_part("console", "it is heard; the environment has no ShellDriver to type with")
             else:
-                self._part("console", lambda: self._check_echo(self.strategy.linux))
+                self._part(
+                    "console", lambda: self._check_echo(self.strategy.linux) + self._lateness(self.strategy.linux)
+                )
             self._part("medium", self._medium)
             return
         name = part_of(error.failure)
@@ -142,6 +151,26 @@ class CheckUp:
             )
         info = self.strategy.console.info
         return f"typed text comes back; adapter: {info.meta.adapter}" if info is not None else "typed text comes back"
+
+    def _lateness(self, prompt: Any) -> str:
+        """Describe how late stamps were while the board printed its log: at rest, and with busy processors."""
+        console = self.strategy.console
+        if console.info is None:
+            return ""
+        text = f"; {console.info.meta.scheduling}: stamps at most {self._latest_ms(prompt):.2f} ms late at rest"
+        if not self.loads or host_of(self.strategy) != socket.gethostname():
+            return text
+        with busy_processors() as count:
+            return f"{text}, {self._latest_ms(prompt):.2f} ms with {count} busy processors"
+
+    def _latest_ms(self, prompt: Any) -> float:
+        """The largest lateness of a stamp in milliseconds: the usual one, or evidence of more."""
+        console = self.strategy.console
+        before = len(console.capture)
+        prompt.run("dmesg")
+        late_ns = [event.lateness_ns for event in console.capture[before:] if isinstance(event, Lateness)]
+        usual_ns: int = console.info.meta.scheduling_ns
+        return max([usual_ns, *late_ns]) / 1e6
 
     def _medium(self) -> str:
         """Read some of what the root file system is on."""
@@ -256,6 +285,19 @@ class CheckUp:
         output = self.strategy.console.captured()[-KEPT_CHARACTERS:].decode("latin-1")
         lines = "\n".join(plain(line) for line in output.splitlines())
         self.parts[name] = CheckedPart(name, "failed", error.failure, error.fault, plain(str(error)), lines)
+
+
+@contextmanager
+def busy_processors() -> Iterator[int]:
+    """Keep each processor busy with an ordinary program; their number."""
+    count = len(os.sched_getaffinity(0))
+    programs = [subprocess.Popen([sys.executable, "-I", "-c", _BUSY]) for _ in range(count)]
+    try:
+        yield count
+    finally:
+        for program in programs:
+            program.kill()
+            program.wait()
 
 
 def _rail_problem(name: str, volts: float, nominal: float, scaled: Sequence[float] | None) -> str:

@@ -1,9 +1,9 @@
-"""The page of a run."""
+"""The pages of a run, and of a board's check."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Final
 from urllib.parse import urlencode
@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from lab.figures.bars import Flame, FlamePart, StageKey, flame, waterfalls
 from lab.figures.power import PowerFigure
+from lab.health import BoardCheck
 from lab.judge.baseline import JudgedRun
 from lab.judge.boot_breakdown import SHOWN, BootBreakdown, clock_lines, difference_lines, remarks, rows, tree_rows
 from lab.judge.boottree import IN_PARALLEL, BootNode
@@ -109,6 +110,19 @@ def render(
             groups=groups,
             facts=view.facts(run),
             uncertainty=UNCERTAINTY,
+            program=f"boardlab {version('boardlab')}",
+        )
+    )
+
+
+def render_check(check: BoardCheck, document: Mapping[str, object]) -> str:
+    """Render a board's check; `document` is for programs."""
+    return (
+        environment("lab.report", "lab.figures")
+        .get_template("check.html.j2")
+        .render(
+            check=check,
+            data=_inside("application/json", json_text(document)),
             program=f"boardlab {version('boardlab')}",
         )
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -93,9 +95,16 @@ def test_a_quarantine_is_kept_to_until_a_check_passes_and_a_run_that_checks_firs
     assert [hold["kind"] for hold in now["holds"]] == ["quarantine"]
 
     assert command(lab, "virtual", "clear", BOARD, *bench)[0] == 0
-    code, said, error = command(lab, "health", BOARD, "--check", "--env", env(lab), "--json")
+    page = lab.folder / "check.html"
+    code, said, error = command(lab, "health", BOARD, "--check", "--env", env(lab), "--json", "-o", str(page))
     assert code == 0, error
     found = json.loads(said)
+    console = next(part for part in found["check"]["parts"] if part["name"] == "console")
+    assert not missing_facts(console["message"], "late at rest", "busy processors")
+    text = page.read_text(encoding="utf-8")
+    assert not missing_facts(text, "passed", "late at rest", "busy processors")
+    (data,) = re.findall('application/json;base64,([^"]*)', text)
+    assert json.loads(base64.b64decode(data)) == found
     assert found["check"]["passed"]
     assert (found["state"], found["reasons"]) == ("healthy", [])
     code, said, _ = command(lab, *run, "--health")

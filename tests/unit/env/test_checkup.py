@@ -16,6 +16,7 @@ from support.simruns import SimBench, bench, planned
 
 from lab import boards
 from lab.boards.hardware import Rail
+from lab.console.model import Lateness
 from lab.console.published import PublishedPort
 from lab.drivers import StampedConsoleDriver
 from lab.env.checkup import CheckUp, host_of, part_of
@@ -97,6 +98,24 @@ def test_the_time_for_which_supplies_hold_after_power_off_is_told(tmp_path: Path
     parts = checked(tmp_path, with_rails=True, change=lambda made: setattr(made.strategy.rails, "held", 10))
     assert parts["power"].outcome == "ok"
     assert "1.5 s after power off" in parts["power"].message
+
+
+def test_the_lateness_of_stamps_is_told_at_rest_and_with_busy_processors(tmp_path: Path) -> None:
+    """Evidence that comes while the board prints its log is told; the usual lateness is the least."""
+    evidence_ns = [200_000, 2_500_000]
+    with bench(tmp_path) as made:
+        made.strategy.transition("linux")
+        linux, console = made.strategy.linux, made.strategy.console
+
+        class Late:
+            def run(self, command: str) -> object:
+                console.capture.append(Lateness(0, 0, evidence_ns.pop(0)))
+                return linux.run(command)
+
+        checkup = CheckUp(made.strategy, lambda _line: None, loads=True)
+        text = checkup._lateness(Late())
+        assert "late" not in CheckUp(made.strategy, lambda _line: None)._lateness(linux).partition("at rest")[2]
+    assert not missing_facts(text, "0.30 ms late at rest", "2.50 ms with")
 
 
 def test_without_sensors_the_console_proves_the_power_cycle(tmp_path: Path) -> None:
