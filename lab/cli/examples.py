@@ -60,7 +60,6 @@ env check --env am62x.yaml
 env list
 env port --env am62x.yaml
 env straps --env am62x.yaml
-health am62x-1 --check --env am62x.yaml
 health am62x-1 --check -o check.html
 rails selftest --env am62x.yaml
 rails show sleep.trace

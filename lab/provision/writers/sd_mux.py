@@ -10,7 +10,7 @@ import os
 import select
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Final
 
@@ -101,6 +101,8 @@ class Host:
                 f"{path}: the host uses it ({', '.join(reasons)}); nothing was written. If that is the card, unmount "
                 "it; if it is not, the env names somebody else's disk"
             )
+        with suppress(OSError):  # the kernel looks for a medium when it is opened; else every 2 s, or never
+            os.close(os.open(device, os.O_RDONLY | os.O_CLOEXEC))
         size = int((folder / "size").read_text()) * _SECTOR_BYTES
         if size == 0:
             raise MediaMissingError(f"{path}: no card in it. Is the card in the multiplexer?")

@@ -410,6 +410,26 @@ def test_a_free_disk_is_taken(host: tuple[Host, Callable[..., None]], monkeypatc
     assert found == Disk("/dev/sdz", 8 << 30, "pci-0:usb-1")
 
 
+def test_the_kernel_looks_for_a_card_before_its_size_is_read(
+    host: tuple[Host, Callable[..., None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host whose kernel does not poll its readers (block.events_dfl_poll_msecs=0) sees a card when it is opened."""
+    size = host[0].sys / "class" / "block" / "sdz" / "size"
+    sectors, opened = size.read_text(), os.open
+    size.write_text("0\n")
+
+    def opens(path: Path | str, flags: int, *words: int) -> int:
+        if str(path) != "/dev/sdz":
+            return opened(path, flags, *words)
+        size.write_text(sectors)
+        return opened(os.devnull, flags)
+
+    monkeypatch.setattr(os, "open", opens)
+    monkeypatch.setattr(Path, "exists", _exists(Path.exists))
+    monkeypatch.setattr(Path, "is_block_device", lambda _path: True)
+    assert host[0].disk("/dev/sdz").size_bytes == 8 << 30
+
+
 @pytest.mark.parametrize(
     ("changes", "kind", "reason"),
     [
