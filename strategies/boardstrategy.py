@@ -278,8 +278,10 @@ class BoardStrategy(Strategy):
             if driver is not None:
                 guarded_calls.deactivate(driver, CONSOLE)
         self.check_lab()
+        # A loss of the adapter before the order is no sign of one that the board feeds.
+        spoke = not self._off_ordered and self.console.catch_up()
         # A board that was silent anyway shows nothing by its silence.
-        lived = self.lives or self.console.poll(0) or self.console.answers(self.type.timeouts.off_silence_s / 2)
+        lived = self.lives or spoke or self.console.answers(self.type.timeouts.off_silence_s / 2)
         self.lives = False
         for _ in range(OFF_ATTEMPTS):
             if not self._off_ordered:

@@ -203,6 +203,26 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         return bool(data)
 
     @Driver.check_active
+    def catch_up(self) -> bool:
+        """Read what came while nobody waited for it; True: bytes came.
+
+        An adapter that went away meanwhile and is back has done no harm.
+
+        Raises:
+            LabTransientError: it is away (`adapter_lost`), or the server does not answer.
+        """
+        first = seen = len(self.capture)
+        while True:
+            try:
+                self.poll(0)
+                return any(isinstance(event, Chunk) for event in self.capture[first:])
+            except LabTransientError as error:
+                is_over = len(self.capture) > seen and not self.away
+                if not is_over or error.failure not in {"adapter_lost", "adapter_renumbered"}:
+                    raise
+            seen = len(self.capture)
+
+    @Driver.check_active
     def answers(self, timeout: float) -> bool:
         """Send a carriage return; whether anything came back within `timeout` seconds."""
         self._write(b"\r")
