@@ -2,7 +2,8 @@
 
 It goes by age or by hand; the audit has each removal. Kept whatever their age: runs that a verdict, a review or a
 written guide refers to, runs of a release under hold, vendors' guides, runs that are not at their end, and the newest
-run, whose number must not be used again.
+run, whose number must not be used again. A pause of the lab that is longer than an age does not count, since the host's
+clock may be years ahead.
 
 Rows go in short transactions, so that a measuring program waits for none. An artifact's file goes after its
 row, or after its pack is in the rows.
@@ -168,25 +169,24 @@ def prune(
             ("logs", wanted.logs, OTHERS),
         )
         if wanted.runs:
-            where = _old(now, wanted.runs, wanted.hold)
+            before = _cutoff(store, now, wanted.runs)
+            where = _old(before, wanted.hold)
             if dry_run:
                 _count_runs(store, where, removed)
-                removed.jobs = store.read(
-                    lambda session: _count_jobs(session, now - dt.timedelta(days=wanted.runs), where)
-                )
+                removed.jobs = store.read(lambda session: _count_jobs(session, before, where))
             else:
                 _prune_runs(store, where, removed, pause)
-                _prune_jobs(store, now - dt.timedelta(days=wanted.runs), removed, pause)
+                _prune_jobs(store, before, removed, pause)
         for part, days, kinds in parts:
             if not days:
                 continue
-            where = _old(now, days, wanted.hold)
+            where = _old(_cutoff(store, now, days), wanted.hold)
             if dry_run:
                 _count_files(store, where, part, kinds, removed)
             else:
                 _prune_files(store, where, part, kinds, removed, pause)
         if wanted.packed:
-            run_ids = runs_to_pack(store, _old(now, wanted.packed, ()))
+            run_ids = runs_to_pack(store, _old(now - dt.timedelta(days=wanted.packed), ()))
             removed.packed = sum(pack_run(store, run_id, dry_run=dry_run) for run_id in run_ids)
         if not dry_run:
             remove_noted_files(store)
@@ -229,8 +229,30 @@ def delete_run(store: Store, run_id: int, person: str, reason: str) -> PruneResu
     return removed
 
 
-def _old(now: dt.datetime, days: int, hold: Sequence[str]) -> ColumnElement[bool]:
-    ended = and_(RunRow.finished_at.is_not(None), RunRow.finished_at < now - dt.timedelta(days=days))
+def _cutoff(store: Store, now: dt.datetime, days: int) -> dt.datetime:
+    """The time before which a run is old.
+
+    All runs before a pause of more than `days` would go at once, so their age counts up to its begin.
+    """
+    age, ended = dt.timedelta(days=days), RunRow.finished_at
+
+    def read(session: Session) -> dt.datetime:
+        until = now
+        while True:
+            before = until - age
+            last_old = session.scalar(select(func.max(ended)).where(ended < before, RunRow.kind != PUBLISHED))
+            first_new = session.scalar(
+                select(func.min(ended)).where(ended.between(before, until), RunRow.kind != PUBLISHED)
+            )
+            if last_old is None or (first_new or until) - last_old <= age:
+                return before
+            until = last_old
+
+    return store.read(read)
+
+
+def _old(before: dt.datetime, hold: Sequence[str]) -> ColumnElement[bool]:
+    ended = and_(RunRow.finished_at.is_not(None), RunRow.finished_at < before)
     held = RunRow.release.in_(hold) if hold else None
     return and_(ended, RunRow.kind != PUBLISHED, *([~held] if held is not None else []))
 

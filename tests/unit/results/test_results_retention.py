@@ -36,6 +36,34 @@ from lab.results.retention import StoreSizes, prune
 NOW = dt.datetime.now(dt.UTC)
 YEAR = Retention(runs=365)
 ALL = Retention(recordings=30, traces=30, logs=30, runs=365)
+OTHER = "b9"  # a board that is measured all year
+
+
+@pytest.fixture
+def store(store: Store) -> Store:
+    measured_all_year(store)
+    return store
+
+
+def measured_all_year(store: Store) -> None:
+    """A lab without a pause: another board has runs without attempts."""
+    times = [NOW - dt.timedelta(days=days) for days in range(360, 0, -20)]
+    store.write(
+        lambda session: session.add_all(
+            RunRow(
+                kind="boot",
+                board_type="am62xx_sk-fs",
+                board=OTHER,
+                release="11.01",
+                status="completed",
+                plan={},
+                provenance={},
+                started_at=at,
+                finished_at=at,
+            )
+            for at in times
+        )
+    )
 
 
 def add(store: Store, *, days: int, release: str = "11.01", board: str = "b1") -> int:
@@ -50,7 +78,7 @@ def add(store: Store, *, days: int, release: str = "11.01", board: str = "b1") -
 
 
 def runs(store: Store) -> list[int]:
-    return sorted(run.id for run in store.runs())
+    return sorted(run.id for run in store.runs() if run.board != OTHER)
 
 
 def linked(store: Store) -> set[str]:
@@ -97,6 +125,23 @@ def started_and_ended(book: JobQueue, *, ended: int) -> int:
         with Session(book.store._engine) as session, session.begin():
             session.get_one(JobRow, job.id).finished_at = NOW - dt.timedelta(days=400)
     return job.id
+
+
+@pytest.mark.parametrize("days", [800, 20_000])
+def test_a_clock_that_is_years_ahead_removes_no_more_than_a_right_one(
+    store: Store, monkeypatch: pytest.MonkeyPatch, days: int
+) -> None:
+    """Nor where that clock has already stamped runs, as those of its first night."""
+    old, before, last = add(store, days=400), add(store, days=365 - 30), add(store, days=3)
+    ahead = NOW + dt.timedelta(days=days)
+    monkeypatch.setattr(retention, "now_of", lambda _session: ahead)
+    monkeypatch.setattr(Store, "now", lambda _store: ahead)
+    for night in (0, -1, -2):
+        assert prune(store, YEAR).runs == (night == 0)
+        assert runs(store)[:2] == [before, last]
+        add(store, days=night - days + 1)
+    assert store.contents(before).attempts
+    assert old not in runs(store)
 
 
 @pytest.mark.parametrize("why", ["verdict", "since", "compared", "review", "guide", "hold", "running", "newest"])
@@ -169,6 +214,7 @@ def test_a_file_that_was_found_again_just_now_stays_until_its_attempt_is_committ
 def test_a_kill_or_a_full_disk_at_any_step_is_mended_by_the_next_prune(tmp_path: Path, *, full: bool) -> None:
     path = tmp_path / "results.db"
     with open_store(str(path)) as store:
+        measured_all_year(store)
         add(store, days=400)
         add(store, days=40)
         add(store, days=20)
@@ -356,6 +402,7 @@ def test_farm_yaml_says_what_a_prune_removes(
     monkeypatch.chdir(tmp_path)
     db = str(tmp_path / "results.db")
     with open_store(db) as store:
+        measured_all_year(store)
         add(store, days=400)
         last = add(store, days=3)
         assert main(["results", "prune", "--db", db]) == 2
@@ -381,7 +428,7 @@ def test_a_program_that_waits_for_the_lock_gets_it_between_two_transactions_of_a
 
 def test_a_written_guide_keeps_the_runs_of_its_numbers(store: Store, tmp_path: Path) -> None:
     with pytest.raises((ConfigurationError, BoardlabError)):
-        retention.delete_run(store, 1, "ada", "there is none")
+        retention.delete_run(store, 99, "ada", "there is none")
     used: Collection[int] = range(1, 251)
     retention.refer(store, used, "11.01", "ada")
     assert store.read(retention._in_guides) == set(used)
