@@ -127,11 +127,13 @@ class ProvisionBook:
 
         self._change(provision_id, note)
 
-    def note_failed(self, provision_id: int, message: str) -> None:
-        """It failed, with what message."""
+    def note_failed(self, provision_id: int, message: str, *, switched_back: bool = False) -> None:
+        """It failed, with what message, and whether the medium boots from the partition of before again."""
 
         def note(row: ProvisionRow) -> None:
             row.state, row.message = "failed", message
+            if switched_back:
+                row.spare = {**row.spare, "switched_back": True}
 
         self._change(provision_id, note)
 

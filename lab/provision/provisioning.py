@@ -128,14 +128,17 @@ class Provisioner:
         except BoardlabError as error:
             if not untried:
                 raise
-            extended_error = error
+            extended_error, switched_back = error, list[str]()
             for plan in untried:
                 medium = plan.target.medium
                 media = [selected, *board.type.media, medium]
-                extended_error = roll_back(extended_error, board, plan, writers[medium], media, self.say)
+                extended_error = roll_back(
+                    extended_error, board, plan, writers[medium], media, self.say, switched_back.append
+                )
             if self.log is not None:
-                for plan in untried:
-                    self.log.note_failed(begun[plan.target.medium], _message(extended_error))
+                for medium in (plan.target.medium for plan in untried):
+                    message, is_back = _message(extended_error), medium in switched_back
+                    self.log.note_failed(begun[medium], message, switched_back=is_back)
             raise extended_error from error
         return self.done
 
@@ -324,7 +327,13 @@ def content_digest(content: Content) -> str:
 
 
 def roll_back(
-    error: BoardlabError, board: Board, plan: Plan, writer: Writer, media: Sequence[str], say: Callable[[str], None]
+    error: BoardlabError,
+    board: Board,
+    plan: Plan,
+    writer: Writer,
+    media: Sequence[str],
+    say: Callable[[str], None],
+    note: Callable[[str], None],
 ) -> BoardlabError:
     """Switch a medium back after a failure, and extend the error.
 
@@ -337,6 +346,7 @@ def roll_back(
         plan: with the previous state.
         media: with U-Boot, in this order, unless the writer has a medium of its own.
         say: prints a line.
+        note: takes the medium that was switched back.
 
     Returns:
         an error of the same class with an extended message.
@@ -353,6 +363,7 @@ def roll_back(
             f"{medium} is taken to boot from {boots} still. Provision it again from another medium (`boot_from`) or "
             "with --from-nothing: that switches back before it writes",
         )
+    note(medium)
     rest = (
         f". The rest of {medium} has the new release, which the old U-Boot may not start"
         if any(step.place is None or step.place.hardware == "user" for step in plan.steps)

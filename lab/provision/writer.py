@@ -52,12 +52,14 @@ class Spare:
         bus: BOOT_BUS_CONDITIONS with which it booted from `kept`, as [width, reset, mode]; empty: they could not be
             read.
         areas: all that is written to `boots`.
+        switched_back: the eMMC boots from `kept` again.
     """
 
     boots: str = ""
     kept: str = ""
     bus: list[int] = field(factory=list)
     areas: tuple[Area, ...] = ()
+    switched_back: bool = False
 
     @property
     def noted(self) -> dict[str, Any]:
@@ -67,7 +69,8 @@ class Spare:
     @classmethod
     def of(cls, boots: str, kept: str, noted: Mapping[str, Any]) -> Spare:
         """Of a record."""
-        return cls(boots, kept, list(noted.get("bus", ())), tuple(Area(*area) for area in noted.get("areas", ())))
+        areas = tuple(Area(*area) for area in noted.get("areas", ()))
+        return cls(boots, kept, list(noted.get("bus", ())), areas, "switched_back" in noted)
 
 
 FULL: Final = "full"

@@ -5,7 +5,8 @@ it.
 
 So a failed write leaves a board that boots as before; the next try writes the same partition. A partition that did not
 boot is switched back (lab.provision.provisioning); if that failed, the next try does it before it writes. The record
-and the partition's content identify such a release, as another one may have replaced it. A flash has no second place:
+identifies such a release, with the partition's content once it was switched back from: another one may have replaced
+it since. A medium may lose what was read back well, so content alone proves nothing. A flash has no second place:
 its first stage is written last, and a board with a broken one is recovered from another medium, over UART or over USB.
 """
 
@@ -80,7 +81,7 @@ class SpareBootWriter:
             settings = self.boots()
             active = _NAMES.get(settings.partconf[1], "")
             untried = next(
-                (spare for spare in target.untried if spare.boots == active and self._is_there(spare)), None
+                (spare for spare in target.untried if spare.boots == active and self._is_untried(spare)), None
             )
             boots = active if untried else "boot1" if active == "boot0" else "boot0"
             plan = self.writer.plan(move_boot_parts(content, boots), target)
@@ -117,12 +118,15 @@ class SpareBootWriter:
     def switch(self, plan: Plan) -> str:
         return self.writer.switch(plan)
 
-    def _is_there(self, untried: Spare) -> bool:
-        """Return whether a boot partition still has its recorded content.
+    def _is_untried(self, untried: Spare) -> bool:
+        """Return whether a boot partition has never booted since a write.
 
-        It is read twice, since one damaged answer must not look like another release.
+        Something else may boot where the eMMC was switched back and boots from it again. It is read twice, since one
+        damaged answer must not look like another release.
         """
-        return all(self.holds(untried.boots, area) or self.holds(untried.boots, area) for area in untried.areas)
+        return not untried.switched_back or all(
+            self.holds(untried.boots, area) or self.holds(untried.boots, area) for area in untried.areas
+        )
 
 
 def from_uboot(writer: UBootWriter, number: int) -> SpareBootWriter:

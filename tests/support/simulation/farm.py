@@ -59,7 +59,7 @@ from lab.run.options import JUDGE
 from lab.run.progress import Progress
 from support.scripted_host import SilentConsole
 from support.simulation.database import Results
-from support.simulation.media import BOARD_TYPE, CARD, EMMC, HANGS, OTHER, RIGHT, Emmc, Medium, release_of
+from support.simulation.media import BOARD_TYPE, CARD, EMMC, FATES, HANGS, OTHER, RIGHT, Emmc, Medium, release_of
 from support.simulation.nights import BOARDS, METRIC, boot_time, provenance
 from support.simulation.places import Places, played_target, tidy
 from support.simulation.system import RULE, System
@@ -138,7 +138,8 @@ class Board:
 
     def __attrs_post_init__(self) -> None:
         kinds = (EMMC, Emmc), (CARD, Medium)
-        self.media = {name: kind(self.use, self.access, self.farm.pick_fault) for name, kind in kinds}
+        pick, fates = self.farm.pick_fault, self.farm.fates
+        self.media = {name: kind(self.use, self.access, pick, fates) for name, kind in kinds}
 
     def use(self) -> None:
         """Have the watch told of a use."""
@@ -269,6 +270,7 @@ class Farm:
     Attributes:
         unconfirming: so many further boots of runs that confirm others fail.
         wrong: labels of releases that are not what they say. faults: of boards and media so far.
+        fates: of a write to a medium.
     """
 
     world: World
@@ -287,6 +289,7 @@ class Farm:
     unconfirming: int = 0
     wrong: set[str] = field(factory=set)
     faults: int = 0
+    fates: Sequence[float] = FATES[0]
     places: Places | None = None
     _holders: dict[tuple[str, str], PlaceHolders] = field(factory=dict, init=False)
 
@@ -294,6 +297,7 @@ class Farm:
         """Boards, and what is wanted of them, by the schedule."""
         pick = self.world.choices.pick
         names = BOARDS[: 1 + pick((2.0, 1.0))]
+        self.fates = FATES[pick((3.0, 1.0))]
         self.boards = {name: Board(name, self) for name in names}
         if pick((9.0, 1.0)):
             self.stick(self.boards[names[0]])

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 from unittest.mock import patch
 
-from attrs import frozen
+from attrs import evolve, frozen
 from sqlalchemy.orm import Session
 
 from lab.errors import BoardlabError
@@ -226,6 +226,17 @@ def _switched_before_it_is_read_back(_results: Results) -> Iterator[None]:
 
 
 @contextmanager
+def _a_lost_write_counts_as_anothers(_results: Results) -> Iterator[None]:
+    plain = SpareBootWriter._is_untried
+
+    def is_untried(writer: SpareBootWriter, untried: Any) -> bool:
+        return plain(writer, evolve(untried, switched_back=True))
+
+    with patch.object(SpareBootWriter, "_is_untried", is_untried):
+        yield
+
+
+@contextmanager
 def _a_mismatch_is_of_one_medium(_results: Results) -> Iterator[None]:
     with patch.object(ProvisionBook, "note_refused", ProvisionBook.note_failed):
         yield
@@ -291,6 +302,9 @@ FAULTS: Final = (
     Fault("a cancelled job ends as interrupted", _a_cancelled_job_is_interrupted, (watch.CANCEL,)),
     Fault("a reservation replaces anybody's", _a_reservation_replaces_anybodys, (watch.RESERVED,)),
     Fault("an eMMC is switched before it is read back", _switched_before_it_is_read_back, (watch.BOOTS,)),
+    Fault(
+        "what an eMMC lost counts as another's release, and is kept", _a_lost_write_counts_as_anothers, (watch.BOOTS,)
+    ),
     Fault("a mismatch leaves the other media of its try as they were", _a_mismatch_is_of_one_medium, (watch.REFUSED,)),
     Fault("a session ignores that its lease is lost", _a_lost_lease_is_ignored, (watch.ONE_USER, watch.PLACE)),
     Fault("a verdict of an earlier suite is forgotten on resume", _an_earlier_verdict_is_forgotten, (watch.TOLD,)),

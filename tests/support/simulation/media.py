@@ -23,7 +23,8 @@ TORN: Final = b"\xff"
 RIGHT, OTHER, HANGS = "", ", another build", ", which hangs"  # builds of a release
 _BYTES: Final = 512
 _CACHED: Final = 2
-FATES: Final = (0.9, 0.05, 0.05)  # of a write that the medium answers well: kept, lost, or kept until the power is cut
+# Of a write that the medium answers well: kept, lost, or kept until the power is cut; of usual media, and of worn ones.
+FATES: Final = ((0.9, 0.05, 0.05), (0.4, 0.1, 0.5))
 MISREAD: Final = 0.02  # of a read back: damaged on the way
 LIES: Final = 0.3  # of a read back of something else: the medium answers what it was given
 _WRITE_S: Final = 6.0
@@ -69,6 +70,7 @@ class Medium:
 
     Attributes:
         use: is told before each access. access: takes so many seconds with the board. pick: its fate, by the schedule.
+        fates: their weights.
         parts: its partitions. cached: what it answers of some, until the power is cut.
         doubtful: partitions that read back as something else than they keep, and have not booted since.
     """
@@ -76,6 +78,7 @@ class Medium:
     use: Callable[[], None]
     access: Callable[[float], None]
     pick: Callable[[Sequence[float]], int]
+    fates: Sequence[float]
     parts: dict[str, bytes] = field(factory=lambda: {"user": kernel_of(FACTORY).encode()})
     cached: dict[str, bytes] = field(factory=dict)
     doubtful: set[str] = field(factory=set)
@@ -112,7 +115,7 @@ class Medium:
         self.cached.pop(partition, None)
         self.doubtful.discard(partition)
         self.access(_WRITE_S)
-        fate = self.pick(FATES)
+        fate = self.pick(self.fates)
         if fate == 0:
             self.parts[partition] = data
         if fate == _CACHED:  # what is read back is right, and gone at the next boot

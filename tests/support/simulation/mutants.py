@@ -7,7 +7,7 @@ A mutant of a line that no schedule reaches is not drawn. With `--tests` the uni
 `--core` draws from the modules that measure; unit tests alone look for these.
 
 No change is drawn of what people read: texts, lines (`_TELLING`), raised errors, and functions that make such lines, expected ends,
-diagnosis or uploads (`_TEXTS`). `harmless.toml` names changes that break no promise, with their reasons; they are not drawn, either.
+diagnosis or uploads (`_TEXTS`); nor of `strict` of zip, which asserts. `harmless.toml` names changes that break no promise, with their reasons; they are not drawn, either.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def _expressions(statement: ast.stmt) -> Iterator[ast.AST]:
     waiting: list[ast.AST] = [node for node in ast.iter_child_nodes(statement) if not isinstance(node, ast.stmt)]
     while waiting:
         node = waiting.pop()
-        if _tells(node):
+        if _tells(node) or (isinstance(node, ast.keyword) and node.arg == "strict"):
             continue
         yield node
         waiting += [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.stmt)]

@@ -27,6 +27,7 @@ CHANGES: Final = (
     "jobs.done",
     "+runs",
     "+provisions",
+    "provisions.digest",
     "+reservations",
     "+verdicts",
 )  # of a commit; the first is any

@@ -129,7 +129,7 @@ class Watch:
             emmc = board.media[EMMC]
             if emmc.is_torn and emmc.boots not in emmc.doubtful:
                 raise ViolationError(BOOTS, f"{board.board} was switched to what nobody read back")
-            if emmc.is_lost and not emmc.doubtful:
+            if emmc.is_lost:
                 raise ViolationError(BOOTS, f"{board.board} has nothing any more that boots")
 
     def look_anew(self) -> None:

@@ -19,6 +19,7 @@ from lab.benchmarks.boot.crosscheck import (
     read_facts,
     read_log,
     read_software,
+    same_software,
     whole_text,
     with_digest,
     zero_of,
@@ -237,6 +238,14 @@ def test_another_slot_shows_by_its_partition_and_another_number_of_its_card_does
 def test_a_run_is_of_one_software_as_the_board_names_it(name: str) -> None:
     known = [{"boot_id": "1", "software": {**checked().software.names, name: "another"}}]
     assert failures(checked(), 9.9, 13.9, known) == ["software_changed"]
+
+
+@pytest.mark.parametrize("name", ["uboot", "kernel_build", "init", "command_line", "root_options", "modules"])
+def test_boots_of_another_software_are_not_compared_with(name: str) -> None:
+    names = checked().software.names
+    assert same_software({"software": names}, {"software": {**names, "seed": "of this boot"}})
+    assert not same_software({"software": names}, {"software": {**names, name: "another"}})
+    assert not same_software({"software": names}, {})
 
 
 # --- The kernel's log ---

@@ -230,3 +230,23 @@ def test_cut_short_the_old_release_stays_and_the_next_try_does_it(tmp_path: Path
     """Each tenth and each end: tests/system."""
     began_ns, ended_ns = duration_ns(tmp_path)
     cut(tmp_path, began_ns + (ended_ns - began_ns) * 8 // 10, "killed")
+
+
+def test_what_the_emmc_lost_is_never_kept_in_place_of_what_boots(
+    emmc: Emmc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was read back well, and a person ended the program before it booted."""
+    before = emmc.area(1)
+
+    def booted(*_: object) -> dict[str, str]:
+        emmc.made.lab.board.storage.medium("emmc").space(2).write(0, bytes(1 << 16))
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(emmc.made.strategy, "booted", booted, raising=False)
+        with pytest.raises(KeyboardInterrupt):
+            emmc.put(content(tmp_path, "emmc", NEW))
+    assert emmc.boots_from() == 2
+    with pytest.raises(ReleaseMismatchError, match=r"emmc boots from boot0 again"):
+        emmc.put(content(tmp_path, "emmc", NEW), expected=r"1999\.01")
+    assert (emmc.boots_from(), emmc.area(1), emmc.boots(OLD)) == (1, before, True)
