@@ -30,8 +30,17 @@ def redact(text: str) -> str:
 
 
 def scrub(text: str, url: str) -> str:
-    """Remove a URL's passwords from a foreign text, e.g. driver's error."""
-    for secret in sorted(_secrets(url), key=len, reverse=True):
+    """Remove a URL's passwords from a foreign text, e.g. driver's error.
+
+    The text may repeat them with the URL's escapes, without, or with other ones.
+    """
+    scheme, _, rest = url.partition("://")
+    user, colon, password = rest.rpartition("@")[0].partition(":")
+    secrets = {password if colon or not _is_web(f"{scheme}://") or "/" in user else user}
+    secrets |= {value for _, field, value in _FIELD.findall(rest) if _is_secret(field)}
+    secrets |= {decoded(secret) for secret in secrets for decoded in (unquote, unquote_plus)}
+    secrets |= {encoded(secret, safe="") for secret in secrets for encoded in (quote, quote_plus)}
+    for secret in sorted(secrets - {""}, key=len, reverse=True):  # the longest first: one may be a part of another
         text = text.replace(secret, HIDDEN)
     return redact(text)
 
@@ -57,14 +66,3 @@ def _is_secret(field: str) -> bool:
 
 def _is_web(scheme: str) -> bool:
     return scheme.lower() in _WEB
-
-
-def _secrets(url: str) -> set[str]:
-    """The passwords of a URL, in every repeatable form."""
-    scheme, _, rest = url.partition("://")
-    user, colon, password = rest.rpartition("@")[0].partition(":")
-    secrets = {password if colon or not _is_web(f"{scheme}://") or "/" in user else user}
-    secrets |= {value for _, field, value in _FIELD.findall(rest) if _is_secret(field)}
-    secrets |= {decoded(secret) for secret in secrets for decoded in (unquote, unquote_plus)}
-    secrets |= {encoded(secret, safe="") for secret in secrets for encoded in (quote, quote_plus)}
-    return secrets - {""}

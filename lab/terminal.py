@@ -131,25 +131,23 @@ def _line(
         where, cell = (piece.row, piece.column), all_rows[piece.row][piece.column]
         if isinstance(cell, Marked):
             first = cell.find(piece.text, used_characters.get(where, 0))
-            used_characters[where] = first + len(piece.text)
-            marks += _shift(_cut(cell, first, used_characters[where]), len(line))
+            end = first + len(piece.text)
+            used_characters[where] = end
+            inside = [(max(start, first), min(last, end), colour) for start, last, colour in cell.marks]
+            part = Marked(cell[first:end], [(s - first, e - first, colour) for s, e, colour in inside if s < e])
+            marks += _shift(part, len(line))
         line += piece.text
         width = indent + piece.at + cells(piece.text)
     shown = line.rstrip()
     return Marked(shown, marks) if marks else shown
 
 
-def _cut(text: Marked, first: int, end: int) -> Marked:
-    """A part of a text, with its share of the marks."""
-    inside = [(max(start, first), min(last, end), colour) for start, last, colour in text.marks]
-    return Marked(text[first:end], [(s - first, e - first, colour) for s, e, colour in inside if s < e])
-
-
 def json_text(value: Any, *, indent: int = 2) -> str:
     """A value as JSON that is as harmless, and says the same."""
     text = json.dumps(value, indent=indent, ensure_ascii=False).replace("\x7f", "\\u007f")
+    # As in a string of JSON, where a character beyond U+FFFF is a pair of surrogates (RFC 8259, section 7).
     return _BEYOND_ASCII_CONTROLS.sub(
-        lambda found: _escape_as_json(found[0]) if _is_harmful(found[0]) else found[0], text
+        lambda found: json.dumps(found[0])[1:-1] if _is_harmful(found[0]) else found[0], text
     )
 
 
@@ -250,11 +248,6 @@ def _write_out(character: str) -> str:
     if code <= 0xFF:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
-
-
-def _escape_as_json(character: str) -> str:
-    """As in a string of JSON, where a character beyond U+FFFF is a pair of surrogates (RFC 8259, section 7)."""
-    return json.dumps(character)[1:-1]
 
 
 # direction ---

@@ -223,7 +223,13 @@ class Schedules:
         """
         with self.watcher.snapshot() as snapshot:
             now = (self.now or snapshot.now)()
-            ended = [job for job in jobs_since(snapshot, now - LOOK_BACK) if _has_ended(job, now)]
+            # A killed job has ended, too; a cancelled one does not count for its schedule.
+            ended = [
+                job
+                for job in jobs_since(snapshot, now - LOOK_BACK)
+                if job.state != "cancelled"
+                and (job.finished_at is not None or state_of(job, now) in {"stuck", "gone"})
+            ]
             of_due = [[job for job in ended if due.matches(job)] for due in self.due]
             heads = _heads_of(snapshot, [job for jobs in of_due for job in jobs[-JOBS:]])
             outcomes = [
@@ -284,16 +290,6 @@ class Backups:
                 [((), at.timestamp())] if at is not None else [],
             ),
         ]
-
-
-def _has_ended(job: Job, now: datetime) -> bool:
-    """Return whether a job has ended, also by a kill.
-
-    A cancelled job does not count for its schedule.
-    """
-    if job.state == "cancelled":
-        return False
-    return job.finished_at is not None or state_of(job, now) in {"stuck", "gone"}
 
 
 def _heads_of(snapshot: StoreSnapshot, jobs: Sequence[Job]) -> dict[int, list[RunHead]]:

@@ -84,11 +84,6 @@ def burst(pps: float) -> int:
     return max(1, round(pps * BURST_MS / 1000))
 
 
-def _udp_command(pps: float, frame: int, seconds: int, address: str, load: str) -> str:
-    rate = f"-b {burst(pps)} -w {BURST_MS} " if pps else ""
-    return f"netperf -H {address} -j {load} -l {seconds} -t UDP_STREAM {rate}-- -m {FRAMES[frame]} -k {KEYS}"
-
-
 def _params(bench: Bench) -> dict[str, str]:
     return {"port": port(bench.board, bench.site.interface)}
 
@@ -171,7 +166,9 @@ def _one_udp(bench: Bench, direction: str, frame: int, loss: str, pps: float, se
     parser = partial(udp, frame=frame, params=params, seconds=seconds, loss=True)
     ingress = direction == "ingress"
     address = bench.site.board if ingress else bench.site.tester
-    command = _udp_command(pps, frame, seconds, address, "-C" if ingress else "-c")
+    rate = f"-b {burst(pps)} -w {BURST_MS} " if pps else ""
+    load = "-C" if ingress else "-c"
+    command = f"netperf -H {address} -j {load} -l {seconds} -t UDP_STREAM {rate}-- -m {FRAMES[frame]} -k {KEYS}"
     validity = link_validity(bench, seconds, partial(frame_limits, metric="ethernet.udp", frame=frame))
     return bench.read(parser, command, timeout_s=seconds + 60, on_tester=ingress, validity=validity)
 

@@ -168,8 +168,10 @@ def read(output: bytes, program: str, rules: Sequence[LineRule], *, expected: in
         for reading in used.make(match):
             earlier = readings.setdefault(reading.key, evolve(reading, start=line.start, end=line.end))
             if earlier.value != reading.value:
+                params = ", ".join(f"{name} {value}" for name, value in reading.params.items())
+                metric = f"{reading.metric} ({params})" if params else reading.metric
                 raise TestTransientError(
-                    f"{program} says {_name_of(reading)} twice, {earlier.value:g} and {reading.value:g}: its output is "
+                    f"{program} says {metric} twice, {earlier.value:g} and {reading.value:g}: its output is "
                     "damaged, or two programs wrote at once. Measure once more",
                     failure=FAILURE,
                 )
@@ -234,11 +236,6 @@ def missing(program: str, wanted: str, line: str) -> TestTransientError:
 def first_line(output: bytes) -> str:
     """The first line that is not blank; empty: none."""
     return next((line for line in output.decode("utf-8", "replace").splitlines() if line.strip()), "")
-
-
-def _name_of(reading: ParsedReading) -> str:
-    params = ", ".join(f"{name} {value}" for name, value in reading.params.items())
-    return f"{reading.metric} ({params})" if params else reading.metric
 
 
 _UNPRINTED = bytes(set(range(0x80)) - set(range(0x20, 0x7F)) - set(b"\b\t\n\f\r\x1b"))  # of ASCII, by no console

@@ -205,7 +205,10 @@ def _runs(
     Raises:
         ConfigurationError: the run to be resumed is of another comparison.
     """
-    names = [release.name for release in files] or [_there(store, strategy)] * 2
+    names = [release.name for release in files]
+    if not names:  # both sides measure what is on the board
+        provision = ProvisionBook(store).current(strategy.board).get(strategy.medium)
+        names = [provision.release if provision is not None and provision.is_on_it else "unreleased"] * 2
     if resume is not None:
         first = store.run(resume)
         comparison = (AB, strategy.board, names[0], plan.pairs, strategy.medium)
@@ -232,11 +235,6 @@ def _runs(
     seed = secrets.randbelow(2**31)
     first = begin_side(store, strategy, env, names[0], {**base, "side": "a", "seed": seed, "slot": slots[0]})
     return first, begin_side(store, strategy, env, names[1], {**base, "side": "b", "of": first.id, "slot": slots[1]})
-
-
-def _there(store: Store, strategy: Any) -> str:
-    provision = ProvisionBook(store).current(strategy.board).get(strategy.medium)
-    return provision.release if provision is not None and provision.is_on_it else "unreleased"
 
 
 def begin_side(store: Store, strategy: Any, env: Path, release: str, plan: Mapping[str, Any], kind: str = AB) -> Run:

@@ -193,7 +193,11 @@ def _show(log: HealthBook, board: str, host: HostFile, *, as_json: bool) -> None
             echo_json({**_health_document(state), "checks": [check_document(last_check) for last_check in checks]})
             return
         echo(*_lines(state))
-        rows = [_row(check) for check in checks]
+        rows = []
+        for check in checks:
+            failures = [f"{part.name}: {part.message} ({part.failure})" for part in check.failed] or ["all parts"]
+            verdict = "passed" if check.passed else bad("failed")
+            rows.append([str(check.id), f"{check.at:%Y-%m-%d %H:%M}", check.host or "?", verdict, "; ".join(failures)])
         echo("", *(table(["check", "when (UTC)", "host", "", "found"], rows, "<<<<<") if rows else ["never checked"]))
         return
     states_of_board = log.all()
@@ -231,12 +235,6 @@ def _mark_state(state: Health) -> str:
         case "suspect":
             return "unknown"
     return state.state
-
-
-def _row(check: BoardCheck) -> list[str]:
-    failures = [f"{part.name}: {part.message} ({part.failure})" for part in check.failed] or ["all parts"]
-    verdict = "passed" if check.passed else bad("failed")
-    return [str(check.id), f"{check.at:%Y-%m-%d %H:%M}", check.host or "?", verdict, "; ".join(failures)]
 
 
 def _health_document(state: Health) -> dict[str, object]:

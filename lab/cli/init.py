@@ -57,15 +57,13 @@ def init(
     if not new:
         echo(f"{folder}: all is there already")
         return
-    echo(f"{folder}: wrote {', '.join(_shorten_list(new))}")
+    tests = [name for name in new if name.startswith(f"{package_data.TESTS}/")]
+    names = [name for name in new if name not in tests]
+    if tests:
+        names.append(f"{package_data.TESTS} ({len(tests)} files)")
+    echo(f"{folder}: wrote {', '.join(names)}")
     if package_data.ENVS in parts:
         echo("", "Next:", *(f"  {line}" for line in _next_steps(where, envs)))
-
-
-def _shorten_list(new: Sequence[str]) -> list[str]:
-    tests = [name for name in new if name.startswith(f"{package_data.TESTS}/")]
-    rest = [name for name in new if name not in tests]
-    return [*rest, *([f"{package_data.TESTS} ({len(tests)} files)"] if tests else [])]
 
 
 def _next_steps(folder: Path, envs: Sequence[Env]) -> list[str]:

@@ -160,7 +160,11 @@ def _lines(view: JobView, now: dt.datetime) -> list[str]:
     lines = [f"job {job.called}: {','.join(job.suites)} on {job.board} ({job.board_type}){release}, {state}"]
     lines.append(f"  {job.program} of {job.who}, queued {moment(job.queued_at)} UTC")
     if job.started_at:
-        lines.append(f"  begun {moment(job.started_at)} UTC{_until(view)}")
+        if job.finished_at:
+            end = f", ended {moment(job.finished_at)} UTC"
+        else:
+            end = f", ends about {moment(view.expected_end)} UTC" if view.expected_end else ""
+        lines.append(f"  begun {moment(job.started_at)} UTC{end}")
     if job.yields_to and not job.ended:
         waits = "waits again, it gave way" if job.started_at else "waits"
         lines.append(f"  {waits if state == 'queued' else 'gives way after this cycle'}: {job.yields_to}")
@@ -174,13 +178,6 @@ def _lines(view: JobView, now: dt.datetime) -> list[str]:
         of = f" of {run.planned}" if run.planned else ""
         lines.append(f"  run {run.id}: {run.kind}, {run.status}, {run.good}{of} good")
     return [*lines, *_next(job, state)]
-
-
-def _until(view: JobView) -> str:
-    job = view.job
-    if job.finished_at:
-        return f", ended {moment(job.finished_at)} UTC"
-    return f", ends about {moment(view.expected_end)} UTC" if view.expected_end else ""
 
 
 def _next(job: Job, state: str) -> list[str]:

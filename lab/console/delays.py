@@ -79,7 +79,13 @@ class DelayTracker:
         since_ns = chunk.t_ns - previous.t_ns
         backlog_ns = max(0, timing.bytes_ns(size) - since_ns - timing.hold_ns)
         at_pace = size <= timing.handover_bytes and not backlog_ns
-        if self._is_settled(chunk, previous, at_pace=at_pace, evidence_ns=evidence_ns):
+        # The clock is settled: no bytes waited behind the previous read.
+        if not at_pace:
+            self._at_pace_since_ns = None
+        elif self._at_pace_since_ns is None:
+            self._at_pace_since_ns = previous.t_ns
+        quiet = chunk.t_ns - previous.t_ns >= SETTLED_NS and evidence_ns < SETTLED_NS
+        if quiet or (self._at_pace_since_ns is not None and chunk.t_ns - self._at_pace_since_ns >= SETTLED_NS):
             self._arrived_ns = previous.t_ns - timing.hold_ns
         # Two workers may overtake each other on a busy host: a read may have been held up for longer than the evidence
         # says.
@@ -89,12 +95,3 @@ class DelayTracker:
         late_ns = longest_ns if size > timing.handover_bytes else min(evidence_ns, longest_ns)
         self._arrived_ns = max(earliest_ns, chunk.t_ns - timing.hold_ns - late_ns)
         return Delay(late_ns, backlog_ns, early_ns)
-
-    def _is_settled(self, chunk: Chunk, previous: Chunk, *, at_pace: bool, evidence_ns: int) -> bool:
-        """True if no bytes waited behind the previous read."""
-        if not at_pace:
-            self._at_pace_since_ns = None
-        elif self._at_pace_since_ns is None:
-            self._at_pace_since_ns = previous.t_ns
-        quiet = chunk.t_ns - previous.t_ns >= SETTLED_NS and evidence_ns < SETTLED_NS
-        return quiet or (self._at_pace_since_ns is not None and chunk.t_ns - self._at_pace_since_ns >= SETTLED_NS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import attr
@@ -70,7 +71,8 @@ class BootModeDriver(Driver):
                 f"{self.fixed:#x}: wire them and add them to `lines`, or set the switches and `fixed`"
             )
         for bit in self.lines:
-            self._set(bit, bool(value >> bit & 1))
+            output, level = self._output(bit), bool(value >> bit & 1)
+            guarded_calls.call(output, STRAP, f"set bit {bit} to {level:d}", partial(output.set, level), self.timeout)
         got = self.get()
         if got != value:
             raise LabTransientError(
@@ -85,16 +87,10 @@ class BootModeDriver(Driver):
         """The value on the straps, as the outputs report it."""
         value = self.fixed & ~self.driven
         for bit in self.lines:
-            value |= self._get(bit) << bit
+            output = self._output(bit)
+            level = guarded_calls.call(output, STRAP, f"read bit {bit}", output.get, self.timeout)
+            value |= bool(level) << bit
         return value
-
-    def _set(self, bit: int, wanted: bool) -> None:
-        output = self._output(bit)
-        guarded_calls.call(output, STRAP, f"set bit {bit} to {wanted:d}", lambda: output.set(wanted), self.timeout)
-
-    def _get(self, bit: int) -> bool:
-        output = self._output(bit)
-        return guarded_calls.call(output, STRAP, f"read bit {bit}", lambda: bool(output.get()), self.timeout)
 
     def _output(self, bit: int) -> Any:
         return getattr(self, f"bit{bit}")

@@ -167,8 +167,12 @@ def deactivate(driver: Any, kind: DriverRole, limit_s: float = ACTIVATE_LIMIT_S)
 def describe(driver: Any) -> str:
     """Describe a driver: its name, class and resources."""
     cls, name = type(driver).__name__, getattr(driver, "name", None)
-    places = ", ".join(sorted(_places(driver)))
-    at = f" on {places}" if places else ""
+    places = []
+    for supplier in getattr(driver, "suppliers", ()):
+        if isinstance(supplier, Resource):
+            values = [str(getattr(supplier, field)) for field in _PLACE if getattr(supplier, field, None) is not None]
+            places.append(" ".join([type(supplier).__name__, *map(redact, values)]))
+    at = f" on {', '.join(sorted(places))}" if places else ""
     return f"{name} ({cls}{at})" if name else f"{cls}{at}"
 
 
@@ -189,7 +193,10 @@ def _lab_error(driver: Any, kind: DriverRole, action: str, error: Exception) -> 
     if isinstance(error, TimeLimitError):
         failure_meaning, reason = FailureMeaning("timeout", True), f"{error}, and was given up"
     else:
-        if _is_gone(driver, cause):
+        lacks = isinstance(cause, NoResourceFoundError) or (isinstance(cause, KeyError) and cause.args == ("params",))
+        resources = getattr(getattr(driver, "target", None), "resources", ())
+        # labgrid leaves an entry without content, of a place's resource that is gone.
+        if lacks and any(isinstance(resource, RemotePlace) for resource in resources):
             return LabTransientError(
                 f"{kind.noun} {describe(driver)}: {action}: no exporter offers it now: is `lab farm export` up on the "
                 "board's host, and the console server there? (systemctl status boardlab-export boardlab-console)",
@@ -221,16 +228,6 @@ def _wrong_answer_hint(driver: Any, error: BaseException) -> str:
     )
 
 
-def _is_gone(driver: Any, error: BaseException) -> bool:
-    """Return whether a driver failed since its place's resource is gone.
-
-    labgrid leaves an entry without content then.
-    """
-    lacks = isinstance(error, NoResourceFoundError) or (isinstance(error, KeyError) and error.args == ("params",))
-    target = getattr(driver, "target", None)
-    return lacks and any(isinstance(resource, RemotePlace) for resource in getattr(target, "resources", ()))
-
-
 def _asks_a_person(driver: Any) -> bool:
     """Return whether the driver, or a supplier of it, is manual.
 
@@ -248,13 +245,6 @@ def missing(error: NoResourceFoundError) -> str:
     """
     waiting = [(type(resource).__name__, dict(getattr(resource, "match", {}))) for resource in error.filter or ()]
     return ", ".join(f"{name} {match}" for name, match in waiting) or str(error.msg)
-
-
-def _places(driver: Any) -> Iterator[str]:
-    for supplier in getattr(driver, "suppliers", ()):
-        if isinstance(supplier, Resource):
-            values = [str(getattr(supplier, field)) for field in _PLACE if getattr(supplier, field, None) is not None]
-            yield " ".join([type(supplier).__name__, *map(redact, values)])
 
 
 def _text(error: BaseException) -> str:

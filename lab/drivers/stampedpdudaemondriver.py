@@ -98,9 +98,12 @@ class StampedPDUDaemonDriver(EdgePowerDriver, PowerResetMixin):
                 failure="pdu_timeout",
             ) from error
         except requests.RequestException as error:
+            first: BaseException = error  # the errors around it only say that a request failed
+            while first.__context__ is not None:
+                first = first.__context__
+            reason = str(first) or type(error).__name__
             raise LabTransientError(
-                f"{place}: cannot be reached ({_reason(error)}). Start "
-                "pdudaemon, or mend PDUDaemonPort.host in the env",
+                f"{place}: cannot be reached ({reason}). Start pdudaemon, or mend PDUDaemonPort.host in the env",
                 failure="pdu_unreachable",
             ) from error
         if answer.status_code == HTTPStatus.INTERNAL_SERVER_ERROR:
@@ -128,13 +131,6 @@ class StampedPDUDaemonDriver(EdgePowerDriver, PowerResetMixin):
             if isinstance(error, requests.Timeout) and not reconnected:
                 raise  # the connection is not what did not answer
             return self._http.get(url, params=params, timeout=self.timeout)  # a repeated command is harmless
-
-
-def _reason(error: requests.RequestException) -> str:
-    inner: BaseException = error
-    while inner.__context__ is not None:
-        inner = inner.__context__
-    return str(inner) or type(error).__name__
 
 
 # --- A pdudaemon on the loopback of another host, reached through ssh ---

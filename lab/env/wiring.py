@@ -29,18 +29,25 @@ from lab.drivers.ubootwriterdriver import UBootWriterDriver
 from lab.errors import ConfigurationError
 from lab.rails import from_env
 
-_SLOW_RAW = "NetworkSerialPort"
-_BYTE_BY_BYTE = "SerialDriver"
-REMOTE = "RemotePlace"
-_MULTIPLEXERS = frozenset({"USBSDMuxDevice", "USBSDWireDevice", "USBSDWire3Device", "VirtualSDMux"})
-_AUTOMATION = frozenset({"AutomationPort"})
-_ONLY_HERE = {
-    MultiplexedCardDriver: _MULTIPLEXERS | {"USBSDMuxDriver", "USBSDWireDriver", "USBSDWire3Driver"},
-    AutomationPowerDriver: _AUTOMATION,
-    AutomationBootModeDriver: _AUTOMATION,
+REMOTE: Final = "RemotePlace"
+# Driver of ours -> resources and drivers that a place of labgrid cannot give: it needs one of them in this target.
+_LOCAL_NEEDS: Final = {
+    MultiplexedCardDriver: frozenset(
+        {
+            "USBSDMuxDevice",
+            "USBSDWireDevice",
+            "USBSDWire3Device",
+            "VirtualSDMux",
+            "USBSDMuxDriver",
+            "USBSDWireDriver",
+            "USBSDWire3Driver",
+        }
+    ),
+    AutomationPowerDriver: frozenset({"AutomationPort"}),
+    AutomationBootModeDriver: frozenset({"AutomationPort"}),
     RailsDriver: frozenset({"RailSensors"}),
 }
-# Driver -> its pattern -> the kind of prompt, and what a board prints there.
+# Driver -> argument with a pattern -> the board type's pattern for it, and texts that a board prints there.
 _PROMPTS: Final = {
     "UBootDriver": {"prompt": ("uboot", "=> "), "autoboot": ("autoboot", "Hit any key to stop autoboot:  2 ")},
     "ShellDriver": {"prompt": ("shell", "root@{host}:~# "), "login_prompt": ("login", "{host} login: ")},
@@ -53,8 +60,10 @@ class TargetComponent:
 
     Attributes:
         place: where it stands in the file, e.g. "targets.main.drivers.StampedPDUDaemonDriver".
-        cls: what it will be.
-        arguments: without name and bindings.
+        cls: labgrid's or boardlab's class that it will be made of.
+        name: its `name:`; None: it has none.
+        bindings: slot -> the name of what is bound there.
+        arguments: the others, as the file has them.
     """
 
     place: str
@@ -65,34 +74,36 @@ class TargetComponent:
 
     @property
     def label(self) -> str:
-        """For a message."""
+        """Class and name, for a message."""
         return self.cls.__name__ + (f" {self.name!r}" if self.name else "")
 
 
 def problems(resources: Sequence[TargetComponent], drivers: Sequence[TargetComponent]) -> Iterator[str]:
-    """Yield a target's mistakes, each with its place and remedy."""
-    wrong = {entry.place: list(_arguments(entry)) for entry in (*resources, *drivers)}
-    for mistakes in wrong.values():
+    """Yield a target's mistakes, each with its place and remedy.
+
+    Args:
+        resources: as the file has them.
+        drivers: in the file's order: labgrid binds a driver to what stands above it.
+    """
+    mistakes_at = {entry.place: list(_argument_mistakes(entry)) for entry in (*resources, *drivers)}
+    for mistakes in mistakes_at.values():
         yield from mistakes
-    sound = [entry for entry in drivers if not wrong[entry.place]]
-    yield from _ports(resources, drivers)
-    yield from _twice((*resources, *drivers))
-    yield from _board(sound)
-    yield from _rails([entry for entry in resources if not wrong[entry.place]], sound)
+    yield from _slow_consoles(resources, drivers)
+    yield from _equal_names((*resources, *drivers))
+    # What follows reads arguments, so it looks at components with right ones only.
+    sound_drivers = [entry for entry in drivers if not mistakes_at[entry.place]]
+    yield from _board_mistakes(sound_drivers)
+    yield from _rail_mistakes([entry for entry in resources if not mistakes_at[entry.place]], sound_drivers)
     if any(entry.cls.__name__ == REMOTE for entry in resources):
-        yield from _elsewhere(resources, drivers)
+        yield from _local_needs(resources, drivers)
         return  # the place's other resources are known only after the coordinator's answer
+    available = list(resources)
     for number, driver in enumerate(drivers):
-        services = [service for earlier in drivers[:number] for service in _docker_services(earlier)]
-        yield from _wiring(driver, [*resources, *services], drivers[:number], drivers[number + 1 :])
-
-
-def _docker_services(driver: TargetComponent) -> Iterator[TargetComponent]:
-    """Yield the NetworkServices that a DockerDaemon makes for its driver."""
-    if driver.cls.__name__ == "DockerDriver":
-        for service in driver.arguments.get("network_services") or ():
-            name = service.get("name", "NetworkService") if isinstance(service, dict) else None
-            yield TargetComponent(driver.place, NetworkService, name, {}, {})
+        yield from _binding_mistakes(driver, available, drivers[:number], drivers[number + 1 :])
+        if driver.cls.__name__ == "DockerDriver":  # it makes these resources for the drivers below it
+            for service in driver.arguments.get("network_services") or ():
+                name = service.get("name", "NetworkService") if isinstance(service, dict) else None
+                available.append(TargetComponent(driver.place, NetworkService, name, {}, {}))
 
 
 def is_own(cls: type) -> bool:
@@ -100,8 +111,8 @@ def is_own(cls: type) -> bool:
     return is_board_strategy(cls) or any(base.__module__.partition(".")[0] == "lab" for base in cls.__mro__)
 
 
-def _arguments(entry: TargetComponent) -> Iterator[str]:
-    """Yield the arguments that labgrid refuses, and required ones that are missing.
+def _argument_mistakes(entry: TargetComponent) -> Iterator[str]:
+    """Yield the arguments that a class refuses, and required ones that are missing.
 
     Its own converters and validators decide, without the rest of the constructor, which may look at devices.
     """
@@ -113,6 +124,7 @@ def _arguments(entry: TargetComponent) -> Iterator[str]:
 
 
 def _wrong_arguments(entry: TargetComponent) -> Iterator[str]:
+    """Yield each wrong argument; attrs ends at the first one."""
     for attribute in attr.fields(entry.cls):
         if not attribute.init or attribute.name in {"target", "name", "state"}:
             continue
@@ -130,6 +142,7 @@ def _wrong_arguments(entry: TargetComponent) -> Iterator[str]:
         except ConfigurationError as error:
             yield f"{entry.place}: {str(error).removeprefix(f'{entry.cls.__name__}: ')}"
         except Exception as error:  # noqa: BLE001 - as above
+            # attrs' optional(instance_of(int)) has the type one level below.
             expected_type = getattr(validator, "type", None) or getattr(
                 getattr(validator, "validator", None), "type", None
             )
@@ -141,19 +154,20 @@ def _wrong_arguments(entry: TargetComponent) -> Iterator[str]:
                 yield f"{entry.place}: {attribute.name}: {error.args[0] if error.args else error}"
 
 
-def _ports(resources: Sequence[TargetComponent], drivers: Sequence[TargetComponent]) -> Iterator[str]:
+def _slow_consoles(resources: Sequence[TargetComponent], drivers: Sequence[TargetComponent]) -> Iterator[str]:
+    """Yield raw network ports that labgrid's SerialDriver would read byte by byte, without stamps."""
     times_bytes = any(issubclass(entry.cls, StampedConsoleDriver) or is_board_strategy(entry.cls) for entry in drivers)
-    if not times_bytes or not any(entry.cls.__name__ == _BYTE_BY_BYTE for entry in drivers):
+    if not times_bytes or not any(entry.cls.__name__ == "SerialDriver" for entry in drivers):
         return
     for entry in resources:
-        if entry.cls.__name__ == _SLOW_RAW and entry.arguments.get("protocol") == "raw":
+        if entry.cls.__name__ == "NetworkSerialPort" and entry.arguments.get("protocol") == "raw":
             yield (
                 f"{entry.place}: protocol: raw is read one byte at a time, slower than a console of 115200 Bd speaks, "
                 "and its bytes have no stamps: StampedConsoleDriver in SerialDriver's place reads it in blocks"
             )
 
 
-def _rails(resources: Sequence[TargetComponent], drivers: Sequence[TargetComponent]) -> Iterator[str]:
+def _rail_mistakes(resources: Sequence[TargetComponent], drivers: Sequence[TargetComponent]) -> Iterator[str]:
     """Yield rails that cannot be measured on the strategy's board type."""
     board_type = _type_of(drivers)
     for entry in resources:
@@ -165,8 +179,8 @@ def _rails(resources: Sequence[TargetComponent], drivers: Sequence[TargetCompone
                 yield f"{entry.place}: {error}"
 
 
-def _board(drivers: Sequence[TargetComponent]) -> Iterator[str]:
-    """Yield unknown board types, and media that they lack."""
+def _board_mistakes(drivers: Sequence[TargetComponent]) -> Iterator[str]:
+    """Yield unknown board types, and media that a type lacks."""
     for entry in drivers:
         if not is_board_strategy(entry.cls):
             continue
@@ -184,7 +198,7 @@ def _board(drivers: Sequence[TargetComponent]) -> Iterator[str]:
 def unfit(drivers: Sequence[TargetComponent]) -> Iterator[str]:
     """Yield straps and prompts that do not fit the board type.
 
-    A run that needs them fails.
+    They are no mistake of the wiring: only a run that needs them fails.
 
     Args:
         drivers: of a target without `problems`.
@@ -194,32 +208,33 @@ def unfit(drivers: Sequence[TargetComponent]) -> Iterator[str]:
         return
     for entry in drivers:
         if issubclass(entry.cls, BootModeDriver):
-            yield from _straps(entry, board_type)
+            yield from _fixed_straps(entry, board_type)
         for argument, samples in _PROMPTS.get(entry.cls.__name__, {}).items():
             pattern = entry.arguments.get(argument)
             if pattern is not None:
-                yield from _prompt(f"{entry.place}: {argument}", pattern, samples, board_type)
+                yield from _unfit_prompt(f"{entry.place}: {argument}", pattern, samples, board_type)
 
 
-def _straps(entry: TargetComponent, board_type: BoardType) -> Iterator[str]:
-    """Yield media whose boot mode needs a strap without a line.
-
-    The strap is fixed otherwise.
-    """
+def _fixed_straps(entry: TargetComponent, board_type: BoardType) -> Iterator[str]:
+    """Yield media whose boot mode differs in a strap that no line drives."""
     lines, fixed = entry.arguments["lines"], entry.arguments.get("fixed", 0)
     driven = sum(1 << bit for bit in lines)
     for name, medium in board_type.media.items():
-        wrong = (medium.boot_mode ^ fixed) & ~driven
-        if wrong:
+        differing = (medium.boot_mode ^ fixed) & ~driven
+        if differing:
             yield (
-                f"{entry.place}: medium {name} (boot mode {medium.boot_mode:#x}) needs strap(s) {bits(wrong)}, which "
-                f"no line drives and `fixed: {fixed:#x}` has otherwise: add them to `lines`, or correct `fixed`; "
+                f"{entry.place}: medium {name} (boot mode {medium.boot_mode:#x}) needs strap(s) {bits(differing)}, "
+                f"which no line drives and `fixed: {fixed:#x}` has otherwise: add them to `lines`, or correct `fixed`; "
                 f"without them no run can boot from {name}"
             )
 
 
-def _prompt(place: str, pattern: str, samples: Sequence[str], board_type: BoardType) -> Iterator[str]:
-    """Yield a pattern that is not found in the board type's texts."""
+def _unfit_prompt(place: str, pattern: str, samples: Sequence[str], board_type: BoardType) -> Iterator[str]:
+    """Yield a pattern that does not fit what the board type prints.
+
+    Args:
+        samples: an entry of `_PROMPTS`; a sample counts only if the type's own pattern fits it.
+    """
     try:
         regex = re.compile(pattern)
     except re.error as error:
@@ -255,7 +270,7 @@ def is_board_strategy(cls: type) -> bool:
     return any("board_type" in attr.fields_dict(base) for base in bases)
 
 
-def _elsewhere(resources: Sequence[TargetComponent], drivers: Sequence[TargetComponent]) -> Iterator[str]:
+def _local_needs(resources: Sequence[TargetComponent], drivers: Sequence[TargetComponent]) -> Iterator[str]:
     """Yield settings that cannot work on another host's board."""
     console_is_here = any(issubclass(entry.cls, SerialPort) for entry in resources)
     for entry in resources:
@@ -278,7 +293,7 @@ def _elsewhere(resources: Sequence[TargetComponent], drivers: Sequence[TargetCom
                 f"{driver.place}: over: usb: a place cannot give the board's USB port: write over the network (`over: "
                 "tftp`) or the console, or run this on the board's host, with an env without RemotePlace"
             )
-        needs = _ONLY_HERE.get(driver.cls, ())
+        needs = _LOCAL_NEEDS.get(driver.cls, ())
         if needs and not any(entry.cls.__name__ in needs for entry in (*resources, *drivers)):
             yield (
                 f"{driver.place}: it works only on the host that the hardware is plugged into, and this target has "
@@ -287,7 +302,8 @@ def _elsewhere(resources: Sequence[TargetComponent], drivers: Sequence[TargetCom
             )
 
 
-def _twice(entries: Sequence[TargetComponent]) -> Iterator[str]:
+def _equal_names(entries: Sequence[TargetComponent]) -> Iterator[str]:
+    """Yield the second of two components with one class and name, as a binding cannot tell them apart."""
     names: set[tuple[type, str]] = set()
     for entry in entries:
         if entry.name is None:
@@ -298,54 +314,75 @@ def _twice(entries: Sequence[TargetComponent]) -> Iterator[str]:
         names.add(key)
 
 
-def _wiring(
+def _binding_mistakes(
     driver: TargetComponent,
     resources: Sequence[TargetComponent],
-    before: Sequence[TargetComponent],
-    after: Sequence[TargetComponent],
+    above: Sequence[TargetComponent],
+    below: Sequence[TargetComponent],
 ) -> Iterator[str]:
+    """Yield a driver's bindings that labgrid cannot make.
+
+    Args:
+        above, below: the drivers around it; only those above can be bound.
+    """
     if issubclass(driver.cls, BootModeDriver):
-        names = [entry.name for entry in before]
+        names = [entry.name for entry in above]
         lines = driver.arguments.get("lines")
         for bit, name in lines.items() if isinstance(lines, dict) else ():
             if name not in names:
                 yield f"{driver.place}: lines: bit {bit}: no driver is called {name!r} above it"
         return
-    slots = _slots(driver.cls)
+    # slot -> the classes that may be bound there, by name or itself; None among them: it may stay empty.
+    slots: dict[str, set[Any]] = {}
+    for slot, requirement in getattr(driver.cls, "bindings", {}).items():
+        inner = requirement.value if isinstance(requirement, Driver.NamedBinding) else requirement
+        slots[slot] = set(inner) if isinstance(inner, set) else {inner}
     for slot in driver.bindings:
         if slot not in slots and not issubclass(driver.cls, Strategy):
             yield f"{driver.place}: bindings: it has no slot {slot!r}; its slots are: {', '.join(slots) or 'none'}"
     for slot, requirements in slots.items():
-        classes = [_class(requirement) for requirement in requirements if requirement is not None]
-        if None not in classes:
-            yield from _slot(driver, slot, classes, (resources, before, after), optional=None in requirements)
+        classes = [
+            target_factory.all_classes.get(requirement) if isinstance(requirement, str) else requirement
+            for requirement in requirements
+            if requirement is not None
+        ]
+        if all(map(inspect.isclass, classes)):  # another name is of a class that nobody has registered
+            optional = None in requirements
+            yield from _slot_mistakes(driver, slot, classes, [*resources, *above], below, optional=optional)
 
 
-def _slot(
+def _slot_mistakes(
     driver: TargetComponent,
     slot: str,
     classes: Sequence[Any],
-    around: tuple[Sequence[TargetComponent], Sequence[TargetComponent], Sequence[TargetComponent]],
+    available: Sequence[TargetComponent],
+    below: Sequence[TargetComponent],
     *,
     optional: bool,
 ) -> Iterator[str]:
-    resources, before, after = around
+    """Yield the mistake of one slot: nothing fits, several do, or what is named does not.
+
+    Args:
+        available: what can be bound.
+        below: the drivers that could if they stood above it.
+    """
     kinds = " or ".join(sorted(kind.__name__ for kind in classes))
-    fitting = [entry for entry in (*resources, *before) if issubclass(entry.cls, tuple(classes))]
+    fitting = [entry for entry in available if issubclass(entry.cls, tuple(classes))]
     name = driver.bindings.get(slot)
     if name is not None:
         if not any(entry.name == name for entry in fitting):
             there = ", ".join(repr(entry.name) for entry in fitting if entry.name) or "none with a name"
             yield f"{driver.place}: bindings: {slot}: no {kinds} is called {name!r} above it; there are: {there}"
     elif not fitting and not optional:
-        late = [entry for entry in after if issubclass(entry.cls, tuple(classes))]
+        late = [entry for entry in below if issubclass(entry.cls, tuple(classes))]
         part = "resources" if any(issubclass(kind, Resource) for kind in classes) else "drivers"
         hint = f"move {late[0].label} above it" if late else f"add one to the target's {part}"
         yield f"{driver.place}: it needs a {kinds}; {hint}"
     elif (
         fitting
-        and (suppliers := _suppliers(fitting, classes)) != 1
-        and (suppliers or not optional or is_own(driver.cls))
+        and (bound := _count_bound(fitting, classes)) != 1
+        # Of several, labgrid leaves an optional slot empty; ours would then work without what is there.
+        and (bound or not optional or is_own(driver.cls))
     ):
         labels = ", ".join(entry.label for entry in fitting)
         yield (
@@ -354,36 +391,19 @@ def _slot(
         )
 
 
-def _suppliers(fitting: Sequence[TargetComponent], classes: Sequence[Any]) -> int:
-    """Count what labgrid binds.
+def _count_bound(fitting: Sequence[TargetComponent], classes: Sequence[Any]) -> int:
+    """Count the classes that labgrid finds a component for.
 
-    For each kind this is the only one, the resource "default", or the driver of highest priority.
+    Of each class it binds the only one, the resource "default", or the driver of highest priority
+    (`labgrid.driver.Driver.get_priority`).
     """
     count = 0
     for kind in classes:
         matching = [entry for entry in fitting if issubclass(entry.cls, kind)]
-        priorities = [_priority_of(entry.cls, kind) for entry in matching]
+        priorities = []
+        for entry in matching:
+            tables: list[dict[type, int]] = [getattr(base, "priorities", {}) for base in entry.cls.__mro__]
+            priorities.append(next((table[kind] for table in tables if kind in table), 0))
         has_default = any(entry.name == "default" and issubclass(entry.cls, Resource) for entry in matching)
         count += has_default or priorities.count(max(priorities, default=0)) == 1
     return count
-
-
-def _priority_of(cls: type, kind: type) -> int:
-    """A driver's priority for a protocol, as `labgrid.driver.Driver.get_priority` has it."""
-    tables: list[dict[type, int]] = [getattr(base, "priorities", {}) for base in cls.__mro__]
-    return next((table[kind] for table in tables if kind in table), 0)
-
-
-def _slots(cls: type) -> dict[str, set[Any]]:
-    slots = {}
-    for slot, requirement in getattr(cls, "bindings", {}).items():
-        inner = requirement.value if isinstance(requirement, Driver.NamedBinding) else requirement
-        slots[slot] = set(inner) if isinstance(inner, set) else {inner}
-    return slots
-
-
-def _class(requirement: Any) -> Any:
-    """Class of a requirement; None: unknown to labgrid."""
-    if isinstance(requirement, str):
-        return target_factory.all_classes.get(requirement)
-    return requirement if inspect.isclass(requirement) else None

@@ -1,5 +1,6 @@
 """A CSV file of boards, a row each, as environments, labgrid places and entries of farm.yaml.
 
+`read` checks the file by itself, `plan` compares it with what is there and makes the new texts, `write` writes them.
 A value that no column gives is left out of the environment with what needs it, and named. An existing environment is a
 person's: it is compared, and never changed.
 """
@@ -48,8 +49,9 @@ PER_MINUTE: Final = 4  # nightly runs that come due in the same minute
 _WORD: Final = re.compile(r"[A-Za-z0-9][\w.-]{0,62}")
 _TCP: Final = re.compile(r"(rfc2217://|raw://)?([\w.-]+):(\d{1,5})")
 _TEMPLATE: Final = re.compile(r"!template \S+")  # of labgrid; such a value is replaced, or goes
-_SPEED: Final = 115200
+_SPEED_BD: Final = 115_200  # labgrid's, where the template has none
 _TARGET: Final = "main"  # of labgrid: the board, beside the target `tester`
+_PORTS: Final = frozenset({"USBSerialPort", "RawSerialPort", "NetworkSerialPort"})
 
 
 @frozen
@@ -57,7 +59,8 @@ class BoardRow:
     """A row of the file.
 
     Attributes:
-        line: of the file, from 1. values: by column; empty: not given.
+        line: its number in the file, from 1.
+        values: column -> the cell's text; empty: not given.
     """
 
     line: int
@@ -72,8 +75,10 @@ class Addition:
     """The files of an inventory.
 
     Attributes:
-        new: texts of files to write, by path. unknown: what no column says, by board. rows: of the file.
-        wiring: board -> resources that its host exports; without a coordinator they are in its environment.
+        rows: those of the CSV file.
+        new: path -> text of a file to write.
+        unknown: board -> what no column says, as sentences for a person.
+        wiring: board -> resources that its host exports, by name; without a coordinator they are in its environment.
     """
 
     rows: Sequence[BoardRow]
@@ -104,7 +109,7 @@ def read(path: Path) -> list[BoardRow]:
                 continue
             if not names:
                 names = values
-                wrong += _wrong_header(names)
+                wrong += _header_mistakes(names)
             elif len(values) > len(names) and any(values[len(names) :]):
                 wrong.append(f"{lines.line_num}: {len(values)} cells, and the header has {len(names)} columns")
             else:
@@ -112,14 +117,16 @@ def read(path: Path) -> list[BoardRow]:
     except csv.Error as error:
         raise ConfigurationError(f"{path}:{lines.line_num}: no CSV: {error}") from error
     if not wrong:
-        wrong = [f"{row.line}: {problem}" for row in rows for problem in _wrong_values(row)] + list(_twice(rows))
+        wrong = [f"{row.line}: {problem}" for row in rows for problem in _value_mistakes(row)]
+        wrong += _shared_equipment(rows)
     if wrong or not rows:
         problems = wrong or [f"1: no boards: a header with {', '.join(REQUIRED)}, then a row for each board"]
         raise ConfigurationError("\n".join(f"{path}:{problem}" for problem in problems))
     return rows
 
 
-def _wrong_header(names: Sequence[str]) -> Iterator[str]:
+def _header_mistakes(names: Sequence[str]) -> Iterator[str]:
+    """Yield unknown, missing and repeated columns."""
     for name in names:
         if name not in COLUMNS:
             near = difflib.get_close_matches(name, COLUMNS, n=1)
@@ -131,7 +138,8 @@ def _wrong_header(names: Sequence[str]) -> Iterator[str]:
         yield f"1: two columns {name}"
 
 
-def _wrong_values(row: BoardRow) -> Iterator[str]:
+def _value_mistakes(row: BoardRow) -> Iterator[str]:
+    """Yield values that are wrong by themselves, whatever the farm is."""
     for name in REQUIRED:
         if not row[name]:
             yield f"{name}: it is empty ({COLUMNS[name]})"
@@ -154,22 +162,25 @@ def _wrong_values(row: BoardRow) -> Iterator[str]:
         yield "medium: straps select it: leave it out"
 
 
-def _twice(rows: Sequence[BoardRow]) -> Iterator[str]:
-    """Find equipment that two rows name, e.g. an outlet."""
+def _shared_equipment(rows: Sequence[BoardRow]) -> Iterator[str]:
+    """Yield equipment that two rows name, e.g. an outlet."""
     first_rows: dict[tuple[str, ...], BoardRow] = {}
     for row in rows:
-        at = row["host"]
-        things = {
+        host = row["host"]
+        # Column -> what tells one such thing from all others in the lab; empty: the row has none.
+        identities = {
             "name": (row["name"],),
             "outlet": (row["pdudaemon"], row["pdu"], row["outlet"]) if not package_data.is_bench(row["pdu"]) else (),
-            "serial": (at, row["serial"]),
-            "side_serial": (at, row["side_serial"]) if row["side_serial"] else (),
-            "sdmux": (at, row["sdmux"]) if row["sdmux"] else (),
-            "sensor": (at, row["sensor"]) if row["sensor"] else (),
+            "serial": (host, row["serial"]),
+            "side_serial": (host, row["side_serial"]) if row["side_serial"] else (),
+            "sdmux": (host, row["sdmux"]) if row["sdmux"] else (),
+            "sensor": (host, row["sensor"]) if row["sensor"] else (),
             "straps": (row["straps"],) if row["straps"] else (),
         }
-        for column, thing in things.items():
-            other = first_rows.setdefault((column.removeprefix("side_"), *thing), row) if thing else row
+        for column, identity in identities.items():
+            # A second core's console may be another board's first one.
+            kind = column.removeprefix("side_")
+            other = first_rows.setdefault((kind, *identity), row) if identity else row
             if other is not row:
                 yield f"{row.line}: {column}: {row[column]} is that of {other['name']}, too (line {other.line})"
 
@@ -178,7 +189,9 @@ def plan(path: Path, farm: Farm, file: Path) -> Addition:
     """The files that an inventory needs beside what is there.
 
     Args:
-        path: the CSV file. file: the farm.yaml.
+        path: the CSV file.
+        farm: what farm.yaml says.
+        file: farm.yaml itself; its comments and order stay.
 
     Raises:
         ConfigurationError: a row is wrong, or contradicts farm.yaml, an environment or pdudaemon's configuration.
@@ -188,11 +201,11 @@ def plan(path: Path, farm: Farm, file: Path) -> Addition:
     addition = Addition(rows)
     wrong: list[str] = []
     pdus = _pdus(farm)
-    users = _outlets(discover.environments(folder), farm)
+    board_of_outlet = _board_of_outlet(discover.environments(folder), farm)
     for row in rows:
         name = row["name"]
         notes = addition.unknown.setdefault(name, [])
-        wrong += [f"{row.line}: {problem}" for problem in _against_farm(row, farm, pdus, users)]
+        wrong += [f"{row.line}: {problem}" for problem in _against_farm(row, farm, pdus, board_of_outlet)]
         data, exported = _environment(row, farm, notes)
         env = folder / package_data.ENVS / f"{name}.yaml"
         if env.exists():
@@ -206,12 +219,7 @@ def plan(path: Path, farm: Farm, file: Path) -> Addition:
             notes.append(f"{farm.pdudaemon.config} cannot be read here: whether it has {row['pdu']} is unknown")
     if wrong:
         raise ConfigurationError("\n".join(f"{path}:{problem}" for problem in wrong))
-    groups_of_host: dict[str, dict[str, Any]] = {}
-    for row in rows:
-        if row["name"] in addition.wiring:
-            groups_of_host.setdefault(host_of(row, farm), {})[row["name"]] = addition.wiring[row["name"]]
-    for host, groups in groups_of_host.items():
-        addition.new |= _exports(folder / EXPORTS / f"{host}.yaml", groups)
+    _add_exports(addition, folder / EXPORTS, farm)
     text = file.read_text(encoding="utf-8")
     if (new := _farm_text(text, farm, rows, file)) != text:
         addition.new[file] = new
@@ -283,10 +291,10 @@ def _pdus(farm: Farm) -> set[str] | None:
         ) from error
 
 
-def _outlets(envs: Iterable[Path], farm: Farm) -> dict[tuple[str, str, int], str]:
-    """Outlets that the lab's environments name, with their boards."""
+def _board_of_outlet(envs: Iterable[Path], farm: Farm) -> dict[tuple[str, str, int], str]:
+    """(pdudaemon's address, power switch, outlet) -> the board whose environment names it."""
     board_of_outlet = {}
-    # An environment that `lab init` wrote, and that no person has filled in.
+    # `lab init` wrote them and no person has filled them in: their outlets are examples.
     drafts = {env.path.read_bytes() for env in list_shipped_envs()}
     for env in envs:
         if env.read_bytes() in drafts:
@@ -303,8 +311,13 @@ def _outlets(envs: Iterable[Path], farm: Farm) -> dict[tuple[str, str, int], str
 
 
 def _against_farm(
-    row: BoardRow, farm: Farm, pdus: set[str] | None, users: Mapping[tuple[str, str, int], str]
+    row: BoardRow, farm: Farm, pdus: set[str] | None, board_of_outlet: Mapping[tuple[str, str, int], str]
 ) -> Iterator[str]:
+    """Yield what contradicts farm.yaml, pdudaemon's configuration or another board's environment.
+
+    Args:
+        pdus: the power switches that pdudaemon knows; None: not known.
+    """
     names = [host.name for host in farm.hosts]
     if names and not row["host"]:
         yield f"host: which of {', '.join(names)}?"
@@ -314,24 +327,28 @@ def _against_farm(
     if entry is not None and row["host"] and entry.host and entry.host != row["host"]:
         yield f"host: farm.yaml has {row['name']} on {entry.host}, and this says {row['host']}"
     address = row["pdudaemon"] or farm.pdudaemon.address
-    may_differ = package_data.is_bench(row["pdu"]) or pdus is None or address != farm.pdudaemon.address
-    if not may_differ and row["pdu"] not in (pdus or ()):
-        there = ", ".join(sorted(pdus or ())) or "none"
-        yield f"pdu: {farm.pdudaemon.config} has no {row['pdu']!r}; it has: {there}"
-    user = users.get((address, row["pdu"], int(row["outlet"])), row["name"])
-    if user != row["name"]:
-        yield f"outlet: {row['pdu']} {row['outlet']} is that of {user}"
+    # A simulated bench brings its own pdudaemon, and that of another address has another configuration.
+    is_checked = not package_data.is_bench(row["pdu"]) and address == farm.pdudaemon.address
+    if is_checked and pdus is not None and row["pdu"] not in pdus:
+        yield f"pdu: {farm.pdudaemon.config} has no {row['pdu']!r}; it has: {', '.join(sorted(pdus)) or 'none'}"
+    board = board_of_outlet.get((address, row["pdu"], int(row["outlet"])), row["name"])
+    if board != row["name"]:
+        yield f"outlet: {row['pdu']} {row['outlet']} is that of {board}"
 
 
 def _against_environment(row: BoardRow, farm: Farm, env: Path, data: Mapping[str, Any]) -> Iterator[str]:
-    """Find columns that an existing environment contradicts."""
+    """Yield columns that an existing environment contradicts.
+
+    Args:
+        data: the environment that the row would have made.
+    """
     board_type, board = envfile.board_of(env)
     where = f"{env} is there, and"
     if board != row["name"]:
         yield f"name: {where} is of board {board}"
     if board_type != row["type"]:
         yield f"type: {where} is of a {board_type}"
-    if farm.coordinator:
+    if farm.coordinator:  # the resources are in its host's exports
         return
     has = envfile.arguments_of(env, "PDUDaemonPort", "resources")
     for column, key in (("pdu", "pdu"), ("outlet", "index")):
@@ -344,51 +361,54 @@ def _against_environment(row: BoardRow, farm: Farm, env: Path, data: Mapping[str
         yield f"serial: {where} has another console: {arguments or 'none such'}"
 
 
-_PORTS: Final = frozenset({"USBSerialPort", "RawSerialPort", "NetworkSerialPort"})
-
-
 def _environment(row: BoardRow, farm: Farm, notes: list[str]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """The environment of a row, and what its host exports.
+    """The environment of a row, and the resources that its host exports, by name.
+
+    It is the shipped environment of the board's type with the row's values. A resource without a value goes, and each
+    driver that needs it.
 
     Args:
         notes: what no column says is added here.
     """
     envs_of_type = [env for env in list_shipped_envs() if env.board_type == row["type"]]
-    bench = package_data.is_bench(row["pdu"])
-    template = next((env for env in envs_of_type if env.simulated == bench), envs_of_type[0])
+    is_simulated = package_data.is_bench(row["pdu"])
+    template = next((env for env in envs_of_type if env.simulated == is_simulated), envs_of_type[0])
     data = yaml.safe_load(_TEMPLATE.sub("''", template.path.read_text(encoding="utf-8")))
     target = data["targets"][_TARGET]
     drivers: list[dict[str, Any]] = target["drivers"]
     console = _driver(drivers, "StampedConsoleDriver").get("bindings", {}).get("port", "")
     resources: list[dict[str, Any]] = []
-    gone: set[str] = set()  # names of resources, and classes of drivers, without a value
+    gone: set[str] = set()  # names of the resources without a value; of one without a name, its driver's class
     for entry in target["resources"]:
         ((cls, args),) = entry.items()
         resource = _resource(cls, args, row, farm, console)
         if resource is None:
-            gone.add(str(args.get("name") or _USERS.get(cls, cls)))
+            gone.add(str(args.get("name") or {"RailSensors": "RailsDriver"}.get(cls, cls)))
         else:
             resources.append(resource)
     lines = set(_driver(drivers, "BootModeDriver").get("lines", {}).values())
     notes += _notes(row, drivers, gone, lines)
-    remaining = [driver for driver in drivers if not _needs(driver, gone)]
+    remaining = []
+    for driver in drivers:
+        ((cls, args),) = driver.items()
+        used = [name for key in ("bindings", "lines", "pins") for name in (args or {}).get(key, {}).values()]
+        if gone.isdisjoint({cls, *used}):
+            remaining.append(driver)
     strategy = _driver(remaining, "BoardStrategy")
     strategy["board"] = row["name"]
     if row["medium"]:
         strategy["medium"] = row["medium"]
     if row["sdmux"]:
         resources.append({"USBSDMuxDevice": {"match": {"@ID_PATH": row["sdmux"]}}})
+        # Above the strategy, the last driver, which binds the card.
         remaining[-1:-1] = [{"USBSDMuxDriver": {}}, {"MultiplexedCardDriver": {}}]
-    _tester(data, row, notes)
+    _fill_in_tester(data, row, notes)
     exported: dict[str, dict[str, Any]] = {}
     if farm.coordinator:
-        resources, exported = _remote(row, resources)
+        resources, exported = _split_exported(row, resources)
         data["options"] = {**data.get("options", {}), "coordinator_address": farm.coordinator}
     target["resources"], target["drivers"] = resources, remaining
     return data, exported
-
-
-_USERS: Final = {"RailSensors": "RailsDriver"}  # of a resource without a name
 
 
 def _driver(drivers: Iterable[Mapping[str, Any]], cls: str) -> dict[str, Any]:
@@ -397,19 +417,24 @@ def _driver(drivers: Iterable[Mapping[str, Any]], cls: str) -> dict[str, Any]:
 
 
 def _resource(cls: str, args: Mapping[str, Any], row: BoardRow, farm: Farm, console: str) -> dict[str, Any] | None:
-    """A resource with a row's values; None: it has none."""
+    """A resource of the template with the row's values; None: the row has none for it.
+
+    Args:
+        cls, args: the template's.
+        console: name of the first core's console among several; empty: there is only one.
+    """
     name = str(args.get("name", ""))
     named = {"name": name} if name else {}
     if cls == "PDUDaemonPort":
         address = row["pdudaemon"] or farm.pdudaemon.address
         return {cls: {"host": address, "pdu": row["pdu"], "index": int(row["outlet"])}}
     if cls in _PORTS:
-        side = bool(console) and name != console
-        serial = row["side_serial"] if side else row["serial"]
-        if side and not serial and _kind(row["serial"]) == "USBSerialPort":
-            serial = row["serial"]  # of a TI board's cable, which has all its UARTs
-        speed = int(args.get("speed", _SPEED))
-        return _port(serial, named, speed, str(args.get("match", {}).get("ID_USB_INTERFACE_NUM", "")))
+        is_side = bool(console) and name != console
+        serial = row["side_serial"] if is_side else row["serial"]
+        if is_side and not serial and _port_class(row["serial"]) == "USBSerialPort":
+            serial = row["serial"]  # one adapter on a TI board has all its UARTs, as interfaces
+        speed_bd = int(args.get("speed", _SPEED_BD))
+        return _port(serial, named, speed_bd, str(args.get("match", {}).get("ID_USB_INTERFACE_NUM", "")))
     if cls == "HttpDigitalOutput":
         bit = name.removeprefix("B")
         url = row["straps"].replace("{bit}", bit) if bit.isdecimal() else row["wake"]
@@ -420,31 +445,29 @@ def _resource(cls: str, args: Mapping[str, Any], row: BoardRow, farm: Farm, cons
     return {cls: dict(args)}
 
 
-def _kind(serial: str) -> str:
+def _port_class(serial: str) -> str:
+    """labgrid's class for a value of the column `serial`."""
     if _TCP.fullmatch(serial):
         return "NetworkSerialPort"
     return "RawSerialPort" if serial.startswith("/") else "USBSerialPort"
 
 
-def _port(serial: str, named: Mapping[str, str], speed: int, interface: str) -> dict[str, Any] | None:
+def _port(serial: str, named: Mapping[str, str], speed_bd: int, interface: str) -> dict[str, Any] | None:
+    """The resource of a console; None: no value.
+
+    Args:
+        interface: number of the UART in the adapter; empty: it has one.
+    """
     if not serial:
         return None
     if address := _TCP.fullmatch(serial):
         protocol = "raw" if address[1] == "raw://" else "rfc2217"
-        where = {"host": address[2], "port": int(address[3]), "speed": speed, "protocol": protocol}
+        where = {"host": address[2], "port": int(address[3]), "speed": speed_bd, "protocol": protocol}
         return {"NetworkSerialPort": {**named, **where}}
     if serial.startswith("/"):
-        return {"RawSerialPort": {**named, "port": serial, "speed": speed}}
+        return {"RawSerialPort": {**named, "port": serial, "speed": speed_bd}}
     match = {"@ID_PATH": serial} | ({"ID_USB_INTERFACE_NUM": interface} if interface else {})
-    return {"USBSerialPort": {**named, "match": match, "speed": speed}}
-
-
-def _needs(driver: Mapping[str, Any], gone: set[str]) -> bool:
-    """True if a driver lacks a resource."""
-    ((cls, args),) = driver.items()
-    args = args or {}
-    used = [*args.get("bindings", {}).values(), *args.get("lines", {}).values(), *args.get("pins", {}).values()]
-    return cls in gone or any(name in gone for name in used)
+    return {"USBSerialPort": {**named, "match": match, "speed": speed_bd}}
 
 
 def _notes(row: BoardRow, drivers: Sequence[Mapping[str, Any]], gone: set[str], straps: set[str]) -> Iterator[str]:
@@ -462,27 +485,29 @@ def _notes(row: BoardRow, drivers: Sequence[Mapping[str, Any]], gone: set[str], 
         yield "sensor: addresses and shunts are the type's: `lab rails selftest` says whether they answer"
     if any(core in gone for core in ("mcu", "wkup")):
         yield "side_serial: none: MCU-only is not measured"
-    if row["serial"] and _kind(row["serial"]) == "NetworkSerialPort":
+    if row["serial"] and _port_class(row["serial"]) == "NetworkSerialPort":
         yield "serial: stamps of ser2net come over the network: their ± is wider than at a console server's own port"
 
 
-def _tester(data: dict[str, Any], row: BoardRow, notes: list[str]) -> None:
+def _fill_in_tester(data: dict[str, Any], row: BoardRow, notes: list[str]) -> None:
     """Fill in the tester, or delete its target and its addresses."""
-    site = data["targets"][_TARGET].get("options", {}).get("benchmarks", {})
     command = data["targets"].get("tester", {}).get("drivers", [{}])[0].get("TesterDriver", {}).get("command", [])
-    if command[:1] != ["ssh"]:
+    if command[:1] != ["ssh"]:  # the template has none, or a simulated one
         return
     if row["tester"]:
         command[-1] = row["tester"]
         notes.append("tester: the addresses on its link are those of the template: `benchmarks` in the environment")
         return
     del data["targets"]["tester"]
+    addresses = data["targets"][_TARGET].get("options", {}).get("benchmarks", {})
     for key in ("tester", "board"):
-        site.pop(key, None)
+        addresses.pop(key, None)
     notes.append("tester: none: sections of the network need a peer, and are left out")
 
 
-def _remote(row: BoardRow, resources: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
+def _split_exported(
+    row: BoardRow, resources: list[dict[str, Any]]
+) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
     """Split resources into the environment's and those of its host's exporter."""
     own: list[dict[str, Any]] = [{"RemotePlace": {"name": row["name"]}}]
     exported: dict[str, dict[str, Any]] = {}
@@ -496,19 +521,31 @@ def _remote(row: BoardRow, resources: list[dict[str, Any]]) -> tuple[list[dict[s
     return own, exported
 
 
-def _exports(path: Path, groups: Mapping[str, Any]) -> dict[Path, str]:
-    """The file of a host's exports with these groups, if missing."""
-    text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    there = (yamlfile.load(path) or {}) if text else {}
-    new = {name: group for name, group in groups.items() if name not in there}
-    for name, group in groups.items():
-        if name in there and there[name] != group:
-            raise ConfigurationError(f"{path}: {name} is there, and says something else; it is not changed")
-    return {path: text + yaml.safe_dump(new, sort_keys=False, width=1000)} if new else {}
+def _add_exports(addition: Addition, folder: Path, farm: Farm) -> None:
+    """Add the exports of each host that gets boards; what it exports already stays.
+
+    Raises:
+        ConfigurationError: a host exports something else under a board's name.
+    """
+    # In labgrid's words, the resources of one board are a group of its host's exports.
+    groups_of_host: dict[str, dict[str, Any]] = {}
+    for row in addition.rows:
+        if row["name"] in addition.wiring:
+            groups_of_host.setdefault(host_of(row, farm), {})[row["name"]] = addition.wiring[row["name"]]
+    for host, groups in groups_of_host.items():
+        exports = folder / f"{host}.yaml"
+        text = exports.read_text(encoding="utf-8") if exports.is_file() else ""
+        present = (yamlfile.load(exports) or {}) if text else {}
+        for name, group in groups.items():
+            if present.get(name, group) != group:
+                raise ConfigurationError(f"{exports}: {name} is there, and says something else; it is not changed")
+        new_groups = {name: group for name, group in groups.items() if name not in present}
+        if new_groups:
+            addition.new[exports] = text + yaml.safe_dump(new_groups, sort_keys=False, width=1000)
 
 
 def _farm_text(text: str, farm: Farm, rows: Sequence[BoardRow], file: Path) -> str:
-    """farm.yaml with the entries of its new boards."""
+    """farm.yaml with the new boards' entries under `usb`, `boards` and `schedules`."""
     boards = {entry.name for entry in farm.boards}
     scheduled = {schedule.board for schedule in farm.schedules}
     sockets = {(entry.id_path, entry.host) for entry in farm.usb}
@@ -517,21 +554,26 @@ def _farm_text(text: str, farm: Farm, rows: Sequence[BoardRow], file: Path) -> s
         at = {"host": row["host"]} if row["host"] else {}
         for column, kind in (("serial", "adapter"), ("sdmux", "sdmux")):
             socket = row[column]
-            if socket and _kind(socket) == "USBSerialPort" and (socket, row["host"]) not in sockets:
+            if socket and _port_class(socket) == "USBSerialPort" and (socket, row["host"]) not in sockets:
                 usb.append({"name": f"{row['name']} {kind}", "id_path": socket, "kind": kind, **at})
     new = [row for row in rows if row["name"] not in boards]
-    # With `boards`, a schedule's board has to be one of them.
-    earlier = {
-        schedule.board: schedule
+    # Once there are `boards`, each schedule's board has to be one of them: those that were scheduled without, too.
+    env_of_scheduled = {
+        schedule.board: Path(schedule.env)
         for schedule in farm.schedules
-        if new and schedule.board not in {*boards, *(r["name"] for r in rows)}
+        if new and schedule.board not in {*boards, *(row["name"] for row in rows)}
     }
     at = {"host": farm.hosts[0].name} if farm.hosts else {}
-    entries = [{"name": board, "env": _short(schedule.env, farm), **at} for board, schedule in earlier.items()]
+    envs = Path(farm.directory) / package_data.ENVS
+    entries = [
+        {"name": board, "env": env.name if env.parent == envs else str(env), **at}
+        for board, env in env_of_scheduled.items()
+    ]
     entries += [
         {"name": row["name"], "env": f"{row['name']}.yaml"} | {key: row[key] for key in ("host", "hub") if row[key]}
         for row in new
     ]
+    # From 2:00 on, some in each minute, so that they do not all begin at once.
     first = len(farm.schedules)
     nights = [
         {
@@ -549,13 +591,14 @@ def _farm_text(text: str, farm: Farm, rows: Sequence[BoardRow], file: Path) -> s
     return text
 
 
-def _short(env: str, farm: Farm) -> str:
-    path = Path(env)
-    return path.name if path.parent == Path(farm.directory) / package_data.ENVS else env
-
-
 def _with_entries(text: str, key: str, entries: Sequence[Mapping[str, str]], file: Path) -> str:
-    """A YAML text with more entries in one of its lists."""
+    """A YAML text with more entries at the end of one of its lists, each on a line.
+
+    The text is edited, since PyYAML would drop a person's comments.
+
+    Raises:
+        ConfigurationError: the list is written on one line.
+    """
     if not entries:
         return text
     lines = text.splitlines()

@@ -71,7 +71,9 @@ def _wrong_sections(chosen_options: Mapping[str, Value], board_type: BoardType) 
     section_of = {section.name: section for section in every()}
     for name in _names(chosen_options, "sections"):
         if name not in section_of:
-            yield f"sections: there is no section {name!r}{_similar(name, section_of)}"
+            close = difflib.get_close_matches(name, list(section_of), n=1)
+            hint = f"did you mean {close[0]}?" if close else "docs/benchmarks.md lists them"
+            yield f"sections: there is no section {name!r}; {hint}"
         elif not section_of[name].fits(board_type):
             yield f"sections: {name}: {board_type.name} does not have what it measures; leave it out"
         elif section_of[name].overwrites and not chosen_options.get("destructive"):
@@ -104,11 +106,6 @@ def _unknown(option: str, names: Iterable[str], there: Iterable[str], board_type
 def _names(chosen_options: Mapping[str, Value], option: str) -> list[str]:
     value = chosen_options.get(option)
     return value if isinstance(value, list) else []
-
-
-def _similar(word: str, words: Iterable[str]) -> str:
-    close = difflib.get_close_matches(word, list(words), n=1)
-    return f"; did you mean {close[0]}?" if close else "; docs/benchmarks.md lists them"
 
 
 GUIDE: Final = ("boot", "low_power", "sections")  # in this order: the boots begin, since they need no settled board

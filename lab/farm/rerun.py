@@ -13,7 +13,7 @@ from lab.judge import text
 from lab.judge.boot_breakdown import explain, latest
 from lab.judge.history import CONSTANTS
 from lab.judge.records import UNSURE, StoredVerdict
-from lab.judge.run_judge import RunVerdicts, judge_run
+from lab.judge.run_judge import judge_run
 from lab.judge.store import read_verdicts, verdicts_with
 from lab.judge.summary import OF_BOOTS
 from lab.results import Store
@@ -36,7 +36,12 @@ def judge_with_reruns(store: Store, run_id: int, measure: Measure, say: Callable
     for number in range(1, MOST_RERUNS + 1):
         if not verdicts.asked:
             break
-        say(f"run {verdicts.run.id}: {_asking(verdicts)}; measuring again, {number} of at most {MOST_RERUNS}")
+        items = ", ".join(sorted(" ".join(value for _, value in item) for item in verdicts.asked))
+        numbers = _numbers(sum(verdict.asks for verdict in verdicts.judged))
+        say(
+            f"run {verdicts.run.id}: {numbers} of {items} may have moved; measuring again, {number} of at most "
+            f"{MOST_RERUNS}"
+        )
         again = measure(verdicts.run.id)
         if again is None:
             break
@@ -155,11 +160,6 @@ def alarms_again(store: Store, job: Job, say: Callable[[str], None]) -> bool:
     for verdict in alarms:
         say(f"verdict: {text.sentence(verdict)}")
     return bool(alarms)
-
-
-def _asking(verdicts: RunVerdicts) -> str:
-    what = ", ".join(sorted(" ".join(value for _, value in item) for item in verdicts.asked))
-    return f"{_numbers(sum(verdict.asks for verdict in verdicts.judged))} of {what} may have moved"
 
 
 def _numbers(count: int) -> str:

@@ -1,4 +1,8 @@
-"""Current state of a lab host: boards, runs, failures and services."""
+"""Current state of a lab host: boards, runs, failures and services.
+
+`look` collects it from the environments, the console server's ports, the results and labgrid's coordinator. `lines` and
+`document` write it for a person and for a program.
+"""
 
 from __future__ import annotations
 
@@ -46,8 +50,11 @@ FAILURES_OF: Final = dt.timedelta(hours=24)
 OpenStore: TypeAlias = Callable[[str | None], AbstractContextManager[Store]]
 _READ: Final = functools.partial(open_store, create=False)
 GLANCE_S: Final = 1.0  # wait for a coordinator
-_ONE_LOOK_S: Final = 10.0  # for the comparisons of a look that no other one follows
+_ONE_LOOK_S: Final = 10.0  # for comparisons with earlier runs, where no later look can take them up
 SEEN_LATELY: Final = dt.timedelta(days=30)  # a board without an environment is listed if it was measured since
+_MOST_FAILURES: Final = 8  # rows of `lines`
+_MANY: Final = 24  # of more boards the free ones are only named: the screen of a large lab is for the others
+_MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
 
 
 @frozen
@@ -55,8 +62,11 @@ class LabNow:
     """Current state of a lab host.
 
     Attributes:
-        store: name of the results. trouble: reason why they cannot be read; empty: none.
-        sizes: of the results; only where no other look follows.
+        at: the store's time, UTC; this host's if the results cannot be read.
+        store: URL of the results, without a password.
+        trouble: reason why they cannot be read; empty: none.
+        boards: by name, as `name_key` orders them.
+        sizes: of the results; None: not asked, as where looks follow one another.
     """
 
     at: dt.datetime
@@ -93,9 +103,12 @@ def look(
     Nothing is written, and nothing is started.
 
     Args:
-        db: as `--db`; None: farm.yaml's, else the default. farm: the farm.yaml; None: here or in /etc/boardlab.
-        runtime: the console server's folder. folder: of the lab, with `envs/`; None: farm.yaml's, else here.
-        ended, judge: of the looks before; runs that had ended then are neither read nor judged again.
+        db: as `--db`; None: farm.yaml's, else the default.
+        farm: the farm.yaml; None: here or in /etc/boardlab.
+        runtime: the console server's folder; None: the user's.
+        folder: of the lab, with `envs/`; None: farm.yaml's, else here.
+        ended, judge: of the looks before, so that runs that had ended then are neither read nor judged again; None: no
+            other look follows.
         opened: how the results are opened.
 
     Raises:
@@ -144,27 +157,26 @@ def _boards_of(
             boards[name] = evolve(board_now, env=env)
     for port in ports.ports if ports else ():
         if port.board:
-            boards[port.board] = _at_port(boards.get(port.board, BoardNow(port.board)), port)
-    name, trouble = "", ""
+            boards[port.board] = _with_port(boards.get(port.board, BoardNow(port.board)), port)
+    store_url, trouble = "", ""
     try:
         with opened(services.database(db, host.farm)) as store:
-            name = store.url
+            store_url = store.url
             rule = host.farm.health.rule if host.farm else DEFAULT_RULE
             now = store.now()
             boards = _add_results(store, boards, now, ended.of(store), rule)
             boards = _add_verdicts(store, boards, (judge or LatestJudge(_ONE_LOOK_S)).of(store, now))
     except BoardlabError as error:
         trouble = str(error)
-        boards = {board: evolve(state, is_reached=None) for board, state in boards.items()}
-    for board, holder in (find_other_holders(host.farm) if host.farm else {}).items():
-        away, board_now = MissingResource.of(holder), boards.get(board, BoardNow(board))
-        boards[board] = (
-            evolve(board_now, place=holder)
-            if away is None
-            else evolve(board_now, away=board_now.away or away.described)
-        )
-    ordered = tuple(boards[board] for board in sorted(boards, key=name_key))
-    return LabNow(now, socket.gethostname(), name, trouble, ordered, ())
+        boards = {name: evolve(board, is_reached=None) for name, board in boards.items()}
+    for name, holder in (find_other_holders(host.farm) if host.farm else {}).items():
+        missing, board = MissingResource.of(holder), boards.get(name, BoardNow(name))
+        if missing is None:
+            boards[name] = evolve(board, place=holder)
+        else:  # the janitor holds the place, since a resource of it is away
+            boards[name] = evolve(board, away=board.away or missing.described)
+    ordered = tuple(boards[name] for name in sorted(boards, key=name_key))
+    return LabNow(now, socket.gethostname(), store_url, trouble, ordered, ())
 
 
 def name_key(board: str) -> tuple[str | int, ...]:
@@ -172,8 +184,14 @@ def name_key(board: str) -> tuple[str | int, ...]:
     return tuple(int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", board))
 
 
+@functools.lru_cache(maxsize=4096)
+def _place_in(env: Path, _state: tuple[int, ...]) -> str:
+    """Place of one environment; read again only when the file's state changes."""
+    return envfile.place_of(env)
+
+
 def boards_by_place(farm: Farm) -> dict[str, str]:
-    """Boards of labgrid places, from farm.yaml's environments on this host."""
+    """Place of labgrid -> its board, by farm.yaml's environments on this host."""
     board_of_place = {}
     for board, env in farm.environments.items():
         try:
@@ -188,9 +206,9 @@ def boards_by_place(farm: Farm) -> dict[str, str]:
 
 
 def find_other_holders(farm: Farm) -> dict[str, str]:
-    """Holder of each board's place, if neither a job nor a reservation.
+    """Board -> holder of its place, where that is neither a job nor a reservation.
 
-    It is a person or the janitor, as "host/user"; empty if the coordinator does not answer.
+    The holder is a person or the janitor, as "host/user". Without an answer of the coordinator there are none.
     """
     boards = boards_by_place(farm) if farm.coordinator else {}
     if not boards:
@@ -208,16 +226,21 @@ def find_other_holders(farm: Farm) -> dict[str, str]:
     }
 
 
-@functools.lru_cache(maxsize=4096)
-def _place_in(env: Path, _state: tuple[int, ...]) -> str:
-    """Place of one environment, cached by the file's state."""
-    return envfile.place_of(env)
-
-
 def boards_in_folder(folder: Path) -> Iterator[BoardNow]:
     """Boards of a lab folder's environments; unreadable files are skipped."""
     for path in sorted((folder / package_data.ENVS).glob("*.yaml")):
         yield from _boards_in_file(path)
+
+
+@functools.lru_cache(maxsize=4096)
+def _parse_boards(path: Path, _state: tuple[int, ...]) -> tuple[BoardNow, ...]:
+    """Boards of one environment; read again only when the file's state changes."""
+    try:
+        strategies = envfile.strategies(path)
+    except ConfigurationError:
+        return ()
+    named = ((str(strategy.get("board") or ""), str(strategy.get("board_type") or "")) for strategy in strategies)
+    return tuple(BoardNow(board, board_type, path.name) for board, board_type in named if board)
 
 
 def _boards_in_file(path: Path) -> tuple[BoardNow, ...]:
@@ -228,30 +251,27 @@ def _boards_in_file(path: Path) -> tuple[BoardNow, ...]:
     return ()
 
 
-@functools.lru_cache(maxsize=4096)
-def _parse_boards(path: Path, _state: tuple[int, ...]) -> tuple[BoardNow, ...]:
-    """Boards of one environment, cached by the file's state."""
-    try:
-        strategies = envfile.strategies(path)
-    except ConfigurationError:
-        return ()
-    named = ((str(strategy.get("board") or ""), str(strategy.get("board_type") or "")) for strategy in strategies)
-    return tuple(BoardNow(board, board_type, path.name) for board, board_type in named if board)
-
-
-def _at_port(board: BoardNow, port: PortStatus) -> BoardNow:
+def _with_port(board: BoardNow, port: PortStatus) -> BoardNow:
+    """The board with what its console's port says; a board of two consoles has two."""
     writer = "" if port.writer is None else process.describe(port.writer)
     away = "" if port.state == "open" else f"port {port.info.name}: {port.state}"
     trouble = f"not recorded: {port.recording_broken}" if port.recording_broken else ""
-    both = (filter(None, pair) for pair in ((board.port, trouble), (board.away, away)))
-    broken, gone = ("; ".join(pair) for pair in both)
-    return evolve(board, console=board.console or writer, port=broken, away=gone)
+    return evolve(
+        board,
+        console=board.console or writer,
+        port="; ".join(filter(None, (board.port, trouble))),
+        away="; ".join(filter(None, (board.away, away))),
+    )
 
 
 def _add_results(
     store: Store, boards: dict[str, BoardNow], now: dt.datetime, last_ended: Iterable[ListedRun], rule: QuarantineRule
 ) -> dict[str, BoardNow]:
-    """Add the store's knowledge to the boards, and boards of its own."""
+    """The boards with their runs, jobs, reservations and health, and boards that only the store has.
+
+    Args:
+        last_ended: each board's newest run that has ended.
+    """
     ended = {listed.run.board: listed for listed in last_ended}
     running = {listed.run.board: listed for listed in listing.latest(store, running=True)}
     killed = jobs_listing.killed_runs(store) if running else frozenset[int]()
@@ -261,33 +281,38 @@ def _add_results(
     jobs: dict[str, list[JobNow]] = {}
     for view in jobs_listing.jobs(store, 0, now):
         jobs.setdefault(view.job.board, []).append(_job(view, now))
-    lately = {
-        run.board: run.board_type
-        for run in (listed.run for listed in (*ended.values(), *running.values()))
-        if now - run.started_at < SEEN_LATELY
+    newest = [*ended.values(), *running.values()]
+    type_of_measured = {
+        listed.run.board: listed.run.board_type for listed in newest if now - listed.run.started_at < SEEN_LATELY
     }
-    boards_now = {**{name: BoardNow(name, board_type) for name, board_type in lately.items()}, **boards}
+    boards_now = {**{name: BoardNow(name, board_type) for name, board_type in type_of_measured.items()}, **boards}
     holds: dict[str, tuple[Hold, ...]] = {}
     for hold in ReservationBook(store).standing():
         holds[hold.board] = (*holds.get(hold.board, ()), hold)
     coming: dict[str, tuple[Hold, ...]] = {}
     for hold in ReservationBook(store).coming():
         coming[hold.board] = (*coming.get(hold.board, ()), hold)
-    health = HealthBook(store, rule, lambda: now).all(_lately((*ended.values(), *running.values()), now - rule.window))
+    # Boards of the health rule's window: True if a run that began in it has a good attempt.
+    since = now - rule.window
+    has_good: dict[str, bool] = {}
+    for listed in newest:
+        run = listed.run
+        if run.finished_at is None or run.finished_at >= since:
+            has_good[run.board] = has_good.get(run.board, False) or (listed.good > 0 and run.started_at >= since)
+    health = HealthBook(store, rule, lambda: now).all(has_good)
     for name in (*jobs, *holds):
         boards_now.setdefault(name, BoardNow(name))
     for name, board in boards_now.items():
         own_jobs = jobs.get(name, [])
-        having = next((job for job in own_jobs if job.state == "running"), None)
         last, current = ended.get(name), running.get(name)
-        if current is None or (last is not None and current.run.id < last.run.id):
-            current = None
-        elif current.run.id in killed:
+        if current is not None and last is not None and current.run.id < last.run.id:
+            current = None  # it was left behind: a later run has ended
+        elif current is not None and current.run.id in killed:
             last, current = current, None
         boards_now[name] = evolve(
             board,
-            board_type=board.board_type or lately.get(name, ""),
-            job=having,
+            board_type=board.board_type or type_of_measured.get(name, ""),
+            job=next((job for job in own_jobs if job.state == "running"), None),
             waiting=sum(job.state == "queued" and not job.died for job in own_jobs),
             current=current,
             last=last,
@@ -317,38 +342,22 @@ def _add_verdicts(store: Store, boards: Mapping[str, BoardNow], comparison: LabC
     }
 
 
-def _lately(last: Iterable[ListedRun], since: dt.datetime) -> dict[str, bool]:
-    """Boards with a recent run -> it has good attempts since then."""
-    has_good: dict[str, bool] = {}
-    for listed in last:
-        run = listed.run
-        if run.finished_at is None or run.finished_at >= since:
-            has_good[run.board] = has_good.get(run.board, False) or (listed.good > 0 and run.started_at >= since)
-    return has_good
-
-
-def _through(person: str, pid: int) -> str:
-    """Person and process of a job, which `lab web` may have started."""
-    own_person, described = process.person_of(pid), process.describe(pid)
-    return described if person in {"", own_person, process.user_name(os.getuid())} else f"{person}, {described}"
-
-
 def _job(view: JobView, now: dt.datetime) -> JobNow:
+    """A job with its runs; `who` says what a person can look for: the process, and who asked `lab web` for it."""
     job = view.job
     died = seems_dead(job, now, process.has_died)
     if process.has_died(job.holder) is None:  # of another host or user
         who = job.who
+    elif died:
+        who = "nobody"
     else:
-        who = "nobody" if died else _through(job.person, int(job.holder.rsplit("/", 2)[1]))
+        pid = int(job.holder.rsplit("/", 2)[1])
+        is_own = job.person in {"", process.person_of(pid), process.user_name(os.getuid())}
+        who = process.describe(pid) if is_own else f"{job.person}, {process.describe(pid)}"
     since = job.started_at if job.state == "running" and job.started_at else job.queued_at
     planned = {run.id: run.planned for run in view.runs}
     good = {run.id: run.good for run in view.runs}
     return JobNow(job.id, job.state, ",".join(job.suites), who, since, died, planned, view.expected_end, good)
-
-
-_MOST_FAILURES: Final = 8
-_MANY: Final = 24  # boards, above which free ones are only named: the screen of a large lab is for the others
-_MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
 
 
 def lines(now: LabNow, room: int | None = None) -> list[str]:
@@ -362,17 +371,22 @@ def lines(now: LabNow, room: int | None = None) -> list[str]:
         text_lines += table(["", ""], [[bad("results:"), now.trouble]], "<<", room=room)[1:]
     text_lines.append("")
     if now.boards:
-        text_lines += _boards(now, room)
+        text_lines += _board_lines(now, room)
     else:
         text_lines.append("no boards: run this in a lab's folder (`lab init` writes one)")
-    text_lines += ["", *_failures(now, room), ""]
-    text_lines += table(["service", "", ""], [_service(service) for service in now.services], "<<<", room=room)
+    text_lines += ["", *_failure_lines(now, room), ""]
+    states = {"bad": bad("bad"), "ok": "ok", "absent": "-"}
+    rows = [
+        [service.name, states[service.state], "; ".join(filter(None, (service.said, service.hint)))]
+        for service in now.services
+    ]
+    text_lines += table(["service", "", ""], rows, "<<<", room=room)
     if now.sizes:
         text_lines += ["", f"results: {now.sizes.line}"]
     return [line for number, line in enumerate(text_lines) if line or number != 1]
 
 
-def _boards(now: LabNow, room: int | None) -> list[str]:
+def _board_lines(now: LabNow, room: int | None) -> list[str]:
     """The boards, problems first; a large lab's idle ones by name."""
     text_lines = [", ".join(f"{count} {name}" for name, count in now.counts.items() if count), ""]
     ordered, idle = now.by_state, dict[str, list[str]]()
@@ -381,24 +395,22 @@ def _boards(now: LabNow, room: int | None) -> list[str]:
             idle.setdefault(board.state.name, []).append(board.board)
         ordered = [board for board in ordered if not _is_idle(board)]
     rows = [
-        [board.board, _state_text(board, now.at), _doing(board, now.at), _last(board, now.at)] for board in ordered
+        [board.board, _state_text(board, now.at), _now_text(board, now.at), _last_text(board, now.at)]
+        for board in ordered
     ]
     text_lines += table(["board", "state", "now", "last result"], rows, "<<<<", room=room) if rows else []
     if idle:
         listed = [[f"{len(boards)} {state}", ", ".join(boards)] for state, boards in idle.items()]
         text_lines += ["", *table(["", ""], listed, "<<", room=room)[1:]]
-    left = [board.board for board in now.boards if not board.is_judged]
-    if left:
-        text_lines += [
-            "",
-            doubtful(
-                f"not compared with earlier runs yet: {len(left)} boards; `lab results show RUN` compares one run"
-            ),
-        ]
+    uncompared = sum(not board.is_judged for board in now.boards)
+    if uncompared:
+        hint = "`lab results show RUN` compares one run"
+        text_lines += ["", doubtful(f"not compared with earlier runs yet: {uncompared} boards; {hint}")]
     return text_lines
 
 
 def _is_idle(board: BoardNow) -> bool:
+    """True if a person needs no line on the board."""
     return board.state.name in {"never reached", "free"} and not (board.failures or _suspect(board))
 
 
@@ -420,7 +432,7 @@ def document(now: LabNow) -> dict[str, Any]:
         "sizes": None
         if now.sizes is None
         else {"bytes": now.sizes.parts, "week": now.sizes.week, "free": now.sizes.free},
-        "boards": [_board(board) for board in now.boards],
+        "boards": [_board_document(board) for board in now.boards],
         "services": [asdict(service) for service in now.services],
     }
 
@@ -433,7 +445,8 @@ def ago(seconds: float) -> str:
     return f"{int(max(seconds, 0))} s"
 
 
-def _doing(board: BoardNow, at: dt.datetime) -> str:
+def _now_text(board: BoardNow, at: dt.datetime) -> str:
+    """The column `now`: job and run, what waits, and what keeps the board from working."""
     parts: list[str] = []
     if board.job is not None:
         since = f"{board.job.suites} (job {call(board.job.id)}) for {ago((at - board.job.since).total_seconds())}"
@@ -457,7 +470,10 @@ def _doing(board: BoardNow, at: dt.datetime) -> str:
     if state.explains and state.cause:
         parts.insert(0, bad(state.cause) if state.is_problem else doubtful(state.cause))
     parts += [bad(problem) for problem in (board.port, board.away) if problem and problem != state.cause]
-    return _join(parts or ["-"])
+    text, *others = parts or ["-"]
+    for part in others:
+        text = text + Marked("; ", ()) + part  # str.join() would lose the marks
+    return text
 
 
 def _suspect(board: BoardNow) -> bool:
@@ -471,7 +487,8 @@ def _suspect(board: BoardNow) -> bool:
     )
 
 
-def _last(board: BoardNow, at: dt.datetime) -> str:
+def _last_text(board: BoardNow, at: dt.datetime) -> str:
+    """The column `last result`: the newest run that has ended."""
     if board.last is None:
         return "-"
     run = board.last.run
@@ -483,7 +500,8 @@ def _last(board: BoardNow, at: dt.datetime) -> str:
     return f"{run.id} {run.kind} {run.release} " + state + counted + f", {ago((at - end).total_seconds())} ago"
 
 
-def _failures(now: LabNow, room: int | None) -> list[str]:
+def _failure_lines(now: LabNow, room: int | None) -> list[str]:
+    """The failed attempts of `FAILURES_OF` by class and board, the most frequent first."""
     counted = sorted(
         ((count, board.board, outcome) for board in now.boards for outcome, count in board.failures.items()),
         key=lambda row: (-row[0], row[1:]),
@@ -500,27 +518,15 @@ def _failures(now: LabNow, room: int | None) -> list[str]:
     ]
 
 
-def _service(service: Any) -> list[str]:
-    state = bad("bad") if service.state == "bad" else {"ok": "ok", "absent": "-"}[service.state]
-    return [service.name, state, f"{service.said}{'; ' + service.hint if service.hint else ''}"]
-
-
-def _join(parts: list[str]) -> str:
-    joined: str = parts[0]
-    for part in parts[1:]:
-        joined = joined + Marked("; ", ()) + part
-    return joined
-
-
-def _board(board: BoardNow) -> dict[str, Any]:
+def _board_document(board: BoardNow) -> dict[str, Any]:
     return {
         "board": board.board,
         "board_type": board.board_type,
         "env": board.env,
         "job": None if board.job is None else _job_document(board.job),
         "waiting": board.waiting,
-        "holds": [_hold(hold) for hold in board.holds],
-        "coming": [_hold(hold) for hold in board.coming],
+        "holds": [_hold_document(hold) for hold in board.holds],
+        "coming": [_hold_document(hold) for hold in board.coming],
         "health": None if board.health is None else {"state": board.health.state, "reasons": [*board.health.reasons]},
         "console": board.console,
         "place": board.place,
@@ -531,27 +537,29 @@ def _board(board: BoardNow) -> dict[str, Any]:
         "state_since": board.state.since.isoformat() if board.state.since else None,
         "worse": [plain_document(number) for number in board.worse],
         "is_judged": board.is_judged,
-        "current": _run(board.current),
-        "last": _run(board.last),
+        "current": _run_document(board.current),
+        "last": _run_document(board.last),
         "failures": dict(board.failures),
     }
 
 
 def _job_document(job: JobNow) -> dict[str, Any]:
     end = job.expected_end
-    times = {"since": job.since.isoformat(), "expected_end": end.isoformat() if end else None}
-    counts = {
-        name: {str(run): n for run, n in of_run.items()}
-        for name, of_run in (("planned", job.planned), ("good", job.good))
+    return {
+        **asdict(job),
+        "job": call(job.id),
+        "planned": {str(run): count for run, count in job.planned.items()},  # JSON's keys are texts
+        "good": {str(run): count for run, count in job.good.items()},
+        "since": job.since.isoformat(),
+        "expected_end": end.isoformat() if end else None,
     }
-    return {**asdict(job), "job": call(job.id), **counts, **times}
 
 
-def _hold(hold: Hold) -> dict[str, Any]:
+def _hold_document(hold: Hold) -> dict[str, Any]:
     return {**asdict(hold), "at": hold.at.isoformat(), "until": hold.until.isoformat() if hold.until else None}
 
 
-def _run(listed: ListedRun | None) -> dict[str, Any] | None:
+def _run_document(listed: ListedRun | None) -> dict[str, Any] | None:
     if listed is None:
         return None
     run, good, failed = listed.run, listed.good, listed.failed

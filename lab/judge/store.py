@@ -414,7 +414,11 @@ def _changes_since(
     session: Session, reviews: Mapping[int, Review], *conditions: ColumnElement[bool]
 ) -> Iterator[tuple[Row[Any], bool]]:
     """Verdicts with a change, newest run first; True: taken back by later runs, or a later run is accepted."""
-    accepted = _newest_accepted(session, [run for run, review in reviews.items() if review.decision == "accepted"])
+    accepted: dict[tuple[str, str, str], int] = {}  # the newest accepted run by board type, board and kind
+    accepted_ids = [run for run, review in reviews.items() if review.decision == "accepted"]
+    series_of_run = select(RunRow.id, RunRow.board_type, RunRow.board, RunRow.kind).where(RunRow.id.in_(accepted_ids))
+    for run in session.execute(series_of_run.order_by(RunRow.id)):
+        accepted[run.board_type, run.board, run.kind] = run.id
     columns = (VerdictRow.id, VerdictRow.run_id, VerdictRow.metric, VerdictRow.version, VerdictRow.params)
     query = select(
         *columns,
@@ -439,12 +443,3 @@ def _changes_since(
         undone = since_then.undoes(effect, crept=crept)
         since_then.add(effect, crept=crept)
         yield row, undone or row.run_id < accepted.get(series, 0)
-
-
-def _newest_accepted(session: Session, run_ids: list[int]) -> dict[tuple[str, str, str], int]:
-    """The newest accepted run by board type, board and kind."""
-    newest: dict[tuple[str, str, str], int] = {}
-    query = select(RunRow.id, RunRow.board_type, RunRow.board, RunRow.kind).where(RunRow.id.in_(run_ids))
-    for row in session.execute(query.order_by(RunRow.id)):
-        newest[row.board_type, row.board, row.kind] = row.id
-    return newest

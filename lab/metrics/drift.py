@@ -74,7 +74,10 @@ def drift(samples: Sequence[Sample]) -> Drift | None:
     if len(ordered) < FEWEST:
         return None
     values = np.array([s.value for s in ordered])
-    ranks = _rank(values)
+    # Ranks less their mean; equal values share one.
+    below = (values[:, None] > values[None, :]).sum(axis=1)
+    equal = (values[:, None] == values[None, :]).sum(axis=1)
+    ranks: Floats = below + (equal + 1) / 2 - (len(values) + 1) / 2
     length = float(np.linalg.norm(ranks))
     if not length:
         return None
@@ -88,14 +91,6 @@ def drift(samples: Sequence[Sample]) -> Drift | None:
     before, after = float(np.median(values[:at])), float(np.median(values[at:]))
     change = Drift(ordered[at].cycle, before, after, chance)
     return change if not change.before or abs(change.ratio) >= LEAST else None
-
-
-def _rank(values: Floats) -> Floats:
-    """Ranks less their mean; equal values share one."""
-    below = (values[:, None] > values[None, :]).sum(axis=1)
-    equal = (values[:, None] == values[None, :]).sum(axis=1)
-    ranks: Floats = below + (equal + 1) / 2 - (len(values) + 1) / 2
-    return ranks
 
 
 @cache

@@ -235,7 +235,8 @@ class Coordinator:
                 stub = CoordinatorStub(channel)
                 places = stub.GetPlaces(messages.GetPlacesRequest(), timeout=TIMEOUT_S).places
                 reservations = stub.GetReservations(messages.GetReservationsRequest(), timeout=TIMEOUT_S).reservations
-                offered = _count_offered(stub)
+                with _session(stub, LISTENER) as updates:
+                    offered = Counter(str(update.path.exporter_name) for update in updates if update.avail)
         except grpc.RpcError as error:
             raise LabTransientError(
                 f"labgrid's coordinator at {self.address} does not answer ({_reason(error)}); start it, or correct "
@@ -248,12 +249,6 @@ class Coordinator:
             reservations=dict(Counter(_STATES[reservation.state] for reservation in reservations)),
             exporters={name: offered[name] for name in sorted(named | offered.keys())},
         )
-
-
-def _count_offered(stub: CoordinatorStub) -> Counter[str]:
-    """Number of resources of each exporter."""
-    with _session(stub, LISTENER) as session:
-        return Counter(str(update.path.exporter_name) for update in session if update.avail)
 
 
 @contextmanager

@@ -377,7 +377,16 @@ def block_map_text(image: Image, hosts: Hosts | None = None) -> bytes:
 
     A longer result means that the map is too large. Raises as `block_map`.
     """
-    file = File(source=image.bmap, sha256=image.bmap_sha256 or _digest_of(Path(image.bmap)))
+    path, digest = Path(image.bmap), image.bmap_sha256
+    if not digest:  # the ranges' checksums in it are those of the image, whose digest the release has
+        try:
+            with path.open("rb") as map_file:
+                digest = hashlib.file_digest(map_file, "sha256").hexdigest()
+        except OSError as error:
+            raise ConfigurationError(
+                f"{path}: the block map cannot be read: {error.strerror}; leave the key bmap out"
+            ) from error
+    file = File(source=image.bmap, sha256=digest)
     with open_checked(file, hosts) as stream:
         return stream.read(bmap.MAX_BYTES + 1)
 
@@ -458,20 +467,6 @@ def _state(stream: BufferedReader) -> tuple[int, ...]:
     """
     status = os.fstat(stream.fileno())
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
-
-
-def _digest_of(path: Path) -> str:
-    """Digest of a block map without one in the release.
-
-    Its ranges' checksums are the image's, whose digest the release has.
-    """
-    try:
-        with path.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError as error:
-        raise ConfigurationError(
-            f"{path}: the block map cannot be read: {error.strerror}; leave the key bmap out"
-        ) from error
 
 
 def _unpack(stream: IO[bytes], file: File) -> Iterator[bytes]:

@@ -135,7 +135,11 @@ def _rail(trace: Trace, number: int, span: Span) -> tuple[RailPower, Samples]:
         len(inside.centre_ns) > 1 and int(np.diff(inside.centre_ns).max()) > GAP * meta.period_ns
     ) or count < expected - max(1, expected // 100):
         flags.add(Flag.POWER_GAP)
-    energy_j = _energy_j(inside, span)
+    # The rail had the first sample's power before it, and the last one's behind it.
+    seconds = (inside.centre_ns - span.start_ns) / 1e9
+    power = inside.power_w
+    ends = power[0] * seconds[0] + power[-1] * (span.seconds - seconds[-1])
+    energy_j = float(ends + np.trapezoid(power, seconds))
     mean_w = energy_j / span.seconds
     parts, energy_bound_j = _uncertainty(channel, every, inside, span, meta.window_ns + meta.late_ns, mean_w)
     return RailPower(
@@ -154,13 +158,6 @@ def _rail(trace: Trace, number: int, span: Span) -> tuple[RailPower, Samples]:
         parts=parts,
         flags=frozenset(flags),
     ), inside
-
-
-def _energy_j(inside: Samples, span: Span) -> float:
-    seconds = (inside.centre_ns - span.start_ns) / 1e9
-    power = inside.power_w
-    ends = power[0] * seconds[0] + power[-1] * (span.seconds - seconds[-1])
-    return float(ends + np.trapezoid(power, seconds))
 
 
 def _period_ns(centre_ns: npt.NDArray[np.int64], nominal_ns: int) -> int:

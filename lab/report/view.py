@@ -272,9 +272,14 @@ def drifts(run: Overview, names: Names) -> list[str]:
             f"{names.of(m.params)}: from cycle {moved.cycle} on the median is {after} {m.metric.unit}, before it was "
             f"{before} ({100 * moved.ratio:+.1f} %). The average above mixes both."
         )
-        loads = _loads(attempts_of(run.attempts, m), moved.cycle)
-        if loads is not None:
-            text += f" The host was {100 * loads[0]:.0f} % busy before, and {100 * loads[1]:.0f} % after."
+        shares_before, shares_after = list[float](), list[float]()
+        for attempt in attempts_of(run.attempts, m):
+            share = host_busy(attempt)
+            if attempt.ok and share is not None:
+                (shares_after if attempt.cycle >= moved.cycle else shares_before).append(share)
+        if shares_before and shares_after:
+            busy_before, busy_after = (100 * statistics.median(shares) for shares in (shares_before, shares_after))
+            text += f" The host was {busy_before:.0f} % busy before, and {busy_after:.0f} % after."
         sentences.append(text)
     return sentences
 
@@ -291,15 +296,6 @@ def host_busy(attempt: Attempt) -> float | None:
     """The host's processor usage during an attempt, 0 to 1, or None."""
     busy = attempt.details.get(HOST_BUSY)
     return float(busy) if isinstance(busy, (int, float)) else None
-
-
-def _loads(attempts: Iterable[Attempt], cycle: int) -> tuple[float, float] | None:
-    sides: tuple[list[float], list[float]] = ([], [])
-    for attempt in attempts:
-        busy = host_busy(attempt)
-        if attempt.ok and busy is not None:
-            sides[attempt.cycle >= cycle].append(busy)
-    return (statistics.median(sides[0]), statistics.median(sides[1])) if all(sides) else None
 
 
 def groups(run: Overview, artifacts: ArtifactStore, names: Names) -> list[AttemptGroup]:

@@ -1,6 +1,7 @@
 """Numbers for the store: fio's, iperf3's and boardlab's JSON, CSV, and what other packages read.
 
-A file becomes runs of its own, marked as imported; nothing of a wrong file is recorded.
+A file becomes runs of its own, marked as imported; nothing of a wrong file is recorded. Each form has a function that
+yields the file's numbers; `read_runs` makes runs of them.
 """
 
 from __future__ import annotations
@@ -53,8 +54,11 @@ class _Reading:
     """A number of a file.
 
     Attributes:
+        cycle: of its run, from 1.
         run: the file's name of its run; empty: the file is one.
-        run_fields: what the file says of the run. at: when it was measured.
+        run_fields: `_RUN_FIELDS` as the file has them; what it does not say is missing.
+        at: when it was measured; None: the file does not say.
+        virtual: it is of a virtual board.
     """
 
     sample: SampleRecord
@@ -66,11 +70,30 @@ class _Reading:
 
 
 @frozen
+class _ReadFile:
+    """A file's numbers, and where they are from: path, form, and the file's SHA-256."""
+
+    path: Path
+    form: str
+    digest: str
+    readings: Sequence[_Reading]
+
+
+@frozen
 class ImportForm:
-    """A form of files that another package reads; `mark`: bytes that only such a file has."""
+    """A form of files that another package reads.
+
+    Attributes:
+        mark: bytes that only such a file has.
+        samples: the numbers of such a file's contents.
+    """
 
     mark: bytes
     samples: Callable[[bytes], Iterable[SampleRecord]]
+
+
+class _WrongError(Exception):
+    """An error in a file, from its place on, e.g. ":3: ..."; `read_runs` puts the path before it."""
 
 
 def read_runs(
@@ -79,47 +102,51 @@ def read_runs(
     """The runs of these files, the oldest first.
 
     Args:
+        target: what the files do not say.
         form: one of `FORMATS` or of `more`; empty: by the contents.
+        more: name -> a form that another package reads.
 
     Raises:
         ConfigurationError: a file is wrong, says nothing that can be recorded, or lacks what `target` does not say.
     """
     dated_runs: list[tuple[dt.datetime, WholeRun]] = []
-    together: dict[str, list[tuple[Path, str, bytes, list[_Reading]]]] = {}
-    for file in files:
-        data = _read_bytes(file)
-        name = form or _form(file, data, more)
+    together: dict[str, list[_ReadFile]] = {}  # files that may share runs
+    for path in files:
+        data = _read_bytes(path)
+        name = form or _detect_form(path, data, more)
         try:
             if name in more:
                 readings = [_Reading(sample) for sample in more[name].samples(data)]
             else:
                 readings = list(FORMATS[name](data, target.declarations))
         except _WrongError as error:
-            raise ConfigurationError(f"{file}{error}") from error
+            raise ConfigurationError(f"{path}{error}") from error
         except BoardlabError as error:
-            raise ConfigurationError(f"{file}: {error}") from error
+            raise ConfigurationError(f"{path}: {error}") from error
         if not readings:
             raise ConfigurationError(
-                f"{file}: {name} measured nothing in it: every job failed, or the file is of something else"
+                f"{path}: {name} measured nothing in it: every job failed, or the file is of something else"
             )
-        key = name if target.one_run else str(file)
-        together.setdefault(key, []).append((file, name, data, readings))
+        key = name if target.one_run else str(path)
+        together.setdefault(key, []).append(_ReadFile(path, name, hashlib.sha256(data).hexdigest(), readings))
     for group in together.values():
         dated_runs += _runs(group, target)
     return [run for _, run in sorted(dated_runs, key=lambda dated: dated[0])]
 
 
-def _runs(
-    group: Sequence[tuple[Path, str, bytes, list[_Reading]]], target: ImportTarget
-) -> Iterator[tuple[dt.datetime, WholeRun]]:
+def _runs(group: Sequence[_ReadFile], target: ImportTarget) -> Iterator[tuple[dt.datetime, WholeRun]]:
+    """The runs of files of one form, each with its start; with `one_run` each file is a cycle.
+
+    Raises:
+        ConfigurationError: the numbers of a run contradict one another, or nothing says whose they are.
+    """
     by_run: dict[str, list[tuple[int, _Reading]]] = {}
-    for number, (_, _, _, readings) in enumerate(group):
-        for reading in readings:
-            by_run.setdefault(reading.run, []).append(
-                (number + reading.cycle if target.one_run else reading.cycle, reading)
-            )
-    file, name, _, _ = group[0]
-    digests = {path.name: hashlib.sha256(data).hexdigest() for path, _, data, _ in group}
+    for number, read_file in enumerate(group):
+        for reading in read_file.readings:
+            cycle = number + reading.cycle if target.one_run else reading.cycle
+            by_run.setdefault(reading.run, []).append((cycle, reading))
+    file, form = group[0].path, group[0].form
+    digests = {read_file.path.name: read_file.digest for read_file in group}
     for run, numbered in by_run.items():
         first = numbered[0][1]
         at = min((reading.at for _, reading in numbered if reading.at is not None), default=None) or utc_now()
@@ -143,14 +170,15 @@ def _runs(
             kind=first.run_fields.get("kind") or KIND,
             **fields,
             plan={"imported": sorted(digests)},
-            provenance={"virtual": virtual, "imported": {"format": name, "files": digests, "run": run}},
-            attempts=tuple(_attempts(numbered, name, at)),
+            provenance={"virtual": virtual, "imported": {"format": form, "files": digests, "run": run}},
+            attempts=tuple(_attempts(numbered, form, at)),
             started_at=at,
         )
         yield at, record
 
 
-def _attempts(numbered: Sequence[tuple[int, _Reading]], name: str, at: dt.datetime) -> Iterator[AttemptRecord]:
+def _attempts(numbered: Sequence[tuple[int, _Reading]], form: str, at: dt.datetime) -> Iterator[AttemptRecord]:
+    """A good attempt for each cycle; `at`: the run's start, for cycles without a time."""
     cycles: dict[int, list[_Reading]] = {}
     for cycle, reading in numbered:
         cycles.setdefault(cycle, []).append(reading)
@@ -158,7 +186,7 @@ def _attempts(numbered: Sequence[tuple[int, _Reading]], name: str, at: dt.dateti
         yield AttemptRecord(
             cycle=cycle,
             number=1,
-            params={PARAMETER: name},
+            params={PARAMETER: form},
             outcome=OK,
             fault=None,
             transient=None,
@@ -167,10 +195,6 @@ def _attempts(numbered: Sequence[tuple[int, _Reading]], name: str, at: dt.dateti
             duration_s=0.0,
             samples=tuple(reading.sample for reading in readings),
         )
-
-
-class _WrongError(Exception):
-    """An error in a file, from its place on, e.g. ":3: ..."."""
 
 
 def _read_bytes(file: Path) -> bytes:
@@ -182,11 +206,16 @@ def _read_bytes(file: Path) -> bytes:
         raise ConfigurationError(f"{file}: cannot be read: {error.strerror}; check the path") from error
 
 
-def _form(file: Path, data: bytes, more: Mapping[str, ImportForm]) -> str:
-    head = data[:4096]
-    for name, more_form in more.items():
-        if more_form.mark in data:
+def _detect_form(file: Path, data: bytes, more: Mapping[str, ImportForm]) -> str:
+    """The name of a file's form, by its contents.
+
+    Raises:
+        ConfigurationError: it fits none.
+    """
+    for name, form in more.items():
+        if form.mark in data:
             return name
+    head = data[:4096]
     header = head.partition(b"\n")[0]
     is_markup = header.startswith(b"<") or b"{" in header
     if not is_markup and (b"metric" in header or (b"," in head and b"{" not in head)):
@@ -230,10 +259,16 @@ def _documents(data: bytes) -> Iterator[Mapping[str, Any]]:
 
 
 def _no_constant(name: str) -> float:
+    """Refuse NaN and Infinity, which Python's JSON takes and RFC 8259 does not have."""
     raise ValueError(f"{name} is no number")
 
 
 def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of these pairs; Python's JSON would take the last of two equal keys.
+
+    Raises:
+        _WrongError: a key has two values.
+    """
     document: dict[str, Any] = {}
     for key, value in pairs:
         if document.setdefault(key, value) != value:
@@ -246,6 +281,7 @@ def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _object(document: object, key: str, where: str) -> Mapping[str, Any]:
+    """The object under a key; `where`: the document's place in the file, for the message."""
     part = document.get(key) if isinstance(document, Mapping) else None
     if not isinstance(part, Mapping):
         raise _WrongError(f": {where} has no {key!r}; this is no output of a test that ended")
@@ -253,6 +289,11 @@ def _object(document: object, key: str, where: str) -> Mapping[str, Any]:
 
 
 def _figure(document: Mapping[str, Any], key: str, where: str) -> float:
+    """The number under a key.
+
+    Raises:
+        _WrongError: it is missing, negative, or no number that the store takes.
+    """
     value = document.get(key)
     try:
         figure = math.nan if isinstance(value, bool) or not isinstance(value, (int, float)) else float(value)
@@ -264,6 +305,7 @@ def _figure(document: Mapping[str, Any], key: str, where: str) -> float:
 
 
 def _instant(seconds: object) -> dt.datetime | None:
+    """The instant of a Unix time; None: it is none."""
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
         return None
     try:
@@ -296,6 +338,7 @@ _FIO_OPTIONS: Final = ("rw", "bs", "iodepth", "ioengine", "numjobs", "direct")  
 
 
 def _fio(data: bytes, _declarations: Declarations) -> Iterator[_Reading]:
+    """The numbers of fio's JSON, of versions 2 and 3, also of `fio --client`."""
     for document in _documents(data):
         key = "client_stats" if "client_stats" in document else "jobs"
         jobs = document.get(key)
@@ -311,6 +354,7 @@ def _fio(data: bytes, _declarations: Declarations) -> Iterator[_Reading]:
 
 
 def _fio_job(job: object, shared: Mapping[str, Any], where: str, at: dt.datetime | None) -> Iterator[_Reading]:
+    """The numbers of one job; `shared`: the options of all jobs, `where`: its place in the file."""
     if not isinstance(job, Mapping) or not isinstance(job.get("jobname"), str):
         raise _WrongError(f": {where} has no jobname")
     if job.get("error"):
@@ -326,9 +370,8 @@ def _fio_job(job: object, shared: Mapping[str, Any], where: str, at: dt.datetime
     for direction in _fio_directions(job):
         figures = _object(job, direction, where)
         place = f"{where}.{direction}"
-        if not _figure(
-            figures, "total_ios" if "total_ios" in figures else "io_bytes", place
-        ):  # fio 2.1 counts no I/Os
+        count = "total_ios" if "total_ios" in figures else "io_bytes"  # fio 2.1 counts no I/Os
+        if not _figure(figures, count, place):
             continue
         rate = _figure(figures, "bw_bytes", place) if "bw_bytes" in figures else 1024 * _figure(figures, "bw", place)
         values = {"throughput": rate / 1e6, "iops": _figure(figures, "iops", place)}
@@ -351,7 +394,10 @@ _WHOLE: Final = 0.98  # of what was asked for
 
 
 def _was_interrupted(job: Mapping[str, Any], options: Mapping[str, Any]) -> bool:
-    """True if a job ended before its time or size; fio itself ends with status 0 then."""
+    """True if a job ended before its time or size.
+
+    Only the numbers show it: fio itself ends with status 0 then.
+    """
     directions = [report for name in (*_fio_directions(job), "trim") if isinstance(report := job.get(name), Mapping)]
     asked_ms = _fio_number(options.get("runtime"), _FIO_TIMES)
     took_ms = max(
@@ -362,21 +408,21 @@ def _was_interrupted(job: Mapping[str, Any], options: Mapping[str, Any]) -> bool
     if "time_based" in options:
         return bool(asked_ms and took_ms)
     asked_bytes = _fio_number(options.get("io_size", options.get("size")), _FIO_SIZES)
-    moved = sum(_count_moved_bytes(direction) for direction in directions)
-    return bool(asked_bytes and moved) and moved < _WHOLE * asked_bytes
-
-
-def _count_moved_bytes(direction: Mapping[str, Any]) -> float:
-    """Bytes of a direction; fio 2 counts `io_bytes` in KiB, which its rate in KiB/s shows."""
-    count = _plain_number(direction.get("io_bytes"))
-    kib = _plain_number(direction.get("bw")) * _plain_number(direction.get("runtime")) / 1e3
-    return 1024 * count if count < 32 * kib else count  # 1 or 1024 times: 32 is their geometric mean
+    moved_bytes = 0.0
+    for report in directions:
+        count = _plain_number(report.get("io_bytes"))
+        # fio 2 counts KiB: then its rate in KiB/s over its time gives the same number, else 1,024 times less. 32 is the
+        # geometric mean of 1 and 1,024.
+        kib = _plain_number(report.get("bw")) * _plain_number(report.get("runtime")) / 1e3
+        moved_bytes += 1024 * count if count < 32 * kib else count
+    return bool(asked_bytes and moved_bytes) and moved_bytes < _WHOLE * asked_bytes
 
 
 def _plain_number(value: object) -> float:
-    """A number from 0 on; 0: it is none."""
-    good = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < math.inf
-    return min(float(value), 1e300) if good and isinstance(value, (int, float)) and value < 10**300 else 0.0
+    """A number from 0 to 1e300; 0: it is none."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return 0.0
+    return float(value) if 0 <= value < 10**300 else 0.0
 
 
 def _fio_number(text: object, units: Mapping[str, float]) -> float:
@@ -417,6 +463,7 @@ _REVERSE: Final = "_bidir_reverse"
 
 
 def _iperf3(data: bytes, _declarations: Declarations) -> Iterator[_Reading]:
+    """The numbers of iperf3's JSON, as -J or --json-stream write it."""
     for document in _join_events(_documents(data)):
         if document.get("error"):
             continue  # the test failed: its rates are of a part
@@ -470,10 +517,12 @@ def _join_events(documents: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str
 def _iperf3_values(
     end: Mapping[str, Any], suffix: str, protocol: str, datagram: object
 ) -> Iterator[tuple[str, float]]:
-    """The numbers of one direction; `datagram`: its payload in bytes.
+    """The numbers of one direction.
 
-    After the last datagram that came, iperf3 takes the sender's count for the receiver's, and loses none: the bytes
-    say.
+    Args:
+        end: the test's result.
+        suffix: of its keys; empty, or that of the way back of a test in both directions.
+        datagram: payload of a datagram in bytes, if the file has it.
     """
     received, sent = (end.get(f"sum_{side}{suffix}") for side in ("received", "sent"))
     sent_bytes = _plain_number(sent.get("bytes")) if isinstance(sent, Mapping) else 0.0
@@ -493,6 +542,7 @@ def _iperf3_values(
         )
         packets, lost = _figure(counted, "packets", f"end.{place}"), counted.get("lost_packets")
         if packets and isinstance(lost, int) and lost <= packets:  # fewer than none: some came twice
+            # What is lost behind the last datagram that came is not in iperf3's count; the received bytes lack it.
             if isinstance(received, Mapping) and "bytes" in received and isinstance(datagram, int) and datagram > 0:
                 lost = max(lost, packets - _figure(received, "bytes", f"end.sum_received{suffix}") / datagram)
             yield "loss", 100 * max(lost, 0) / packets
@@ -539,6 +589,7 @@ def _csv(data: bytes, declarations: Declarations) -> Iterator[_Reading]:
 
 
 def _csv_row(row: Mapping[str | None, Any], where: str, declarations: Declarations) -> _Reading:
+    """The number of a line; `where`: the line's place, for messages."""
     if None in row or None in row.values():
         raise _WrongError(f"{where}: the line has not as many fields as the header")
     cells: dict[str, str] = {str(key): str(value).strip() for key, value in row.items()}
@@ -608,6 +659,11 @@ def _boardlab(data: bytes, declarations: Declarations) -> Iterator[_Reading]:
 
 
 def _csv_metric(cells: Mapping[str, str], declarations: Declarations) -> Metric:
+    """The metric of a line: boardlab's, the lab's, or one that the line itself declares.
+
+    Raises:
+        ConfigurationError: the line contradicts the lab's metrics, or says too little of a new one.
+    """
     metric = catalogue.find(cells["metric"])
     if metric is not None:
         return metric
@@ -629,6 +685,7 @@ def _exact(text: str) -> float:
 
 
 def _number(cells: Mapping[str, str], key: str, where: str, default: float | None = None) -> float:
+    """A cell's number; an empty cell has the default, if there is one."""
     text = cells.get(key, "")
     if not text and default is not None:
         return float(default)
@@ -642,6 +699,7 @@ def _number(cells: Mapping[str, str], key: str, where: str, default: float | Non
 
 
 def _csv_instant(text: str, where: str) -> dt.datetime | None:
+    """An instant in the form of ISO 8601, in UTC where it names no zone; None: no text."""
     if not text:
         return None
     try:

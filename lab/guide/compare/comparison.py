@@ -19,7 +19,7 @@ from lab.guide.model import CellKind
 from lab.guide.rulebook import Effect, Rule, Severity
 from lab.judge import noise
 from lab.judge.baseline import judge_release
-from lab.judge.compare import Judgement, Verdict
+from lab.judge.compare import Verdict
 from lab.judge.noise import CPU_CLOCK
 from lab.judge.number import Number
 
@@ -279,7 +279,9 @@ def _by_what(keys: Iterable[_Key]) -> dict[tuple[str, tuple[tuple[str, str], ...
 
 
 def _change(pair: _Pair, earlier: Earlier) -> Change:
-    judgement = _judge(pair, earlier)
+    old_number, new_number = (side.number(reading, pair.board) for reading, side in pair.sides())
+    history = earlier.numbers.get((pair.board, *pair.new.key), ())
+    judgement = judge_release(history, old_number, new_number, noise.load())
     old, new = (side.value(reading) or 0.0 for reading, side in pair.sides())
     cell, quantity = pair.new.cell, pair.new.quantity
     short = [side.name for r, side in pair.sides() if r.cell.kind is CellKind.UNATTRIBUTED and r.board is not None]
@@ -308,12 +310,6 @@ def _change(pair: _Pair, earlier: Earlier) -> Change:
     )
 
 
-def _judge(pair: _Pair, earlier: Earlier) -> Judgement:
-    """The verdict on a pair, by the judge that everything asks."""
-    old, new = (side.number(reading, pair.board) for reading, side in pair.sides())
-    return judge_release(earlier.numbers.get((pair.board, *pair.new.key), ()), old, new, noise.load())
-
-
 def _weight(change: Change) -> tuple[int, float]:
     size = abs(math.log(change.ratio)) if change.ratio and change.ratio > 0 else math.inf
     return list(Verdict).index(change.verdict), -size
@@ -325,18 +321,18 @@ def _decision(pair: _Pair, decided: str) -> RuleDecision | None:
     Args:
         decided: the rule of the judge that decided.
     """
-    old, new = (_deciding_finding(reading, side, decided) for reading, side in pair.sides())
+    findings: list[RuleFinding | None] = []
+    for reading, side in pair.sides():
+        if decided in _EFFECTS:
+            findings.append(side.finding_with(_EFFECTS[decided], reading))
+        else:
+            findings.append(next(iter(side.suspicions(reading)), None) if decided == "suspect" else None)
+    old, new = findings
     first = new or old
     if first is None:
         return None
     is_known = old is not None and new is not None and (old.rule, old.severity) == (new.rule, new.severity)
     return RuleDecision(first.rule, first.severity, old is not None, new is not None, is_known)
-
-
-def _deciding_finding(reading: CellReading, side: AnnotatedGuide, decided: str) -> RuleFinding | None:
-    if decided in _EFFECTS:
-        return side.finding_with(_EFFECTS[decided], reading)
-    return next(iter(side.suspicions(reading)), None) if decided == "suspect" else None
 
 
 def _faults(new: AnnotatedGuide, old: AnnotatedGuide) -> Iterator[GuideFinding]:

@@ -152,7 +152,11 @@ class WrittenGuide:
 
     def _write_table(self, table: ComposedTable) -> None:
         if table.commands:
-            lines = [line for command in table.commands for line in _wrap(command)]
+            lines: list[str] = []
+            for command in table.commands:
+                lines += textwrap.wrap(
+                    command, _COMMAND_WIDTH, subsequent_indent="   ", break_long_words=False, break_on_hyphens=False
+                )
             self.lines += ["Measured with the following:", "", "::", "", *(f"    {line}" for line in lines), ""]
         index, begin = len(self.tables), len(self.lines) + 1
         self.lines += [f".. csv-table:: {escape(table.title)}", f"    :header: {_csv(table.header)}", ""]
@@ -222,12 +226,6 @@ def _readings(table: Table, entries: Mapping[tuple[int, int], GuideEntry]) -> It
             yield CellReading(table, cell, None)  # of a table that guides do not have
         else:
             yield CellReading(table, cell, by_name(entry.metric), words.as_read(entry.metric, entry.params, cell))
-
-
-def _wrap(command: str) -> list[str]:
-    return textwrap.wrap(
-        command, _COMMAND_WIDTH, subsequent_indent="   ", break_long_words=False, break_on_hyphens=False
-    )
 
 
 def _csv(cells: Sequence[str], marks: Sequence[str] = ()) -> str:

@@ -163,7 +163,8 @@ def conditions_of(columns: Sequence[BoardColumn]) -> dict[str, tuple[str, ...]]:
     for column in columns:
         texts: list[tuple[str, str]] = []
         for entry in column.entries:
-            top = _top_chapter(entry)
+            place = layout.load().place(entry.metric, entry.params) or entry.origin
+            top = next(iter(place.chapter), "") if place else ""
             present.setdefault(top, set()).update([column.board] if top else [])
             setup = column.setups.get(entry.evidence.run_id)
             device = setup.media.get(entry.params.get("medium", "")) if setup else None
@@ -181,9 +182,3 @@ def conditions_of(columns: Sequence[BoardColumn]) -> dict[str, tuple[str, ...]]:
         )
         for top, texts_of_chapter in stated.items()
     }
-
-
-def _top_chapter(entry: GuideEntry) -> str:
-    """The top chapter of a number; empty without one."""
-    place = layout.load().place(entry.metric, entry.params) or entry.origin
-    return next(iter(place.chapter), "") if place else ""

@@ -103,6 +103,8 @@ class _Files(SimpleHTTPRequestHandler):
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Serve until standard input is closed."""
+    import tftpy  # noqa: PLC0415 - only this process needs it
+
     parser = argparse.ArgumentParser(prog=f"python -m {__name__}")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--address", default=LOOPBACK)
@@ -112,24 +114,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         http = ThreadingHTTPServer((options.address, 0), partial(_Files, directory=str(options.folder)))
         threading.Thread(target=http.serve_forever, daemon=True).start()
-        _tftp(options.folder, options.address, options.tftp_port, http.server_address[1])
+        tftp = tftpy.TftpServer(str(options.folder), upload_open=_no_uploads)
+
+        def tell() -> None:
+            """Tell the parent both ports, and end with it."""
+            tftp.is_running.wait()
+            _say(f"{_READY} {tftp.listenport} {http.server_address[1]}")
+            sys.stdin.read()
+            os._exit(0)
+
+        threading.Thread(target=tell, daemon=True).start()
+        tftp.listen(options.address, options.tftp_port)
     except OSError as error:
         _say(f"failed {type(error).__name__}: {error}")
-
-
-def _tftp(folder: Path, address: str, port: int, http_port: int) -> None:
-    import tftpy  # noqa: PLC0415 - only this process needs it
-
-    server = tftpy.TftpServer(str(folder), upload_open=_no_uploads)
-
-    def tell() -> None:
-        server.is_running.wait()
-        _say(f"{_READY} {server.listenport} {http_port}")
-        sys.stdin.read()
-        os._exit(0)
-
-    threading.Thread(target=tell, daemon=True).start()
-    server.listen(address, port)
 
 
 def _say(line: str) -> None:

@@ -19,7 +19,7 @@ from attrs import frozen
 
 from lab import boards
 from lab.benchmarks.boot import ENDS, START
-from lab.boards import BoardType, MediumEvidence, MomentPattern, load_file
+from lab.boards import MediumEvidence, MomentPattern, load_file
 from lab.errors import ConfigurationError
 from lab.run.check import bare_log
 from lab.run.check.bootloaders import BANNERS, TITLES
@@ -54,7 +54,7 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]*")
 _REQUIRED: Final = frozenset({"spl", "uboot", START})
 _STARTS: Final = ("efi_stub", "spl", "uboot", "first_printk")  # of a boot without U-Boot's "Starting kernel"
 _TOML_STRING: Final = r"(?:'[^']*'|\"(?:[^\"\\]|\\.)*\")"
-_WITHOUT_PATTERN: Final = re.compile(
+_PATTERN_AND_REFERENCE: Final = re.compile(
     rf" pattern = {_TOML_STRING},(?: line_start = true,)?|, reference = {_TOML_STRING}"
 )
 _BEHIND_START: Final = frozenset({START, "efi_stub"})  # a kernel's first line ends its entry
@@ -93,13 +93,13 @@ class _MomentInLogs:
     """A moment that logs have, by the pattern of a shipped type.
 
     Attributes:
-        counts: of its lines, by log.
-        place: of its first line, by log.
+        counts: log -> number of its lines that fit.
+        line: log -> number of the first of them; of a moment that may come any number of times, the last.
     """
 
     pattern: MomentPattern
     counts: Mapping[str, int]
-    place: Mapping[str, int]
+    line: Mapping[str, int]
 
 
 @frozen
@@ -107,8 +107,8 @@ class Draft:
     """A drafted board type.
 
     Attributes:
-        text: TOML.
-        verdicts: of it on its own logs.
+        text: its TOML.
+        verdicts: log -> how the draft judges it.
     """
 
     text: str
@@ -129,7 +129,7 @@ def draft(name: str, logs: Sequence[tuple[str, Path]]) -> Draft:
     if name in boards.names():
         raise ConfigurationError(f"there is a board type {name!r} already; give yours another name with --name")
     read = [read_log(path, medium) for medium, path in logs]
-    moments = _moments(read)
+    moments = _find_moments(read)
     for log in read:
         if not any(log.name in moment.counts for moment in moments):
             if any(map(LOGIN.match, log.lines)):
@@ -145,16 +145,19 @@ def draft(name: str, logs: Sequence[tuple[str, Path]]) -> Draft:
     usual = [
         log for log in read if any(moment.pattern.name == START and log.name in moment.counts for moment in moments)
     ]
-    head = list(_head(name, read))
+    head = list(_head_lines(name, read))
     body = [
-        *_order(moments, usual, read),
-        *_evidence(read),
-        *_flow(moments, [log for log in read if log not in usual], usual),
-        *_prompts(read),
-        *_media(read),
+        *_moment_lines(moments, usual, read),
+        *_evidence_lines(read),
+        *_flow_lines(moments, [log for log in read if log not in usual], usual),
+        *_prompt_lines(read),
+        *_media_lines(read),
         "",
     ]
-    board = _load(name, [*head, *body])
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / f"{name}.toml"
+        file.write_text("\n".join([*head, *body]), encoding="utf-8")
+        board = load_file(file)
     verdicts, doubts = {}, []
     for _, path in logs:
         findings = examine(bare_log.read(path, board), board)
@@ -167,13 +170,6 @@ def draft(name: str, logs: Sequence[tuple[str, Path]]) -> Draft:
     return Draft("\n".join([head[0], *doubts, *head[1:], *body]), verdicts)
 
 
-def _load(name: str, lines: Sequence[str]) -> BoardType:
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / f"{name}.toml"
-        file.write_text("\n".join(lines), encoding="utf-8")
-        return load_file(file)
-
-
 def _variants() -> dict[str, list[MomentPattern]]:
     """The patterns of all shipped types and of further bootloaders, by moment."""
     by_name: dict[str, dict[str, MomentPattern]] = {}
@@ -184,37 +180,35 @@ def _variants() -> dict[str, list[MomentPattern]]:
     return {name: list(variants.values()) for name, variants in by_name.items()}
 
 
-def _moments(logs: Sequence[BootLog]) -> list[_MomentInLogs]:
-    """The moments that the logs have, in their order."""
+def _find_moments(logs: Sequence[BootLog]) -> list[_MomentInLogs]:
+    """The moments that the logs have, in their order; of each the pattern that fits the most logs."""
     moments = []
     for variants in _variants().values():
-        fitting = [_in_logs(pattern, logs) for pattern in variants]
-        best = max(fitting, key=lambda each: len(each.counts))
+        fitting = []
+        for pattern in variants:
+            regex = re.compile(pattern.regex)
+            hits = {log.name: numbers for log in logs if (numbers := log.hits(regex))}
+            counts = {log: len(numbers) for log, numbers in hits.items()}
+            place = -1 if pattern.times == 0 else 0
+            fitting.append(_MomentInLogs(pattern, counts, {log: numbers[place] for log, numbers in hits.items()}))
+        best = max(fitting, key=lambda moment: len(moment.counts))
         if best.counts:
             moments.append(best)
-    return sorted(moments, key=lambda each: _place(each, moments))
+
+    def place_of(moment: _MomentInLogs) -> tuple[int, int]:
+        """The number of moments that precede it in some log; then its earliest line."""
+        before = sum(
+            any(other.line[log] < line for log, line in moment.line.items() if log in other.line) for other in moments
+        )
+        return before, min(moment.line.values())
+
+    return sorted(moments, key=place_of)
 
 
-def _in_logs(pattern: MomentPattern, logs: Sequence[BootLog]) -> _MomentInLogs:
-    regex = re.compile(pattern.regex)
-    hits = {log.name: numbers for log in logs if (numbers := log.hits(regex))}
-    return _MomentInLogs(
-        pattern,
-        {name: len(numbers) for name, numbers in hits.items()},
-        {name: numbers[-1 if pattern.times == 0 else 0] for name, numbers in hits.items()},
-    )
-
-
-def _place(moment: _MomentInLogs, every: Sequence[_MomentInLogs]) -> tuple[int, int]:
-    """Its place among the moments: how many precede it in some log."""
-    before = sum(
-        any(other.place[log] < line for log, line in moment.place.items() if log in other.place) for other in every
-    )
-    return before, min(moment.place.values())
-
-
-def _order(moments: Sequence[_MomentInLogs], usual: Sequence[BootLog], every: Sequence[BootLog]) -> Iterator[str]:
-    """The moments of the usual way, through U-Boot's "Starting kernel"."""
+def _moment_lines(
+    moments: Sequence[_MomentInLogs], usual: Sequence[BootLog], every: Sequence[BootLog]
+) -> Iterator[str]:
+    """The key `moments`: those of the usual way, through U-Boot's "Starting kernel"."""
     names = [log.name for log in usual]
     own = [moment for moment in moments if any(name in moment.counts for name in names)]
     if not usual:
@@ -222,7 +216,7 @@ def _order(moments: Sequence[_MomentInLogs], usual: Sequence[BootLog], every: Se
     if len(usual) == 1:
         yield f"# {UNSURE}one log: a line that only some boots print looks the same. Learn from several, if you can."
     yield "moments = ["
-    yield from _in_each(own, names)
+    yield from _marker_lines(own, names)
     kernel_line = next((text for _, text in sightings(every, KERNEL_BEGINS)), "")
     if kernel_line and all(moment.pattern.name != "first_printk" for moment in moments):
         yield (
@@ -235,12 +229,17 @@ def _order(moments: Sequence[_MomentInLogs], usual: Sequence[BootLog], every: Se
             f'    {{ name = "{START}", pattern = {pattern}, line_start = true, required = true, '
             'stage = "Kernel load" },'
         )
-    yield from _ends(every)
+    yield from _end_lines(every)
     yield "]"
 
 
-def _in_each(own: Sequence[_MomentInLogs], names: Sequence[str]) -> Iterator[str]:
-    """The lines of the moments that each log has; what is not in each is no marker."""
+def _marker_lines(own: Sequence[_MomentInLogs], names: Sequence[str]) -> Iterator[str]:
+    """A line for each moment that all logs have; one that some lack is no marker.
+
+    Args:
+        own: the moments of these logs, in their order.
+        names: the logs.
+    """
     titles: list[str] = []
     markers: list[_MomentInLogs] = []
     for moment in own:
@@ -262,15 +261,28 @@ def _in_each(own: Sequence[_MomentInLogs], names: Sequence[str]) -> Iterator[str
         required = pattern.name in _REQUIRED and not without
         if without:
             yield f"    # {UNSURE}{plain(Path(without[0]).name)} has no {pattern.name}, so it is not required"
-        yield f"    {_inline(_keys(pattern, _stage(pattern, markers, titles), times, required=required))},"
+        stage = _stage(pattern, markers, titles)
+        keys = {
+            "name": pattern.name,
+            "pattern": pattern.pattern,
+            **({"line_start": True} if pattern.line_start else {}),
+            **({"required": True} if required else {}),
+            **({"stage": stage} if stage else {}),
+            **({"times": times} if times != 1 else {}),
+            "reference": pattern.reference or "a shipped type",
+        }
+        yield f"    {_inline_table(keys)},"
         markers.append(moment)
 
 
 def _logs_without(moment: _MomentInLogs, own: Sequence[_MomentInLogs], names: Sequence[str]) -> list[str]:
-    """The logs that have moments before and behind its place, and not itself."""
+    """The logs that lack a moment, though they have others around its place.
+
+    A log that begins late lacks the first ones, which says nothing; only a required one counts then, too.
+    """
     place = own.index(moment)
     lacking = [name for name in names if name not in moment.counts]
-    required = moment.pattern.name in _REQUIRED  # a log that begins late lacks it as well
+    required = moment.pattern.name in _REQUIRED
     return [
         name
         for name in lacking
@@ -280,7 +292,12 @@ def _logs_without(moment: _MomentInLogs, own: Sequence[_MomentInLogs], names: Se
 
 
 def _stage(pattern: MomentPattern, before: Sequence[_MomentInLogs], titles: list[str]) -> str:
-    """The title of the stage that ends at a moment: what ran is what spoke before."""
+    """The title of the stage that ends at a moment: what ran is what spoke before; empty: it has one already.
+
+    Args:
+        before: the markers before it.
+        titles: those given so far; this one is added.
+    """
     name = pattern.name
     stage = pattern.stage
     if not titles:
@@ -299,25 +316,21 @@ def _stage(pattern: MomentPattern, before: Sequence[_MomentInLogs], titles: list
     return stage
 
 
-def _keys(pattern: MomentPattern, stage: str, times: int, *, required: bool) -> dict[str, object]:
-    return {
-        "name": pattern.name,
-        "pattern": pattern.pattern,
-        **({"line_start": True} if pattern.line_start else {}),
-        **({"required": True} if required else {}),
-        **({"stage": stage} if stage else {}),
-        **({"times": times} if times != 1 else {}),
-        "reference": pattern.reference or "a shipped type",
-    }
-
-
-def _ends(logs: Sequence[BootLog]) -> Iterator[str]:
+def _end_lines(logs: Sequence[BootLog]) -> Iterator[str]:
+    """The moments that end a boot: the login prompt, and the shell's with init=/bin/sh."""
     login = login_prompt(logs)
     if login.doubt:
         yield f"    # {UNSURE}{login.doubt}"
     source = "BusyBox init, askfirst" if login.text == ASKED else "util-linux agetty"
-    keys = {"name": "login", "pattern": login.text, "line_start": True, "stage": "User space"}
-    yield f"    {_inline({**keys, 'reference': source + (', assumed' if login.doubt else '; the logs')})},"
+    source += ", assumed" if login.doubt else "; the logs"
+    keys = {
+        "name": "login",
+        "pattern": login.text,
+        "line_start": True,
+        "stage": "User space",
+        "reference": source,
+    }
+    yield f"    {_inline_table(keys)},"
     shell = r"(sh-\d[\d.]*|~ |/ )[#$] "  # a bare `# `, as dash has it, would fit each comment
     waiting = waiting_shell(logs)
     if waiting.text:
@@ -326,14 +339,14 @@ def _ends(logs: Sequence[BootLog]) -> Iterator[str]:
         yield "    # `login` have that pattern here and in [prompts], too; else such a boot is flow_unverified"
     elif any(log.lines[-1] == "# " for log in logs):
         yield f"    # {UNSURE}a log ends with '# ', which a comment begins with, too: let the prompt say more (PS1)"
-    yield (
-        f"    {_inline({'name': 'shell', 'pattern': shell, 'line_start': True, 'reference': 'assumed'})},     # "
-        "init=/bin/sh"
-    )
+    keys = {"name": "shell", "pattern": shell, "line_start": True, "reference": "assumed"}
+    yield f"    {_inline_table(keys)},     # init=/bin/sh"
 
 
-def _flow(moments: Sequence[_MomentInLogs], others: Sequence[BootLog], usual: Sequence[BootLog]) -> Iterator[str]:
-    """The flow of logs without U-Boot's "Starting kernel"."""
+def _flow_lines(
+    moments: Sequence[_MomentInLogs], others: Sequence[BootLog], usual: Sequence[BootLog]
+) -> Iterator[str]:
+    """The table `flows.direct`, of the logs without U-Boot's "Starting kernel"."""
     names = [log.name for log in others]
     own = [moment for moment in moments if any(name in moment.counts for name in names)]
     if not others or not own:
@@ -350,15 +363,17 @@ def _flow(moments: Sequence[_MomentInLogs], others: Sequence[BootLog], usual: Se
     yield f"title = {toml_text(f'another loader than U-Boot starts Linux ({shown})')}"
     yield f'start = "{start}"'
     yield "moments = ["
-    for line in _in_each(own, names):
+    for line in _marker_lines(own, names):
+        # The pattern of a moment of the usual way stands there.
         name = re.match(r' *\{ name = "(\w+)"', line)
-        yield _WITHOUT_PATTERN.sub("", line) if name and name[1] in in_usual else line
+        yield _PATTERN_AND_REFERENCE.sub("", line) if name and name[1] in in_usual else line
     yield '    { name = "login", stage = "User space" },'
     yield '    { name = "shell", stage = "User space" },'
     yield "]"
 
 
-def _evidence(logs: Sequence[BootLog]) -> Iterator[str]:
+def _evidence_lines(logs: Sequence[BootLog]) -> Iterator[str]:
+    """The key `evidence`: what the logs call each medium."""
     yield ""
     guessed = [Path(log.name).name for log in logs if not log.sure]
     if guessed:
@@ -370,20 +385,28 @@ def _evidence(logs: Sequence[BootLog]) -> Iterator[str]:
     for pattern in _EVIDENCE:
         if pattern.source in done:
             continue
-        words: dict[str, set[str]] = {}
+        media_of_word: dict[str, set[str]] = {}
+        regex = re.compile(pattern.pattern)
         for log in logs:
-            for word in _words(pattern, log):
-                words.setdefault(word, set()).add(log.medium)
-        if not words:
+            words = [match[1] for line in log.lines if (match := regex.search(line))]
+            for word in words[-1:] if pattern.confirmed_by else words:  # the last one, which the other line confirms
+                media_of_word.setdefault(word, set()).add(log.medium)
+        if not media_of_word:
             continue
         done.add(pattern.source)
-        shared = next((word for word, media in words.items() if len(media) > 1), "")
+        shared = next((word for word, media in media_of_word.items() if len(media) > 1), "")
         if shared:
-            yield (
-                f"    # {UNSURE}{pattern.source} says {shared!r} on {' and on '.join(sorted(words[shared]))}: left out"
-            )
+            media_text = " and on ".join(sorted(media_of_word[shared]))
+            yield f"    # {UNSURE}{pattern.source} says {shared!r} on {media_text}: left out"
             continue
-        yield f"    {_evidence_line(pattern, {word: media.pop() for word, media in words.items()})},"
+        keys = {
+            "source": pattern.source,
+            "pattern": pattern.pattern,
+            **({"confirmed_by": pattern.confirmed_by} if pattern.confirmed_by else {}),
+            "media": {word: media.pop() for word, media in media_of_word.items()},
+            "reference": f"{pattern.reference}; the logs",
+        }
+        yield f"    {_inline_table(keys)},"
     for source in ("kernel", "rootfs"):
         if source not in done:
             yield (
@@ -392,22 +415,8 @@ def _evidence(logs: Sequence[BootLog]) -> Iterator[str]:
     yield "]"
 
 
-def _words(pattern: MediumEvidence, log: BootLog) -> list[str]:
-    """The words for the medium in a log that count: all, or the last where another line confirms it."""
-    regex = re.compile(pattern.pattern)
-    words = [match[1] for line in log.lines if (match := regex.search(line))]
-    return words[-1:] if pattern.confirmed_by else words
-
-
-def _evidence_line(pattern: MediumEvidence, media: Mapping[str, str]) -> str:
-    keys: dict[str, object] = {"source": pattern.source, "pattern": pattern.pattern}
-    if pattern.confirmed_by:
-        keys["confirmed_by"] = pattern.confirmed_by
-    line = _inline({**keys, "media": 0, "reference": f"{pattern.reference}; the logs"})
-    return line.replace("media = 0", f"media = {_inline(dict(media))}")
-
-
-def _head(name: str, logs: Sequence[BootLog]) -> Iterator[str]:
+def _head_lines(name: str, logs: Sequence[BootLog]) -> Iterator[str]:
+    """The first comment, and the board's name, title and SoC."""
     logs_text = plain(", ".join(Path(log.name).name for log in logs))
     yield (
         f"# Drafted from {len(logs)} log{'s' * (len(logs) > 1)}: {logs_text}. Check it: lab console check "
@@ -421,7 +430,8 @@ def _head(name: str, logs: Sequence[BootLog]) -> Iterator[str]:
     yield ""
 
 
-def _prompts(logs: Sequence[BootLog]) -> Iterator[str]:
+def _prompt_lines(logs: Sequence[BootLog]) -> Iterator[str]:
+    """The tables `prompts` and `uarts`."""
     login = login_prompt(logs)
     uboot, shell = bootloader_prompt(logs), shell_prompt(logs)
     yield "\n[prompts]"
@@ -435,27 +445,33 @@ def _prompts(logs: Sequence[BootLog]) -> Iterator[str]:
     yield f"speed_bd = {speed.text or 115200}{speed.comment}"
 
 
-def _media(logs: Sequence[BootLog]) -> Iterator[str]:
+def _media_lines(logs: Sequence[BootLog]) -> Iterator[str]:
+    """The tables `media` and `timeouts`."""
     yield f"\n# {UNSURE}the boot-mode straps; without them the medium is what the board is set to."
     yield "[media]"
     for medium in dict.fromkeys(log.medium for log in logs):
         keys: dict[str, object] = {"title": {"sd": "SD", "emmc": "eMMC", "ospi": "OSPI"}.get(medium, medium)}
         root = root_device([log for log in logs if log.medium == medium])
-        yield f"{medium} = {_inline(keys | ({'root': root.text} if root.text else {}))}{root.comment}"
-    silent = last_kernel_time_s(logs)
+        if root.text:
+            keys["root"] = root.text
+        yield f"{medium} = {_inline_table(keys)}{root.comment}"
+    last_s = last_kernel_time_s(logs)
     yield "\n[timeouts]"
-    yield f"boot_s = {max(120, 4 * round(silent))}    # {UNSURE}the kernels' own clocks end at {silent:.0f} s"
+    yield f"boot_s = {max(120, 4 * round(last_s))}    # {UNSURE}the kernels' own clocks end at {last_s:.0f} s"
 
 
-def _inline(keys: Mapping[str, object]) -> str:
-    return "{ " + ", ".join(f"{_key(key)} = {_value(value)}" for key, value in keys.items()) + " }"
-
-
-def _key(key: str) -> str:
-    return key if re.fullmatch(r"[\w-]+", key) else json.dumps(key)
-
-
-def _value(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value) if isinstance(value, int) else toml_text(str(value))
+def _inline_table(keys: Mapping[str, object]) -> str:
+    """An inline table of TOML (v1.0.0, "Inline Table"); a key that is not bare stands in quotes."""
+    pairs = []
+    for key, value in keys.items():
+        match value:
+            case bool():
+                text = str(value).lower()
+            case int():
+                text = str(value)
+            case Mapping():
+                text = _inline_table(value)
+            case _:
+                text = toml_text(str(value))
+        pairs.append(f"{key if re.fullmatch(r'[A-Za-z0-9_-]+', key) else json.dumps(key)} = {text}")
+    return "{ " + ", ".join(pairs) + " }"

@@ -37,7 +37,10 @@ def lines(findings: Findings, verdict: LogVerdict) -> Iterator[str]:
     yield f"{INDENT}kernel: {_cut(software.get('kernel', 'no version found'))}"
     yield from _sign_lines("failures", findings.failures)
     yield from _sign_lines("troubles", findings.troubles)
-    yield f"{INDENT}prompt: {_prompt(findings)}"
+    prompts = [
+        f"{moment.pattern.name}, line {', '.join(map(str, moment.lines[:SHOWN]))}" for moment in findings.prompts
+    ]
+    yield f"{INDENT}prompt: {'; '.join(prompts) or 'not found'}"
     if findings.flags:
         yield f"{INDENT}a run would flag its numbers: {', '.join(findings.flags)}"
     yield f"{INDENT}{verdict.fit}{': ' if verdict.reasons else ''}{'; '.join(reason.why for reason in verdict.reasons)}"
@@ -124,13 +127,6 @@ def _sign_lines(title: str, signs: tuple[KnownLine, ...]) -> Iterator[str]:
     yield f"{INDENT}{title}: {len(signs) or 'none'}"
     for sign in signs[:SHOWN]:
         yield f"{INDENT}  {sign.means}, line {sign.line}: {_cut(sign.text)}"
-
-
-def _prompt(findings: Findings) -> str:
-    found_prompts = [
-        f"{moment.pattern.name}, line {', '.join(map(str, moment.lines[:SHOWN]))}" for moment in findings.prompts
-    ]
-    return "; ".join(found_prompts) or "not found"
 
 
 def _cut(text: str) -> str:

@@ -233,9 +233,9 @@ def port(**other: object) -> PortStatus:
 
 
 def test_a_console_that_is_held_names_the_person_and_a_lost_port_is_bad() -> None:
-    held = status._at_port(BoardNow("am62x-1"), port())
+    held = status._with_port(BoardNow("am62x-1"), port())
     assert held.console.endswith(f"pid {os.getpid()})")
-    lost = status._at_port(BoardNow("am62x-1"), port(writer=None, state="Input/output error"))
+    lost = status._with_port(BoardNow("am62x-1"), port(writer=None, state="Input/output error"))
     assert (lost.console, lost.port, lost.away) == ("", "", "port ttyUSB0: Input/output error")
     shown = status.lines(LabNow(AT, "h", "db", "", (lost,), ()), 80)
     assert any(isinstance(line, Marked) and "Input/output error" in line for line in shown)

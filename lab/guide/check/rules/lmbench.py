@@ -79,7 +79,13 @@ def lmbench_pairing(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Itera
         own = _own_values(chain)
         if own is None and len(ranges) == len(chain) - ("bcopy" in chain) and _shares_samples(chain, ranges):
             for op in ranges:
-                yield _suspect_remark(chain[op], op, size)
+                following = ORDER[ORDER.index(op) + 1]
+                yield Remark(
+                    f"likely averages bw_mem {op} with {following} of {size}, as neighbouring rows share a sample; the "
+                    "chain's single end (bcopy) is missing, so which of the two samples is its own is not sure",
+                    chain[op],
+                    severity=Severity.SUSPECT,
+                )
         for op, (value, is_exact) in (own or {}).items():
             yield _pairing_remark(chain[op], op, size, value, is_exact)
 
@@ -145,14 +151,4 @@ def _pairing_remark(reading: CellReading, op: str, size: str, value: float, is_e
         reading,
         corrected=value,
         uncertainty=None if is_exact else _MOST_OFF * value,
-    )
-
-
-def _suspect_remark(reading: CellReading, op: str, size: str) -> Remark:
-    following = ORDER[ORDER.index(op) + 1]
-    return Remark(
-        f"likely averages bw_mem {op} with {following} of {size}, as neighbouring rows share a sample; the chain's "
-        "single end (bcopy) is missing, so which of the two samples is its own is not sure",
-        reading,
-        severity=Severity.SUSPECT,
     )
