@@ -6,7 +6,7 @@ from typing import Final
 
 import typer
 
-# Words after `lab`, a command a line; a test parses each of them.
+# A line for each command: its words after `lab`. A test lets the command's own parser read it.
 EXAMPLES: Final = """\
 init mylab
 status --json
@@ -118,9 +118,11 @@ def add_examples(app: typer.Typer, path: str) -> None:
     """
     for command in app.registered_commands:
         name = command.name or getattr(command.callback, "__name__", "").replace("_", "-")
-        words = path if len(app.registered_commands) == 1 and not app.registered_callback else f"{path} {name}"
+        # Typer makes an application of one command that command: its own name is no word then.
+        is_alone = len(app.registered_commands) == 1 and not app.registered_callback
+        words = path if is_alone else f"{path} {name}"
         example = next((line for line in EXAMPLES.splitlines() if f"{line} ".startswith(f"{words} ")), None)
-        command.epilog = example and f"Example: lab {example}"
+        command.epilog = None if example is None else f"Example: lab {example}"
     for group in app.registered_groups:
         if group.typer_instance is not None:
             add_examples(group.typer_instance, f"{path} {group.name}")

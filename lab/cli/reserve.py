@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import socket
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -23,8 +23,8 @@ from lab.results.store import Store
 from lab.terminal import echo, echo_json, table
 
 app = typer.Typer(help="Reserve a board, or put it in maintenance; show and end that.")
-DEFAULT_H = 4.0
-_HEADER = ("board", "", "by", "from (UTC)", "until (UTC)", "why")
+DEFAULT_H: Final = 4.0
+_HEADER: Final = ("board", "", "by", "from (UTC)", "until (UTC)", "why")
 
 
 @app.command()
@@ -63,7 +63,7 @@ def reserve(
             _show([*holds.standing(), *holds.coming()], store.now(), as_json=as_json)
         return
     if (begin or hours is not None) and (maintenance or end):
-        raise ConfigurationError("--hours is of a reservation that begins, as --from is: leave them out")
+        raise ConfigurationError("--hours and --from are for a new reservation: leave them out")
     at = reservations.read_begin(begin) if begin else None
     kind: Kind = "maintenance" if maintenance else "reserved"
     person, host = process.person(), socket.gethostname()
@@ -99,7 +99,7 @@ def reserve(
 
 
 def document(hold: Hold) -> dict[str, Any]:
-    """Document of a hold for other programs; times in UTC."""
+    """A reservation or maintenance as a JSON document; times in UTC."""
     until = None if hold.until is None else hold.until.isoformat()
     return {
         "board": hold.board,
@@ -112,7 +112,7 @@ def document(hold: Hold) -> dict[str, Any]:
 
 
 def _next(store: Store, hold: Hold, *, placed: bool) -> Iterator[str]:
-    """Present user of the board, and the next steps."""
+    """Who measures on the board now, and the person's next steps, a line each."""
     job = open_queue(store).holder_of(hold.board)
     if job is not None:
         ends = "goes on to its end" if job.priority >= PERSONS else "gives way after its present cycle"
@@ -126,6 +126,7 @@ def _next(store: Store, hold: Hold, *, placed: bool) -> Iterator[str]:
 
 
 def _show(holds: list[Hold], now: dt.datetime, *, as_json: bool) -> None:
+    """Print reservations and maintenance; a present one has no "from"."""
     if as_json:
         echo_json([document(hold) for hold in holds])
     elif not holds:

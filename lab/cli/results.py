@@ -71,14 +71,14 @@ def list_runs(
             echo_json([formatting.list_document(listed.run, listed.outcomes, listed.averaged) for listed in runs])
             return
         if not runs:
-            echo(_none(store, run_filter))
+            echo(_explain_empty(store, run_filter))
             return
     rows = []
     for listed in runs:
         run, good, tried = listed.run, listed.good, listed.tried
-        about = [f"{run.started_at:%Y-%m-%d %H:%M}", run.board_type, run.board, run.release, run.kind]
+        description = [f"{run.started_at:%Y-%m-%d %H:%M}", run.board_type, run.board, run.release, run.kind]
         share = f"{good}/{tried}" if good == tried else doubtful(f"{good}/{tried}")
-        rows.append([str(run.id), *about, status_of(run), share, headline(listed.averaged)])
+        rows.append([str(run.id), *description, status_of(run), share, headline(listed.averaged)])
     header = ["run", "begun (UTC)", "board type", "board", "release", "kind", "status", "good", "averages"]
     echo(*table(header, rows, "><<<<<<><"))
 
@@ -396,8 +396,8 @@ def migrate(*, db: Database = None) -> None:
         echo(*(migrated or [f"{store.url} has this boardlab's schema, {schema.NEWEST}"]))
 
 
-def _none(store: Store, run_filter: listing.RunFilter) -> str:
-    """Reason for an empty list."""
+def _explain_empty(store: Store, run_filter: listing.RunFilter) -> str:
+    """Why no run fits: there is none, or the names that there are instead."""
     if run_filter == listing.RunFilter():
         return f"no runs yet in {store.url}"
     asked = (
@@ -405,9 +405,9 @@ def _none(store: Store, run_filter: listing.RunFilter) -> str:
         ("types", "board_type", run_filter.types),
         ("releases", "release", run_filter.releases),
     )
-    there = [
+    names_with_runs = [
         f"{title} with runs: {', '.join(listing.column_values(store, column)) or 'none'}"
         for title, column, names in asked
         if names
     ]
-    return "; ".join([f"no such runs in {store.url}", *there])
+    return "; ".join([f"no such runs in {store.url}", *names_with_runs])

@@ -45,13 +45,17 @@ class MomentFinder:
     """Finds moments in a live or recorded stream of events."""
 
     def __init__(self, patterns: Sequence[MomentPattern], timing: LineTiming) -> None:
-        """Look for these patterns on a line with this timing.
+        """Start before the first event of a stream.
+
+        Args:
+            patterns: the moments to find.
+            timing: of the serial line.
 
         Raises:
             ConfigurationError: a pattern is no regular expression for bytes.
         """
         self._names = [pattern.name for pattern in patterns]
-        self._of_stages = [bool(pattern.stage) for pattern in patterns]
+        self._ends_stage = [bool(pattern.stage) for pattern in patterns]
         self._timing = timing
         self._matcher = LineMatcher([_compile(pattern) for pattern in patterns])
         self._delays = DelayTracker(timing)
@@ -70,12 +74,12 @@ class MomentFinder:
                     previous = None
                 delay = self._delays.delay(event)
                 usual_ns = timing.delivery_ns + timing.bytes_ns(1) + timing.scheduling_ns
-                self._take_pause(event, previous, usual_ns)
+                self._note_pause(event, previous, usual_ns)
                 self._late_ns = delay.late_ns
                 moments = []
                 for match in self._matcher.feed(event.data):
                     end = event.position + match.end
-                    pauses = self._pauses if self._of_stages[match.pattern] else ()
+                    pauses = self._pauses if self._ends_stage[match.pattern] else ()
                     torn_ns = max((ns for at, ns in pauses if end - match.size < at < end), default=0)
                     text = _NOT_TEXT.sub("", match.line.decode("utf-8", errors="replace"))
                     arrived_ns = arrival_ns(event, match.end, previous, timing)
@@ -90,8 +94,11 @@ class MomentFinder:
                 self._forget()
         return []
 
-    def _take_pause(self, chunk: Chunk, previous: Chunk | None, usual_ns: int) -> None:
-        """Remember a pause before this read that is longer than its usual delay."""
+    def _note_pause(self, chunk: Chunk, previous: Chunk | None, usual_ns: int) -> None:
+        """Note a pause before this read that is longer than its usual delay.
+
+        Those that no marker can span any more are dropped.
+        """
         self._pauses = [pause for pause in self._pauses if chunk.position - pause[0] < WINDOW_BYTES]
         if previous is None or not chunk.data:
             return
@@ -145,7 +152,9 @@ def feed_watch(watch: Watch, event: Event, finders: Iterable[MomentFinder]) -> N
     Raises:
         BoardlabError: the watch refuses them.
     """
-    moments = sorted((moment for finder in finders for moment in finder.feed(event)), key=lambda found: found.position)
+    moments = sorted(
+        (moment for finder in finders for moment in finder.feed(event)), key=lambda moment: moment.position
+    )
     if isinstance(event, Suspended):
         watch.suspended(event.missing_ns)
     if not isinstance(event, Chunk):
@@ -167,8 +176,8 @@ def find_moments(events: Iterable[Event], patterns: Sequence[MomentPattern], tim
     return [moment for event in events for moment in finder.feed(event)]
 
 
-WINDOW_BYTES = 4096  # of a line are searched at once
-KEPT_BYTES = 1024  # of them, when the line goes on; the longest marker that is never missed
+WINDOW_BYTES = 4096  # of a line that are searched at once
+KEPT_BYTES = 1024  # of them when the line goes on: a marker is never missed up to this length
 # Looking at what follows, a pattern may match a shorter piece of a line and not a longer one. Escaped pairs other than
 # these are skipped, so that "\\$" is none; a "$" in a class is taken for one, which costs time and nothing else.
 _LOOKS_AHEAD = re.compile(rb"(?:\\[^bBZ]|[^\\$])*?(?:\\[bBZ]|\$|\(\?[=!>]|[*+?}]\+)", re.DOTALL)
@@ -182,7 +191,7 @@ class LineMatch:
         pattern: its number.
         end: offset just after it in the piece that was fed.
         size: its bytes.
-        line: the line as far as the match.
+        line: the line up to the match's end.
     """
 
     pattern: int
@@ -220,9 +229,9 @@ class LineMatcher:
             newline = data.find(b"\n", at)
             end_of_line = len(data) if newline < 0 else newline
             while at < end_of_line:
-                taken = min(end_of_line - at, WINDOW_BYTES - len(self._line))
-                self._line += data[at : at + taken]
-                at += taken
+                count = min(end_of_line - at, WINDOW_BYTES - len(self._line))
+                self._line += data[at : at + count]
+                at += count
                 matches = []
                 for number in self._open:
                     match_end = self._try_ends(number) if self._looks_ahead[number] else self._bisect_end(number)
@@ -231,7 +240,7 @@ class LineMatcher:
                 if matches:
                     matched = {number for number, _ in matches}
                     self._open = [number for number in self._open if number not in matched]
-                for pattern, end in sorted(matches, key=lambda found: found[1]):
+                for pattern, end in sorted(matches, key=lambda numbered: numbered[1]):
                     line = self._line[:end]
                     match = self._patterns[pattern].search(line, self._first)
                     size = end - match.start() if match else 0
@@ -269,12 +278,9 @@ class LineMatcher:
         return None
 
 
-# While a virtual machine is paused, all of its clocks stand still, and the bytes of the board wait at its door. They
-# then come at once, as after any stall, but for one thing: since the read before them less time has gone by than the
-# line needed for them. A line that is faster than its speed says (a USB gadget, an unpaced pty) does so all the time,
-# and is not meant.
-
-
+# While a virtual machine is paused, all of its clocks stand still, and the board's bytes wait outside. They then come
+# at once, as after any stall. But by the stamps less time has passed since the read before them than the line needed. A
+# line that is faster than its speed says (a USB gadget, an unpaced pty) does so all the time, and is not meant.
 EARLY_NS = 5_000_000  # an adapter hands on its bytes some milliseconds later or sooner
 MAX_EPISODES = 8  # of one boot; more, and the line is as fast as that
 

@@ -21,7 +21,8 @@ class Replay:
     """A recording's boot: moments, gaps and the kernel's clock.
 
     Attributes:
-        gaps: number of gaps.
+        board: the type whose patterns were used.
+        gaps: number of places where bytes may be missing.
         lateness_max_ns: the largest evidence of a late stamp.
         printk: None where the kernel's times cannot be fitted.
     """
@@ -42,7 +43,7 @@ class Replay:
         return [interval(a, b) for a, b in itertools.pairwise((*self.moments[:1], *self.moments))]
 
     def document(self) -> dict[str, object]:
-        """For JSON."""
+        """The boot as a JSON document; times in seconds, ± beside them."""
         moments = [
             {
                 **asdict(moment),
@@ -76,7 +77,7 @@ def replay(recording: Recording, board: BoardType) -> Replay:
 def guess_board(recording: Recording, boards: Sequence[BoardType]) -> BoardType:
     """Return the board type that fits the recording best.
 
-    It has the largest share of moments of one of its flows; of several, the named one.
+    The share of a flow's moments that the recording has decides; where it is equal, the host name in its text.
 
     Raises:
         ConfigurationError: none has any.
@@ -91,8 +92,9 @@ def guess_board(recording: Recording, boards: Sequence[BoardType]) -> BoardType:
     def names_board(board: BoardType) -> bool:
         return board.identity is not None and board.identity.hostname.encode() in recording.log
 
-    best = max(boards, key=lambda board: (share(board), names_board(board)))
-    if share(best) == 0:
+    shares = {board.name: share(board) for board in boards}
+    best = max(boards, key=lambda board: (shares[board.name], names_board(board)))
+    if shares[best.name] == 0:
         raise ConfigurationError(
             f"{recording.where}: no moment of any board type in it; is it the console of a boot? "
             f"The types are: {', '.join(board.name for board in boards)}"

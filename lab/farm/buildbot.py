@@ -24,12 +24,12 @@ from lab.host.process import PERSON_VARIABLE
 from lab.run.options import PROVISION, words
 
 SECRETS: Final = "secrets.json"
-EVERYBODY: Final = "lab"  # a login without a person
-TOKENS: Final = "secrets"  # folder in the master's, with a file per key of farm.yaml
+EVERYBODY: Final = "lab"  # a login of Buildbot that is nobody's own
+TOKENS: Final = "secrets"  # folder in the master's: a file for each token that farm.yaml names
 _MODULES: Final = ("master.cfg", "boardlab.py")
-UPGRADE_S: Final = 300
+UPGRADE_S: Final = 300  # for the master's database
 WAIT_S: Final = 14_400  # for a board that a person measures on
-REFERENCE_WAIT_S: Final = 1800  # the night waits for its check
+REFERENCE_WAIT_S: Final = 1800  # for the reference board, whose check the night's runs wait for
 _MASTER_TAC: Final = """\
 import sys
 from twisted.application import service
@@ -79,10 +79,10 @@ def hosts(farm: Farm) -> list[str]:
 
 
 def describe(farm: Farm, buildbot: Buildbot, environ: Mapping[str, str]) -> dict[str, Any]:
-    """Content of the file that master.cfg reads.
+    """Content of farm.json, which master.cfg reads.
 
     Args:
-    environ: variables of the runs beside the worker's.
+        environ: the environment variables that the runs get beside those of the worker.
     """
     receivers = {"github": buildbot.github, "gitlab": buildbot.gitlab, "webhook": buildbot.webhook}
     boards = [{"name": b.name, "env": b.env, "host": farm.host_of(b), "hub": b.hub} for b in farm.boards]
@@ -117,15 +117,15 @@ def write(farm: Farm, buildbot: Buildbot, site: BuildbotSite, environ: Mapping[s
         environ: as of `describe`.
 
     Raises:
-        ConfigurationError: the file of passwords is damaged, or a token is not there. LabStableError: the folder
-            cannot be written.
+        ConfigurationError: the file of passwords is damaged, or a token is not there.
+        LabStableError: the folder cannot be written.
     """
     document = describe(farm, buildbot, environ)
     machine, _, port = buildbot.workers.rpartition(":")
     try:
         site.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         site.master.mkdir(exist_ok=True, mode=0o700)
-        passwords = _secrets(site.master / SECRETS, [EVERYBODY, *buildbot.users], document["hosts"])
+        passwords = _passwords(site.master / SECRETS, [EVERYBODY, *buildbot.users], document["hosts"])
         _write(site.master / "farm.json", json.dumps(document, indent=1))
         for module in _MODULES:
             source = package_data.folder(package_data.FARM) / "buildbot" / module
@@ -155,7 +155,7 @@ def write(farm: Farm, buildbot: Buildbot, site: BuildbotSite, environ: Mapping[s
 def hand_over(site: BuildbotSite, user: str) -> bool:
     """Give the folders to the services' user, if run as root.
 
-    Returns: whether they are that user's, or we are not root and they are ours.
+    Returns: False: there is no such user, and the folders stay root's.
 
     Raises:
         LabStableError: the kernel refuses it.
@@ -168,9 +168,10 @@ def hand_over(site: BuildbotSite, user: str) -> bool:
         return False
     ids = owner.pw_uid, owner.pw_gid
     try:
-        for _, folders, files, inside in os.fwalk(site.folder):  # which follows no symbolic link
+        # os.fwalk follows no symbolic link: one of a worker's user would give away a file of root.
+        for _, folders, files, folder_fd in os.fwalk(site.folder):
             for name in (*folders, *files):
-                os.chown(name, *ids, dir_fd=inside, follow_symlinks=False)
+                os.chown(name, *ids, dir_fd=folder_fd, follow_symlinks=False)
         os.chown(site.folder, *ids, follow_symlinks=False)
     except OSError as error:
         raise LabStableError(f"{site.folder}: {error.strerror}; chown -R {user}: {site.folder}") from error
@@ -231,6 +232,7 @@ def _reference(farm: Farm) -> dict[str, Any] | None:
 
 
 def _schedule(schedule: Schedule, directory: Path) -> dict[str, Any]:
+    """A schedule for master.cfg; `words` are the arguments of its `lab run`."""
     options = {name: value for name, value in schedule.options.items() if name != PROVISION}
     order = ["--suite", schedule.suite, "--env", schedule.env, "--cycles", str(schedule.cycles)]
     order += ["--release", schedule.release] if schedule.release else []
@@ -252,7 +254,12 @@ def _when(at: str, day: str = "") -> dict[str, int]:
     return {"hour": hour, "minute": minute, **({"dayOfWeek": DAYS.index(day)} if day else {})}
 
 
-def _secrets(path: Path, users: Iterable[str], names: Iterable[str]) -> dict[str, dict[str, str]]:
+def _passwords(path: Path, users: Iterable[str], workers: Iterable[str]) -> dict[str, dict[str, str]]:
+    """The passwords of users and workers by name; those in the file stay, and it gets the new ones.
+
+    Raises:
+        ConfigurationError: the file is no JSON.
+    """
     try:
         old: dict[str, dict[str, str]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     except ValueError as error:
@@ -261,7 +268,7 @@ def _secrets(path: Path, users: Iterable[str], names: Iterable[str]) -> dict[str
         ) from error
     passwords = {
         kind: {name: old.get(kind, {}).get(name) or secrets.token_urlsafe() for name in accounts}
-        for kind, accounts in (("users", users), ("workers", names))
+        for kind, accounts in (("users", users), ("workers", workers))
     }
     _write(path, json.dumps(passwords, indent=1))
     return passwords

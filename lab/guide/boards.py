@@ -15,15 +15,15 @@ from lab.guide.model import Guide, Module
 _SIMULATED = "-sim"
 _SECURITY = re.compile(rf"(-(fs|se|gp|hs)|{_SIMULATED})$")  # how the device boots, not which board it is
 _WORDS = re.compile(r"[a-z]+\d+[a-z0-9]*|[a-z]+")
-# A device as vendors name theirs: some letters, a number, perhaps more letters. Other words of that spelling are no
-# devices.
+# A device as vendors name theirs: some letters, a number that is no year, perhaps more letters.
 _DEVICE = re.compile(
     r"(?<![a-z0-9])([a-z]{1,4}(?!(?:19|20)\d\d)\d{2,4}[a-z]{0,3}\d?[a-z]?)(?![a-z0-9])", re.IGNORECASE
 )
+# Words of that spelling that are none: versions, parts of a document, files, interfaces.
 _NO_DEVICE = re.compile(
     r"(?:v|r|rev|rc|ver|sdk|psdk|run|git|py|utf|page|part|file|test|tmp|ch|sec|h|id|ext|usb|ddr|mp|md|db)\d.*", re.I
 )
-_FOLDERS = 3  # above the file
+_FOLDERS = 3  # above a guide's file whose names may name its device
 
 
 @frozen
@@ -83,9 +83,10 @@ def product_of(board: str | None) -> str:
     "am62xxsip_sk-fs" gives "am62" too, "am62pxx_sk-fs" gives "am62p". Boards of different products are never compared.
     A package with memory inside (SIP) is no other product.
     """
-    words = _words(board or "")
-    letter = words[1] if len(words) > 1 and re.fullmatch(r"[a-z]\d?", words[1]) else ""
-    return (words[0] if words else "") + letter
+    device, *others = _words(board or "") or ("",)
+    # A letter is of the device's name (am62p); longer words are of the package or the board (sip, lp, sk).
+    variant = others[0] if others and re.fullmatch(r"[a-z]\d?", others[0]) else ""
+    return device + variant
 
 
 def cores_of(board: str | None) -> int | None:
@@ -95,6 +96,7 @@ def cores_of(board: str | None) -> int | None:
 
 @functools.cache
 def _cores() -> dict[str, int]:
+    """Device -> number of its application cores."""
     return tomllib.loads((resources.files("lab.guide") / "cores.toml").read_text(encoding="utf-8"))
 
 
@@ -109,7 +111,8 @@ def is_product(name: str) -> bool:
 def _words(name: str) -> tuple[str, ...]:
     """Split a name into words.
 
-    Device letters after the number are words of their own; an x is a placeholder.
+    Letters of a device behind its number are a word of their own; an x is a placeholder: "am62pxx" has the words "am62"
+    and "p".
     """
     lower = _SECURITY.sub("", name.lower()).replace("_", " ").replace("-", " ")
     words: list[str] = []

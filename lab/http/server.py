@@ -1,8 +1,8 @@
-"""uvicorn with limits for its clients, which uvicorn itself has not.
+"""uvicorn with limits on the time and the number of its clients.
 
-uvicorn bounds the bytes of a request's head, but neither its time nor the connections. `Connections` bounds both: a
-silent or slow client costs a socket, no thread, and not for long. At a limit, the connection that has waited longest
-without a request is closed, one that never said anything first: a request of a browser or a scrape takes milliseconds.
+uvicorn itself bounds only the bytes of a request's head. `Connections` bounds the rest: a silent or slow client costs a
+socket, no thread, and not for long. At a limit, the connection that has waited longest without a request is closed, and
+before it those that have never said anything: a request of a browser or a scrape takes milliseconds.
 """
 
 from __future__ import annotations
@@ -29,13 +29,11 @@ MOST_OPEN: Final = 512  # connections in all: half of the 1,024 files that a pro
 MOST_OF_ADDRESS: Final = 256  # of them, from one address
 # Clients that the system keeps until the server takes them; beyond, a client asks again after 1 s.
 _BACKLOG: Final = 1024
-_HEAD_BYTES: Final = 1 << 14
-
-
-_OPTIONS: Final = {
+_HEAD_BYTES: Final = 1 << 14  # of a request
+_OPTIONS: Final = {  # of uvicorn.Config
     "log_config": None,
     "log_level": "error",  # a warning for each wrong request would let clients fill the log
-    "access_log": False,  # it would have the link by which one acts
+    "access_log": False,  # it would have the links that let their reader act
     "server_header": False,
     "proxy_headers": False,
     "interface": "asgi3",
@@ -43,7 +41,7 @@ _OPTIONS: Final = {
     "ws": "none",
     "h11_max_incomplete_event_size": _HEAD_BYTES,
 }
-Admit: TypeAlias = Callable[[Request], Awaitable[ASGIApp | None]]
+Admit: TypeAlias = Callable[[Request], Awaitable[ASGIApp | None]]  # the refusal's answer; None: admitted
 
 
 def listening_socket(host: str, port: int) -> socket.socket:
@@ -74,9 +72,10 @@ def listening_socket(host: str, port: int) -> socket.socket:
 
 @define(eq=False)
 class _Served:
-    """A connection.
+    """A connection that is served.
 
     Attributes:
+        task: serves it; cancelled, it closes the connection.
         requests: in progress; the next one may come during the last one's clean-up.
     """
 
@@ -140,10 +139,10 @@ class LimitedServer(uvicorn.Server):
 
     async def _serve_one(self, connection: socket.socket) -> None:
         """Serve the requests of one connection until it ends."""
-        loop, task, client, transport = asyncio.get_running_loop(), asyncio.current_task(), ("", 0), None
-        ended = asyncio.Event()
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
         if task is None:
             return
+        client, transport, ended = ("", 0), None, asyncio.Event()
         try:
             if not await _wait_for_byte(connection):
                 return
@@ -178,6 +177,7 @@ class LimitedServer(uvicorn.Server):
         return protocol
 
     async def _answer(self, app: ASGIApp, admit: Admit | None, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request (ASGI), by the application or by what refuses it, within the limits."""
         if scope["type"] != "http":  # the application's start and end
             await app(scope, receive, send)
             return
@@ -214,7 +214,7 @@ class LimitedServer(uvicorn.Server):
 
 
 async def _wait_for_byte(connection: socket.socket) -> bool:
-    """Wait for a client's first byte: until then it costs no protocol. False: it left."""
+    """Wait for a client's first byte; False: it left. Until then it costs no protocol object."""
     loop, file = asyncio.get_running_loop(), connection.fileno()
     spoken = asyncio.Event()
     loop.add_reader(file, spoken.set)

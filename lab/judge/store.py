@@ -26,11 +26,15 @@ from lab.judge.records import (
     StoredVerdict,
 )
 from lab.metrics.rates import RATES
-from lab.results import rows
+from lab.results import rows as store_rows
 from lab.results.history import Item, item_of
 from lab.results.models import MuteRow, ReviewRow, RunRow, VerdictRow
 from lab.results.records import Run
 from lab.results.store import Store, _find
+
+LOOK_BACK: Final = dt.timedelta(days=60)  # an older run without a decision will get none
+MOST: Final = 500  # numbers; more than that is one cause, which the first of them show
+REPORTED: Final[tuple[OutcomeName, ...]] = ("regression", "environment")
 
 
 def write_verdicts(
@@ -73,7 +77,7 @@ def write_verdicts(
         if new:
             names = {row["metric"] for row in new}
             if rates := [metric for metric in RATES.values() if metric.name in names]:  # no sample has defined them
-                rows.insert_definitions(session, rates)
+                store_rows.insert_definitions(session, rates)
             session.execute(insert(VerdictRow), new)  # hundreds of a guide; as objects they take three times as long
 
     store.write(write)
@@ -86,9 +90,10 @@ def _rows(session: Session, run_id: int) -> dict[tuple[str, int, Item], VerdictR
 
 
 def _is_same_change(row: VerdictRow, run_id: int, change: NewVerdict) -> bool:
-    """True if a verdict is on a change found at a run.
+    """True if a stored verdict and a change that was found at a run are one change.
 
-    They have one number, one direction, and overlapping runs. A later verdict on a drift has the earlier ones in it.
+    Both are of one number and direction, and the runs in which they may have begun overlap. A drift grows: the later
+    verdict on it has the earlier ones in it.
     """
     same = (row.metric, row.version, item_of(row.params), row.direction) == (*change.number, change.direction)
     since, began = row.since_run or row.run_id, change.since_run or run_id
@@ -106,19 +111,19 @@ def verdicts_with(store: Store, run_id: int) -> list[StoredVerdict]:
     if not own:
         return []
     run, judged_at = own[0].run, max(verdict.judged_at for verdict in own)
-    same = read_verdicts(store, board=run.board, outcomes=CALLED, judged_at=judged_at)
+    judged_with_it = read_verdicts(store, board=run.board, outcomes=CALLED, judged_at=judged_at)
     series = (run.board_type, run.kind)
     changes: dict[object, list[StoredVerdict]] = {}
     later: dict[object, LaterChanges] = {}
     for verdict in own:
         if verdict.direction:
             later.setdefault(verdict.number, LaterChanges()).add(_size(verdict), crept=verdict.crept)
-    for verdict in same:
+    for verdict in judged_with_it:
         if verdict.run.id < run_id and (verdict.run.board_type, verdict.run.kind) == series:
-            since = later.setdefault(verdict.number, LaterChanges())
-            over = since.undoes(_size(verdict), crept=verdict.crept)
-            since.add(_size(verdict), crept=verdict.crept)
-            if not over:
+            later_changes = later.setdefault(verdict.number, LaterChanges())
+            is_undone = later_changes.undoes(_size(verdict), crept=verdict.crept)
+            later_changes.add(_size(verdict), crept=verdict.crept)
+            if not is_undone:
                 changes.setdefault(verdict.number, []).append(verdict)
     called = {verdict.number for verdict in own if verdict.direction}
     for verdict in _open_changes(store, own[0].run):
@@ -137,7 +142,7 @@ def still_open(store: Store, run: Run, verdicts: Sequence[StoredVerdict]) -> lis
     """
     own = {verdict.number for verdict in verdicts if verdict.direction}
     measured = {verdict.number for verdict in verdicts if verdict.outcome != "no samples"}
-    rates = {metric.name for metric in RATES.values()}  # that did not move has no verdict
+    rates = {metric.name for metric in RATES.values()}  # one that did not move has no verdict
     return [
         verdict
         for verdict in _open_changes(store, run)
@@ -160,6 +165,7 @@ def _open_changes(store: Store, run: Run) -> list[StoredVerdict]:
 
 
 def _size(verdict: StoredVerdict) -> float:
+    """The verdict's effect; its direction, 1 or -1, where the size is not known."""
     return verdict.direction if verdict.effect is None else verdict.effect
 
 
@@ -178,8 +184,11 @@ def read_verdicts(
     """Verdicts with the decisions on their runs, newest run first.
 
     Args:
-        since: earliest start of their runs. outcomes: only these; None: all. judged_at: only of that instant.
-        at: the instant for mutes; None: now.
+        run_id, verdict_id, board, metric: only theirs; None: of all.
+        since: earliest start of their runs.
+        outcomes: only these; None: all.
+        judged_at: only those that were judged at that instant.
+        at: the instant for which mutes count; None: now.
     """
     query = select(VerdictRow).join(VerdictRow.run).order_by(VerdictRow.run_id.desc(), VerdictRow.id)
     conditions = {
@@ -278,23 +287,45 @@ def mutes_of(session: Session) -> list[Mute]:
 
 
 def _values(verdict: NewVerdict, now: dt.datetime) -> dict[str, Any]:
-    return rows.columns_of(verdict) | {
+    return store_rows.columns_of(verdict) | {
         "differs": {what: list(both) for what, both in verdict.differs.items()},
         "judged_at": now,
     }
 
 
 def _verdicts(session: Session, rows: Sequence[VerdictRow], at: dt.datetime) -> Iterator[StoredVerdict]:
+    """The rows as records, with the decisions on their runs and what later runs say of them.
+
+    Args:
+        at: the instant for which mutes count.
+    """
     reviews, mutes, latest = newest_reviews(session), mutes_of(session), _latest(session, rows)
-    over = _over(session, rows)
+    undone = _undone(session, rows)
     for row in rows:
-        yield _verdict(row, reviews, mutes, latest, at, over=row.id in over)
+        store_rows.whole(row)
+        run, metric = store_rows.run(row.run), store_rows.metric(row.definition)
+        crept = DRIFT in row.differs
+        number = (run.board_type, run.board, row.metric, row.version, item_of(row.params), crept)
+        yield store_rows.record_of(
+            StoredVerdict,
+            row,
+            differs={what: (str(was), str(now)) for what, (was, now) in row.differs.items()},
+            run=run,
+            unit=metric.unit,
+            better=metric.better,
+            outdated=(crept or row.outcome == UNSURE) and latest.get(number, row.run_id) > row.run_id,
+            over=row.id in undone,
+            review=reviews.get(row.run_id),
+            muted=next((mute for mute in mutes if mute.covers(run.board, row.metric, row.params, at)), None),
+        )
 
 
 def _latest(session: Session, rows: Sequence[VerdictRow]) -> dict[tuple[object, ...], int]:
-    """Latest run of numbers with a request or a drift: any judged one, or with a drift.
+    """Latest run that was judged, for the numbers of these rows with a request or a drift.
 
-    Keys end with True for a drift.
+    Returns:
+        (board type, board, metric, version, parameters, False) -> the latest judged run; with True in the end, the
+        latest run with a verdict on a drift of that number.
     """
     candidates = [row for row in rows if row.outcome == UNSURE or DRIFT in row.differs]
     if not candidates:
@@ -317,46 +348,14 @@ def _latest(session: Session, rows: Sequence[VerdictRow]) -> dict[tuple[object, 
     return latest
 
 
-def _verdict(
-    row: VerdictRow,
-    reviews: Mapping[int, Review],
-    mutes: Sequence[Mute],
-    latest: Mapping[tuple[object, ...], int],
-    at: dt.datetime,
-    *,
-    over: bool,
-) -> StoredVerdict:
-    rows.whole(row)
-    run, metric = rows.run(row.run), rows.metric(row.definition)
-    crept = DRIFT in row.differs
-    number = (run.board_type, run.board, row.metric, row.version, item_of(row.params), crept)
-    return rows.record_of(
-        StoredVerdict,
-        row,
-        differs={what: (str(was), str(now)) for what, (was, now) in row.differs.items()},
-        run=run,
-        unit=metric.unit,
-        better=metric.better,
-        outdated=(crept or row.outcome == UNSURE) and latest.get(number, row.run_id) > row.run_id,
-        over=over,
-        review=reviews.get(row.run_id),
-        muted=next((mute for mute in mutes if mute.covers(run.board, row.metric, row.params, at)), None),
-    )
-
-
 def _review(row: ReviewRow) -> Review:
-    rows.whole(row)
-    return rows.record_of(Review, row)
+    store_rows.whole(row)
+    return store_rows.record_of(Review, row)
 
 
 def _mute(row: MuteRow) -> Mute:
-    rows.whole(row)
-    return rows.record_of(Mute, row)
-
-
-LOOK_BACK: Final = dt.timedelta(days=60)  # an older run without a decision will get none
-MOST: Final = 500  # numbers; more than that is one cause, which the first of them show
-REPORTED: Final[tuple[OutcomeName, ...]] = ("regression", "environment")
+    store_rows.whole(row)
+    return store_rows.record_of(Mute, row)
 
 
 @frozen
@@ -384,8 +383,8 @@ def standing(session: Session, now: dt.datetime, most: int = MOST) -> StandingCh
     reviews = newest_reviews(session)
     ids = [
         row.id
-        for row, over in _changes_since(session, reviews, RunRow.started_at >= now - LOOK_BACK)
-        if row.outcome in REPORTED and not over and row.run_id not in reviews
+        for row, undone in _changes_since(session, reviews, RunRow.started_at >= now - LOOK_BACK)
+        if row.outcome in REPORTED and not undone and row.run_id not in reviews
     ]
     verdicts = verdicts_of(session, ids[:most], now)
     since_runs = {verdict.since_run for verdict in verdicts if verdict.since_run is not None}
@@ -398,8 +397,8 @@ def standing(session: Session, now: dt.datetime, most: int = MOST) -> StandingCh
     )
 
 
-def _over(session: Session, rows: Sequence[VerdictRow]) -> frozenset[int]:
-    """Ids of those that stand no more, though no person decided on their runs."""
+def _undone(session: Session, rows: Sequence[VerdictRow]) -> frozenset[int]:
+    """Ids of the verdicts that later runs have taken back, or that end since a later run was accepted."""
     reported = [row for row in rows if row.outcome in REPORTED]
     if not reported:
         return frozenset()
@@ -407,7 +406,7 @@ def _over(session: Session, rows: Sequence[VerdictRow]) -> frozenset[int]:
         RunRow.board.in_({row.run.board for row in reported}),
         VerdictRow.run_id >= min(row.run_id for row in reported),
     )
-    return frozenset(row.id for row, over in _changes_since(session, newest_reviews(session), *since) if over)
+    return frozenset(row.id for row, undone in _changes_since(session, newest_reviews(session), *since) if undone)
 
 
 def _changes_since(
@@ -435,11 +434,11 @@ def _changes_since(
     for row in session.execute(query.order_by(VerdictRow.run_id.desc(), VerdictRow.id)):
         series = (row.board_type, row.board, row.kind)
         decided = reviews.get(row.run_id)
-        if decided is not None and decided.decision == "rejected":
+        if decided is not None and decided.decision == "rejected":  # its change is none, and undoes none
             continue
         number = (*series, row.metric, row.version, tuple(sorted(row.params.items())))
         effect = row.direction if row.effect is None else row.effect
-        since_then, crept = later.setdefault(number, LaterChanges()), DRIFT in row.differs
-        undone = since_then.undoes(effect, crept=crept)
-        since_then.add(effect, crept=crept)
-        yield row, undone or row.run_id < accepted.get(series, 0)
+        later_changes, crept = later.setdefault(number, LaterChanges()), DRIFT in row.differs
+        is_undone = later_changes.undoes(effect, crept=crept)
+        later_changes.add(effect, crept=crept)
+        yield row, is_undone or row.run_id < accepted.get(series, 0)

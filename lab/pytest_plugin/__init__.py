@@ -18,6 +18,16 @@ import pytest
 from lab.pytest_plugin.session_rules import fail_if_refused, refuse
 from lab.run import options
 
+# Modules that measure, in the order in which pytest asks them, with their names among pytest's plugins.
+_PLUGINS: Final = {
+    "jobs": "boardlab-jobs",
+    "lowpower": "boardlab-low-power",
+    "sections": "boardlab-sections",
+    "judge": "boardlab-judging",
+    "limits": "boardlab-limits",
+    "measure": "boardlab-measure",
+}
+# How an option of `lab.run.options` is one of pytest's.
 _ACTIONS: Final[Mapping[options.Form, Mapping[str, Any]]] = {
     "flag": {"action": "store_true"},
     "number": {"type": int},
@@ -61,7 +71,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--lab-leave-on", action="store_true", help="do not switch the board off at the end")
 
 
-# Behind the conftest files', which may set what their environment names, and before labgrid's, which loads it.
+# pytest calls this hook of conftest files first, which may set what the environment names, and after it that of
+# labgrid, which loads the environment.
 def pytest_configure(config: pytest.Config) -> None:
     if config.option.lg_env is None:
         config.option.lg_env = os.environ.get("LG_ENV")  # as labgrid does
@@ -70,13 +81,8 @@ def pytest_configure(config: pytest.Config) -> None:
         board = importlib.import_module("lab.pytest_plugin.board")
         board.configure(config)
         config.pluginmanager.register(board, "boardlab-board")
-        config.pluginmanager.register(importlib.import_module("lab.pytest_plugin.jobs"), "boardlab-jobs")
-        low_power = importlib.import_module("lab.pytest_plugin.lowpower")
-        config.pluginmanager.register(low_power, "boardlab-low-power")
-        config.pluginmanager.register(importlib.import_module("lab.pytest_plugin.sections"), "boardlab-sections")
-        config.pluginmanager.register(importlib.import_module("lab.pytest_plugin.judge"), "boardlab-judging")
-        config.pluginmanager.register(importlib.import_module("lab.pytest_plugin.limits"), "boardlab-limits")
-        config.pluginmanager.register(importlib.import_module("lab.pytest_plugin.measure"), "boardlab-measure")
+        for module, name in _PLUGINS.items():
+            config.pluginmanager.register(importlib.import_module(f"lab.pytest_plugin.{module}"), name)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import iio
 
 PERIOD_NS: Final = {AdcRange.ACTIVE: 10_000_000, AdcRange.SLEEP: 200_000_000}  # each attribute is a round trip
-SLOWEST_HZ: Final = 0.05  # 1024 conversions of 8.2 ms twice
+SLOWEST_HZ: Final = 0.05  # of the chip: 1,024 conversions of 8.2 ms each for shunt and bus
 DEVICES: Final = Path("/sys/bus/iio/devices")
 _FREQUENCY: Final = "in_sampling_frequency"  # drivers/iio/adc/ina2xx-adc.c: by averaging and conversion times
 _PACKAGE: Final = "libiio0"  # of Debian and Ubuntu
@@ -84,7 +84,7 @@ class IioSensor:
         period_ns = max(PERIOD_NS[wanted], interval_ns)
         channels = []
         for rail, sensor in zip(self.rails, self._attributes, strict=True):
-            chip = CHIPS.get(sensor.chip, CHIPS["ina226"])
+            chip = CHIPS.get(sensor.chip, CHIPS["ina226"])  # of an unknown chip: the usual one's
             channels.append(
                 Channel.of(
                     rail,
@@ -98,26 +98,29 @@ class IioSensor:
             )
         return SampleSchedule(
             tuple(channels),
-            period_ns,
-            interval_ns,
-            period_ns,
-            interval_ns,
-            "iio: raw and scale; averaging of the driver",
+            period_ns=period_ns,
+            window_ns=interval_ns,
+            poll_ns=period_ns,
+            late_ns=interval_ns,
+            text="iio: raw and scale; averaging of the driver",
         )
 
     def read(self) -> Sequence[SensorReading]:
+        """A reading of each rail; of one whose device does not answer, without values.
+
+        Raises:
+            LabStableError: none answers.
+        """
         readings = []
-        lost = 0
-        for number, rail in enumerate(self._attributes):
+        for number, sensor in enumerate(self._attributes):
             try:
-                shunt, bus = rail.shunt.value, rail.bus.value
+                shunt, bus = sensor.shunt.value, sensor.bus.value
             except OSError:
-                lost += 1
                 readings.append(SensorReading(number, 0, 0, TraceMark.NACK))
             else:
-                steps = (bus, rail.bus_mv * 1e3, shunt, rail.shunt_mv * 1e6)
-                readings.append(SensorReading.of(number, *steps, shunt_range_nv(rail.chip)))
-        if lost == len(self._attributes):
+                steps = (bus, sensor.bus_mv * 1e3, shunt, sensor.shunt_mv * 1e6)
+                readings.append(SensorReading.of(number, *steps, shunt_range_nv(sensor.chip)))
+        if all(reading.mark == TraceMark.NACK for reading in readings):
             raise LabStableError(f"{self._port}: no device answers any more; is iiod gone?", failure="power_sensor")
         return readings
 
@@ -126,6 +129,11 @@ class IioSensor:
         del self._attributes, self._context
 
     def _number(self, where: str, name: str, attributes: Mapping[str, iio.ChannelAttr | iio.DeviceAttr]) -> float:
+        """An attribute's positive number; `where`: its device, for the message.
+
+        Raises:
+            ConfigurationError: it is missing, or no such number.
+        """
         text = attributes[name].value if name in attributes else "nothing"
         try:
             number = float(text)
@@ -139,12 +147,18 @@ class IioSensor:
         return number
 
     def _find(self, rail: RailConfig) -> _Attributes:
+        """The attributes of a rail's device.
+
+        Raises:
+            ConfigurationError: none or several are called so, or it lacks what a current monitor has.
+        """
         source = rail.source
         names = {}
         for device in self._context.devices:
             label = device.attrs["label"].value if "label" in device.attrs else ""
-            own = (DEVICES / device.id).resolve().parent.name if self._port == LOCAL_IIO else device.id
-            names[device.id] = [name for name in (own, device.name, label) if name]
+            # The id (iio:device0) follows the order of probing; the kernel's name of the device (1-0040) stays.
+            bus_name = (DEVICES / device.id).resolve().parent.name if self._port == LOCAL_IIO else device.id
+            names[device.id] = [name for name in (bus_name, device.name, label) if name]
         devices = [device for device in self._context.devices if source in names[device.id]]
         if len(devices) > 1:
             alike = ", ".join("/".join(names[device.id]) for device in devices)
@@ -152,26 +166,34 @@ class IioSensor:
                 f"{self._port}: {len(devices)} IIO devices are called {source!r} for rail {rail.name}: {alike}. Name "
                 "one with the rail's `channel`"
             )
-        for device in devices:
-            shunt, bus = device.find_channel("voltage0"), device.find_channel("voltage1")
-            if shunt is None or bus is None:
-                raise ConfigurationError(
-                    f"{self._port}: {source} has no voltage0 (shunt) and voltage1 (bus); is it a current monitor?"
-                )
-            mohm = rail.shunt_mohm
-            if not mohm and "in_shunt_resistor" in device.attrs:
-                mohm = self._number(source, "in_shunt_resistor", device.attrs) * 1000
-            if not mohm:
-                raise ConfigurationError(
-                    f"{self._port}: {source} does not know its shunt; add `shunt_mohm` to {rail.name}"
-                )
-            scales = [self._number(f"{source}, {channel.id}", "scale", channel.attrs) for channel in (shunt, bus)]
-            interval_ns = 0
-            if _FREQUENCY in device.attrs:
-                interval_ns = round(1e9 / max(self._number(source, _FREQUENCY, device.attrs), SLOWEST_HZ))
-            raw = shunt.attrs["raw"], bus.attrs["raw"]
-            return _Attributes(device.id, *raw, scales[0], scales[1], mohm, device.name or "", interval_ns)
-        raise ConfigurationError(
-            f"{self._port}: no IIO device is called {source!r} for rail {rail.name}; there are: "
-            f"{', '.join(map('/'.join, names.values())) or 'none'}. Name it with the rail's `channel`"
+        if not devices:
+            raise ConfigurationError(
+                f"{self._port}: no IIO device is called {source!r} for rail {rail.name}; there are: "
+                f"{', '.join(map('/'.join, names.values())) or 'none'}. Name it with the rail's `channel`"
+            )
+        (device,) = devices
+        shunt, bus = device.find_channel("voltage0"), device.find_channel("voltage1")
+        if shunt is None or bus is None:
+            raise ConfigurationError(
+                f"{self._port}: {source} has no voltage0 (shunt) and voltage1 (bus); is it a current monitor?"
+            )
+        shunt_mohm = rail.shunt_mohm
+        if not shunt_mohm and "in_shunt_resistor" in device.attrs:  # in ohm
+            shunt_mohm = self._number(source, "in_shunt_resistor", device.attrs) * 1000
+        if not shunt_mohm:
+            raise ConfigurationError(
+                f"{self._port}: {source} does not know its shunt; add `shunt_mohm` to {rail.name}"
+            )
+        interval_ns = 0
+        if _FREQUENCY in device.attrs:
+            interval_ns = round(1e9 / max(self._number(source, _FREQUENCY, device.attrs), SLOWEST_HZ))
+        return _Attributes(
+            device=device.id,
+            shunt=shunt.attrs["raw"],
+            bus=bus.attrs["raw"],
+            shunt_mv=self._number(f"{source}, {shunt.id}", "scale", shunt.attrs),
+            bus_mv=self._number(f"{source}, {bus.id}", "scale", bus.attrs),
+            shunt_mohm=shunt_mohm,
+            chip=device.name or "",
+            interval_ns=interval_ns,
         )

@@ -17,9 +17,9 @@ from lab.rails.model import NO_VALUES, AdcRange
 from lab.rails.sensors import open_bus, open_sensor
 
 ADDRESSES: Final = range(0x40, 0x50)  # addresses that two pins of an INA2xx can select
-NEAR: Final = 0.08  # a measured supply against its nominal voltage
-_SETTLE_S: Final = 0.05
-_PATIENCE_S: Final = 5.0
+NEAR: Final = 0.08  # largest deviation of a healthy supply from its nominal voltage, as a share
+_SETTLE_S: Final = 0.05  # until a chip that was started has converted
+_PATIENCE_S: Final = 5.0  # for a first sample of each rail
 
 
 @frozen
@@ -58,7 +58,7 @@ def run(config: RailsConfig, clock: Clock) -> list[SensorCheck]:
         LabError: nothing can be read.
     """
     if config.backend not in INA:
-        return _by_name(config, clock)
+        return _check_samples(config, clock)
     bus = open_bus(config)
     try:
         return survey(config, bus)
@@ -74,14 +74,13 @@ def survey(config: RailsConfig, bus: I2cBus) -> list[SensorCheck]:
     """
     chip = CHIPS[config.backend]
     rails = {rail.address: rail for rail in config.measured}
-    by_address = {address: _ask(bus, chip, address) for address in sorted({*ADDRESSES, *rails})}
-    answers = {address: answer for address, answer in by_address.items() if answer is not None}
-    volts = {rails[address].name: answers[address].volts for address in answers if address in rails}
-    rows = []
-    for address in sorted({*answers, *rails}):
-        rail, answer = rails.get(address), answers.get(address)
-        rows.append(_answer(config, f"{address:#04x}", rail, answer, volts))
-    return rows
+    by_address = {address: _read_chip(bus, chip, address) for address in sorted({*ADDRESSES, *rails})}
+    present = {address: readings for address, readings in by_address.items() if readings is not None}
+    volts_of_rail = {rails[address].name: present[address].volts for address in present if address in rails}
+    return [
+        _check(config, f"{address:#04x}", rails.get(address), present.get(address), volts_of_rail)
+        for address in sorted({*present, *rails})
+    ]
 
 
 def zero(config: RailsConfig, clock: Clock, seconds: float = 3.0) -> dict[str, float]:
@@ -107,23 +106,22 @@ def zero(config: RailsConfig, clock: Clock, seconds: float = 3.0) -> dict[str, f
     }
 
 
-def _ask(bus: I2cBus, chip: Chip, address: int) -> _Readings | None:
-    """Read the chip at an address; None: no answer.
-
-    A chip that does not convert is started.
-    """
+def _read_chip(bus: I2cBus, chip: Chip, address: int) -> _Readings | None:
+    """Read the chip at an address; None: no answer."""
     try:
+        # The lowest bits of CONFIG are its mode; 111 converts all the time. Another one is started first.
         if read(bus, Register(address, CONFIG)) & 0b111 != 0b111:
             bus.write(Register(address, CONFIG), chip.default_config)
             time.sleep(_SETTLE_S)
         shunt, volts = read(bus, Register(address, SHUNT)), read(bus, Register(address, BUS))
     except NackError:
         return None
-    shunt -= 0x10000 if shunt > 0x7FFF else 0
+    shunt -= 0x10000 if shunt > 0x7FFF else 0  # two's complement
     return _Readings((volts >> chip.bus_shift) * chip.bus_lsb_uv / 1e6, shunt * chip.shunt_lsb_nv / 1000)
 
 
-def _by_name(config: RailsConfig, clock: Clock) -> list[SensorCheck]:
+def _check_samples(config: RailsConfig, clock: Clock) -> list[SensorCheck]:
+    """Judge each configured rail by one sample of its backend, which has no addresses to survey."""
     sensor = open_sensor(config)
     readings: dict[int, _Readings] = {}
     try:
@@ -136,37 +134,52 @@ def _by_name(config: RailsConfig, clock: Clock) -> list[SensorCheck]:
             time.sleep(schedule.poll_ns / 1e9)
     finally:
         sensor.close()
-    volts = {config.measured[number].name: answer.volts for number, answer in readings.items()}
+    volts_of_rail = {config.measured[number].name: reading.volts for number, reading in readings.items()}
     return [
-        _answer(config, rail.source, rail, readings.get(number), volts) for number, rail in enumerate(config.measured)
+        _check(config, rail.source, rail, readings.get(number), volts_of_rail)
+        for number, rail in enumerate(config.measured)
     ]
 
 
-def _answer(
-    config: RailsConfig, where: str, rail: RailConfig | None, found: _Readings | None, volts: Mapping[str, float]
+def _check(
+    config: RailsConfig,
+    where: str,
+    rail: RailConfig | None,
+    readings: _Readings | None,
+    volts_of_rail: Mapping[str, float],
 ) -> SensorCheck:
+    """Judge one sensor.
+
+    Args:
+        rail: what is configured for it; None: nothing.
+        readings: None: it does not answer.
+        volts_of_rail: the bus voltages of all rails that answer, which show two that are swapped.
+    """
     if rail is None:
-        guess = "" if found is None else f"; {_like(config.measured, found.volts, 'it could be')}"
+        guess = "" if readings is None else f"; {_rails_of(config.measured, readings.volts, 'it could be')}"
         verdict, good = f"answers, and no rail is configured here{guess}", True
-    elif found is None:
+    elif readings is None:
         verdict, good = (
             "does not answer, or says no number: check its address, the wiring, the sensor's supply and its driver",
             False,
         )
     else:
-        verdict, good = _judge(config, rail, found.volts, volts)
+        verdict, good = _judge(config, rail, readings.volts, volts_of_rail)
     return SensorCheck(
         where,
         rail.name if rail else "",
         rail.volts if rail else 0.0,
-        None if found is None else found.volts,
-        None if found is None else found.shunt_uv,
+        None if readings is None else readings.volts,
+        None if readings is None else readings.shunt_uv,
         verdict,
         good,
     )
 
 
-def _judge(config: RailsConfig, rail: RailConfig, volts: float, others: Mapping[str, float]) -> tuple[str, bool]:
+def _judge(
+    config: RailsConfig, rail: RailConfig, volts: float, volts_of_rail: Mapping[str, float]
+) -> tuple[str, bool]:
+    """The verdict on a rail by its voltage, and whether the rail can be measured."""
     if _near(volts, rail.volts):
         same = [other.name for other in config.measured if other is not rail and _near(volts, other.volts)]
         alike = f"; its voltage alone does not tell it from {', '.join(same)}" if same else ""
@@ -176,7 +189,7 @@ def _judge(config: RailsConfig, rail: RailConfig, volts: float, others: Mapping[
     swapped = [
         other.name
         for other in config.measured
-        if other is not rail and _near(volts, other.volts) and _near(others.get(other.name, 0.0), rail.volts)
+        if other is not rail and _near(volts, other.volts) and _near(volts_of_rail.get(other.name, 0.0), rail.volts)
     ]
     if swapped:
         return f"swapped with {swapped[0]}: exchange their addresses in the env", False
@@ -186,10 +199,11 @@ def _judge(config: RailsConfig, rail: RailConfig, volts: float, others: Mapping[
     expected = f"{low:g} to {high:g} V, which software sets" if rail.scaled else f"{rail.volts:g} V"
     if rail.scaled and low - NEAR * low <= volts <= high + NEAR * high:
         return f"ok; {expected}", True
-    return f"expected {expected}; {_like(config.measured, volts, 'it reads as')}", False
+    return f"expected {expected}; {_rails_of(config.measured, volts, 'it reads as')}", False
 
 
-def _like(rails: Sequence[RailConfig], volts: float, phrase: str) -> str:
+def _rails_of(rails: Sequence[RailConfig], volts: float, phrase: str) -> str:
+    """The rails with this nominal voltage, behind a phrase."""
     names = [rail.name for rail in rails if _near(volts, rail.volts)]
     return f"{phrase} {' or '.join(names)}" if names else "no rail of the board has this voltage"
 

@@ -26,8 +26,8 @@ from lab.results.records import CONSOLE_INDEX, CONSOLE_LOG, ArtifactRef, Attempt
 
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 PACK_BYTES: Final = 32 << 20  # of a pack's artifacts, which are in memory at once
-# Of a damaged zip file; zipfile itself raises RuntimeError for a flipped bit "encrypted", and struct's and text's
-# errors.
+# What zipfile raises for a damaged file: RuntimeError where the bit "encrypted" is flipped, and errors of struct, of
+# text and of its parsers.
 _DAMAGED: Final = (
     OSError,
     EOFError,
@@ -132,12 +132,17 @@ class ArtifactStore:
         return data
 
     def _unpack(self, sha256: str, pack: str) -> bytes:
+        """The verified bytes of an artifact from its pack.
+
+        Raises:
+            LabStableError: the pack is missing or damaged.
+        """
         path = self.path(pack)
         source = path if path.exists() else io.BytesIO(self.read(pack))
         try:
             with zipfile.ZipFile(source) as file, file.open(sha256) as member:
                 if file.getinfo(sha256).compress_type != zipfile.ZIP_DEFLATED:
-                    raise zipfile.BadZipFile("another compression than boardlab's")  # of no bound
+                    raise zipfile.BadZipFile("another compression than boardlab's")  # its reader may know no bound
                 data = member.read(PACK_BYTES + 1)
             if len(data) > PACK_BYTES:
                 raise zipfile.BadZipFile(f"it inflates to more than {PACK_BYTES} bytes")
@@ -263,7 +268,12 @@ def make_pack(contents: Mapping[str, bytes]) -> bytes:
 
 @frozen
 class UploadResult:
-    """Result of an upload. busy: another process uploads."""
+    """Result of an upload.
+
+    Attributes:
+        count, bytes: of the artifacts that were uploaded.
+        busy: another process uploads at the moment, and nothing was done.
+    """
 
     count: int
     bytes: int
@@ -292,8 +302,8 @@ def upload(
         )
     shared = location.at(artifacts.shared)
     count = size = 0
-    with _alone(artifacts) as ours:
-        if not ours:
+    with _upload_lock(artifacts) as is_ours:
+        if not is_ours:
             return UploadResult(0, 0, busy=True)
         if everything:
             shared_names = shared.names()
@@ -320,7 +330,7 @@ def upload(
 
 
 @contextmanager
-def _alone(artifacts: ArtifactStore) -> Iterator[bool]:
+def _upload_lock(artifacts: ArtifactStore) -> Iterator[bool]:
     """Lock uploads on this host; yield whether this process has the lock."""
     try:
         location.private_folder(artifacts.marks)
@@ -341,8 +351,8 @@ def _alone(artifacts: ArtifactStore) -> Iterator[bool]:
         os.close(fd)
 
 
-_UNSAFE = re.compile(r"[^A-Za-z0-9._+@]+")  # a stored value is not a path, whatever its text: `init` is /bin/sh
-SUFFIXES = {CONSOLE_LOG: ".log", CONSOLE_INDEX: ".idx"}
+_NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9._+@]+")  # a stored value is no path: `init` may be /bin/sh
+SUFFIXES: Final = {CONSOLE_LOG: ".log", CONSOLE_INDEX: ".idx"}
 
 
 def write_recordings(attempts: Sequence[Attempt], artifacts: ArtifactStore, folder: Path) -> list[Path]:
@@ -356,15 +366,15 @@ def write_recordings(attempts: Sequence[Attempt], artifacts: ArtifactStore, fold
     """
     written = []
     for attempt in attempts:
-        params = (_UNSAFE.sub("_", value) for value in attempt.params.values())
+        params = (_NOT_IN_A_NAME.sub("_", value) for value in attempt.params.values())
         base = folder / "-".join(
             [f"run{attempt.run_id}", *params, f"cycle{attempt.cycle}", f"attempt{attempt.number}"]
         )
-        contents = {kind: attempt.artifact(kind) for kind in SUFFIXES}
-        for kind, ref in contents.items():
+        for kind, suffix in SUFFIXES.items():
+            ref, path = attempt.artifact(kind), base.with_name(base.name + suffix)
             if ref is None:
                 break
-            path, data = base.with_name(base.name + SUFFIXES[kind]), artifacts.read(ref.sha256)
+            data = artifacts.read(ref.sha256)
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(data)
@@ -372,7 +382,7 @@ def write_recordings(attempts: Sequence[Attempt], artifacts: ArtifactStore, fold
                 raise LabStableError(
                     f"cannot write {path}: {error.strerror}; choose another folder with -o"
                 ) from error
-        else:
+        else:  # all of its files are there
             written.append(base.with_name(base.name + SUFFIXES[CONSOLE_LOG]))
     if not written:
         raise ConfigurationError(

@@ -42,7 +42,8 @@ from lab.web.streams import TEMPLATES, WallParts
 from lab.web.wiring import wires
 
 PAGE: Final = 50  # runs of a list
-_CHOICES: Final = 200  # of a list to choose from
+_CHOICES: Final = 200  # entries of a list to choose from
+# Name in an address -> the column of the runs.
 _COLUMNS: Final = {"board": "board", "type": "board_type", "release": "release"}
 Digest = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
 Type = Annotated[str, Query(max_length=200, pattern=WITHOUT_NUL, alias="type")]
@@ -50,16 +51,16 @@ Type = Annotated[str, Query(max_length=200, pattern=WITHOUT_NUL, alias="type")]
 
 @frozen
 class WatchedArtifacts(ArtifactStore):
-    """Artifacts of which some may not have been brought here yet.
+    """Artifacts that note which of them could not be read, as another host may not have brought them yet.
 
     Attributes:
-        missed: those that could not be read.
+        missed: their SHA-256; a page that lacks them is not cached.
     """
 
     missed: list[str] = field(factory=list, init=False)
 
     def read(self, sha256: str) -> bytes:
-        """As of every `ArtifactStore`."""
+        """The artifact's bytes; one that cannot be read is noted."""
         try:
             return super().read(sha256)
         except BoardlabError:
@@ -68,7 +69,7 @@ class WatchedArtifacts(ArtifactStore):
 
 
 def type_of(site: Site, board: str) -> str:
-    """The board type of a board; empty: nobody knows."""
+    """The board type of a board; empty: not known."""
     return next((board_now.board_type for board_now in site.look().lab.boards if board_now.board == board), "")
 
 
@@ -109,14 +110,9 @@ def router(site: Site, renderer: Renderer, parts: WallParts) -> APIRouter:
                 comments = Audit(store).comments(board)
                 line = charts.timeline(store, runs, lab_now.at)
                 logs = job_control.of_board(site, store, board)
-                type_name = (
-                    now.board_type if now is not None and now.board_type else runs[0].run.board_type if runs else ""
-                )
-                assumed = (
-                    still_assumed(store, type_name, boards.assumptions(boards.load(type_name)))
-                    if type_name in boards.names()
-                    else []
-                )
+                type_name = (now.board_type if now is not None else "") or (runs[0].run.board_type if runs else "")
+                if type_name in boards.names():
+                    assumed = still_assumed(store, type_name, boards.assumptions(boards.load(type_name)))
         except BoardlabError as error:  # its console and its rails are there all the same
             if now is None:
                 raise
@@ -160,14 +156,15 @@ def router(site: Site, renderer: Renderer, parts: WallParts) -> APIRouter:
             choices = {name: listing.column_values(store, column)[:_CHOICES] for name, column in _COLUMNS.items()}
         asked = {"board": board, "type": board_type, "release": release, "status": status, "sort": sort}
         more = runs[PAGE - 1].run.id if len(runs) > PAGE else None
-        shown: dict[str, Any] = {
-            "asked": asked,
-            "more": more,
-            "known": choices,
-            "statuses": STATUSES,
-            "orders": listing.ORDERS,
-        }
-        return renderer.page("runs.html.j2", rows=_rows(runs[:PAGE]), **shown)
+        return renderer.page(
+            "runs.html.j2",
+            rows=_rows(runs[:PAGE]),
+            asked=asked,
+            more=more,
+            known=choices,
+            statuses=STATUSES,
+            orders=listing.ORDERS,
+        )
 
     @routes.get("/runs/{run_id}")
     def run_page(run_id: RunId, against: Asked | None = None) -> Response:
@@ -264,6 +261,7 @@ def file_router(site: Site) -> APIRouter:
 
 
 def _report(site: Site, store: Store, run_id: int, against: str | None) -> str:
+    """The report of a run; `against`: the release or run to compare it with, None: the usual one."""
     run = whole_run(store, run_id)
     with site.snapshot() as snapshot:
         verdicts, notes = judge_against(snapshot, run_id, against), remarks(snapshot, run_id)
@@ -293,6 +291,7 @@ def _matching(words: Iterable[str], names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _names(text: str) -> tuple[str, ...]:
+    """The names of a filter with one field; empty: any."""
     return (text,) if text else ()
 
 

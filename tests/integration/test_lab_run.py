@@ -103,11 +103,11 @@ def test_a_job_measures_and_a_second_one_for_the_board_is_refused_or_waits(lab: 
     first.send_signal(signal.SIGSTOP)  # so that it has its board for as long as the others need to ask
     code, said = ended(start(lab, "--cycles", "1"))
     assert code == BUSY
-    assert f"am62xx_sk-1 is busy: job j1 (boot) of {process.person()} on {socket.gethostname()}, since 20" in said
+    holder = ("am62xx_sk-1 is busy", "j1 (boot)", process.person(), socket.gethostname(), "since 20")
+    assert not missing_facts(said, *holder)
     code, said = ended(session(lab, "--lab-cycles", "1"))
     assert code == pytest.ExitCode.USAGE_ERROR
-    assert f"am62xx_sk-1 is busy: job j1 (boot) of {process.person()} on " in said
-    assert "`lab jobs cancel j1` ends it" in said
+    assert not missing_facts(said, *holder, "`lab jobs cancel j1`")
     first.send_signal(signal.SIGCONT)
     waiting = start(lab, "--cycles", "1", "--medium", "sd", "--wait", str(DEADLINE_S))
     other_board = start(lab, "--cycles", "1", "--medium", "sd", board=2)
@@ -199,7 +199,7 @@ def test_a_job_is_cancelled_its_board_is_off_and_it_says_who_did_it(lab: Lab) ->
         assert f"job j{ours.id} " in jobs_command(lab, "cancel", f"j{ours.id}")
         code, said = ended(job)
         assert code == 130
-        assert f"job j{ours.id} was cancelled by {process.person()}; what it measured is kept" in said
+        assert not missing_facts(said, f"j{ours.id} was cancelled", process.person(), "kept")
         assert "go on with: lab run" not in said
         assert lab.bench.status()["power"] == "off"
         assert (store.runs()[0].status, listing.job(store, ours.id).state) == ("interrupted", "cancelled")

@@ -10,6 +10,7 @@ import pytest
 from attrs import frozen
 from support import board_releases, qemu_boards
 from support.board_releases import said
+from support.facts import was_provisioned
 from support.measuring_lab import Lab, running_lab
 
 from lab import boards
@@ -60,7 +61,7 @@ def test_two_releases_are_put_on_all_media_booted_and_judged(put: Put) -> None:
     for name in (OLD, NEW):
         text = said(put.lab, *put.words(name, *put.media))
         for medium in put.media:
-            assert f"{medium}: {name}, read back, booted and compared" in text
+            assert was_provisioned(text, medium, name)
         said(put.lab, "run", "--cycles", str(CYCLES))
         with open_store(put.lab.environ["LAB_DB"]) as store:
             run = store.runs(1)[0]
@@ -81,20 +82,20 @@ def test_a_medium_that_was_damaged_is_found_and_mended_by_the_next_try(put: Put)
         board_releases.damage(board_releases.image(put.lab, medium))
         found = said(put.lab, *put.words(NEW, medium), "--verify-only", code=1)
         assert FOUND in found or "it has not what was written" in found
-        assert f"{medium}: {NEW}, read back, booted and compared" in said(put.lab, *put.words(NEW, medium))
+        assert was_provisioned(said(put.lab, *put.words(NEW, medium)), medium, NEW)
 
 
 @pytest.mark.skipif(not board_releases.may_serve_tftp(), reason="this user may not open port 69")
 def test_u_boot_loads_from_a_tftp_server_of_boardlab_s_own(put: Put) -> None:
     env, medium = board_releases.own_server_environment(put.lab), put.media[-1]
-    assert f"{medium}: {NEW}, read back, booted and compared" in said(put.lab, *put.words(NEW, medium), env=env)
+    assert was_provisioned(said(put.lab, *put.words(NEW, medium), env=env), medium, NEW)
 
 
 def test_linux_writes_a_medium_that_it_does_not_run_from(put: Put) -> None:
     medium, device = put.by_linux
     env = board_releases.linux_environment(put.lab, medium, device, put.boot_from)
     text = said(put.lab, *put.words(NEW, medium), env=env)
-    assert f"{medium}: {NEW}, read back, booted and compared" in text
+    assert was_provisioned(text, medium, NEW)
 
 
 def test_what_the_stock_device_tree_makes_of_a_write_by_linux_is_found_and_mended_from_u_boot(tmp_path: Path) -> None:
@@ -108,4 +109,4 @@ def test_what_the_stock_device_tree_makes_of_a_write_by_linux_is_found_and_mende
         assert "read back and the same" not in text
         # Another driver, that of U-Boot, says what is there.
         assert FOUND in said(lab, *board.words(NEW, "emmc"), "--verify-only", code=1)
-        assert f"emmc: {NEW}, read back, booted and compared" in said(lab, *board.words(NEW, "emmc"))
+        assert was_provisioned(said(lab, *board.words(NEW, "emmc")), "emmc", NEW)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.facts import missing_facts
 
 from lab import extensions
 from lab.benchmarks import sections
@@ -92,15 +93,15 @@ def test_a_wrong_package_is_told_with_its_name_and_version(package: Path, group:
 def test_two_packages_with_the_same_name_are_refused(package: Path) -> None:
     for name in ("somebody", "another"):
         declare(package, extensions.SECTIONS, "own = somebody:OWN", name=name)
-    with pytest.raises(ConfigurationError, match=r"package .* 1, package .* 1 each have 'own'; uninstall"):
+    with pytest.raises(ConfigurationError, match="'own'; uninstall") as caught:
         sections.every()
+    assert all(f"package {name} 1" in str(caught.value) for name in ("somebody", "another"))
 
 
 def test_a_rail_backend_is_ours_or_a_packages_and_no_other_name_is_read_as_one(package: Path) -> None:
-    with pytest.raises(
-        ValueError, match=r"backend 'hwmom': there are .*hwmon; a package adds one by .*boardlab.rails"
-    ):
+    with pytest.raises(ValueError, match="'hwmom'") as caught:
         RailsConfig("b", "hwmom", ".", RAIL)
+    assert not missing_facts(str(caught.value), "hwmon", "package", "boardlab.rails")
     declare(package, extensions.RAILS, "bench = somebody:sensor")
     assert backends() == (*BACKENDS, "bench")
     with pytest.raises(ConfigurationError, match=r"somebody 1 is int"):

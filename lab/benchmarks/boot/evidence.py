@@ -28,10 +28,11 @@ SPOKEN: Final = frozenset({"first_printk", "init"})  # moments that only a talki
 
 @define
 class BootEvidence:
-    """Reads the lines of a boot.
+    """What the lines of a boot say of its medium and software.
 
     Attributes:
-        seen: source -> its named medium.
+        medium: the selected one.
+        seen: source -> the medium that it named.
         software: as of `BootVersions`.
         init: the kernel's `init=`; empty: the default, or unknown.
     """
@@ -86,8 +87,14 @@ class BootEvidence:
         """The medium of a kernel's device; empty: unknown to the type."""
         if medium := self._medium_of_card(device):
             return medium
-        known = {k: m for e in self.board.evidence if e.source in _OF_DEVICES for k, m in e.media.items()}
-        return known[max(words, key=len)] if (words := [word for word in known if device.startswith(word)]) else ""
+        medium_of_word = {
+            word: medium
+            for evidence in self.board.evidence
+            if evidence.source in _OF_DEVICES
+            for word, medium in evidence.media.items()
+        }
+        words = [word for word in medium_of_word if device.startswith(word)]
+        return medium_of_word[max(words, key=len)] if words else ""
 
     def _medium_of_card(self, device: str) -> str:
         """The medium of a device by its card's kind; empty: unknown."""
@@ -107,6 +114,12 @@ class BootEvidence:
         )
 
     def _witness(self, source: str, value: str, medium: str | None) -> LabTransientError | None:
+        """Take what a source says; return the error if it is not the selected medium.
+
+        Args:
+            value: its words.
+            medium: the medium that they name; None: the board type does not know them.
+        """
         others = {name: other_medium for name, other_medium in self.seen.items() if name != source}
         if medium is not None:
             self.seen[source] = medium

@@ -25,7 +25,7 @@ _STATS: Final = (
 )
 _COUNTER: Final = re.compile(r"\s*(\w+):\s*(.*?)\s*")
 _MD5: Final = re.compile(r"[0-9a-f]{32}")
-_FREEZE: Final = "freeze"  # the step before any device's
+_FREEZE: Final = "freeze"  # the first step of a suspend, of no device: one that is named beside it failed earlier
 
 
 @frozen
@@ -85,7 +85,7 @@ def preflight(shell: Shell, board: BoardType, release: SdkRelease | None, plan: 
             failure="rt_kernel",
         )
     if mode_of(board, plan).state != POWER_OFF:
-        _check_states(shell, plan.mode, mode_of(board, plan))
+        _select_state(shell, plan.mode, mode_of(board, plan))
     for name, blocker in board.low_power.blockers.items():
         concerned = not blocker.device or (release is not None and release.device == blocker.device)
         if concerned and shell.run(blocker.check)[2] == 0:
@@ -126,7 +126,7 @@ def stats(shell: Shell, board: BoardType) -> Stats | None:
 
 
 def boot_facts(shell: Shell, board: BoardType) -> tuple[str, int | None]:
-    """This boot's id and the RTC's seconds; empty, None: unknown."""
+    """This boot's id (empty: unknown) and the RTC's time in seconds (None: unknown)."""
     counters = stats(shell, board)
     return (counters.boot_id, counters.rtc_s) if counters else ("", None)
 
@@ -175,7 +175,14 @@ def write(shell: Shell, path: str, value: str, otherwise: str) -> None:
         )
 
 
-def _check_states(shell: Shell, name: str, mode: SleepMode) -> None:
+def _select_state(shell: Shell, name: str, mode: SleepMode) -> None:
+    """Require that the kernel has the state of a mode, and select the variant of `mem` that it needs.
+
+    Source: Linux Documentation/admin-guide/pm/sleep-states.rst.
+
+    Raises:
+        BoardStableError: it has no such state.
+    """
     states = _output(shell, f"cat {_STATE}").split()
     variants = _output(shell, f"cat {_MEM_SLEEP} 2>/dev/null").split()
     if mode.state not in states or (mode.state == "mem" and not {mode.variant, f"[{mode.variant}]"} & set(variants)):

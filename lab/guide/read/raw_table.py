@@ -13,12 +13,14 @@ from lab.guide.model import Column
 # A board as the vendor's test platform files spell it: am62xx_sk-fs, am654x-evm, j721e-idk-gw, am43xx-gpevm.
 _BOARD = re.compile(r"[a-z]+\d[a-z0-9]*(?:[-_][a-z0-9.]+)+", re.IGNORECASE)
 _PARENTHESES = re.compile(r"\(([^()]*)\)")
+# A unit as guides print it: "%", "Mbits/sec", "mW", "in seconds", "packets/s".
 _UNIT = re.compile(
     r"(?:in\s+)?(?:%|[kmg]?(?:bits?|bytes?|b)(?:\s*/\s*s(?:ec)?)?|[kmg]bps|mb\\s|[munkmg]?(?:s|sec|w|v|a|hz)|seconds?"
     r"|microsec|nanosec|millisec|fps|kpps|\w+\s*/\s*(?:s|sec)|bytes in hex)",
     re.IGNORECASE,
 )
 _IN_UNIT = re.compile(r"\bin (seconds|milliseconds|bytes|ms|us|mW)\b")
+# The header of a second column that tells rows apart, e.g. a block size.
 _SECOND_KEY = re.compile(r"size|voltage|format|resolution|algorithm|direction|\bmode\b", re.IGNORECASE)
 
 
@@ -32,7 +34,15 @@ class RawRow:
 
 @frozen
 class RawTable:
-    """A table as it stands in the file."""
+    """A table as it stands in the file.
+
+    Attributes:
+        chapter: the headings above it, the outermost first.
+        title: as printed; empty: none.
+        title_source: where the title stood, e.g. "inline".
+        line: its first line in the file.
+        header: the cells of the header; empty: none.
+    """
 
     chapter: tuple[str, ...]
     title: str
@@ -80,6 +90,11 @@ def unit(metric: str) -> str | None:
 
 
 def _split(text: str, known_boards: Collection[str]) -> tuple[str | None, str]:
+    """The board (None: no board) and the metric of a header's cell.
+
+    "BOARD: METRIC" names both if there is a blank behind the colon; without one, BOARD has to be spelled like a board
+    ("write:8k" is a metric).
+    """
     board, colon, metric = text.partition(": ")
     board = board.strip()
     if colon and board and not re.search(r"[\s|]", board) and metric.strip():

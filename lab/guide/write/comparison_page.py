@@ -21,8 +21,8 @@ from lab.terminal import MOST_BYTES, cut, environment
 
 _BAD: Final = {Kind.WRONG, Kind.WORSE}
 _IN_A_COMMENT: Final = (Kind.WRONG, Kind.WORSE, Kind.SUSPECT, Kind.CONDITIONS, Kind.BETTER)
-_SIZES: Final = ((40, 60), (40, 20), (20, 10), (10, 0), (1, 0))  # causes and rows of a comment: the first that fits
-_MOST_OF_A_CAUSE: Final = 5
+_SIZES: Final = ((40, 60), (40, 20), (20, 10), (10, 0), (1, 0))  # causes and rows of a comment; the first that fits
+_MOST_OF_A_CAUSE: Final = 5  # rows
 _MOST_TEXT: Final = 400  # characters of a cause
 _MOST_NAME: Final = 120  # characters of whatever else a guide names
 _LEAST, _MOST = 0.5, 2.0  # ratios between which a percentage says more than a factor
@@ -33,10 +33,12 @@ class ChangeRowView:
     """One number in both guides, as both forms print it.
 
     Attributes:
-        old: with ±.
-        new: with ±, in the same unit.
-        change: with its interval at 95 %.
-        where: lines of the two files.
+        name: metric and parameters.
+        old: with ± and unit.
+        new: with ± and unit.
+        change: in per cent with its interval at 95 %, or as a factor; empty: no ratio.
+        where: its lines in the two files.
+        bad: a regression, or a broken number.
     """
 
     name: str
@@ -51,7 +53,7 @@ class ChangeRowView:
 
     @property
     def short(self) -> ChangeRowView:
-        """As much of it as a comment shows."""
+        """The same with texts as long as a comment shows them."""
         return evolve(
             self,
             name=cut(self.name, _MOST_NAME),
@@ -71,7 +73,7 @@ class CauseView:
 
     @property
     def text(self) -> str:
-        """As much of the cause as a comment shows."""
+        """The cause in a line, as long as a comment shows it."""
         return cut(self.cause.text, _MOST_TEXT)
 
 
@@ -115,11 +117,13 @@ def markdown(comparison: Comparison) -> str:
 
 
 def _comment(comparison: Comparison, groups: Sequence[GroupView], most_causes: int, most_rows: int) -> str:
-    left = most_causes
+    """The comment with so many causes and rows at most; it says how many are left out."""
+    remaining = most_causes
     listed: list[GroupView] = []
     for group in groups:
-        listed += [evolve(group, causes=group.causes[:left])] if left else []
-        left = max(0, left - len(group.causes))
+        if remaining:
+            listed.append(evolve(group, causes=group.causes[:remaining]))
+        remaining = max(0, remaining - len(group.causes))
     rows_by_cause = [list(view.rows) for group in listed for view in group.causes]
     shares = _shares([len(rows) for rows in rows_by_cause], most_rows)
     rows_listed = [row for rows, most in zip(rows_by_cause, shares, strict=True) for row in rows[:most]]
@@ -140,12 +144,19 @@ def _comment(comparison: Comparison, groups: Sequence[GroupView], most_causes: i
 
 
 def _shares(sizes: Sequence[int], most_rows: int) -> list[int]:
-    """Number of rows that a comment shows of each cause."""
+    """Number of rows that a comment shows of each cause.
+
+    It is the same for all, as far as they have so many; without room for one of each, the last ones have none.
+
+    Args:
+        sizes: number of each cause's rows.
+    """
     most = next((n for n in range(_MOST_OF_A_CAUSE, 1, -1) if sum(min(size, n) for size in sizes) <= most_rows), 1)
     return [min(size, most) if place < most_rows else 0 for place, size in enumerate(sizes)]
 
 
 def _groups(comparison: Comparison) -> list[GroupView]:
+    """The causes by kind, in the order of the kinds."""
     groups = []
     by_kind = itertools.groupby(find_causes(comparison), key=lambda cause: cause.kind)
     for place, (kind, members) in enumerate(by_kind):
@@ -178,6 +189,7 @@ def _row_view(change: Change) -> ChangeRowView:
 
 
 def _describe_ratio(change: Change) -> str:
+    """The change as a percentage with its interval, beyond a factor of two as that; empty: no ratio."""
     if change.ratio is None:
         return ""
     if not _LEAST <= change.ratio <= _MOST:

@@ -30,20 +30,22 @@ from lab.provision.writers.planning import WritePiece, ahead
 
 
 class Carrier(Protocol):
-    """Carries bytes into the board's memory (`answers.SPOOL`).
-
-    name: of its kind, for messages and records.
-    """
+    """Carries bytes into the board's memory, to `answers.SPOOL`."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Its kind, for messages and records: "http", "ssh"."""
 
     def carry(self, prompt: CommandPrompt, name: str, data: bytes, /) -> None:
-        """Carry these bytes; raises where they did not come."""
+        """Carry these bytes to the spool.
+
+        Raises:
+            BoardlabError: they did not come.
+        """
 
 
 class FileServer(Protocol):
-    """Gives bytes out to the board."""
+    """Offers bytes of this host at a URL that the board can read."""
 
     def offer(self, name: str, data: bytes) -> AbstractContextManager[str]:
         """The URL of these bytes, as long as the context lasts."""
@@ -54,9 +56,10 @@ class FileServer(Protocol):
 
 @frozen
 class FolderServer:
-    """HTTP server of a folder.
+    """A `FileServer`: an HTTP server of a folder.
 
-    url: of the folder, as the board sees it.
+    Attributes:
+        url: the folder's address as the board sees it.
     """
 
     folder: Path
@@ -66,18 +69,19 @@ class FolderServer:
     def offer(self, name: str, data: bytes) -> Iterator[str]:
         path = self.folder / name
         path.write_bytes(data)
-        with self._given_out(path) as url:
+        with self._offer_path(path) as url:
             yield url
 
     @contextmanager
     def offer_file(self, name: str, path: Path) -> Iterator[str]:
         link = self.folder / name
         link.symlink_to(path.absolute())
-        with self._given_out(link) as url:
+        with self._offer_path(link) as url:
             yield url
 
     @contextmanager
-    def _given_out(self, path: Path) -> Iterator[str]:
+    def _offer_path(self, path: Path) -> Iterator[str]:
+        """The URL of a file in the folder, which is removed at the end."""
         try:
             yield f"{self.url}/{path.name}"
         finally:
@@ -126,7 +130,8 @@ class OverHttp:
 class OverSsh:
     """A `Carrier` that copies over ssh.
 
-    put: takes a file of this host, its path on the board and its bytes.
+    Attributes:
+        put: copies a file: its path on this host, its path on the board, its size in bytes.
     """
 
     put: Callable[[str, str, int], None]
@@ -139,8 +144,8 @@ class OverSsh:
             self.put(file.name, answers.SPOOL, len(data))
 
 
-_USUAL_RATE: Final = 10e6
-_PROBE: Final = b"boardlab\n"  # is carried before anything is decided
+_USUAL_BYTES_PER_S: Final = 10e6  # for the estimate of a plan
+_PROBE: Final = b"boardlab\n"  # is carried when a write is planned: a board that cannot be reached is not begun
 
 
 @frozen
@@ -148,8 +153,10 @@ class LinuxWriter:
     """Writes a medium from the board's Linux.
 
     Attributes:
+        name: of this way to write, for plans and records.
         device: the medium, as that Linux calls it (`lab.provision.writers.linuxmedia.parse`).
         begin: brings the board to its shell; it stays there until `end`.
+        hosts: where images may come from; None: as of the user's settings.
     """
 
     name: str
@@ -178,20 +185,22 @@ class LinuxWriter:
             surface = self._medium.look(prompt)
             surface.check(prompt, content, planned, self.hosts)
             planning.check_fits(content, planned, surface.size_bytes, self.hosts)
-            self._most(prompt, surface, planned)
+            self._piece_bytes(prompt, surface, planned)  # refuses a board without the memory for one
             self._carry(prompt, "probe", _PROBE, "a probe")
         total = sum(step.bytes for step in planned)
         target = evolve(target, device=self.device, size_bytes=surface.size_bytes)
-        return Plan(self.name, target, content, planned, estimate_s=total / _USUAL_RATE)
+        return Plan(self.name, target, content, planned, estimate_s=total / _USUAL_BYTES_PER_S)
 
     def write(self, plan: Plan, report: Report) -> None:
+        """Write a plan's steps: an image as a whole where the board can, the rest in pieces."""
         with ending_on_error(self.end):
             prompt = self.begin()
             surface = self._medium.look(prompt)
             meter = Meter(plan.total_bytes, report, self.now_ns, bmaptool.STALL_S)
-            most = self._most(prompt, surface, plan.steps)
-            whole = self._by_bmaptool(prompt, plan, meter) or self._stream(prompt, plan, meter, most)
-            for piece, offset in planning.place_pieces(planning.pieces(plan.steps, most, self.hosts, without=whole)):
+            most_bytes = self._piece_bytes(prompt, surface, plan.steps)
+            whole = self._by_bmaptool(prompt, plan, meter) or self._stream(prompt, plan, meter, most_bytes)
+            pieces = planning.pieces(plan.steps, most_bytes, self.hosts, without=whole)
+            for piece, offset in planning.place_pieces(pieces):
                 step = plan.steps[piece.step]
                 if piece.first:
                     meter.begin(step.name)
@@ -208,7 +217,7 @@ class LinuxWriter:
             prompt, compared = self.begin(), planning.ComparedPiece()
             surface = self._medium.look(prompt)
             carry_out(prompt, answers.forget_cache())
-            pieces = planning.pieces(plan.steps, self._most(prompt, surface, plan.steps), self.hosts)
+            pieces = planning.pieces(plan.steps, self._piece_bytes(prompt, surface, plan.steps), self.hosts)
             for piece, offset in planning.place_pieces(planning.not_overwritten(plan.steps, pieces, surface.align)):
                 digest = hashlib.sha256(piece.data).hexdigest()
                 what = f"{plan.steps[piece.step].name}: read back at {offset:#x}"
@@ -219,6 +228,7 @@ class LinuxWriter:
         return Verified(compared.digest, compared.count)
 
     def switch(self, plan: Plan) -> str:
+        """Set the eMMC's EXT_CSD, if the release has any of it; no sentence for the record."""
         if not plan.content.extcsd.given:
             return ""
         try:
@@ -247,7 +257,7 @@ class LinuxWriter:
             bmaptool.copy(prompt, url, bmap_url, self._medium.device, step.bytes, meter)
         return frozenset({number})
 
-    def _stream(self, prompt: CommandPrompt, plan: Plan, meter: Meter, most: int) -> frozenset[int]:
+    def _stream(self, prompt: CommandPrompt, plan: Plan, meter: Meter, most_bytes: int) -> frozenset[int]:
         """Have the board fetch and write an image as one stream.
 
         Returns the numbers of the steps that this covers.
@@ -259,7 +269,7 @@ class LinuxWriter:
             return frozenset()
         others = frozenset(range(len(plan.steps))) - numbers
         meter.begin(plan.steps[min(numbers)].name)
-        pieces = planning.pieces(plan.steps, most, self.hosts, without=others)
+        pieces = planning.pieces(plan.steps, most_bytes, self.hosts, without=others)
         with TemporaryDirectory(prefix="boardlab-image-") as folder:
             for file in spool(pieces, Path(folder)):
                 self.carrier.stream(prompt, file.path, file.bytes, self.device, file.offset)
@@ -273,16 +283,18 @@ class LinuxWriter:
         return parse(self.device)
 
     @staticmethod
-    def _most(prompt: CommandPrompt, surface: Surface, planned: Sequence[Step]) -> int:
+    def _piece_bytes(prompt: CommandPrompt, surface: Surface, planned: Sequence[Step]) -> int:
+        """The largest piece that the board's free memory takes."""
         return surface.most(planned, answers.memory_bytes(carry_out(prompt, answers.memory())))
 
     def _carry(self, prompt: CommandPrompt, name: str, data: bytes, what: str) -> None:
+        """Carry bytes to the board, and compare their digest there; `what`: for the message."""
         self.carrier.carry(prompt, name, data)
         digest = hashlib.sha256(data).hexdigest()
         carry_out(prompt, answers.digest(len(data), digest, f"{what}: what was loaded"))
 
 
-# Of the first file; each one may be twice as large, so that progress and trouble show early
+# Of the first file, each later one may be twice as large: small ones show progress and trouble early.
 FIRST_BYTES: Final = 16 * 1024 * 1024
 MOST_BYTES: Final = 128 * 1024 * 1024  # of a file; three of them lie there at most
 
@@ -291,7 +303,9 @@ MOST_BYTES: Final = 128 * 1024 * 1024  # of a file; three of them lie there at m
 class SpoolFile:
     """A file with consecutive bytes of an image.
 
-    offset: of the first one, from the start of the image. bytes: of the file.
+    Attributes:
+        offset: of its first byte, from the start of the image.
+        bytes: its size.
     """
 
     path: Path
@@ -300,7 +314,7 @@ class SpoolFile:
 
 
 def spool(
-    found: Iterable[WritePiece], folder: Path, first: int = FIRST_BYTES, most: int = MOST_BYTES
+    pieces: Iterable[WritePiece], folder: Path, first: int = FIRST_BYTES, most: int = MOST_BYTES
 ) -> Iterator[SpoolFile]:
     """Gather pieces in files of growing size, from `first` to `most` bytes.
 
@@ -310,17 +324,18 @@ def spool(
     A file ends where the next piece does not follow.
 
     Raises:
-        LabStableError: `disk`: this host's disk does not take them; and what `found` raises.
+        LabStableError: `disk`: this host's disk does not take them; and what `pieces` raises.
     """
-    return ahead(_spool_pieces(found, folder, first, most))
+    return ahead(_spool_pieces(pieces, folder, first, most))
 
 
 def _spool_pieces(
-    found: Iterable[WritePiece], folder: Path, limit: int, most: int
+    pieces: Iterable[WritePiece], folder: Path, limit: int, most: int
 ) -> Generator[SpoolFile, None, None]:
+    """The files one after another; `limit`: bytes of the first one."""
     number, begin, count = 0, 0, 0
     path = folder / "0"
-    for piece in found:
+    for piece in pieces:
         if count and (piece.offset != begin + count or count + len(piece.data) > limit):
             yield SpoolFile(path, begin, count)
             number, count, limit = number + 1, 0, min(2 * limit, most)

@@ -52,9 +52,7 @@ def test_the_highest_rail_of_a_good_board_is_near_0_v_within_its_uncertainty(tmp
 
 def test_a_rail_that_stays_up_is_refused_with_its_name_its_voltage_and_the_mend(tmp_path: Path) -> None:
     power = rails(tmp_path / "a.trace", with_rail_up("vdda_1v8"))
-    with pytest.raises(
-        BoardTransientError, match=r"rails that are up: vdda_1v8 1\.[78]\d V, .*`always_on = true`"
-    ) as caught:
+    with pytest.raises(BoardTransientError, match=r"vdda_1v8 1\.[78]\d V.*always_on") as caught:
         off(power.rails, LP, "partial_io")
     assert caught.value.failure == "rails_up"
 

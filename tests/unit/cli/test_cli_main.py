@@ -94,9 +94,8 @@ def test_a_full_disk_behind_the_output_is_one_line(command: str) -> None:
             [LAB, *command.split()[1:]], check=False, stdout=full, stderr=subprocess.PIPE, text=True
         )
     assert answer.returncode == 1
-    assert (
-        answer.stderr == "error: cannot write: No space left on device; make room or write elsewhere, and begin anew\n"
-    )
+    assert answer.stderr.count("\n") == 1
+    assert not missing_facts(answer.stderr, "error: ", "No space left", "make room")
 
 
 @pytest.mark.parametrize(
@@ -130,7 +129,9 @@ def test_a_file_in_place_of_a_folder_to_write_into_is_refused_at_once(
 ) -> None:
     (tmp_path / "file").touch()
     assert main([*command, str(tmp_path / "file")]) == 2
-    assert capsys.readouterr().err == f"error: {tmp_path / 'file'}: cannot be made: File exists; name another folder\n"
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert not missing_facts(said, "error: ", str(tmp_path / "file"), "File exists", "another folder")
 
 
 def test_a_reader_that_goes_is_no_error() -> None:
@@ -191,7 +192,7 @@ def test_a_wrong_word_is_a_usage_error(arguments: list[str], capsys: pytest.Capt
     assert main(arguments) == 2
     said = capsys.readouterr()
     assert said.out == ""
-    assert re.fullmatch(r"error: .* \(`lab.* -h` shows what it takes\)\n", said.err)
+    assert re.fullmatch(r"error: .*`lab.* -h`.*\n", said.err)
     assert "Traceback" not in said.err
 
 

@@ -96,7 +96,7 @@ def test_maintenance_lasts_until_it_is_ended(store: Store, capsys: pytest.Captur
         (["b2", "--reason", "long", "--hours", "400"], "at most 336 h", 1),
         (["b2", "--end"], "b2 is not reserved", 1),
         (["--reason", "mine"], "which board?", 0),
-        (["b2", "--maintenance", "--hours", "2"], "--hours is of a reservation", 0),
+        (["b2", "--maintenance", "--hours", "2"], "--hours and --from", 0),
     ],
 )
 def test_what_cannot_be_is_refused_and_in_the_audit(

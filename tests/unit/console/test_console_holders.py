@@ -163,7 +163,7 @@ def test_a_real_process_that_holds_a_port_is_blamed_and_only_for_what_it_can_hav
         found = blame_sharing(hung, adapter.link)
         assert (found.failure, found.fault) == ("console_shared", "lab")
         assert f"pid {other.pid} (" in str(found)
-        assert str(found).endswith(": [hang_kernel] hung in kernel")
+        assert not missing_facts(str(found), "[hang_kernel]", "hung in kernel")
         for error in (garbled, TestTransientError("in pieces")):
             assert blame_sharing(error, adapter.link).failure == "console_shared"
         for error in (LabStableError("pdu"), TestStableError("impossible"), ConfigurationError("wrong")):

@@ -178,7 +178,7 @@ def test_the_firmware_of_a_usb_adapter_is_part_of_its_name(adapter: Adapter, tmp
     (entry / "device").symlink_to(device / "1-1:1.0")
     port = open_port(adapter.link, 115200, tmp_path / "sys")
     close_port(port.fd)
-    assert port.adapter == "no adapter known, USB 0451:bef3, release 0100, XDS110"
+    assert not missing_facts(port.adapter, "no adapter", "0451:bef3", "0100", "XDS110")
 
 
 @pytest.fixture

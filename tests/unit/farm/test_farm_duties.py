@@ -85,10 +85,8 @@ def test_who_does_not_see_the_services_sockets_is_told_to_look_as_their_user_and
     whole = {each.subject: each for each in examine(lab, DOCTOR)}
     assert not {"rails", "console server"} & whole.keys()
     unseen = whole["console server, rails"]
-    assert (unseen.level, unseen.hint) == (
-        "doubtful",
-        f"look as that user: sudo -u {user_name(tmp_path.stat().st_uid)} lab doctor",
-    )
+    assert unseen.level == "doubtful"
+    assert not missing_facts(unseen.hint, f"sudo -u {user_name(tmp_path.stat().st_uid)} lab doctor")
     assert found(host, tmp_path / "boardlab")["rails"].level == "bad", "it is looked at itself"
 
 
@@ -99,7 +97,7 @@ def test_an_exporter_that_the_coordinator_does_not_list_is_bad(
     coordinator(monkeypatch, lab_1=3, lab_2=0)
     assert not missing_facts(found(host_of(tmp_path, "lab-1"), tmp_path)["export"].said, "3 resources", "lab-1")
     away = found(host_of(tmp_path, "lab-2"), tmp_path)["export"]
-    assert (away.level, "has nothing from an exporter 'lab-2'" in away.said) == ("bad", True)
+    assert (away.level, missing_facts(away.said, "nothing", "exporter 'lab-2'")) == ("bad", [])
     assert "systemctl start boardlab-export;" in away.hint
 
 
@@ -137,7 +135,8 @@ def test_without_systemd_nobody_knows_and_it_is_said(tmp_path: Path, monkeypatch
     systemd(monkeypatch, why="System has not been booted with systemd\nmore")
     unknown = found(host_of(tmp_path, "lab-2"), tmp_path)["worker"]
     assert unknown.level == "doubtful"
-    assert unknown.said.endswith(": System has not been booted with systemd"), "its first line"
+    assert not missing_facts(unknown.said, "has not been booted"), "its first line"
+    assert "more" not in unknown.said
 
 
 def test_what_lab_farm_up_keeps_is_asked_of_its_supervisor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

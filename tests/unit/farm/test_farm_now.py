@@ -103,10 +103,12 @@ def test_a_lab_without_results_shows_its_boards_and_why_there_are_none(
 ) -> None:
     assert main(["status"]) == 0
     out = capsys.readouterr().out
-    assert re.search(r"am62x-1 +unknown +without results", out)
+    (board_line,) = re.findall(r"^am62x-1 .*", out, re.MULTILINE)
+    assert not missing_facts(board_line, "unknown", "without results")
     assert not missing_facts(out, "results:", "no results")
-    assert re.search(r"failed attempts.*: not known", out)
-    assert re.search(r"^console server +- +does not run", out, re.MULTILINE)
+    assert re.search(r"failed .*: not known", out)
+    (server_line,) = re.findall(r"^console server .*", out, re.MULTILINE)
+    assert not missing_facts(server_line, " - ", "does not run")
 
 
 def test_a_board_is_not_free_when_the_results_cannot_be_read(store: Store, lab: Path) -> None:
@@ -142,9 +144,10 @@ def test_a_board_that_is_measured_names_the_job_the_person_and_how_far_it_is(sto
     assert found.job.who.endswith(f"pid {os.getpid()})")
     assert (found.current and found.current.run.id, found.last and found.last.run.id) == (run, before)
     lines = "\n".join(status.lines(status.look(), 200))
-    assert re.search(r"boot \(job j1\) for \d+ s, by ", lines)
+    assert re.search(r"boot \(job j1\) for \d+ s", lines)
     assert not missing_facts(lines, f"{found.job.who}", f"run {run}", "1 good", "1 failed", "1 waiting")
-    assert re.search(rf"{before} boot 11\.01 completed 1/1, \d+ s ago", lines)
+    (last,) = re.findall(rf"{before} boot .* ago", lines)
+    assert not missing_facts(last, "11.01", "completed", "1/1", " s ago")
     assert not missing_facts(lines, "24 h", ": 1")
 
 
@@ -260,7 +263,7 @@ def test_what_an_installed_farm_yaml_names_must_run_and_what_a_draft_names_need_
     assert (found["pdudaemon"].state, found["exporter"].state) == ("bad", "bad")
     assert "systemctl start boardlab-exporter" in found["exporter"].hint
     draft = services.listening(services.HostFile(services.host_file(lab / "farm.yaml").farm, installed=False))
-    assert [(each.state, each.said) for each in draft] == [("absent", "nothing listens at 127.0.0.1:1")] * 2
+    assert [(each.state, "127.0.0.1:1" in each.said) for each in draft] == [("absent", True)] * 2
 
 
 def test_the_results_are_those_that_are_given_then_the_variables_then_the_farms(

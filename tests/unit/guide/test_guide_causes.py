@@ -166,7 +166,7 @@ def test_a_clock_that_check_suspects_is_no_condition_without_rows_that_confirm_i
     assert causes(found, Kind.CONDITIONS) == []
     slower = compare.compare(guide_of("10.00", *processor(1, 1400)), guide_of("11.00", *processor(800 / 1400, 800)))
     (cause,) = causes(slower, Kind.CONDITIONS)
-    assert cause.why == "the CPU ran at 800 instead of 1400 MHz", "the rows confirm what the table of modules denies"
+    assert not missing_facts(cause.why, "800", "1400 MHz"), "the modules deny it"
 
 
 def test_benchmarks_that_move_alike_although_the_clock_row_does_not_are_one_cause_too() -> None:
@@ -298,7 +298,7 @@ def test_three_earlier_releases_say_how_much_a_number_moves_by_itself(
 ) -> None:
     found, reason, _ = judged(*values)
     assert found is verdict
-    assert ("the last 3 releases differ" in reason) is (verdict is Verdict.NOISE)
+    assert ("last 3 releases differ" in reason) is (verdict is Verdict.NOISE)
 
 
 def test_small_steps_of_one_direction_that_add_up_are_a_cause_of_their_own() -> None:

@@ -192,9 +192,9 @@ def test_imported_releases_are_compared_followed_and_written(
 ) -> None:
     for path in boots:
         assert lab("import", path, "--release", path.stem) == 0
-    assert capsys.readouterr().out == (
-        "run 1: a1-fs, release 10.00: 1 number\nrun 2: a1-fs, release 11.00: 1 number\n"
-    )
+    first, second = capsys.readouterr().out.splitlines()
+    assert not missing_facts(first, "run 1", "a1-fs", "10.00", "1 number")
+    assert not missing_facts(second, "run 2", "a1-fs", "11.00", "1 number")
     assert lab("import", boots[0], "--release", "10.00") == 0
     assert not missing_facts(capsys.readouterr().out, "run 1", "a1-fs", "10.00", "already")
 
@@ -260,9 +260,10 @@ def test_several_guides_are_imported_at_once(capsys: Captured, boots: list[Path]
     files[2].write_text("")
     assert lab("import", *files) == 2
     captured = capsys.readouterr()
-    assert captured.out.splitlines() == [
-        f"run {n}: a1-fs, release {n}.01 (by the title): 1 number" for n in range(1, count + 1)
-    ]
+    lines = dict(enumerate(captured.out.splitlines(), 1))
+    assert list(lines) == list(range(1, count + 1))
+    facts = {n: missing_facts(line, f"run {n}:", "a1-fs", f"{n}.01", "title", "1 number") for n, line in lines.items()}
+    assert not any(facts.values()), facts
     assert not missing_facts(captured.err, "missing.rst", "cannot be read")
     assert "empty.rst" in captured.err
     (trend,) = document(capsys, "trend", "boot.time", "--board", "a1-fs")["trends"]

@@ -118,7 +118,8 @@ def test_broken_published_numbers_share_a_footnote_and_their_own_reasons_are_wit
         for entry, reason in zip(numbers.entries, reasons, strict=False)
     )
     written = footnotes.annotate(evolve(numbers, entries=broken))
-    assert written.notes == ("Not printed: the tunnel did not carry the traffic.",)
+    (note,) = written.notes
+    assert not missing_facts(note, "Not printed", "tunnel")
     text = html.unescape(page.render(written, {}))
     assert [text.count(f"published: old.rst: {reason}") for reason in reasons] == [1, 1]
 

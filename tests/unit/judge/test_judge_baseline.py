@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -187,9 +186,7 @@ def test_a_named_release_is_what_is_compared_with(store: Store) -> None:
     assert number.baseline is not None
     assert number.baseline.runs == tuple(old)
     assert exported(store, Reference.RELEASE)[0].against == "11.00"
-    with pytest.raises(
-        ConfigurationError, match=re.escape("no other completed boot run of release '10.00'; there are: 11.00")
-    ):
+    with pytest.raises(ConfigurationError, match=r"'10\.00'.*: 11\.00"):
         judged(store, run, "10.00")
     with pytest.raises(ConfigurationError, match="no run 999"):
         judged(store, 999)

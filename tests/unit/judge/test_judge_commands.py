@@ -228,7 +228,8 @@ def test_show_names_the_commands_that_print_the_evidence(lab: Lab) -> None:
     lab("run", "latest")
     code, said = lab("show", "latest")
     assert code == 0
-    assert f"lab results show {lab.second} --log --medium sd --metric boot.time; lab report {lab.second}" in said
+    shown = (f"lab results show {lab.second} ", "--log", "--medium sd", "--metric boot.time")
+    assert not missing_facts(said, *shown, f"lab report {lab.second}")
     assert "lower is better, n = 12" in said
 
 
@@ -270,7 +271,8 @@ def test_a_rejected_run_is_a_false_alarm_of_the_statistics(lab: Lab) -> None:
 def test_a_mute_has_nothing_fail_until_it_ends(lab: Lab) -> None:
     words = ("boot.*", "--until", "2999-12-24", "--params", "medium=s?", "--board", "0042")
     code, said = lab("mute", *words, "--reason", "known")
-    assert (code, said) == (0, "boot.* medium=s? of 0042 is muted until 2999-12-24 00:00 UTC\n")
+    assert code == 0
+    assert not missing_facts(said, "boot.*", "medium=s?", "0042", "muted", "2999-12-24 00:00 UTC")
     assert lab("run", "latest")[0] == 0
     assert lab.json("list") == []
     assert not missing_facts(lab("list", "--all")[1], "muted until 2999-12-24", "ann", "known")
@@ -321,5 +323,5 @@ def test_a_summary_for_ci_is_written_as_its_files_name_says(
 
 def test_a_summary_whose_name_says_nothing_is_refused_before_anything_is_judged(lab: Lab, tmp_path: Path) -> None:
     code, said = lab("run", "latest", "--summary", str(tmp_path / "s.pdf"))
-    assert (code, "end it in .md, .html or .txt" in said) == (2, True)
+    assert (code, missing_facts(said, ".md", ".html", ".txt")) == (2, [])
     assert "not judged" in lab("show", "latest")[1]

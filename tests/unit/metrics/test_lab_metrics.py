@@ -126,9 +126,7 @@ def test_the_first_call_declares_and_a_later_one_may_not_contradict_it() -> None
     first = lab.metric("camera.first_frame", **FRAME)
     assert lab.metric("camera.first_frame") is first
     for key, other in (("unit", "ms"), ("better", "higher"), ("resolution", 0.1), ("definition", "x"), ("version", 2)):
-        with pytest.raises(
-            ConfigurationError, match=rf"declared otherwise by a test's first call: {key} {other!r} here"
-        ):
+        with pytest.raises(ConfigurationError, match=rf"first call.*{key} {other!r} here"):
             lab.metric("camera.first_frame", **{key: other})
     with pytest.raises(ConfigurationError, match="lacks unit, better"):
         lab.metric("camera.light", resolution=1.0)

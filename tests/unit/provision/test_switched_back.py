@@ -95,7 +95,7 @@ def test_where_no_prompt_is_reached_the_next_try_switches_back_before_it_writes(
         r"mmc partconf 0 1 1 0.*mmc write .*mmc partconf 0 1 2 0", emmc.made.lab.said()[heard:], re.DOTALL
     )
     assert (emmc.record().state, emmc.boots_from(), emmc.area(1)) == ("booted", 2, before)
-    assert any("boot1 was switched to before and has not booted since" in line for line in says)
+    assert any(not missing_facts(line, "boot1", "not booted since") for line in says)
 
 
 def test_the_prompt_is_looked_for_on_one_medium_after_the_other(emmc: Emmc, tmp_path: Path) -> None:
@@ -132,13 +132,13 @@ def test_where_another_medium_does_not_boot_what_was_not_tried_is_switched_back(
     untried = order[0] == "sd"
     with pytest.raises(BoardTransientError, match="sd says nothing") as caught:
         emmc.put(content(tmp_path, "emmc", NEW))
-    assert ("Now emmc boots from boot0 again" in str(caught.value)) is untried
+    assert ("boots from boot0 again" in str(caught.value)) is untried
     assert emmc.book.current("sim-1")["sd"].state == "failed"
     assert emmc.boots_from() == (1 if untried else 2)
     assert emmc.record().state == ("failed" if untried else "booted"), (
         "it counts as what was put there only if it boots"
     )
-    assert ("emmc boots from boot0 again" in emmc.record().message) is untried
+    assert ("boots from boot0 again" in emmc.record().message) is untried
 
 
 def test_where_a_later_medium_cannot_be_written_what_was_not_tried_is_switched_back(

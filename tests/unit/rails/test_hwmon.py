@@ -128,14 +128,12 @@ def test_two_rails_of_one_channel_are_refused_and_of_two_are_not(tmp_path: Path)
     assert [power.rail for power in monitors.power(evolve(CORE, name="a"), both[0])] == ["a", "io"]
     with pytest.raises(ConfigurationError, match=r"hwmon0/1.*another rail's"):
         monitors.power(CORE, both[1])
-    with pytest.raises(ConfigurationError, match=r"no hwmon device is.*'1-0040/3'.*1-0040 or ina231, 1-0040/2\."):
+    with pytest.raises(ConfigurationError, match=r"'1-0040/3'.*1-0040/2\."):
         monitors.power(evolve(CORE, channel="1-0040/3"))
 
 
 def test_a_name_of_two_monitors_is_refused_with_the_names_of_each(tmp_path: Path) -> None:
-    with pytest.raises(
-        ConfigurationError, match=r"2 hwmon devices are called.*'ina231'.*1-0040 or ina231, 1-0041 or ina231"
-    ):
+    with pytest.raises(ConfigurationError, match=r"'ina231'.*1-0040.*1-0041"):
         Monitors(tmp_path).power(evolve(CORE, channel="ina231"))
 
 
@@ -165,7 +163,7 @@ def test_another_adapter_than_before_is_not_sampled() -> None:
 def test_a_monitor_that_is_gone_is_the_lab_s_fault_once_it_was_sampled(tmp_path: Path) -> None:
     Monitors(tmp_path, ("1-0041",))
     config = RailsConfig("b", "hwmon", str(tmp_path), (CORE, IO))
-    with pytest.raises(ConfigurationError, match="no hwmon device is called or labelled '1-0040'"):
+    with pytest.raises(ConfigurationError, match=r"no hwmon.*'1-0040'"):
         adapter_of(config)
-    with pytest.raises(LabStableError, match=r"sampled before is gone.*'1-0040'"):
+    with pytest.raises(LabStableError, match=r"is gone.*'1-0040'"):
         adapter_of(evolve(config, adapter="/devices/i2c-1"))

@@ -248,11 +248,11 @@ def test_a_dot_is_where_its_number_is(report: Report) -> None:
 def test_a_dot_leads_to_its_log_inside_the_fold(report: Report) -> None:
     with open_store(str(report.database)) as store:
         attempt = next(a for a in store.attempts(1) if a.params == {"medium": "emmc"} and a.cycle == 5)
-    assert f'<a href="#log-{attempt.id}" aria-label="eMMC (NVMe), cycle 5: ' in report.text
+    assert re.search(rf'<a href="#log-{attempt.id}" [^>]*"eMMC \(NVMe\), cycle 5: ', report.text)
     assert f'<p id="log-{attempt.id}">' in report.block(attempt.id)
     with open_store(str(report.database)) as store:
         silent = next(a for a in store.attempts(1) if a.outcome == "silent")
-    assert f'<a href="#log-{silent.id}" aria-label="eMMC (NVMe), cycle 3: silent; to its log">' in report.text
+    assert re.search(rf'<a href="#log-{silent.id}" [^>]*eMMC \(NVMe\), cycle 3: silent', report.text)
 
 
 def test_its_numbers_are_inside_for_other_programs(report: Report) -> None:
@@ -288,10 +288,10 @@ def test_a_number_that_moved_within_the_run_is_named_with_the_hosts_load_beside_
     assert not missing_facts(said, "OSPI (CFI flash)", "cycle 10", "median")
     assert re.search(r"\(\+(2\d|3\d)\.\d %\)", said)
     assert not missing_facts(said, "20 % busy before", "85 % after")
-    assert ">Host busy, % of its processors' time</h3>" in text
+    assert re.search(r"<h3[^>]*>Host busy, %", text)
     assert text.count('class="busy"') == 3 * 19
     assert text.count('class="changed"') == 1
-    assert text.count("The host was 85 % busy meanwhile.") > 0
+    assert "85 % busy meanwhile" in text
 
 
 def test_the_provenance_and_the_definitions_are_there(report: Report) -> None:
@@ -399,7 +399,7 @@ def test_the_verdict_comes_first_and_the_stages_tell_what_moved(
     body = text.partition("<main>")[2]
     assert body.lstrip().startswith('<section>\n<h2 id="verdict">')
     said = body.partition("</section>")[0]
-    assert "<strong>2 worse, 1 unchanged</strong>" in said
+    assert not missing_facts(said, "<strong>2 worse", "1 unchanged</strong>")
     (row,) = re.findall(r'<tr class="bad"><th scope="row">(Boot time, .*?)</tr>', said, re.DOTALL)
     assert "3.0030 ± " in row
     assert "3.9039 ± " in row
@@ -419,7 +419,7 @@ def test_the_verdict_comes_first_and_the_stages_tell_what_moved(
 def test_a_first_run_has_nothing_to_be_compared_with(two_runs: Path, tmp_path: Path) -> None:
     assert main(["report", "1", "-o", str(tmp_path / "a.html"), "--db", str(two_runs)]) == 0
     text = (tmp_path / "a.html").read_text(encoding="utf-8")
-    assert '<p class="mark plain"><strong>3 with nothing to compare</strong>' in text
+    assert not missing_facts(text, '"mark plain"><strong>3 ', "nothing to compare")
     assert "<tbody>" not in text.partition('id="verdict"')[2].partition("</section>")[0]
     assert "± at 95 %, are to run" not in text
     assert 'class="before"' not in text
@@ -440,8 +440,8 @@ def test_new_numbers_among_others_are_named(two_runs: Path, tmp_path: Path) -> N
     assert main(["report", str(run.id), "--against", "2", "-o", str(tmp_path / "a.html"), "--db", str(two_runs)]) == 0
     said = (tmp_path / "a.html").read_text(encoding="utf-8").partition('id="verdict"')[2].partition("</section>")[0]
     assert not missing_facts(said, "New: ", "Boot time", "eMMC (NVMe)")
-    assert "<strong>2 not measured, 1 with nothing to compare, 1 unchanged</strong>" in said
-    assert re.search(r"Not measured: Kernel, SD \([^)]+\); User space, SD \([^)]+\)\.", said)
+    assert not missing_facts(said, "<strong>2 not measured", "1 with nothing", "1 unchanged</strong>")
+    assert not missing_facts(said, "Not measured:", "Kernel, SD (", "User space, SD (")
     assert "<tbody>" not in said
 
 
@@ -547,5 +547,5 @@ def test_limits_and_failure_rates_stand_on_the_page_broken_ones_first(tmp_path: 
     assert "at most 0.5 s" in table
     assert "at most 9 s" in table
     head = page[: page.index("<nav")]
-    assert "it has to be at most 0.5 s" in head, "a broken limit is among the first words"
+    assert "at most 0.5 s" in head, "a broken limit is first"
     assert "2 of 23: 8.7 %" in page

@@ -67,9 +67,8 @@ def test_its_own_person_measures_on_it_when_asking_for_that(store: Store) -> Non
     forgetful, knowing = queue(store, wall, "lena"), queue(store, wall, "lena", ignores=True)
     job = forgetful.enqueue(BOOTS)
     assert forgetful.start(job.id) is None
-    assert listing.obstacle(forgetful, "b1").endswith(
-        f"(a new PMIC); it is yours: add {IGNORE} (pytest: --lab-ignore-reservation)"
-    )
+    facts = ("a new PMIC", "yours", IGNORE, "--lab-ignore-", "reservation")
+    assert not missing_facts(listing.obstacle(forgetful, "b1"), *facts)
     assert knowing.start(job.id) is not None
 
 

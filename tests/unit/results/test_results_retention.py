@@ -100,7 +100,8 @@ def test_old_runs_go_with_all_that_is_theirs_and_the_audit_says_so(store: Store)
     assert set(store.artifacts.hashes()) == linked(store)
     assert store.contents(new).attempts
     (entry,) = Audit(store).entries(action="prune")
-    assert (entry.person, entry.about) == ("boardlab", "1 runs; no files of others")
+    assert entry.person == "boardlab"
+    assert not missing_facts(entry.about, "1 runs", "no files")
     assert prune(store, YEAR).runs == 0
 
 

@@ -248,7 +248,7 @@ def test_a_row_that_hangs_the_board_is_left_out_of_further_cycles_and_a_second_o
     hang = BoardTransientError("did not end", failure="command_timeout")
     host = SoundCard(raises={"44100": hang})
     run = begin(host, retries=0)
-    with pytest.raises(BoardlabError, match=r"rate_hz=44100 \(cycle 1, 2, 3\)"):
+    with pytest.raises(BoardlabError, match=r"44100.*1, 2, 3"):
         run.measure(SOUND)
     assert [host.played.count(rate) for rate in RATES] == [3, 1, 3]
     worse = SoundCard(raises={"8000": hang, "44100": hang})

@@ -159,7 +159,7 @@ def test_numbers_of_the_console_and_of_a_command_are_read_in_each_boot(tmp_path:
             assert memory.params == values[BOOT_TIME.name].params
             assert memory.uncertainty == 0.5
         (metric,) = {m.metric for m in made.store.measurements(run) if m.metric.name == "app.processors"}
-        assert metric.definition == "The number in the first line of `nproc` that fits '^(?P<value>\\\\d+)$'."
+        assert not missing_facts(metric.definition, "first line", "`nproc`", repr(r"^(?P<value>\d+)$"))
 
 
 @pytest.mark.parametrize(

@@ -76,8 +76,9 @@ def test_a_card_that_perhaps_somebody_writes_stays(
 
 def test_a_card_that_cannot_be_moved_stays(folder: BoardFolder) -> None:
     folder.sdmux.write_text("a file in its way")
-    with pytest.raises(LabStableError, match=r"cannot be moved there: (File exists|Not a directory)"):
+    with pytest.raises(LabStableError, match="cannot be moved") as caught:
         sdmux.switch(folder, "host", is_on=False)
+    assert any(reason in str(caught.value) for reason in ("File exists", "Not a directory"))
     assert folder.medium("sd").exists()
 
 

@@ -590,11 +590,7 @@ def test_a_token_ends_only_the_reservations_and_jobs_that_it_made(guarded: Guard
             for person in ("lena", "ci")
         )
         status, text = post("release")
-        assert (status, "is reserved by lena" in text, "lena or an operator of the site can end" in text) == (
-            409,
-            True,
-            True,
-        )
+        assert (status, missing_facts(text, "reserved by lena", "lena or an operator")) == (409, [])
         assert [hold.person for hold in book.standing(BOARD)] == ["lena"]
         status, text = post("cancel", job=hers.called)
         assert (status, f"job {hers.called} is of lena" in text, "an operator of the site can cancel" in text) == (

@@ -84,11 +84,12 @@ def test_a_reservation_is_shown_refuses_others_and_is_given_back(guarded: Guarde
     for page in ("/", "/?who=olga"):
         wall = olga.get(page).text
         assert "<strong>held</strong>" in wall, "the wall shows whose it is"
-        assert re.search(r"</strong>\s+reserved by olga until .* UTC \(a new PMIC\)", wall)
+        assert re.search(r"reserved by olga .*a new PMIC", wall)
     assert f"/boards/{BOARD}" not in olga.get("/?who=lena").text
     assert "Not reserved" in done(olga, f"{HERE}/release")
     assert not missing_facts(refused(olga, f"{HERE}/release"), "not reserved")
-    assert (audit(guarded).action, audit(guarded).outcome) == ("release", f"{BOARD} is not reserved (any more)")
+    assert audit(guarded).action == "release"
+    assert not missing_facts(audit(guarded).outcome, BOARD, "not reserved")
 
 
 def test_the_wall_shows_who_has_logged_in_only_their_own_boards(guarded: GuardedSite, olga: Browser) -> None:
@@ -299,7 +300,7 @@ def test_a_power_switch_that_fails_is_said_and_gives_the_board_back(
         job_control, "_LAB", (sys.executable, "-c", "print('error: the outlet does not answer'); exit(1)")
     )
     answer = olga.send(f"{HERE}/power-cycle")
-    assert (answer.status_code, "the outlet does not answer" in answer.text) == (503, True)
+    assert (answer.status_code, missing_facts(answer.text, "outlet", "not answer")) == (503, [])
     assert not missing_facts(audit(guarded).outcome, "outlet", "not answer")
     with guarded.store() as store:
         assert listing.job(store, 1).state == "failed"
