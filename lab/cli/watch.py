@@ -76,7 +76,12 @@ def view(lab_now: LabNow, top: int, width: int, height: int) -> tuple[list[Text]
     room = max(1, height - 1)
     first = min(max(0, top), max(0, len(lines) - room))
     rest = len(lines) - first - room
-    visible = [_text(line) for line in lines[first : first + room]]
+    visible = []
+    for line in lines[first : first + room]:
+        text = Text(plain(line), no_wrap=True, overflow="ellipsis")
+        for start, end, colour in line.marks if isinstance(line, Marked) else ():
+            text.stylize(_COLOURS[colour], start, end)
+        visible.append(text)
     more = f"; {rest} more lines below" if rest > 0 else ""
     return [*visible, *([Text("")] * (room - len(visible))), Text(f"{_HELP}{more}", style="dim")], first
 
@@ -84,13 +89,6 @@ def view(lab_now: LabNow, top: int, width: int, height: int) -> tuple[list[Text]
 def scroll(top: int, key: bytes, page: int) -> int:
     """The first line after a key."""
     return max(0, top + _LINE_KEYS.get(key, 0) + _PAGE_KEYS.get(key, 0) * page)
-
-
-def _text(line: str) -> Text:
-    text = Text(plain(line), no_wrap=True, overflow="ellipsis")
-    for start, end, colour in line.marks if isinstance(line, Marked) else ():
-        text.stylize(_COLOURS[colour], start, end)
-    return text
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import time
 from collections.abc import Iterator, Mapping
@@ -72,7 +73,12 @@ class Supply:
 
         The switch only knows its last command.
         """
-        outlet, volts = self.switch.outlet, self._volts()
+        outlet, volts = self.switch.outlet, dict[str, float]()
+        if self.rails is not None:
+            with contextlib.suppress(BoardlabError):  # the switch's word is left
+                volts = guarded_calls.call(
+                    self.rails, RAILS, "read", lambda: self.rails.volts(self.averaging_s), RAILS_LIMIT_S
+                )
         try:
             state = is_on(self.switch)
             says = "cannot tell" if state is None else "on" if state else "off"
@@ -89,17 +95,6 @@ class Supply:
         while (state := self.read()).on is (not on) and time.monotonic() < end:
             time.sleep(AGAIN_S)
         return state
-
-    def _volts(self) -> dict[str, float]:
-        if self.rails is None:
-            return {}
-        try:
-            volts: dict[str, float] = guarded_calls.call(
-                self.rails, RAILS, "read", lambda: self.rails.volts(self.averaging_s), RAILS_LIMIT_S
-            )
-        except BoardlabError:
-            return {}
-        return volts
 
 
 def supply_of(env: str) -> Supply:

@@ -147,19 +147,22 @@ def listening(host: HostFile) -> list[Service]:
     farm = host.farm or Farm()
     addresses = {"pdudaemon": farm.pdudaemon.address, "exporter": farm.exporter_of(host.name)}
     addresses |= {COORDINATOR: farm.coordinator, "alertmanager": farm.alertmanager}
-    return [_listening(name, address, host) for name, address in addresses.items() if address]
-
-
-def _listening(name: str, address: str, host: HostFile) -> Service:
-    machine, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((machine.strip("[]") or "localhost", int(port)), ANSWER_S).close()
-    except (OSError, ValueError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        if not host.installed:
-            return Service(name, "absent", f"nothing listens at {address}")
-        return Service(name, "bad", f"{address}: {reason}", hint(name, host))
-    return Service(name, "ok", f"listens at {address}")
+    states = []
+    for name, address in addresses.items():
+        if not address:
+            continue
+        machine, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((machine.strip("[]") or "localhost", int(port)), ANSWER_S).close()
+        except (OSError, ValueError, OverflowError) as error:
+            if host.installed:
+                reason = getattr(error, "strerror", None) or str(error)
+                states.append(Service(name, "bad", f"{address}: {reason}", hint(name, host)))
+            else:
+                states.append(Service(name, "absent", f"nothing listens at {address}"))
+        else:
+            states.append(Service(name, "ok", f"listens at {address}"))
+    return states
 
 
 def hint(name: str, host: HostFile) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, Final, cast, get_args
+from typing import Final, cast, get_args
 
 from attrs import Factory, asdict, evolve, field, frozen
 from sqlalchemy import func, or_, select
@@ -171,13 +171,12 @@ def row_of(check: BoardCheck) -> HealthCheckRow:
 
 def check_of(row: HealthCheckRow) -> BoardCheck:
     """The check of a row, without unreadable parts."""
-    parts = tuple(_part(part) for part in row.found.get("parts", []) if part.get("outcome") in _OUTCOMES)
+    parts = []
+    for part in row.found.get("parts", []):
+        if part.get("outcome") in _OUTCOMES:
+            texts = {key: str(part.get(key, "")) for key in ("name", "failure", "fault", "message", "said")}
+            parts.append(CheckedPart(outcome=cast(Outcome, part["outcome"]), **texts))
     return record_of(BoardCheck, row, parts=parts)
-
-
-def _part(found: Mapping[str, Any]) -> CheckedPart:
-    texts = {key: str(found.get(key, "")) for key in ("name", "failure", "fault", "message", "said")}
-    return CheckedPart(outcome=cast(Outcome, found["outcome"]), **texts)
 
 
 # A quarantine is a reservation of its own kind. It is made in the transaction in which a job asks for its board or

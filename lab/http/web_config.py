@@ -98,7 +98,20 @@ def load(path: Path) -> WebConfig:
             f"{path}: {reasons or 'not a mapping'}; this server knows tls_server_config (cert_file, key_file, "
             "client_auth_type, client_ca_file, min_version) and basic_auth_users"
         ) from error
-    _check(path, config)
+    tls = config.tls_server_config
+    if tls is not None and tls.min_version not in _VERSIONS:
+        raise ConfigurationError(f"{path}: min_version {tls.min_version!r}: expected {' or '.join(_VERSIONS)}")
+    if tls is not None and tls.client_auth_type not in _CLIENT_AUTH:
+        raise ConfigurationError(
+            f"{path}: client_auth_type {tls.client_auth_type!r}: expected {' or '.join(_CLIENT_AUTH)}"
+        )
+    if tls is not None and (tls.client_auth_type == _VERIFIED) != bool(tls.client_ca_file):
+        raise ConfigurationError(f"{path}: client_auth_type: {_VERIFIED} and client_ca_file need each other")
+    for user, secret in config.basic_auth_users.items():
+        if not BCRYPT.fullmatch(secret):
+            raise ConfigurationError(
+                f"{path}: the password of {user!r} is not a bcrypt hash; make one: htpasswd -nBC 10 {user}"
+            )
     return config
 
 
@@ -122,20 +135,3 @@ def check_address(host: str, config: WebConfig | None) -> None:
             f"with tls_server_config and either basic_auth_users or client_auth_type: {_VERIFIED}; or listen "
             "on 127.0.0.1"
         )
-
-
-def _check(path: Path, config: WebConfig) -> None:
-    tls = config.tls_server_config
-    if tls is not None and tls.min_version not in _VERSIONS:
-        raise ConfigurationError(f"{path}: min_version {tls.min_version!r}: expected {' or '.join(_VERSIONS)}")
-    if tls is not None and tls.client_auth_type not in _CLIENT_AUTH:
-        raise ConfigurationError(
-            f"{path}: client_auth_type {tls.client_auth_type!r}: expected {' or '.join(_CLIENT_AUTH)}"
-        )
-    if tls is not None and (tls.client_auth_type == _VERIFIED) != bool(tls.client_ca_file):
-        raise ConfigurationError(f"{path}: client_auth_type: {_VERIFIED} and client_ca_file need each other")
-    for user, secret in config.basic_auth_users.items():
-        if not BCRYPT.fullmatch(secret):
-            raise ConfigurationError(
-                f"{path}: the password of {user!r} is not a bcrypt hash; make one: htpasswd -nBC 10 {user}"
-            )

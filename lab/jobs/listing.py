@@ -235,13 +235,9 @@ def _view(session: Session, job: Job, now: dt.datetime) -> JobView:
 def _plan_repeats(plan: Mapping[str, Any]) -> dict[tuple[str, str], int]:
     """Planned repetitions by (parameter, name); empty for a foreign plan."""
     listed = ((parameter, plan[key]) for key, parameter in _LISTED.items() if isinstance(plan.get(key), list))
-    repeats = {(p, str(name)): _times(plan, str(name)) for p, names in listed for name in names}
+    own = plan["repeats"] if isinstance(plan.get("repeats"), dict) else {}
+    repeats = {(p, str(name)): plan.get("cycles", own.get(str(name), 1)) for p, names in listed for name in names}
     return {item: times for item, times in repeats.items() if type(times) is int}
-
-
-def _times(plan: Mapping[str, Any], name: str) -> Any:
-    repeats = plan.get("repeats")
-    return plan.get("cycles", repeats.get(name, 1) if isinstance(repeats, dict) else 1)
 
 
 def _is_whole(params: Mapping[str, str]) -> bool:

@@ -157,22 +157,19 @@ def _lists(kind: Any, converter: cattrs.Converter) -> Callable[[Any, Any], Any]:
 
     def structure_list(value: Any, of: Any) -> Any:
         if not isinstance(value, list):
-            raise ValueError(f"expected a list{_instead(value)}")  # noqa: TRY004 - as all wrong values
+            match value:
+                case str():
+                    hint = f", e.g. [{value}]"
+                case None:
+                    hint = ", got nothing"
+                case dict():
+                    hint = ", got keys and values"
+                case _:
+                    hint = f", got {value!r:.60}"
+            raise ValueError(f"expected a list{hint}")  # noqa: TRY004 - as all wrong values
         return usual(value, of)
 
     return structure_list
-
-
-def _instead(value: object) -> str:
-    if isinstance(value, str):
-        return f", e.g. [{value}]"
-    return (
-        ", got nothing"
-        if value is None
-        else ", got keys and values"
-        if isinstance(value, dict)
-        else f", got {value!r:.60}"
-    )
 
 
 def _reason(error: BaseException, kind: type | None) -> str:

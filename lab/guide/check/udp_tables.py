@@ -136,14 +136,13 @@ def tables(sheet: MeasuredGuide) -> Mapping[tuple[int, str | None], tuple[UdpRow
         named = {r.metric.removeprefix("ethernet.udp."): r for r in readings}
         if "throughput" in named and _frame(named["throughput"]) > OVERHEAD_BYTES:
             named_rows.setdefault((table, board), []).append(named)
-    return {place: _rows(named) for place, named in named_rows.items()}
-
-
-def _rows(named: list[dict[str, CellReading]]) -> tuple[UdpRow, ...]:
-    votes = Counter(d for row in named for d in [_only_definition(row)] if d is not None)
-    definition = votes.most_common(1)[0][0] if votes else None
-    rows = [_row(row, definition) for row in named]
-    return tuple(sorted(rows, key=lambda row: row.frame))
+    rows_of: dict[tuple[int, str | None], tuple[UdpRow, ...]] = {}
+    for place, named_readings in named_rows.items():
+        # A row whose definition its numbers do not show has that of most rows of its table.
+        votes = Counter(filter(None, map(_only_definition, named_readings)))
+        usual = votes.most_common(1)[0][0] if votes else None
+        rows_of[place] = tuple(sorted((_row(named, usual) for named in named_readings), key=lambda row: row.frame))
+    return rows_of
 
 
 def _row(named: Mapping[str, CellReading], common: Definition | None) -> UdpRow:

@@ -65,7 +65,13 @@ def parse(lines: Sequence[_Line], directive_line: int) -> CsvBlock:
     title = " ".join(text.strip() for _, text in block.title)
     header: tuple[str, ...] = ()
     if "header" in options:
-        header, lost_header, guessed = _header(block.options["header"], dialect)
+        header_rows, lost_header, guessed = parse_rows(block.options["header"], dialect)
+        lost_header = [
+            (line, f"the header of this table: {reason}; its cells cannot be attributed")
+            for line, reason in lost_header
+        ]
+        if not lost_header:
+            header = tuple(unescape(cell) for cell in _join_lines([row.cells for row in header_rows]))
         lost, repairs = lost_header + lost, guessed + repairs
     elif (above := count(options.get("header-rows"))) > 0 and rows:
         if above > len(rows):
@@ -131,13 +137,6 @@ def _is_open(lines: Sequence[_Line]) -> bool:
     """Return whether a quoted cell or list of cells is still open."""
     text = "\n".join(line for _, line in lines).rstrip()
     return text.count('"') % 2 == 1 or text.endswith(",") or not text
-
-
-def _header(lines: Sequence[_Line], dialect: Dialect) -> tuple[tuple[str, ...], list[_Line], list[_Line]]:
-    parsed, lost, mended = parse_rows(lines, dialect)
-    lost = [(line, f"the header of this table: {reason}; its cells cannot be attributed") for line, reason in lost]
-    cells = tuple(_join_lines([row.cells for row in parsed])) if not lost else ()
-    return tuple(unescape(cell) for cell in cells), lost, mended
 
 
 def _join_lines(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:

@@ -324,18 +324,19 @@ class UBootPlaces:
         medium = self.medium
         if not isinstance(medium, UBootBlocks):
             return planned
-        return tuple(self._resolve_step(session, medium, step) for step in planned)
-
-    @staticmethod
-    def _resolve_step(session: Session, medium: UBootBlocks, step: Step) -> Step:
-        if step.place is None or step.place.partition is None:
-            return step
-        span = [
-            answers.partition_blocks(carry_out(session.prompt, command)) * BLOCK_BYTES
-            for command in medium.partition(step.place.partition)
-        ]
-        _check_room(step, span[1])
-        return evolve(step, place=PartPlace(offset=span[0], room=span[1]))
+        resolved = []
+        for step in planned:
+            place = step.place
+            if place is None or place.partition is None:
+                resolved.append(step)
+            else:
+                offset, room = (
+                    answers.partition_blocks(carry_out(session.prompt, command)) * BLOCK_BYTES
+                    for command in medium.partition(place.partition)
+                )
+                _check_room(step, room)
+                resolved.append(evolve(step, place=PartPlace(offset=offset, room=room)))
+        return tuple(resolved)
 
     def fit(
         self, session: Session, content: Content, planned: tuple[Step, ...], hosts: Hosts | None, lines: list[str]
