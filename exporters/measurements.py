@@ -185,7 +185,9 @@ class ExportedLimit:
     """The lab's limits of one number that hold for the same statistic.
 
     Attributes:
-        labels: beside those of the group. of: "mean", "sample" or "spread". bounds: "min" and "max", in the base unit.
+        labels: beside those of the group.
+        of: "mean", "sample" or "spread".
+        bounds: "min" and "max", in the base unit.
         outcome: the worst.
     """
 
@@ -202,7 +204,8 @@ class LatestRun:
 
     Attributes:
         flagged: number of samples by (metric, flag).
-        left_out: number of figures above the limit. limits: of its numbers.
+        left_out: number of figures above the limit.
+        limits: of its numbers.
     """
 
     key: RunKey

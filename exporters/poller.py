@@ -24,9 +24,10 @@ class Poller(Generic[Outcome]):
     """Polls one source.
 
     Attributes:
-        name: the label `collector`. read: asks the source; a BoardlabError is logged, and the source is down
-        until the next answer. interval_s: between two polls. latest: the last answer, valid while `fresh`; None
-        before the first.
+        name: the label `collector`.
+        read: asks the source; a BoardlabError is logged, and the source is down until the next answer.
+        interval_s: between two polls.
+        latest: the last answer, valid while `fresh`; None before the first.
     """
 
     name: str

@@ -137,7 +137,8 @@ class CycleKey:
     """Labels of a histogram of cycles.
 
     Attributes:
-        quantity: of BUCKETS. labels: medium, mode, definition, where there are.
+        quantity: of BUCKETS.
+        labels: medium, mode, definition, where there are.
     """
 
     quantity: str
@@ -200,7 +201,8 @@ class Counted:
     """Counts of runs.
 
     Attributes:
-        tallies: of exported releases. outcomes: of all releases.
+        tallies: of exported releases.
+        outcomes: of all releases.
     """
 
     tallies: Tallies = field(factory=Tallies)
@@ -217,7 +219,8 @@ def count(
     """Count attempts, moments and cycles of these runs, at most CHUNK.
 
     Args:
-        boards: states of the runs' boards, whose failure classes grow. into: counts of each board.
+        boards: states of the runs' boards, whose failure classes grow.
+        into: counts of each board.
         most: distinguished failure classes of a board; further ones are OTHER.
     """
     runs, ids = {head.id: head for head in heads}, [head.id for head in heads]
@@ -337,7 +340,8 @@ class SeriesState:
     Attributes:
         runs: ids by exported release and variant, recent: by variant; the latest last, so many as a comparison reads.
         newest: last run of the two newest numbered releases, by kernel; of runs that no person rejected.
-        changes: of its latest runs. answers: these by the fingerprint of their comparison.
+        changes: of its latest runs.
+        answers: these by the fingerprint of their comparison.
     """
 
     runs: dict[tuple[str, BootVariant], array[int]] = field(factory=dict)
@@ -388,10 +392,13 @@ class BoardNumbers:
     """The exported numbers of a board, without its runs.
 
     Attributes:
-        releases: exported, the one measured last is last. more: number of the board's other releases.
-        classes: distinguished failure classes. settled: counts of its ended runs.
+        releases: exported, the one measured last is last.
+        more: number of the board's other releases.
+        classes: distinguished failure classes.
+        settled: counts of its ended runs.
         last_runs: last end and last completion, by type, release and kind.
-        groups: the latest run, and its numbers. builds: by board, type and release, the latest last.
+        groups: the latest run, and its numbers.
+        builds: by board, type and release, the latest last.
     """
 
     name: str

@@ -145,7 +145,9 @@ class Page:
     """Head of a gzip file with text in Prometheus' format, compressed once and served often.
 
     Attributes:
-        packed: without the end of its deflate stream. crc: CRC-32 of the text. length: of the text in bytes.
+        packed: without the end of its deflate stream.
+        crc: CRC-32 of the text.
+        length: of the text in bytes.
     """
 
     packed: bytes

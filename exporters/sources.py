@@ -44,9 +44,14 @@ class OptionalSources:
     """Optional sources of a host.
 
     Attributes:
-        due: scheduled runs. pdudaemon, coordinator: their addresses; empty: none. usb: required devices.
-        evidence: address of runs' reports. rule: of boards' health. reference: the reference board; empty:
-        none. boards: reads the boards' states; None: nothing does. known_failures: the lab's known failures.
+        due: scheduled runs.
+        pdudaemon, coordinator: their addresses; empty: none.
+        usb: required devices.
+        evidence: address of runs' reports.
+        rule: of boards' health.
+        reference: the reference board; empty: none.
+        boards: reads the boards' states; None: nothing does.
+        known_failures: the lab's known failures.
         backup: farm.yaml wants backups.
     """
 

@@ -26,8 +26,10 @@ class MetricChange:
     """Judged change of a number.
 
     Attributes:
-        against: the older release, or empty. ratio: of the change to the old number; positive: growth; None:
-        the old number is zero. regression: of an unaccepted run. known: state of a known failure; empty: it is none.
+        against: the older release, or empty.
+        ratio: of the change to the old number; positive: growth; None: the old number is zero.
+        regression: of an unaccepted run.
+        known: state of a known failure; empty: it is none.
     """
 
     kind: Reference
@@ -49,7 +51,8 @@ class Judge:
     """Judges series repeatedly, but unchanged runs only once.
 
     Attributes:
-        most: numbers of a run, board, medium and init at most. known_failures: the lab's known failures.
+        most: numbers of a run, board, medium and init at most.
+        known_failures: the lab's known failures.
     """
 
     maker: FigureMaker
@@ -67,8 +70,9 @@ class Judge:
         """Changes of a series' numbers with a reference, and the answers that they are from.
 
         Args:
-            runs: completed and not rejected, oldest first. variants: of those that are compared. decisions: on these
-                runs.
+            runs: completed and not rejected, oldest first.
+            variants: of those that are compared.
+            decisions: on these runs.
             earlier_answers: answers of the look before.
         """
         answers: Answers = {}

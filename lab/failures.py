@@ -28,7 +28,8 @@ class FailureClass:
     Attributes:
         names: as stored with an attempt, e.g. "hang_kernel".
         meaning: with the remedy, as Markdown of docs/failures.md.
-        fault: the party at fault, see lab.errors. then: the run's next step.
+        fault: the party at fault, see lab.errors.
+        then: the run's next step.
     """
 
     names: tuple[str, ...]

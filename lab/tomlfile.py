@@ -44,7 +44,8 @@ def structure(
     """The record of a table.
 
     Args:
-        path: for messages. hooks: registers further structure hooks of the converter.
+        path: for messages.
+        hooks: registers further structure hooks of the converter.
 
     Raises:
         ConfigurationError: an unknown or missing key, a wrong type or value; the message names each.

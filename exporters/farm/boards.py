@@ -27,10 +27,11 @@ class ExportedBoard:
     """A board's state for Prometheus.
 
     Attributes:
-        fault: whose it is, e.g. "board"; empty: unknown, or none. since: begin of the state; None: unknown.
+        fault: whose it is, e.g. "board"; empty: unknown, or none.
+        since: begin of the state; None: unknown.
         worse: numbers that are worse and wait for a decision; None: they are not judged yet.
-        confirmed: number of those that a second night confirms and no verdict tells, by the
-            state of a known failure (empty: none).
+        confirmed: number of those that a second night confirms and no verdict tells, by the state of a known failure
+            (empty: none).
     """
 
     board: str

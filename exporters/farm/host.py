@@ -167,7 +167,8 @@ class UsbDevice:
     """A USB device that shall be there: udev finds it by where it is plugged in.
 
     Attributes:
-        kind: "adapter", "sdmux", "hub" …; id_path: as `udevadm info` has it.
+        kind: "adapter", "sdmux", "hub" ….
+        id_path: as `udevadm info` has it.
     """
 
     name: str

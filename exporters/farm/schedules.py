@@ -189,8 +189,9 @@ class ScheduleOutcome:
     """Outcome of a schedule's jobs.
 
     Attributes:
-        success, failure: last end of a job with all planned samples, or otherwise; None: never. planned,
-        present: of the last ended job. metrics: kind and name of metrics that no longer arrive.
+        success, failure: last end of a job with all planned samples, or otherwise; None: never.
+        planned, present: of the last ended job.
+        metrics: kind and name of metrics that no longer arrive.
     """
 
     success: datetime | None

@@ -74,14 +74,15 @@ class SdkRelease:
         uboot: version and build of SPL and U-Boot, as after "U-Boot ".
         sysfw: ABI and revision of the system firmware, as after "SYSFW ABI: "; empty: none on this SoC.
         dm_firmware: the same of the device manager's, as after "DM ABI: "; empty: SPL does not print it.
-        bl31: version of TF-A, as after "BL31: "; empty: none on this SoC. bl31_built: its build stamp.
+        bl31: version of TF-A, as after "BL31: "; empty: none on this SoC.
+        bl31_built: its build stamp.
         stack_bytes: SPL's initial stack usage, on the boot core and on the application core.
         device: "GP", or the security state that the chip says ("HS-FS", "HS-SE").
         kernel: output of `uname -r`.
         distribution: name at the login prompt, e.g. "Arago 2025.01".
         assumed: fields without a public source: chosen in the likeness of other boards and releases.
-        low_power: selection of MCU-only before a suspend: none, by making the MCU core a wake-up device, or by
-            the CPU's resume latency in milliseconds (10.x) or microseconds (11.0 on).
+        low_power: selection of MCU-only before a suspend: none, by making the MCU core a wake-up device, or by the
+            CPU's resume latency in milliseconds (10.x) or microseconds (11.0 on).
     """
 
     uboot: str

@@ -28,7 +28,8 @@ class Cursor:
     """A read position in a recording's two files, which may be renamed.
 
     Attributes:
-        meta: of the recording. index_at, log_at: the next record, and the bytes that it may stand for.
+        meta: of the recording.
+        index_at, log_at: the next record, and the bytes that it may stand for.
     """
 
     def __init__(self, base: Path) -> None:

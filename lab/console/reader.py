@@ -41,7 +41,8 @@ class ReconnectingReader:
     """Reads one port of a perhaps remote server, as `ConsoleClient` does.
 
     Attributes:
-        info: the port. cuts: number of lost connections.
+        info: the port.
+        cuts: number of lost connections.
         relation: of the server's clock to this host's.
     """
 

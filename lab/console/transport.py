@@ -101,7 +101,9 @@ class ForwardedTransport:
     """A forwarded socket of an exporter's server; no run starts it.
 
     Attributes:
-        path: its socket on this host. host: the server's host. remote: the socket on that host.
+        path: its socket on this host.
+        host: the server's host.
+        remote: the socket on that host.
     """
 
     path: Path
@@ -135,7 +137,8 @@ class UnixStream:
     Its methods raise OSError when the connection has failed.
 
     Attributes:
-        socket: which it takes over. pid: of the server's process; 0: it is on another host.
+        socket: which it takes over.
+        pid: of the server's process; 0: it is on another host.
     """
 
     def __init__(self, opened: socket.socket, pid: int) -> None:

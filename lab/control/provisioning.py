@@ -141,7 +141,8 @@ def by_usb(
     """The same by its USB port and Snagboot.
 
     Args:
-        port: the board's USB port, e.g. "3-1.2". run: runs a program; None: on this host, `snagrecover` from the PATH.
+        port: the board's USB port, e.g. "3-1.2".
+        run: runs a program; None: on this host, `snagrecover` from the PATH.
 
     Raises:
         As of `by_uart`.
@@ -199,7 +200,8 @@ def hub_of_write(plan: Plan, device: str | None, id_path: Callable[[str], str]) 
     It is the hub of the multiplexer's reader, else of the console's adapter.
 
     Args:
-        device: of the console. id_path: asks udev for a device's.
+        device: of the console.
+        id_path: asks udev for a device's.
     """
     if plan.target.host:  # which takes its turns itself, `lab.provision.writers.sd_mux`
         return ""

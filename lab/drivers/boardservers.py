@@ -28,7 +28,8 @@ class BoardServer:
     Attributes:
         listen: this host's address; "auto": the one by which it reaches the board (`board_address`), or the host that
             the board is on.
-        server: the same as the board sees it; empty: `listen`. port: of TFTP; 0: a free one.
+        server: the same as the board sees it; empty: `listen`.
+        port: of TFTP; 0: a free one.
         board_address: the board's own address in U-Boot; empty: from DHCP.
         folder: what a TFTP server gives out that runs already, at `server`; empty: one is started.
     """

@@ -171,7 +171,8 @@ class ConsoleLine:
     """A `lab.provision.ymodem.YmodemLine`: a console that the console server owns and records.
 
     Attributes:
-        console: a StampedConsoleDriver. clock: that of the power switch's instants.
+        console: a StampedConsoleDriver.
+        clock: that of the power switch's instants.
     """
 
     console: Any

@@ -71,7 +71,8 @@ class DriverRole:
     """Role of a driver in the lab.
 
     Attributes:
-        name: its failure classes begin with it. noun: its name in messages.
+        name: its failure classes begin with it.
+        noun: its name in messages.
         hint: what to look at when it fails.
         passing, lasting: the errors for transient and for stable failures.
     """
@@ -263,7 +264,8 @@ class FailureMeaning:
     """A failure of any driver.
 
     Attributes:
-        failure: the end of its class. transient: whether it may pass.
+        failure: the end of its class.
+        transient: whether it may pass.
         hint: where it is always the same one; else that of the kind of driver.
         configuration: it is the environment's fault.
     """

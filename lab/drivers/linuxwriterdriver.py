@@ -247,8 +247,11 @@ class RamBoot:
     """Boot of a Linux in a board's memory.
 
     Attributes:
-        files: read when the board is booted. loader: gets them there. address: the board's own; empty: DHCP.
-        arguments: more words for the kernel. prompt: regular expression of its shell's.
+        files: read when the board is booted.
+        loader: gets them there.
+        address: the board's own; empty: DHCP.
+        arguments: more words for the kernel.
+        prompt: regular expression of its shell's.
     """
 
     files: Callable[[], RamLinux]

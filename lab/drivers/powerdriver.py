@@ -93,8 +93,10 @@ class Switch(Protocol):
     """A power switch as the strategy uses it.
 
     Attributes:
-        clock: of the edge. edge: bounds the instant of the last switching; None before the first.
-        driver: what labgrid activates. outlet: which one it switches.
+        clock: of the edge.
+        edge: bounds the instant of the last switching; None before the first.
+        driver: what labgrid activates.
+        outlet: which one it switches.
     """
 
     clock: Clock

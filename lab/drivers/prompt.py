@@ -28,7 +28,8 @@ class Prompt:
     """Runs commands at a prompt.
 
     Attributes:
-        driver: with labgrid's CommandProtocol, active. kind: for the classes of its failures.
+        driver: with labgrid's CommandProtocol, active.
+        kind: for the classes of its failures.
         around: entered for each command; it may say more of a failure.
     """
 
@@ -73,7 +74,8 @@ def type_question(
     labgrid's `run` takes two prompts and a shell.
 
     Args:
-        console: a StampedConsoleDriver. prompt: of the shell, a regular expression.
+        console: a StampedConsoleDriver.
+        prompt: of the shell, a regular expression.
 
     Raises:
         BoardlabError: the line was not taken, or the output does not end.
@@ -108,7 +110,8 @@ def type_line(console: Any, kind: DriverRole, line: str) -> None:
     """Type a line whose answer somebody else reads.
 
     Args:
-        console: a StampedConsoleDriver. kind: of the prompt, for the classes of failures.
+        console: a StampedConsoleDriver.
+        kind: of the prompt, for the classes of failures.
 
     Raises:
         BoardlabError: it was not taken; see `lab.drivers.typedline`.

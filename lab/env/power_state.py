@@ -121,7 +121,9 @@ def parts(env: str, protocol: str, slot: str, noun: str) -> tuple[Any, Any, Any]
     """Target, strategy or None, and one driver of an environment.
 
     Args:
-        env: its path, or a bare name. protocol: of labgrid, that the driver has. slot: its name in a strategy.
+        env: its path, or a bare name.
+        protocol: of labgrid, that the driver has.
+        slot: its name in a strategy.
         noun: its name in messages.
 
     Raises:

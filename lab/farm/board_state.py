@@ -42,9 +42,12 @@ class JobNow:
     """A job that waits for a board, or has it.
 
     Attributes:
-        state: "queued" or "running". who: the person and the program. since: start of its lease or its wait.
+        state: "queued" or "running".
+        who: the person and the program.
+        since: start of its lease or its wait.
         died: its process is gone, or its host gives no sign of life.
-        planned: cycles of its runs, over all media, modes or sections; 0: unknown. expected_end: None: unknown.
+        planned: cycles of its runs, over all media, modes or sections; 0: unknown.
+        expected_end: None: unknown.
         good: those of them that gave their samples; an attempt at a row of a section is none.
     """
 
@@ -64,7 +67,8 @@ class BoardState:
     """The state of a board in a word, with its cause.
 
     Attributes:
-        cause: of a problem, or whose hold; empty: none. fault: "board", "lab", "release", ...; empty: unknown, or none.
+        cause: of a problem, or whose hold; empty: none.
+        fault: "board", "lab", "release", ...; empty: unknown, or none.
         since: its begin; None: unknown.
         word: the cause in a word, to be read from afar, e.g. `kernel_panic` or `+23 %`; empty: none.
     """
@@ -91,14 +95,20 @@ class BoardNow:
     """Facts on a board at this moment, and its state.
 
     Attributes:
-        job: that has it. waiting: number of waiting jobs. console: its writer; empty: none.
-        port: problem of its port or its recording. away: its port or its exporter is gone, and the remedy.
-        current: the run that is being measured. last: the last one before.
-        failures: of its attempts in the last 24 h, by class, the last one's first. holds: its reservation, maintenance,
-            quarantine or qualification. coming: reservations that begin later.
+        job: that has it.
+        waiting: number of waiting jobs.
+        console: its writer; empty: none.
+        port: problem of its port or its recording.
+        away: its port or its exporter is gone, and the remedy.
+        current: the run that is being measured.
+        last: the last one before.
+        failures: of its attempts in the last 24 h, by class, the last one's first.
+        holds: its reservation, maintenance, quarantine or qualification.
+        coming: reservations that begin later.
         place: "host/user" that acquired its place by hand; empty: none known.
         health: result of its checks and failures; None: unknown.
-        worse: numbers that no person decided on, see `lab.judge.latest`. is_judged: its latest runs are.
+        worse: numbers that no person decided on, see `lab.judge.latest`.
+        is_judged: its latest runs are.
         failed_by: the last failed attempt of `last`; None: none, or `last` did not fail.
         is_reached: the results have a run or a check of it; None: they cannot be read.
     """

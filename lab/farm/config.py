@@ -45,7 +45,9 @@ class TokenLimits:
     """Limits of each program with a token.
 
     Attributes:
-        reservations: at once, with those that begin later. hours: of all of these together. jobs: that wait or measure.
+        reservations: at once, with those that begin later.
+        hours: of all of these together.
+        jobs: that wait or measure.
     """
 
     reservations: int = field(default=2, validator=[validators.ge(0), validators.le(1000)])
@@ -92,7 +94,9 @@ class VirtualBoards:
     """Simulated boards that `lab farm up` starts.
 
     Attributes:
-        types: of lab/boards. count: of each type. time_scale: as for `lab virtual up`.
+        types: of lab/boards.
+        count: of each type.
+        time_scale: as for `lab virtual up`.
     """
 
     types: list[str]
@@ -144,7 +148,8 @@ class GitHub:
     """GitHub repository that gets commit statuses.
 
     Attributes:
-        repository: OWNER/NAME. url: of the API. The token is the secret `github`.
+        repository: OWNER/NAME.
+        url: of the API. The token is the secret `github`.
     """
 
     repository: str = field(validator=_repository)
@@ -156,7 +161,8 @@ class GitLab:
     """GitLab project that gets commit statuses.
 
     Attributes:
-        repository: GROUP/NAME. url: of the server. The token is the secret `gitlab`.
+        repository: GROUP/NAME.
+        url: of the server. The token is the secret `gitlab`.
     """
 
     repository: str = field(validator=_repository)
@@ -168,7 +174,8 @@ class Webhook:
     """Receiver of each build's result as JSON.
 
     Attributes:
-        url: without passwords. token: the secret `webhook` is sent as a bearer token.
+        url: without passwords.
+        token: the secret `webhook` is sent as a bearer token.
     """
 
     url: str = field(validator=farm_validators.site)
@@ -181,7 +188,8 @@ class Buildbot:
 
     Attributes:
         program: `buildbot`; its `buildbot-worker` is beside it.
-        www: address:port of its pages; workers: of the master for its workers; both know no TLS.
+        www: address:port of its pages.
+        workers: of the master for its workers; both know no TLS.
         parallel: builds at once on a host.
         attempts: how often a build is begun, when its worker or its master is lost or a person has the board.
         github, gitlab, webhook: receivers of build results; None: none.
@@ -229,7 +237,8 @@ class BoardEntry:
     """A board of the farm.
 
     Attributes:
-        name: as its env names it. host: where it is plugged in; empty: the only one.
+        name: as its env names it.
+        host: where it is plugged in; empty: the only one.
         hub: of its USB devices: boards of the same hub are provisioned one at a time.
     """
 
@@ -248,7 +257,8 @@ class HealthConfig:
 
     Attributes:
         faults, window_h, age_h: of lab.health.QuarantineRule.
-        reference: a board of `schedules` or `boards` that is checked first each night; empty: there is none. at: when.
+        reference: a board of `schedules` or `boards` that is checked first each night; empty: there is none.
+        at: when.
     """
 
     faults: int = field(default=DEFAULT_RULE.faults, validator=validators.ge(1))
@@ -268,7 +278,9 @@ class BackupConfig:
     """Daily backups by `lab backup`.
 
     Attributes:
-        to: path of the folder, on another disk. at: time of day. keep: number of backups.
+        to: path of the folder, on another disk.
+        at: time of day.
+        keep: number of backups.
     """
 
     to: str = field(validator=farm_validators.path)
@@ -379,16 +391,21 @@ class Farm:
         database: as `--db`.
         artifacts: where hosts share them, see lab.results.location; empty: nowhere.
         state, runtime: names of folders under /var/lib and /run.
-        coordinator: labgrid's, host:port; alertmanager: where it listens, host:port; empty: there is none.
+        coordinator: labgrid's, host:port.
+        alertmanager: where it listens, host:port; empty: there is none.
         coordinator_host: which of the hosts runs the coordinator; empty: the first; `elsewhere`: none of them.
         ssh_config: path of ssh's configuration for the services, on each host; empty: the user's own.
         exports: path of labgrid's exporter configuration of this host; empty: none.
         reports: address of a run's page, with {run}, for links in mails; empty: the site's, see `run_page`.
-        documents: address of the documents' site, to which alerts and dashboards link. limits: of a host's load.
+        documents: address of the documents' site, to which alerts and dashboards link.
+        limits: of a host's load.
         virtual: boards that are simulated on this host; None: it has real ones.
-        health: when boards are checked and kept out. known: failures that are mailed only when they come back.
-        backup: None: there are no backups. retention: what a day's backup removes afterwards.
-        buildbot: None: runs are systemd's timers'. hosts, boards: what Buildbot knows of; no hosts: only this one.
+        health: when boards are checked and kept out.
+        known: failures that are mailed only when they come back.
+        backup: None: there are no backups.
+        retention: what a day's backup removes afterwards.
+        buildbot: None: runs are systemd's timers'.
+        hosts, boards: what Buildbot knows of; no hosts: only this one.
     """
 
     user: str = field(default="boardlab", validator=farm_validators.word)

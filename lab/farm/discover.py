@@ -36,7 +36,8 @@ class Port:
     """A serial port of an adapter.
 
     Attributes:
-        interface: ID_USB_INTERFACE_NUM, e.g. "00". node: e.g. /dev/ttyUSB0.
+        interface: ID_USB_INTERFACE_NUM, e.g. "00".
+        node: e.g. /dev/ttyUSB0.
     """
 
     interface: str
@@ -48,7 +49,8 @@ class DetectedDevice:
     """A USB device that is of use to a lab.
 
     Attributes:
-        id_path: of the socket that it is in. serial: its number; empty: it has none.
+        id_path: of the socket that it is in.
+        serial: its number; empty: it has none.
     """
 
     kind: Kind

@@ -46,8 +46,10 @@ def open_queue(
     """Jobs of a store, requested by this process.
 
     Args:
-        program: of lab.jobs.records. person: their owner; None: the user of this process.
-        ignores: a board that this person has reserved is taken. priority: of lab.jobs.queue.
+        program: of lab.jobs.records.
+        person: their owner; None: the user of this process.
+        ignores: a board that this person has reserved is taken.
+        priority: of lab.jobs.queue.
         rule: when a board is kept out; None: as this host's farm.yaml has it.
         request: of a queue, that the jobs belong to.
     """

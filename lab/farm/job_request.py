@@ -25,7 +25,9 @@ def problems(tests: Path, suites: Sequence[str], chosen_options: Mapping[str, Va
     """Find unknown suites, unused options, and options beyond the board or environment.
 
     Args:
-        tests: the folder with the suites. suites: suites, expanded. chosen_options: of `lab.run.options.read`.
+        tests: the folder with the suites.
+        suites: suites, expanded.
+        chosen_options: of `lab.run.options.read`.
     """
     try:
         for suite in suites:

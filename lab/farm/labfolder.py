@@ -86,7 +86,9 @@ def contents(folder: Path, envs: Sequence[Env], parts: Iterable[str]) -> dict[st
     """Texts of a lab folder's files, by name.
 
     Args:
-        folder: its absolute path. envs: at least one. parts: of PARTS.
+        folder: its absolute path.
+        envs: at least one.
+        parts: of PARTS.
     """
     texts: dict[str, str] = {}
     if package_data.ENVS in parts:
@@ -156,7 +158,8 @@ def backup_files(host: HostFile, runtime: Path, state: Path = Path("/var/lib")) 
     recordings. Not ssh's keys, passwords of databases and images of releases.
 
     Args:
-        runtime: of the console server. state: where the services' folders are.
+        runtime: of the console server.
+        state: where the services' folders are.
     """
     farm, folder = host.farm, host.folder
     own = [

@@ -28,7 +28,10 @@ class LoadRecord:
     """Record of a running program's farm.yaml.
 
     Attributes:
-        file: the farm.yaml, an absolute path. digest: of what it said. holder: the process. version: of its boardlab.
+        file: the farm.yaml, an absolute path.
+        digest: of what it said.
+        holder: the process.
+        version: of its boardlab.
     """
 
     program: str

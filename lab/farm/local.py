@@ -82,7 +82,8 @@ class LocalFarm:
         """Start the farm; return whether something was started.
 
         Args:
-            boards: for the farm.yaml that is written where there is none. queued: with a Buildbot there.
+            boards: for the farm.yaml that is written where there is none.
+            queued: with a Buildbot there.
 
         Raises:
             ConfigurationError: farm.yaml is wrong, or the folder is.

@@ -36,8 +36,10 @@ class Qualification:
     """The outcome of a qualification.
 
     Attributes:
-        reasons: why it failed; empty: it passed. notes: what could not be tried.
-        run: None: nothing was measured. kin: boards that it was compared with.
+        reasons: why it failed; empty: it passed.
+        notes: what could not be tried.
+        run: None: nothing was measured.
+        kin: boards that it was compared with.
     """
 
     board: str

@@ -32,7 +32,8 @@ class ReleaseWatch:
     """Releases of a schedule: measured ones and new ones.
 
     Attributes:
-        state: the file that keeps it. say: tells a person a line.
+        state: the file that keeps it.
+        say: tells a person a line.
     """
 
     farm: Farm

@@ -55,7 +55,8 @@ class RunnerPaths:
     """Paths for starting pytest.
 
     Attributes:
-        tests: the folder with the suites. database: as `--db`, or None.
+        tests: the folder with the suites.
+        database: as `--db`, or None.
     """
 
     folder: Path
@@ -369,7 +370,8 @@ def command(job: Job, tests: Path, suite: str, unfinished: int | None) -> list[s
     """Command line of pytest for a suite.
 
     Args:
-        tests: the folder with the suites. unfinished: the run to go on with, if the job has one of this suite.
+        tests: the folder with the suites.
+        unfinished: the run to go on with, if the job has one of this suite.
     """
     # When `lab run` is killed, the kernel ends pytest as Ctrl-C would: board off, run resumable.
     # -P: as the program `pytest`, which takes no module from the folder that it is started in.

@@ -38,8 +38,9 @@ class Service:
     """A service of a lab host.
 
     Attributes:
-        state: "absent": it does not run, and is not required. said: a few words on it. hint: remedy of a bad
-        state.
+        state: "absent": it does not run, and is not required.
+        said: a few words on it.
+        hint: remedy of a bad state.
     """
 
     name: str
@@ -53,7 +54,8 @@ class HostFile:
     """The farm.yaml of this host.
 
     Attributes:
-        farm: None: there is none. installed: its services must run; those of a draft in a lab's folder may.
+        farm: None: there is none.
+        installed: its services must run; those of a draft in a lab's folder may.
         supervised: `lab farm up` keeps its programs running, not systemd.
         name: which of its hosts this one is.
         folder: of the lab, with `envs/`: farm.yaml's `directory`; where no farm.yaml was named, and here are

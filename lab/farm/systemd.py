@@ -153,7 +153,8 @@ class ScrapeTarget:
     """Prometheus' address of an exporter.
 
     Attributes:
-        host: empty where farm.yaml names none. at: host:port, as Prometheus on the first host asks.
+        host: empty where farm.yaml names none.
+        at: host:port, as Prometheus on the first host asks.
         forward: ssh's -L from the first host's loopback to the exporter; empty: none is needed.
     """
 

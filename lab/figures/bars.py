@@ -30,7 +30,8 @@ class StageRow:
 
     Attributes:
         before: the same of the other run; None where it has no such stage.
-        difference: to the other run, ± at 95 %; empty where there is none. beyond: whether it is more than both ±.
+        difference: to the other run, ± at 95 %; empty where there is none.
+        beyond: whether it is more than both ±.
         moved: "worse" or "better" where the judge says so, "" elsewhere.
     """
 

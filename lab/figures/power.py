@@ -64,7 +64,8 @@ def power_figure(
     """The figure; None where there is nothing to draw.
 
     Args:
-        times_ns: on the clock of the moments, rising. watts: rail -> its power at each of these times; None: no sample.
+        times_ns: on the clock of the moments, rising.
+        watts: rail -> its power at each of these times; None: no sample.
         stacked: the rails stand on each other, instead of side by side.
     """
     tops = [list(values) for values in watts.values()]

@@ -27,7 +27,8 @@ class Dot:
     """A cycle's number with its ±, and the element of the page that has its evidence.
 
     Attributes:
-        x: per cent. y, low, high: pixels of the value and of the ends of its ±.
+        x: per cent.
+        y, low, high: pixels of the value and of the ends of its ±.
     """
 
     x: float
@@ -86,7 +87,8 @@ class CycleStrip:
     """All series, cycle by cycle.
 
     Attributes:
-        shared: whether all panels have the same scale. most: cycles in the fullest bar of the distributions.
+        shared: whether all panels have the same scale.
+        most: cycles in the fullest bar of the distributions.
     """
 
     unit: str
@@ -122,7 +124,8 @@ class CycleSeries:
     """A number's samples with all that its panel shows.
 
     Attributes:
-        links: cycle -> the element of the page that has its evidence. before: the other run's average; None: none.
+        links: cycle -> the element of the page that has its evidence.
+        before: the other run's average; None: none.
         busy: cycle -> how busy the host was, 0 to 1.
     """
 
@@ -237,8 +240,11 @@ class RowStrip:
     """Numbers as dots above, and one with its ± below.
 
     Attributes:
-        dots: where they are across. now: where the one is; reach: both ends of its ±.
-        band: both ends of a ± behind both; None: none. text: the same for who does not see it.
+        dots: where they are across.
+        now: where the one is.
+        reach: both ends of its ±.
+        band: both ends of a ± behind both; None: none.
+        text: the same for who does not see it.
     """
 
     dots: tuple[float, ...]
@@ -258,7 +264,8 @@ def row_strip(
     """Place numbers on an axis.
 
     Args:
-        now, band: a value and its ±. scale: from where to where the axis goes. Default: as far as the numbers.
+        now, band: a value and its ±.
+        scale: from where to where the axis goes. Default: as far as the numbers.
     """
     ends = [now[0] - now[1], now[0] + now[1]]
     behind = None if band is None else (band[0] - band[1], band[0] + band[1])

@@ -69,7 +69,8 @@ def due(
     """The reason for a check before the next run; empty: none.
 
     Args:
-        events: of the board, its attempts and checks. quarantined: it is in quarantine.
+        events: of the board, its attempts and checks.
+        quarantined: it is in quarantine.
     """
     if quarantined:
         return "it is in quarantine"
@@ -97,7 +98,8 @@ def derive(
     """The health of a board.
 
     Args:
-        events: its attempts and checks; `rule` excludes old ones. checks: the latest of each host.
+        events: its attempts and checks; `rule` excludes old ones.
+        checks: the latest of each host.
         quarantined, maintenance: reason of its quarantine or maintenance; empty: none.
     """
     last = max(checks, key=lambda check: check.at, default=None)
@@ -268,8 +270,10 @@ class CheckedPart:
     """One part of a check.
 
     Attributes:
-        name: of PARTS. failure, fault: class and party at fault (lab.errors) of a failed part.
-        message: finding or remedy. said: the end of the console's output meanwhile.
+        name: of PARTS.
+        failure, fault: class and party at fault (lab.errors) of a failed part.
+        message: finding or remedy.
+        said: the end of the console's output meanwhile.
     """
 
     name: str
@@ -347,7 +351,8 @@ class HealthEvent:
 
     Attributes:
         kind: "ok", the party at fault ("lab": the equipment, "board"), or "other", which concerns neither.
-        failure: its class. check: it was a check.
+        failure: its class.
+        check: it was a check.
     """
 
     at: dt.datetime
@@ -371,7 +376,8 @@ class Health:
     Attributes:
         reasons: the gravest first; empty: none.
         since: of the oldest counting fault; None: none, or unknown.
-        checked_at: time of the last check. known: True with any information on the board.
+        checked_at: time of the last check.
+        known: True with any information on the board.
     """
 
     board: str

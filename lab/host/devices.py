@@ -39,7 +39,8 @@ class DeviceIdentity:
         controller: of its USB; without USB its own path in sysfs.
         ports: of the hubs to its USB socket, e.g. "1.3".
         unit: its part of the adapter, e.g. the interface.
-        ids: vendor and product. serial: empty, it has none.
+        ids: vendor and product.
+        serial: empty, it has none.
     """
 
     subsystem: str

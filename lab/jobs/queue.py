@@ -101,10 +101,12 @@ class JobQueue:
         has_died: tells whether another holder has died.
         now: the store's clock, by which all hosts write their heartbeats.
         person, program: the starter of its jobs.
-        ignores: takes a board that this person has reserved. rule: when a board is put in quarantine.
+        ignores: takes a board that this person has reserved.
+        rule: when a board is put in quarantine.
         priority: of its jobs; below PERSONS they give way to reservations.
         request: of a queue, for the job it takes up or enqueues.
-        silence: observed heartbeats of other hosts' jobs. pause: waits that many seconds between two looks.
+        silence: observed heartbeats of other hosts' jobs.
+        pause: waits that many seconds between two looks.
     """
 
     store: Store

@@ -40,7 +40,9 @@ class Baseline:
     """The baseline of a number.
 
     Attributes:
-        runs: ids, the oldest first. values: their averages, in the same order. value: the median of these.
+        runs: ids, the oldest first.
+        values: their averages, in the same order.
+        value: the median of these.
         uncertainty: ± of one of them, at 95 %.
     """
 
@@ -200,7 +202,8 @@ def judge(
 
     Args:
         averages: of runs that were read already; gets those that are read now.
-        before: runs whose spread is the noise, if they are enough. references: the compared runs, the oldest first.
+        before: runs whose spread is the noise, if they are enough.
+        references: the compared runs, the oldest first.
     """
     model = model or noises.load()
     longest = model.history.longest
@@ -418,7 +421,8 @@ def document(judged: JudgedRun, notes: Sequence[str], numbers: Sequence[JudgedNu
     """A run's numbers with their judgements.
 
     Args:
-        notes: on its label. numbers: the numbers to include.
+        notes: on its label.
+        numbers: the numbers to include.
     """
     return {
         "run": judged.head.id,

@@ -52,8 +52,10 @@ class BisectionResult:
         first_bad: None: there is no difference between the good build and the last one.
         candidates: builds that hold 95 % of the probability, `first_bad` among them, in order.
         confidence: the probability that it is `first_bad`.
-        change: relative, of the last build to the good one. spread: of the builds for other reasons, relative.
-        skipped: builds that do not boot. pairs: number of pairs.
+        change: relative, of the last build to the good one.
+        spread: of the builds for other reasons, relative.
+        skipped: builds that do not boot.
+        pairs: number of pairs.
     """
 
     first_bad: int | None

@@ -43,7 +43,8 @@ class BootBreakdown:
     """Parts of a medium's boot time.
 
     Attributes:
-        run: whose boots are explained; None: its run is not here. boots: number of diagnostic boots.
+        run: whose boots are explained; None: its run is not here.
+        boots: number of diagnostic boots.
         cost_s: median boot time of the diagnostic boots less that of the measured ones; None: unknown.
         getty_s: from the start of the prompt's program to the prompt.
         tree: the parts of all clocks on one; its stages are those of the measured boots; None: none is here.
@@ -137,7 +138,9 @@ def explain(store: Store, run_id: int, since: int, media: Collection[str]) -> li
     Of both the newest runs count, up to `_MOST_RUNS`, of the run's own release line if there are any.
 
     Args:
-        run_id: the last run. since: the change's first run. media: that it is about.
+        run_id: the last run.
+        since: the change's first run.
+        media: that it is about.
     """
     run = store.run(run_id)
     place = (run.board_type, run.board)

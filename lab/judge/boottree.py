@@ -47,7 +47,8 @@ class BootNode:
 
     Attributes:
         section: of SECTIONS; "": of no one source, as what nothing explains.
-        start_s: since power on, or since the first moment of a boot without it. uncertainty_s: of the length, at 95 %.
+        start_s: since power on, or since the first moment of a boot without it.
+        uncertainty_s: of the length, at 95 %.
         beside: units that the boot did not wait for, in parallel to the parts; no share of the length.
     """
 
@@ -77,7 +78,8 @@ class ClockZero:
     """Time 0 of one of the board's clocks on the host's clock.
 
     Attributes:
-        at_s: as `BootNode.start_s`. uncertainty_s: of its distance to the nearest of the host's moments; None: unknown.
+        at_s: as `BootNode.start_s`.
+        uncertainty_s: of its distance to the nearest of the host's moments; None: unknown.
         by: how the clocks are related.
     """
 
@@ -92,7 +94,8 @@ class BootAxis:
     """A measured boot on its own time line.
 
     Attributes:
-        at_s: moment -> its time since power on; bound_s: its ±.
+        at_s: moment -> its time since power on.
+        bound_s: its ±.
         own: moments of the user.
         prompt_s: the prompt's time.
         kernel_s, kernel_bound_s: the kernel's time 0; None: its lines do not tell.
@@ -146,7 +149,9 @@ class BootTree:
     """The tree of a medium's boots.
 
     Attributes:
-        boots: the measured ones. parts: of the diagnostic ones; documents: of them.
+        boots: the measured ones.
+        parts: of the diagnostic ones.
+        documents: of them.
     """
 
     whole: Overview

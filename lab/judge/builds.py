@@ -205,7 +205,8 @@ def flow_remark(head: RunHead, details: Mapping[int, Mapping[str, Any]], latest:
     """A remark if earlier runs of the board have only other flows.
 
     Args:
-        details: run -> those of a good attempt. latest: the runs before it, the latest first.
+        details: run -> those of a good attempt.
+        latest: the runs before it, the latest first.
     """
     now = details.get(head.id, {}).get(FLOW)
     same = [run for run in latest if (run.board, run.kind) == (head.board, head.kind)]

@@ -37,9 +37,12 @@ class KnownFailure:
     """The signature of a known failure, or of a number that is known to be worse.
 
     Attributes:
-        ticket: its address. fixed_in: the first release with the fix; empty: none has it.
-        failure: its class. pattern: a regular expression that its line or its message has; empty: any.
-        metric: a number's, with * and ?. direction: in which it moved; empty: to the worse.
+        ticket: its address.
+        fixed_in: the first release with the fix; empty: none has it.
+        failure: its class.
+        pattern: a regular expression that its line or its message has; empty: any.
+        metric: a number's, with * and ?.
+        direction: in which it moved; empty: to the worse.
         board_types: where it is known; empty: everywhere.
     """
 

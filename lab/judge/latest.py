@@ -71,7 +71,8 @@ class LatestComparison:
     """A run to judge.
 
     Attributes:
-        references: its reference runs. before: its earlier runs; both are oldest first.
+        references: its reference runs.
+        before: its earlier runs; both are oldest first.
         against: the older release, or "the last accepted runs".
         variants: for which it is the latest run.
     """
@@ -105,7 +106,9 @@ def comparisons(
     """The comparisons of a series' latest runs.
 
     Args:
-        runs: completed and not rejected, oldest first. variants: of each run. decisions: of each decided run.
+        runs: completed and not rejected, oldest first.
+        variants: of each run.
+        decisions: of each decided run.
     """
     by_fingerprint: dict[tuple[object, ...], LatestComparison] = {}
     latest: dict[BootVariant, RunHead] = {}
@@ -176,10 +179,13 @@ class WorseNumber:
     """A number that is worse, of a run that no person accepted or rejected.
 
     Attributes:
-        run, release, kind, at: of that run; `at`: its end. against: the older release, or a phrase for earlier runs.
-        effect: relative change; None: unknown. is_release: it is compared with another release.
+        run, release, kind, at: of that run; `at`: its end.
+        against: the older release, or a phrase for earlier runs.
+        effect: relative change; None: unknown.
+        is_release: it is compared with another release.
         rate: of a failure rate the change in words, without an effect.
-        since: first run of the standing verdict on it; None: no history confirms it. outcome: of that verdict.
+        since: first run of the standing verdict on it; None: no history confirms it.
+        outcome: of that verdict.
         is_confirmed: it was worse before the last night that could show it, of any release, and still is, and no
             verdict of a history tells it.
     """
@@ -248,7 +254,8 @@ class LabComparison:
     """The worse numbers of all boards.
 
     Attributes:
-        worse: by board, what moved most first, stages last. left: boards with runs that are not judged yet.
+        worse: by board, what moved most first, stages last.
+        left: boards with runs that are not judged yet.
     """
 
     worse: Mapping[str, tuple[WorseNumber, ...]] = field(factory=dict)
@@ -262,7 +269,8 @@ class LatestJudge:
     A series is judged again when a run of it was completed or decided on.
 
     Attributes:
-        budget_s: of a look, after which no further series is judged. now_s: a monotonic clock.
+        budget_s: of a look, after which no further series is judged.
+        now_s: a monotonic clock.
         only: boards; None: all.
         in_process: many series are judged in a process, part by part from look to look: a thread would hold Python's
             lock meanwhile.

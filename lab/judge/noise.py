@@ -28,9 +28,11 @@ class Noise:
     """The noise of a metric between two equal runs.
 
     Attributes:
-        relative: change, e.g. 0.05. slack: difference, in the metric's unit.
+        relative: change, e.g. 0.05.
+        slack: difference, in the metric's unit.
         reason: for its size; empty: the spread of equal runs.
-        follows_clock: the number scales with the CPU clock. is_load: it depends on the work done meanwhile.
+        follows_clock: the number scales with the CPU clock.
+        is_load: it depends on the work done meanwhile.
         judged: False: a parameter of the test.
         runs: number of the board's runs, or releases (`of`), behind it; 0: from the catalogue.
     """
@@ -73,7 +75,9 @@ class SpikeRules:
     """Limits for a number far from its neighbours; see noise.toml.
 
     Attributes:
-        far: times. noises: times the catalogue's noise. agree: share of the way to the number.
+        far: times.
+        noises: times the catalogue's noise.
+        agree: share of the way to the number.
     """
 
     far: float = field(validator=validators.gt(1))
@@ -120,7 +124,8 @@ class NoiseModel:
 
         Args:
             noise: of the catalogue; returned if the runs are too few, or not all above 0.
-            values: averages of the runs before, the oldest first. errors: their relative ±, at 95 %.
+            values: averages of the runs before, the oldest first.
+            errors: their relative ±, at 95 %.
         """
         if len(values) < self.history.enough or not all(math.isfinite(v) and v > 0 for v in values) or compared < 1:
             return noise

@@ -40,10 +40,12 @@ class NumberEvidence:
         definition_text: as the end of a sentence: "counts the bytes of the payload".
         conditions: of the measurement, e.g. the SD card; numbers under others are not compared.
         background: of a load, what it has in it beside the work; empty: unknown.
-        resolution: largest meaningless difference, in the number's unit. resolution_note: the reason.
+        resolution: largest meaningless difference, in the number's unit.
+        resolution_note: the reason.
         work: done meanwhile.
         clock_mhz: of the processor.
-        broken: why its run is invalid. incomparable: why it must not be compared; both empty in a sound number.
+        broken: why its run is invalid.
+        incomparable: why it must not be compared; both empty in a sound number.
         recovered: the value was recovered from the printed one.
         notes: further remarks for a reader of a change.
         suspicions: why it is probably wrong; such a number gets neither worse nor better.
@@ -130,7 +132,8 @@ class PublishedNumbers:
     """Published numbers of some runs, with their evidence.
 
     Attributes:
-        evidence_by_number: run and number -> its guide's evidence. releases: run -> its release.
+        evidence_by_number: run and number -> its guide's evidence.
+        releases: run -> its release.
     """
 
     evidence_by_number: Mapping[tuple[int, _What], NumberEvidence]

@@ -39,7 +39,8 @@ class RateState:
     Attributes:
         direction: 1: the rate rose, -1: it fell, for sure; 0: neither.
         is_doubtful: a rise is likely and not sure, and an attempt of the night failed; more attempts would tell.
-        since: index of the likeliest first night. before, now: the rates before it and since then; None: nothing moved.
+        since: index of the likeliest first night.
+        before, now: the rates before it and since then; None: nothing moved.
     """
 
     direction: int = 0

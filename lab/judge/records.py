@@ -187,7 +187,8 @@ class Mute:
     """A mute of numbers' alerts until an instant.
 
     Attributes:
-        metric: its name, with `*` and `?`. board: its name; None: every board.
+        metric: its name, with `*` and `?`.
+        board: its name; None: every board.
         params: required parameters of a number, values with `*` and `?`; others are ignored.
         until: its end.
     """

@@ -58,8 +58,11 @@ class Cohort:
 
     Attributes:
         items, higher: of each number: its item of the plan, and True if more is better.
-        runs: ids of the judged runs. causes_of_runs: their causes. counts: usable samples, (runs, numbers).
-        lines: other lines -> this cohort as it was after their last run, the latest last. line: of the last run.
+        runs: ids of the judged runs.
+        causes_of_runs: their causes.
+        counts: usable samples, (runs, numbers).
+        lines: other lines -> this cohort as it was after their last run, the latest last.
+        line: of the last run.
     """
 
     numbers: tuple[MeasuredNumber, ...]
@@ -205,7 +208,8 @@ class Memory:
     The file is this user's own and may be deleted at any time: the history is then walked through again.
 
     Attributes:
-        walked: all runs up to that night. rejected: those of them that a person rejected.
+        walked: all runs up to that night.
+        rejected: those of them that a person rejected.
     """
 
     cohorts: list[Cohort] = field(factory=list)

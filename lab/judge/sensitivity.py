@@ -69,7 +69,8 @@ class NumberSensitivity:
     """The sensitivity of a number's judge.
 
     Attributes:
-        runs: of the history. removed: changes that the judge calls in it, which were taken out.
+        runs: of the history.
+        removed: changes that the judge calls in it, which were taken out.
     """
 
     metric: str

@@ -35,9 +35,11 @@ class VerdictSummary:
     """The summary of a run's verdicts.
 
     Attributes:
-        changes: the unmuted ones. muted: number of muted changes.
+        changes: the unmuted ones.
+        muted: number of muted changes.
         failed: number of failed cycles of a run without a good one; 0: some were good.
-        others: other outcomes by label -> their count. needs: runs that numbers without a history need.
+        others: other outcomes by label -> their count.
+        needs: runs that numbers without a history need.
         worse: changes that the run still shows, and numbers worse than in the runs before, see `lab.judge.latest`.
     """
 
@@ -116,7 +118,8 @@ def summary(
     """Build a run's summary.
 
     Args:
-        verdicts: all of this run, and those of earlier runs found with it. began: their changes' first runs by id.
+        verdicts: all of this run, and those of earlier runs found with it.
+        began: their changes' first runs by id.
         failed: number of its failed cycles if none was good.
     """
     every = list(verdicts)
@@ -170,7 +173,8 @@ class Month:
 
     Attributes:
         month: as in 2026-11 (UTC).
-        runs: that were judged. reruns: runs that were used to confirm, counted once a night.
+        runs: that were judged.
+        reruns: runs that were used to confirm, counted once a night.
         rejected, accepted: regressions, improvements and changes of the environment on runs with that decision.
     """
 

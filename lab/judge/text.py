@@ -45,9 +45,11 @@ class VerdictChange:
 
     Attributes:
         outcome: regression, improvement or environment.
-        began: its first run. differs: known differences of that run: cause -> (before, since).
+        began: its first run.
+        differs: known differences of that run: cause -> (before, since).
         verdicts: at least one; the plainest number first, of these the one that moved most.
-        others: boards with the same change for the same cause. parts: of the boot that differ, where it was diagnosed.
+        others: boards with the same change for the same cause.
+        parts: of the boot that differ, where it was diagnosed.
         known: the known failures that it is; None: it is new.
         shifted: time moved between stages; the boot time did not.
     """
@@ -162,7 +164,8 @@ def changes(
     """Group verdicts to changes, regressions first; a known failure is a change of its own.
 
     Args:
-        verdicts: the first of a number and cause counts. began: their changes' first runs by id.
+        verdicts: the first of a number and cause counts.
+        began: their changes' first runs by id.
     """
     groups: dict[tuple[object, ...], dict[tuple[object, ...], tuple[StoredVerdict, Recognition | None]]] = {}
     for verdict in verdicts:

@@ -27,9 +27,11 @@ class Resume:
     """Metrics of a mode, or of a state of `STATES`; `kernel` and `first_byte`: None if resuming is a boot.
 
     Attributes:
-        kernel: the vendor's. first_byte, prompt: the host's; None of a state.
+        kernel: the vendor's.
+        first_byte, prompt: the host's; None of a state.
         rail, total: power meanwhile, of one rail and of all.
-        efficiency: of the board's supplies meanwhile. energy: of a suspend and resume; None as for `kernel`.
+        efficiency: of the board's supplies meanwhile.
+        energy: of a suspend and resume; None as for `kernel`.
         rail_voltage: of the rails that must be off; None: the mode switches none off.
     """
 

@@ -38,7 +38,8 @@ class Drift:
     """A number that moved within its run.
 
     Attributes:
-        cycle: the first one after the change. before, after: medians of the samples before it and from it on.
+        cycle: the first one after the change.
+        before, after: medians of the samples before it and from it on.
         chance: probability of such a match without a drift, 0 to CHANCE.
     """
 

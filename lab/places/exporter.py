@@ -52,7 +52,9 @@ class ExporterOptions:
 
     Attributes:
         resources: labgrid's own configuration of an exporter (YAML).
-        coordinator: host:port. name: of the exporter. hostname: this host's name for other hosts.
+        coordinator: host:port.
+        name: of the exporter.
+        hostname: this host's name for other hosts.
         runtime: the console server's folder.
         listen: address of the TCP ports for stock clients.
         isolated: stock clients reach all exports through ssh (labgrid's `--isolated`).

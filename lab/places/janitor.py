@@ -37,7 +37,8 @@ class PlaceAction:
 
     Attributes:
         verb: "leave": nothing can be done, and a person is told.
-        holder: the user that loses, gets or keeps it. why: a sentence's end.
+        holder: the user that loses, gets or keeps it.
+        why: a sentence's end.
     """
 
     verb: Literal["release", "acquire", "leave"]
@@ -59,7 +60,8 @@ class Janitor:
         boards: place -> the board behind it, asked at each look; for reservations. A place that it does not know stays
             as it is.
         measures_at: whether a job measures on a board at a place.
-        grace_s: for so long a place is nobody's that cannot be used. now_s: a clock for that.
+        grace_s: for so long a place is nobody's that cannot be used.
+        now_s: a clock for that.
     """
 
     coordinator: Coordinator

@@ -213,7 +213,8 @@ def measures_at(job: Job, board: str, place: str, coordinator: str) -> bool:
     Where its environment names no place, or cannot be read here and now, the board's name decides.
 
     Args:
-        board: behind the place. coordinator: at host:port.
+        board: behind the place.
+        coordinator: at host:port.
     """
     path = Path(job.env)
     try:

@@ -222,7 +222,9 @@ def in_use(holder: str, holds: Iterable[Hold], jobs: Iterable[Job], queue: JobQu
     A measurement goes on when the reservation ends.
 
     Args:
-        holder: see `is_reserved`. holds: of the board, see `holds_of_people`. jobs: that measure there.
+        holder: see `is_reserved`.
+        holds: of the board, see `holds_of_people`.
+        jobs: that measure there.
     """
     people = {hold.person for hold in holds} | {job.person for job in jobs}
     return holder in {str(reserving_user(person, store_name(queue.store))) for person in people}

@@ -94,7 +94,8 @@ class JobHolder:
     """A job as the name under which it acquires says it.
 
     Attributes:
-        tag: of its store, see `lab.results.location.tag_of`. job: its number.
+        tag: of its store, see `lab.results.location.tag_of`.
+        job: its number.
     """
 
     host: str
@@ -163,7 +164,8 @@ class PlaceRow:
     """A place.
 
     Attributes:
-        holder: "host/user", empty when free. changed_at: seconds since 1970.
+        holder: "host/user", empty when free.
+        changed_at: seconds since 1970.
     """
 
     name: str
@@ -186,8 +188,8 @@ class CoordinatorState:
     """State of a coordinator.
 
     Attributes:
-        reservations: their number by state. exporters: number of resources by name; 0: a place names it and it
-        is away.
+        reservations: their number by state.
+        exporters: number of resources by name; 0: a place names it and it is away.
     """
 
     places: tuple[PlaceRow, ...]

@@ -36,7 +36,8 @@ class Bmap:
     """A block map.
 
     Attributes:
-        image_bytes: the whole image, unpacked. block_bytes: of a block.
+        image_bytes: the whole image, unpacked.
+        block_bytes: of a block.
         mapped_bytes: of all ranges: what is written.
         kind: of its checksums, "sha256" or "sha1".
     """

@@ -130,10 +130,13 @@ def draft(
     """Look through a folder and say what of it goes where.
 
     Args:
-        board: board type. media: that it has. security: of its devices.
+        board: board type.
+        media: that it has.
+        security: of its devices.
         base: the folder of the release file, to which the paths are relative.
         images: medium -> the name of its image, where there are several; under "" that of all others.
-        kernel: pattern of the kernel's line, where no file says it. build_id: pattern of BUILD_ID of /etc/os-release.
+        kernel: pattern of the kernel's line, where no file says it.
+        build_id: pattern of BUILD_ID of /etc/os-release.
 
     Raises:
         ConfigurationError: the folder has nothing for any medium, several images or first stages, or nothing says

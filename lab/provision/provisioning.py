@@ -48,8 +48,10 @@ class Provisioner:
 
     Attributes:
         media: in the order of writing.
-        log: where it is recorded; None: nowhere. job_id, person: who does it.
-        report: takes the progress. say: takes lines for a person.
+        log: where it is recorded; None: nowhere.
+        job_id, person: who does it.
+        report: takes the progress.
+        say: takes lines for a person.
         turn: is held while a plan is written, read back and switched to.
     """
 

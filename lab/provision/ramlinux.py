@@ -41,7 +41,8 @@ class RamLinux:
     """Files of a Linux in memory, unpacked.
 
     Attributes:
-        device_tree: empty: U-Boot's own. command: U-Boot's, "booti" or "bootz".
+        device_tree: empty: U-Boot's own.
+        command: U-Boot's, "booti" or "bootz".
     """
 
     kernel: bytes = field(repr=False)
@@ -136,7 +137,9 @@ def arguments(console: str, speed_bd: int, address: str = "", more: str = "") ->
     """Command line of the kernel, with few kernel messages on the shell.
 
     Args:
-        console: the kernel's name of the UART. address: of the board; empty: DHCP. more: what the environment adds.
+        console: the kernel's name of the UART.
+        address: of the board; empty: DHCP.
+        more: what the environment adds.
 
     Raises:
         ConfigurationError: a word cannot be typed at U-Boot's prompt.
@@ -163,7 +166,8 @@ class Start:
     """Watches the console from U-Boot's command to the shell's prompt.
 
     Attributes:
-        prompt: regular expression. failures: console text -> failure class, as board types have them.
+        prompt: regular expression.
+        failures: console text -> failure class, as board types have them.
         up: whether the prompt came.
     """
 

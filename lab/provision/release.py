@@ -155,7 +155,8 @@ class Image(File):
     """An image of a whole medium.
 
     Attributes:
-        bmap: path or URL of its block map (bmaptool's); empty: every byte is written. bmap_sha256: its digest.
+        bmap: path or URL of its block map (bmaptool's); empty: every byte is written.
+        bmap_sha256: its digest.
     """
 
     bmap: str = field(default="", validator=optional_source, repr=redact)
@@ -177,7 +178,8 @@ class PartPlace:
             only.
         offset: bytes from the start of the medium, or of `hardware`.
         hardware: eMMC hardware partition, "user", "boot0" or "boot1"; only with `offset`.
-        mtd: name of the MTD partition, e.g. "ospi.tiboot3". volume: UBI volume in it; empty: no UBI.
+        mtd: name of the MTD partition, e.g. "ospi.tiboot3".
+        volume: UBI volume in it; empty: no UBI.
         room: bytes that are free for it there; None: as far as the next part, or the medium's end.
     """
 
@@ -298,8 +300,9 @@ class Recovery:
     """Files for a board without software, in the order of sending.
 
     Attributes:
-        soc: Snagboot's name, e.g. "am625". usb: over USB DFU. uart: to the ROM by XMODEM, and to the stages after it
-            by YMODEM.
+        soc: Snagboot's name, e.g. "am625".
+        usb: over USB DFU.
+        uart: to the ROM by XMODEM, and to the stages after it by YMODEM.
         ram: a Linux that runs in memory: kernel, device tree, initramfs.
     """
 
@@ -321,8 +324,9 @@ class Expected:
     They are searched for; an empty one is not compared.
 
     Attributes:
-        uboot, kernel: in U-Boot's and the kernel's version lines. build_id: BUILD_ID of /etc/os-release. buildinfo:
-            /etc/buildinfo.
+        uboot, kernel: in U-Boot's and the kernel's version lines.
+        build_id: BUILD_ID of /etc/os-release.
+        buildinfo: /etc/buildinfo.
     """
 
     uboot: str = field(default="", validator=telling_regex)
@@ -387,7 +391,9 @@ class Release:
     """A release file.
 
     Attributes:
-        name: the file's, without .yaml; it is the label of the runs. boards: board types. security: the devices' state.
+        name: the file's, without .yaml; it is the label of the runs.
+        boards: board types.
+        security: the devices' state.
     """
 
     name: str

@@ -38,7 +38,8 @@ class ProgramEnd:
     """End of a program.
 
     Attributes:
-        lines: its output. status: its exit status; None: it took too long and was ended.
+        lines: its output.
+        status: its exit status; None: it took too long and was ended.
     """
 
     lines: tuple[str, ...]
@@ -71,7 +72,8 @@ def recover_command(program: str, soc: str, images: Mapping[str, Path], port: st
     """The command that brings a board in USB boot mode to U-Boot.
 
     Args:
-        soc: as Snagboot calls it, e.g. "am625". images: name of a stage, e.g. "tispl.bin" -> its file.
+        soc: as Snagboot calls it, e.g. "am625".
+        images: name of a stage, e.g. "tispl.bin" -> its file.
         port: the board's USB port, e.g. "3-1.2", so that no other board is taken; empty: the only one there is.
 
     Raises:

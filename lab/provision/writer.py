@@ -83,9 +83,12 @@ class WriteTarget:
     """Target of a write, as named by the environment and as found.
 
     Attributes:
-        board: the board's own name. board_type: of the environment. medium: e.g. "sd".
+        board: the board's own name.
+        board_type: of the environment.
+        medium: e.g. "sd".
         device: the writer's name of it, e.g. "/dev/sdb", "mmc 0", "sf".
-        identity: e.g. its ID_PATH, serial or CID. size_bytes: of it; None: it cannot be asked.
+        identity: e.g. its ID_PATH, serial or CID.
+        size_bytes: of it; None: it cannot be asked.
         security: the device's state, "none" where the environment does not say.
         untried: recorded writes to boot partitions that have not booted since, the newest first.
         booted: the boot partitions whose latest release booted, as the record has it.
@@ -109,7 +112,8 @@ class Step:
     """One write: a file of the release, unpacked, to a place.
 
     Attributes:
-        place: None: an image of the whole medium. bytes: unpacked.
+        place: None: an image of the whole medium.
+        bytes: unpacked.
     """
 
     file: File
@@ -127,11 +131,13 @@ class Plan:
     """Everything that is decided before the first byte.
 
     Attributes:
-        way: the writer's name, e.g. "sd-mux". steps: in the order of writing, boot parts last.
+        way: the writer's name, e.g. "sd-mux".
+        steps: in the order of writing, boot parts last.
         estimate_s: how long it will take at the writer's usual rate; None: nobody knows.
         notes: what a person should know, e.g. how slow it is.
         now: the same for where the board boots from now, if it is written elsewhere; None: it is the same place.
-        spare: the boot partition that is switched to. before: what makes the medium boot from its `kept` again.
+        spare: the boot partition that is switched to.
+        before: what makes the medium boot from its `kept` again.
     """
 
     way: str
@@ -185,7 +191,9 @@ class WriteProgress:
     """Progress of a write.
 
     Attributes:
-        step: name of the current step. done, total: bytes of the whole plan. elapsed_ns: since the first byte.
+        step: name of the current step.
+        done, total: bytes of the whole plan.
+        elapsed_ns: since the first byte.
     """
 
     step: str

@@ -53,7 +53,9 @@ class Sending:
     """One file that goes over a console.
 
     Attributes:
-        line: the console. data: the file's bytes. name: as errors and YMODEM call it.
+        line: the console.
+        data: the file's bytes.
+        name: as errors and YMODEM call it.
         batch: YMODEM: the receiver is told name and size; False: XMODEM, as a ROM takes it.
     """
 

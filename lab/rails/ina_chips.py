@@ -75,7 +75,8 @@ class Chip:
         full_scale: the greatest shunt register value; more current shows no more.
         bus_shift: by how much the bus voltage is shifted to the left in its register.
         ready: (register, bit) of a complete sample (CVRF, CNVR); the bit below is the math overflow (OVF).
-        offset_nv: limit of the shunt's offset. bus_offset_uv: of the bus voltage's.
+        offset_nv: limit of the shunt's offset.
+        bus_offset_uv: of the bus voltage's.
         gain: limit of both gain errors.
         default_config: the configuration after a reset.
         averages, times_us: possible values.

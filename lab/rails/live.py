@@ -77,7 +77,8 @@ class PowerStep:
     """The mean power of each rail in a step of STEP_NS.
 
     Attributes:
-        t_ns: the middle of the step, on the clock of the trace. watts: by rail; None: no sample came from its sensor.
+        t_ns: the middle of the step, on the clock of the trace.
+        watts: by rail; None: no sample came from its sensor.
     """
 
     t_ns: int
@@ -89,7 +90,8 @@ class TraceTail:
     """Follows a trace from `back_ns` before its end; see `follow`.
 
     Attributes:
-        meta: the first line of the trace. ended: the sampler has finished it.
+        meta: the first line of the trace.
+        ended: the sampler has finished it.
     """
 
     meta: TraceMeta

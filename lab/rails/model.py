@@ -40,7 +40,8 @@ class SensorReading(NamedTuple):
 
     Attributes:
         rail: its index among the measured rails.
-        bus_uv: microvolt. shunt_nv: nanovolt, before any correction.
+        bus_uv: microvolt.
+        shunt_nv: nanovolt, before any correction.
         mark: see `TraceMark`.
     """
 
@@ -78,9 +79,11 @@ class Channel:
 
     Attributes:
         shunt_mohm: for its currents.
-        tolerance: of the shunt. gain: greatest gain error of the sensor, as a share.
+        tolerance: of the shunt.
+        gain: greatest gain error of the sensor, as a share.
         bus_lsb_uv, shunt_lsb_nv: one step of its registers.
-        offset_nv: subtracted from each shunt voltage. offset_bound_nv: bound of the rest.
+        offset_nv: subtracted from each shunt voltage.
+        offset_bound_nv: bound of the rest.
         bus_offset_uv: bound of the bus voltage's offset.
         noise_nv: standard deviation of one sample's shunt voltage.
         max_w: maximum power of the rail; 0: unknown.
@@ -112,8 +115,10 @@ class SampleSchedule:
 
     Attributes:
         channels: one per measured rail.
-        period_ns: from one sample of a rail to the next. window_ns: of which each is the mean.
-        poll_ns: period of looks for new samples. late_ns: maximum delay of a sample's discovery.
+        period_ns: from one sample of a rail to the next.
+        window_ns: of which each is the mean.
+        poll_ns: period of looks for new samples.
+        late_ns: maximum delay of a sample's discovery.
         text: the sensor's settings, for the provenance.
     """
 
@@ -160,7 +165,9 @@ class UncertaintyBudget:
     """The components of a mean power's ±, in watt (docs/rails.md).
 
     Attributes:
-        resolution_w: one step of the shunt register. sensor_w: its offset and gain. shunt_w: the shunt's tolerance.
+        resolution_w: one step of the shunt register.
+        sensor_w: its offset and gain.
+        shunt_w: the shunt's tolerance.
         noise_w: the standard error of the averaged samples, times Student's t.
         edges_w: uncertainty of the cut's two instants.
     """
@@ -180,10 +187,16 @@ class RailPower:
 
     Attributes:
         rail: its name; "total" for all.
-        volts: nominal. mean_v: measured. uncertainty_v: ± of it.
-        mean_w: time-weighted. uncertainty_w: ± of it. min_w, max_w: of single samples.
-        energy_j: by trapezoids. energy_uncertainty_j: ± of it.
-        samples: their number. expected: their expected number.
+        volts: nominal.
+        mean_v: measured.
+        uncertainty_v: ± of it.
+        mean_w: time-weighted.
+        uncertainty_w: ± of it.
+        min_w, max_w: of single samples.
+        energy_j: by trapezoids.
+        energy_uncertainty_j: ± of it.
+        samples: their number.
+        expected: their expected number.
         measured: False: n/a, the rail has no sensor of its own.
     """
 

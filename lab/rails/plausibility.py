@@ -47,7 +47,8 @@ class Samples:
     """The good samples of one rail.
 
     Attributes:
-        centre_ns: the middle of each one's window. power_w, volts_v, amperes: of each.
+        centre_ns: the middle of each one's window.
+        power_w, volts_v, amperes: of each.
     """
 
     centre_ns: npt.NDArray[np.int64]

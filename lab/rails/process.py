@@ -38,7 +38,8 @@ class Sampler:
     """A running sampler.
 
     Attributes:
-        path: its trace, readable while it grows. lag_s: maximum delay of the written samples.
+        path: its trace, readable while it grows.
+        lag_s: maximum delay of the written samples.
     """
 
     path: Path

@@ -45,7 +45,9 @@ class Copier:
     Attributes:
         name: of the sampling at its server.
         again: returns a new connection to a sampling, by its name and the next byte.
-        ended: the trace has its end. begun: it has its first line, or never will. cuts: number of cuts.
+        ended: the trace has its end.
+        begun: it has its first line, or never will.
+        cuts: number of cuts.
         why: reason of an incomplete trace; None: unknown.
         silent_s: a connection without data for so long is cut: it may hang.
     """
@@ -188,7 +190,8 @@ class RailsServer:
     """The rails server of another host.
 
     Attributes:
-        reach: the path of its socket on this host. host: for messages.
+        reach: the path of its socket on this host.
+        host: for messages.
         runtime: this host's runtime folder, for the status of the growing trace; None: no status.
         patience_s: maximum length of a cut of the connection.
     """

@@ -167,7 +167,8 @@ class _Sampling:
     """One sampler with its trace and reader.
 
     Attributes:
-        error: the sampler's failure. gone: it has ended.
+        error: the sampler's failure.
+        gone: it has ended.
     """
 
     board: str

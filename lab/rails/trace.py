@@ -44,10 +44,13 @@ class TraceMeta:
     """The first line of a trace.
 
     Attributes:
-        rails: all of the board, n/a ones too. channels: the measured ones, by their index in the records.
-        backend, port, settings: of the sensor. wanted: the power range of the settings.
+        rails: all of the board, n/a ones too.
+        channels: the measured ones, by their index in the records.
+        backend, port, settings: of the sensor.
+        wanted: the power range of the settings.
         period_ns, window_ns, late_ns: see `lab.rails.model.SampleSchedule`.
-        clock: of t_ns. scheduling: of the sampler's process.
+        clock: of t_ns.
+        scheduling: of the sampler's process.
         adapter: identity of the sensors' adapter (`lab.rails.sensors.adapter_of`); empty: unknown.
     """
 

@@ -54,11 +54,14 @@ def render(
     In place of a missing or damaged log stands the reason.
 
     Args:
-        judged: the verdicts on its numbers. before: the run whose stages stand beside this one's.
+        judged: the verdicts on its numbers.
+        before: the run whose stages stand beside this one's.
         notes: remarks on the run's label.
         home: address of the list of runs, where the page is one of a site, which puts its own head for SITE_HEAD.
-        where: parts of its boots; where_before: the same of `before`.
-        power: the rails' power in some attempts. against: the requested baseline, for a site's address of the verdict.
+        where: parts of its boots.
+        where_before: the same of `before`.
+        power: the rails' power in some attempts.
+        against: the requested baseline, for a site's address of the verdict.
     """
     names = Names(run.run)
     groups = view.groups(run, artifacts, names)
@@ -134,7 +137,8 @@ class WhereSection:
 
     Attributes:
         changes: what differs from the other run, one line each; () without one.
-        rows: of the tree, under `columns`. others: title and rows of what runs in parallel or has no place in it.
+        rows: of the tree, under `columns`.
+        others: title and rows of what runs in parallel or has no place in it.
     """
 
     title: str

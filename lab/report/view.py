@@ -430,8 +430,9 @@ class JudgedRow:
     """One number against what it is compared with.
 
     Attributes:
-        metric: its name, under which the page of a run has it. change: with its interval at 95 %; empty where there is
-            nothing to compare with. bad: it needs a person.
+        metric: its name, under which the page of a run has it.
+        change: with its interval at 95 %; empty where there is nothing to compare with.
+        bad: it needs a person.
         strip: it beside the numbers of the runs that it is compared with; None where there are none.
     """
 
@@ -451,10 +452,12 @@ class ComparisonView:
     """The verdict on a run.
 
     Attributes:
-        line: in one sentence. counts: the same by word, e.g. "worse". rows: the numbers that are not as they were.
+        line: in one sentence.
+        counts: the same by word, e.g. "worse".
+        rows: the numbers that are not as they were.
         reported: the numbers of the rows, in their order.
-        moved: what got worse, a line for each number of all media, e.g. `User space: +0.48 s
-            (+11 %) on SD, +0.41 s (+10 %) on eMMC`.
+        moved: what got worse, a line for each number of all media, e.g. `User space: +0.48 s (+11 %) on SD, +0.41 s
+            (+10 %) on eMMC`.
         new: titles of those that there is nothing to compare with, where others have something.
         missing: titles of those that were there before and are not now.
         state: "bad" where a number needs a person, "good" where all are as they were, "plain" where there is no

@@ -30,8 +30,11 @@ class Entry:
     """An action.
 
     Attributes:
-        person: name; empty: unknown. address: source of the request. action: e.g. "reserve", "power", "login".
-        about: more of it, e.g. "j12". outcome: DONE, or why not.
+        person: name; empty: unknown.
+        address: source of the request.
+        action: e.g. "reserve", "power", "login".
+        about: more of it, e.g. "j12".
+        outcome: DONE, or why not.
     """
 
     id: int

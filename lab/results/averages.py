@@ -47,7 +47,8 @@ def points(
     """Averages of a metric, oldest run first, without vendors' guides.
 
     Args:
-        wanted: conditions on the runs, see `RunFilter.conditions`. runs: number of the last runs with the metric.
+        wanted: conditions on the runs, see `RunFilter.conditions`.
+        runs: number of the last runs with the metric.
     """
     has = select(MeasurementRow.id).where(MeasurementRow.run_id == RunRow.id, MeasurementRow.metric == metric).exists()
     newest = select(RunRow.id).where(has, RunRow.kind.not_in(APART), *wanted).order_by(RunRow.id.desc()).limit(runs)

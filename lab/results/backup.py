@@ -111,7 +111,9 @@ def back_up(
     """Back up a store in use, and keep only the newest backups.
 
     Args:
-        folder: of backups; it exists. files: of the lab; missing ones are left out. keep: number of backups.
+        folder: of backups; it exists.
+        files: of the lab; missing ones are left out.
+        keep: number of backups.
         at: its time; None: now.
 
     Raises:

@@ -111,7 +111,8 @@ def kcidb(runs: Sequence[Overview], origin: str, build_id: str = "") -> str:
     takes each path `boot` for a boot test.
 
     Args:
-        origin: as KernelCI has given it. build_id: of the kernel, `ORIGIN:...`; empty: named after the release.
+        origin: as KernelCI has given it.
+        build_id: of the kernel, `ORIGIN:...`; empty: named after the release.
 
     Raises:
         ConfigurationError: `origin` or `build_id` is none.

@@ -42,9 +42,11 @@ class RunFilter:
     """A filter of runs; an empty field matches all.
 
     Attributes:
-        boards, types, releases: names; a `*` in one stands for any characters. statuses: as of `Run`.
+        boards, types, releases: names; a `*` in one stands for any characters.
+        statuses: as of `Run`.
         killed: runs in the status "running" that count as `KILLED`, see `lab.jobs.listing`.
-        since: begun then or later. before: the last run of the page before, in the order of `sort`.
+        since: begun then or later.
+        before: the last run of the page before, in the order of `sort`.
         sort: of ORDERS, `-` before it for the reverse; runs that are equal, and all without it, are newest first.
     """
 
@@ -93,7 +95,8 @@ class ListedRun:
     """A run as a list row.
 
     Attributes:
-        outcomes: number of attempts by outcome. averaged: the numbers of its first metric.
+        outcomes: number of attempts by outcome.
+        averaged: the numbers of its first metric.
     """
 
     run: Run
@@ -314,7 +317,9 @@ class Failure:
     """All failed attempts of one class.
 
     Attributes:
-        outcome: the class. fault: party at fault. attempts: at least one, in the order they were recorded.
+        outcome: the class.
+        fault: party at fault.
+        attempts: at least one, in the order they were recorded.
     """
 
     outcome: str
@@ -328,7 +333,8 @@ class Stage:
     """One stage of one series of boots.
 
     Attributes:
-        start_s: mean of its start, from the first stage's start. summary: of its length in seconds.
+        start_s: mean of its start, from the first stage's start.
+        summary: of its length in seconds.
     """
 
     name: str

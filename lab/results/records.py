@@ -143,7 +143,8 @@ class RunHead:
 
     Attributes:
         kind: of measurement, e.g. "boot".
-        board_type: e.g. "am62xx_sk". board: the one with this name or serial number.
+        board_type: e.g. "am62xx_sk".
+        board: the one with this name or serial number.
         status: `KILLED` only where the run was listed with its job, see `lab.jobs.listing`.
         finished_at: None while it runs, or when it was killed.
         job_id: of the job that began it; None: unknown, or it was imported.
@@ -183,7 +184,10 @@ class Retention:
     """Ages in days for removal of a run's parts; 0: never.
 
     Attributes:
-        recordings: of consoles. traces: of rails. logs: other files of attempts. runs: all of a run, with its numbers.
+        recordings: of consoles.
+        traces: of rails.
+        logs: other files of attempts.
+        runs: all of a run, with its numbers.
         hold: releases whose runs keep all.
         packed: until the files of a run's attempts become a few zip files; nothing goes.
     """

@@ -77,8 +77,11 @@ class RunsRevision:
     """A value that changes whenever the judge's verdicts on completed runs may.
 
     Attributes:
-        runs: their number. newest: the last one's id. running: those that go on.
-        finished_at: the last end of one. review: number of the last decision.
+        runs: their number.
+        newest: the last one's id.
+        running: those that go on.
+        finished_at: the last end of one.
+        review: number of the last decision.
     """
 
     runs: int

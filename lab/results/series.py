@@ -35,7 +35,9 @@ class PlaceState:
     """A value that changes with completed runs and decisions of a series.
 
     Attributes:
-        completed: number of runs. finished_at: end of the last one. review: id of the last decision; 0: none.
+        completed: number of runs.
+        finished_at: end of the last one.
+        review: id of the last decision; 0: none.
     """
 
     completed: int
@@ -116,7 +118,9 @@ class ReleaseSummary:
     """The runs with a release, without guides.
 
     Attributes:
-        boards: number that were measured. unfinished: runs that are not completed. last: begin of the last run.
+        boards: number that were measured.
+        unfinished: runs that are not completed.
+        last: begin of the last run.
     """
 
     release: str
@@ -154,7 +158,8 @@ class AttemptCounts:
     """The attempts of some runs.
 
     Attributes:
-        good: number with samples. failed: number by failure class, the most frequent first.
+        good: number with samples.
+        failed: number by failure class, the most frequent first.
         undecided: number that failed by the board's fault in runs without an accepted run since.
         runs: those with failed attempts.
     """

@@ -42,11 +42,16 @@ class StandingFailure:
     """A standing failure cause of a board.
 
     Attributes:
-        line: the console's last line for this cause; empty: the class has no line. message: of the newest such attempt.
-        fault: party at fault. items: failing media, modes or sections. every: no other items were tried.
+        line: the console's last line for this cause; empty: the class has no line.
+        message: of the newest such attempt.
+        fault: party at fault.
+        items: failing media, modes or sections.
+        every: no other items were tried.
         dead: all attempts at these items failed.
         failed: attempts that failed for this cause, of `attempts` at these items since the run `since`.
-        since: the first run of it without a gap. last: the newest. params: of its newest failed attempt.
+        since: the first run of it without a gap.
+        last: the newest.
+        params: of its newest failed attempt.
     """
 
     board: str
@@ -80,8 +85,10 @@ class _RunAttempts:
     """The attempts of a run.
 
     Attributes:
-        attempts, good: by item. failed: by item and cause. newest: of a cause. lost: items
-            without samples because attempts failed.
+        attempts, good: by item.
+        failed: by item and cause.
+        newest: of a cause.
+        lost: items without samples because attempts failed.
     """
 
     head: RunHead

@@ -51,7 +51,8 @@ class Total:
     """Sums of a measurement's samples, without `uncertain` ones if possible.
 
     Attributes:
-        error: the mean ± of a sample. simulated: 1: of a virtual board.
+        error: the mean ± of a sample.
+        simulated: 1: of a virtual board.
     """
 
     n: int
@@ -77,7 +78,8 @@ class SummarisedNumber:
     """A measurement without its samples.
 
     Attributes:
-        summary: None: it has no samples. flagged: number of samples by flag.
+        summary: None: it has no samples.
+        flagged: number of samples by flag.
     """
 
     metric: Metric

@@ -87,7 +87,8 @@ class PduDaemon:
     def __init__(self, folder: Path, program: Path, port: int, switch: str, boards: Sequence[str]) -> None:
         """
         Args:
-            port: of loopback, where its gate shall listen. switch: host:port of the bench's power switch.
+            port: of loopback, where its gate shall listen.
+            switch: host:port of the bench's power switch.
             boards: their names, in the order of the switch's outlets.
         """
         self.address = f"{LOOPBACK}:{port}"
@@ -195,7 +196,8 @@ class Gate:
     def __init__(self, port: int, pdu: str, boards: Sequence[str]) -> None:
         """
         Args:
-            port: of loopback, where to listen. pdu: the name of the power switch for clients.
+            port: of loopback, where to listen.
+            pdu: the name of the power switch for clients.
             boards: the boards at its outlets 1, 2 and so on; a client may name one as `PDU/BOARD`, port 1.
         """
         self.house = House()

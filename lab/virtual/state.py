@@ -34,12 +34,14 @@ class BenchBoard:
     """A board of the bench.
 
     Attributes:
-        type: of lab/boards. outlet: its number on the power switch, from 1.
+        type: of lab/boards.
+        outlet: its number on the power switch, from 1.
         uarts: name -> the link to its pty.
         straps: the folder with a file per boot-mode strap.
         tcp: UART -> host:port, where it also has a TCP port.
         rails: the socket of the I2C bus with the rails' sensors; empty where it has none, as the next two.
-        iiod: host:port of an iiod with the same sensors. automation: the link to the pty of its Automation Interface.
+        iiod: host:port of an iiod with the same sensors.
+        automation: the link to the pty of its Automation Interface.
         signals: of its application, for `measure.answers`: "can", "http"; "pin": the URL of its pin's level.
     """
 
@@ -61,7 +63,8 @@ class BenchState:
     """A running bench.
 
     Attributes:
-        http: host:port of the bench's power switch (Tasmota) and status. pdudaemon: host:port of its pdudaemon.
+        http: host:port of the bench's power switch (Tasmota) and status.
+        pdudaemon: host:port of its pdudaemon.
     """
 
     pid: int
@@ -183,7 +186,8 @@ class BenchConfig:
 
     Attributes:
         boards: (name, board type) of each.
-        switch_port: of its power switch; 0: any. pdu_port: of its pdudaemon.
+        switch_port: of its power switch; 0: any.
+        pdu_port: of its pdudaemon.
         idle_off_s: see `Outlet`.
         latency_timer_ms, fifo_bytes: of every USB adapter.
         tcp_port: of the first UART; those of the others follow it. 0: free ones; None: no TCP ports.

@@ -51,7 +51,8 @@ class User:
 
     Attributes:
         secret: the bcrypt hash of the password; empty: comes through a proxy, or is a program with a token.
-        token: SHA-256 of a program's token, which cannot be guessed. scope: what the token may do.
+        token: SHA-256 of a program's token, which cannot be guessed.
+        scope: what the token may do.
     """
 
     role: Role
@@ -233,7 +234,8 @@ class Person:
     """The person behind a request.
 
     Attributes:
-        name: empty: unknown. csrf: what a form of this person's pages carries; empty: nothing may be changed.
+        name: empty: unknown.
+        csrf: what a form of this person's pages carries; empty: nothing may be changed.
         session: has one, which can be ended.
         scope: of a program with a token, which a browser never sends by itself; None: a person.
     """
@@ -273,8 +275,10 @@ class Access:
     """Access to the site.
 
     Attributes:
-        users: of a file; None: there is none. guard: the users of the web-config file, who may look.
-        owner, token: on loopback without users: who started the site, and what proves it. open: everybody may look.
+        users: of a file; None: there is none.
+        guard: the users of the web-config file, who may look.
+        owner, token: on loopback without users: who started the site, and what proves it.
+        open: everybody may look.
         own_name: the only name by which the token is taken; empty: any. A browser sends cookies of a host to all its
             ports, so that a server of another user would be sent those of 127.0.0.1, but never those of a name that
             nobody else has.
@@ -303,7 +307,9 @@ class Access:
         """The person behind a request; None: one who may not look.
 
         Args:
-            headers: names in lower case. cookie: of a session. address: which the connection comes from.
+            headers: names in lower case.
+            cookie: of a session.
+            address: which the connection comes from.
         """
         person = self._of_session(cookie) or self._of_token(headers) or self._of_proxy(headers, address)
         return person or (Person("") if self.open else None)
@@ -433,7 +439,8 @@ def access_of(
     """The access that the options of `lab web` give.
 
     Args:
-        host: the address that the site listens at. proxies, header: `--trust-proxy` and `--user-header`.
+        host: the address that the site listens at.
+        proxies, header: `--trust-proxy` and `--user-header`.
 
     Raises:
         ConfigurationError: it would be open to other machines without TLS, or to people whom nobody knows; or an

@@ -30,7 +30,8 @@ class Step:
     """A change of a series that the judge called.
 
     Attributes:
-        run_id: since which. size: e.g. `+24 % ± 1 %`.
+        run_id: since which.
+        size: e.g. `+24 % ± 1 %`.
     """
 
     run_id: int

@@ -137,7 +137,8 @@ class ConsoleWriters:
         """Stream events while a page types; release the console afterwards.
 
         Args:
-            on_release: called with the reason, in a thread of its own. still: true if this person may still act.
+            on_release: called with the reason, in a thread of its own.
+            still: true if this person may still act.
         """
         why = "the page was closed"
         try:

@@ -178,7 +178,8 @@ class ConsolePiece:
     """Text of a console, for all its viewers.
 
     Attributes:
-        events: as server-sent events. error: why no more comes; empty: it goes on.
+        events: as server-sent events.
+        error: why no more comes; empty: it goes on.
     """
 
     events: bytes

@@ -36,7 +36,8 @@ class ListedGuide:
     """A release that has a guide.
 
     Attributes:
-        files: that were imported. published, measured: boards with numbers of such a file, and with numbers from here.
+        files: that were imported.
+        published, measured: boards with numbers of such a file, and with numbers from here.
     """
 
     release: str

@@ -48,7 +48,9 @@ class RailsPiece:
     """The new steps of a board's rails.
 
     Attributes:
-        rails: their names. steps: new ones. last: how many there were so far; the next piece is asked for with it.
+        rails: their names.
+        steps: new ones.
+        last: how many there were so far; the next piece is asked for with it.
         begins: whether the viewer should forget what it has: other rails, or it is new.
         reason: why nothing comes; empty: it does.
     """

@@ -72,9 +72,10 @@ class ReleaseRun:
 
     Attributes:
         counts: how many of its numbers are what, e.g. "worse"; empty: the judge has nothing to compare them with.
-        bad: one of them needs a person. shown: its part of the page.
-        document: `lab.judge.baseline.document` with the numbers that are not as they were, and those that are not
-            there any more.
+        bad: one of them needs a person.
+        shown: its part of the page.
+        document: `lab.judge.baseline.document` with the numbers that are not as they were, and those that are not there
+            any more.
         problem: why it has no verdict; empty where it has one.
         rows: the numbers that are not as they were, as the page has them.
         tried: the attempts of all runs of the page's release on its board, good and failed.

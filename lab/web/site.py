@@ -47,8 +47,10 @@ class Look:
     """A look at the lab.
 
     Attributes:
-        at_s: when, on the monotonic clock. ports: of the console server; none where it does not run.
-        lines: board -> the last line of its console. sparks: board -> its last boot times.
+        at_s: when, on the monotonic clock.
+        ports: of the console server; none where it does not run.
+        lines: board -> the last line of its console.
+        sparks: board -> its last boot times.
     """
 
     at_s: float
@@ -63,7 +65,8 @@ class Site:
     """The sources of all pages, only read.
 
     Attributes:
-        db: as `--db`; None: farm.yaml's, else the default. farm: the farm.yaml; None: here or in /etc/boardlab.
+        db: as `--db`; None: farm.yaml's, else the default.
+        farm: the farm.yaml; None: here or in /etc/boardlab.
         runtime: the console server's folder; None: as `lab console`.
         folder: of the lab, with `envs/`; None: farm.yaml's, else here.
     """

@@ -41,7 +41,8 @@ class Spark:
     Attributes:
         points: of a polyline (SVG), `WIDTH` by `HEIGHT`, the oldest run first.
         text: the same for who does not see it, e.g. "sd, last 12: 5.91 to 6.02 s".
-        now: the last one, e.g. "sd 6.02 s". value: the same as a number.
+        now: the last one, e.g. "sd 6.02 s".
+        value: the same as a number.
     """
 
     points: str
@@ -107,18 +108,26 @@ class Tile:
     """A board on the wall.
 
     Attributes:
-        who: holds it; empty: nobody. since: for how long, e.g. `5 min`. doing: suites or the kind of the run.
-        run: that goes on, else the last one; None: none. release: of that run.
-        fault: whose the problem is; state_for: how long it lasts; both empty: unknown.
+        who: holds it; empty: nobody.
+        since: for how long, e.g. `5 min`.
+        doing: suites or the kind of the run.
+        run: that goes on, else the last one; None: none.
+        release: of that run.
+        fault: whose the problem is.
+        state_for: how long it lasts; both empty: unknown.
         medium: that was booted last in the run that goes on.
         good, planned: its cycles; planned is 0 where nobody knows.
         eta: UTC, e.g. `14:05`.
         trouble: the problem, or why it is in maintenance.
         failed: attempts of 24 h that failed.
         failure: the class of the last one.
-        last: how the last run ended. line: the last one of its console. holds: whose it is, reserved or in maintenance.
-        spark: its last boot times. word: its cause in a word.
-        changed: begin of its state, else of its lease, else the end of its last run; None: unknown. age: since then.
+        last: how the last run ended.
+        line: the last one of its console.
+        holds: whose it is, reserved or in maintenance.
+        spark: its last boot times.
+        word: its cause in a word.
+        changed: begin of its state, else of its lease, else the end of its last run; None: unknown.
+        age: since then.
     """
 
     board: str
@@ -176,9 +185,11 @@ class Filter:
     """A filter of boards; an empty field filters nothing.
 
     Attributes:
-        failed: something of theirs failed in 24 h. mine: of this person alone, whose whole name it is.
+        failed: something of theirs failed in 24 h.
+        mine: of this person alone, whose whole name it is.
         words: each is somewhere in the board's name, type, state, release or who has it.
-        sort: of SORTS, with `-` before it reversed; empty: by state. whole: no list is cut.
+        sort: of SORTS, with `-` before it reversed; empty: by state.
+        whole: no list is cut.
     """
 
     board: str = ""
@@ -229,7 +240,8 @@ def tiles(
     """The tiles, problems first, then by name.
 
     Args:
-        lines: board -> the last line of its console. sparks: board -> its last boot times.
+        lines: board -> the last line of its console.
+        sparks: board -> its last boot times.
     """
     all_tiles = (
         _tile(board, lab_now.at, lines.get(board.board, ""), sparks.get(board.board)) for board in lab_now.by_state
@@ -251,7 +263,8 @@ class Screen:
     Attributes:
         cards: problems; on a screen at a distance also the boards in use.
         rows: the others; on a screen at a distance free boards, of which it has the names alone.
-        boards: how many there are. hidden: how many of them are neither.
+        boards: how many there are.
+        hidden: how many of them are neither.
         common: characters that all names on cards begin with, and that are half as large; 0: they are not apart.
     """
 

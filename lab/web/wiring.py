@@ -57,7 +57,8 @@ class Wire:
         part: "adapter", "outlet", "strap" of the boot mode, "switch", "sensor", "medium" or "other".
         name: its class, and its own name.
         arguments: as the environment has them.
-        phrase: as a person says it, e.g. `relay 1 of 192.0.2.10`; empty: no phrase is known. own: its own name.
+        phrase: as a person says it, e.g. `relay 1 of 192.0.2.10`; empty: no phrase is known.
+        own: its own name.
     """
 
     part: str
@@ -91,7 +92,8 @@ def wires(folder: Path, board: str, environment: str) -> tuple[list[Wire], str]:
     """The wiring of a board, and the error; empty: none.
 
     Args:
-        folder: of the lab, with `envs/`. environment: as `lab run --env` takes it; empty: there is none.
+        folder: of the lab, with `envs/`.
+        environment: as `lab run --env` takes it; empty: there is none.
     """
     try:
         return (wiring(envfile.find(environment, folder), board) if environment else []), ""

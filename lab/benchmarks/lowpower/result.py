@@ -199,7 +199,8 @@ def suspend_samples(
 
     Args:
         edge_flags: of what counts from the edge, since another source may have woken the board.
-        log: the console's output of this cycle. base: its position in the console's stream.
+        log: the console's output of this cycle.
+        base: its position in the console's stream.
     """
     flags = flags | done.flags
     metrics, samples = RESUMES[done.plan.mode], []

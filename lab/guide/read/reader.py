@@ -66,7 +66,8 @@ def assemble_guide(name: str, form: str, document: Document, release: str | None
     """Assemble a guide from its document, and repair its tables.
 
     Args:
-        name: its path. form, source: `Guide.format` and `Guide.release_source`.
+        name: its path.
+        form, source: `Guide.format` and `Guide.release_source`.
     """
     tables = document.tables
     raw, repairs = mending.mend_tables(tables if form in {"rst", "text"} else map(mending.unpad, tables))

@@ -52,7 +52,9 @@ class _Line:
     """A line of a series.
 
     Attributes:
-        number: of its series. runs: the indices of its runs there. begins: the first of its own among them.
+        number: of its series.
+        runs: the indices of its runs there.
+        begins: the first of its own among them.
     """
 
     number: int

@@ -190,8 +190,10 @@ class Rivals:
     """Rival hypotheses: groups of slots of the bank, one slot per size of change.
 
     Attributes:
-        kind: NOTHING, NEW_IMAGE, SILENT or SWAP; (series, groups). born: index of the run that it began with.
-        nights: its age. level, variance: of "nothing changed" at its start.
+        kind: NOTHING, NEW_IMAGE, SILENT or SWAP; (series, groups).
+        born: index of the run that it began with.
+        nights: its age.
+        level, variance: of "nothing changed" at its start.
     """
 
     def __init__(self, series: int, constants: Constants) -> None:
@@ -280,7 +282,8 @@ class Rivals:
         """(group, it has won, the highest log ratio) of the best rival.
 
         Args:
-            confirmed: all reruns of the night were used. can_rerun: reruns exist.
+            confirmed: all reruns of the night were used.
+            can_rerun: reruns exist.
         """
         constants = self._constants
         if not self.kind.shape[1]:

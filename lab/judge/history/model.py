@@ -56,7 +56,8 @@ class StepVerdict:
         reruns: number of used reruns; of UNSURE: number of requested ones.
         since: index of the change's first run; None: no change.
         n: samples since then.
-        effect: relative change of the number, 0.02 is 2 % more (not: worse). low, high: its 95 % interval.
+        effect: relative change of the number, 0.02 is 2 % more (not: worse).
+        low, high: its 95 % interval.
         mode: the change is a new mode of single boots; the effect is then the modes' distance, and has no interval.
         crept: the change is the sum of small steps.
         differs: cause -> (before, since), of causes known of both runs.

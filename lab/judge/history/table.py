@@ -24,9 +24,10 @@ class Night:
     Attributes:
         logs: of the samples; shape (series, samples), NaN for none.
         reruns: of the reruns' samples; shape (series, reruns, samples).
-        rerun_count: number of reruns; (series,). can_rerun: more are possible.
-        new_image: the image differs from the one before, or may: another label without an equal hash. image_known: more
-            than its label is known.
+        rerun_count: number of reruns; (series,).
+        can_rerun: more are possible.
+        new_image: the image differs from the one before, or may: another label without an equal hash.
+        image_known: more than its label is known.
         swap: variance that other known changes add to the level; 0: none.
     """
 

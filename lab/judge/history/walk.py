@@ -36,14 +36,16 @@ class StepResult:
     """The results of one run of each series, shape (series,).
 
     Attributes:
-        level: 1: the number rose; -1: it fell; 0: neither. environment: another cause than an image moved it.
+        level: 1: the number rose; -1: it fell; 0: neither.
+        environment: another cause than an image moved it.
         swapped: a known one, such as another board.
         mode: the rise or fall is a new mode of single boots.
         crept: it is a sum of small steps.
         unsure: a rerun would help, and none was left.
         young: without a history yet.
         reruns: number of used ones.
-        since: index of the change's first run. effect, error: of the logarithm; the error is half the 95 % interval.
+        since: index of the change's first run.
+        effect, error: of the logarithm; the error is half the 95 % interval.
     """
 
     level: Ints

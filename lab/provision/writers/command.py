@@ -36,7 +36,8 @@ class Command:
     """A command and how its answer is judged.
 
     Attributes:
-        limit_s: seconds until it must have ended. loads: it waits for the network and writes nothing.
+        limit_s: seconds until it must have ended.
+        loads: it waits for the network and writes nothing.
     """
 
     text: str

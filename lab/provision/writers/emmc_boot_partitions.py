@@ -58,8 +58,9 @@ class SpareBootWriter:
     That partition stays until the other one has booted.
 
     Attributes:
-        boots: asks the board for its eMMC's boot settings. holds: compares an area of a boot partition. end: ends the
-            writer after a failed question.
+        boots: asks the board for its eMMC's boot settings.
+        holds: compares an area of a boot partition.
+        end: ends the writer after a failed question.
         hosts: that the release's files may come from.
     """
 

@@ -26,7 +26,9 @@ class WritePiece:
     """A run of bytes with one place.
 
     Attributes:
-        step: index of its step in the plan. place: of its step. offset: bytes from the start of that place.
+        step: index of its step in the plan.
+        place: of its step.
+        offset: bytes from the start of that place.
         first: whether it is the first piece of its step.
     """
 

@@ -61,9 +61,11 @@ class Network:
     """Network settings of the board in U-Boot.
 
     Attributes:
-        server: the lab host's address as the board sees it. port: of the server; 69 needs nothing of U-Boot, another
-            CONFIG_TFTP_PORT.
-        board: the board's own address; empty: from DHCP. netmask: with it. block: TFTP's block size; 0: U-Boot's own.
+        server: the lab host's address as the board sees it.
+        port: of the server; 69 needs nothing of U-Boot, another CONFIG_TFTP_PORT.
+        board: the board's own address; empty: from DHCP.
+        netmask: with it.
+        block: TFTP's block size; 0: U-Boot's own.
     """
 
     server: str
@@ -124,7 +126,8 @@ class UBootWriter:
     """Writes a medium from U-Boot.
 
     Attributes:
-        medium: as U-Boot sees it. begin: brings the board to U-Boot's prompt; it stays there until `end`.
+        medium: as U-Boot sees it.
+        begin: brings the board to U-Boot's prompt; it stays there until `end`.
         device: the same in the words of the environment, e.g. "mmc 0".
     """
 

@@ -184,7 +184,9 @@ class UBootBlocks:
     """A block device: an eMMC or SD card (`mmc`), NVMe, virtio.
 
     Attributes:
-        interface: "mmc", "nvme" or "virtio". number: of the device. hardware: eMMC hardware partition ("mmc" only).
+        interface: "mmc", "nvme" or "virtio".
+        number: of the device.
+        hardware: eMMC hardware partition ("mmc" only).
     """
 
     interface: str = field(validator=validators.in_(("mmc", "nvme", "virtio")))

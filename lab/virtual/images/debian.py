@@ -40,7 +40,8 @@ class PinnedPackage:
     """A package of a known version.
 
     Attributes:
-        path: under a mirror, "pool/main/...". sha256: of its file.
+        path: under a mirror, "pool/main/...".
+        sha256: of its file.
     """
 
     path: str

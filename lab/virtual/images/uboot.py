@@ -63,8 +63,10 @@ def build(source: Path, defconfig: str, settings: Sequence[str], edits: Sequence
     """u-boot.bin of a 64-bit Arm board, without the distribution's own patches.
 
     Args:
-        source: the archive of the sources. defconfig: of the board, e.g. "qemu_arm64_defconfig".
-        settings: lines of Kconfig that are added to it. edits: of the sources.
+        source: the archive of the sources.
+        defconfig: of the board, e.g. "qemu_arm64_defconfig".
+        settings: lines of Kconfig that are added to it.
+        edits: of the sources.
 
     Raises:
         ConfigurationError: the cross compiler, make, bison, flex or OpenSSL's headers are not installed.

@@ -68,7 +68,9 @@ class BananaPi:
 
     Args:
         stock: with Debian's device tree as it is; Linux then writes wrong data to the eMMC slot, silently.
-        with_tools: its images hold benchmark programs too. with_network: releases can be put on it. build_id: of its os-release(5); empty: it has none.
+        with_tools: its images hold benchmark programs too.
+        with_network: releases can be put on it.
+        build_id: of its os-release(5); empty: it has none.
         software: what it runs.
     """
 

@@ -37,9 +37,10 @@ class Software:
     Attributes:
         board_type: its name in lab/boards; the host name, too.
         suite, architecture: Debian's.
-        uboot: the package of its boot loaders. loaders: what is taken of it, regular expression of the path -> name
-            here.
-        kernel: the meta package of its kernel. image, device_tree: regular expressions of paths in that.
+        uboot: the package of its boot loaders.
+        loaders: what is taken of it, regular expression of the path -> name here.
+        kernel: the meta package of its kernel.
+        image, device_tree: regular expressions of paths in that.
         console: the kernel's name of the login's UART.
         modules: drivers of the media and what they need, in the order in which they are loaded.
         network: those of its Ethernet, likewise.
@@ -131,8 +132,8 @@ class Software:
         """Initial root file system of a medium, from `obtain`'s files.
 
         Args:
-            with_network: it can bring its network up (/etc/init.d/network). build_id: of its os-release(5); empty: it
-                has none.
+            with_network: it can bring its network up (/etc/init.d/network).
+            build_id: of its os-release(5); empty: it has none.
             usr: the partition with the programs, as Linux names it; empty: it has none.
         """
         modules, network, tools_modules = (

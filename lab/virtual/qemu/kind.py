@@ -97,7 +97,8 @@ def of_type(board_type: str, *, with_tools: bool = False, with_network: bool = F
     """A kind of board, with the user's image cache.
 
     Args:
-        with_tools: its images hold benchmark programs too. with_network: releases can be put on it.
+        with_tools: its images hold benchmark programs too.
+        with_network: releases can be put on it.
         stock: it has the distribution's device tree as it is.
 
     Raises:

@@ -32,7 +32,8 @@ class QemuModel(Protocol):
     """A machine of QEMU as a board.
 
     Attributes:
-        program: what it needs of QEMU. board_type: its name in lab/boards.
+        program: what it needs of QEMU.
+        board_type: its name in lab/boards.
         drops: whether its UART drops what the line has no room for, unless it is made to wait.
         uboot: which U-Boot it runs.
         straps: how its boot-mode straps are when it is new.

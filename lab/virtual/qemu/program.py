@@ -148,7 +148,8 @@ def add(program: Path, package: debian.Package, suite: str, architecture: str) -
     """Add a program's missing libraries; returns their packages and versions.
 
     Args:
-        package: what the program is of. suite: Debian's; of backports the suite below it has the libraries.
+        package: what the program is of.
+        suite: Debian's; of backports the suite below it has the libraries.
 
     Raises:
         LabTransientError: a package cannot be downloaded.

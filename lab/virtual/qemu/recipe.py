@@ -70,10 +70,10 @@ def obtain(
 
     Args:
         with_tools: SD and eMMC have a second partition with the benchmark programs of `lab.virtual.qemu.benchtools`, a
-            third one for benchmarks that overwrite it and a fourth one with FAT; the board loads the drivers that
-            these need, and its U-Boot has the command `time`.
-        with_network: its U-Boot loads over TFTP and writes the flash (`lab.virtual.qemu.uboot`). kernel_meta:
-            Debian's package of its kernel.
+            third one for benchmarks that overwrite it and a fourth one with FAT; the board loads the drivers that these
+            need, and its U-Boot has the command `time`.
+        with_network: its U-Boot loads over TFTP and writes the flash (`lab.virtual.qemu.uboot`).
+        kernel_meta: Debian's package of its kernel.
 
     Raises:
         LabTransientError: the packages cannot be downloaded.
@@ -175,7 +175,8 @@ def build(
         what is where on the flash, by name: offset and bytes.
 
     Args:
-        programs: the folder of `lab.virtual.qemu.benchtools`. with_network: see `obtain`.
+        programs: the folder of `lab.virtual.qemu.benchtools`.
+        with_network: see `obtain`.
     """
     kernel = (sources / "Image").read_bytes()
     busybox = quiet((sources / "busybox").read_bytes())

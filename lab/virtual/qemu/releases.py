@@ -33,7 +33,8 @@ def write(folder: Path, name: str, root: Path, report: cache.Report, *, kernel: 
     """Write a release and its files into `folder`; returns NAME.yaml.
 
     Args:
-        root: the image cache. kernel: FIRST or OTHER: Debian's usual kernel, or its cloud kernel of the same version.
+        root: the image cache.
+        kernel: FIRST or OTHER: Debian's usual kernel, or its cloud kernel of the same version.
 
     Raises:
         LabError, ConfigurationError: as of `lab.virtual.qemu.recipe.obtain`.
@@ -149,7 +150,9 @@ class BuildFolder:
     """A folder of build outputs.
 
     Attributes:
-        images: medium -> the name of its image. kernel: its version, as `uname -r` says it. build_id: of its os-release(5).
+        images: medium -> the name of its image.
+        kernel: its version, as `uname -r` says it.
+        build_id: of its os-release(5).
     """
 
     folder: Path
@@ -166,7 +169,8 @@ def write_builds(
     These are an image and its block map per medium with an image, and the parts of a flash.
 
     Args:
-        root: the image cache. other: with another kernel of Debian's, where it has two for the board.
+        root: the image cache.
+        other: with another kernel of Debian's, where it has two for the board.
 
     Raises:
         LabError, ConfigurationError: as of `lab.virtual.qemu.debian_board.Software.obtain`; there is no such build of this

@@ -80,7 +80,8 @@ def with_usr(modules: Mapping[str, bytes], device: str, triplet: str, loader: st
     Args:
         modules: drivers in this order, file name -> content, which /etc/init.d/bench-tools loads at each boot.
         device: the partition, as Linux names it.
-        triplet: of the libraries' folder. loader: of programs, as their interpreter's path in /lib.
+        triplet: of the libraries' folder.
+        loader: of programs, as their interpreter's path in /lib.
     """
     path = ("/usr/sbin", "/usr/bin", "/usr/lib/lmbench/bin", "/sbin", "/bin")
     # BusyBox's shell prefers its own commands to those in the PATH.

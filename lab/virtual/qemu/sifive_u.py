@@ -76,7 +76,9 @@ class HiFive:
     """A `lab.virtual.qemu.machine.QemuModel`.
 
     Args:
-        with_tools: the card holds benchmark programs too. with_network: releases can be put on it. build_id: of its os-release(5); empty: it has none.
+        with_tools: the card holds benchmark programs too.
+        with_network: releases can be put on it.
+        build_id: of its os-release(5); empty: it has none.
     """
 
     program = PROGRAM

@@ -28,7 +28,8 @@ class UBootBuild:
 
     Attributes:
         name: of its configuration, as U-Boot calls the board.
-        package: Debian's, which it is out of. suite, architecture: of that.
+        package: Debian's, which it is out of.
+        suite, architecture: of that.
     """
 
     name: str
@@ -41,8 +42,8 @@ def unpack(of: UBootBuild, packages: Path, folder: Path, root: Path, report: cac
     """Write U-Boot's tests and its configuration into `folder`, as SOURCE and BUILD.
 
     Args:
-        packages: the folder with what the board's images are made from. root: the image cache; the tests are downloaded when they
-            are not in it.
+        packages: the folder with what the board's images are made from.
+        root: the image cache; the tests are downloaded when they are not in it.
 
     Raises:
         LabTransientError: the sources cannot be downloaded.

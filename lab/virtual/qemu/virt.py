@@ -27,7 +27,8 @@ class Virt:
     latched into RAM at reset.
 
     Args:
-        with_tools: its images hold benchmark programs too. with_network: releases can be put on it (`recipe.obtain`).
+        with_tools: its images hold benchmark programs too.
+        with_network: releases can be put on it (`recipe.obtain`).
     """
 
     program = PROGRAM

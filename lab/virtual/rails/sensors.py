@@ -65,7 +65,8 @@ class Rails:
     The sensors have a supply of their own, as on the starter kits: they answer while the board is off.
 
     Attributes:
-        board: its type. release: whose published sleep figures it has.
+        board: its type.
+        release: whose published sleep figures it has.
         seed: of all chance.
         troubles: the faults at work, asked at each access.
         note: takes the load's changes for the truth log.

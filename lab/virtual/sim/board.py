@@ -48,10 +48,12 @@ class SimBoard:
         dark_hook: called when the board loses its power: what its UARTs have not sent is gone.
         died_hook: called when it switched itself off.
         note_hook: takes lines for the truth log.
-        ready: its application is, and its pin is high. ready_hook: called when it has become so.
+        ready: its application is, and its pin is high.
+        ready_hook: called when it has become so.
         cycle: number of the last power on, from 1.
-        storage: its media, which outlive the power. usb: its USB device port. network: what its Ethernet is plugged
-            into.
+        storage: its media, which outlive the power.
+        usb: its USB device port.
+        network: what its Ethernet is plugged into.
     """
 
     model: Model

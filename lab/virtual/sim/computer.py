@@ -138,7 +138,8 @@ class Computer:
         note: takes a line for the truth log.
         setup: how the board was set up.
         storage: what survives power cycles.
-        usb: its USB device port. network: what its Ethernet port is plugged into.
+        usb: its USB device port.
+        network: what its Ethernet port is plugged into.
         medium: what it boots from, once the ROM has decided.
         loader: how SPL calls what it is loaded from, where that is no medium: "UART" or "DFU".
         missing_media: media that are not plugged in, or do not answer.

@@ -38,7 +38,8 @@ class BootImage:
         board_type: the type that it was built for.
         release: of that type.
         device: "GP", "HS-FS" or "HS-SE": a tiboot3.bin boots only on such a device. Empty: it was not said.
-        size: of the bytes behind the header. sha256: of those.
+        size: of the bytes behind the header.
+        sha256: of those.
     """
 
     part: str

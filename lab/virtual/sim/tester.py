@@ -27,7 +27,8 @@ def answer(command: str, board_type: str, release: str, seed: int | None) -> NoR
     Its numbers are drawn from published ones.
 
     Args:
-        release: of its software; "": the newest. seed: of its chance; None: another one each time.
+        release: of its software; "": the newest.
+        seed: of its chance; None: another one each time.
     """
     chance = dice(time.monotonic_ns() if seed is None else seed, command)
     text, status = Tester(model(board_type, release or None), chance).run(command)

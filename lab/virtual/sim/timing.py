@@ -79,11 +79,17 @@ class Profile:
     """The distributions of a family of boards, in seconds.
 
     Attributes:
-        rom: power on -> first byte of SPL. spl: -> TF-A. tfa: -> U-Boot. uboot: -> its countdown.
-        entry: "Starting kernel" -> the kernel's clock starts. early: -> its console.
-        kernel: "Starting kernel" -> init. boot: "Starting kernel" -> login prompt, where nothing is published.
+        rom: power on -> first byte of SPL.
+        spl: -> TF-A.
+        tfa: -> U-Boot.
+        uboot: -> its countdown.
+        entry: "Starting kernel" -> the kernel's clock starts.
+        early: -> its console.
+        kernel: "Starting kernel" -> init.
+        boot: "Starting kernel" -> login prompt, where nothing is published.
         shell_boot: the same to the shell of init=/bin/sh.
-        sbl: the same as spl, with the bootloader of the MCU+ SDK. falcon: -> TF-A, with the kernel in memory.
+        sbl: the same as spl, with the bootloader of the MCU+ SDK.
+        falcon: -> TF-A, with the kernel in memory.
         load_mib_s: medium -> what U-Boot reads from it, where nothing is published.
     """
 

@@ -301,7 +301,8 @@ class Application(Fault):
     """An application starts behind the prompt: its line, its pin, its CAN frame and its network answer come at once.
 
     Attributes:
-        after_ms: from the prompt on. again_ms: from one such instant to the next; 0: there is one. The pin is high for half of it.
+        after_ms: from the prompt on.
+        again_ms: from one such instant to the next; 0: there is one. The pin is high for half of it.
     """
 
     name: ClassVar[str] = "application"

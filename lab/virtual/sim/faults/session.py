@@ -64,7 +64,9 @@ class ProgramInterrupted(Fault):
 
     Attributes:
         words: the beginning of the command lines that end early.
-        share: of the time that it was asked for. text: its error. status: its exit status; some programs end with 0.
+        share: of the time that it was asked for.
+        text: its error.
+        status: its exit status; some programs end with 0.
     """
 
     name: ClassVar[str] = "program_interrupted"

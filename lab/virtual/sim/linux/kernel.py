@@ -68,8 +68,10 @@ class Kernel:
         console_level: lines at this level and above it are not printed.
         console_attached: False once the console was taken away from the kernel (`.../console` in sysfs).
         settings: what was written to sysfs, by a name of our own.
-        suspend_stats: counters as sysfs shows them. last_failed: device, error and step of the last failure.
-        taint: its bits. busy_ns: work of each of its processors.
+        suspend_stats: counters as sysfs shows them.
+        last_failed: device, error and step of the last failure.
+        taint: its bits.
+        busy_ns: work of each of its processors.
         init_ns, getty_ns: start of init and of the getty by the kernel's clock.
         wall_offset_s: the wall clock when the kernel started, in seconds since the epoch.
     """

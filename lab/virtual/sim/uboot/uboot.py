@@ -25,7 +25,8 @@ class UBoot:
 
     Attributes:
         shell: hush; its variables are the environment.
-        memory: address -> what was last loaded there. ram: the bytes.
+        memory: address -> what was last loaded there.
+        ram: the bytes.
         mmc_device, mmc_partition: the MMC device that `mmc` works on, and its hardware partition.
         part_config: the eMMC's PARTITION_CONFIG as U-Boot has read or sent it; None: it has not found the eMMC yet.
         kernel_release: the release that the last loaded kernel is of.
