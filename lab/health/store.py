@@ -84,8 +84,11 @@ class HealthBook:
 
         def read(session: Session) -> dict[str, Health]:
             now = self.now()
-            lately = _boards_measured(session, now - self.rule.window) if measured is None else ()
-            return healths(session, self.rule, now, measured or dict.fromkeys(lately, False))
+            if measured is not None:
+                return healths(session, self.rule, now, measured)
+            lately = or_(RunRow.finished_at >= now - self.rule.window, RunRow.status == "running")
+            boards = session.scalars(select(RunRow.board).where(lately).distinct())
+            return healths(session, self.rule, now, dict.fromkeys(boards, False))
 
         return self.store.read(read)
 
@@ -153,11 +156,6 @@ def _failing(session: Session, since: dt.datetime) -> set[str]:
     query = select(RunRow.board, AttemptRow.fault, func.count()).join(AttemptRow, AttemptRow.run_id == RunRow.id)
     counted = session.execute(query.where(*failed).group_by(RunRow.board, AttemptRow.fault))
     return {board for board, fault, count in counted if fault == "lab" or count >= DEVICE_FAULTS}
-
-
-def _boards_measured(session: Session, since: dt.datetime) -> set[str]:
-    lately = or_(RunRow.finished_at >= since, RunRow.status == "running")
-    return set(session.scalars(select(RunRow.board).where(lately).distinct()))
 
 
 _OUTCOMES: Final = frozenset(get_args(Outcome))

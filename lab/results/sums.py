@@ -206,17 +206,6 @@ def _total(columns: Sequence[Any]) -> Total:
     return Total(n, value, squares, errors / n, columns[8])
 
 
-def _numbers(values: Sequence[Any]) -> Sequence[Any]:
-    """Kept numbers.
-
-    Raises:
-        DamagedValueError: one is something else.
-    """
-    if not all(type(value) in {int, float} for value in values):
-        raise DamagedValueError(f"the sums of a measurement are no numbers: {str(values)[:60]}")
-    return values
-
-
 def summaries(
     execute: Execute, run_ids: Sequence[int], definitions: Mapping[tuple[str, int], Metric]
 ) -> dict[int, list[SummarisedNumber]]:
@@ -226,7 +215,11 @@ def summaries(
     there = (MeasurementRow.run_id.in_(run_ids), MeasurementRow.summary.is_not(None))
     by_run: dict[int, list[SummarisedNumber]] = {}
     for run_id, metric, version, params, summary in execute(query.where(*there)):
-        statistics = Summary(*_numbers(summary[_STATISTICS])) if summary[_STATISTICS] else None
+        statistics = None
+        if values := summary[_STATISTICS]:
+            if not all(type(value) in {int, float} for value in values):
+                raise DamagedValueError(f"the sums of a measurement are no numbers: {str(values)[:60]}")
+            statistics = Summary(*values)
         number = SummarisedNumber(definitions[metric, version], params, statistics, summary[_FLAGS])
         by_run.setdefault(run_id, []).append(number)
     return by_run

@@ -125,7 +125,11 @@ def _comment(comparison: Comparison, groups: Sequence[GroupView], most_causes: i
             listed.append(evolve(group, causes=group.causes[:remaining]))
         remaining = max(0, remaining - len(group.causes))
     rows_by_cause = [list(view.rows) for group in listed for view in group.causes]
-    shares = _shares([len(rows) for rows in rows_by_cause], most_rows)
+    # All causes get the same number of rows, as far as they have so many; the last ones get none where there is no room
+    # for one of each.
+    sizes = [len(rows) for rows in rows_by_cause]
+    same = next((n for n in range(_MOST_OF_A_CAUSE, 1, -1) if sum(min(size, n) for size in sizes) <= most_rows), 1)
+    shares = [min(size, same) if place < most_rows else 0 for place, size in enumerate(sizes)]
     rows_listed = [row for rows, most in zip(rows_by_cause, shares, strict=True) for row in rows[:most]]
     return (
         environment("lab.guide.write", "lab.figures", escapes=False)
@@ -141,18 +145,6 @@ def _comment(comparison: Comparison, groups: Sequence[GroupView], most_causes: i
             more=sum(map(len, rows_by_cause)) - len(rows_listed),
         )
     )
-
-
-def _shares(sizes: Sequence[int], most_rows: int) -> list[int]:
-    """Number of rows that a comment shows of each cause.
-
-    It is the same for all, as far as they have so many; without room for one of each, the last ones have none.
-
-    Args:
-        sizes: number of each cause's rows.
-    """
-    most = next((n for n in range(_MOST_OF_A_CAUSE, 1, -1) if sum(min(size, n) for size in sizes) <= most_rows), 1)
-    return [min(size, most) if place < most_rows else 0 for place, size in enumerate(sizes)]
 
 
 def _groups(comparison: Comparison) -> list[GroupView]:
