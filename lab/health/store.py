@@ -174,7 +174,7 @@ def check_of(row: HealthCheckRow) -> BoardCheck:
         if part.get("outcome") in _OUTCOMES:
             texts = {key: str(part.get(key, "")) for key in ("name", "failure", "fault", "message", "said")}
             parts.append(CheckedPart(outcome=cast(Outcome, part["outcome"]), **texts))
-    return record_of(BoardCheck, row, parts=parts)
+    return record_of(BoardCheck, row, parts=tuple(parts))
 
 
 # A quarantine is a reservation of its own kind. It is made in the transaction in which a job asks for its board or
