@@ -13,7 +13,6 @@ import itertools
 import json
 import os
 import pkgutil
-import shutil
 import sys
 import tempfile
 import typing
@@ -34,6 +33,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "tests"))
 
 from support import recorded_run  # noqa: E402
+from support.jobbook import ORDER  # noqa: E402
 from support.judged_store import Nights  # noqa: E402
 from support.web_serving import serving  # noqa: E402
 
@@ -41,6 +41,8 @@ from lab import cli, drivers, extensions, pytest_plugin  # noqa: E402
 from lab.boards import BoardType  # noqa: E402
 from lab.failures import CATALOGUE  # noqa: E402
 from lab.farm.config import Farm  # noqa: E402
+from lab.host import process  # noqa: E402
+from lab.jobs.queue import JobQueue  # noqa: E402
 from lab.metrics import Flag, lab_metrics  # noqa: E402
 from lab.metrics.catalogue import ALL  # noqa: E402
 from lab.metrics.rates import RATES  # noqa: E402
@@ -55,19 +57,26 @@ _FIXTURE: Final = type(pytest.fixture(lambda: None))
 _PRINTS_JSON: Final = (
     "console check am62xx_sk console.log",
     "env check --env env.yaml",
+    "env list",
     "guide read performance-guide-11.01.rst",
     "guide check performance-guide-11.01.rst",
     "guide compare performance-guide-11.01.rst performance-guide-11.01.rst",
+    "guide trend boot.time performance-guide-11.01.rst --board am62xx_sk",
     "health",
+    "jobs list",
+    "jobs show 1",
+    "judge compare 13",
     "judge run 13",  # before the list of what it found
     "judge list",
     "judge stats",
+    "release list",
     "report 13",
     "results export",
     "results list",
     "results show 13",
     "status",
     "virtual faults",
+    "web user list",
 )
 _IN_PATHS: Final = {"run_id": "13", "metric": "boot.time", "board": "am62x-sk-1", "release": "11.01"}
 _OPEN: Final = frozenset(
@@ -133,8 +142,14 @@ def _of_json() -> Iterator[str]:
             nights.quiet(12)
             nights.run(1.08, image="image 9")
             recorded_run.record(store, virtual=False, cycles=4)
-        shutil.copy(ROOT / "envs" / "am62x.yaml", "env.yaml")
+            JobQueue(store, process.identity(), process.has_died).enqueue(ORDER)
+        Path("envs").mkdir()
+        environment = (ROOT / "envs" / "am62x.yaml").read_text().replace("../strategies", str(ROOT / "strategies"))
+        for name in ("env.yaml", "envs/env.yaml"):
+            Path(name).write_text(environment)
         Path("console.log").write_text("U-Boot 2023.01\n")
+        Path("releases").mkdir()
+        Path("releases", "11.01.yaml").write_text("boards: am62xx_sk\n")
         places = {"LAB_DB": database, "BOARDLAB_RUNTIME": f"{folder}/runtime", "HOME": folder}
         quiet = io.StringIO()  # of what the judge says of the slower board
         with (
