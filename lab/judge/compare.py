@@ -285,6 +285,23 @@ def _clock(pair: _Pair) -> _Ruling | None:
     return Verdict.CONDITIONS_CHANGED, f"{text}; per clock it is {per_clock:.2f} times, which is {what}"
 
 
+def _like_peers(pair: _Pair) -> _Ruling | None:
+    """A board whose clock changed is now as fast as those with that clock, and was not before."""
+    per_clock, sides = pair.per_clock, (pair.old, pair.new)
+    apart = [side.value / side.evidence.beside for side in sides if side.value and side.evidence.beside]
+    if pair.clocks is None or not per_clock or len(apart) < len(sides) or min(per_clock, *apart) <= 0:
+        return None
+    was, now = map(math.log, apart)
+    usual = math.log1p(pair.noise.relative)
+    if abs(was) <= usual or abs(now) > usual or abs(math.log(per_clock) + was) > pair.half:
+        return None
+    (old_mhz, new_mhz), source = pair.clocks, pair.old.source
+    return Verdict.CONDITIONS_CHANGED, (
+        f"the CPU clock is {new_mhz:g} MHz instead of {old_mhz:g}, and the number is that of the boards with this "
+        f"clock; in {source} it was {math.exp(was):.2f} times theirs: another unit, or another clock than printed"
+    )
+
+
 def _suspect(pair: _Pair) -> _Ruling | None:
     """A suspect number gets neither worse nor better."""
     reasons = [f"suspect in {side.source}: {why}" for side in (pair.new, pair.old) for why in side.evidence.suspicions]
@@ -356,5 +373,6 @@ _RULES: tuple[Callable[[_Pair], _Ruling | None], ...] = (
     _other_work,
     _noise,
     _clock,
+    _like_peers,
     _suspect,
 )

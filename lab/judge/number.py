@@ -44,6 +44,7 @@ class NumberEvidence:
         resolution_note: the reason.
         work: done meanwhile.
         clock_mhz: of the processor.
+        beside: this number of the product's boards with that clock; None: there are none.
         broken: why its run is invalid.
         incomparable: why it must not be compared; both empty in a sound number.
         recovered: the value was recovered from the printed one.
@@ -61,6 +62,7 @@ class NumberEvidence:
     resolution_note: str = ""
     work: Work | None = None
     clock_mhz: float | None = None
+    beside: float | None = None
     broken: str = ""
     incomparable: str = ""
     recovered: bool = False

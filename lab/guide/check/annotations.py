@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import functools
 import re
+import statistics
 from collections.abc import Collection, Mapping, Sequence
 
 from attrs import evolve, frozen
 
 from lab.guide import measurements
+from lab.guide.boards import product_of
 from lab.guide.catalogue import CellReading
 from lab.guide.check import udp_tables
 from lab.guide.check.findings import RuleFinding, run_rules
 from lab.guide.check.rules import resolution
 from lab.guide.check.rules.cpu_load import background_of, is_of_all_cores
 from lab.guide.check.rules.outliers import outlier_older
-from lab.guide.check.udp_tables import Definition, UdpRow
+from lab.guide.check.udp_tables import ColumnMeaning, Definition, UdpRow
 from lab.guide.measurements import Conditions, MeasuredGuide
 from lab.guide.model import Cell, CellKind, decimals
 from lab.guide.rulebook import Effect, Severity
@@ -33,6 +35,10 @@ _COUNTS = {
     Definition.PAYLOAD: "counts the bytes of the payload",
     Definition.FRAME: "counts the row's size for each packet",
 }
+_FRAMES_OF = {
+    ColumnMeaning.PAYLOAD: "each packet in one frame",
+    ColumnMeaning.DATAGRAM: "each packet in two frames, as its datagram has the size of the row",
+}
 _CellKey = tuple[int, int, int]
 _ReadingKey = tuple[str | None, tuple[str, tuple[tuple[str, str], ...]]]
 
@@ -47,6 +53,7 @@ class AnnotatedGuide:
         udp_rows: cell of a UDP result -> its row.
         readings: board and key -> reading.
         backgrounds: board -> what its cores did beside the tests.
+        udp_meaning: of its UDP rows' sizes.
         digits: metric -> decimals that its numbers have, where a few numbers show it: 61.00, 38.00 and 54.00 have none.
     """
 
@@ -55,6 +62,7 @@ class AnnotatedGuide:
     findings: tuple[RuleFinding, ...]
     findings_by_cell: Mapping[_CellKey, Sequence[RuleFinding]]
     udp_rows: Mapping[_CellKey, UdpRow]
+    udp_meaning: ColumnMeaning
     readings: Mapping[_ReadingKey, CellReading]
     digits: Mapping[str, int]
     backgrounds: Mapping[str | None, str]
@@ -148,6 +156,7 @@ class AnnotatedGuide:
             resolution_note=step_note,
             work=self._work(reading),
             clock_mhz=clocks_mhz.get(board) or clocks_mhz.get(reading.board),
+            beside=self._beside(reading),
             broken=broken.message if broken else "",
             incomparable=self._incomparable(reading),
             recovered=recovery is not None,
@@ -159,16 +168,31 @@ class AnnotatedGuide:
             suspicions=tuple(f"{f.message} ({f.rule.id})" for f in self.suspicions(reading)),
         )
 
+    def _beside(self, reading: CellReading) -> float | None:
+        """The same number of the product's other boards with this one's clock: their median."""
+        clocks_mhz = self.conditions.clocks_mhz
+        own_mhz = clocks_mhz.get(reading.board)
+        others = [
+            self.readings[board, reading.key]
+            for board, mhz in clocks_mhz.items()
+            if own_mhz and board != reading.board and product_of(board) == product_of(reading.board)
+            if not noise.is_another_clock(mhz, own_mhz) and (board, reading.key) in self.readings
+        ]
+        values = [value for other in others if (value := self.value(other))]
+        return statistics.median(values) if values else None
+
     def _digit(self, reading: CellReading) -> float:
         """One step of the last digit that says something."""
         return float(10.0 ** -self.digits.get(reading.metric, decimals(reading.cell.value.text)))
 
     def _definition(self, reading: CellReading) -> tuple[str, str]:
         """In a word, and as the end of a sentence."""
-        if reading.metric == f"{_UDP}throughput":
-            row = self.udp_rows.get(_cell_key(reading.cell))
-            if row is not None and row.definition is not None:
+        row = self.udp_rows.get(_cell_key(reading.cell))
+        if row is not None and row.definition is not None:
+            if reading.metric == f"{_UDP}throughput":
                 return str(row.definition), _COUNTS[row.definition]
+            if row.size > udp_tables.LARGEST_DATAGRAM and self.udp_meaning in _FRAMES_OF:
+                return _FRAMES_OF[self.udp_meaning], f"sends {_FRAMES_OF[self.udp_meaning]}"
         way = measurements.way_into_sleep(reading, self.conditions)
         return (way, f"enters MCU Only by {way}") if way else ("", "")
 
@@ -196,7 +220,8 @@ class AnnotatedGuide:
             arrived = 1 - (reading.number or 0.0) / 100
             if arrived <= 0:
                 return None
-            return Work(row.packets_k / arrived, "packets sent", "thousand a second", _noise_of(*reading.key))
+            sent = _noise_of(f"{_UDP}packets", reading.key[1])
+            return Work(row.packets_k / arrived, "packets sent", "thousand a second", sent)
         if reading.metric.endswith("cpu_load"):
             metric = reading.metric.replace("cpu_load", "packets" if reading.metric.startswith(_UDP) else "throughput")
             sibling = self.readings.get((reading.board, (metric, reading.key[1])))
@@ -231,7 +256,15 @@ def annotate(sheet: MeasuredGuide, older: MeasuredGuide | None = None) -> Annota
     }
     conditions = measurements.conditions_of(sheet)
     return AnnotatedGuide(
-        sheet, conditions, findings, findings_by_cell, udp_rows, readings, digits, background_of(sheet)
+        sheet,
+        conditions,
+        findings,
+        findings_by_cell,
+        udp_rows,
+        udp_tables.meaning_of(row for table in tables for row in table),
+        readings,
+        digits,
+        background_of(sheet),
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from attrs import frozen
 
@@ -23,6 +23,7 @@ OVERHEAD_BYTES = 46  # Ethernet 18, IPv4 20, UDP 8: frame size with its checksum
 WIRE_BYTES = 20  # preamble and gap between frames
 _GIGABIT = 1000.0  # Mbit/s
 _UDP_BYTES = 8
+LARGEST_DATAGRAM = 1472  # in one frame: a packet of 1500 bytes less the headers of IPv4 and UDP
 _FRAGMENT_BYTES = 1480  # of a packet of 1500 bytes, less the header of IPv4
 _CLOCKS = 1.0005  # two ends' clocks
 _FULL = 0.998  # of a link
@@ -123,6 +124,12 @@ def meaning(row: UdpRow) -> tuple[ColumnMeaning, str]:
             f"{rate:.2f} Mbit/s is {100 * rate / datagrams:.2f} % of a full link of datagrams: {limits}",
         )
     return ColumnMeaning.UNDECIDED, f"{rate:.2f} Mbit/s allows both: {limits}"
+
+
+def meaning_of(rows: Iterable[UdpRow]) -> ColumnMeaning:
+    """Meaning of all sizes of a guide: its rows are of one program; undecided where none tells, or they differ."""
+    meanings = {meaning(row)[0] for row in rows if row.definition is not None} - {ColumnMeaning.UNDECIDED}
+    return meanings.pop() if len(meanings) == 1 else ColumnMeaning.UNDECIDED
 
 
 def tables(sheet: MeasuredGuide) -> Mapping[tuple[int, str | None], tuple[UdpRow, ...]]:

@@ -256,6 +256,9 @@ def _reason(change: Change) -> tuple[Kind, str]:
         case "clock":
             old, new = change.clocks or (change.old, change.new)
             return Kind.CONDITIONS, f"the CPU ran at {new:g} instead of {old:g} MHz"
+        case "like_peers":
+            mhz = f"{change.clocks[1]:g} MHz" if change.clocks else "its clock"
+            return Kind.CONDITIONS, f"the board is as fast as the others with {mhz} now, which it was not before"
         case "conditions" | "background":
             return Kind.CONDITIONS, change.reason
         case "definition" | "versions":
@@ -316,7 +319,7 @@ def _split(rows: list[list[Change]], gap: float) -> Iterator[list[Change]]:
 def _join_by_clock(clusters: list[list[Change]]) -> list[list[Change]]:
     """Join the groups that moved with the processor's rows.
 
-    They follow the clock and moved by the same factor on the same boards.
+    They follow the clock and moved by the same factor on the same boards, and on no others.
     """
     for processor in clusters:
         if not _is_processor(processor) or len(_benchmarks(processor)) < _ENOUGH:
@@ -326,9 +329,9 @@ def _join_by_clock(clusters: list[list[Change]]) -> list[list[Change]]:
         low, high = min(factors) - one_clock, max(factors) + one_clock
         own = {change.board for change in processor}
         for other in clusters:
-            if other is processor or _is_processor(other):
+            if other is processor or _is_processor(other) or not own.issuperset(change.board for change in other):
                 continue
-            joined = [c for c in other if c.follows_clock and c.board in own and low <= _speed_per_clock(c) <= high]
+            joined = [c for c in other if c.follows_clock and low <= _speed_per_clock(c) <= high]
             processor.extend(joined)
             other[:] = [change for change in other if change not in joined]
     return [cluster for cluster in clusters if cluster]

@@ -43,7 +43,7 @@ TOP = [
     (SK, RAIL, 4.80, 0.77, DEFINITION),  # and within the sensor's resolution
     (SIP, UDP, 89.88, 15.16, BROKEN),
     (LP, UDP, 955.66, 183.19, DEFINITION),  # and the packets are suspect
-    (LP, "ethernet.tcp.throughput", 1669.02, 326.74, REGRESSION),
+    (LP, "ethernet.tcp.throughput", 1669.02, 326.74, SUSPECT),
     (SK, RAIL, 4.00, 1.04, RESOLUTION),
     (SK, UDP, 27.35, 97.99, DEFINITION),
     (None, "glmark2.score", 219.00, 66.00, {Verdict.NOT_COMPARABLE}),
@@ -86,8 +86,10 @@ def test_packets_say_what_the_changed_definition_hides(comparison: Comparison) -
     ]
     assert len(packets) == 15
     suspects = [c for c in packets if c.verdict is Verdict.SUSPECT]
-    assert {c.verdict for c in packets} == {Verdict.REGRESSION, Verdict.SUSPECT}
-    assert {(c.board, c.params["frame_bytes"]) for c in suspects} == {(LP, "1518"), (SK, "64")}
+    in_two_frames = [c for c in packets if c.verdict is Verdict.DEFINITION_CHANGED]
+    assert {c.verdict for c in packets} == {Verdict.REGRESSION, Verdict.SUSPECT, Verdict.DEFINITION_CHANGED}
+    assert {c.params["frame_bytes"] for c in in_two_frames} == {"1518"}
+    assert {(c.board, c.params["frame_bytes"]) for c in suspects} == {(LP, "1024"), (SK, "64")}
     assert all("(udp-search-stuck)" in c.reason for c in suspects)
     (mbit,) = [c for c in comparison.changes if (c.metric, c.old, c.new) == (UDP, 16.96, 40.95)]
     assert not missing_facts(mbit.reason, "117.8 to 80.0 thousand", "0.68 times")
@@ -194,6 +196,32 @@ def one(old: TableText, new: TableText, releases: tuple[str, str] = ("10.00", "1
     changes = compare.compare(sheet_of(releases[0], [old]), sheet_of(releases[1], [new])).changes
     (change,) = [c for c in changes if not metric or c.metric == metric]
     return change
+
+
+@pytest.mark.parametrize(
+    ("numbers", "verdict"),
+    [
+        ((363.0, 283.0), Verdict.CONDITIONS_CHANGED),  # 1.18 times the boards with its clock, and now as they are
+        ((320.0, 230.0), Verdict.REGRESSION),  # now slower than they are
+        ((310.0, 280.0), Verdict.CONDITIONS_CHANGED),  # by the clock alone
+    ],
+)
+def test_a_board_that_became_like_those_with_its_new_clock_is_no_slower_release(
+    numbers: tuple[float, float], verdict: Verdict
+) -> None:
+    boards = ("am62xx_lp_sk-fs", "am62xx_sk-fs", "am62xxsip_sk-fs")
+
+    def guide(release: str, number: float, mhz: int) -> MeasuredGuide:
+        header = ",".join(["Benchmarks", *(f"{board}: perf" for board in boards)])
+        rows = (f"cpu_clock (MHz),1250,1400,{mhz}", f"dhrystone (),100,112,{mhz * 0.08}")
+        multibench = f"4m-check (workloads/),281,306,{number}"
+        return sheet_of(
+            release, [table(header, *rows, title="Dhrystone"), table(header, multibench, title="Multibench")]
+        )
+
+    changes = compare.compare(guide("10.00", numbers[0], 1400), guide("11.00", numbers[1], 1250)).changes
+    (change,) = [c for c in changes if (c.metric, c.board) == ("multibench.rate", boards[2])]
+    assert change.verdict is verdict
 
 
 def lmbench(row: str) -> TableText:

@@ -461,6 +461,26 @@ def test_bits_that_fall_with_larger_frames_are_suspect() -> None:
     assert (str(finding.severity), "50 %" in finding.message or "51 %" in finding.message) == ("suspect", True)
 
 
+@pytest.mark.parametrize(
+    ("packets", "load", "best", "suspects"),
+    [
+        (44.0, 21.0, 939.0, ["1024"]),
+        (44.0, 36.0, 939.0, []),  # the processor was busy
+        (60.0, 21.0, 939.0, []),
+        (44.0, 21.0, 400.0, []),  # the link was
+    ],
+)
+def test_a_search_that_stopped_while_nothing_was_busy_is_suspect(
+    packets: float, load: float, best: float, suspects: list[str]
+) -> None:
+    rows = ((64, 80.0, 37.0), (128, 87.0, 38.0), (256, 85.0, 38.0), (1024, packets, load))
+    other = udp(INGRESS, (64, 30.0, 10.0), (1024, best * 1000 / 8 / 978, 42.0))
+    findings = found("udp-search-stuck", udp(EGRESS, *rows), other)
+    assert [
+        f.reading.cell.row for f in findings if f.reading and f.reading.params["direction"] == "egress"
+    ] == suspects
+
+
 def test_a_frame_size_that_loses_everything_is_a_broken_run() -> None:
     lossy = udp(LOSSY, (64, 191.0, 40.0, 61.0), (1024, 110.0, 42.0, 0.38), (1518, 0.32, 24.0, 99.58))
     (finding,) = found("udp-link-broken", lossy)
@@ -470,7 +490,8 @@ def test_a_frame_size_that_loses_everything_is_a_broken_run() -> None:
     assert found("udp-link-broken", sound) == []
 
 
-TCP = "Command Used,am68_sk-fs: THROUGHPUT (Mbits/sec),am68_sk-fs: CPU Load % (LOCAL_CPU_UTIL)"
+TCP_COLUMNS = ("THROUGHPUT (Mbits/sec)", "CPU Load % (LOCAL_CPU_UTIL)")
+TCP = ",".join(["Command Used", *(f"am68_sk-fs: {column}" for column in TCP_COLUMNS)])
 
 
 def test_tcp_that_moves_nothing_is_dead() -> None:
@@ -685,6 +706,16 @@ def test_one_board_far_from_two_others_is_suspect() -> None:
         found("outlier-boards", table(THREE, "netperf,1669.02,1442.31,1403.67", title="TCP Bidirectional Throughput"))
         == []
     )
+
+
+@pytest.mark.parametrize(("load", "severity"), [("11.98", "suspect"), ("40.00", "note")])
+def test_a_slow_network_is_a_fault_of_the_run_where_the_processor_had_nothing_to_do(load: str, severity: str) -> None:
+    boards = ("am62xx_lp_sk-fs", "am62xx_sk-fs", "am62xxsip_sk-fs")
+    header = ",".join(["Command Used", *(f"{b}: {c}" for b in boards for c in TCP_COLUMNS)])
+    row = f"netperf,326.74,{load},1586.14,47.14,1807.73,48.75"
+    (finding,) = found("outlier-boards", table(header, row, title="TCP Bidirectional Throughput Interrupt Pacing"))
+    assert finding.reading
+    assert (finding.reading.board, str(finding.severity)) == (boards[0], severity)
 
 
 def test_of_two_boards_only_a_row_against_their_habit_is_suspect() -> None:

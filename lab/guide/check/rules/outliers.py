@@ -21,12 +21,15 @@ from lab.guide.measurements import (
 from lab.guide.rulebook import Remark, Severity, rule
 from lab.judge import noise
 
+_Key = tuple[str | None, str, tuple[tuple[str, str], ...]]
 _FAR = 3.0  # times, beyond the board's usual distance
 _VERY_FAR = 5.0  # times: beyond what another memory chip or another flash explains
 _PERHAPS = (
     "; a fault of this run or a property of the board (another memory, another flash), which one guide cannot tell"
 )
 _ROWS_THAT_SHOW_A_HABIT = 4
+_IDLE = 0.5  # of the other boards' CPU load
+_LOADS = ("ethernet.tcp.cpu_load",)  # of rows that a link limits, which all boards have
 _NOT_COMPARED = ("ethernet.udp.", "ipsec.", "power.", "cpu.", "lmbench.lat_ctx", "lmbench.lat_mem_rd")
 _ENDS_NOT_COMPARED = ("cpu_load",)
 
@@ -39,11 +42,13 @@ def outlier_boards(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterat
     that run more often than a property of the board.
 
     Finding: A note beyond three times the usual distance. A suspicion beyond five times, where four other rows
-    show that the board is no different. Two boards need four rows, and the worse one is named. UDP, IPSec, powers,
-    context switches, cache edges and loads are left out.
+    show that the board is no different, and of a slow network whose CPU load is less than half of the other boards'.
+    Two boards need four rows, and the worse one is named. UDP, IPSec, powers, context switches, cache edges and loads
+    are left out.
 
     Limits: Another memory or flash looks the same in a note.
     """
+    loads = {_key(r): r.number for r in sheet.of(*_LOADS)}
     for metric in sheet.by_metric:
         if metric.startswith(_NOT_COMPARED) or metric.endswith(_ENDS_NOT_COMPARED):
             continue
@@ -53,7 +58,15 @@ def outlier_boards(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterat
         distances = {key: _distances(readings) for key, readings in by_key.items()}
         for key, readings in by_key.items():
             for reading in readings:
-                yield from _judge(reading, distances[key], distances.values())
+                yield from _judge(reading, distances[key], distances.values(), _load_beside(reading, readings, loads))
+
+
+def _load_beside(reading: CellReading, everywhere: Sequence[CellReading], loads: Mapping[_Key, float | None]) -> float:
+    """A network row's CPU load over the median of the other boards' loads; 1: unknown."""
+    key = (f"{reading.metric.rpartition('.')[0]}.cpu_load", reading.key[1])
+    own = loads.get((reading.board, *key))
+    others = [load for r in everywhere if r.board != reading.board and (load := loads.get((r.board, *key)))]
+    return own / statistics.median(others) if own and others else 1.0
 
 
 def _distances(readings: Sequence[CellReading]) -> dict[str, float]:
@@ -67,7 +80,7 @@ def _distances(readings: Sequence[CellReading]) -> dict[str, float]:
 
 
 def _judge(
-    reading: CellReading, here: Mapping[str, float], everywhere: Collection[Mapping[str, float]]
+    reading: CellReading, here: Mapping[str, float], everywhere: Collection[Mapping[str, float]], load: float
 ) -> Iterator[Remark]:
     board = reading.board or ""
     if board not in here:
@@ -84,12 +97,19 @@ def _judge(
     if len(here) > 2 and abs(here[board]) < max(map(abs, here.values())):
         return  # another board is the odd one
     is_alone = has_habit and abs(excess) >= math.log(_VERY_FAR) and abs(habit) < math.log(_FAR) / 2
+    is_idle = load < _IDLE and here[board] < 0
     yield Remark(
         f"is {_times(here[board])} the median of the other boards"
         + (f", and usually {_times(habit)}" if has_habit else "")
-        + ("; the board's other rows are not, so a fault of this run is likely" if is_alone else _PERHAPS),
+        + (
+            f" at {load:.2f} times their CPU load: neither the link nor the processor was busy"
+            if is_idle
+            else "; the board's other rows are not, so a fault of this run is likely"
+            if is_alone
+            else _PERHAPS
+        ),
         reading,
-        severity=Severity.SUSPECT if is_alone else Severity.NOTE,
+        severity=Severity.SUSPECT if is_alone or is_idle else Severity.NOTE,
     )
 
 
@@ -225,8 +245,6 @@ _LEAST_DIGITS = 3
 _LEAST_TABLES = 4  # of a guide
 # Programs that count whole seconds, and numbers that are set: a second run gives the same.
 _REPEATS = ("whetstone.", "cpu.", "dhrystone.", "camera.", "ethernet.udp.datagram", "lmbench.lat_ops")
-
-_Key = tuple[str | None, str, tuple[tuple[str, str], ...]]
 
 
 @rule("carried-over", "The older release's numbers", Severity.WARNING)

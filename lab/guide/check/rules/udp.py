@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
 
 from lab.guide.check import udp_tables
 from lab.guide.measurements import MeasuredGuide
@@ -163,7 +164,8 @@ def udp_search_stuck(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iter
 
     Finding: Below a quarter of what the same board proves, without loss at a larger frame or with up to 1 % in the
     unlimited test. Below 0.7 is suspect. Where the unlimited test loses more at every size, its packets count if each
-    size without loss has less than a tenth of them.
+    size without loss has less than a tenth of them. A row with at most 0.6 of the packets and of the CPU load of the
+    other sizes' median, and 0.6 of the bits that the port carries, is suspect, too: nothing was busy.
 
     Limits: A board that loses single packets at any rate looks the same.
     """
@@ -175,7 +177,10 @@ def udp_search_stuck(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iter
                 for t in tables
                 if t[0].throughput.params.get("loss") == "possible loss" and _link_key(t) == _link_key(rows)
             )
-            yield from _search(rows, [row for table in other for row in table])
+            early = list(_search(rows, [row for table in other for row in table]))
+            yield from early
+            told = [remark.reading for remark in early]
+            yield from (r for r in _idle(rows, _most_of_port(rows, tables)) if r.reading not in told)
 
 
 def _link_key(rows: Sequence[udp_tables.UdpRow]) -> tuple[str | None, str | None, str | None]:
@@ -213,6 +218,38 @@ def _search(rows: Sequence[udp_tables.UdpRow], unlimited: Sequence[udp_tables.Ud
         )
 
 
+_IDLE = 0.6  # of the other sizes' load and packets, and of the port's bits
+
+
+def _idle(rows: Sequence[udp_tables.UdpRow], most_mbit_s: float) -> Iterator[Remark]:
+    loads = {row.frame: row.cpu.number for row in rows if row.cpu is not None and row.cpu.number}
+    for row in rows:
+        others = [other for other in rows if other.frame != row.frame and other.frame in loads]
+        if row.frame not in loads or len(others) < _ENOUGH_SIZES:
+            continue
+        load = statistics.median(loads[other.frame] for other in others)
+        packets_k = statistics.median(other.packets_k for other in others)
+        is_slow = row.packets_k <= _IDLE * packets_k and (row.throughput.number or 0.0) <= _IDLE * most_mbit_s
+        if is_slow and loads[row.frame] <= _IDLE * load:
+            yield Remark(
+                f"{row.packets_k:.1f} thousand packets a second at {loads[row.frame]:.0f} % CPU load, where the other "
+                f"sizes have {packets_k:.0f} at {load:.0f} %, and the port carries {most_mbit_s:.0f} Mbit/s: nothing "
+                "was busy, so the search for the rate without loss may have stopped early",
+                row.throughput,
+                also=row.readings[1:],
+                severity=Severity.SUSPECT,
+            )
+
+
+_ENOUGH_SIZES = 3
+
+
+def _most_of_port(rows: Sequence[udp_tables.UdpRow], tables: Iterable[Sequence[udp_tables.UdpRow]]) -> float:
+    board, _, port = _link_key(rows)
+    same = (row for table in tables if _link_key(table)[::2] == (board, port) for row in table)
+    return max(row.throughput.number or 0.0 for row in same)
+
+
 def _is_stuck_everywhere(rows: Sequence[udp_tables.UdpRow], unlimited: Sequence[udp_tables.UdpRow]) -> bool:
     arrived_k = {row.frame: row.packets_k for row in unlimited}
     shared = [row for row in rows if arrived_k.get(row.frame)]
@@ -223,7 +260,7 @@ def _bytes(row: udp_tables.UdpRow) -> float:
     return row.packets_k * row.frame
 
 
-_LARGEST_FRAME, _LARGEST_DATAGRAM = 1518, 1472
+_LARGEST_FRAME = 1518
 _CLOCKS = 1.0005  # two ends' clocks
 
 
@@ -241,10 +278,10 @@ def udp_size_label(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterat
         for row in rows:
             if row.size != row.frame:
                 continue  # the column says that these are datagrams
-            if row.size == _LARGEST_DATAGRAM and _LARGEST_FRAME not in sizes:
+            if row.size == udp_tables.LARGEST_DATAGRAM and _LARGEST_FRAME not in sizes:
                 yield Remark(
-                    f"the column says frames, and {_LARGEST_DATAGRAM} is the datagram of a frame of {_LARGEST_FRAME} "
-                    "bytes: the row, at least, names its datagram",
+                    f"the column says frames, and {udp_tables.LARGEST_DATAGRAM} is the datagram of a frame of "
+                    f"{_LARGEST_FRAME} bytes: the row, at least, names its datagram",
                     row.throughput,
                     also=row.readings[1:],
                 )
