@@ -40,6 +40,7 @@ _ALIGN: Final = 4096  # of offsets, lengths and memory for O_DIRECT: a block of 
 class _Device:
     def __init__(self, path: str, *, writable: bool) -> None:
         flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC
+        self._path = path
         is_block = Path(path).is_block_device()
         # On a block device O_EXCL fails where it is mounted or otherwise in use; a file that is no device is not made.
         self._fd = os.open(path, flags | (os.O_EXCL if is_block and writable else 0))
@@ -96,6 +97,11 @@ class _Device:
         number = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
         if not os.lseek(self._fd, 0, os.SEEK_END) or not (_DEVICES / number).exists():
             raise OSError(errno.ENODEV, "it vanished while it was written or read")
+        try:  # the kernel looks for the medium when it is opened
+            os.close(os.open(self._path, os.O_RDONLY | os.O_CLOEXEC))
+        except OSError as error:
+            if error.errno == errno.ENOMEDIUM:
+                raise
 
     def _direct(self, offset: int, length: int) -> None:
         is_aligned = self._can_direct and not (offset | length) & (_ALIGN - 1)

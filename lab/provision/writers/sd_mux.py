@@ -242,7 +242,10 @@ def identity_of(path: str) -> str:
     """
     place = devices.identify(Path(path))
     try:
-        properties = pyudev.Devices.from_device_file(pyudev.Context(), path).properties
+        device = pyudev.Devices.from_device_file(pyudev.Context(), path)
+        if device.subsystem == "block" and not device.is_initialized:
+            raise MediaMissingError(f"{path}: udev has not looked at it yet. Does systemd-udevd run? Try again")
+        properties = device.properties
         id_path = properties.get("ID_PATH", "")
         if place is not None and place.ports and id_path and f":{place.ports}:" not in id_path:
             raise MediaMissingError(

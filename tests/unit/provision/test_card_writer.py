@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from attrs import evolve
@@ -34,7 +35,7 @@ from lab.provision.errors import (
 from lab.provision.release import Content, ExtCsd, Image, Part, PartPlace
 from lab.provision.writer import Meter, Step, WriteProgress, WriteTarget
 from lab.provision.writers import blockdevice, blockwriter, planning, sd_mux
-from lab.provision.writers.sd_mux import CardWriter, Disk, Host, check_identity
+from lab.provision.writers.sd_mux import CardWriter, Disk, Host, check_identity, identity_of
 
 TARGET = WriteTarget("b1", "any", "sd")
 BMAP = """<?xml version="1.0" ?>
@@ -237,6 +238,19 @@ def test_a_reader_without_its_medium_is_not_read_as_a_worn_card(
     device = blockwriter._Device(str(card(tmp_path, 1 << 20)), writable=False)
     with pytest.raises(OSError, match="vanished"):
         device.read(2 << 20, 4096)  # behind the end, where a vanished device has all
+
+
+def test_a_card_that_was_taken_out_is_missing_whatever_the_transfer_failed_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel fails transfers with EIO, and keeps the size until the medium is looked for."""
+    device = blockwriter._Device(str(card(tmp_path, 1 << 20)), writable=True)
+    fail_transfers(monkeypatch, tmp_path, 1 << 20, is_there=True)
+    monkeypatch.setattr(blockwriter.os, "pwrite", partial(refuse, errno.EIO))
+    monkeypatch.setattr(blockwriter.os, "open", partial(refuse, errno.ENOMEDIUM))
+    with pytest.raises(OSError) as caught:  # noqa: PT011 - its number is looked at
+        device.write(0, memoryview(bytes(4096)))
+    assert type(blockdevice.kernel_error("/dev/sdb", caught.value.errno or 0, "why")) is MediaMissingError
 
 
 def fail_transfers(monkeypatch: pytest.MonkeyPatch, folder: Path, size_bytes: int, is_there: bool) -> None:
@@ -558,3 +572,13 @@ def test_an_image_that_cannot_be_unpacked_is_told_with_its_class_also_from_its_t
     steps = (Step(evolve(content.image, sha256=sha256(cut)), None, 3 << 20),)
     with pytest.raises(ImageDamagedError, match="cannot be unpacked"):
         list(planning.pieces(steps, 1 << 20))
+
+
+def test_a_disk_that_udev_has_not_looked_at_is_missing_for_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has just appeared, or again: what udev knows of it would differ from one look to the next."""
+    device = SimpleNamespace(subsystem="block", is_initialized=False, properties={})
+    monkeypatch.setattr("pyudev.Devices.from_device_file", lambda _context, _path: device)
+    with pytest.raises(MediaMissingError, match="udev"):
+        identity_of("/dev/sdz")
+    device.is_initialized, device.properties = True, {"ID_PATH": "pci-0:usb-0:1:1.0", "ID_SERIAL_SHORT": "1"}
+    assert identity_of("/dev/sdz") == "pci-0:usb-0:1:1.0 1"
