@@ -208,7 +208,7 @@ def delete_run(store: Store, run_id: int, person: str, reason: str) -> PruneResu
     run, removed = store.run(run_id), PruneResult()
     with failing(f"cannot remove run {run_id}", "it is whole or gone"), in_use(store.artifacts, removing=True):
 
-        def work(session: Session) -> list[str]:
+        def work(session: Session) -> int:
             why = [text for text, ids in _reasons_to_keep().items() if run_id in set(session.scalars(ids))]
             run = session.get_one(RunRow, run_id)
             if run_id in _in_guides(session):
@@ -219,11 +219,10 @@ def delete_run(store: Store, run_id: int, person: str, reason: str) -> PruneResu
                 why.append("it is the newest, and its number must not be used again: delete it after the next run")
             if why:
                 raise ConfigurationError(f"run {run_id} is kept: {'; '.join(why)}")
-            names = note_files(store.artifacts, session, [run_id])
-            _delete(session, [run_id], removed)
-            return names
+            note_files(store.artifacts, session, [run_id])
+            return _delete(session, [run_id])
 
-        store.write(work)
+        removed.samples, removed.runs = store.write(work), 1
         remove_noted_files(store)
     Audit(store).note("delete", person=person, board=run.board, about=f"run {run_id}: {reason}")
     return removed
@@ -308,12 +307,13 @@ def _prune_runs(
 ) -> None:
     for runs in _batches(store, where, pause):
 
-        def work(session: Session, runs: Sequence[int] = runs) -> None:
+        def work(session: Session, runs: Sequence[int] = runs) -> tuple[int, int]:  # it may be repeated
             still = _still(session, where, runs)
             note_files(store.artifacts, session, still)
-            _delete(session, still, removed)
+            return len(still), _delete(session, still)
 
-        store.write(work)
+        count, samples = store.write(work)
+        removed.runs, removed.samples = removed.runs + count, removed.samples + samples
         remove_noted_files(store)
 
 
@@ -358,16 +358,17 @@ def _batches(store: Store, where: ColumnElement[bool], pause: Callable[[float], 
             pause(_GAP_S)
 
 
-def _delete(session: Session, runs: Sequence[int], removed: PruneResult) -> None:
+def _delete(session: Session, runs: Sequence[int]) -> int:
+    """Delete the rows of runs; return the number of their samples."""
     attempts = select(AttemptRow.id).where(AttemptRow.run_id.in_(runs))
     samples = delete(SampleRow).where(SampleRow.attempt_id.in_(attempts))
-    removed.samples += session.execute(samples).rowcount  # type: ignore[attr-defined]
+    count: int = session.execute(samples).rowcount  # type: ignore[attr-defined]
     session.execute(delete(MomentRow).where(MomentRow.attempt_id.in_(attempts)))
     session.execute(delete(AttemptArtifactRow).where(AttemptArtifactRow.attempt_id.in_(attempts)))
     for model in (AttemptRow, MeasurementRow, VerdictRow):
         session.execute(delete(model).where(model.run_id.in_(runs)))
     session.execute(delete(RunRow).where(RunRow.id.in_(runs)))
-    removed.runs += len(runs)
+    return count
 
 
 def _count_runs(store: Store, where: ColumnElement[bool], removed: PruneResult) -> None:

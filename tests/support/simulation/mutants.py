@@ -3,11 +3,12 @@
     env -C tests ../.venv/bin/python -m support.simulation.mutants --count 100 --tests
     env -C tests ../.venv/bin/python -m support.simulation.mutants --count 60 --core
 
-A mutant of a line that no schedule reaches is not drawn. With `--tests` the unit tests of its package have those that no seed finds.
-`--core` draws from the modules that measure; unit tests alone look for these.
+A mutant of a line that no schedule reaches is not drawn. With `--tests` the unit tests that import its module, and those of
+its package, have those that no seed finds. `--core` draws from the modules that measure; unit tests alone look for these.
 
-No change is drawn of what people read: texts, lines (`_TELLING`), raised errors, and functions that make such lines, expected ends,
-diagnosis or uploads (`_TEXTS`); nor of `strict` of zip, which asserts. `harmless.toml` names changes that break no promise, with their reasons; they are not drawn, either.
+No change is drawn of what people read: texts, lines (`_TELLING`), raised errors, and functions that make such lines, expected
+ends, diagnosis or uploads (`_TEXTS`); nor of `strict` of zip, which asserts. `harmless.toml` names changes that break no
+promise, with their reasons; they are not drawn, either.
 """
 
 from __future__ import annotations
@@ -243,7 +244,7 @@ class _Finder(MetaPathFinder):
 
 
 def find_by_tests(module: str) -> str:
-    """Run the unit tests of a mutant's package, and those that import it; the first one that failed."""
+    """Run the unit tests that import a mutant's module, and those of its package; the first one that failed."""
     import pytest  # noqa: PLC0415
 
     class First:
@@ -257,12 +258,12 @@ def find_by_tests(module: str) -> str:
 
     importlib.import_module(module)  # before pytest has it imported by a loader of its own, which rewrites plugins
     first, package = First(), module.split(".")[1]
-    root = Path(__file__).parents[3]
-    os.chdir(root)
+    os.chdir(Path(__file__).parents[3])
+    imports = f"from {module} import"
+    importing = [str(path) for path in sorted(Path("tests/unit").rglob("test_*.py")) if imports in path.read_text()]
+    paths = [*importing, f"tests/unit/{package}"]
     with redirect_stdout(io.StringIO()):
-        code = pytest.main(
-            ["-x", "-q", "-p", "no:cacheprovider", "-m", "not longer", f"tests/unit/{package}"], [first]
-        )
+        code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-m", "not longer", *paths], [first])
     return first.failed.rpartition("/")[2] or ("it does not start" if code else "")
 
 

@@ -10,9 +10,10 @@ from lab.console import Chunk, Gap, LineTiming, RecordKind
 from lab.console.moments import LIMIT_BYTES, StampedLine, stamp_lines
 
 TIMING = LineTiming(speed_bd=115200)
+LINES = st.lists(st.sampled_from(b"ab\n"), max_size=300).map(bytes)
 
 
-@given(st.binary(max_size=300), st.lists(st.integers(1, 50), min_size=1, max_size=5))
+@given(st.binary(max_size=300) | LINES, st.lists(st.integers(1, 50), min_size=1, max_size=5))
 def test_lines_are_the_bytes_again_each_stamped_at_its_first_one(data: bytes, sizes: list[int]) -> None:
     lines = [line for line in stamp_lines(paced(data, TIMING, sizes), TIMING) if isinstance(line, StampedLine)]
     assert b"".join(line.data for line in lines) == data

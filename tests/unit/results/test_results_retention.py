@@ -6,7 +6,7 @@ import datetime as dt
 import json
 import os
 import signal
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 
@@ -103,6 +103,23 @@ def test_old_runs_go_with_all_that_is_theirs_and_the_audit_says_so(store: Store)
     assert entry.person == "boardlab"
     assert not missing_facts(entry.about, "1 runs", "no files")
     assert prune(store, YEAR).runs == 0
+
+
+def test_a_transaction_that_is_repeated_counts_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(store, days=400)
+    new, last, plain = add(store, days=3), add(store, days=2), Store.write
+
+    def collide(store: Store, work: Callable[[Session], object]) -> object:
+        with Session(store._engine) as session:
+            work(session)
+            session.rollback()
+        return plain(store, work)
+
+    monkeypatch.setattr(Store, "write", collide)
+    removed = prune(store, YEAR)
+    assert (removed.runs, removed.samples) == (1, 27)
+    removed = retention.delete_run(store, new, "ada", "wrong card")
+    assert (removed.runs, removed.samples, runs(store)) == (1, 27, [last])
 
 
 def test_old_jobs_go_with_their_runs_and_the_newest_stays(store: Store) -> None:
