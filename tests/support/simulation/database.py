@@ -111,7 +111,7 @@ class Results:
         world: the one that uses it now; None: nobody schedules.
         away_until_s: the server does not answer. full_until_s: its disk refuses to write, with `disk_error`.
         recent: of a host that may lose its power, the contents after its last commits.
-        is_server: it numbers its transactions, and its clock is so much ahead (clock_s). committed: the numbers of those that were. lost_answers: change, as `_changes` has it -> so many further commits of it succeed without an answer; "": of any. commits: so far.
+        is_server: it numbers its transactions, and its clock is so much ahead (clock_s). committed: the numbers of those that were. lost_answers: change, as `_changes` has it -> so many further commits of it succeed without an answer; "": of any. collisions: the same of commits that it refuses. commits: so far.
         deaths: change -> so many further processes die behind a commit of it. ends_behind: commit -> how long the database is away behind it; 0: its process is killed.
         committed_by: the process of the last commit.
     """
@@ -129,6 +129,7 @@ class Results:
     disk_error: tuple[str, str] = FULL
     recent: deque[bytes] | None = None
     lost_answers: Counter[str] = field(factory=Counter)
+    collisions: Counter[str] = field(factory=Counter)
     is_server: bool = False
     patience_s: float = 0.0
     clock_s: float = 0.0
@@ -197,7 +198,7 @@ class Results:
 
     def calm(self) -> None:
         """Strike no further commit."""
-        for strikes in (self.lost_answers, self.deaths, self.ends_behind):
+        for strikes in (self.lost_answers, self.collisions, self.deaths, self.ends_behind):
             strikes.clear()
 
     def keep_commits(self) -> None:
@@ -263,6 +264,10 @@ class Results:
         if self.full_until_s > world.now_s:
             world.felt[self.disk_error[0]] += 1
             raise _error(*self.disk_error)
+        if world.current is not None and _take(self.collisions, connection.changed) is not None:
+            world.felt["a collision"] += 1
+            world.say("the server refuses its commit")
+            raise _error("SQLITE_PROTOCOL", "two transactions collided")
         commit()
         if self.recent is not None:
             self.recent.append(self.looker.serialize())

@@ -7,6 +7,7 @@ Only the boot itself, and the medium, are played.
 
 from __future__ import annotations
 
+import math
 import signal
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -20,8 +21,9 @@ from attrs import define, field, frozen
 
 from lab.control.place_holders import PlaceHolders
 from lab.control.provisioning import check_expected
-from lab.errors import BoardTransientError, ConfigurationError, LabTransientError
+from lab.errors import BoardlabError, BoardTransientError, ConfigurationError, LabTransientError
 from lab.farm import job_queue, runner
+from lab.farm.board_state import BoardNow
 from lab.farm.runner import Runner, RunnerPaths
 from lab.health import BoardCheck, CheckedPart
 from lab.health.reservations import ReservationBook
@@ -57,6 +59,7 @@ from lab.run.attempts import AttemptResult
 from lab.run.boot import BootRun
 from lab.run.options import JUDGE
 from lab.run.progress import Progress
+from lab.web import job_control
 from support.scripted_host import SilentConsole
 from support.simulation.database import Results
 from support.simulation.media import BOARD_TYPE, CARD, EMMC, FATES, HANGS, OTHER, RIGHT, Emmc, Medium, release_of
@@ -76,6 +79,9 @@ PATIENCE_S: Final = 400.0  # with a board that fails and is not in quarantine
 TRIES: Final = 6  # of a wish for a board whose releases may be wrong; then a person looks into it
 TESTS: Final = Path(__file__).resolve().parents[3] / "tests_perf"
 PERSON: Final = "lena"
+CI: Final = "ci"  # a program's, with a token of the site
+PEOPLE: Final = ("max", "olga", CI)
+SWITCHED_S: Final = 5.0
 MEASURER: Final = pytest.StashKey[CycleRunSession]()
 AGAIN_S: Final = (5.0, 20.0, 60.0)  # before a program is begun again
 DONE: Final = {
@@ -96,6 +102,7 @@ class Wish:
         env: its environment; one that exists has a labgrid place.
         media: in the order in which they are written and measured.
         choice: boards with environments, any of which it may have (`lab run --type`); empty: its own.
+        person: orders it.
         judged: its numbers are, after nights without a change; slower: they are, for sure.
     """
 
@@ -112,6 +119,7 @@ class Wish:
     slower: bool = False
     media: tuple[str, ...] = (EMMC,)
     choice: Mapping[str, Path] = field(factory=dict)
+    person: str = PERSON
 
     @property
     def order(self) -> Order:
@@ -138,8 +146,7 @@ class Board:
 
     def __attrs_post_init__(self) -> None:
         kinds = (EMMC, Emmc), (CARD, Medium)
-        pick, fates = self.farm.pick_fault, self.farm.fates
-        self.media = {name: kind(self.use, self.access, pick, fates) for name, kind in kinds}
+        self.media = {name: kind(self.use, self.access, self.farm.pick_fault) for name, kind in kinds}
 
     def use(self) -> None:
         """Have the watch told of a use."""
@@ -270,7 +277,7 @@ class Farm:
     Attributes:
         unconfirming: so many further boots of runs that confirm others fail.
         wrong: labels of releases that are not what they say. faults: of boards and media so far.
-        fates: of a write to a medium.
+        worn: the boards' media lose writes.
     """
 
     world: World
@@ -289,7 +296,7 @@ class Farm:
     unconfirming: int = 0
     wrong: set[str] = field(factory=set)
     faults: int = 0
-    fates: Sequence[float] = FATES[0]
+    worn: bool = False
     places: Places | None = None
     _holders: dict[tuple[str, str], PlaceHolders] = field(factory=dict, init=False)
 
@@ -297,7 +304,6 @@ class Farm:
         """Boards, and what is wanted of them, by the schedule."""
         pick = self.world.choices.pick
         names = BOARDS[: 1 + pick((2.0, 1.0))]
-        self.fates = FATES[pick((3.0, 1.0))]
         self.boards = {name: Board(name, self) for name in names}
         if pick((9.0, 1.0)):
             self.stick(self.boards[names[0]])
@@ -315,7 +321,9 @@ class Farm:
             envs = {name: self.results.environment(name) if kind else Path(f"/nowhere/{name}.yaml") for name in names}
             choice = envs if way == "lab run" and len(names) > 1 and pick((1.0, 1.0)) else {}
             env = str(envs[board])
-            self.wishes.append(Wish(f"r{wanted}", way, board, suites, priority, WAIT_S, env=env, choice=choice))
+            person = (PERSON, CI)[pick((2.0, 1.0 * (way == "lab run")))]
+            wish = Wish(f"r{wanted}", way, board, suites, priority, WAIT_S, env=env, choice=choice, person=person)
+            self.wishes.append(wish)
 
     def _prepare_judged(self, names: Sequence[str]) -> None:
         """One release is slower on its board, and each order is judged."""
@@ -332,6 +340,9 @@ class Farm:
     def _prepare_releases(self, names: Sequence[str]) -> None:
         """Releases are put on the boards, and what is on these is measured."""
         choices = self.world.choices
+        self.worn = choices.pick((1.0, 1.0)) == 1
+        for medium in (medium for board in self.boards.values() for medium in board.media.values()):
+            medium.fates = FATES[self.worn]
         for wanted in range(1, 4 + choices.pick((3.0, 1.0))):
             name, board = f"r{wanted}", names[choices.pick([1.0] * len(names))]
             kind = choices.pick((2.0, 2.0, 1.0))  # put a release there, measure what is there, or both
@@ -345,7 +356,10 @@ class Farm:
             self.wishes.append(Wish(name, way, board, ("boot",), PERSONS, WAIT_S, found, labelled=False, media=media))
 
     def spawn(self, words: Sequence[str], env: Mapping[str, str]) -> tuple[str, Callable[[], int]]:
-        """The pytest of a `lab run`."""
+        """The pytest of a `lab run`, or a `lab power cycle` of the site."""
+        if "power" in words:
+            board = Path(words[-1]).stem
+            return f"lab power cycle {board}", lambda: self._switch(board)
         given = dict(pairwise(words))
         kind = next(kind for kind in ("low_power", "boot") if any(f"test_{kind}.py" in word for word in words))
         resume = int(given["--lab-resume"]) if "--lab-resume" in given else None
@@ -372,7 +386,7 @@ class Farm:
     def lab_run(self, wish: Wish) -> int:
         """`lab run --continue --request LABEL`; that of any board is begun with `--type`, and goes on with `--resume`."""
         store = self.results.store()
-        book = job_queue.open_queue(store, person=PERSON, priority=wish.priority, rule=RULE, request=wish.label)
+        book = job_queue.open_queue(store, person=wish.person, priority=wish.priority, rule=RULE, request=wish.label)
         ended = listing.job_of_request(store, wish.label)
         if ended is not None:
             return runner.report_again(store, ended, self.world.say)
@@ -467,21 +481,47 @@ class Farm:
         return 0
 
     def reserve(self, board: str, person: str, hours: float) -> int:
-        """Somebody else reserves a board for a while."""
+        """Somebody else reserves a board for a while; a token may have one reservation."""
+        most = 1 if person == CI else math.inf
         try:
-            ReservationBook(self.results.store()).reserve(board, person, "a new PMIC", hours)
+            ReservationBook(self.results.store()).reserve(board, person, "a new PMIC", hours, most=most)
         except ConfigurationError as error:
             self.world.say(str(error))
         return 0
 
-    def cancel(self, job_id: int) -> int:
-        """`lab jobs cancel`."""
-        book = job_queue.open_queue(self.results.store(), person="max", rule=RULE)
+    def end_reservation(self, board: str, person: str) -> int:
+        """`lab reserve --end`, or the same of the site."""
         try:
-            book.cancel(job_id, "max")
+            ReservationBook(self.results.store()).end(board, "reserved", person, own=person == CI)
         except ConfigurationError as error:
             self.world.say(str(error))
-            self.watch.cancel_is_refused(job_id)
+        return 0
+
+    def cancel(self, job_id: int, person: str) -> int:
+        """`lab jobs cancel`, or the same of the site."""
+        book = job_queue.open_queue(self.results.store(), person=person, rule=RULE)
+        try:
+            book.cancel(job_id, person, own=person == CI)
+        except ConfigurationError as error:
+            self.world.say(str(error))
+            if person != CI or book.job(job_id).person == CI:
+                self.watch.cancel_is_refused(job_id)
+        return 0
+
+    def switch_power(self, board: str) -> int:
+        """An operator switches a board off and on in a browser; the site lives on."""
+        site: Any = SimpleNamespace(farm=None, runtime=None, home=lambda: Path("/"), database=lambda: None)
+        there = BoardNow(board, BOARD_TYPE, env=f"/nowhere/{board}.yaml")
+        try:
+            job_control.power_cycle(site, self.results.store(), "olga", there)
+        except BoardlabError as error:
+            self.world.say(str(error))
+        self.watch.over.add(self.world.process.identity)
+        self.world.wait(lambda: len(self.done) == len(self.wishes))
+        return 0
+
+    def _switch(self, board: str) -> int:
+        self.boards[board].access(SWITCHED_S)
         return 0
 
     # --- A session ---

@@ -16,7 +16,7 @@ from lab.farm import rerun, runner
 from lab.farm.runner import Runner
 from lab.health import reservations
 from lab.host.clock import utc_now
-from lab.jobs import queue
+from lab.jobs import queue, records
 from lab.jobs.queue import JobQueue
 from lab.jobs.records import Silence, seems_dead
 from lab.places.place import Place
@@ -279,6 +279,37 @@ def _a_failed_job_ends_well(_results: Results) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _a_living_site_keeps_its_board(_results: Results) -> Iterator[None]:
+    with patch.object(records, "_is_gone", lambda job, has_died: has_died(job.holder)):
+        yield
+
+
+@contextmanager
+def _a_token_is_a_person(_results: Results) -> Iterator[None]:
+    plain, end = JobQueue.cancel, reservations.ReservationBook.end
+
+    def cancel(book: JobQueue, job_id: int, by: str, **_own: bool) -> Any:
+        return plain(book, job_id, by)
+
+    def release(book: Any, board: str, kind: Any, by: str, **_own: bool) -> Any:
+        return end(book, board, kind, by)
+
+    with patch.object(JobQueue, "cancel", cancel), patch.object(reservations.ReservationBook, "end", release):
+        yield
+
+
+@contextmanager
+def _a_token_has_no_limits(_results: Results) -> Iterator[None]:
+    plain = reservations.ReservationBook.reserve
+
+    def reserve(*given: Any, **_limits: float) -> Any:
+        return plain(*given)
+
+    with patch.object(reservations.ReservationBook, "reserve", reserve):
+        yield
+
+
 FAULTS: Final = (
     Fault("a job is dead by another host's wall clock", _dead_by_the_wall_clock, (watch.KEEPS,)),
     Fault("a resumed run measures its cycles again", _measured_again_on_resume, (*_READINGS, watch.TOLD)),
@@ -313,5 +344,8 @@ FAULTS: Final = (
         _a_lost_answer_is_sent_again,
         (*_READINGS, watch.TOLD, watch.ENDS),
     ),
+    Fault("a switch of power that is over keeps its board", _a_living_site_keeps_its_board, (watch.FREE, watch.ENDS)),
+    Fault("a token cancels and ends what is not its own", _a_token_is_a_person, (watch.CANCEL, watch.RESERVED)),
+    Fault("a token has as many reservations as it wants", _a_token_has_no_limits, (watch.RESERVED,)),
     Fault("a failed job ends with 0", _a_failed_job_ends_well, (watch.CODE,)),
 )

@@ -70,18 +70,18 @@ class Medium:
 
     Attributes:
         use: is told before each access. access: takes so many seconds with the board. pick: its fate, by the schedule.
-        fates: their weights.
         parts: its partitions. cached: what it answers of some, until the power is cut.
         doubtful: partitions that read back as something else than they keep, and have not booted since.
+        fates: weights of a write's.
     """
 
     use: Callable[[], None]
     access: Callable[[float], None]
     pick: Callable[[Sequence[float]], int]
-    fates: Sequence[float]
     parts: dict[str, bytes] = field(factory=lambda: {"user": kernel_of(FACTORY).encode()})
     cached: dict[str, bytes] = field(factory=dict)
     doubtful: set[str] = field(factory=set)
+    fates: Sequence[float] = FATES[0]
 
     @property
     def line(self) -> str:

@@ -59,6 +59,8 @@ def simulate(results: Results, choices: Choices) -> Outcome:
             results.begin(world, history=any(wish.judged for wish in farm.wishes))
             if farm.unconfirming:  # so that what it left open is taken up again
                 results.deaths["jobs.done"] += choices.pick((1.0, 3.0))
+            if farm.worn:  # so that what was lost is found by the next program
+                results.deaths["provisions.digest"] += choices.pick((1.0, 2.0))
             farm.watch = watch = Watch(world, results, farm)
             world.checks.append(watch.look)
             desk = Host("a desk")

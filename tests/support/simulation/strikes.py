@@ -8,7 +8,7 @@ from typing import Final
 from attrs import define
 
 from support.simulation.database import FULL, SYNC_FAILS
-from support.simulation.farm import Farm
+from support.simulation.farm import PEOPLE, Farm
 from support.simulation.world import Host, Process, World
 
 FROZEN_S: Final = (0.5, 9.0, 40.0, 75.0, 200.0)
@@ -17,9 +17,10 @@ JUMPS_S: Final = (90.0, -90.0, 600.0, -600.0, 20.0)  # a lease is of 60 s; a res
 DOWN_S: Final = (5.0, 40.0, 300.0)
 FULL_S: Final = (5.0, 40.0)
 CUT_S: Final = (4.0, 25.0, 80.0, 150.0)
+SITE: Final = "lab web for "
+MOST_SITES: Final = 3
 STRUCK: Final = 6  # of so many commits one
 RESERVED_H: Final = (0.01, 0.03)
-PEOPLE: Final = ("max", "olga")
 CHANGES: Final = (
     "",
     "+attempts",
@@ -58,8 +59,16 @@ class Strikes:
                 self.stop,
                 self.suspend,
             ),
-            *(self.cut, self.server_is_away, self.disk_is_full, self.lose_answer, self.reserve, self.cancel),
-            *(self.labgrid_is_away, self.labgrid_errs, self.break_relay),
+            *(
+                self.cut,
+                self.server_is_away,
+                self.disk_is_full,
+                self.lose_answer,
+                self.collide,
+                self.reserve,
+                self.cancel,
+            ),
+            *(self.labgrid_is_away, self.labgrid_errs, self.break_relay, self.switch_power),
         ]
 
     def kill(self) -> bool:
@@ -188,6 +197,13 @@ class Strikes:
             results.lost_answers[CHANGES[self.world.choices.pick([1.0] * len(CHANGES))]] += 1
         return results.is_server
 
+    def collide(self) -> bool:
+        """A server refuses a commit, since two transactions collided."""
+        results = self.farm.results
+        if results.is_server:
+            results.collisions[CHANGES[self.world.choices.pick([1.0] * len(CHANGES))]] += 1
+        return results.is_server
+
     def strike_a_commit(self) -> bool:
         """A process dies behind one of the next commits, or the database is away."""
         pick, results = self.world.choices.pick, self.farm.results
@@ -244,6 +260,9 @@ class Strikes:
         person = PEOPLE[self.world.choices.pick([1.0] * len(PEOPLE))]
         self._say(f"{person} reserves {board} for {hours * 3600:.0f} s")
         self._by_hand(f"lab reserve of {person}", lambda: self.farm.reserve(board, person, hours))
+        if self.world.choices.happens(0.3):
+            ender = PEOPLE[self.world.choices.pick([1.0] * len(PEOPLE))]
+            self._by_hand(f"lab reserve --end of {ender}", lambda: self.farm.end_reservation(board, ender))
         return True
 
     def cancel(self) -> bool:
@@ -252,7 +271,21 @@ class Strikes:
         if not active:
             return False
         job = active[self.world.choices.pick([1.0] * len(active))]
-        self._by_hand(f"lab jobs cancel j{job}", lambda: self.farm.cancel(job))
+        person = PEOPLE[self.world.choices.pick([1.0] * len(PEOPLE))]
+        self._by_hand(f"lab jobs cancel j{job} of {person}", lambda: self.farm.cancel(job, person))
+        return True
+
+    def switch_power(self) -> bool:
+        """An operator of the site switches a board off and on."""
+        board = list(self.farm.boards)[self.world.choices.pick([1.0] * len(self.farm.boards))]
+        sites = [each for each in self.world.living() if each.name.startswith(SITE)]
+        is_busy = any(each.identity not in self.farm.watch.over for each in sites)
+        if is_busy or len(sites) == MOST_SITES or self.farm.places is not None:  # labgrid would refuse it the place
+            return False
+        if self.world.choices.happens(0.3):  # and the database is away for longer than the site waits for it
+            results = self.farm.results
+            results.ends_behind[results.commits + 1 + self.world.choices.pick([1.0] * STRUCK)] = CUT_S[2]
+        self._by_hand(f"{SITE}{board}", lambda: self.farm.switch_power(board))
         return True
 
     def _by_hand(self, name: str, body: Callable[[], int]) -> None:

@@ -105,6 +105,10 @@ class System:
         """kill(2)."""
         next(each for each in self.world.processes if each.pid == pid).pending.append(number)
 
+    def kill(self, pid: int, _number: int) -> None:
+        """SIGKILL."""
+        self.world.kill(next(each for each in self.world.processes if each.pid == pid))
+
     @contextmanager
     def turn(self, what: str, *_given: object, **_options: object) -> Iterator[None]:
         """As lab.host.locks has it; the kernel takes a lock from a dead holder."""
@@ -135,6 +139,23 @@ class Child:
             raise subprocess.TimeoutExpired("pytest", timeout or 0.0)
         assert self._process.code is not None
         return self._process.code
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.wait()
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.code
+
+    def poll(self) -> int | None:
+        return self._process.code
+
+    def communicate(self, timeout: float | None = None) -> tuple[bytes, bytes]:
+        self.wait(timeout)
+        return b"", b""
 
     def send_signal(self, number: int) -> None:
         self._process.pending.append(number)
@@ -253,6 +274,14 @@ def _names(system: System) -> dict[str, Any]:
             DEVNULL=subprocess.DEVNULL,
             TimeoutExpired=subprocess.TimeoutExpired,
         ),
+        "lab.web.job_control.subprocess": SimpleNamespace(
+            Popen=lambda words, **options: Child(system, words, **options),
+            **{name: getattr(subprocess, name) for name in ("DEVNULL", "PIPE", "STDOUT", "TimeoutExpired")},
+        ),
+        "lab.web.job_control.os": SimpleNamespace(environ={}, getpid=lambda: 0, killpg=system.kill),
+        "lab.web.job_control.time": SimpleNamespace(monotonic=system.monotonic),
+        "lab.web.job_control.open_queue": queue,
+        "lab.web.job_control.health_config": lambda _farm: SimpleNamespace(rule=RULE),
         "lab.jobs.lease.threading": SimpleNamespace(
             Thread=lambda target, **options: Thread(world, target, **options), Event=lambda: Event(world)
         ),

@@ -11,11 +11,11 @@ from attrs import define, field
 
 from lab.farm.rerun import MOST_RERUNS
 from lab.farm.runner import BROKEN, BUSY, INTERRUPTED, UNCONFIRMED, USAGE, WORSE
-from lab.jobs.records import BY_HEALTH, BY_PROVISION, HEARTBEAT_S, LEASE_S
+from lab.jobs.records import BY_HEALTH, BY_PROVISION, BY_WEB, HEARTBEAT_S, LEASE_S
 from lab.judge.records import UNSURE
 from lab.provision.errors import ReleaseMismatchError
 from support.simulation.database import Results
-from support.simulation.farm import CYCLES, RETRIES, Farm
+from support.simulation.farm import CI, CYCLES, PEOPLE, RETRIES, Farm
 from support.simulation.media import EMMC, FACTORY, kernel_of
 from support.simulation.nights import METRIC
 from support.simulation.system import POLL_S
@@ -70,6 +70,7 @@ class JobSeen(NamedTuple):
     yields_to: str
     program: str
     label: str
+    person: str
 
 
 class ReservationSeen(NamedTuple):
@@ -92,6 +93,7 @@ class Watch:
         jobs: as they were committed last. beats: job -> when its holder gave its last sign of life, in true time.
         cancelled: job -> when its cancel was committed. broken: labels of orders that the lab has stopped, e.g. by a full disk. confirming: programs, and the runs whose numbers they measured again. reserved: the reservations that were seen, by number.
         left: place -> since when no job with a board has it. lost, queued, died: job -> when another process ended it, when it waited first, when its holder's death was seen. stored: boot times whose storing was confirmed.
+        over: sites whose switch of a board's power is over.
         locked_until_s: a process that stands still holds the database's lock.
     """
 
@@ -109,6 +111,7 @@ class Watch:
     cancelled: dict[int, float] = field(factory=dict)
     reserved: dict[int, ReservationSeen] = field(factory=dict)
     broken: set[str] = field(factory=set)
+    over: set[str] = field(factory=set)
     confirming: set[tuple[str, int]] = field(factory=set)
     _seen: int = 0
 
@@ -147,10 +150,9 @@ class Watch:
         return next((each for each in reversed(self.world.processes) if each.identity == job.holder), None)
 
     def _read_jobs(self) -> dict[int, JobSeen]:
-        columns = (
-            'id, board, state, holder, queued_at, heartbeat_at, priority, cancelled_by, yields_to, program, "release"'
-        )
-        return {row[0]: JobSeen(*row) for row in self.results.look(f"SELECT {columns} FROM jobs")}  # noqa: S608
+        columns = "id, board, state, holder, queued_at, heartbeat_at, priority, cancelled_by, yields_to, program"
+        rows = self.results.look(f'SELECT {columns}, "release", person FROM jobs')  # noqa: S608
+        return {row[0]: JobSeen(*row) for row in rows}
 
     def _look_at_jobs(self) -> None:
         now = self._read_jobs()
@@ -185,6 +187,8 @@ class Watch:
             self.cancelled.pop(job.id, None)
             return
         since_s = self.cancelled.setdefault(job.id, self.world.now_s)
+        if job.cancelled_by == CI != job.person:
+            raise ViolationError(CANCEL, f"j{job.id} of {job.person} is cancelled by a token of {CI}")
         if job.state in {"interrupted", "refused"} and (old is None or old.state in _ACTIVE):
             raise ViolationError(
                 CANCEL, f"j{job.id} was cancelled {self.world.now_s - since_s:.0f} s ago, and is {job.state}"
@@ -202,14 +206,24 @@ class Watch:
                 raise ViolationError(RESERVED, f"{one} was {old}")
             by = self.results.committed_by
             ended_early = one.ended_at is not None and one.ended_at < one.until and one != old
-            if ended_early and (by is None or by.name != f"lab reserve of {one.person}"):
+            if ended_early and not self._may_end(by, one.person):
                 raise ViolationError(RESERVED, f"{by and by.name} ended {one}")
             if old is not None:
                 continue
             for other in now.values():
+                is_token = one.person == other.person == CI and other is not one
+                if is_token and other.ended_at is None and other.until > one.at:
+                    raise ViolationError(RESERVED, f"{one}, though a token has one: {other}")
                 overlap = other.board == one.board and other.at < one.until and one.at < other.until
                 if overlap and other.person != one.person and other.ended_at is None:
                     raise ViolationError(RESERVED, f"{one}, though {other}")
+
+    @staticmethod
+    def _may_end(by: Process | None, person: str) -> bool:
+        """True of a program that may end a person's reservation: a token's ends its own alone."""
+        ender = by.name.removeprefix("lab reserve --end of ") if by is not None else ""
+        is_own = by is not None and by.name in {f"lab reserve of {person}", f"lab reserve --end of {person}"}
+        return is_own or ender in set(PEOPLE) - {CI}
 
     def _look_at_an_end(self, old: JobSeen, job: JobSeen, by: Process | None) -> None:
         """A job that another process ended or took had a dead holder, or one that was silent for a lease."""
@@ -218,7 +232,8 @@ class Watch:
             return
         self.lost[job.id] = self.world.now_s
         silent_s = self.world.now_s - self.beats.get(job.id, 0.0)
-        if owner.alive and (silent_s <= LEASE_S or (by is not None and by.host is owner.host)):
+        is_here = by is not None and by.host is owner.host and job.program != BY_WEB
+        if owner.alive and (silent_s <= LEASE_S or is_here):
             taker = by.name if by is not None else "somebody"
             raise ViolationError(
                 KEEPS, f"{taker} took j{job.id} from {owner.name}, which lives and was silent for {silent_s:.0f} s"
@@ -226,7 +241,7 @@ class Watch:
 
     def _look_at_a_start(self, job: JobSeen) -> None:
         """No living job that waits longer is overtaken, unless it must not have the board."""
-        if job.program not in {BY_HEALTH, BY_PROVISION} and self.quarantined(job.board):
+        if job.program not in {BY_HEALTH, BY_PROVISION, BY_WEB} and self.quarantined(job.board):
             raise ViolationError(QUARANTINE, f"j{job.id} has {job.board}")
         if self.results.look("SELECT 1 FROM reservations WHERE ended_at IS NULL LIMIT 1"):
             return
@@ -248,19 +263,20 @@ class Watch:
 
     def _look_at_the_dead(self) -> None:
         for job in self.jobs.values():
-            owner = self.owner(job) if job.state == "running" else None
-            if owner is None or owner.alive:
+            owner = self.owner(job) if job.state in _ACTIVE else None
+            is_over = job.holder in self.over
+            if owner is None or (owner.alive and not is_over) or (job.state == "queued" and not is_over):
                 self.died.pop(job.id, None)
                 continue
             since_s = self.died.setdefault(job.id, self.world.now_s)
             for other in self.jobs.values():
                 waiter = self.owner(other) if other.state == "queued" and other.board == job.board else None
-                if waiter is None or not waiter.alive:
+                if waiter is None or not waiter.alive or other.holder in self.over:
                     continue
                 waits_s = self.world.now_s - max(since_s, self._calm_since_s(waiter), self._queued_s(other))
                 if waits_s > BOUND_S:
                     raise ViolationError(
-                        FREE, f"j{job.id} is running, its holder died {waits_s:.0f} s ago, and j{other.id} waits"
+                        FREE, f"j{job.id} is {job.state}, its holder died {waits_s:.0f} s ago, and j{other.id} waits"
                     )
 
     def _look_at_places(self) -> None:
