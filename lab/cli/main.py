@@ -31,7 +31,7 @@ INTERRUPTED: Final = 130  # 128 + SIGINT, as shells have it
 _UNWRITABLE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})  # a full or broken disk behind the output
 
 
-# Of pydantic, which checks typer's numbers.
+# Messages of pydantic, which checks typer's numbers -> ours.
 _LIMITS: Final = {
     r"Input should be greater than or equal to (\S+)": r"give \1 or more",
     r"Input should be greater than (\S+)": r"give more than \1",
@@ -105,7 +105,8 @@ COMMAND_GROUPS: Final = (
         "upgrade", "Before an upgrade: what it will change.", module="lab.cli.doctor", panel=HOST, app="upgrade_app"
     ),
 )
-FARM_CARD: Final = CommandGroup("farm", "", module="lab.cli.farm_card")  # alone: it starts in a sixth of the time
+# Apart from the other commands of `lab farm`, `lab farm card` starts in a sixth of the time.
+FARM_CARD: Final = CommandGroup("farm", "", module="lab.cli.farm_card")
 
 
 def add_groups(app: typer.Typer, groups: Sequence[CommandGroup], arguments: Sequence[str]) -> None:
@@ -127,6 +128,7 @@ def add_groups(app: typer.Typer, groups: Sequence[CommandGroup], arguments: Sequ
 
 
 def _app(group: CommandGroup) -> typer.Typer:
+    """Import the commands of a group."""
     collects = gc.isenabled()
     gc.disable()  # what modules make while they load is no garbage; looking through it takes a tenth of the time
     try:
@@ -169,7 +171,10 @@ def main(arguments: Sequence[str] | None = None, groups: Sequence[CommandGroup] 
     except TyperException as error:
         context = getattr(error, "ctx", None)
         command = context.command_path if context else _command(own_arguments, groups)
-        if message := _limits(error.format_message().rstrip(".")):  # empty: its help is on the screen
+        message = error.format_message().rstrip(".")
+        for pydantics, ours in _LIMITS.items():
+            message = re.sub(pydantics, ours, message)
+        if message:  # else its help is on the screen
             tell(ConfigurationError(f"{message} (`{command} -h` shows what it takes)"))
         return USAGE
     except BoardlabError as error:
@@ -196,13 +201,6 @@ def _command(arguments: Sequence[str], groups: Sequence[CommandGroup]) -> str:
     commands = _app(group).registered_commands
     names = {command.name or getattr(command.callback, "__name__", "").replace("_", "-") for command in commands}
     return " ".join(["lab", group.name, *(name for name in arguments[1:2] if len(commands) > 1 and name in names)])
-
-
-def _limits(message: str) -> str:
-    """A message with a number's limits in words of ours."""
-    for theirs, ours in _LIMITS.items():
-        message = re.sub(theirs, ours, message)
-    return message
 
 
 def build(arguments: Sequence[str], groups: Sequence[CommandGroup]) -> typer.Typer:
@@ -234,6 +232,7 @@ def _open_closed_streams() -> None:
 
 
 def _version(wanted: bool) -> None:
+    """Print the version and end, if the option is there."""
     if wanted:
         from importlib.metadata import version  # noqa: PLC0415 - slow, and only for this
 

@@ -197,6 +197,7 @@ class ServedPort:
         self._recording.close()
 
     def _busy(self, writer: Connection) -> LabTransientError:
+        """The error for a client that wants to write while another one does."""
         meta = self.meta
         return LabTransientError(
             f"{meta.name}: busy: held by {describe(writer.pid)} since {self._writer_since} ({meta.device} at "
@@ -206,6 +207,10 @@ class ServedPort:
         )
 
     def _emit(self, event: Event) -> None:
+        """Record an event, and pass it to the readers; one that cannot take it is served from the recording.
+
+        A recording that cannot be written is logged, and the live readers go on.
+        """
         try:
             self._recording.append(event)
         except LabTransientError as error:
@@ -240,6 +245,7 @@ class ServedPort:
         self._queue.add_backfill(backfill)
 
     def _drop(self, reader: Connection, t_ns: int) -> None:
+        """End the connection of a reader that is too slow, after a record that says so."""
         _log.warning("%s: pid %d reads too slowly and is dropped", self.meta.name, reader.pid)
         self._counters.dropped += 1
         self.detach(reader)
@@ -371,6 +377,7 @@ class Ports:
         return evolve(request, name=f"{request.name}-{number}")
 
     def _open(self, request: PortRequest) -> ServedPort:
+        """Open a device that is not open yet, and begin its recording."""
         serial = open_port(request.device, request.opening_speed_bd)
         line = SerialLine(request, serial, self._epoll, self._sysfs)
         try:
@@ -386,6 +393,7 @@ class Ports:
         return port
 
     def _reopen(self, port: ServedPort) -> bool:
+        """Reopen a lost port if its adapter is back; True if it is open."""
         if not port.try_reopen():
             return False
         self.by_fd[port.line.fd] = port

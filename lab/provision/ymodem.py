@@ -97,6 +97,11 @@ class Sending:
             self.line.write(_SOH + b"\x00\xff" + empty + binascii.crc_hqx(empty, 0).to_bytes(2, "big"))
 
     def _await_question(self, within_s: float) -> None:
+        """Wait until the receiver asks for the file: with `C`, and nothing behind it.
+
+        Raises:
+            RecoveryFailedError: it does not ask in time, or asks again for what it refused.
+        """
         received, pattern = b"", _ASKS if self.batch else _ROM_ASKS
         deadline = self.line.now_ns() + round(within_s * 1e9)
         while (remaining_s := (deadline - self.line.now_ns()) / 1e9) > 0:
@@ -119,6 +124,16 @@ class Sending:
         )
 
     def _deliver(self, number: int, block: bytes, done: int) -> None:
+        """Send a block until the receiver takes it.
+
+        Args:
+            number: of the block; the frame has its lowest byte.
+            done: bytes of the file before it, for messages.
+
+        Raises:
+            RecoveryFailedError: the receiver refuses it again and again, or cancels.
+            WriteStalledError: it stopped answering.
+        """
         kind = _STX if len(block) == BLOCK_BYTES else _SOH
         frame = kind + bytes([number & 0xFF, ~number & 0xFF]) + block + binascii.crc_hqx(block, 0).to_bytes(2, "big")
         for _ in range(_TRIES):

@@ -33,8 +33,8 @@ _NUMBER: Final = r"\s*(-?\d+(?:\.\d+)?)\s*\|"
 _ROW: Final = re.compile(rf"^\|\s*\d+\s*\|\s*(\w+)\s*\|{_NUMBER * 4}")
 _ECHO_S: Final = 1.0
 _OTHERS_S: Final = 60.0  # for the commands of other programs, each of which its watchdog bounds
-_ITERATIONS: Final = {AdcRange.ACTIVE: 1, AdcRange.SLEEP: 20}
-_PAUSE_MS: Final = 10
+_ITERATIONS: Final = {AdcRange.ACTIVE: 1, AdcRange.SLEEP: 20}  # samples of the firmware in one of ours
+_PAUSE_MS: Final = 10  # between two of them
 NOMINAL_MOHM: Final = 10.0
 _CHIP: Final = CHIPS["ina226"]  # that the firmware drives
 _FAILED: Final = re.compile(r"ERROR: .*|Error: .*|Command .* not valid .*|auto set dut .* must be called first.*")
@@ -113,6 +113,13 @@ class AutomationInterface:
 
     @contextmanager
     def _line(self) -> Iterator[int]:
+        """Open the port for this program alone; yield its descriptor.
+
+        Raises:
+            ConfigurationError: no such port.
+            LabStableError: another device than before has it.
+            LabTransientError: another program keeps it.
+        """
         try:
             fd = os.open(self.port, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
@@ -178,6 +185,12 @@ class AutomationSensor:
         self._shunts: list[float] = []
 
     def start(self, wanted: AdcRange) -> SampleSchedule:
+        """Select the board, and find the rails' shunts and the time of a measurement by a first one.
+
+        Raises:
+            ConfigurationError: a rail is none of the interface's.
+            BoardlabError: as of `AutomationInterface.command`.
+        """
         if self._config.dut:
             self._interface.command(f"auto set dut {self._config.dut}")
         self._iterations = _ITERATIONS[wanted]
@@ -193,12 +206,12 @@ class AutomationSensor:
         channels = []
         for rail in self.rails:
             row = rows[rail.source]
-            shunt = rail.shunt_mohm or row.shunt_mohm
-            self._shunts.append(shunt)
+            shunt_mohm = rail.shunt_mohm or row.shunt_mohm
+            self._shunts.append(shunt_mohm)
             channels.append(
                 Channel.of(
                     rail,
-                    shunt_mohm=shunt,
+                    shunt_mohm=shunt_mohm,
                     gain=_CHIP.gain,
                     bus_lsb_uv=1.0,
                     shunt_lsb_nv=_CHIP.shunt_lsb_nv,
@@ -206,7 +219,9 @@ class AutomationSensor:
                 )
             )
         text = f"auto measure power {self._iterations} {_PAUSE_MS}; averaging of the firmware"
-        return SampleSchedule(tuple(channels), period_ns, period_ns, period_ns, 0, text)
+        return SampleSchedule(
+            tuple(channels), period_ns=period_ns, window_ns=period_ns, poll_ns=period_ns, late_ns=0, text=text
+        )
 
     def read(self) -> Sequence[SensorReading]:
         """Measure all rails; blocks until the interface has measured."""

@@ -36,7 +36,7 @@ MAGIC: Final = "boardlab-trace"
 VERSION: Final = 1
 RECORD: Final = struct.Struct("<qiiBB")
 DTYPE: Final = [("t_ns", "<i8"), ("bus_uv", "<i4"), ("shunt_nv", "<i4"), ("rail", "u1"), ("mark", "u1")]
-END: Final = 255
+END: Final = 255  # in place of a rail: the last record of a trace that is complete
 
 
 @frozen
@@ -44,7 +44,7 @@ class TraceMeta:
     """The first line of a trace.
 
     Attributes:
-        rails: all of the board, n/a ones too.
+        rails: all of the board, also those without a sensor.
         channels: the measured ones, by their index in the records.
         backend, port, settings: of the sensor.
         wanted: the power range of the settings.
@@ -261,7 +261,12 @@ class TraceWriter:
 
 
 def _work(source: int, complaint: int, store: Callable[[bytes], None]) -> None:
-    """Run the writing process; never returns."""
+    """Run the writing process; never returns.
+
+    Args:
+        source: descriptor of the pipe with the bytes to store.
+        complaint: descriptor for the message of an error, which the sampler raises.
+    """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the sampler's end is its end
     status = 1
     try:

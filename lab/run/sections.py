@@ -53,7 +53,7 @@ class RunSetup:
 
     facts: dict[str, str] = field(factory=dict)
     flags: set[Flag] = field(factory=set)
-    _before: str = ""
+    _before: str = ""  # the governor that `take` replaced; empty: there is none
 
     def take(self, bench: Bench, known: Mapping[str, str]) -> None:
         """Fix the clock at its highest, and record the state.
@@ -91,16 +91,19 @@ class RunSetup:
 
 
 def _set_governor(name: str) -> str:
+    """The command that sets the governor of all processors."""
     return f"for file in {_GOVERNORS}; do echo {name} > $file; done"
 
 
 def _cards(bench: Bench) -> Iterator[tuple[str, str]]:
+    """Yield the names of the MMC devices, as facts of the setup."""
     command = "for file in /sys/block/mmcblk*/device/name; do echo $file $(cat $file 2>/dev/null); done"
     for match in re.finditer(rb"/sys/block/(mmcblk\d+)/device/name (\S+)", bench.run(command, check=False)):
         yield f"card {match[1].decode()}", match[2].decode("utf-8", "replace")
 
 
 def _tools(bench: Bench) -> Iterator[tuple[str, str]]:
+    """Yield the versions of the benchmark programs that are there, as facts of the setup."""
     for command in _TOOLS:
         name = command.split()[0]
         output = bench.run(f"command -v {name} > /dev/null && {command} 2>&1", check=False)
@@ -175,6 +178,11 @@ class SectionRun(RunEngine):
         ledger.raise_failures(self.run.id)
 
     def _measure_cycle(self, section: Section, cycle: int, ledger: RowLedger) -> None:
+        """Try the missing rows of a cycle until each is measured or given up.
+
+        Raises:
+            BoardlabError: what stands between the rows failed, so that none of the others can be tried.
+        """
         tries: Counter[RowKey] = Counter()
         retries: dict[RowKey, Retries] = {}
         cycles = self.cycles(section.name)
@@ -235,6 +243,7 @@ class SectionRun(RunEngine):
             yield self._session
 
     def _read(self, section: Section, row: Row) -> Readings:
+        """Measure a row; bytes that were lost meanwhile flag its readings."""
         self.losses.flags()  # earlier losses are not of this row
         readings = tuple(row.measure())
         _check_declared(section, readings)
@@ -280,6 +289,11 @@ def _undoing(undo: Callable[[], object]) -> Iterator[None]:
 
 
 def _check_declared(section: Section, readings: Iterable[ParsedReading]) -> None:
+    """Require readings, of the section's own metrics only.
+
+    Raises:
+        TestStableError: the section's module is wrong.
+    """
     names = {reading.metric for reading in readings}
     unknown = sorted(names - set(section.metrics))
     if unknown or not names:
@@ -290,6 +304,7 @@ def _check_declared(section: Section, readings: Iterable[ParsedReading]) -> None
 
 
 def _sample(section: Section, parsed: ParsedReading, base: int, flags: frozenset[Flag]) -> SampleRecord:
+    """A reading as a sample, with the step of its output as ±; `base`: the position of its log in the transcript."""
     metric = section.metric(parsed.metric)
     bound = uncertainty.of_step(max(parsed.quantum, metric.resolution))
     window = (parsed.start - base, parsed.end - base)

@@ -56,6 +56,7 @@ class RuleDecision:
     """The rule that decided on a change, and the numbers it concerns.
 
     Attributes:
+        old, new: it found the older, the newer guide's number.
         is_known: the rule found it in both guides.
     """
 
@@ -68,9 +69,10 @@ class RuleDecision:
 
 @frozen
 class Earlier:
-    """Numbers by board, metric and parameters, of each the oldest first.
+    """Numbers of earlier releases.
 
     Attributes:
+        numbers: board, metric and parameters -> the releases' numbers, the oldest first.
         names: of the releases, the oldest first.
     """
 
@@ -172,10 +174,12 @@ class Comparison:
 
 
 @frozen
-class _Key:
-    """Key of a result.
+class _ResultKey:
+    """What a result is of; the same key in two guides is the same measurement.
 
-    `place` is its column in a short row whose boards are not known, else 0.
+    Attributes:
+        board: None: the guide names none.
+        place: its column in a short row whose boards are not known, else 0.
     """
 
     board: str | None
@@ -185,6 +189,7 @@ class _Key:
 
     @property
     def what(self) -> tuple[str, tuple[tuple[str, str], ...], int]:
+        """All but the board."""
         return self.metric, self.params, self.place
 
 
@@ -239,8 +244,9 @@ def _concerns(wanted: str | None, board: str | None) -> bool:
     return wanted is None or board is None or board == wanted
 
 
-def _results(evidence: AnnotatedGuide) -> dict[_Key, CellReading]:
-    results: dict[_Key, CellReading] = {}
+def _results(evidence: AnnotatedGuide) -> dict[_ResultKey, CellReading]:
+    """A guide's numbers that can be compared, also those of tables that boardlab does not know, by their row."""
+    results: dict[_ResultKey, CellReading] = {}
     for reading in evidence.sheet.readings:
         cell = reading.cell
         if reading.number is None or reading.is_alias or not noise.load().of(reading.metric, reading.params).judged:
@@ -252,33 +258,37 @@ def _results(evidence: AnnotatedGuide) -> dict[_Key, CellReading]:
         else:
             continue
         place = cell.column if cell.kind is CellKind.UNATTRIBUTED and reading.board is None else 0
-        results.setdefault(_Key(reading.board, metric, params, place), reading)
+        results.setdefault(_ResultKey(reading.board, metric, params, place), reading)
     return results
 
 
-def _partners(olds: Mapping[_Key, CellReading], news: Mapping[_Key, CellReading]) -> dict[_Key, _Key | None]:
+def _partners(
+    olds: Mapping[_ResultKey, CellReading], news: Mapping[_ResultKey, CellReading]
+) -> dict[_ResultKey, _ResultKey | None]:
     """Newer key -> the older guide's.
 
     Where one guide names no board (a table of powers headed "Power (mW)") and the other names exactly one, they belong
     together.
     """
     old_by_what, new_by_what = _by_what(olds), _by_what(news)
-    partners: dict[_Key, _Key | None] = {}
+    partners: dict[_ResultKey, _ResultKey | None] = {}
     for key in news:
-        there = old_by_what.get(key.what, [])
-        alone = len(there) == 1 and len(new_by_what[key.what]) == 1 and (there[0].board is None) != (key.board is None)
-        partners[key] = key if key in olds else there[0] if alone else None
+        older = old_by_what.get(key.what, [])
+        is_only = len(older) == 1 and len(new_by_what[key.what]) == 1
+        fits = is_only and (older[0].board is None) != (key.board is None)
+        partners[key] = key if key in olds else older[0] if fits else None
     return partners
 
 
-def _by_what(keys: Iterable[_Key]) -> dict[tuple[str, tuple[tuple[str, str], ...], int], list[_Key]]:
-    groups: dict[tuple[str, tuple[tuple[str, str], ...], int], list[_Key]] = {}
+def _by_what(keys: Iterable[_ResultKey]) -> dict[tuple[str, tuple[tuple[str, str], ...], int], list[_ResultKey]]:
+    groups: dict[tuple[str, tuple[tuple[str, str], ...], int], list[_ResultKey]] = {}
     for key in keys:
         groups.setdefault(key.what, []).append(key)
     return groups
 
 
 def _change(pair: _Pair, earlier: Earlier) -> Change:
+    """A pair with the judge's verdict on it."""
     old_number, new_number = (side.number(reading, pair.board) for reading, side in pair.sides())
     history = earlier.numbers.get((pair.board, *pair.new.key), ())
     judgement = judge_release(history, old_number, new_number, noise.load())
@@ -311,6 +321,7 @@ def _change(pair: _Pair, earlier: Earlier) -> Change:
 
 
 def _weight(change: Change) -> tuple[int, float]:
+    """The sort key of changes: by verdict, then the largest first."""
     size = abs(math.log(change.ratio)) if change.ratio and change.ratio > 0 else math.inf
     return list(Verdict).index(change.verdict), -size
 
@@ -355,6 +366,7 @@ def _faults(new: AnnotatedGuide, old: AnnotatedGuide) -> Iterator[GuideFinding]:
 
 
 def _finding_keys(finding: RuleFinding) -> Iterator[tuple[_FindingKey, CellReading | None]]:
+    """Yield what a finding is about, reading by reading; of a whole table one key without a reading."""
     readings = ((finding.reading,) if finding.reading else ()) + finding.also
     for reading in readings:
         yield (finding.rule.id, finding.severity, reading.board, reading.key), reading
