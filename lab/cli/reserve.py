@@ -112,7 +112,7 @@ def document(hold: Hold) -> dict[str, Any]:
 
 
 def _next(store: Store, hold: Hold, *, placed: bool) -> Iterator[str]:
-    """Who measures on the board now, and the person's next steps, a line each."""
+    """The board's job, and the person's next steps, a line each."""
     job = open_queue(store).holder_of(hold.board)
     if job is not None:
         ends = "goes on to its end" if job.priority >= PERSONS else "gives way after its present cycle"

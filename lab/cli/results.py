@@ -397,7 +397,7 @@ def migrate(*, db: Database = None) -> None:
 
 
 def _explain_empty(store: Store, run_filter: listing.RunFilter) -> str:
-    """Why no run fits: there is none, or the names that there are instead."""
+    """A sentence for an empty list: the names that there are instead."""
     if run_filter == listing.RunFilter():
         return f"no runs yet in {store.url}"
     asked = (

@@ -95,7 +95,7 @@ class MomentFinder:
         return []
 
     def _note_pause(self, chunk: Chunk, previous: Chunk | None, usual_ns: int) -> None:
-        """Note a pause before this read that is longer than its usual delay.
+        """Note a pause before this read beyond its usual delay.
 
         Those that no marker can span any more are dropped.
         """

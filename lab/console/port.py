@@ -197,7 +197,7 @@ class ServedPort:
         self._recording.close()
 
     def _busy(self, writer: Connection) -> LabTransientError:
-        """The error for a client that wants to write while another one does."""
+        """The error for a second client that wants to write."""
         meta = self.meta
         return LabTransientError(
             f"{meta.name}: busy: held by {describe(writer.pid)} since {self._writer_since} ({meta.device} at "
@@ -207,7 +207,9 @@ class ServedPort:
         )
 
     def _emit(self, event: Event) -> None:
-        """Record an event, and pass it to the readers; one that cannot take it is served from the recording.
+        """Record an event, and pass it to the readers.
+
+        A reader that cannot take it is served from the recording.
 
         A recording that cannot be written is logged, and the live readers go on.
         """
@@ -245,7 +247,10 @@ class ServedPort:
         self._queue.add_backfill(backfill)
 
     def _drop(self, reader: Connection, t_ns: int) -> None:
-        """End the connection of a reader that is too slow, after a record that says so."""
+        """End the connection of a reader that is too slow.
+
+        Its last record says so.
+        """
         _log.warning("%s: pid %d reads too slowly and is dropped", self.meta.name, reader.pid)
         self._counters.dropped += 1
         self.detach(reader)

@@ -112,7 +112,7 @@ def is_own(cls: type) -> bool:
 
 
 def _argument_mistakes(entry: TargetComponent) -> Iterator[str]:
-    """Yield the arguments that a class refuses, and required ones that are missing.
+    """Yield refused arguments, and required ones that are missing.
 
     Its own converters and validators decide, without the rest of the constructor, which may look at devices.
     """
@@ -155,7 +155,10 @@ def _wrong_arguments(entry: TargetComponent) -> Iterator[str]:
 
 
 def _slow_consoles(resources: Sequence[TargetComponent], drivers: Sequence[TargetComponent]) -> Iterator[str]:
-    """Yield raw network ports that labgrid's SerialDriver would read byte by byte, without stamps."""
+    """Yield raw network ports that a SerialDriver would read.
+
+    It reads them byte by byte, and its bytes have no stamps.
+    """
     times_bytes = any(issubclass(entry.cls, StampedConsoleDriver) or is_board_strategy(entry.cls) for entry in drivers)
     if not times_bytes or not any(entry.cls.__name__ == "SerialDriver" for entry in drivers):
         return
@@ -216,7 +219,7 @@ def unfit(drivers: Sequence[TargetComponent]) -> Iterator[str]:
 
 
 def _fixed_straps(entry: TargetComponent, board_type: BoardType) -> Iterator[str]:
-    """Yield media whose boot mode differs in a strap that no line drives."""
+    """Yield media whose boot mode needs a strap that nothing drives."""
     lines, fixed = entry.arguments["lines"], entry.arguments.get("fixed", 0)
     driven = sum(1 << bit for bit in lines)
     for name, medium in board_type.media.items():
@@ -303,7 +306,10 @@ def _local_needs(resources: Sequence[TargetComponent], drivers: Sequence[TargetC
 
 
 def _equal_names(entries: Sequence[TargetComponent]) -> Iterator[str]:
-    """Yield the second of two components with one class and name, as a binding cannot tell them apart."""
+    """Yield the second of two components with one class and name.
+
+    A binding cannot tell them apart.
+    """
     names: set[tuple[type, str]] = set()
     for entry in entries:
         if entry.name is None:
@@ -360,7 +366,9 @@ def _slot_mistakes(
     *,
     optional: bool,
 ) -> Iterator[str]:
-    """Yield the mistake of one slot: nothing fits, several do, or what is named does not.
+    """Yield the mistake of one slot.
+
+    Nothing fits it, several components do, or the named one does not.
 
     Args:
         available: what can be bound.

@@ -255,7 +255,9 @@ def _when(at: str, day: str = "") -> dict[str, int]:
 
 
 def _passwords(path: Path, users: Iterable[str], workers: Iterable[str]) -> dict[str, dict[str, str]]:
-    """The passwords of users and workers by name; those in the file stay, and it gets the new ones.
+    """The passwords of users and workers by name.
+
+    Those in the file stay; it gets the new ones.
 
     Raises:
         ConfigurationError: the file is no JSON.

@@ -362,7 +362,7 @@ def _against_environment(row: BoardRow, farm: Farm, env: Path, data: Mapping[str
 
 
 def _environment(row: BoardRow, farm: Farm, notes: list[str]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """The environment of a row, and the resources that its host exports, by name.
+    """The environment of a row, and its host's exported resources by name.
 
     It is the shipped environment of the board's type with the row's values. A resource without a value goes, and each
     driver that needs it.
@@ -417,7 +417,9 @@ def _driver(drivers: Iterable[Mapping[str, Any]], cls: str) -> dict[str, Any]:
 
 
 def _resource(cls: str, args: Mapping[str, Any], row: BoardRow, farm: Farm, console: str) -> dict[str, Any] | None:
-    """A resource of the template with the row's values; None: the row has none for it.
+    """A resource of the template with the row's values.
+
+    None: the row has no value for it.
 
     Args:
         cls, args: the template's.
@@ -522,7 +524,9 @@ def _split_exported(
 
 
 def _add_exports(addition: Addition, folder: Path, farm: Farm) -> None:
-    """Add the exports of each host that gets boards; what it exports already stays.
+    """Add the exports of each host that gets boards.
+
+    Earlier exports stay.
 
     Raises:
         ConfigurationError: a host exports something else under a board's name.
@@ -592,7 +596,9 @@ def _farm_text(text: str, farm: Farm, rows: Sequence[BoardRow], file: Path) -> s
 
 
 def _with_entries(text: str, key: str, entries: Sequence[Mapping[str, str]], file: Path) -> str:
-    """A YAML text with more entries at the end of one of its lists, each on a line.
+    """A YAML text with more entries at the end of a list.
+
+    Each stands on a line of its own.
 
     The text is edited, since PyYAML would drop a person's comments.
 

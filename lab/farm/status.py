@@ -206,7 +206,7 @@ def boards_by_place(farm: Farm) -> dict[str, str]:
 
 
 def find_other_holders(farm: Farm) -> dict[str, str]:
-    """Board -> holder of its place, where that is neither a job nor a reservation.
+    """Board -> its place's holder that is no job and no reservation.
 
     The holder is a person or the janitor, as "host/user". Without an answer of the coordinator there are none.
     """
@@ -252,7 +252,7 @@ def _boards_in_file(path: Path) -> tuple[BoardNow, ...]:
 
 
 def _with_port(board: BoardNow, port: PortStatus) -> BoardNow:
-    """The board with what its console's port says; a board of two consoles has two."""
+    """The board with the state of one of its consoles' ports."""
     writer = "" if port.writer is None else process.describe(port.writer)
     away = "" if port.state == "open" else f"port {port.info.name}: {port.state}"
     trouble = f"not recorded: {port.recording_broken}" if port.recording_broken else ""
@@ -267,7 +267,9 @@ def _with_port(board: BoardNow, port: PortStatus) -> BoardNow:
 def _add_results(
     store: Store, boards: dict[str, BoardNow], now: dt.datetime, last_ended: Iterable[ListedRun], rule: QuarantineRule
 ) -> dict[str, BoardNow]:
-    """The boards with their runs, jobs, reservations and health, and boards that only the store has.
+    """The boards with their runs, jobs, reservations and health.
+
+    Boards that only the store has are added.
 
     Args:
         last_ended: each board's newest run that has ended.
@@ -343,7 +345,10 @@ def _add_verdicts(store: Store, boards: Mapping[str, BoardNow], comparison: LabC
 
 
 def _job(view: JobView, now: dt.datetime) -> JobNow:
-    """A job with its runs; `who` says what a person can look for: the process, and who asked `lab web` for it."""
+    """A job with its runs.
+
+    `who` names its process, and the person if `lab web` started it for one.
+    """
     job = view.job
     died = seems_dead(job, now, process.has_died)
     if process.has_died(job.holder) is None:  # of another host or user
@@ -446,7 +451,7 @@ def ago(seconds: float) -> str:
 
 
 def _now_text(board: BoardNow, at: dt.datetime) -> str:
-    """The column `now`: job and run, what waits, and what keeps the board from working."""
+    """The column `now`: job, run, waiting jobs, and problems."""
     parts: list[str] = []
     if board.job is not None:
         since = f"{board.job.suites} (job {call(board.job.id)}) for {ago((at - board.job.since).total_seconds())}"
@@ -501,7 +506,7 @@ def _last_text(board: BoardNow, at: dt.datetime) -> str:
 
 
 def _failure_lines(now: LabNow, room: int | None) -> list[str]:
-    """The failed attempts of `FAILURES_OF` by class and board, the most frequent first."""
+    """The failed attempts of `FAILURES_OF`, the most frequent first."""
     counted = sorted(
         ((count, board.board, outcome) for board in now.boards for outcome, count in board.failures.items()),
         key=lambda row: (-row[0], row[1:]),

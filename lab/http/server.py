@@ -177,7 +177,10 @@ class LimitedServer(uvicorn.Server):
         return protocol
 
     async def _answer(self, app: ASGIApp, admit: Admit | None, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request (ASGI), by the application or by what refuses it, within the limits."""
+        """Answer one request (ASGI) within the limits.
+
+        The application answers, or the refusal of `admit`.
+        """
         if scope["type"] != "http":  # the application's start and end
             await app(scope, receive, send)
             return
@@ -214,7 +217,10 @@ class LimitedServer(uvicorn.Server):
 
 
 async def _wait_for_byte(connection: socket.socket) -> bool:
-    """Wait for a client's first byte; False: it left. Until then it costs no protocol object."""
+    """Wait for a client's first byte; False: it left.
+
+    Until then it costs no protocol object.
+    """
     loop, file = asyncio.get_running_loop(), connection.fileno()
     spoken = asyncio.Event()
     loop.add_reader(file, spoken.set)

@@ -90,7 +90,7 @@ def _rows(session: Session, run_id: int) -> dict[tuple[str, int, Item], VerdictR
 
 
 def _is_same_change(row: VerdictRow, run_id: int, change: NewVerdict) -> bool:
-    """True if a stored verdict and a change that was found at a run are one change.
+    """True if a verdict is on the change found at a run.
 
     Both are of one number and direction, and the runs in which they may have begun overlap. A drift grows: the later
     verdict on it has the earlier ones in it.
@@ -165,7 +165,7 @@ def _open_changes(store: Store, run: Run) -> list[StoredVerdict]:
 
 
 def _size(verdict: StoredVerdict) -> float:
-    """The verdict's effect; its direction, 1 or -1, where the size is not known."""
+    """The verdict's effect; without a size its direction, 1 or -1."""
     return verdict.direction if verdict.effect is None else verdict.effect
 
 
@@ -294,7 +294,9 @@ def _values(verdict: NewVerdict, now: dt.datetime) -> dict[str, Any]:
 
 
 def _verdicts(session: Session, rows: Sequence[VerdictRow], at: dt.datetime) -> Iterator[StoredVerdict]:
-    """The rows as records, with the decisions on their runs and what later runs say of them.
+    """The rows as records.
+
+    They have the decisions on their runs, and what later runs say of them.
 
     Args:
         at: the instant for which mutes count.
@@ -321,7 +323,9 @@ def _verdicts(session: Session, rows: Sequence[VerdictRow], at: dt.datetime) -> 
 
 
 def _latest(session: Session, rows: Sequence[VerdictRow]) -> dict[tuple[object, ...], int]:
-    """Latest run that was judged, for the numbers of these rows with a request or a drift.
+    """The latest judged runs of some numbers.
+
+    The numbers are those of the rows with a request or a drift.
 
     Returns:
         (board type, board, metric, version, parameters, False) -> the latest judged run; with True in the end, the
@@ -398,7 +402,10 @@ def standing(session: Session, now: dt.datetime, most: int = MOST) -> StandingCh
 
 
 def _undone(session: Session, rows: Sequence[VerdictRow]) -> frozenset[int]:
-    """Ids of the verdicts that later runs have taken back, or that end since a later run was accepted."""
+    """Ids of the verdicts that no longer stand.
+
+    Later runs have taken the change back, or a later run was accepted.
+    """
     reported = [row for row in rows if row.outcome in REPORTED]
     if not reported:
         return frozenset()

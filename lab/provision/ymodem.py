@@ -97,7 +97,9 @@ class Sending:
             self.line.write(_SOH + b"\x00\xff" + empty + binascii.crc_hqx(empty, 0).to_bytes(2, "big"))
 
     def _await_question(self, within_s: float) -> None:
-        """Wait until the receiver asks for the file: with `C`, and nothing behind it.
+        """Wait until the receiver asks for the file.
+
+        It asks with `C`, and nothing behind it.
 
         Raises:
             RecoveryFailedError: it does not ask in time, or asks again for what it refused.

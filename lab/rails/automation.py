@@ -185,7 +185,9 @@ class AutomationSensor:
         self._shunts: list[float] = []
 
     def start(self, wanted: AdcRange) -> SampleSchedule:
-        """Select the board, and find the rails' shunts and the time of a measurement by a first one.
+        """Select the board, and measure once.
+
+        That measurement shows the rails' shunts, and how long one takes.
 
         Raises:
             ConfigurationError: a rail is none of the interface's.

@@ -106,7 +106,9 @@ class IioSensor:
         )
 
     def read(self) -> Sequence[SensorReading]:
-        """A reading of each rail; of one whose device does not answer, without values.
+        """A reading of each rail.
+
+        That of a device without an answer has no values.
 
         Raises:
             LabStableError: none answers.

@@ -121,7 +121,10 @@ def _read_chip(bus: I2cBus, chip: Chip, address: int) -> _Readings | None:
 
 
 def _check_samples(config: RailsConfig, clock: Clock) -> list[SensorCheck]:
-    """Judge each configured rail by one sample of its backend, which has no addresses to survey."""
+    """Judge each configured rail by one sample of its backend.
+
+    Such a backend has no addresses to survey.
+    """
     sensor = open_sensor(config)
     readings: dict[int, _Readings] = {}
     try:
@@ -179,7 +182,7 @@ def _check(
 def _judge(
     config: RailsConfig, rail: RailConfig, volts: float, volts_of_rail: Mapping[str, float]
 ) -> tuple[str, bool]:
-    """The verdict on a rail by its voltage, and whether the rail can be measured."""
+    """The verdict on a rail's voltage; True: it can be measured."""
     if _near(volts, rail.volts):
         same = [other.name for other in config.measured if other is not rail and _near(volts, other.volts)]
         alike = f"; its voltage alone does not tell it from {', '.join(same)}" if same else ""

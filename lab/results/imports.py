@@ -71,7 +71,7 @@ class _Reading:
 
 @frozen
 class _ReadFile:
-    """A file's numbers, and where they are from: path, form, and the file's SHA-256."""
+    """A file's numbers, with its path, form and SHA-256."""
 
     path: Path
     form: str
@@ -93,7 +93,10 @@ class ImportForm:
 
 
 class _WrongError(Exception):
-    """An error in a file, from its place on, e.g. ":3: ..."; `read_runs` puts the path before it."""
+    """An error in a file, from its place on, e.g. ":3: ...".
+
+    `read_runs` puts the path before it.
+    """
 
 
 def read_runs(
@@ -135,7 +138,9 @@ def read_runs(
 
 
 def _runs(group: Sequence[_ReadFile], target: ImportTarget) -> Iterator[tuple[dt.datetime, WholeRun]]:
-    """The runs of files of one form, each with its start; with `one_run` each file is a cycle.
+    """The runs of files of one form, each with its start.
+
+    With `one_run` each file is a cycle.
 
     Raises:
         ConfigurationError: the numbers of a run contradict one another, or nothing says whose they are.
@@ -178,7 +183,10 @@ def _runs(group: Sequence[_ReadFile], target: ImportTarget) -> Iterator[tuple[dt
 
 
 def _attempts(numbered: Sequence[tuple[int, _Reading]], form: str, at: dt.datetime) -> Iterator[AttemptRecord]:
-    """A good attempt for each cycle; `at`: the run's start, for cycles without a time."""
+    """A good attempt for each cycle.
+
+    A cycle without a time has the run's start, `at`.
+    """
     cycles: dict[int, list[_Reading]] = {}
     for cycle, reading in numbered:
         cycles.setdefault(cycle, []).append(reading)
@@ -259,12 +267,17 @@ def _documents(data: bytes) -> Iterator[Mapping[str, Any]]:
 
 
 def _no_constant(name: str) -> float:
-    """Refuse NaN and Infinity, which Python's JSON takes and RFC 8259 does not have."""
+    """Refuse NaN and Infinity, which RFC 8259 does not have.
+
+    Python's JSON would take them.
+    """
     raise ValueError(f"{name} is no number")
 
 
 def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """The object of these pairs; Python's JSON would take the last of two equal keys.
+    """The object of these pairs, without two values for a key.
+
+    Python's JSON would take the last one.
 
     Raises:
         _WrongError: a key has two values.
@@ -281,7 +294,10 @@ def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _object(document: object, key: str, where: str) -> Mapping[str, Any]:
-    """The object under a key; `where`: the document's place in the file, for the message."""
+    """The object under a key.
+
+    `where` is the document's place in the file, for the message.
+    """
     part = document.get(key) if isinstance(document, Mapping) else None
     if not isinstance(part, Mapping):
         raise _WrongError(f": {where} has no {key!r}; this is no output of a test that ended")
@@ -338,7 +354,10 @@ _FIO_OPTIONS: Final = ("rw", "bs", "iodepth", "ioengine", "numjobs", "direct")  
 
 
 def _fio(data: bytes, _declarations: Declarations) -> Iterator[_Reading]:
-    """The numbers of fio's JSON, of versions 2 and 3, also of `fio --client`."""
+    """The numbers of fio's JSON, versions 2 and 3.
+
+    The output of `fio --client` is read, too.
+    """
     for document in _documents(data):
         key = "client_stats" if "client_stats" in document else "jobs"
         jobs = document.get(key)
@@ -354,7 +373,10 @@ def _fio(data: bytes, _declarations: Declarations) -> Iterator[_Reading]:
 
 
 def _fio_job(job: object, shared: Mapping[str, Any], where: str, at: dt.datetime | None) -> Iterator[_Reading]:
-    """The numbers of one job; `shared`: the options of all jobs, `where`: its place in the file."""
+    """The numbers of one job.
+
+    `shared` are the options of all jobs, `where` is its place in the file.
+    """
     if not isinstance(job, Mapping) or not isinstance(job.get("jobname"), str):
         raise _WrongError(f": {where} has no jobname")
     if job.get("error"):
@@ -659,7 +681,9 @@ def _boardlab(data: bytes, declarations: Declarations) -> Iterator[_Reading]:
 
 
 def _csv_metric(cells: Mapping[str, str], declarations: Declarations) -> Metric:
-    """The metric of a line: boardlab's, the lab's, or one that the line itself declares.
+    """The metric of a line.
+
+    It is boardlab's, the lab's, or one that the line itself declares.
 
     Raises:
         ConfigurationError: the line contradicts the lab's metrics, or says too little of a new one.
@@ -685,7 +709,7 @@ def _exact(text: str) -> float:
 
 
 def _number(cells: Mapping[str, str], key: str, where: str, default: float | None = None) -> float:
-    """A cell's number; an empty cell has the default, if there is one."""
+    """A cell's number; an empty cell has the default."""
     text = cells.get(key, "")
     if not text and default is not None:
         return float(default)
@@ -699,7 +723,10 @@ def _number(cells: Mapping[str, str], key: str, where: str, default: float | Non
 
 
 def _csv_instant(text: str, where: str) -> dt.datetime | None:
-    """An instant in the form of ISO 8601, in UTC where it names no zone; None: no text."""
+    """An instant in the form of ISO 8601; None: no text.
+
+    Without a zone it is UTC.
+    """
     if not text:
         return None
     try:

@@ -103,7 +103,7 @@ def _cards(bench: Bench) -> Iterator[tuple[str, str]]:
 
 
 def _tools(bench: Bench) -> Iterator[tuple[str, str]]:
-    """Yield the versions of the benchmark programs that are there, as facts of the setup."""
+    """Yield the benchmark programs' versions, as facts of the setup."""
     for command in _TOOLS:
         name = command.split()[0]
         output = bench.run(f"command -v {name} > /dev/null && {command} 2>&1", check=False)
@@ -178,7 +178,7 @@ class SectionRun(RunEngine):
         ledger.raise_failures(self.run.id)
 
     def _measure_cycle(self, section: Section, cycle: int, ledger: RowLedger) -> None:
-        """Try the missing rows of a cycle until each is measured or given up.
+        """Try a cycle's missing rows until each is measured or given up.
 
         Raises:
             BoardlabError: what stands between the rows failed, so that none of the others can be tried.
@@ -304,7 +304,10 @@ def _check_declared(section: Section, readings: Iterable[ParsedReading]) -> None
 
 
 def _sample(section: Section, parsed: ParsedReading, base: int, flags: frozenset[Flag]) -> SampleRecord:
-    """A reading as a sample, with the step of its output as ±; `base`: the position of its log in the transcript."""
+    """A reading as a sample; the step of its output is ±.
+
+    `base` is the position of its log in the transcript.
+    """
     metric = section.metric(parsed.metric)
     bound = uncertainty.of_step(max(parsed.quantum, metric.resolution))
     window = (parsed.start - base, parsed.end - base)

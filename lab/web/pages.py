@@ -51,7 +51,9 @@ Type = Annotated[str, Query(max_length=200, pattern=WITHOUT_NUL, alias="type")]
 
 @frozen
 class WatchedArtifacts(ArtifactStore):
-    """Artifacts that note which of them could not be read, as another host may not have brought them yet.
+    """Artifacts that note which of them could not be read.
+
+    Another host may not have brought them yet.
 
     Attributes:
         missed: their SHA-256; a page that lacks them is not cached.
@@ -261,7 +263,10 @@ def file_router(site: Site) -> APIRouter:
 
 
 def _report(site: Site, store: Store, run_id: int, against: str | None) -> str:
-    """The report of a run; `against`: the release or run to compare it with, None: the usual one."""
+    """The report of a run.
+
+    `against` is the release or run to compare it with; None: the usual one.
+    """
     run = whole_run(store, run_id)
     with site.snapshot() as snapshot:
         verdicts, notes = judge_against(snapshot, run_id, against), remarks(snapshot, run_id)

@@ -16,6 +16,9 @@ def missing_facts(text: str, *facts: str) -> list[str]:
 
 
 def was_provisioned(text: str, medium: str, release: str) -> bool:
-    """True if a line of `lab provision` says that the medium has the release, read back, booted and compared."""
+    """True if `lab provision` says that a medium has a release.
+
+    Its line says that the release was read back, booted and compared.
+    """
     facts = (f"{medium}: {release}", "read back", "booted", "compared")
     return any(not missing_facts(line, *facts) for line in text.splitlines())

@@ -114,7 +114,7 @@ class BootEvidence:
         )
 
     def _witness(self, source: str, value: str, medium: str | None) -> LabTransientError | None:
-        """Take what a source says; return the error if it is not the selected medium.
+        """Take a source's word; return the error of a wrong medium.
 
         Args:
             value: its words.

@@ -126,7 +126,10 @@ def stats(shell: Shell, board: BoardType) -> Stats | None:
 
 
 def boot_facts(shell: Shell, board: BoardType) -> tuple[str, int | None]:
-    """This boot's id (empty: unknown) and the RTC's time in seconds (None: unknown)."""
+    """This boot's id and the RTC's time in seconds.
+
+    Unknown ones are empty and None.
+    """
     counters = stats(shell, board)
     return (counters.boot_id, counters.rtc_s) if counters else ("", None)
 
@@ -176,7 +179,9 @@ def write(shell: Shell, path: str, value: str, otherwise: str) -> None:
 
 
 def _select_state(shell: Shell, name: str, mode: SleepMode) -> None:
-    """Require that the kernel has the state of a mode, and select the variant of `mem` that it needs.
+    """Require a mode's state of the kernel, and select its variant.
+
+    The variant is that of `mem`, in /sys/power/mem_sleep.
 
     Source: Linux Documentation/admin-guide/pm/sleep-states.rst.
 

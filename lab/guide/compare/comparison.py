@@ -175,7 +175,7 @@ class Comparison:
 
 @frozen
 class _ResultKey:
-    """What a result is of; the same key in two guides is the same measurement.
+    """The key of a result, the same in two guides.
 
     Attributes:
         board: None: the guide names none.
@@ -245,7 +245,10 @@ def _concerns(wanted: str | None, board: str | None) -> bool:
 
 
 def _results(evidence: AnnotatedGuide) -> dict[_ResultKey, CellReading]:
-    """A guide's numbers that can be compared, also those of tables that boardlab does not know, by their row."""
+    """A guide's numbers that can be compared.
+
+    Those of unknown tables have their row and table as key.
+    """
     results: dict[_ResultKey, CellReading] = {}
     for reading in evidence.sheet.readings:
         cell = reading.cell
@@ -366,7 +369,10 @@ def _faults(new: AnnotatedGuide, old: AnnotatedGuide) -> Iterator[GuideFinding]:
 
 
 def _finding_keys(finding: RuleFinding) -> Iterator[tuple[_FindingKey, CellReading | None]]:
-    """Yield what a finding is about, reading by reading; of a whole table one key without a reading."""
+    """Yield the keys of a finding, one for each of its readings.
+
+    A finding about a whole table has one key, without a reading.
+    """
     readings = ((finding.reading,) if finding.reading else ()) + finding.also
     for reading in readings:
         yield (finding.rule.id, finding.severity, reading.board, reading.key), reading

@@ -117,7 +117,10 @@ def markdown(comparison: Comparison) -> str:
 
 
 def _comment(comparison: Comparison, groups: Sequence[GroupView], most_causes: int, most_rows: int) -> str:
-    """The comment with so many causes and rows at most; it says how many are left out."""
+    """The comment with so many causes and rows at most.
+
+    It says how many are left out.
+    """
     remaining = most_causes
     listed: list[GroupView] = []
     for group in groups:
@@ -181,7 +184,10 @@ def _row_view(change: Change) -> ChangeRowView:
 
 
 def _describe_ratio(change: Change) -> str:
-    """The change as a percentage with its interval, beyond a factor of two as that; empty: no ratio."""
+    """The change as a percentage with its interval.
+
+    Beyond a factor of two it is that factor; empty: there is no ratio.
+    """
     if change.ratio is None:
         return ""
     if not _LEAST <= change.ratio <= _MOST:

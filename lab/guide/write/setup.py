@@ -71,7 +71,10 @@ def read_setup(run: Overview) -> MeasuredSetup:
 def _software(
     good: Sequence[Attempt], versions: Mapping[str, str], facts: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield component and version: what the boot named, the root file system, and the tools of the sections."""
+    """Yield each component with its version.
+
+    They are those that the boot named, the root file system, and the tools of the sections.
+    """
     for name, title in _TITLES.items():
         if text := versions.get(name):
             match = _SHORT[name].search(text) if name in _SHORT else None
@@ -85,7 +88,10 @@ def _software(
 
 
 def _media(board_type: str, facts: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield medium and the card in it; the board type says which of the kernel's devices is which medium."""
+    """Yield each medium with the card in it.
+
+    The board type says which of the kernel's devices is which medium.
+    """
     if board_type not in boards.names():
         return
     medium_of = {
@@ -128,7 +134,7 @@ def modules_of(columns: Iterable[BoardColumn]) -> tuple[tuple[str, str], ...]:
 
 
 def _measured_module(column: BoardColumn) -> tuple[str, str]:
-    """Name and description of a measured board, in the form of the vendor's guides."""
+    """Name and description of a measured board, as vendors print them."""
     board_type = next(run.board_type for run in column.runs if run.kind != PUBLISHED)
     model = boards.load(board_type) if board_type in boards.names() else None
     name = model.title if model else board_type

@@ -45,7 +45,7 @@ class Carrier(Protocol):
 
 
 class FileServer(Protocol):
-    """Offers bytes of this host at a URL that the board can read."""
+    """Offers bytes of this host at a URL for the board."""
 
     def offer(self, name: str, data: bytes) -> AbstractContextManager[str]:
         """The URL of these bytes, as long as the context lasts."""
@@ -81,7 +81,7 @@ class FolderServer:
 
     @contextmanager
     def _offer_path(self, path: Path) -> Iterator[str]:
-        """The URL of a file in the folder, which is removed at the end."""
+        """The URL of a file in the folder; removed at the end."""
         try:
             yield f"{self.url}/{path.name}"
         finally:
@@ -192,7 +192,10 @@ class LinuxWriter:
         return Plan(self.name, target, content, planned, estimate_s=total / _USUAL_BYTES_PER_S)
 
     def write(self, plan: Plan, report: Report) -> None:
-        """Write a plan's steps: an image as a whole where the board can, the rest in pieces."""
+        """Write a plan's steps.
+
+        An image goes as a whole if the board can take it so, the rest in pieces.
+        """
         with ending_on_error(self.end):
             prompt = self.begin()
             surface = self._medium.look(prompt)
@@ -228,7 +231,10 @@ class LinuxWriter:
         return Verified(compared.digest, compared.count)
 
     def switch(self, plan: Plan) -> str:
-        """Set the eMMC's EXT_CSD, if the release has any of it; no sentence for the record."""
+        """Set the eMMC's EXT_CSD, if the release has any of it.
+
+        The record gets no sentence of it.
+        """
         if not plan.content.extcsd.given:
             return ""
         try:
@@ -288,7 +294,10 @@ class LinuxWriter:
         return surface.most(planned, answers.memory_bytes(carry_out(prompt, answers.memory())))
 
     def _carry(self, prompt: CommandPrompt, name: str, data: bytes, what: str) -> None:
-        """Carry bytes to the board, and compare their digest there; `what`: for the message."""
+        """Carry bytes to the board, and compare their digest there.
+
+        `what` names them in a message.
+        """
         self.carrier.carry(prompt, name, data)
         digest = hashlib.sha256(data).hexdigest()
         carry_out(prompt, answers.digest(len(data), digest, f"{what}: what was loaded"))

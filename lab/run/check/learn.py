@@ -181,7 +181,10 @@ def _variants() -> dict[str, list[MomentPattern]]:
 
 
 def _find_moments(logs: Sequence[BootLog]) -> list[_MomentInLogs]:
-    """The moments that the logs have, in their order; of each the pattern that fits the most logs."""
+    """The moments that the logs have, in their order.
+
+    Of each moment the pattern counts that fits the most logs.
+    """
     moments = []
     for variants in _variants().values():
         fitting = []
@@ -196,7 +199,7 @@ def _find_moments(logs: Sequence[BootLog]) -> list[_MomentInLogs]:
             moments.append(best)
 
     def place_of(moment: _MomentInLogs) -> tuple[int, int]:
-        """The number of moments that precede it in some log; then its earliest line."""
+        """Sort key: how many precede it in some log; its earliest line."""
         before = sum(
             any(other.line[log] < line for log, line in moment.line.items() if log in other.line) for other in moments
         )
@@ -234,7 +237,9 @@ def _moment_lines(
 
 
 def _marker_lines(own: Sequence[_MomentInLogs], names: Sequence[str]) -> Iterator[str]:
-    """A line for each moment that all logs have; one that some lack is no marker.
+    """A line for each moment that all logs have.
+
+    A moment that some lack is no marker.
 
     Args:
         own: the moments of these logs, in their order.
@@ -276,7 +281,7 @@ def _marker_lines(own: Sequence[_MomentInLogs], names: Sequence[str]) -> Iterato
 
 
 def _logs_without(moment: _MomentInLogs, own: Sequence[_MomentInLogs], names: Sequence[str]) -> list[str]:
-    """The logs that lack a moment, though they have others around its place.
+    """The logs that lack a moment and have others around it.
 
     A log that begins late lacks the first ones, which says nothing; only a required one counts then, too.
     """
@@ -292,7 +297,9 @@ def _logs_without(moment: _MomentInLogs, own: Sequence[_MomentInLogs], names: Se
 
 
 def _stage(pattern: MomentPattern, before: Sequence[_MomentInLogs], titles: list[str]) -> str:
-    """The title of the stage that ends at a moment: what ran is what spoke before; empty: it has one already.
+    """The title of the stage that ends at a moment.
+
+    The program that spoke before the moment ran until then. Empty: an earlier stage has that title.
 
     Args:
         before: the markers before it.
@@ -317,7 +324,7 @@ def _stage(pattern: MomentPattern, before: Sequence[_MomentInLogs], titles: list
 
 
 def _end_lines(logs: Sequence[BootLog]) -> Iterator[str]:
-    """The moments that end a boot: the login prompt, and the shell's with init=/bin/sh."""
+    """The moments that end a boot: the login's and the shell's prompt."""
     login = login_prompt(logs)
     if login.doubt:
         yield f"    # {UNSURE}{login.doubt}"
@@ -461,7 +468,10 @@ def _media_lines(logs: Sequence[BootLog]) -> Iterator[str]:
 
 
 def _inline_table(keys: Mapping[str, object]) -> str:
-    """An inline table of TOML (v1.0.0, "Inline Table"); a key that is not bare stands in quotes."""
+    """An inline table of TOML (v1.0.0, "Inline Table").
+
+    A key that is not bare stands in quotes.
+    """
     pairs = []
     for key, value in keys.items():
         match value:
