@@ -269,9 +269,11 @@ class AdapterLost(Fault):
     renumbered: ClassVar[bool] = False
     at_point: str = field(default="kernel.middle", validator=point)
     seconds: float = field(default=1.5, validator=validators.ge(0.0))
+    _struck: bool = field(default=False, init=False)
 
     def at(self, point: str, computer: Computer) -> Program[None]:
-        if point == self.at_point:
+        if point == self.at_point and not self._struck:
+            self._struck = True
             computer.machine.unplug(computer.console)
             computer.machine.spawn(self._back(computer))
         yield from ()
