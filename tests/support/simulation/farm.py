@@ -62,7 +62,20 @@ from lab.run.progress import Progress
 from lab.web import job_control
 from support.scripted_host import SilentConsole
 from support.simulation.database import Results
-from support.simulation.media import BOARD_TYPE, CARD, EMMC, FATES, HANGS, OTHER, RIGHT, Emmc, Medium, release_of
+from support.simulation.media import (
+    BOARD_TYPE,
+    CARD,
+    EMMC,
+    FACTORY,
+    FATES,
+    HANGS,
+    OTHER,
+    RIGHT,
+    Emmc,
+    Medium,
+    kernel_of,
+    release_of,
+)
 from support.simulation.nights import BOARDS, METRIC, boot_time, provenance
 from support.simulation.places import Places, played_target, tidy
 from support.simulation.system import RULE, System
@@ -343,10 +356,15 @@ class Farm:
         self.worn = choices.pick((1.0, 1.0)) == 1
         for medium in (medium for board in self.boards.values() for medium in board.media.values()):
             medium.fates = FATES[self.worn]
+            if self.worn and choices.pick((1.0, 2.0)):  # what is lost shows what was there before
+                medium.parts = {name: kernel_of(FACTORY).encode() for name in medium.parts}
         for wanted in range(1, 4 + choices.pick((3.0, 1.0))):
             name, board = f"r{wanted}", names[choices.pick([1.0] * len(names))]
             kind = choices.pick((2.0, 2.0, 1.0))  # put a release there, measure what is there, or both
             media = ((EMMC,), (CARD,), MEDIA, MEDIA[::-1])[choices.pick((3.0, 1.0, 2.0, 2.0))]
+            written = [wish.media for wish in self.wishes if wish.board == board and wish.release is not None]
+            if kind == 1 and written and choices.happens(0.7):
+                media = written[-1]
             found = None
             if kind != 1:
                 builds = {medium: BUILDS[choices.pick((6.0, 2.0, 2.0))] for medium in media}
@@ -623,7 +641,8 @@ class Farm:
                 self.watch.program_has_ended(wish, process.code)
             self.tries[wish.label] += 1
             self.codes[wish.label] = process.code
-            if process.code in DONE[wish.way] or self._is_over(wish):
+            gives_up = self.worn and process.code is not None and process.code < 0 and world.choices.happens(0.5)
+            if process.code in DONE[wish.way] or self._is_over(wish) or gives_up:
                 self.done.append(wish.label)
                 self.results.keep_commits()
                 return 0

@@ -8,7 +8,7 @@ from typing import Final
 from attrs import define
 
 from support.simulation.database import FULL, SYNC_FAILS
-from support.simulation.farm import PEOPLE, Farm
+from support.simulation.farm import CI, PEOPLE, Farm
 from support.simulation.world import Host, Process, World
 
 FROZEN_S: Final = (0.5, 9.0, 40.0, 75.0, 200.0)
@@ -194,7 +194,7 @@ class Strikes:
         """A server's connection breaks after the commit, before its answer."""
         results = self.farm.results
         if results.is_server:
-            results.lost_answers[CHANGES[self.world.choices.pick([1.0] * len(CHANGES))]] += 1
+            results.lost_answers[CHANGES[self.world.choices.pick([1.0] * len(CHANGES))]] += 2
         return results.is_server
 
     def collide(self) -> bool:
@@ -259,7 +259,9 @@ class Strikes:
         hours = self._one_of(RESERVED_H)
         person = PEOPLE[self.world.choices.pick([1.0] * len(PEOPLE))]
         self._say(f"{person} reserves {board} for {hours * 3600:.0f} s")
-        self._by_hand(f"lab reserve of {person}", lambda: self.farm.reserve(board, person, hours))
+        # A program may ask for more than it may have.
+        for name in [*self.farm.boards] if person == CI else [board]:
+            self._by_hand(f"lab reserve of {person}", lambda name=name: self.farm.reserve(name, person, hours))
         if self.world.choices.happens(0.3):
             ender = PEOPLE[self.world.choices.pick([1.0] * len(PEOPLE))]
             self._by_hand(f"lab reserve --end of {ender}", lambda: self.farm.end_reservation(board, ender))
