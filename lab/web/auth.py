@@ -247,6 +247,11 @@ class Person:
     scope: frozenset[TokenScope] | None = None
 
     @property
+    def page_key(self) -> tuple[str, ...]:
+        """Tells this person's pages from others'."""
+        return self.name, self.role, str(self.session), self.csrf
+
+    @property
     def acts(self) -> bool:
         """True if this person may change something."""
         return self.role == "operator" and bool(self.name and self.csrf)

@@ -74,21 +74,24 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
                 page.POLICY
             )  # the page has one script of its own, by its digest
             return answer
-        with site.store() as store:
-            numbers = _annotate(store, release)
-            release_findings = findings(store, release)
-            names = [listed_guide.release for listed_guide in list_guides(store)]
-        return renderer.page(
-            "guide.of.html.j2",
-            release=release,
-            summary=summary_table(numbers),
-            regressions=numbers.open_regressions,
-            findings=release_findings[:MOST_FINDINGS],
-            more=max(0, len(release_findings) - MOST_FINDINGS),
-            names=names,
-        )
+        key = ("guide page", release, *renderer.person.page_key)
+        return HTMLResponse(site.page(key, lambda store: _page(renderer, store, release)))
 
     return routes
+
+
+def _page(renderer: Renderer, store: Store, release: str) -> str:
+    """A release's page: the guide's summary, what is worse, and what the rules find."""
+    numbers, release_findings = _annotate(store, release), findings(store, release)
+    return renderer.text(
+        "guide.of.html.j2",
+        release=release,
+        summary=summary_table(numbers),
+        regressions=numbers.open_regressions,
+        findings=release_findings[:MOST_FINDINGS],
+        more=max(0, len(release_findings) - MOST_FINDINGS),
+        names=[listed_guide.release for listed_guide in list_guides(store)],
+    )
 
 
 def _annotate(store: Store, release: str) -> GuideRelease:

@@ -104,7 +104,6 @@ def router(site: Site, renderer: Renderer, judge: BackgroundJudge) -> APIRouter:
     @routes.get("/releases/{release:path}", include_in_schema=False)
     def release_page(release: Name, against: Against = None) -> Response:
         person, others = renderer.person, _others(against)
-        whose = (person.name, person.role, str(person.session), person.csrf)
 
         def asking(store: Store) -> frozenset[int]:
             return releases.asking(store) if person.acts else frozenset()
@@ -114,7 +113,7 @@ def router(site: Site, renderer: Renderer, judge: BackgroundJudge) -> APIRouter:
             return _page(renderer, release, every, names, asking(store))
 
         page = site.page(
-            ("release", release, *(other or "" for other in others), *whose),
+            ("release", release, *(other or "" for other in others), *person.page_key),
             render_page,
             lambda store: (runs_revision(store), asking(store), judge.progress),
         )

@@ -297,7 +297,9 @@ CUT = """
 """
 
 
-@pytest.mark.parametrize(("boards", "width", "height"), [(24, 1400, 900), (24, 1920, 1080), (200, 1920, 1080)])
+@pytest.mark.parametrize(
+    ("boards", "width", "height"), [(24, 1400, 900), (24, 1920, 1080), (200, 1920, 1080), (200, 2560, 1440)]
+)
 def test_no_name_breaks_and_no_line_is_cut_on_the_wall(tmp_path: Path, boards: int, width: int, height: int) -> None:
     lost = "its console port is lost: plug the adapter of pci-0000:00:14.0-usb-0:3.2 in again, then look at the hub"
     farm = tuple(

@@ -10,6 +10,7 @@ from markupsafe import Markup
 from starlette.requests import Request
 
 from lab.farm.board_state import BoardNow, JobNow
+from lab.farm.services import Service
 from lab.farm.status import LabNow
 from lab.host.clock import utc_now
 from lab.results import open_store
@@ -109,6 +110,18 @@ def test_all_viewers_get_the_same_bytes_until_the_wall_changes(site: Site) -> No
     site._seen = evolve(seen, at_s=seen.at_s + 0.002, lab=evolve(seen.lab, boards=(BoardNow("b1"),)))
     assert b"b1" in parts.of(viewers[0]).event
     assert parts.of(viewers[1]).event is not first.event
+
+
+@pytest.mark.parametrize("screen", ["", "kiosk"])
+def test_boards_that_are_not_compared_yet_are_counted_beside_the_free_ones_whatever_else_is_wrong(
+    site: Site, screen: str
+) -> None:
+    seen = site.look()
+    boards = tuple(BoardNow(f"b{number}", is_judged=number > 2) for number in range(5))
+    services = (Service("buildbot", "bad", "it does not answer", ""),)
+    site._seen = evolve(seen, at_s=seen.at_s + 1, lab=evolve(seen.lab, boards=boards, services=services))
+    parts = WallParts(site, Renderer()).of(Request({**SCOPE, "query_string": screen.encode()}))
+    assert b"3 not compared" in parts.event
 
 
 def test_of_a_large_wall_only_what_changed_is_rendered_and_sent(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
