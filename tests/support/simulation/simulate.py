@@ -91,7 +91,7 @@ def _befall(farm: Farm) -> None:
     if not world.strike_rate:
         world.calm_from_s = 0.0
     kinds = Strikes(farm).all()
-    frequent = (4.0, *[3.0] * 5, 2.0, *[1.0] * len(kinds))  # clocks are set and hosts lose their power often, too
+    frequent = (4.0, *[3.0] * 5, 2.0, 2.0, *[1.0] * len(kinds))  # clocks are set and hosts lose their power often, too
     world.strikes = [kinds.pop(pick(frequent[: len(kinds)])) for _ in range(1 + pick((2.0, 2.0, 1.0, 1.0)))]
     farm.boot_s = BOOTS_S[pick((2.0, 1.0, 1.0))]
     farm.results.patience_s = PATIENCES_S[pick((1.0, 1.0))]
