@@ -393,6 +393,8 @@ def judge_boot(
     """
     line = watch.time_line
     if check is not None and watch.prompt is not None:
+        if watch.answered_ns is not None and check.getty_starts_behind(watch.answered_ns):
+            check = evolve(check, facts=evolve(check.facts, getty_ns=None))  # of a later program than the prompt's
         spoken = None if check.is_first(watch.split_ns) else watch.spoken
         timed = spoken if watch.log.has_times else None  # else nothing could prove that the kernel started once
         for error in contradictions(check, watch.start, timed, watch.prompt, known):

@@ -42,7 +42,10 @@ _PROCESSES: Final = r"cut -d\  -f1-7,22 uptime $$/stat $PPID/stat sys/kernel/ran
 _FINGERPRINT: Final = 'grep -hE "^[^0-9]| / / " 1/comm cmdline version /etc/os-release self/mountinfo|md5sum;'
 # The same as `THERMAL`, and more
 _SHORT_THERMAL: Final = 'cd /sys/class;grep -H "" t*l/t*/temp t*l/c*/[tc]*e h*n/h*/t*_i*;'
-_SYSTEMD: Final = "systemctl is-system-running||systemctl --failed --no-legend --plain;"
+_SYSTEMD: Final = (
+    "systemctl is-system-running||systemctl --failed --no-legend --plain;"
+    "systemctl show -pNRestarts serial-getty@$(tty|cut -c6-);"
+)
 SOFTWARE: Final = (
     f'{_BEGIN} grep "" 1/comm cmdline version sys/kernel/printk /etc/os-release; grep " / / " self/mountinfo; dmesg '
     "-Sr >/dev/null && echo dmesg:-Sr; md5sum /sys/firmware/fdt /lib/modules/*/modules.dep; echo u-boot $(tr -d "
@@ -69,6 +72,7 @@ _UPTIME: Final = re.compile(r"(\d{1,9})\.(\d\d) \d+\.\d\d")
 _PROCESS: Final = re.compile(r"\d+ \((\S+)\) \S (\d+) \d+ \d+ (-?\d+) (\d+)")
 _BOOT_ID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _MD5: Final = re.compile(r"([0-9a-f]{32})  -")
+_RESTARTS: Final = re.compile(r"NRestarts=(\d{1,9})")
 _FAILED: Final = re.compile(r"(\S+\.\S+) +\S+ +failed ")
 
 
@@ -134,6 +138,7 @@ class BoardFacts:
         boot_id: of this boot; each has another.
         state: `systemctl is-system-running`.
         failed: units of systemd that failed.
+        restarts: how often systemd started the prompt's program again.
         fingerprint: of the software.
         temperatures_c: thermal zone or sensor of hwmon -> its temperature.
         throttled: cooling devices that slow a processor down now.
@@ -144,6 +149,7 @@ class BoardFacts:
     boot_id: str = ""
     state: str = ""
     failed: tuple[str, ...] = ()
+    restarts: int = 0
     taint: int | None = None
     fingerprint: str = ""
     temperatures_c: Mapping[str, float] = field(factory=dict)
@@ -190,6 +196,7 @@ class CrossCheck:
             Flag.KERNEL_ERRORS: bool(log.errors or facts.failed or (facts.taint or 0) & _TAINTS),
             Flag.CONSOLE_OVERRUN: log.lost_lines >= LOST_LINES,
             Flag.THROTTLED: bool(facts.throttled),
+            Flag.PROMPT_REPEATED: facts.restarts > 0,
         }
         return frozenset(flag for flag, holds in doubts.items() if holds)
 
@@ -208,6 +215,12 @@ class CrossCheck:
         """
         before_ns = 0 if spoken is None else self.zero_ns[0] - spoken.t_ns
         return before_ns / 1e9 if before_ns > DRIFT * (self.facts.uptime_ns or 0) else 0.0
+
+    def getty_starts_behind(self, t_ns: int) -> bool:
+        """Return whether the program at the prompt was started behind an instant: it is another one by now."""
+        if self.facts.getty_ns is None:
+            return False
+        return self.zero_ns[0] + self.facts.getty_ns - round(DRIFT * (self.facts.uptime_ns or 0)) > t_ns
 
     def time_line(self, start: MomentLike | None, prompt: MomentLike, line: TimeLine) -> TimeLine:
         """A boot's time line with the board's clock.
@@ -232,6 +245,7 @@ class CrossCheck:
             "init": self.software.init,
             "software": dict(self.software.names),
             "errors": self.log.errors,
+            "restarts": self.facts.restarts or None,
         }
         lost = {"lost_lines": self.log.lost_lines} if self.log.lost_lines else {}
         known_facts = {name: value for name, value in facts.items() if value not in (None, "", (), {})}
@@ -259,6 +273,7 @@ def read_facts(text: Sequence[str]) -> BoardFacts | None:
         boot_id=text[at] if at < len(text) else "",
         state=next((line for line in text if re.fullmatch(r"[a-z]+", line)), ""),
         failed=tuple(match[1] for line in text if (match := _FAILED.match(line))),
+        restarts=next((int(match[1]) for line in text if (match := _RESTARTS.fullmatch(line))), 0),
         taint=int(taint) if taint.isdigit() else None,
         fingerprint=digests[0] if digests else "",
         temperatures_c=_temperatures(named),

@@ -219,7 +219,8 @@ def judge(line: TimeLine, usual: Mapping[str, Usual], out_of_place: Collection[s
     drawn: Sequence[float] = line.drawn
     if getty is not None and line.getty is not None:
         prompt_s, is_off = getty.off_s(line.getty), getty.beyond_s(line.getty) != 0
-        drawn = [value for value in drawn if value > line.getty or getty.beyond_s(value) == 0]
+        # A damaged prompt before the program's start may be that of one that was started before, and ended
+        drawn = [value for value in drawn if value > line.getty or value < 0 or getty.beyond_s(value) == 0]
     apart_s = max((abs(value - line.getty) for value in drawn), default=0.0) if line.getty is not None else 0.0
     is_late = answer is not None and line.answer is not None and answer.beyond_s(line.answer) > 0
     flags = {
@@ -265,7 +266,9 @@ def _moved_s(line: TimeLine, usual: Mapping[str, Usual], out_of_place: Collectio
         names = [*stages, " + ".join(stages)]
         if all(name in usual for name in names):
             *off_s, whole_off_s = (usual[name].beyond_s(quantities[name]) for name in names)
+            is_late = stages[0].endswith(KERNEL) and off_s[0] > 0  # a kernel's line against its own clock
             witnesses = [n for n in stages if not whole_off_s or (whole_off_s > 0 and n.endswith(KERNEL))]
+            witnesses += stages[:1] if is_late else []
             late_s = min(
                 sign * (quantities[name] - usual[name].middle_s) for sign, name in zip((1, -1), stages, strict=True)
             )

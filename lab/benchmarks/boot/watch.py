@@ -115,6 +115,12 @@ class BootWatch:
         return self._prompt.chosen
 
     @property
+    def answered_ns(self) -> int | None:
+        """When the prompt answered the carriage return; None: it did not."""
+        asked_ns, answer_ns = self._prompt.asked_ns, self._prompt.answer_ns
+        return None if asked_ns is None or answer_ns is None else asked_ns + answer_ns
+
+    @property
     def seen(self) -> dict[str, str]:
         """Source of evidence -> its named medium."""
         return self._evidence.seen

@@ -191,6 +191,19 @@ def test_trouble_that_the_console_need_not_show_is_a_flag(
     assert (Flag.KERNEL_ERRORS in CrossCheck(facts, (0, 0), LogFacts(errors)).flags) == flagged
 
 
+@pytest.mark.parametrize("restarts", [0, 1])
+def test_a_getty_that_systemd_started_again_may_have_lost_its_first_prompt(restarts: int) -> None:
+    facts = facts_of(*FACTS[:8], f"NRestarts={restarts}", *FACTS[8:])
+    assert facts.state == "degraded"
+    assert (Flag.PROMPT_REPEATED in CrossCheck(facts, (0, 0)).flags) == bool(restarts)
+
+
+def test_a_getty_that_starts_behind_the_prompts_answer_is_another_one() -> None:
+    assert not checked().getty_starts_behind(round(13.9 * SECOND))
+    assert checked().getty_starts_behind(round(12.8 * SECOND))
+    assert not CrossCheck(BoardFacts(), (0, 0)).getty_starts_behind(0)
+
+
 def test_a_script_of_init_on_the_terminal_is_no_getty() -> None:
     script, supervisor = "300 (sh) S 1 300 300 1088 20", "300 (supervise) S 1 300 300 0 20"
     assert facts_of(FACTS[0], SHELL, GETTY, script).getty_ns == 2_880_000_000

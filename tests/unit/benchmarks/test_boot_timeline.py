@@ -101,6 +101,13 @@ def usual(middle_s: float = 1.0, reach_s: float = 0.04) -> dict[str, Usual]:
     return {name: Usual(middle_s, 0.01, reach_s) for name in ("zero", "getty")}
 
 
+def test_a_damaged_prompt_from_before_the_prompts_program_may_be_that_of_one_before() -> None:
+    verdict = judge(TimeLine(zero=1.0, getty=1.0, drawn=(-2.5,)), usual())
+    assert Flag.PROMPT_REPEATED in verdict.flags
+    assert verdict.reach_s[PROMPT] == pytest.approx(3.5)
+    assert Flag.PROMPT_REPEATED not in judge(TimeLine(zero=1.0, getty=1.0, drawn=(0.5,)), usual()).flags
+
+
 def test_what_is_usual_is_learned_from_most_boots_and_a_few_sick_ones_change_little() -> None:
     dice = random.Random(1)
     good = [1.0 + dice.uniform(-0.005, 0.005) for _ in range(9)]
@@ -192,6 +199,7 @@ KERNEL_STAGES = {"first_printk init kernel": 0.0, "init login": 2.0}
         ({"on uboot": -0.1, "uboot starting_kernel": 0.1}, {"uboot": 0.1}),
         ({"first_printk init kernel": 0.6, "init login": -0.6}, {"init": 0.6}),
         ({"first_printk init kernel": -0.6, "init login": 1.8}, {"init": 0.6}),  # and user space was slow
+        ({"first_printk init kernel": 0.6, "init login": -1.8}, {"first_printk": 0.6, "init": 0.6}),  # and it was fast
         ({"starting_kernel first_printk": 0.6, "first_printk init kernel": -0.6}, {"first_printk": 0.6}),
     ],
 )

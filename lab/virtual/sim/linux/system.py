@@ -88,6 +88,8 @@ def _systemctl(session: LoginSession, arguments: Sequence[str], streams: Streams
         yield from say(streams, "running")
     elif "is-active" in arguments:
         yield from say(streams, "active")
+    elif "-pNRestarts" in arguments:
+        yield from say(streams, "NRestarts=0")
     elif "show" in arguments:
         kernel = session.kernel
         for name, began_ns in begun(kernel.getty_ns - kernel.init_ns, _units(session)).items():
