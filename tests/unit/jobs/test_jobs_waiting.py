@@ -56,6 +56,25 @@ def test_an_environment_that_is_being_saved_keeps_its_job_waiting(
     assert (taken.state, taken.yields_to) == ("running", "")
 
 
+def test_the_time_of_a_reservation_that_a_job_gave_way_to_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store
+) -> None:
+    (tmp_path / "one.yaml").write_text("targets: {main: {resources: []}}")
+    reservations, rests = ReservationBook(store), list[int]()
+    book = evolve(timers(store), silence=Silence(lambda: 60.0 * len(rests)))
+    job = evolve(book.enqueue(order(tmp_path)), yields_to="lena")
+    reservations.reserve("one", "lena", "a new PMIC", 1)
+
+    def rest(*_args: object) -> None:
+        rests.append(1)
+        if len(rests) == 9:
+            reservations.end("one", "reserved", "lena")
+
+    monkeypatch.setattr(JobWaiter, "_rest", rest)
+    taken = JobWaiter(book, lambda _line: None, other_user).wait(job, 100)
+    assert (taken is not None, len(rests)) == (True, 9)
+
+
 def test_an_environment_that_is_being_saved_keeps_a_command_waiting(tmp_path: Path, store: Store) -> None:
     """As it keeps `lab run`: provision, health, ab and qualify hold their board so."""
     env = tmp_path / "one.yaml"
