@@ -18,7 +18,8 @@ def make(folder: Path, *names: str) -> None:
 def authority(folder: Path) -> None:
     """ca.crt and ca.key."""
     ca = ("-x509", "-subj", "/CN=test authority", "-days", "1", "-keyout", "ca.key", "-out", "ca.crt")
-    _openssl(folder, "req", *_KEY, *ca)
+    # Python 3.13 accepts no other authority (ssl.VERIFY_X509_STRICT, RFC 5280)
+    _openssl(folder, "req", *_KEY, *ca, "-addext", "keyUsage=critical,keyCertSign,cRLSign")
 
 
 def sign(folder: Path, name: str, hosts: str = "IP:127.0.0.1,IP:::1", days: int = 1, purpose: str = "") -> None:
@@ -28,7 +29,7 @@ def sign(folder: Path, name: str, hosts: str = "IP:127.0.0.1,IP:::1", days: int 
         hosts: subjectAltName. days: how long it is good for; -1: it expired yesterday. purpose: extendedKeyUsage; "": any.
     """
     usage = f"extendedKeyUsage={purpose}\n" if purpose else ""
-    (folder / "extensions.cnf").write_text(f"subjectAltName={hosts}\n{usage}")
+    (folder / "extensions.cnf").write_text(f"subjectAltName={hosts}\nauthorityKeyIdentifier=keyid\n{usage}")
     _openssl(folder, "req", *_KEY, "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr")
     signing = (
         "-CA",

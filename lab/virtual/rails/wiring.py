@@ -12,9 +12,10 @@ import errno
 import os
 import socket
 import struct
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from lab.boards import BoardType
 from lab.host.clock import Clock
@@ -177,6 +178,8 @@ async def serve(path: Path, wires: Wires) -> asyncio.Server:
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         address = f"/proc/self/fd/{folder}/{path.name}"
-        return await asyncio.get_running_loop().create_unix_server(lambda: _Connection(wires), address)
+        # From Python 3.13 on asyncio removes the file at the end, by its path of a folder that is closed by then
+        kept: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
+        return await asyncio.get_running_loop().create_unix_server(lambda: _Connection(wires), address, **kept)
     finally:
         os.close(folder)
