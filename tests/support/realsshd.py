@@ -19,7 +19,12 @@ from lab.virtual.images import cache, debian, tools
 from lab.virtual.ports import free_port
 
 DEVICE = "/dev/full"  # every host has it; a file lies over it in the namespace
-PACKAGES = ("openssh-server", "libwrap0")
+FILES = {  # package -> its file, and the name with which it is kept; Debian 13 and Ubuntu lack the libraries
+    "openssh-server": ("usr/sbin/sshd", "sshd"),
+    "libwrap0": (r"(usr/)?lib/.*/libwrap\.so\.0\.7\.6", "libwrap.so.0"),
+    "libnsl2": (r"(usr/)?lib/.*/libnsl\.so\.2\.0\.1", "libnsl.so.2"),
+    "libtirpc3": (r"(usr/)?lib/.*/libtirpc\.so\.3\.0\.0", "libtirpc.so.3"),
+}
 START_S = 60
 _CONFIG = """\
 Port {port}
@@ -103,20 +108,20 @@ def running_sshd(folder: Path, card_bytes: int = 0) -> Iterator[Sshd]:
 
 
 def _packages() -> Path:
-    """sshd and the library that this host may not have, out of Debian's packages for it."""
+    """sshd and the libraries that this host may not have, out of Debian's packages for it."""
 
     def fetch(folder: Path) -> Mapping[str, object]:
         host = tools.run(["dpkg", "--print-architecture"]).decode().strip()
         apt = debian.AptRoot(folder / "apt", "bookworm", host)
         apt.update()
-        packages = apt.download(*PACKAGES)
-        debian.extract(packages["openssh-server"], {"usr/sbin/sshd": folder / "sshd"})
-        debian.extract(packages["libwrap0"], {r"(usr/)?lib/.*/libwrap\.so\.0\.7\.6": folder / "libwrap.so.0"})
+        for package, archive in apt.download(*FILES).items():
+            pattern, name = FILES[package]
+            debian.extract(archive, {pattern: folder / name})
         apt.clean()
         (folder / "sshd").chmod(0o755)
         return {}
 
-    recipe = cache.recipe_hash(packages=PACKAGES)
+    recipe = cache.recipe_hash(files=FILES)
     return cache.obtain("debian-sshd", recipe, fetch, root=cache.default_root(), report=print)
 
 
