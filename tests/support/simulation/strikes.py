@@ -19,6 +19,7 @@ FULL_S: Final = (5.0, 40.0)
 CUT_S: Final = (4.0, 25.0, 80.0, 150.0)
 SITE: Final = "lab web for "
 MOST_SITES: Final = 3
+MOST_RESERVING: Final = 6
 STRUCK: Final = 6  # of so many commits one
 RESERVED_H: Final = (0.01, 0.03)
 CHANGES: Final = (
@@ -254,7 +255,9 @@ class Strikes:
         return True
 
     def reserve(self) -> bool:
-        """Somebody reserves a board."""
+        """Somebody reserves a board; each command is a reader of the store, at which further strikes happen."""
+        if sum(each.name.startswith("lab reserve") for each in self.world.living()) >= MOST_RESERVING:
+            return False
         board = list(self.farm.boards)[self.world.choices.pick([1.0] * len(self.farm.boards))]
         hours = self._one_of(RESERVED_H)
         person = PEOPLE[self.world.choices.pick([1.0] * len(PEOPLE))]

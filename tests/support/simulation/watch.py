@@ -12,6 +12,7 @@ from attrs import define, field
 from lab.farm.rerun import MOST_RERUNS
 from lab.farm.runner import BROKEN, BUSY, INTERRUPTED, UNCONFIRMED, USAGE, WORSE
 from lab.jobs.records import BY_HEALTH, BY_PROVISION, BY_WEB, HEARTBEAT_S, LEASE_S
+from lab.jobs.waiting import BEHIND_HEARTBEAT_S
 from lab.judge.records import UNSURE
 from lab.provision.errors import ReleaseMismatchError
 from support.simulation.database import Results
@@ -40,6 +41,7 @@ FAILED: Final = "a job fails by its board or its lab"
 BOOTS: Final = "a board still boots"
 REFUSED: Final = "a release that was refused labels nothing of its try"
 BOUND_S: Final = LEASE_S + 6 * POLL_S
+BEHIND_BOUND_S: Final = LEASE_S + BEHIND_HEARTBEAT_S + 6 * POLL_S  # one behind others looks more rarely
 HEEDED_S: Final = HEARTBEAT_S + 5.0  # a heartbeat, and the way of its signal
 LATE_S: Final = 2 * HEARTBEAT_S + POLL_S  # in which a process that was disturbed notices that its board is another's
 LEFT_S: Final = 900.0  # a host may be off for 300 s, and the janitor's host stand still behind that
@@ -268,13 +270,16 @@ class Watch:
             if owner is None or (owner.alive and not is_over) or (job.state == "queued" and not is_over):
                 self.died.pop(job.id, None)
                 continue
+            if job.state == "queued" and self.quarantined(job.board):  # no other job has the board either
+                self.died.pop(job.id, None)
+                continue
             since_s = self.died.setdefault(job.id, self.world.now_s)
             for other in self.jobs.values():
                 waiter = self.owner(other) if other.state == "queued" and other.board == job.board else None
                 if waiter is None or not waiter.alive or other.holder in self.over:
                     continue
                 waits_s = self.world.now_s - max(since_s, self._calm_since_s(waiter), self._queued_s(other))
-                if waits_s > BOUND_S:
+                if waits_s > (BOUND_S if job.state == "running" else BEHIND_BOUND_S):
                     raise ViolationError(
                         FREE, f"j{job.id} is {job.state}, its holder died {waits_s:.0f} s ago, and j{other.id} waits"
                     )
