@@ -21,7 +21,7 @@ from lab.benchmarks.section import Bench, Need, ParsedReading, Row, Rows, Sectio
 SOURCE = "/run/boardlab.src"  # on the board: in memory, and nobody but root makes files there
 BUFFERS = (102400, 262144, 524288, 1048576, 5242880)
 WRITES = 5  # as the vendor: a cell of writing has the average, minimum and maximum of five
-WEARS = "it writes 2.5 GB, each number of writing five times, and flash wears out"
+FLASH_WEAR = "it writes 2.5 GB, each number of writing five times, and flash wears out"
 FIO_SIZES = ("4m", "1m", "256k", "4k")
 FIO_OUT = "/run/boardlab.fio"
 OSPI_BYTES = 52_428_800
@@ -236,7 +236,7 @@ def _file_section(medium: str, filesystem: str) -> Section:
         fits=has_medium(medium),
         duration_s=120,
         params={"medium": medium, "filesystem": filesystem},
-        once=WEARS,
+        once=FLASH_WEAR,
     )
 
 
@@ -302,7 +302,7 @@ def _dd_section(medium: str, filesystem: str) -> Section:
         fits=has_medium(medium),
         duration_s=120,
         params=params,
-        once=WEARS,
+        once=FLASH_WEAR,
     )
 
 

@@ -67,7 +67,7 @@ def with_run_options(command: Callable[..., None]) -> Callable[..., None]:
     parameters = [p.replace(annotation=hints[p.name]) for p in own] + added
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}
-    del run.__wrapped__  # whoever asks for the signature would look there
+    del run.__wrapped__  # inspect.signature() follows it
     return run
 
 

@@ -97,7 +97,7 @@ def _comes_by(user: User) -> str:
 
 @user_app.command()
 def remove(name: Name, *, users: UsersFile = None) -> None:
-    """Remove a user and log him out at once."""
+    """Remove a user and end their sessions."""
     book = of_file(users)
     book.remove(name)
     echo(f"{name} is no user any more")
