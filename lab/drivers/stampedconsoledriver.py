@@ -211,16 +211,16 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         Raises:
             LabTransientError: it is away (`adapter_lost`), or the server does not answer.
         """
-        first = seen = len(self.capture)
+        first = count = len(self.capture)
         while True:
             try:
                 self.poll(0)
                 return any(isinstance(event, Chunk) for event in self.capture[first:])
             except LabTransientError as error:
-                is_over = len(self.capture) > seen and not self.away
+                is_over = len(self.capture) > count and not self.away
                 if not is_over or error.failure not in {"adapter_lost", "adapter_renumbered"}:
                     raise
-            seen = len(self.capture)
+            count = len(self.capture)
 
     @Driver.check_active
     def answers(self, timeout: float) -> bool:

@@ -153,7 +153,7 @@ class CheckUp:
         return f"typed text comes back; adapter: {info.meta.adapter}" if info is not None else "typed text comes back"
 
     def _lateness(self, prompt: Any) -> str:
-        """Describe how late stamps were while the board printed its log: at rest, and with busy processors."""
+        """Describe how late stamps were, at rest and with busy processors."""
         console = self.strategy.console
         if console.info is None:
             return ""
@@ -164,7 +164,7 @@ class CheckUp:
             return f"{text}, {self._latest_ms(prompt):.2f} ms with {count} busy processors"
 
     def _latest_ms(self, prompt: Any) -> float:
-        """The largest lateness of a stamp in milliseconds: the usual one, or evidence of more."""
+        """The largest lateness of a stamp in ms: usual, or evidence."""
         console = self.strategy.console
         before = len(console.capture)
         prompt.run("dmesg")

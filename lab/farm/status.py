@@ -83,7 +83,7 @@ class LabNow:
         return sorted(self.boards, key=lambda board: (STATES.index(board.state.name), name_key(board.board)))
 
     @property
-    def uncompared(self) -> int:
+    def comparisons_left(self) -> int:
         """The number of boards whose latest runs are not judged yet."""
         return sum(not board.is_judged for board in self.boards)
 
@@ -412,9 +412,9 @@ def _board_lines(now: LabNow, room: int | None) -> list[str]:
     if idle:
         listed = [[f"{len(boards)} {state}", ", ".join(boards)] for state, boards in idle.items()]
         text_lines += ["", *table(["", ""], listed, "<<", room=room)[1:]]
-    if now.uncompared:
+    if now.comparisons_left:
         hint = "`lab results show RUN` compares one run"
-        text_lines += ["", doubtful(f"not compared with earlier runs yet: {now.uncompared} boards; {hint}")]
+        text_lines += ["", doubtful(f"not compared with earlier runs yet: {now.comparisons_left} boards; {hint}")]
     return text_lines
 
 

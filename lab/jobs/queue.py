@@ -85,7 +85,7 @@ _log = logging.getLogger(__name__)
 
 
 class Prospect(Enum):
-    """What a waiting job may expect."""
+    """The prospect of a waiting job."""
 
     MAY_START = auto()  # no living job has each of its boards, nor a reservation, or one before it is dead
     NEXT = auto()  # behind no living job that waits
@@ -268,9 +268,9 @@ class JobQueue:
         return self.store.write(take)
 
     def prospect(self, job: Job, boards: Collection[str]) -> Prospect:
-        """Renew a waiting job, and look at the jobs and reservations before it on these boards.
+        """Renew a waiting job, and look at what is before it.
 
-        It costs a fraction of `start`, and is repeated in its place.
+        Jobs and reservations on these boards count. It costs a fraction of `start`, and is repeated in its place.
         """
 
         def look(session: Session) -> Prospect:

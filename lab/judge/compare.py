@@ -286,7 +286,10 @@ def _clock(pair: _Pair) -> _Ruling | None:
 
 
 def _like_peers(pair: _Pair) -> _Ruling | None:
-    """A board whose clock changed is now as fast as those with that clock, and was not before."""
+    """Explain a move to the level of the boards with the new clock.
+
+    The board was away from that level under its old clock.
+    """
     per_clock, sides = pair.per_clock, (pair.old, pair.new)
     apart = [side.value / side.evidence.beside for side in sides if side.value and side.evidence.beside]
     if pair.clocks is None or not per_clock or len(apart) < len(sides) or min(per_clock, *apart) <= 0:

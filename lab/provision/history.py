@@ -128,7 +128,12 @@ class ProvisionBook:
         self._change(provision_id, note)
 
     def note_failed(self, provision_id: int, message: str, *, switched_back: bool = False) -> None:
-        """It failed, with what message, and whether the medium boots from the partition of before again."""
+        """Note its failure.
+
+        Args:
+            message: of the error.
+            switched_back: the medium boots from the partition of before again.
+        """
 
         def note(row: ProvisionRow) -> None:
             row.state, row.message = "failed", message

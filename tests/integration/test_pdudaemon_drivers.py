@@ -34,7 +34,7 @@ now_ns = MonotonicRaw().now_ns
 
 @frozen
 class Switched:
-    """What a device did, and when."""
+    """The switchings of a device, with their instants."""
 
     t_ns: int
     outlet: str

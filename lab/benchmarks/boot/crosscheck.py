@@ -217,7 +217,10 @@ class CrossCheck:
         return before_ns / 1e9 if before_ns > DRIFT * (self.facts.uptime_ns or 0) else 0.0
 
     def getty_starts_behind(self, t_ns: int) -> bool:
-        """Return whether the program at the prompt was started behind an instant: it is another one by now."""
+        """Return whether the prompt's program was started behind an instant.
+
+        Then it is another one than at that instant.
+        """
         if self.facts.getty_ns is None:
             return False
         return self.zero_ns[0] + self.facts.getty_ns - round(DRIFT * (self.facts.uptime_ns or 0)) > t_ns

@@ -28,7 +28,7 @@ SPOKEN: Final = frozenset({"first_printk", "init"})  # moments that only a talki
 
 @define
 class BootEvidence:
-    """What the lines of a boot say of its medium and software.
+    """The medium and software of a boot, by its lines.
 
     Attributes:
         medium: the selected one.

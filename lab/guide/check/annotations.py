@@ -178,7 +178,8 @@ class AnnotatedGuide:
             if own_mhz and board != reading.board and product_of(board) == product_of(reading.board)
             if not noise.is_another_clock(mhz, own_mhz) and (board, reading.key) in self.readings
         ]
-        values = [value for other in others if (value := self.value(other))]
+        sound = (other for other in others if not self.finding_with(Effect.BROKEN, other))
+        values = [value for other in sound if (value := self.value(other))]
         return statistics.median(values) if values else None
 
     def _digit(self, reading: CellReading) -> float:

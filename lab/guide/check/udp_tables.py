@@ -127,7 +127,10 @@ def meaning(row: UdpRow) -> tuple[ColumnMeaning, str]:
 
 
 def meaning_of(rows: Iterable[UdpRow]) -> ColumnMeaning:
-    """Meaning of all sizes of a guide: its rows are of one program; undecided where none tells, or they differ."""
+    """Meaning of the sizes of a guide, whose rows are of one program.
+
+    It is undecided where no row tells, or they differ.
+    """
     meanings = {meaning(row)[0] for row in rows if row.definition is not None} - {ColumnMeaning.UNDECIDED}
     return meanings.pop() if len(meanings) == 1 else ColumnMeaning.UNDECIDED
 

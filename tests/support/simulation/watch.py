@@ -267,10 +267,8 @@ class Watch:
         for job in self.jobs.values():
             owner = self.owner(job) if job.state in _ACTIVE else None
             is_over = job.holder in self.over
-            if owner is None or (owner.alive and not is_over) or (job.state == "queued" and not is_over):
-                self.died.pop(job.id, None)
-                continue
-            if job.state == "queued" and self.quarantined(job.board):  # no other job has the board either
+            is_waiting = job.state == "queued" and (not is_over or self.quarantined(job.board))  # of no harm to others
+            if owner is None or (owner.alive and not is_over) or is_waiting:
                 self.died.pop(job.id, None)
                 continue
             since_s = self.died.setdefault(job.id, self.world.now_s)

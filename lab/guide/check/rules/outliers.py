@@ -62,7 +62,7 @@ def outlier_boards(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterat
 
 
 def _load_beside(reading: CellReading, everywhere: Sequence[CellReading], loads: Mapping[_Key, float | None]) -> float:
-    """A network row's CPU load over the median of the other boards' loads; 1: unknown."""
+    """A row's CPU load over the other boards' median; 1: unknown."""
     key = (f"{reading.metric.rpartition('.')[0]}.cpu_load", reading.key[1])
     own = loads.get((reading.board, *key))
     others = [load for r in everywhere if r.board != reading.board and (load := loads.get((r.board, *key)))]

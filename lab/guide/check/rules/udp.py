@@ -179,8 +179,8 @@ def udp_search_stuck(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iter
             )
             early = list(_search(rows, [row for table in other for row in table]))
             yield from early
-            told = [remark.reading for remark in early]
-            yield from (r for r in _idle(rows, _most_of_port(rows, tables)) if r.reading not in told)
+            early_readings = [remark.reading for remark in early]
+            yield from (r for r in _idle(rows, _most_of_port(rows, tables)) if r.reading not in early_readings)
 
 
 def _link_key(rows: Sequence[udp_tables.UdpRow]) -> tuple[str | None, str | None, str | None]:
@@ -219,6 +219,7 @@ def _search(rows: Sequence[udp_tables.UdpRow], unlimited: Sequence[udp_tables.Ud
 
 
 _IDLE = 0.6  # of the other sizes' load and packets, and of the port's bits
+_ENOUGH_SIZES = 3  # that a median is taken of
 
 
 def _idle(rows: Sequence[udp_tables.UdpRow], most_mbit_s: float) -> Iterator[Remark]:
@@ -239,9 +240,6 @@ def _idle(rows: Sequence[udp_tables.UdpRow], most_mbit_s: float) -> Iterator[Rem
                 also=row.readings[1:],
                 severity=Severity.SUSPECT,
             )
-
-
-_ENOUGH_SIZES = 3
 
 
 def _most_of_port(rows: Sequence[udp_tables.UdpRow], tables: Iterable[Sequence[udp_tables.UdpRow]]) -> float:
