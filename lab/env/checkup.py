@@ -158,8 +158,10 @@ class CheckUp:
         if console.info is None:
             return ""
         text = f"; {console.info.meta.scheduling}: stamps at most {self._latest_ms(prompt):.2f} ms late at rest"
-        if not self.loads or host_of(self.strategy) != socket.gethostname():
-            return text
+        if host_of(self.strategy) != socket.gethostname():
+            return f"{text}, not measured with busy processors: the console is on another host"
+        if not self.loads:
+            return f"{text}, not measured with busy processors: other boards may be measured on this host"
         with busy_processors() as count:
             return f"{text}, {self._latest_ms(prompt):.2f} ms with {count} busy processors"
 
