@@ -44,7 +44,7 @@ _FINGERPRINT: Final = 'grep -hE "^[^0-9]| / / " 1/comm cmdline version /etc/os-r
 _SHORT_THERMAL: Final = 'cd /sys/class;grep -H "" t*l/t*/temp t*l/c*/[tc]*e h*n/h*/t*_i*;'
 _SYSTEMD: Final = (
     "systemctl is-system-running||systemctl --failed --no-legend --plain;"
-    "systemctl show -pNRestarts serial-getty@$(tty|cut -c6-);"
+    'systemctl show -pMainPID,NRestarts "*getty*.service";'
 )
 SOFTWARE: Final = (
     f'{_BEGIN} grep "" 1/comm cmdline version sys/kernel/printk /etc/os-release; grep " / / " self/mountinfo; dmesg '
@@ -69,10 +69,10 @@ _DIGEST: Final = re.compile(r"([0-9a-f]{32}) [ *](\S+)")  # of md5sum
 _THERMAL: Final = re.compile(r"(?:/sys/class/)?(?:thermal/(\w+)/(temp|type|cur_state)|hwmon/(hwmon\d+/temp\d+)_input)")
 _SLOWS: Final = re.compile(r"cpu|processor|devfreq", re.IGNORECASE)  # in the type of a cooling device that is no fan
 _UPTIME: Final = re.compile(r"(\d{1,9})\.(\d\d) \d+\.\d\d")
-_PROCESS: Final = re.compile(r"\d+ \((\S+)\) \S (\d+) \d+ \d+ (-?\d+) (\d+)")
+_PROCESS: Final = re.compile(r"(\d+) \((\S+)\) \S \d+ \d+ \d+ (-?\d+) (\d+)")
 _BOOT_ID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _MD5: Final = re.compile(r"([0-9a-f]{32})  -")
-_RESTARTS: Final = re.compile(r"NRestarts=(\d{1,9})")
+_UNIT: Final = re.compile(r"(MainPID|NRestarts)=(\d{1,9})")
 _FAILED: Final = re.compile(r"(\S+\.\S+) +\S+ +failed ")
 
 
@@ -138,7 +138,7 @@ class BoardFacts:
         boot_id: of this boot; each has another.
         state: `systemctl is-system-running`.
         failed: units of systemd that failed.
-        restarts: how often systemd started the prompt's program again.
+        restarts: how often systemd started the prompt's program again; None: no unit of a getty has that program.
         fingerprint: of the software.
         temperatures_c: thermal zone or sensor of hwmon -> its temperature.
         throttled: cooling devices that slow a processor down now.
@@ -149,7 +149,7 @@ class BoardFacts:
     boot_id: str = ""
     state: str = ""
     failed: tuple[str, ...] = ()
-    restarts: int = 0
+    restarts: int | None = None
     taint: int | None = None
     fingerprint: str = ""
     temperatures_c: Mapping[str, float] = field(factory=dict)
@@ -196,7 +196,8 @@ class CrossCheck:
             Flag.KERNEL_ERRORS: bool(log.errors or facts.failed or (facts.taint or 0) & _TAINTS),
             Flag.CONSOLE_OVERRUN: log.lost_lines >= LOST_LINES,
             Flag.THROTTLED: bool(facts.throttled),
-            Flag.PROMPT_REPEATED: facts.restarts > 0,
+            Flag.PROMPT_REPEATED: bool(facts.restarts),
+            Flag.NOT_CROSS_CHECKED: facts.restarts is None and self.software.init == "systemd",
         }
         return frozenset(flag for flag, holds in doubts.items() if holds)
 
@@ -248,7 +249,6 @@ class CrossCheck:
             "init": self.software.init,
             "software": dict(self.software.names),
             "errors": self.log.errors,
-            "restarts": self.facts.restarts or None,
         }
         lost = {"lost_lines": self.log.lost_lines} if self.log.lost_lines else {}
         known_facts = {name: value for name, value in facts.items() if value not in (None, "", (), {})}
@@ -263,7 +263,7 @@ def read_facts(text: Sequence[str]) -> BoardFacts | None:
         return None
     processes = [match.groups() for line in text if (match := _PROCESS.fullmatch(line))]
     terminal = processes[0][2] if processes else "0"
-    starts = [(name.endswith("sh"), int(start)) for name, _, tty, start in processes if tty == terminal != "0"]
+    starts = [(name.endswith("sh"), int(start)) for _, name, tty, start in processes if tty == terminal != "0"]
     at = next((number for number, line in enumerate(text) if _BOOT_ID.fullmatch(line)), len(text))
     taint = next(iter(text[at + 1 : at + 2]), "")
     named = {
@@ -276,12 +276,23 @@ def read_facts(text: Sequence[str]) -> BoardFacts | None:
         boot_id=text[at] if at < len(text) else "",
         state=next((line for line in text if re.fullmatch(r"[a-z]+", line)), ""),
         failed=tuple(match[1] for line in text if (match := _FAILED.match(line))),
-        restarts=next((int(match[1]) for line in text if (match := _RESTARTS.fullmatch(line))), 0),
+        restarts=_restarts(text, {pid for pid, *_ in processes}),
         taint=int(taint) if taint.isdigit() else None,
         fingerprint=digests[0] if digests else "",
         temperatures_c=_temperatures(named),
         throttled=_throttled(named),
     )
+
+
+def _restarts(text: Iterable[str], pids: Collection[str]) -> int | None:
+    """How often systemd started the unit of one of these processes again; None: it names none of them."""
+    unit: dict[str, str] = {}
+    for line in text:  # units are apart by an empty line
+        match = _UNIT.fullmatch(line)
+        unit = {**unit, match[1]: match[2]} if match else {}
+        if unit.get("MainPID") in pids and "NRestarts" in unit:
+            return int(unit["NRestarts"])
+    return None
 
 
 def zero_of(facts: BoardFacts, asked_ns: int, answer: MomentLike) -> tuple[int, int] | None:

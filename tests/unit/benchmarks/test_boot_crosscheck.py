@@ -13,6 +13,7 @@ from attrs import define, evolve, field
 
 from lab.benchmarks.boot.crosscheck import (
     BoardFacts,
+    BoardSoftware,
     CrossCheck,
     LogFacts,
     contradictions,
@@ -191,11 +192,23 @@ def test_trouble_that_the_console_need_not_show_is_a_flag(
     assert (Flag.KERNEL_ERRORS in CrossCheck(facts, (0, 0), LogFacts(errors)).flags) == flagged
 
 
-@pytest.mark.parametrize("restarts", [0, 1])
-def test_a_getty_that_systemd_started_again_may_have_lost_its_first_prompt(restarts: int) -> None:
-    facts = facts_of(*FACTS[:8], f"NRestarts={restarts}", *FACTS[8:])
-    assert facts.state == "degraded"
-    assert (Flag.PROMPT_REPEATED in CrossCheck(facts, (0, 0)).flags) == bool(restarts)
+@pytest.mark.parametrize(
+    ("units", "flags"),
+    [
+        (["MainPID=412", "NRestarts=0"], set()),
+        (["NRestarts=1", "MainPID=412"], {Flag.PROMPT_REPEATED}),
+        (["MainPID=300", "NRestarts=2", "", "MainPID=471", "NRestarts=0", "", "MainPID=0", "NRestarts=1"], set()),
+        (["MainPID=300", "NRestarts=0", "", "MainPID=412"], {Flag.NOT_CROSS_CHECKED}),  # systemd before 235
+        (["MainPID=300", "NRestarts=0"], {Flag.NOT_CROSS_CHECKED}),  # the prompt's unit has another name
+        ([], {Flag.NOT_CROSS_CHECKED}),
+    ],
+)
+def test_a_getty_that_systemd_started_again_may_have_lost_its_first_prompt(units: list[str], flags: set[Flag]) -> None:
+    facts = facts_of(*FACTS[:7], "running", *units, *FACTS[9:])
+    assert facts.state == "running"
+    assert CrossCheck(facts, (0, 0), software=BoardSoftware(init="systemd")).flags == flags
+    unasked = {Flag.NOT_CROSS_CHECKED} & CrossCheck(facts, (0, 0), software=BoardSoftware(init="init")).flags
+    assert not unasked
 
 
 def test_a_getty_that_starts_behind_the_prompts_answer_is_another_one() -> None:

@@ -7,6 +7,7 @@ import itertools
 import re
 from collections.abc import Mapping, Sequence
 
+from lab.virtual.sim.linux.files import LOGIN_PID
 from lab.virtual.sim.linux.session import LoginSession, Tool, complain, option, say, wait
 from lab.virtual.sim.linux.starttimes import ANALYSES, analyzed, begun, unit_times
 from lab.virtual.sim.program import NS_PER_MS, NS_PER_S, CpuResetError, Drain, Program
@@ -88,7 +89,8 @@ def _systemctl(session: LoginSession, arguments: Sequence[str], streams: Streams
         yield from say(streams, "running")
     elif "is-active" in arguments:
         yield from say(streams, "active")
-    elif "-pNRestarts" in arguments:
+    elif "-pMainPID,NRestarts" in arguments:
+        yield from say(streams, f"MainPID={LOGIN_PID}")
         yield from say(streams, "NRestarts=0")
     elif "show" in arguments:
         kernel = session.kernel
