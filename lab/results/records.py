@@ -35,7 +35,7 @@ ATTACHED: Final = "file:"  # kind of an artifact that a test attached, before it
 MEASURED: Final = "measured"
 LIMITS: Final = "limits"  # in an attempt's details: metric -> its limits when it was measured
 EVIDENCE: Final = "evidence"  # in the details of a published attempt: what is known of its numbers beyond their values
-_FAULTS: Final = ("board", "lab", "test", "configuration")
+FAULTS: Final = ("board", "lab", "test", "configuration")
 
 
 def _json(instance: object, attribute: object, value: object) -> None:
@@ -95,8 +95,8 @@ class AttemptRecord:
             raise TestStableError("started_at needs a time zone; take it from lab.host.clock.utc_now")
         if self.ok and self.fault is not None:
             raise TestStableError(f"an attempt that is ok is nobody's fault, got {self.fault!r}")
-        if not self.ok and self.fault not in _FAULTS:
-            raise TestStableError(f"a failed attempt is the fault of {', '.join(_FAULTS)}; got {self.fault!r}")
+        if not self.ok and self.fault not in FAULTS:
+            raise TestStableError(f"a failed attempt is the fault of {', '.join(FAULTS)}; got {self.fault!r}")
         if not self.ok and self.samples:
             raise TestStableError(f"an attempt that failed ({self.outcome}) must not enter the samples")
 

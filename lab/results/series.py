@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import field, frozen
 from sqlalchemy import case, func, select
 
 from lab.results.models import AttemptRow, ReviewRow, RunRow
-from lab.results.records import APART, OK, RunHead
+from lab.results.records import APART, FAULTS, OK, RunHead
 from lab.results.snapshot import HEADS, StoreSnapshot
 
 _COMPLETED = "completed"
@@ -159,24 +159,51 @@ class AttemptCounts:
 
     Attributes:
         good: number with samples.
-        failed: number by failure class, the most frequent first.
+        by_fault: of those that failed: whose fault, the board's first -> failure class -> number, the most frequent
+            first.
         undecided: number that failed by the board's fault in runs without an accepted run since.
         runs: those with failed attempts.
     """
 
     good: int = 0
-    failed: Mapping[str, int] = field(factory=dict)
+    by_fault: Mapping[str, Mapping[str, int]] = field(factory=dict)
     undecided: int = 0
     runs: tuple[int, ...] = ()
 
+    @classmethod
+    def of(
+        cls, good: int, failed: Mapping[tuple[str, str], int], undecided: int, runs: Iterable[int]
+    ) -> AttemptCounts:
+        """The counts of failed attempts by whose fault and class, in their order."""
+        by_fault: dict[str, dict[str, int]] = {}
+        for (fault, outcome), count in sorted(failed.items(), key=lambda pair: (FAULTS.index(pair[0][0]), -pair[1])):
+            by_fault.setdefault(fault, {})[outcome] = count
+        return cls(good, by_fault, undecided, tuple(sorted(set(runs))))
+
+    @property
+    def failed(self) -> dict[str, int]:
+        """Number by failure class, whoever's fault it is, the most frequent first."""
+        counts = Counter[str]()
+        for classes in self.by_fault.values():
+            counts.update(classes)
+        return dict(counts.most_common())
+
     @property
     def line(self) -> str:
-        """E.g. `3 of 4 attempts failed (kernel_panic 3)`; empty: no failures."""
-        if not self.failed:
+        """The failed attempts, the board's apart from the lab's; empty: no failures.
+
+        E.g. `3 of 40 attempts failed (kernel_panic 3), 8 more by the lab's fault (pdu_timeout 8)`.
+        """
+        if not self.by_fault:
             return ""
-        count = sum(self.failed.values())
-        named = ", ".join(f"{outcome} {number}" for outcome, number in self.failed.items())
-        return f"{count} of {self.good + count} attempts failed ({named})"
+        tried = self.good + sum(self.failed.values())
+        parts: list[str] = []
+        for fault, classes in self.by_fault.items():
+            named = ", ".join(f"{outcome} {number}" for outcome, number in classes.items())
+            whose = "" if fault == "board" else f" by the {fault}'s fault"
+            attempts_text = "more" if parts else f"of {tried} attempts failed"
+            parts.append(f"{sum(classes.values())} {attempts_text}{whose} ({named})")
+        return ", ".join(parts)
 
 
 def attempts(snapshot: StoreSnapshot, labels: Sequence[str]) -> dict[BoardSeries, AttemptCounts]:
@@ -194,13 +221,13 @@ def attempts(snapshot: StoreSnapshot, labels: Sequence[str]) -> dict[BoardSeries
 
 def _attempts(rows: Sequence[tuple[int, str, str | None, int]], decisions: Mapping[int, str]) -> AttemptCounts:
     accepted = max((run for run, *_ in rows if decisions.get(run) == "accepted"), default=0)
-    failed = Counter[str]()
-    for _, outcome, _, count in rows:
-        failed[outcome] += count
-    good = failed.pop(OK, 0)
-    undecided = sum(n for run, outcome, fault, n in rows if outcome != OK and fault == "board" and run > accepted)
-    runs = sorted({run for run, outcome, _, _ in rows if outcome != OK})
-    return AttemptCounts(good, dict(failed.most_common()), undecided, tuple(runs))
+    failed_rows = [(run, outcome, fault, count) for run, outcome, fault, count in rows if fault is not None]
+    failed = Counter[tuple[str, str]]()
+    for _, outcome, fault, count in failed_rows:
+        failed[fault, outcome] += count
+    good = sum(count for _, outcome, _, count in rows if outcome == OK)
+    undecided = sum(count for run, _, fault, count in failed_rows if fault == "board" and run > accepted)
+    return AttemptCounts.of(good, failed, undecided, (run for run, *_ in failed_rows))
 
 
 def states(snapshot: StoreSnapshot) -> dict[BoardSeries, PlaceState]:

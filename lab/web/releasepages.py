@@ -177,17 +177,14 @@ def _page(
         for run in comparison.runs:
             places.setdefault(BoardSeries.of(run.head), []).append(run)
 
-    def is_quiet(runs: Sequence[ReleaseRun]) -> bool:
-        return all(run.quiet for run in runs) and runs[0].head.id not in asking
-
-    worst_first = sorted(
-        (runs for runs in places.values() if not is_quiet(runs)),
-        key=lambda runs: (min(run.weight for run in runs), releases.order(runs[0].head)),
-    )
-    quiet: dict[str, list[ReleaseRun]] = {}
+    own: list[list[ReleaseRun]] = []
+    groups: dict[str, list[ReleaseRun]] = {}
     for runs in places.values():
-        if is_quiet(runs):
-            quiet.setdefault("; ".join(dict.fromkeys(run.quiet for run in runs)), []).append(runs[0])
+        if all(run.group for run in runs) and runs[0].head.id not in asking:
+            groups.setdefault("; ".join(dict.fromkeys(run.group for run in runs)), []).append(runs[0])
+        else:
+            own.append(runs)
+    worst_first = sorted(own, key=lambda runs: (min(run.weight for run in runs), releases.order(runs[0].head)))
     against = [comparison.against for comparison in compared if comparison.against]
     shown: dict[str, Any] = {"release": release, "against": against, "names": names, "asking": asking}
     return renderer.text(
@@ -196,8 +193,9 @@ def _page(
         compared=compared,
         places=[(runs[0].head, [run.shown for run in runs]) for runs in worst_first[:MOST_SECTIONS]],
         others=[(runs[0], "; ".join(map(_in_short, runs))) for runs in worst_first[MOST_SECTIONS:]],
-        quiet=quiet,
-        failed={head.id: text for head, text in compared[0].failures},
+        incomplete={why: runs for why, runs in groups.items() if not all(run.is_over for run in runs)},
+        quiet={why: runs for why, runs in groups.items() if all(run.is_over for run in runs)},
+        failed={run.head.id: run.tried.line for run in compared[0].runs if run.tried.by_fault},
         asked=urlencode([("against", other) for other in against]),
         done=sum(len(comparison.runs) for comparison in compared),
         left=sum(comparison.left for comparison in compared),

@@ -20,6 +20,7 @@ from attrs import define, evolve, field, frozen
 from markupsafe import Markup
 
 from lab.errors import ConfigurationError
+from lab.farm.status import name_key
 from lab.host.clock import utc_now
 from lab.judge.baseline import COMPLETED, document, judge_run, missing_document, read_run_averages, release_before_run
 from lab.judge.causes import differences
@@ -111,24 +112,17 @@ class ReleaseRun:
         return self.bad or self.tried.undecided > 0 or NOT_MEASURED in self.counts or not self.is_over
 
     @property
-    def quiet(self) -> str:
-        """Why nobody has to read of it, e.g. `unchanged`; empty: somebody has."""
-        words = set(self.counts)
-        if (
-            self.rows
-            or self.missing
-            or self.tried.failed
-            or self.needs_a_person
-            or not words <= {UNCHANGED, UNCOMPARED}
-        ):
+    def group(self) -> str:
+        """What is to say of it and of many boards alike, e.g. `unchanged`; empty: its own numbers."""
+        if self.rows or self.missing or self.bad or not set(self.counts) <= {UNCHANGED, UNCOMPARED}:
             return ""
-        return self.problem or UNCHANGED
+        if not self.is_over:
+            return "not measured with it" if self.is_gone else f"without a completed run: {_ENDS[self.head.status]}"
+        return f"{self.problem or UNCHANGED}{', with failed attempts' if self.tried.by_fault else ''}"
 
     @property
     def weight(self) -> int:
-        """Its place on a page: failures first, worse numbers, then as `WORDS`."""
-        if self.tried.failed or self.head.status == "failed":
-            return -1
+        """Its place on a page, as `WORDS` has them: worse numbers first."""
         words = [*self.counts, *([] if self.is_over else [NOT_MEASURED])]
         return min((WORDS.index(word) for word in words if word in WORDS), default=len(WORDS))
 
@@ -324,9 +318,9 @@ def _labels(release: str, names: Sequence[str]) -> list[str]:
     return [name for name in names if same_release(name, release)]
 
 
-def order(head: RunHead) -> tuple[str, str, str]:
-    """By board type, board and kind."""
-    return head.board_type, head.board, head.kind
+def order(head: RunHead) -> tuple[object, ...]:
+    """By board type, board and kind, as a person counts."""
+    return name_key(head.board_type), name_key(head.board), head.kind
 
 
 def _nothing(head: RunHead, against: str | None) -> dict[str, Any]:
@@ -351,12 +345,13 @@ def count_verdicts(runs: Iterable[ReleaseRun]) -> Counter[str]:
 def sum_attempts(judged_runs: Iterable[ReleaseRun]) -> AttemptCounts:
     """The attempts of all these runs."""
     every = [run.tried for run in judged_runs]
-    failed = Counter[str]()
+    failed = Counter[tuple[str, str]]()
     for counts in every:
-        failed.update(counts.failed)
+        failed.update(
+            {(fault, outcome): n for fault, classes in counts.by_fault.items() for outcome, n in classes.items()}
+        )
     good, undecided = sum(counts.good for counts in every), sum(counts.undecided for counts in every)
-    runs = sorted({run for counts in every for run in counts.runs})
-    return AttemptCounts(good, dict(failed.most_common()), undecided, tuple(runs))
+    return AttemptCounts.of(good, failed, undecided, (run for counts in every for run in counts.runs))
 
 
 _SIZES: Final = (
@@ -368,7 +363,6 @@ _SIZES: Final = (
 _MOVED: Final = ("worse", "better")
 _BOARDS: Final = 8  # of a cause that are named
 _BASES: Final = 4  # releases before that are named
-_RUNS: Final = 5  # with failed attempts that are named
 _TITLES: Final = 3  # numbers of a board with a cause that are named
 _MOST_TEXT: Final = 400  # characters of a cause
 _MOST_NAME: Final = 120  # characters of whatever a comment names
@@ -377,6 +371,28 @@ _COLUMNS: Final = (
     *("board_type", "board", "kind", "run", "release", "against"),
     *(*_NUMBER, "effect", "low", "high", "verdict", "reason"),
 )
+
+
+@frozen
+class ReleaseFailure:
+    """A failure class in a release, with its number of attempts.
+
+    Attributes:
+        fault: whose.
+        runs: the boards and kinds with it, in their order.
+    """
+
+    fault: str
+    outcome: str
+    attempts: int
+    runs: Sequence[ReleaseRun]
+
+    @property
+    def line(self) -> str:
+        """How often and on how many boards, e.g. `105 attempts on 35 boards, by the lab's fault`."""
+        boards = len({run.head.board for run in self.runs})
+        counts = f"{self.attempts} attempt{'s' * (self.attempts > 1)} on {boards} board{'s' * (boards > 1)}"
+        return f"{counts}, by the {self.fault}'s fault"
 
 
 @frozen
@@ -403,10 +419,9 @@ class ReleaseCause:
 
     @property
     def line(self) -> str:
-        """The outcome of the numbers, and their boards."""
-        boards = list(dict.fromkeys(run.head.board for run in self.runs))
-        more = f" and {len(boards) - _BOARDS} more boards" if len(boards) > _BOARDS else ""
-        return f"{line(self.counts)} on {', '.join(boards[:_BOARDS])}{more}"
+        """The outcome of the numbers, and on how many boards, e.g. `4 worse on 3 boards`."""
+        boards = len({run.head.board for run in self.runs})
+        return f"{line(self.counts)} on {boards} board{'s' * (boards > 1)}"
 
     @property
     def titles(self) -> list[str]:
@@ -417,7 +432,7 @@ class ReleaseCause:
             shown = [f"{row.title} {row.change.partition(' (')[0] or row.verdict}" for row in rows[:_TITLES]]
             more = f" and {len(rows) - _TITLES} more" if len(rows) > _TITLES else ""
             titles.append(f"{run.head.board}: {', '.join(shown)}{more}")
-        return titles
+        return [*titles, f"and {len(self.runs) - _BOARDS} more"] if len(self.runs) > _BOARDS else titles
 
 
 @frozen
@@ -479,13 +494,16 @@ class ComparedRelease:
         return f"the release before of each board: {', '.join(named)}{more}"
 
     @property
-    def failures(self) -> list[tuple[RunHead, str]]:
-        """Runs with failed attempts, most of the board's fault first.
-
-        Each is the head of a run, and its failures.
-        """
-        failed_runs = sorted((run for run in self.runs if run.tried.failed), key=lambda run: -run.tried.undecided)
-        return [(run.head, f"{run.tried.line} in {_runs_text(run.tried.runs)}") for run in failed_runs]
+    def failures(self) -> list[ReleaseFailure]:
+        """The failed attempts by whose fault and class, the board's first."""
+        total = sum_attempts(self.runs).by_fault
+        return [
+            ReleaseFailure(
+                fault, outcome, count, [run for run in self.runs if outcome in run.tried.by_fault.get(fault, ())]
+            )
+            for fault, classes in total.items()
+            for outcome, count in classes.items()
+        ]
 
     @property
     def causes(self) -> list[ReleaseCause]:
@@ -517,11 +535,10 @@ def _line(runs: Sequence[ReleaseRun]) -> str:
     return "; ".join(filter(None, parts))
 
 
-def _runs_text(runs: Sequence[int]) -> str:
-    """`run 12`, or the last of several."""
-    shown = ", ".join(map(str, runs[-_RUNS:]))
-    more = f" and {len(runs) - _RUNS} more" if len(runs) > _RUNS else ""
-    return f"run{'s' * (len(runs) > 1)} {shown}{more}"
+def _places(runs: Sequence[ReleaseRun]) -> str:
+    """The first boards with their last run that failed, e.g. `am62x-1 (run 12)`."""
+    named = [f"{run.head.board} (run {run.tried.runs[-1]})" for run in runs[:_BOARDS]]
+    return ", ".join(named) + (f" and {len(runs) - _BOARDS} more" if len(runs) > _BOARDS else "")
 
 
 def release_document(release: str, compared: Iterable[ComparedRelease]) -> dict[str, Any]:
@@ -583,8 +600,8 @@ def markdown(release: str, compared: Sequence[ComparedRelease], address: str) ->
                     for cause in compared_release.causes[: rows // 5]
                 ],
                 "failures": [
-                    tuple(cut(text, _MOST_TEXT) for text in (head.board, head.kind, text))
-                    for head, text in compared_release.failures[: rows // 2]
+                    tuple(cut(text, _MOST_TEXT) for text in (failure.outcome, failure.line, _places(failure.runs)))
+                    for failure in compared_release.failures[: rows // 2]
                 ],
                 "more_failures": max(0, len(compared_release.failures) - rows // 2),
                 "more_causes": max(0, len(compared_release.causes) - rows // 5),

@@ -242,7 +242,8 @@ def test_all_failed_attempts_of_a_release_count_also_of_a_run_that_was_not_compl
     assert [run["attempts"]["failed"] for run in said["runs"]] == [{}, {"kernel_panic": 3}]
     for form in ("", "/comment.md"):
         text = html.unescape(lab.get(f"/releases/20.02{form}").text).replace("\\", "")
-        assert not missing_facts(text, "3 of 6 attempts failed", "kernel_panic 3", f"run {failed}")
+        assert not missing_facts(text, "kernel_panic", "3 attempts on 1 board, by the board's fault", "board-0008")
+        assert (f'<a href="/runs/{failed}">board-0008</a>' if not form else f"board-0008 (run {failed})") in text
     (row,) = csv.DictReader(io.StringIO(lab.get("/releases/20.02/numbers.csv").text))
     assert (row["board"], row["run"], row["verdict"]) == ("board-0008", str(failed), "failed attempts")
 
@@ -537,7 +538,39 @@ def test_a_board_of_which_there_is_nothing_to_say_is_a_name(lab: Lab) -> None:
     assert "<h2>1 unchanged</h2>" in page
     assert re.search(rf'<a id="run-{NEWEST[2]}" href="/runs/{NEWEST[2]}\?against={BEFORE}">board-0002</a>', page)
     lab.failing(2, LAST, good=3)
-    assert f'id="run-{NEWEST[2]}">board-0002: boot</h2>' in lab.get(f"/releases/{LAST}").text
+    assert "<h2>1 unchanged, with failed attempts</h2>" in lab.get(f"/releases/{LAST}").text
+
+
+def test_a_release_begins_with_what_moved_and_equal_failures_are_one_line(lab: Lab) -> None:
+    boards = [36, 4, *range(10, 30)]
+    for board in boards:
+        lab.failing(board, LAST, good=0, failed=2, how="pdu_timeout", fault="lab")
+    lab.failing(1, LAST, good=0, failed=1)
+    state, line, said = lab.verdict(LAST)
+    attempts = "1 of 57 attempts failed (kernel_panic 1), 44 more by the lab's fault (pdu_timeout 44)"
+    assert (state, f"{attempts}; 22 without a" in line) == ("bad", True)
+    assert said["attempts"]["failed"] == {"pdu_timeout": 44, "kernel_panic": 1}
+    page = html.unescape(lab.get(f"/releases/{LAST}").text)
+    failures = page.partition('<section aria-label="Failed attempts">')[2].partition("</section>")[0]
+    lines = re.findall(r"<li><strong>(.*?)</strong>, (.*?):", failures)
+    assert lines == [
+        ("kernel_panic", "1 attempt on 1 board, by the board's fault"),
+        ("pdu_timeout", f"44 attempts on {len(boards)} boards, by the lab's fault"),
+    ]
+    named = re.findall(r'href="/runs/\d+">board-(\d+)</a>', failures.partition("pdu_timeout")[2])
+    assert list(map(int, named)) == sorted(boards)
+    assert page.index('aria-label="Causes') < page.index('aria-label="Failed attempts"') < page.index('<h2 id="run-')
+    assert _SECTION.findall(page)[0][0] == str(NEWEST[0]), "a board that moved, not one of those that failed alike"
+    assert "<h2>22 without a completed run: failed</h2>" in page
+
+
+def test_boards_stand_as_a_person_counts() -> None:
+    heads = [
+        RunHead(1, "boot", "am62x", board, LAST, "completed", utc_now(), None)
+        for board in ("rack36", "rack4-shelf10", "rack4-shelf9")
+    ]
+    boards = [head.board for head in sorted(heads, key=releases.order)]
+    assert boards == ["rack4-shelf9", "rack4-shelf10", "rack36"]
 
 
 def test_beyond_the_worst_boards_each_has_a_line(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
