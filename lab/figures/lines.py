@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from lab.figures import COLOURS, Tick, ticks
 
@@ -18,6 +18,7 @@ _HEAD, _UNIT = 44.0, 20.0  # above what is drawn: the title and the unit, the un
 _LYING, _UPRIGHT = 48.0, 13.0  # that a name takes beside another one
 _UNDER: Final = {False: 20.0, True: 64.0}  # for the names below the axis: lying, upright
 _ROW: Final = 18.0  # of the legend
+_STEP: Final = (170.0, 14.0)  # px that the text of a step takes, across and up
 _MOST_TITLE: Final = 44  # characters above a small panel
 LEAST_SPAN: Final = 0.2  # of an axis, of the values' middle
 
@@ -66,13 +67,18 @@ class LineSeries:
 
 @frozen
 class LineMark:
-    """A point as it is drawn."""
+    """A point as it is drawn.
+
+    Attributes:
+        step: the text of its step; empty: none, or another one stands there.
+    """
 
     x: float
     y: float
     low: float
     high: float
     point: LinePoint
+    step: str = ""
 
 
 @frozen
@@ -83,6 +89,11 @@ class Line:
     dashed: bool
     name: str
     marks: tuple[LineMark, ...]
+
+    @property
+    def joined(self) -> tuple[LineMark, ...]:
+        """The points that the line joins: it passes by those that do not count."""
+        return tuple(mark for mark in self.marks if not mark.point.is_broken)
 
 
 @frozen
@@ -215,6 +226,15 @@ def _panel(
             return x + _EDGE + (width - 2 * _EDGE) * at
         return x + width * (at + 0.5) / len(axis)
 
+    texts: list[tuple[float, float]] = []
+
+    def draw(point: LinePoint) -> LineMark:
+        mark = LineMark(across(point.at), down(point.value), down(point.low), down(point.high), point)
+        if not point.step or any(abs(mark.x - x) < _STEP[0] and abs(mark.y - y) < _STEP[1] for x, y in texts):
+            return mark
+        texts.append((mark.x, mark.y))
+        return evolve(mark, step=point.step)
+
     if isinstance(axis, TimeAxis):
         upright, ruled = False, False
         names = _name_places(axis.dates, across, _LYING)
@@ -236,10 +256,7 @@ def _panel(
                 number % COLOURS,
                 number >= COLOURS,
                 line.name,
-                tuple(
-                    LineMark(across(point.at), down(point.value), down(point.low), down(point.high), point)
-                    for point in line.points
-                ),
+                tuple(draw(point) for point in line.points),
             )
             for number, line in enumerate(series)
         ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from attrs import frozen
@@ -175,22 +175,27 @@ def read_verdicts(
     run_id: int | None = None,
     verdict_id: int | None = None,
     board: str | None = None,
+    boards: Collection[str] = (),
     metric: str | None = None,
     since: dt.datetime | None = None,
     outcomes: Iterable[OutcomeName] | None = None,
     judged_at: dt.datetime | None = None,
     at: dt.datetime | None = None,
+    most: int | None = None,
 ) -> list[StoredVerdict]:
     """Verdicts with the decisions on their runs, newest run first.
 
     Args:
-        run_id, verdict_id, board, metric: only theirs; None: of all.
+        run_id, verdict_id, board, boards, metric: only theirs; None or nothing: of all.
         since: earliest start of their runs.
         outcomes: only these; None: all.
         judged_at: only those that were judged at that instant.
         at: the instant for which mutes count; None: now.
+        most: only the newest ones; None: all.
     """
-    query = select(VerdictRow).join(VerdictRow.run).order_by(VerdictRow.run_id.desc(), VerdictRow.id)
+    query = select(VerdictRow).join(VerdictRow.run).order_by(VerdictRow.run_id.desc(), VerdictRow.id).limit(most)
+    if boards:
+        query = query.where(RunRow.board.in_(boards))
     conditions = {
         VerdictRow.run_id: run_id,
         VerdictRow.id: verdict_id,
@@ -210,6 +215,22 @@ def read_verdicts(
         return list(_verdicts(session, rows, at))
 
     return store.read(read)
+
+
+def moved_boards(
+    store: Store, metric: str, since: dt.datetime, wanted: Sequence[ColumnElement[bool]] = (), most: int = MOST
+) -> list[str]:
+    """The boards on which a metric moved, the last one first.
+
+    Args:
+        since: earliest start of their runs.
+        wanted: more conditions on the runs.
+        most: verdicts that are read, the newest ones.
+    """
+    moved = (VerdictRow.metric == metric, VerdictRow.outcome.in_(CALLED), RunRow.started_at >= since)
+    query = select(RunRow.board).join(VerdictRow, VerdictRow.run_id == RunRow.id).where(*moved, *wanted)
+    rows = store.rows(query.order_by(VerdictRow.run_id.desc(), VerdictRow.id).limit(most))
+    return list(dict.fromkeys(row.board for row in rows))
 
 
 def review(store: Store, run_id: int, decision: Decision, by: str, reason: str) -> Review:

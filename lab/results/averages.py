@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Final
+from typing import Any, Final
 
 from attrs import frozen
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import ColumnElement, Select, func, select
 
 from lab.metrics.catalogue import BOOT_SPL, BOOT_TIME
 from lab.results.models import DefinitionRow, MeasurementRow, RunRow
 from lab.results.records import APART, RunHead
+from lab.results.snapshot import StoreSnapshot
 from lab.results.store import Store
 from lab.results.sums import Average
 
 RUNS: Final = 12
-_LOOKED_AT: Final = 60  # newest ended runs of a board in which boots are searched
+POINTS: Final = 360  # runs of a chart, over its boards
+LOOKED_AT: Final = 400  # newest runs of a board in which a metric is searched
+_BOOTS_LOOKED_AT: Final = 60  # newest ended runs of a board in which boots are searched
+_NEWEST: Final = 500  # newest runs with a metric in which its boards are searched
 _METRICS: Final = (BOOT_TIME.name, BOOT_SPL.name)  # a board has one or the other
 
 
@@ -50,12 +54,52 @@ def points(
         wanted: conditions on the runs, see `RunFilter.conditions`.
         runs: number of the last runs with the metric.
     """
-    has = select(MeasurementRow.id).where(MeasurementRow.run_id == RunRow.id, MeasurementRow.metric == metric).exists()
-    newest = select(RunRow.id).where(has, RunRow.kind.not_in(APART), *wanted).order_by(RunRow.id.desc()).limit(runs)
     with store.snapshot() as snapshot:
-        ids = [row.id for row in snapshot.rows(newest)]
-        heads = {head.id: head for head in snapshot.heads_of(RunRow.id.in_(ids))}
-        averages = list(snapshot.averages(ids, MeasurementRow.metric == metric))
+        return _points(snapshot, metric, [row.run_id for row in snapshot.rows(_newest(metric, wanted, runs))])
+
+
+def boards(store: Store, metric: str, wanted: Sequence[ColumnElement[bool]] = ()) -> list[str]:
+    """The boards of the last runs with a metric, the one measured last first.
+
+    Args:
+        wanted: conditions on the runs.
+    """
+    newest = _newest(metric, wanted, _NEWEST).subquery()
+    query = select(RunRow.board).join(newest, newest.c.run_id == RunRow.id).order_by(RunRow.id.desc())
+    return list(dict.fromkeys(row.board for row in store.rows(query)))
+
+
+def points_of(
+    store: Store, metric: str, boards: Sequence[str], wanted: Sequence[ColumnElement[bool]] = ()
+) -> list[AveragePoint]:
+    """Averages of a metric on some boards, oldest run first.
+
+    Each board has its share of the last `POINTS` runs, among its last `LOOKED_AT`.
+
+    Args:
+        wanted: conditions on the runs.
+    """
+    ids: list[int] = []
+    with store.snapshot() as snapshot:
+        for board in boards:
+            query = select(RunRow.id).where(RunRow.board == board, RunRow.kind.not_in(APART), *wanted)
+            last = query.order_by(RunRow.id.desc()).limit(LOOKED_AT).subquery()
+            has = select(MeasurementRow.id).where(MeasurementRow.run_id == last.c.id, MeasurementRow.metric == metric)
+            newest = select(last.c.id).where(has.exists()).order_by(last.c.id.desc()).limit(POINTS // len(boards))
+            ids += [row.id for row in snapshot.rows(newest)]
+        return _points(snapshot, metric, ids)
+
+
+def _newest(metric: str, wanted: Sequence[ColumnElement[bool]], runs: int) -> Select[Any]:
+    """The query of the last runs with a metric."""
+    query = select(MeasurementRow.run_id).join(RunRow, RunRow.id == MeasurementRow.run_id)
+    query = query.where(MeasurementRow.metric == metric, RunRow.kind.not_in(APART), *wanted)
+    return query.group_by(MeasurementRow.run_id).order_by(MeasurementRow.run_id.desc()).limit(runs)
+
+
+def _points(snapshot: StoreSnapshot, metric: str, ids: Sequence[int]) -> list[AveragePoint]:
+    heads = {head.id: head for head in snapshot.heads_with(ids)}
+    averages = snapshot.averages(sorted(ids), MeasurementRow.metric == metric)
     return sorted(
         (AveragePoint(heads[average.run_id], average) for average in averages), key=lambda point: point.run.id
     )
@@ -73,7 +117,7 @@ def boots(store: Store, boards: Collection[str]) -> dict[str, list[Average]]:
     ended = (RunRow.board.in_(boards), RunRow.status != "running", RunRow.kind.not_in(APART))
     ranked = select(RunRow.id, RunRow.board, newest.label("place")).where(*ended).subquery()
     has = select(MeasurementRow.id).where(MeasurementRow.run_id == ranked.c.id, MeasurementRow.metric.in_(_METRICS))
-    query = select(ranked.c.id, ranked.c.board).where(ranked.c.place <= _LOOKED_AT, has.exists())
+    query = select(ranked.c.id, ranked.c.board).where(ranked.c.place <= _BOOTS_LOOKED_AT, has.exists())
     with store.snapshot() as snapshot:
         by_board: dict[str, list[int]] = {}
         for run_id, board in snapshot.rows(query.order_by(ranked.c.id.desc())):

@@ -10,6 +10,7 @@ from typing import Final
 from attrs import frozen
 from sqlalchemy import select
 
+from lab.farm.status import name_key
 from lab.figures.lines import LineChart, LinePoint, LineSeries, TimeAxis, together
 from lab.judge.records import CALLED, StoredVerdict
 from lab.judge.text import size
@@ -83,7 +84,8 @@ def histories(points: Sequence[AveragePoint], verdicts: Iterable[StoredVerdict] 
         verdict_of = called.get((run.board_type, run.board, average.metric.version, _items(average.params)), {})
         all_histories.append(_history(series_points, verdict_of))
     return sorted(
-        all_histories, key=lambda history: (not history.steps, history.title.partition(", ")[2], history.title)
+        all_histories,
+        key=lambda history: (not history.steps, history.title.partition(", ")[2], name_key(history.title)),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Annotated, Any, Final
 from urllib.parse import urlencode
@@ -11,14 +12,17 @@ from attrs import evolve, field, frozen
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import HTMLResponse, Response
 from markupsafe import Markup
+from sqlalchemy import ColumnElement
 
 from lab import boards
 from lab.console.status import ports_of
 from lab.errors import BoardlabError, ConfigurationError
 from lab.farm.board_state import STATES, BoardNow
+from lab.host.clock import utc_now
 from lab.jobs.listing import find_runs, killed_runs, whole_run
 from lab.judge.boot_breakdown import breakdowns_if_any
 from lab.judge.builds import remarks
+from lab.judge.store import moved_boards
 from lab.report import view
 from lab.report.page import SITE_HEAD, render
 from lab.report.view import judge_against, last_of
@@ -43,6 +47,7 @@ from lab.web.wiring import wires
 
 PAGE: Final = 50  # runs of a list
 _CHOICES: Final = 200  # entries of a list to choose from
+_MOST_BOARDS: Final = 12  # of a metric's chart
 # Name in an address -> the column of the runs.
 _COLUMNS: Final = {"board": "board", "type": "board_type", "release": "release"}
 Digest = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
@@ -210,11 +215,17 @@ def metric_router(site: Site, renderer: Renderer) -> APIRouter:
         with site.store() as store:
             choices = {name: listing.column_values(store, column) for name, column in _COLUMNS.items()}
             asked = {name: _matching(words, choices[name]) for name, words in asked.items()}
-            run_filter = RunFilter(asked["board"], asked["type"], asked["release"])
-            points = averages.points(store, metric, run_filter.conditions())
-            verdicts = triage.read_recent(store, metric, asked["board"])
+            matching = len(asked["board"] or choices["board"])
+            wanted = RunFilter((), asked["type"], asked["release"]).conditions()
+            drawn = _drawn_boards(store, metric, asked["board"], wanted)
+            points = averages.points_of(store, metric, drawn, wanted)
+            verdicts = triage.read_recent(store, metric, drawn) if points else []
+        if len(asked["board"]) > len(drawn):
+            asked["board"] = tuple(drawn)
         if not points:
             raise ConfigurationError(f"no run that is asked for has the metric {metric!r}; /metrics lists the metrics")
+        share = averages.POINTS // len(drawn)
+        runs_of_boards = Counter(board for board, _ in {(point.run.board, point.run.id) for point in points})
         series = charts.histories(points, verdicts)
         by_unit: dict[str, list[charts.History]] = {}
         for history in series[: charts.MOST_SERIES]:
@@ -226,8 +237,14 @@ def metric_router(site: Site, renderer: Renderer) -> APIRouter:
             series=series,
             asked=asked,
             known={name: values[:_CHOICES] for name, values in choices.items()},
+            boards=len(runs_of_boards),
+            matching=matching,
+            cut_at=share if max(runs_of_boards.values()) == share else 0,
+            looked_at=averages.LOOKED_AT,
+            moved_first=len(drawn) == _MOST_BOARDS,
             query=urlencode(asked, doseq=True),
             verdicts=triage.table_rows(verdicts),
+            verdicts_left=max(0, len(verdicts) - triage.MOST),
             here=request.url.path + (f"?{request.url.query}" if request.url.query else ""),
         )
 
@@ -286,6 +303,19 @@ def _report(site: Site, store: Store, run_id: int, against: str | None) -> str:
         where_before=[] if last is None else breakdowns_if_any(store, last),
     )
     return UncachedPage(page) if artifacts.missed else page
+
+
+def _drawn_boards(store: Store, metric: str, asked: Sequence[str], wanted: Sequence[ColumnElement[bool]]) -> list[str]:
+    """The boards of a metric's chart: those that moved, then those measured last.
+
+    Args:
+        asked: among which; empty: all.
+    """
+    if 0 < len(asked) <= _MOST_BOARDS:
+        return list(asked)
+    moved = moved_boards(store, metric, utc_now() - triage.LATELY, wanted)
+    candidates = dict.fromkeys([*moved, *averages.boards(store, metric, wanted), *asked])
+    return [board for board in candidates if not asked or board in asked][:_MOST_BOARDS]
 
 
 def _matching(words: Iterable[str], names: Sequence[str]) -> tuple[str, ...]:

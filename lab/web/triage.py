@@ -26,8 +26,9 @@ from lab.web.actions import back, own_reservation
 from lab.web.audit_log import AuditLog, field, form
 from lab.web.login import inside
 
-_LATELY: Final = dt.timedelta(days=90)
-_MOST: Final = 50
+LATELY: Final = dt.timedelta(days=90)
+MOST: Final = 50  # verdicts of a page
+_READ: Final = 500  # verdicts of a page's boards that are read, the newest ones
 _LONGEST_ADDRESS: Final = 2000
 _DIGITS: Final = 12
 _DECISIONS: Final[Mapping[str, Decision]] = {"accept": "accepted", "reject": "rejected"}
@@ -89,10 +90,10 @@ def router(audit: AuditLog) -> APIRouter:
 
 
 def read_recent(store: Store, metric: str, boards: Collection[str]) -> list[StoredVerdict]:
-    """Recent verdicts on these boards (none: on all) with a change, or that need another run."""
-    since = utc_now() - _LATELY
-    verdicts = read_verdicts(store, metric=metric, since=since, outcomes=(*CALLED, UNSURE))
-    return [verdict for verdict in verdicts if not boards or verdict.run.board in boards]
+    """The newest recent verdicts on these boards with a change, or that need another run."""
+    return read_verdicts(
+        store, metric=metric, boards=boards, since=utc_now() - LATELY, outcomes=(*CALLED, UNSURE), most=_READ
+    )
 
 
 def table_rows(verdicts: Iterable[StoredVerdict]) -> list[dict[str, Any]]:
@@ -107,7 +108,7 @@ def table_rows(verdicts: Iterable[StoredVerdict]) -> list[dict[str, Any]]:
             "open": verdict.open,
             "state": text.state(verdict),
         }
-        for verdict in ordered[:_MOST]
+        for verdict in ordered[:MOST]
     ]
 
 

@@ -9,19 +9,22 @@ import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 import requests
-from sqlalchemy import update
+from sqlalchemy import event, update
 from support import recorded_run
 from support.facts import missing_facts
+from support.farm_store import fill
 from support.web_serving import serving
 
 from lab import package_data
 from lab.host.clock import utc_now
-from lab.judge.store import review
-from lab.results import AttemptRecord, SampleRecord, open_store
+from lab.judge.records import NewVerdict
+from lab.judge.store import moved_boards, review, write_verdicts
+from lab.results import AttemptRecord, SampleRecord, averages, listing, open_store
 from lab.results.listing import ORDERS
 from lab.results.models import RunRow
 from lab.web import charts
@@ -253,6 +256,79 @@ def test_the_interface_gives_what_the_store_has(url: str, folder: Path) -> None:
     assert (verdicts["run"], verdicts["against"]) == (2, "the last accepted runs")
     assert {each["metric"] for each in verdicts["numbers"]} >= {"boot.time", "boot.stage"}
     assert "SK-AM62-0042" in {board["board"] for board in get(f"{url}/api/v1/lab").json()["boards"]}
+
+
+def test_a_metrics_page_of_many_boards_has_the_moved_ones_first_and_says_what_it_leaves_out(tmp_path: Path) -> None:
+    database = fill(tmp_path / "results.db", boards=30, metrics=2, samples=2, releases=40, last=utc_now())
+    moved = {"board-0003": 30 * 39 + 4, "board-0020": 30 * 39 + 21}
+    with open_store(database) as store:
+        for run in moved.values():
+            verdict = NewVerdict("boot.time", 1, {"medium": "sd"}, "regression", 1, run, 4, 0.5, 0.4, 0.6)
+            write_verdicts(store, run, [verdict])
+    with serving(Site(database, runtime=tmp_path / "runtime", folder=tmp_path)) as url:
+        page, word, few = (
+            get(f"{url}/metrics/boot.time", params={"board": words}).text
+            for words in ([], ["board-00"], ["board-0001"])
+        )
+    rows = re.findall(r"(board-\d+), sd</a></th>.*?data-label=\"runs\">(\d+)<", page, re.DOTALL)
+    assert [board for board, _ in rows[:2]] == sorted(moved)
+    assert {runs for _, runs in rows} == {"30"}, "of each board as many"
+    assert page.count("<polyline") == len(rows) == 12
+    assert not missing_facts(page, "12 of 30 boards", "moved last", "Search for another", "the last 30 runs")
+    assert not missing_facts(word, "12 of 30 boards", "moved last")
+    assert word.count('name="board" value=') == 12, "the boards that are drawn, not all that match"
+    assert re.findall(r"(board-\d+), sd</a></th>", few) == ["board-0001"]
+    assert "1 of 30 boards" not in few
+    assert "runs are here" not in few
+
+
+def test_a_line_of_a_metric_passes_by_what_is_crossed_out(tmp_path: Path) -> None:
+    with open_store(str(tmp_path / "results.db")) as store:
+        for status, value in (("completed", 4.0), ("interrupted", 9.0), ("completed", 4.1)):
+            run = store.begin_run("boot", "am62xx_sk", "board-a", "12.00", plan={}, provenance={})
+            sample = (SampleRecord("boot.time", {"medium": "sd"}, value, 0.5),)
+            attempt = AttemptRecord(1, 1, {"medium": "sd"}, "ok", None, None, "", utc_now(), 30.0, sample)
+            store.record_attempt(run.id, attempt)
+            store.finish_run(run.id, status)  # type: ignore[arg-type] # of the run statuses
+    with serving(Site(str(tmp_path / "results.db"), runtime=tmp_path / "runtime", folder=tmp_path)) as url:
+        page = get(f"{url}/metrics/boot.time").text
+    dots = re.findall(r'run (\d), 12.00: .*?<circle cx="([\d.]+)" cy="([\d.]+)"', page)
+    assert [run for run, *_ in dots] == ["1", "2", "3"]
+    assert page.count('class="broken"') == 1
+    (line,) = re.findall(r'<polyline fill="none" points="([^"]*)"', page)
+    assert line.split() == [f"{x},{y}" for run, x, y in dots if run != "2"]
+
+
+def test_a_metrics_page_reads_no_table_from_its_beginning(tmp_path: Path) -> None:
+    asked: list[tuple[str, Any]] = []
+    with open_store(fill(tmp_path / "results.db", boards=30, metrics=2, samples=2, releases=40)) as store:
+        event.listen(
+            store._engine,
+            "before_cursor_execute",
+            lambda _connection, _cursor, text, values, _context, _many: asked.append((text, values)),
+        )
+        assert len(averages.points_of(store, "boot.time", averages.boards(store, "boot.time"))) == averages.POINTS
+        moved_boards(store, "boot.time", utc_now())
+        values = {
+            column: listing.column_values(store, column) for column in ("board", "board_type", "release", "kind")
+        }
+        queries = [each for each in asked if each[0].startswith(("SELECT", "WITH"))]
+        with store._engine.connect() as connection:
+            plans = [
+                row[3]
+                for text, parameters in queries
+                for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", parameters)
+            ]
+    assert {column: len(names) for column, names in values.items()} == {
+        "board": 30,
+        "board_type": 1,
+        "release": 40,
+        "kind": 1,
+    }
+    assert plans
+    assert not [plan for plan in plans if re.search(r"SCAN (runs|measurements|samples|verdicts|attempts)", plan)], (
+        plans
+    )
 
 
 def test_a_metrics_page_has_all_boards_on_one_axis_of_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
