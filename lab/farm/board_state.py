@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final, Literal, get_args
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from lab.health import Health
 from lab.health.reservations import QUALIFYING, QUARANTINE, Hold
@@ -147,7 +147,8 @@ class BoardNow:
         """The state of the board.
 
         A problem comes before an activity, but a failed run that is measured again counts no more, and a person who
-        has the board in maintenance knows its problems. A board that has not qualified serves nobody yet.
+        has the board in maintenance knows its problems. A board that has not qualified serves nobody yet. Of several
+        problems the gravest is the state; the lab's others are in its cause.
         """
         hold = next((standing for standing in self.holds if standing.kind == "maintenance"), None)
         if hold is not None:
@@ -155,7 +156,14 @@ class BoardNow:
         new = next((standing for standing in self.holds if standing.kind == QUALIFYING), None)
         if new is not None:
             return BoardState("qualifying", new.described, since=new.at)
-        return self._broken or self._failed or self._worse or self._activity
+        every = (self._broken, self._failed, self._abandoned, self._away, self._worse)
+        problems = [problem for problem in every if problem is not None]
+        if not problems:
+            return self._activity
+        first, *others = problems
+        return evolve(
+            first, cause="; ".join([first.cause, *(other.cause for other in others if other.fault == "lab")])
+        )
 
     @property
     def _broken(self) -> BoardState | None:
@@ -163,14 +171,11 @@ class BoardNow:
         quarantine = next((standing for standing in self.holds if standing.kind == QUARANTINE), None)
         if quarantine is not None:
             return BoardState("needs a person", quarantine.described, "lab", quarantine.at, QUARANTINE)
-        if self.job is not None and self.job.died:
-            cause = f"job {call(self.job.id)}: its process is gone"
-            return BoardState("needs a person", cause, "lab", self.job.since, "job gone")
         if self.port:
             return BoardState("needs a person", self.port, "lab", word="console")
         if self.health is not None and self.health.state == "bad":
             return BoardState("needs a person", f"bad: {self.health.gravest}", "lab", self.health.since, "bad")
-        return BoardState("away", self.away, "lab") if self.away else None
+        return None
 
     @property
     def _failed(self) -> BoardState | None:
@@ -180,6 +185,8 @@ class BoardNow:
         run, attempt = self.last.run, self.failed_by
         since = run.finished_at or run.started_at
         if run.end == "killed":
+            if self._abandoned is not None:
+                return None  # that says more
             cause = f"run {run.id} was killed; `pytest --lab-resume {run.id}` continues it"
             return BoardState("failed", cause, "lab", since, "killed")
         if attempt is None:
@@ -192,6 +199,19 @@ class BoardNow:
             since,
             attempt.outcome,
         )
+
+    @property
+    def _abandoned(self) -> BoardState | None:
+        """A job whose process is gone."""
+        if self.job is None or not self.job.died:
+            return None
+        cause = f"job {call(self.job.id)}: its process is gone"
+        return BoardState("needs a person", cause, "lab", self.job.since, "job gone")
+
+    @property
+    def _away(self) -> BoardState | None:
+        """A port or an exporter that is gone."""
+        return BoardState("away", self.away, "lab") if self.away else None
 
     @property
     def _worse(self) -> BoardState | None:

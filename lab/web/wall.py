@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final, TypeAlias
@@ -265,6 +266,7 @@ class Screen:
         rows: the others; on a screen at a distance free boards, of which it has the names alone.
         boards: how many there are.
         hidden: how many of them are neither.
+        left_out: the problems among these, e.g. `140 need a person (job gone)`; empty: none.
         common: characters that all names on cards begin with, and that are half as large; 0: they are not apart.
     """
 
@@ -272,6 +274,7 @@ class Screen:
     rows: tuple[Tile, ...]
     boards: int
     common: int = 0
+    left_out: str = ""
 
     @property
     def hidden(self) -> int:
@@ -293,24 +296,51 @@ class Screen:
 
 def near_screen(tiles: Sequence[Tile], board_filter: Filter) -> Screen:
     """A page at a desk."""
-    cards, rows = ([tile for tile in tiles if tile.is_problem is problem] for problem in (True, False))
+    problems, rows = ([tile for tile in tiles if tile.is_problem is problem] for problem in (True, False))
+    cards = problems
     if board_filter.sort:
         rows.sort(key=SORTS[board_filter.sort.removeprefix("-")], reverse=board_filter.sort.startswith("-"))
     if not board_filter.whole:
-        cards, rows = cards[:MOST_CARDS], rows[:MOST_ROWS]
-    return Screen(tuple(cards), tuple(rows), len(tiles))
+        cards, rows = _gravest(problems, MOST_CARDS), rows[:MOST_ROWS]
+    return Screen(tuple(cards), tuple(rows), len(tiles), left_out=_left_out(problems, cards))
 
 
 def far_screen(tiles: Sequence[Tile]) -> Screen:
     """A screen at a distance."""
-    cards, cells = [], 0
-    for tile in tiles:
-        cells += 1 + tile.is_problem
-        if tile.state == "free" or cells > _CELLS:
-            break
-        cards.append(tile)
+    problems = [tile for tile in tiles if tile.is_problem]
+    cards = _gravest(problems, _CELLS // 2)
+    in_use = [tile for tile in tiles if not tile.is_problem and tile.state != "free"]
+    cards += in_use[: _CELLS - 2 * len(cards)]
     free = tuple(tile for tile in tiles if tile.state == "free")[:_NAMES]
-    return Screen(tuple(cards), free, len(tiles), _count_common([tile.board for tile in cards]))
+    common = _count_common([tile.board for tile in cards])
+    return Screen(tuple(cards), free, len(tiles), common, _left_out(problems, cards))
+
+
+def _gravest(problems: Sequence[Tile], most: int) -> list[Tile]:
+    """The problems, or those that fit: one of each kind, then failed boards, then the others."""
+    if len(problems) <= most:
+        return list(problems)
+    first = {_kind(tile): tile.board for tile in reversed(problems)}
+
+    def rank(tile: Tile) -> int:
+        return 0 if first[_kind(tile)] == tile.board else 1 if tile.state == "failed" else 2
+
+    return sorted(problems, key=rank)[:most]
+
+
+def _kind(tile: Tile) -> tuple[str, str]:
+    """The state and the cause in a word; the size of a change is none."""
+    return tile.state, "" if tile.state == "worse" else tile.word
+
+
+def _left_out(problems: Sequence[Tile], cards: Sequence[Tile]) -> str:
+    """The problems that are no cards, counted by kind."""
+    shown = {tile.board for tile in cards}
+    counts = Counter(_kind(tile) for tile in problems if tile.board not in shown)
+    return ", ".join(
+        f"{count} {state if count == 1 else state.replace('needs', 'need')}{f' ({word})' if word else ''}"
+        for (state, word), count in counts.items()
+    )
 
 
 def _count_common(names: Sequence[str]) -> int:

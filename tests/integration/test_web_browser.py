@@ -290,6 +290,7 @@ CUT = """
   const lines = shown.map((one) => one.getBoundingClientRect().height / parseFloat(getComputedStyle(one).lineHeight));
   return {
     beyond: shown.filter(beyond).map((one) => one.textContent), broken: shown.filter((one, n) => one.tagName === 'H2' && lines[n] > 1.5).length,
+    faults: [...document.querySelectorAll('li .state')].filter((one) => one.checkVisibility() && one.textContent.startsWith('lab: ')).length,
     problems: [...document.querySelectorAll('li.problem')].map(area), others: [...document.querySelectorAll('li:not(.problem)')].map(area),
     high: document.documentElement.scrollHeight - innerHeight,
   };
@@ -309,6 +310,7 @@ def test_no_name_breaks_and_no_line_is_cut_on_the_wall(tmp_path: Path, boards: i
     with serving(ChangingSite(runtime=tmp_path, folder=tmp_path, looks=[farm])) as url:
         (seen,) = page_looks.look([Look(url, "/wall", width, height, ask=CUT, axe=True)])
     assert (seen.answer["beyond"], seen.answer["broken"], seen.answer["high"], seen.beyond) == ([], 0, 0, 0)
+    assert seen.answer["faults"] == len(seen.answer["problems"]) > 0, "whose fault it is stands on each"
     assert min(seen.answer["problems"]) >= 1.99 * max(seen.answer["others"], default=0)
     assert seen.axe_faults() == []
 

@@ -25,7 +25,7 @@ from exporters.farm.boards import families
 from lab.cli import main
 from lab.cli.exporter import export_boards
 from lab.farm import services, status
-from lab.farm.board_state import PROBLEMS, BoardNow, brief
+from lab.farm.board_state import PROBLEMS, BoardNow, JobNow, brief
 from lab.farm.board_state import STATES as ORDER
 from lab.guide.write import rst_writer, stored_release
 from lab.health.state import BoardCheck, CheckedPart
@@ -132,6 +132,18 @@ def test_a_board_that_was_never_reached_waits_in_maintenance_or_is_held_as_other
     assert evolve(new, waiting=1).state.name == "waiting"
     assert evolve(new, console="lena").state.name == "held"
     assert evolve(new, away="port gone").state.name == "away"
+
+
+def test_a_failed_board_is_not_hidden_by_a_job_that_is_gone_nor_by_a_missing_exporter(lab: ScriptedLab) -> None:
+    found = status.look(lab.db, lab.folder / "farm.yaml", lab.folder / "runtime", lab.folder)
+    failed, killed = (
+        next(each for each in found.boards if each.board == f"board-{name}") for name in ("failed", "killed")
+    )
+    gone = JobNow(7, "running", "boot", "nobody", found.at, died=True)
+    both = evolve(failed, job=gone, away="host-2 is away").state
+    assert (both.name, both.fault, both.word) == ("failed", "board", "kernel_panic")
+    assert not missing_facts(both.cause, "kernel_panic", "job j7: its process is gone", "host-2 is away")
+    assert evolve(killed, job=gone).state.word == "job gone", "of a killed run that says more"
 
 
 def test_a_run_whose_job_is_gone_is_killed_in_every_list(lab: ScriptedLab, capsys: pytest.CaptureFixture[str]) -> None:
@@ -401,7 +413,7 @@ def test_the_wall_at_a_distance_has_each_state_as_a_colour_with_its_word(lab: Sc
     style = lab.page("/static/kiosk.css")
     assert all(f".{state.replace(' ', '-')}" in style for state in ORDER)
     assert re.search(
-        r'<p class="state">worse \d h<span>, release</span></p>\s*<p class="word"[^>]*>\+\d+ %</p>\s*<p class="cause">boot.time',
+        r'<p class="state">release: worse \d h</p>\s*<p class="word"[^>]*>\+\d+ %</p>\s*<p class="cause">boot.time',
         page,
     )
     assert re.search(r'<p class="word"[^>]*>kernel_panic</p>', page)

@@ -160,6 +160,26 @@ def test_a_screen_has_no_more_than_can_be_read_and_says_so() -> None:
     assert held.longest == len("failed-000")
 
 
+def test_many_equal_problems_hide_no_failed_board_and_no_other_kind_of_problem() -> None:
+    gone = [Tile(f"b{number:03}", "t", "needs a person", word="job gone", fault="lab") for number in range(200)]
+    others = [
+        Tile("c0", "t", "needs a person", word="console"),
+        *(Tile(f"d{number}", "t", "failed", word="kernel_panic", fault="board") for number in range(9)),
+        Tile("e0", "t", "worse", word="+20 %"),
+        Tile("e1", "t", "worse", word="+21 %"),
+        Tile("f0", "t", "away"),
+    ]
+    for screen in (near_screen([*gone, *others], Filter()), far_screen([*gone, *others])):
+        boards = [tile.board for tile in screen.cards]
+        assert len(boards) == MOST_CARDS
+        assert boards[:5] == ["b000", "c0", "d0", "e0", "f0"]
+        assert boards[5:13] == [f"d{number}" for number in range(1, 9)]
+        assert screen.left_out == f"{200 - (MOST_CARDS - 12)} need a person (job gone), 1 worse"
+    few = [*gone[:3], *others]
+    assert near_screen(few, Filter()).cards == tuple(few), "where all fit, the order of the states"
+    assert near_screen(few, Filter()).left_out == ""
+
+
 @pytest.mark.parametrize(
     ("names", "common", "longest"),
     [
