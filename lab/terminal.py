@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TextIO
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from markupsafe import Markup
 
 
 import shutil
@@ -253,6 +254,7 @@ def _write_out(character: str) -> str:
 # direction ---
 
 
+_CODE: Final = re.compile(r"`([^`]+)`")
 _MARKDOWN: Final = re.compile(r"([\\`*_\[\]<>#|~&$!{}])")  # a parenthesis means nothing where no bracket is before it
 MOST_BYTES: Final = 65_000  # of a comment: GitHub takes 65,536
 _MENTION: Final = re.compile(r"@(?=\w)")
@@ -263,7 +265,8 @@ def environment(*packages: str, escapes: bool = True) -> Environment:
     """The templates of these packages, the first one's before the others'.
 
     Args:
-        escapes: every value is escaped for HTML; templates of Markdown use the filter `md`.
+        escapes: every value is escaped for HTML; the filter `code` sets the commands of a message apart. Templates of
+            Markdown use the filter `md`.
     """
     # Most commands fill no template.
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
@@ -278,7 +281,16 @@ def environment(*packages: str, escapes: bool = True) -> Environment:
         finalize=_plain,
     )
     templates.filters["md"] = markdown
+    templates.filters["code"] = mark_code
     return templates
+
+
+def mark_code(text: str) -> Markup:
+    """HTML of a message, with what stands in backticks as code."""
+    from markupsafe import Markup, escape  # noqa: PLC0415 - most commands fill no template
+
+    html = _CODE.sub(r"<code>\1</code>", str(escape(plain_text(text))))
+    return Markup(html)  # noqa: S704 - it is escaped
 
 
 def markdown(text: str) -> str:

@@ -338,6 +338,30 @@ def failure_causes(groups: Iterable[AttemptGroup]) -> list[FailureSummary]:
     return sorted(causes, key=lambda cause: -cause.count)
 
 
+@frozen
+class EqualFailures:
+    """Attempts of one medium that failed with the same message, in the order of cycles."""
+
+    medium: str
+    outcome: str
+    fault: str
+    transient: bool
+    message: str
+    entries: tuple[AttemptEntry, ...]
+
+
+def failures(groups: Iterable[AttemptGroup]) -> list[EqualFailures]:
+    """The failed attempts by medium and message, in the order of the first of each."""
+    equal: dict[tuple[str, str, str, bool, str], list[AttemptEntry]] = {}
+    for group in groups:
+        for entry in group.entries:
+            if not entry.ok:
+                attempt = entry.attempt
+                key = (entry.medium, attempt.outcome, attempt.fault or "", bool(attempt.transient), entry.message)
+                equal.setdefault(key, []).append(entry)
+    return [EqualFailures(*key, tuple(entries)) for key, entries in equal.items()]
+
+
 def facts(run: Overview) -> list[tuple[str, str]]:
     """Plan, software and provenance, a nested key as `outer.inner`."""
     return [*_flat("plan", run.run.plan), *_flat("software", run.software), *provenance(run.run)]

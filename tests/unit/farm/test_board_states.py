@@ -162,6 +162,8 @@ def test_a_run_whose_job_is_gone_is_killed_in_every_list(lab: ScriptedLab, capsy
         assert capsys.readouterr().out.splitlines()[0].endswith(f"release {NEW}, {status_of}")
         assert main(["results", "list", "--status", status_of]) == 0
         assert len(capsys.readouterr().out.splitlines()) == 2
+    for path in ("/", "/wall", "/boards/board-killed"):
+        assert f"<code>pytest --lab-resume {killed}</code>" in lab.page(path), path
 
 
 def test_a_run_page_notices_that_its_job_has_ended(lab: ScriptedLab) -> None:

@@ -170,17 +170,33 @@ def test_each_cell_leads_to_its_cycles_and_each_cycle_to_its_log(report: Report)
 def test_failed_attempts_say_class_fault_and_message_and_lead_to_their_log(report: Report) -> None:
     rows = report.rows("Failed attempts")
     assert [row[:5] for row in rows] == [
-        ["SD (virtio-blk)", "7", "1", "hang_kernel", "the board"],
-        ["SD (virtio-blk)", "15", "1", "hang_kernel", "the board"],
-        ["eMMC (NVMe)", "3", "1", "silent", "the board"],
-        ["eMMC (NVMe)", "3", "2", "wrong_medium", "the lab"],
+        ["SD (virtio-blk)", "hang_kernel", "the board", "2", "7 , 15"],
+        ["eMMC (NVMe)", "silent", "the board", "1", "3"],
+        ["eMMC (NVMe)", "wrong_medium", "the lab", "1", "3"],
     ]
-    assert not missing_facts(rows[3][5], "wrong medium")
+    assert not missing_facts(rows[2][5], "wrong medium")
     with open_store(str(report.database)) as store:
         hung, silent = (next(a.id for a in store.attempts(1) if a.outcome == o) for o in ("hang_kernel", "silent"))
-    assert f'href="#log-{hung}">log</a>' in report.text
+    assert f'href="#log-{hung}">7</a>' in report.text
     assert "Starting kernel ..." in report.block(hung)
     assert "No console log was kept." in report.block(silent)
+
+
+def test_equal_messages_of_a_failed_run_stand_once_with_their_number_and_commands_as_code(tmp_path: Path) -> None:
+    with open_store(str(tmp_path / "results.db")) as store:
+        run = store.begin_run("boot", "am62xx_sk", "b1", "11.01", plan={}, provenance={})
+        texts = ["no answer <b>: see `lab env straps`"] * 11 + ["another one"]
+        for cycle, text in enumerate(texts, start=1):
+            attempt = AttemptRecord(cycle, 1, {"medium": "sd"}, "wrong_medium", "lab", True, text, START, 6.0)
+            store.record_attempt(run.id, attempt)
+        store.finish_run(run.id, "failed")
+        page = render(overview(store, run.id), store.artifacts)
+    rows = page.partition('<h2 id="failed">')[2].partition("</section>")[0]
+    assert rows.count("no answer") == 1
+    assert "no answer &lt;b&gt;: see <code>lab env straps</code>" in rows
+    assert re.findall(r'data-label="times">(\d+)<', rows) == ["11", "1"]
+    assert "12 of 12 attempts failed" in rows
+    assert "`" not in page.partition('<h2 id="evidence">')[0].partition("<body>")[2]
 
 
 def test_what_a_board_prints_cannot_become_part_of_the_page(report: Report) -> None:
