@@ -126,6 +126,8 @@ class Machine:
     behind: Sequence[bytes] = field(init=False)
     logo: bytes = field(init=False)
     lost_s: float = field(init=False)  # of the kernel's clock, whose ticks are lost while it prints its first lines
+    manner: float = field(init=False)  # of its image, drawn once
+    unit: Sequence[str] = field(init=False)  # of its getty, as systemd answers
 
     def __attrs_post_init__(self) -> None:
         dice = self.dice
@@ -142,6 +144,8 @@ class Machine:
         self.behind = dice.sample(BEHIND, dice.choice([0, 0, 1, 2]))
         self.logo = dice.choice(LOGOS).encode()
         self.lost_s = dice.choice([0.0, 0.0, dice.uniform(0.05, 0.5)])
+        self.manner = random.Random(self.load_s).random()
+        self.unit = ["MainPID=412", "NRestarts=0"] if self.manner < 0.5 else []
 
     def near(self, value_s: float) -> float:
         """The value in one boot."""
@@ -172,25 +176,29 @@ class Machine:
 
     def _document(self) -> Mapping[str, Any]:
         boot = self.boot()
+        lines = [said for said in boot.said if said.data[:1] == b"[" and said.at_s < boot.getty_s]
+        line = min((said for said in lines if float(said.data[1:13])), key=lambda said: said.at_s)
+        boot.said[boot.said.index(line)] = evolve(line, marks={**line.marks, "line": len(line.data)})
         true_ns = boot.events()[1]
         start, prompt = (Moment(name, true_ns[name], 0, 0, name) for name in ("starting_kernel", "login"))
         asked_s = prompt.t_ns / S - 10 + 0.4
-        check = self.check(self.answer(boot, asked_s, ()), asked_s, LogFacts())
+        check = self.check(self.answer(boot, asked_s, ()), asked_s, LogFacts(is_first=True))
         times_s = {"on": 10.0, **{name: true_ns[name] / S for name in MARKS if name in true_ns}}
         stages_s = {f"{one} {two}": times_s[two] - times_s[one] for one, two in itertools.pairwise(times_s)}
         kernel_s = float(boot.said[boot.find("init")].data[1:13])
         both = "first_printk init"
         stages_s = {name + KERNEL * (name == both): s - kernel_s * (name == both) for name, s in stages_s.items()}
-        line = TimeLine(answer=self.dice.uniform(0.004, 0.006), stages=stages_s, places=boot.places())
-        return check.time_line(start, prompt, line).document()
+        begun = true_ns["line"] / S - times_s["starting_kernel"] - float(line.data[1:13])
+        console = TimeLine(answer=self.dice.uniform(0.004, 0.006), begun=begun, stages=stages_s, places=boot.places())
+        return check.time_line(start, prompt, console).document()
 
     def answer(self, boot: Boot, asked_s: float, logged: Sequence[str]) -> list[str]:
         """The board's answer to a question at this time, perhaps damaged."""
         self.read_s = asked_s + self.dice.uniform(0.001, 0.03)
-        up_s = int((self.read_s - boot.zero_s - self.lost_s) * 100) / 100
-        ticks = int((boot.getty_s - boot.zero_s - self.lost_s) * 100)
+        zero_s = boot.zero_s + self.lost_s + boot.lost_s
+        up_s, ticks = int((self.read_s - zero_s) * 100) / 100, int((boot.getty_s - zero_s) * 100)
         shell, getty = "471 (sh) S 412 471 471 1088 999999", f"412 (login) S 1 412 412 1088 {ticks}"
-        lines = with_digest([f"{up_s:.2f} 1.00", shell, getty, BOOT_ID, "0", "running", *logged])
+        lines = with_digest([f"{up_s:.2f} 1.00", shell, getty, BOOT_ID, "0", "running", *self.unit, *logged])
         if self.dice.random() >= boot.answer_damage:
             return lines
         return damaged(self.dice, "\n".join(lines).encode()).decode("latin-1").split("\n")
@@ -220,6 +228,7 @@ class Boot:
         is_true: False: no number of it is right, but a boot time whose ± covers `first_s`.
         first_s: by which the life of a first kernel lengthens the boot.
         answer_damage: probability that an answer of the cross-check is damaged.
+        lost_s: ticks that this kernel lost beyond its usual ones.
     """
 
     machine: Machine
@@ -232,6 +241,7 @@ class Boot:
     is_true: bool = True
     first_s: float = math.inf
     answer_damage: float = 0.0
+    lost_s: float = 0.0
 
     def life(self, zero_s: float, lines: int, *, until_s: float) -> None:
         """A kernel's lines: from its console's registration on, or from its start."""
@@ -399,6 +409,74 @@ def healthy(machine: Machine) -> Boot:
     return machine.boot()
 
 
+def early_warning(machine: Machine) -> Boot:
+    """The kernel warns while it starts, and its clock stands still for as long as the trace takes."""
+    dice, boot = machine.dice, machine.boot()
+    at_s = dice.uniform(0.0002, 0.3)
+    texts = [f"{dice.choice(WORDS)}+0x{dice.randrange(999):x}/0x{dice.randrange(9999):x} {n}" for n in range(45)]
+    times = [f"{at_s + number * 1e-6:.6f}" for number in range(len(texts))]
+    data = b"".join(f"[{at:>12}] {text}\r\n".encode() for at, text in zip(times, texts, strict=True))
+    said_s = boot.zero_s + max(at_s, machine.console_s)
+    boot.lost_s = TIMING.bytes_ns(len(data)) / S * dice.uniform(0.5, 1.0)
+    boot.delay(said_s, boot.lost_s)
+    boot.said.append(Said(said_s, data))
+    boot.log |= set(times)
+    return boot
+
+
+def busy_line(machine: Machine) -> Boot:
+    """The kernel finds USB devices while the prompt is drawn, or just behind it."""
+    dice, boot = machine.dice, machine.boot()
+    for _ in range(dice.randint(1, 3)):
+        burst_s = boot.prompt_s + dice.uniform(-0.08, 0.03)
+        text = b"[%12.6f] usb 1-1.%d: New USB device found, idVendor=0424, idProduct=%04x, bcdDevice= b.b3\r\n"
+        lines = (text % (burst_s - boot.zero_s, number, dice.randrange(9999)) for number in range(dice.randint(2, 8)))
+        boot.said.append(Said(burst_s, b"".join(lines)))
+    return boot
+
+
+def two_gettys(machine: Machine) -> Boot:
+    """Two gettys of one terminal prompt one behind the other."""
+    boot = machine.boot()
+    text = b"\r\n" + machine.issue + PROMPT
+    boot.said.append(Said(boot.prompt_s + machine.near(0.02 + 0.2 * machine.manner), text))
+    return boot
+
+
+def shown_before(machine: Machine) -> Boot:
+    """A program shows the prompt's text before the getty starts."""
+    boot = machine.boot()
+    boot.said.append(Said(boot.getty_s - machine.near(0.1 + 0.4 * machine.manner), b"\r\n" + PROMPT + b"\r\n"))
+    return boot
+
+
+def log_again(machine: Machine) -> Boot:
+    """A service prints the kernel's log, which may keep its last lines only."""
+    boot = machine.boot()
+    at_s = boot.getty_s - 0.6
+    lines = [said for said in boot.said if said.data[:1] == b"[" and said.at_s < at_s]
+    boot.said.append(Said(at_s, b"".join(said.data for said in sorted(lines, key=lambda said: said.at_s))))
+    if machine.manner > 0.7:
+        boot.log = set(sorted(boot.log)[-3:])
+    return boot
+
+
+def uboot_menu(machine: Machine) -> Boot:
+    """U-Boot draws its menu, and its countdown each second."""
+    boot = machine.boot()
+    boot.delay(0.5, 3.0)
+    said = boot.said[boot.find("autoboot")]
+    ends = b"\r\n" if machine.manner < 0.5 else b""
+    draws = [b"\x1b[8;3H%s: %2d %s" % (MARKS["autoboot"], 3 - second, ends) for second in range(3)]
+    boot.said.append(
+        Said(said.at_s - 0.01, b"\x1b[2J\x1b[1;1H  *** U-Boot Boot Menu ***\r\n\x1b[3;1H     U-Boot console")
+    )
+    boot.change("autoboot", data=draws[0], marks={"autoboot": draws[0].rfind(b":")})
+    boot.said += [Said(said.at_s + second, draws[second]) for second in (1, 2)]
+    boot.said.append(Said(said.at_s + 3, b"\x1b[8;3H\r\n"))
+    return boot
+
+
 def prompt_again(machine: Machine) -> Boot:
     """The first prompt is lost, damaged or interleaved, and drawn again."""
     dice, boot = machine.dice, machine.boot()
@@ -555,6 +633,18 @@ def _again(machine: Machine, words: Sequence[bytes]) -> Boot:
     return boot
 
 
+HEALTHY: Final[Mapping[str, Callable[[Machine], Boot]]] = {
+    "healthy": healthy,
+    "early_warning": early_warning,
+    "busy_line": busy_line,
+    "shown_before": shown_before,
+}
+# What an image does in each of its boots
+MANNERS: Final[Mapping[str, Callable[[Machine], Boot]]] = {
+    "two_gettys": two_gettys,
+    "log_again": log_again,
+    "uboot_menu": uboot_menu,
+}
 SICK: Final[Mapping[str, Callable[[Machine], Boot]]] = {
     "damaged_answer": damaged_answer,
     "torn_stage": torn_stage,
@@ -574,10 +664,12 @@ SICK: Final[Mapping[str, Callable[[Machine], Boot]]] = {
 def case(kind: str, seed: int, others: int) -> Outcome:
     """A boot of this kind beside so many good ones."""
     machine = Machine(random.Random(f"{kind}:{seed}"))
-    return measured(SICK.get(kind, healthy)(machine), list(machine.documents(others)))
+    if kind in MANNERS:
+        return run_of(kind, seed, others + 1)[-1]
+    return measured({**HEALTHY, **SICK}[kind](machine), list(machine.documents(others)))
 
 
 def run_of(kind: str, seed: int, cycles: int) -> list[Outcome]:
     """A run of which every boot is of this kind."""
     machine, documents = Machine(random.Random(f"{kind}:{seed}")), list[Mapping[str, Any]]()
-    return [measured(SICK[kind](machine), documents) for _ in range(cycles)]
+    return [measured({**HEALTHY, **MANNERS, **SICK}[kind](machine), documents) for _ in range(cycles)]

@@ -24,6 +24,7 @@ KEPT_LINES = 20  # of trouble, with the attempt
 BACK_S = 1.0  # further back than processors' clocks differ, and messages overtake each other
 BACK_LINES = 3  # new ones of a second kernel: garbled digits are no restart
 STEADY_LINES = 5
+EARLY_S = 0.01  # two kernels have some times in common before it, in µs
 MARKS = 4  # lines by which a kernel's log is known; two kernels have some of the early times in common
 AHEAD_S = 5.0  # the kernel's clock may have run before power on was acknowledged, not longer
 ERROR_LEVEL = 3  # KERN_ERR of <linux/kern_levels.h>; smaller is worse
@@ -66,6 +67,7 @@ class BootKernelLog:
         split_s: since power on, when the last line came that went on with the first kernel's clock.
         first: the kernel's first own line behind its time 0, and when it came since power on; empty: none.
         marks: the times of some of its lines, by which a log is known as its own.
+        printed_again: a log that began at 0 once more had a late line of the first one: another kernel has other times.
     """
 
     troubles: Mapping[str, Sign]
@@ -78,6 +80,7 @@ class BootKernelLog:
     split_s: float = field(default=0.0, init=False)
     first: dict[str, float] = field(factory=dict, init=False)
     marks: list[str] = field(factory=list, init=False)
+    printed_again: bool = field(default=False, init=False)
     _marked: int = field(default=0, init=False)  # lines of which every so many is a mark
     _stamped_before: int = field(default=0, init=False)  # lines before the kernel's start
     _befores: Counter[str] = field(factory=Counter, init=False)  # what stands before the kernel's part of its lines
@@ -121,7 +124,7 @@ class BootKernelLog:
         """The kernel starts now: earlier times are another's, or quoted."""
         self._latest_s, self._times, self._zero_s, self._younger = 0.0, [], math.inf, []
         self._kexec = self._begun = False
-        self.first, self.marks, self._marked = {}, [], 0
+        self.first, self.marks, self._marked, self.printed_again = {}, [], 0, False
         self._stamped_before = self.stamped
 
     @property
@@ -153,6 +156,7 @@ class BootKernelLog:
         is_repeated, is_young = line_key in self._known, zero_s > (self._zero_s + self.split_s) / 2
         self._known.add(line_key)
         if is_repeated:
+            self.printed_again |= self._begun and kernel_s > max(self._latest_s / 2, EARLY_S)
             return
         if is_young and (self._younger or self._begun or kernel_s < self._latest_s - BACK_S):
             self._younger.append(line.strip())

@@ -161,9 +161,14 @@ class PromptWatch:
         return (likely or self._candidates)[-1].moment if self._candidates else None
 
     @property
+    def others(self) -> list[MomentLike]:
+        """The candidates that are not the likeliest."""
+        return [candidate.moment for candidate in self._candidates if candidate.moment is not self.chosen]
+
+    @property
     def doubtful(self) -> bool:
-        """True for several candidates, or a late answer."""
-        return len(self._candidates) > 1 or self._late_answer
+        """True for a late answer, or none."""
+        return self._late_answer or self.unanswered
 
     @property
     def open(self) -> bool:

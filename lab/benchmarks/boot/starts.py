@@ -45,13 +45,15 @@ class Starts:
     Attributes:
         suspected: a second start without a witness; None: none.
         kernel: the kernel has begun.
-        doubtful: a stage seems to have started over before.
+        doubtful: a stage may have started over, garbled, or it is not sure which of two starts began the kernel.
+        again: how often a stage's text came once more without a witness.
     """
 
     board: BoardType
     suspected: BoardTransientError | None = field(default=None, init=False)
     kernel: bool = field(default=False, init=False)
     doubtful: bool = field(default=False, init=False)
+    again: int = field(default=0, init=False)
     _markers: dict[str, MomentPattern] = field(init=False)
     _bootloader: list[MomentPattern] = field(init=False)  # of a flow, up to the start of the kernel
     _counts: dict[str, int] = field(factory=lambda: defaultdict(int), init=False)
@@ -118,7 +120,7 @@ class Starts:
         line = line.strip()
         if self.board.planned_reset and not self._planned and re.search(self.board.planned_reset, line):
             self._planned = True
-            self.suspected, self.doubtful, self._awaited = None, False, frozenset()
+            self.suspected, self.doubtful, self.again, self._awaited = None, False, 0, frozenset()
             for collection in (self._counts, self._again, self._lines, self._at, self._garbled):
                 collection.clear()
             return None
@@ -177,7 +179,8 @@ class Starts:
     def _suspect(self, name: str, text: str) -> BoardTransientError | None:
         """Return the error if another stage started over, too."""
         self._again.add(name)
-        self.doubtful = True
+        self.again += 1
+        self.doubtful |= name in self._garbled.values()  # no image's manner
         self.suspected = self.suspected or self._error(name, text)
         return self.suspected if len(self._again) > 1 else None
 

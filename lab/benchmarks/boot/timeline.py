@@ -33,8 +33,9 @@ RECENT: Final = 20  # boots that are learned from: a boot of a long run costs no
 STEP_S: Final = 0.01  # of /proc/uptime and of a process's start: 1/USER_HZ, truncated (proc(5))
 # The rates of two crystals differ by at most 200 ppm; the rest is what a boot's stamps tell of them
 DRIFT: Final = 500e-6
-QUANTITIES: Final = ("zero", "getty", "answer", "tries")
+QUANTITIES: Final = ("zero", "getty", "answer", "tries", "again", "begun")
 KERNEL: Final = " kernel"
+DRAWN: Final = "drawn"
 PROMPT: Final = "prompt"  # for the moment that ends the boot, login or shell
 _NOISE: Final = re.compile(r"[^ -~\n]")  # on the line, mostly at power on
 _NUMBER: Final = re.compile(r"\w*\d\w*")
@@ -97,6 +98,9 @@ class TimeLine:
         getty: Y.
         answer: from the carriage return to the prompt's answer.
         tries: number of the bootloader's errors, after which it tried another place.
+        again: how often a text of the bootloader came once more; None: never.
+        begun: D by the first line of the kernel that runs, which has lost no ticks yet.
+        busy: for how long the kernel's lines kept the console busy just before the prompt; None: not at all.
         drawn: the Y of other texts that may be the prompt.
         open: the prompt may be another text, as far as the console tells.
         second: the kernel that runs may be a second one.
@@ -110,6 +114,9 @@ class TimeLine:
     getty: float | None = None
     answer: float | None = None
     tries: float | None = None
+    again: float | None = None
+    begun: float | None = None
+    busy: float | None = None
     drawn: tuple[float, ...] = ()
     open: bool = False
     second: bool = False
@@ -120,7 +127,7 @@ class TimeLine:
     @classmethod
     def of_document(cls, document: Mapping[str, Any]) -> Self:
         """Read it from an attempt's details."""
-        numbers = {name: document[name] for name in QUANTITIES if isinstance(document.get(name), float)}
+        numbers = {name: document[name] for name in (*QUANTITIES, "busy") if isinstance(document.get(name), float)}
         return cls(
             **numbers,
             drawn=tuple(document.get("drawn", ())),
@@ -147,7 +154,8 @@ class TimeLine:
         """All by name, with the lengths of two stages together."""
         values = {name: value for name in QUANTITIES if (value := getattr(self, name)) is not None}
         pairs = {f"{first} + {then}": self.stages[first] + self.stages[then] for _, first, then in self.boundaries()}
-        return {**values, **self.stages, **pairs}
+        drawn = {f"{DRAWN} {number}": value for number, value in enumerate(self.drawn)}
+        return {**values, **self.stages, **pairs, **drawn}
 
 
 NO_LINE: Final = TimeLine()
@@ -194,12 +202,17 @@ class TimeLineVerdict:
 
 
 def learn(lines: Iterable[TimeLine]) -> dict[str, Usual]:
-    """Learn each quantity's usual value from other boots."""
+    """Learn each quantity's usual value from other boots: of texts that come again, where most boots have them."""
     values_s: dict[str, list[float]] = defaultdict(list)
+    lines = list(lines)
     for line in lines:
         for name, value_s in line.quantities().items():
             values_s[name].append(value_s)
-    usual = {name: Usual.of(values) for name, values in values_s.items()}
+    usual = {
+        name: Usual.of(values)
+        for name, values in values_s.items()
+        if 2 * len(values) > len(lines) or not name.startswith((DRAWN, "again"))
+    }
     return {name: quantity for name, quantity in usual.items() if quantity is not None}
 
 
@@ -207,31 +220,41 @@ def judge(line: TimeLine, usual: Mapping[str, Usual], out_of_place: Collection[s
     """Exclude readings of a boot by what is usual, and cover those that are left.
 
     A start of the kernel that is early may have been said by a script, or the kernel started twice; a late one comes
-    from no other text. A prompt that is late may have been drawn again, one that is early is another text.
+    from no other text. A prompt that is late may have been drawn again, one that is early is another text. Where the
+    kernel lost ticks, its first line tells when it began.
     """
-    zero, getty, answer, tries = (usual.get(name) for name in QUANTITIES)
+    zero, getty, answer, tries, again, begun = (usual.get(name) for name in QUANTITIES)
     start_s, is_early = 0.0, False
     if zero is not None and line.zero is not None and line.zero > zero.middle_s:
         start_s, is_early = zero.off_s(line.zero), zero.beyond_s(line.zero) > 0
         if not is_early:  # as a second kernel would make it; a text that was said before shortens the stage before it
             start_s = min(start_s, _most_before_s(line, usual))
+        if begun is not None and line.begun is not None and not begun.off_s(line.begun):
+            is_early, start_s = False, min(start_s, abs(line.begun - begun.middle_s) + begun.reach_s)
     prompt_s, is_off = 0.0, bool(line.open or line.drawn)
-    drawn: Sequence[float] = line.drawn
+    apart_s: dict[str, float] = {}
     if getty is not None and line.getty is not None:
-        prompt_s, is_off = getty.off_s(line.getty), getty.beyond_s(line.getty) != 0
-        # A damaged prompt before the program's start may be that of one that was started before, and ended
-        drawn = [value for value in drawn if value > line.getty or value < 0 or getty.beyond_s(value) == 0]
-    apart_s = max((abs(value - line.getty) for value in drawn), default=0.0) if line.getty is not None else 0.0
+        # The kernel's lines before it take their time of the line; at least what is usual is left
+        free_s = max(getty.middle_s, line.getty - (line.busy or 0.0))
+        prompt_s, is_off = getty.off_s(line.getty), getty.beyond_s(min(line.getty, free_s)) != 0
+        # A prompt before the program's start may be that of one that was started before, and ended
+        apart_s = {
+            f"{DRAWN} {number}": abs(value - line.getty)
+            for number, value in enumerate(line.drawn)
+            if value > line.getty or value < 0 or getty.beyond_s(value) == 0 or f"{DRAWN} {number}" in usual
+        }
+    new_s = [s for name, s in apart_s.items() if name not in usual or usual[name].beyond_s(line.quantities()[name])]
     is_late = answer is not None and line.answer is not None and answer.beyond_s(line.answer) > 0
     flags = {
         Flag.NOT_CROSS_CHECKED: getty is None or line.getty is None or (zero is None and line.zero is not None),
         Flag.FLOW_UNVERIFIED: is_early
         or line.second
-        or (tries is not None and tries.beyond_s(line.tries or 0.0) != 0),
-        Flag.PROMPT_REPEATED: is_off or is_late or apart_s > 2 * STEP_S,
+        or (tries is not None and tries.beyond_s(line.tries or 0.0) != 0)
+        or (again or Usual(0.0, 0.0, 0.0)).beyond_s(line.again or 0.0) != 0,
+        Flag.PROMPT_REPEATED: is_off or is_late or max(new_s, default=0.0) > 2 * STEP_S,
     }
     named = frozenset(flag for flag, holds in flags.items() if holds)
-    reaches_s = {START: start_s, PROMPT: max(prompt_s, apart_s)}
+    reaches_s = {START: start_s, PROMPT: max(prompt_s, *apart_s.values(), 0.0)}
     for moment, moved_s in _moved_s(line, usual, out_of_place).items():
         reaches_s[moment] = max(moved_s, reaches_s.get(moment, 0.0))
     blind_s = {PROMPT: getty.near_s} if getty is not None and line.getty is not None else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import deque
 from collections.abc import Iterator
@@ -34,6 +35,8 @@ CR_ONLY = (
     "Its lines end with a carriage return alone, and no pattern finds a line's start: have the board send a "
     "newline, too"
 )
+PAUSE_S = 0.02  # between two lines, less is none: a USB adapter waits 16 ms
+BITS_PER_BYTE = 10  # with start and stop
 SETTLE_NS = 300_000_000  # silence after a U-Boot prompt that shows that it waits for somebody
 # Failure classes of texts that decide nothing alone: a program may quote them, and a bootloader tries one place after
 # the other.
@@ -58,7 +61,7 @@ class BootWatch:
             finished.
         spoken: the first moment that a kernel prints behind its time 0; None: none, or not finished. Its very first
             line is one if it comes again, since an early console has it before.
-        begins_again: that first line came more than once.
+        begins_again: that first line came more than once, and not in a log that was printed again.
         events: number of the captured events that belong to the boot, set by the feeder; None: all.
     """
 
@@ -299,12 +302,13 @@ class BootWatch:
         self.start = next((moment for moment in order if moment.name == start == START), None)
         start_at = self.start.position if self.start else 0
         spoken = [moment for moment in self._own_moments() if moment.name in SPOKEN and moment.position > start_at]
-        self.begins_again = sum(moment.name == FIRST_PRINTK for moment in spoken) > 1
+        self.begins_again = sum(m.name == FIRST_PRINTK for m in spoken) > 1 and not self.log.printed_again
         lines: list[MomentLike] = [m for m in spoken if self.begins_again or m.name != FIRST_PRINTK]
         for text, since_power_s in self.log.first.items():
             lines.append(Moment("kernel", self.power.requested_ns + round(since_power_s * 1e9), 0, 0, text))
         self.spoken = min(lines, key=lambda line: line.t_ns, default=None)
-        sure = manner_of_boot.is_sure and self._ruled_out.shown(flow.name) and not self._starts.doubtful
+        is_doubtful = self._starts.doubtful or (self._starts.again > 0 and not judged)
+        sure = manner_of_boot.is_sure and self._ruled_out.shown(flow.name) and not is_doubtful
         flags |= frozenset(() if sure else {Flag.FLOW_UNVERIFIED})
         moments = self._own_moments()
         for _, begin, moment in stages(manner_of_boot.flow, moments, prompt):
@@ -397,19 +401,20 @@ class BootWatch:
             )
 
     def _flags(self, *, judged: bool) -> frozenset[Flag]:
-        is_open = not judged and (self._prompt.open or any(self._find_damaged_prompts()))
+        is_open = not judged and (self._prompt.open or any(self._find_other_prompts()))
         doubts = {
             Flag.MEDIUM_UNVERIFIED: not self._evidence.verified,
-            Flag.PROMPT_REPEATED: self._prompt.doubtful or self._prompt.unanswered or is_open,
+            Flag.PROMPT_REPEATED: self._prompt.doubtful or is_open,
             Flag.KERNEL_ERRORS: bool(self.log.counts),
             Flag.CONSOLE_OVERRUN: bool(self.log.torn or self._garbled),
             Flag.SIMULATED: self.board.virtual,
         }
         return frozenset(flag for flag, holds in doubts.items() if holds)
 
-    def _find_damaged_prompts(self) -> Iterator[int]:
-        """Instants of lines that may be the prompt, damaged or interrupted."""
+    def _find_other_prompts(self) -> Iterator[int]:
+        """Instants of texts that may be the prompt: whole, damaged or interrupted."""
         prompt = self._prompt.chosen
+        yield from (other.t_ns for other in self._prompt.others)
         text, before = "" if prompt is None else prompt.text.strip(), ""
         for t_ns, raw in self._lines:
             line = TERMINAL.sub(b"", raw).decode("latin-1")
@@ -499,13 +504,41 @@ class BootWatch:
         end_ns = 0 if self._prompt.chosen is None else self._prompt.chosen.t_ns
         return TimeLine(
             answer=None if self._prompt.answer_ns is None else self._prompt.answer_ns / 1e9,
-            drawn=tuple((end_ns - t_ns) / 1e9 for t_ns in self._find_damaged_prompts()),
+            drawn=tuple((end_ns - t_ns) / 1e9 for t_ns in self._find_other_prompts()),
             tries=float(self._tries),
+            again=float(self._starts.again) or None,
+            begun=self._begun_s(),
+            busy=self._busy_s() or None,
             open=self._prompt.open,
             stages=self._stages_s,
             places=self._places,
             quoted=tuple(self._quoted),
         )
+
+    def _begun_s(self) -> float | None:
+        """Seconds from the kernel's start to its time 0, by its first line; None: unknown."""
+        text, since_power_s = next(iter(self.log.first.items()), ("", 0.0))
+        kernel_s = kernel_time_s(text)
+        if self.start is None or kernel_s is None or f"{kernel_s:.6f}" not in self.log.marks:
+            return None
+        return since_power_s - kernel_s - (self.start.t_ns - self.power.requested_ns) / 1e9
+
+    def _busy_s(self) -> float:
+        """For how long the kernel's lines kept the console busy until the prompt."""
+        prompt = self._prompt.chosen
+        if prompt is None:
+            return 0.0
+        byte_s = BITS_PER_BYTE / self.board.console.speed_bd
+        text = prompt.text.strip().encode("latin-1")
+        begin_s, busy_s = prompt.t_ns / 1e9 - byte_s * len(text), 0.0
+        until_prompt = itertools.dropwhile(lambda line: text not in line[1], reversed(self._lines))
+        for t_ns, raw in itertools.islice(until_prompt, 1, None):
+            if begin_s - t_ns / 1e9 > PAUSE_S:
+                break
+            length_s = byte_s * (len(raw) + 1)
+            busy_s += length_s * (_KERNEL_TEXT.match(raw.decode("latin-1")) is not None)
+            begin_s = min(begin_s, t_ns / 1e9) - length_s
+        return busy_s
 
     def _restart(self) -> BoardTransientError | None:
         """The error of a kernel whose clock began anew."""

@@ -25,6 +25,7 @@ from lab.benchmarks.boot.crosscheck import (
     with_digest,
     zero_of,
 )
+from lab.benchmarks.boot.timeline import TimeLine
 from lab.metrics import Flag, Moment
 
 SECOND = 10**9
@@ -227,6 +228,13 @@ def test_a_script_of_init_on_the_terminal_is_no_getty() -> None:
 def test_a_good_boot_is_not_contradicted() -> None:
     assert failures(checked(), 9.9, 13.9) == []
     assert failures(checked(), 9.3, 13.0) == []  # BusyBox' getty sleeps 0.1 s; TCG's clock starts late
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+def test_the_first_line_tells_of_the_kernel_that_runs_where_the_boards_log_has_it(*, is_first: bool) -> None:
+    check = evolve(checked(), log=LogFacts(is_first=is_first))
+    line = check.time_line(moment("kernel", 9.9), moment("login", 13.9), TimeLine(begun=0.1))
+    assert line.begun == (0.1 if is_first else None)
 
 
 @pytest.mark.parametrize("early_s", [0.1, 1.3, 3.1])

@@ -33,7 +33,7 @@ class Marker:
 
 
 def starts(*said: str) -> str:
-    """The outcome of a boot with these lines; "doubtful": a stage may have started over."""
+    """The outcome of a boot with these lines; "doubtful" or "again": a stage may have started over."""
     watched = Starts(AM62)
     for line in said:
         name = next((marker.name for marker in AM62.markers if re.search(marker.regex, line)), None)
@@ -41,7 +41,7 @@ def starts(*said: str) -> str:
         for error in errors:
             if error is not None:
                 return error.failure
-    return "doubtful" if watched.doubtful else "ok"
+    return "doubtful" if watched.doubtful else "again" if watched.again else "ok"
 
 
 def test_as_many_banners_as_a_healthy_boot_has_are_one_start() -> None:
@@ -55,7 +55,7 @@ def test_a_printed_environment_that_holds_the_banner_is_no_start() -> None:
 @pytest.mark.parametrize("before", ["ver=", "new ", "got "])
 def test_u_boots_version_behind_a_word_is_no_spl(before: str) -> None:
     said = (f"{before}{UBOOT}", "Environment size: 1487/131067 bytes", "Starting kernel ...")
-    assert starts(SPL, SPL, UBOOT, *said) == ("ok" if before == "ver=" else "doubtful")
+    assert starts(SPL, SPL, UBOOT, *said) == ("ok" if before == "ver=" else "again")
     assert starts(SPL, "Environment size: 9/9 bytes", SPL, f"{before}{UBOOT}", "Environment size: 9/9 bytes") == "ok"
 
 
@@ -73,7 +73,7 @@ def test_a_garbled_banner_with_a_newline_in_it_is_one_too_many(cut: int) -> None
 def test_a_stage_comes_again_behind_the_same_line() -> None:
     hit, net = "Hit any key to stop autoboot:  2", "Net:   eth0: ethernet@8000000"
     assert starts(SPL, SPL, UBOOT, net, hit, "\x80\xe6\x9e", net, hit) == "reset"
-    assert starts(SPL, SPL, UBOOT, net, hit, "  *** U-Boot Boot Menu ***", hit) == "doubtful"
+    assert starts(SPL, SPL, UBOOT, net, hit, "  *** U-Boot Boot Menu ***", hit) == "again"
 
 
 @pytest.mark.parametrize(
