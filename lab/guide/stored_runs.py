@@ -8,14 +8,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from attrs import field, fields_dict, frozen
+from sqlalchemy import or_, select
 
 from lab.guide import boards
 from lab.guide.layout import Origin
-from lab.judge.labels import release_key
+from lab.judge.labels import release_key, same_release
 from lab.judge.store import reviews
 from lab.metrics import Measurement
+from lab.results import rows
 from lab.results.formatting import label
-from lab.results.listing import Overview, attempts_of, count_tried, overview
+from lab.results.listing import Overview, attempts_of, column_values, count_tried, overview
+from lab.results.models import RunRow
 from lab.results.records import APART, PUBLISHED, ArtifactRef, Run
 from lab.results.store import Store
 
@@ -74,12 +77,21 @@ def published_cells(
                 yield PublishedCell.of_document(document)
 
 
-def accepted_runs(store: Store) -> list[Run]:
-    """The runs of nights and guides without a rejection, the newest first."""
+def accepted_runs(store: Store, release: str | None = None) -> list[Run]:
+    """The runs of nights and guides without a rejection, the newest first.
+
+    Args:
+        release: only its runs, and published ones; None: of all.
+    """
     reviewed = reviews(store)
+    query = select(RunRow).order_by(RunRow.id.desc())
+    if release is not None:
+        labels = [label for label in column_values(store, "release") if same_release(label, release)]
+        query = query.where(or_(RunRow.release.in_(labels), RunRow.kind == PUBLISHED))
+    runs = store.read(lambda session: [rows.run(row) for row in session.scalars(query)])
     return [
         run
-        for run in store.runs()
+        for run in runs
         if run.kind not in APART or run.kind == PUBLISHED
         if run.id not in reviewed or reviewed[run.id].decision != "rejected"
     ]
@@ -101,18 +113,17 @@ def is_of(run: Run, board: str) -> bool:
     return board in {run.board, run.board_type} or run.board_type == boards.type_of(board)
 
 
-def column_name(accepted: Sequence[Run], run: Run) -> str:
+def column_name(accepted_guides: Sequence[Run], run: Run) -> str:
     """Column name of a run's board type in every release.
 
     It is the vendor's spelling if a guide has one, else the type's name; of a simulated board with "-sim".
+
+    Args:
+        accepted_guides: the published runs.
     """
     if is_virtual(run):
         return boards.simulated(run.board_type)
-    published = [
-        other
-        for other in accepted
-        if other.kind == PUBLISHED and other.board_type == run.board_type and not is_virtual(other)
-    ]
+    published = [other for other in accepted_guides if other.board_type == run.board_type and not is_virtual(other)]
     if run.kind == PUBLISHED and len({other.board for other in published if other.release == run.release}) > 1:
         return run.board  # the guide itself tells them apart
     return min((other.board for other in published), default=run.board_type)

@@ -11,7 +11,7 @@ from sqlalchemy import case, func, select
 
 from lab.results.models import AttemptRow, ReviewRow, RunRow
 from lab.results.records import APART, FAULTS, OK, RunHead
-from lab.results.snapshot import HEADS, StoreSnapshot
+from lab.results.snapshot import CHUNK, HEADS, StoreSnapshot
 
 _COMPLETED = "completed"
 
@@ -217,6 +217,15 @@ def attempts(snapshot: StoreSnapshot, labels: Sequence[str]) -> dict[BoardSeries
         if decisions.get(run) != "rejected":
             by_place.setdefault(BoardSeries(*where), []).append((run, outcome, fault, count))
     return {where: _attempts(rows, decisions) for where, rows in by_place.items()}
+
+
+def runs_with_failures(snapshot: StoreSnapshot, run_ids: Sequence[int]) -> set[int]:
+    """Those of some runs that have failed attempts."""
+    runs: set[int] = set()
+    for ids in (run_ids[start : start + CHUNK] for start in range(0, len(run_ids), CHUNK)):
+        query = select(AttemptRow.run_id).where(AttemptRow.run_id.in_(ids), AttemptRow.outcome != OK).distinct()
+        runs.update(row[0] for row in snapshot.rows(query))
+    return runs
 
 
 def _attempts(rows: Sequence[tuple[int, str, str | None, int]], decisions: Mapping[int, str]) -> AttemptCounts:

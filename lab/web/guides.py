@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Annotated, Final, Literal
 
 from attrs import evolve, frozen
@@ -16,9 +17,11 @@ from lab.guide.rulebook import Severity
 from lab.guide.write import comparison_page, footnotes, page, rst_writer, stored_release
 from lab.guide.write.entries import GuideRelease, summary_table
 from lab.judge.labels import release_key
+from lab.judge.latest import LabComparison
 from lab.judge.text import RUN
 from lab.results.models import RunRow
 from lab.results.records import PUBLISHED
+from lab.results.revision import revision
 from lab.results.store import Store
 from lab.web.middleware import WITHOUT_NUL
 from lab.web.rendering import Renderer
@@ -62,31 +65,40 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
     def guide(request: Request, release: Name, form: Literal["", "html", "rst"] = "") -> Response:
         if form == "rst":
             with site.store() as store:
-                numbers = evolve(_annotate(store, release), run_page=f"{request.base_url}{_RUN_PAGE[1:]}")
+                numbers = footnotes.annotate(_collect(store, release, _comparison(site)))
+                numbers = evolve(numbers, run_page=f"{request.base_url}{_RUN_PAGE[1:]}")
                 return PlainTextResponse(rst_writer.write(numbers))
+        comparison = _comparison(site)
+
+        def state(store: Store) -> Hashable:
+            return revision(store), comparison.left
+
+        def render_whole(store: Store) -> str:
+            numbers = footnotes.annotate(_collect(store, release, comparison))
+            return page.render(evolve(numbers, run_page=_RUN_PAGE), {})
+
         if form == "html":
-            whole = site.page(
-                ("guide", release),
-                lambda store: page.render(evolve(_annotate(store, release), run_page=_RUN_PAGE), {}),
-            )
+            whole = site.page(("guide", release), render_whole, state)
             answer = HTMLResponse(whole)
             answer.headers["Content-Security-Policy"] = (
                 page.POLICY
             )  # the page has one script of its own, by its digest
             return answer
         key = ("guide page", release, *renderer.person.page_key)
-        return HTMLResponse(site.page(key, lambda store: _page(renderer, store, release)))
+        return HTMLResponse(site.page(key, lambda store: _page(renderer, store, release, comparison), state))
 
     return routes
 
 
-def _page(renderer: Renderer, store: Store, release: str) -> str:
+def _page(renderer: Renderer, store: Store, release: str, comparison: LabComparison) -> str:
     """A release's page: the guide's summary, what is worse, and what the rules find."""
-    numbers, release_findings = _annotate(store, release), findings(store, release)
+    collected = _collect(store, release, comparison)
+    numbers, release_findings = footnotes.annotate(collected), findings(store, release, collected)
     return renderer.text(
         "guide.of.html.j2",
         release=release,
         summary=summary_table(numbers),
+        origins=numbers.origins,
         regressions=numbers.open_regressions,
         findings=release_findings[:MOST_FINDINGS],
         more=max(0, len(release_findings) - MOST_FINDINGS),
@@ -94,9 +106,18 @@ def _page(renderer: Renderer, store: Store, release: str) -> str:
     )
 
 
-def _annotate(store: Store, release: str) -> GuideRelease:
-    """A release's numbers with their footnotes and open regressions."""
-    return footnotes.annotate(stored_release.collect(store, release, (), is_judged=True))
+def _comparison(site: Site) -> LabComparison:
+    """The worse numbers of all boards, as far as the last look has judged them."""
+    boards = site.look().lab.boards
+    return LabComparison(
+        {board.board: board.worse for board in boards},
+        frozenset(board.board for board in boards if not board.is_judged),
+    )
+
+
+def _collect(store: Store, release: str, comparison: LabComparison) -> GuideRelease:
+    """A release's numbers with their open regressions."""
+    return stored_release.collect(store, release, (), comparison=comparison)
 
 
 def list_guides(store: Store) -> list[ListedGuide]:
@@ -116,9 +137,9 @@ def list_guides(store: Store) -> list[ListedGuide]:
     ]
 
 
-def findings(store: Store, release: str) -> list[RuleFinding]:
+def findings(store: Store, release: str, collected: GuideRelease | None = None) -> list[RuleFinding]:
     """The findings in a release's guide, the surest first."""
-    unsorted = run_rules(stored_release.load_sheet(store, release), None)
+    unsorted = run_rules(stored_release.load_sheet(store, release, collected), None)
     return sorted(unsorted, key=lambda finding: (_ORDER.index(finding.severity), finding.line))
 
 

@@ -159,9 +159,10 @@ def _runs_by_board(accepted: Sequence[Run], board: str) -> dict[str, list[Run]]:
     if own or not boards.is_product(board):
         return {board: without_sisters(own, board)}
     runs: dict[str, list[Run]] = {}
+    guides = [run for run in accepted if run.kind == PUBLISHED]
     for run in accepted:
         if not is_virtual(run) and boards.product_of(run.board_type) == boards.product_of(board):
-            runs.setdefault(column_name(accepted, run), []).append(run)
+            runs.setdefault(column_name(guides, run), []).append(run)
     return runs
 
 

@@ -85,6 +85,8 @@ class GuideRelease:
         left_out: what the sources print and no board can be given.
         failed: runs whose numbers are left out, since cycles failed.
         regressions: of its boards, that nobody has decided on, a line for each board.
+        uncompared: boards with runs that are not compared with earlier ones yet.
+        origins: whose numbers a column has, a sentence for each of several boards.
     """
 
     name: str
@@ -98,6 +100,8 @@ class GuideRelease:
     left_out: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
     regressions: tuple[str, ...] = ()
+    uncompared: int = 0
+    origins: tuple[str, ...] = ()
 
     @property
     def warnings(self) -> list[str]:
@@ -113,8 +117,10 @@ class GuideRelease:
 
     @property
     def open_regressions(self) -> list[str]:
-        """Sentences on regressions that nobody has decided on."""
-        return [f"Open regression of {text}." for text in self.regressions]
+        """Sentences on regressions that nobody has decided on, or that are not known yet."""
+        boards = f"{self.uncompared} board{'s are' if self.uncompared > 1 else ' is'}"
+        unknown = f"{boards} not compared with earlier runs yet: whether a number of them is worse is not known."
+        return [f"Open regression of {text}." for text in self.regressions] + [unknown] * bool(self.uncompared)
 
 
 @frozen

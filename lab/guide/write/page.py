@@ -129,6 +129,7 @@ def render(
             notes=release.notes,
             warnings=[*release.warnings, *release.open_regressions],
             summary=summary_table(release),
+            origins=release.origins,
             run_page=release.run_page,
             count=sum(cell is not None for c in chapters for t in c.tables for row in t.rows for cell in row.cells),
             chapters=chapters,

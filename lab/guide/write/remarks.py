@@ -11,27 +11,31 @@ from attrs import field, frozen
 from lab.judge import noise
 from lab.judge.compare import compare
 from lab.judge.labels import precedes, same_release
-from lab.judge.latest import LatestJudge, WorseNumber
+from lab.judge.latest import LabComparison, LatestJudge, WorseNumber
 from lab.judge.number import Number, of_average
-from lab.metrics import Measurement, summarise
+from lab.metrics import Measurement
 from lab.results import formatting
 from lab.results.history import Item, item_of
-from lab.results.listing import Overview
 from lab.results.records import PUBLISHED, Run
 from lab.results.store import Store
+from lab.results.sums import Average
 
 _NumberKey = tuple[str, int, Item]  # metric, its version, parameters
 
 
-def open_regressions(store: Store, runs: Iterable[Run], name: str) -> dict[str, tuple[WorseNumber, ...]]:
-    """The worse numbers of the runs' boards up to a release, that nobody has decided on."""
+def judge_boards(store: Store, runs: Iterable[Run]) -> LabComparison:
+    """Judge the boards of some runs, all at once."""
     boards = frozenset(run.board for run in runs if run.kind != PUBLISHED)
-    worse = LatestJudge(math.inf, only=boards).of(store, store.now()).worse if boards else {}
+    return LatestJudge(math.inf, only=boards).of(store, store.now()) if boards else LabComparison()
+
+
+def open_regressions(comparison: LabComparison, name: str) -> dict[str, tuple[WorseNumber, ...]]:
+    """The worse numbers of boards up to a release, that nobody has decided on."""
     until = {
         board: tuple(
             number for number in numbers if same_release(number.release, name) or precedes(number.release, name)
         )
-        for board, numbers in worse.items()
+        for board, numbers in comparison.worse.items()
     }
     return {board: numbers for board, numbers in until.items() if numbers}
 
@@ -49,18 +53,19 @@ class Remarks:
     worse: Mapping[str, Sequence[WorseNumber]] = field(factory=dict)
 
     @classmethod
-    def of_runs(cls, runs: Iterable[Overview], worse: Mapping[str, Sequence[WorseNumber]]) -> Self:
+    def of_runs(
+        cls, runs: Iterable[tuple[Run, Iterable[Average]]], worse: Mapping[str, Sequence[WorseNumber]]
+    ) -> Self:
         """Compare the boards of some runs.
 
         Args:
-            runs: of boards of one type, those that count first.
+            runs: of boards of one type with their averages, those that count first.
         """
         by_number: dict[_NumberKey, dict[str, Number]] = {}
-        for run in runs:
-            for measurement in run.measurements:
-                metric, summary = measurement.metric, summarise(measurement.samples)
-                number = of_average(metric, measurement.params, summary.mean, summary.uncertainty, run.run.board)
-                by_number.setdefault(_key(measurement), {}).setdefault(run.run.board, number)
+        for run, averages in runs:
+            for average in averages:
+                number = of_average(average.metric, average.params, average.value, average.uncertainty, run.board)
+                by_number.setdefault(number_key(average), {}).setdefault(run.board, number)
         differences = {}
         for key, numbers in by_number.items():
             low, high = (end(numbers.values(), key=lambda number: number.value or 0.0) for end in (min, max))
@@ -74,7 +79,7 @@ class Remarks:
 
     def about(self, run: Run, measurement: Measurement) -> list[str]:
         """What is to be said of a run's number."""
-        key = _key(measurement)
+        key = number_key(measurement)
         remarks = [f"{self.differences[key]}; this is {run.board}'s"] if key in self.differences else []
         regressions = {number.key[1:]: number for number in self.worse.get(run.board, ()) if number.kind == run.kind}
         if regression := regressions.get(key):
@@ -83,5 +88,6 @@ class Remarks:
         return remarks
 
 
-def _key(measurement: Measurement) -> _NumberKey:
+def number_key(measurement: Measurement | Average) -> _NumberKey:
+    """Metric, its version and parameters."""
     return measurement.metric.name, measurement.metric.version, item_of(measurement.params)

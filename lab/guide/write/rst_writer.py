@@ -120,6 +120,8 @@ class WrittenGuide:
         summary = summary_table(self.release)
         self.lines += [".. csv-table:: Summary", f"    :header: {_csv((SUMMARY, *summary.header[1:]))}", ""]
         self.lines += [*(f"    {_csv(row)}" for row in summary.rows), ""]
+        for text in self.release.origins:
+            self.lines += [escape(text), ""]
 
     def _write_modules(self) -> None:
         self.lines += [".. list-table:: Evaluation Modules", "    :header-rows: 1", ""]

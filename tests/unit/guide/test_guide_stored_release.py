@@ -20,8 +20,10 @@ from lab.guide import measurements, stored_runs
 from lab.guide.compare import comparison as compare
 from lab.guide.compare import stored_history
 from lab.guide.read import reader
+from lab.guide.stored_runs import sound_numbers
 from lab.guide.write import compose, page, rst_writer, stored_release, writer
 from lab.guide.write.entries import EntryProvenance, GuideEntry, GuideRelease
+from lab.judge.latest import LabComparison
 from lab.judge.store import review
 from lab.results import AttemptRecord, Run, Store
 from lab.results.records import CONSOLE_LOG, SampleRecord
@@ -180,6 +182,39 @@ def test_a_cell_says_that_boards_of_its_type_differ_and_that_its_regression_is_o
     written = stored_release.collect(store, "11.01", (), is_judged=True)
     assert written.regressions == ()
     assert "regression" not in written.entries[0].evidence.note
+
+
+def test_a_guide_of_several_boards_says_whose_numbers_it_prints_and_reads_no_other_run_whole(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    boots(store, "sk-1", "11.01", 2.1)
+    assert stored_release.collect(store, "11.01", ()).origins == ()
+    wake = store.begin_run("low_power", "am62xx_sk", "sk-1", "11.01", plan={}, provenance={})
+    sample = (SampleRecord("lpm.deep_sleep.resume_kernel", {}, 150.0, 1.0),)
+    store.record_attempt(wake.id, AttemptRecord(1, 1, {}, "ok", None, None, "", NOW, 1.0, sample))
+    store.finish_run(wake.id, "completed")
+    last = [boots(store, f"sk-{number}", "11.01", 2.1) for number in range(2, 30)][-1]
+    read: list[int] = []
+    monkeypatch.setattr(
+        stored_release, "sound_numbers", lambda store, run: read.append(run.id) or sound_numbers(store, run)
+    )
+    written = stored_release.collect(store, "11.01", ())
+    assert read == [last.id, wake.id]
+    whose = "29 boards were measured; the numbers are 1 of sk-29, 1 of sk-1, each of the board on which it was"
+    assert [text for text in written.origins if whose in text] == list(written.origins) != []
+    for path in writer.write(store, "11.01", (), tmp_path, ["rst", "html"]):
+        assert whose in " ".join(path.read_text().split())
+    review(store, wake.id, "rejected", "ada", "another card")
+    (text,) = stored_release.collect(store, "11.01", ()).origins
+    assert "the numbers are those of the board sk-29, which was measured last, and no average" in text
+
+
+def test_boards_that_are_not_compared_yet_are_said_in_a_guide(store: Store) -> None:
+    boots(store, "sk-1", "11.01", 2.1)
+    left = LabComparison(left=frozenset({"sk-1", "other"}))
+    written = stored_release.collect(store, "11.01", (), comparison=left)
+    assert written.uncompared == 1
+    assert "1 board is not compared with earlier runs yet" in rst_writer.write(written)
 
 
 def test_boards_that_differ_as_equal_runs_do_need_no_remark(store: Store) -> None:
