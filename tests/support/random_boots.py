@@ -121,6 +121,8 @@ class Machine:
     y_s: float = field(init=False)
     spread_s: float = field(init=False)
     read_s: float = field(default=0.0, init=False)  # when its clock was read for the last answer
+    late_s: float = field(default=0.0, init=False)  # by how much that answer came later than usual
+    idle_s: float = field(default=0.0, init=False)  # for how long its getty may wait for other jobs
     issue: bytes = field(init=False)
     lines: int = field(init=False)
     behind: Sequence[bytes] = field(init=False)
@@ -165,6 +167,7 @@ class Machine:
         boot.getty_s = boot.zero_s + dice.uniform(1.5, 3.0)
         boot.life(boot.zero_s, self.lines, until_s=boot.getty_s)
         boot.said.append(Said(boot.zero_s + 1.2, self.logo + b"Root file system of medium sd\r\n"))
+        late_s += dice.uniform(0, self.idle_s) if self.idle_s else 0.0
         boot.prompt_s = boot.getty_s + self.near(self.y_s) + late_s
         boot.said.append(Said.of(boot.prompt_s, b"\r\n" + self.issue + PROMPT))
         boot.said += [Said(boot.prompt_s + dice.uniform(0.001, 0.3), text) for text in self.behind]
@@ -194,7 +197,7 @@ class Machine:
 
     def answer(self, boot: Boot, asked_s: float, logged: Sequence[str]) -> list[str]:
         """The board's answer to a question at this time, perhaps damaged."""
-        self.read_s = asked_s + self.dice.uniform(0.001, 0.03)
+        self.read_s, self.late_s = asked_s + self.dice.uniform(0.001, 0.03), boot.late_s
         zero_s = boot.zero_s + self.lost_s + boot.lost_s
         up_s, ticks = int((self.read_s - zero_s) * 100) / 100, int((boot.getty_s - zero_s) * 100)
         shell, getty = "471 (sh) S 412 471 471 1088 999999", f"412 (login) S 1 412 412 1088 {ticks}"
@@ -207,7 +210,7 @@ class Machine:
         """The whole answer of the last question."""
         facts = read_facts(lines)
         assert facts is not None
-        came_s = self.read_s + self.dice.uniform(0.0005, 0.003)
+        came_s = self.read_s + self.dice.uniform(0.0005, 0.003) + self.late_s
         zero_ns = zero_of(facts, 10 * S + round(asked_s * S), moment("uptime", came_s))
         assert zero_ns is not None
         return CrossCheck(facts, zero_ns, log)
@@ -229,6 +232,7 @@ class Boot:
         first_s: by which the life of a first kernel lengthens the boot.
         answer_damage: probability that an answer of the cross-check is damaged.
         lost_s: ticks that this kernel lost beyond its usual ones.
+        late_s: by how much the answer comes later than usual.
     """
 
     machine: Machine
@@ -242,6 +246,7 @@ class Boot:
     first_s: float = math.inf
     answer_damage: float = 0.0
     lost_s: float = 0.0
+    late_s: float = 0.0
 
     def life(self, zero_s: float, lines: int, *, until_s: float) -> None:
         """A kernel's lines: from its console's registration on, or from its start."""
@@ -435,6 +440,13 @@ def busy_line(machine: Machine) -> Boot:
     return boot
 
 
+def slow_answer(machine: Machine) -> Boot:
+    """The board is busy, and answers late."""
+    boot = machine.boot()
+    boot.late_s = machine.dice.uniform(0.02, 0.5)
+    return boot
+
+
 def two_gettys(machine: Machine) -> Boot:
     """Two gettys of one terminal prompt one behind the other."""
     boot = machine.boot()
@@ -485,6 +497,25 @@ def prompt_again(machine: Machine) -> Boot:
     boot.change("login", came=dice.choice([b"", before, before + damaged(dice, PROMPT)]))
     at_s = boot.prompt_s + len(said.data) * 87e-6 + dice.uniform(0.05, 3)
     boot.said.append(Said(at_s, dice.choice([b"\r\n", b"\r\n" + machine.issue]) + PROMPT))
+    return boot
+
+
+def lost_in_answer(machine: Machine) -> Boot:
+    """The first prompt is lost, and the answer that tells so is late by as much."""
+    boot, again_s = machine.boot(), machine.dice.uniform(0.05, 0.5)
+    said = boot.change("login", came=b"\r\n")
+    boot.said.append(Said(boot.prompt_s + len(said.data) * 87e-6 + again_s, b"\r\n" + machine.issue + PROMPT))
+    boot.late_s = max(0.0, again_s + machine.dice.uniform(-0.03, 0.03))
+    return boot
+
+
+def lost_in_spread(machine: Machine) -> Boot:
+    """The first prompt is lost, and drawn again before others may have come: the getty waits for other jobs."""
+    machine.idle_s = machine.dice.uniform(0.2, 1.0)
+    boot = machine.boot()
+    said = boot.change("login", came=b"\r\n")
+    at_s = boot.prompt_s + len(said.data) * 87e-6 + machine.dice.uniform(0.05, 0.5)
+    boot.said.append(Said(at_s, b"\r\n" + machine.issue + PROMPT))
     return boot
 
 
@@ -637,6 +668,7 @@ HEALTHY: Final[Mapping[str, Callable[[Machine], Boot]]] = {
     "healthy": healthy,
     "early_warning": early_warning,
     "busy_line": busy_line,
+    "slow_answer": slow_answer,
     "shown_before": shown_before,
 }
 # What an image does in each of its boots
@@ -649,6 +681,8 @@ SICK: Final[Mapping[str, Callable[[Machine], Boot]]] = {
     "damaged_answer": damaged_answer,
     "torn_stage": torn_stage,
     "prompt_again": prompt_again,
+    "lost_in_answer": lost_in_answer,
+    "lost_in_spread": lost_in_spread,
     "interleaved": interleaved,
     "lookalike": lookalike,
     "lookalike_alone": lookalike_alone,

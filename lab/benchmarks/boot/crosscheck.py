@@ -235,7 +235,8 @@ class CrossCheck:
         Args:
             line: as far as the console tells; its `drawn` are seconds before the prompt.
         """
-        line = line if self.log.is_first else evolve(line, begun=None)
+        way = (self.zero_ns[1] - self.zero_ns[0]) / 1e9
+        line = evolve(line, way=way, begun=line.begun if self.log.is_first else None)
         zero_ns = self.zero_ns[1] - STEP_NS // 2
         zero = None if start is None else (zero_ns - start.t_ns) / 1e9
         if self.facts.getty_ns is None:
@@ -243,7 +244,7 @@ class CrossCheck:
         getty = (prompt.t_ns - zero_ns - self.facts.getty_ns) / 1e9
         drawn = (getty - before_s for before_s in line.drawn)
         # One program was started at the prompt: before it, something else wrote
-        drawn = (value for value in drawn if value >= 0 or self.facts.restarts != 0)
+        drawn = (value for value in drawn if value + way >= 0 or self.facts.restarts != 0)
         return evolve(line, zero=zero, getty=getty, drawn=tuple(drawn))
 
     def document(self) -> dict[str, Any]:

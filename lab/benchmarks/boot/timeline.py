@@ -30,10 +30,11 @@ from lab.metrics.uncertainty import SIGMA_OF_MAD
 SPREADS: Final = 4  # beyond which a boot is not usual
 KNOWN: Final = 3  # boots from which on something is usual
 RECENT: Final = 20  # boots that are learned from: a boot of a long run costs no more than one of a short
+SURE_S: Final = 0.05  # an answer tells the kernel's time 0 no better on a busy board, whatever the getty does
 STEP_S: Final = 0.01  # of /proc/uptime and of a process's start: 1/USER_HZ, truncated (proc(5))
 # The rates of two crystals differ by at most 200 ppm; the rest is what a boot's stamps tell of them
 DRIFT: Final = 500e-6
-QUANTITIES: Final = ("zero", "getty", "answer", "tries", "again", "begun")
+QUANTITIES: Final = ("zero", "getty", "answer", "tries", "again", "begun", "way")
 KERNEL: Final = " kernel"
 DRAWN: Final = "drawn"
 PROMPT: Final = "prompt"  # for the moment that ends the boot, login or shell
@@ -100,6 +101,7 @@ class TimeLine:
         tries: number of the bootloader's errors, after which it tried another place.
         again: how often a text of the bootloader came once more; None: never.
         begun: D by the first line of the kernel that runs, which has lost no ticks yet.
+        way: from the question to the answer that has the kernel's clock, which was read in between.
         busy: for how long the kernel's lines kept the console busy just before the prompt; None: not at all.
         drawn: the Y of other texts that may be the prompt.
         open: the prompt may be another text, as far as the console tells.
@@ -116,6 +118,7 @@ class TimeLine:
     tries: float | None = None
     again: float | None = None
     begun: float | None = None
+    way: float | None = None
     busy: float | None = None
     drawn: tuple[float, ...] = ()
     open: bool = False
@@ -223,25 +226,31 @@ def judge(line: TimeLine, usual: Mapping[str, Usual], out_of_place: Collection[s
     from no other text. A prompt that is late may have been drawn again, one that is early is another text. Where the
     kernel lost ticks, its first line tells when it began.
     """
-    zero, getty, answer, tries, again, begun = (usual.get(name) for name in QUANTITIES)
+    zero, getty, answer, tries, again, begun, way = (usual.get(name) for name in QUANTITIES)
+    # So much later than usual the answer came, and so much earlier the kernel's time 0 may be
+    late_s = way.off_s(line.way) if way and line.way and line.way > way.middle_s else 0.0
     start_s, is_early = 0.0, False
     if zero is not None and line.zero is not None and line.zero > zero.middle_s:
-        start_s, is_early = zero.off_s(line.zero), zero.beyond_s(line.zero) > 0
-        if not is_early:  # as a second kernel would make it; a text that was said before shortens the stage before it
-            start_s = min(start_s, _most_before_s(line, usual))
+        start_s = zero.off_s(line.zero)
+        if not zero.beyond_s(line.zero):  # as a second kernel would make it; a text that was said before shortens
+            start_s = min(start_s, _most_before_s(line, usual))  # the stage before it
+        is_early = zero.beyond_s(max(line.zero - late_s, zero.middle_s)) > 0
         if begun is not None and line.begun is not None and not begun.off_s(line.begun):
             is_early, start_s = False, min(start_s, abs(line.begun - begun.middle_s) + begun.reach_s)
     prompt_s, is_off = 0.0, bool(line.open or line.drawn)
     apart_s: dict[str, float] = {}
     if getty is not None and line.getty is not None:
-        # The kernel's lines before it take their time of the line; at least what is usual is left
-        free_s = max(getty.middle_s, line.getty - (line.busy or 0.0))
-        prompt_s, is_off = getty.off_s(line.getty), getty.beyond_s(min(line.getty, free_s)) != 0
+        # Between these the prompt came behind its program's start, but for the kernel's lines before it
+        first_s, last_s = line.getty - (line.busy or 0.0), line.getty + late_s
+        is_off = getty.beyond_s(min(max(getty.middle_s, first_s), last_s)) != 0
+        prompt_s = max(getty.off_s(line.getty), getty.off_s(last_s))
+        if getty.near_s > SURE_S:  # a prompt that was lost was drawn again within the spread
+            prompt_s = max(prompt_s, last_s - getty.middle_s + getty.reach_s / 2)
         # A prompt before the program's start may be that of one that was started before, and ended
         apart_s = {
             f"{DRAWN} {number}": abs(value - line.getty)
             for number, value in enumerate(line.drawn)
-            if value > line.getty or value < 0 or getty.beyond_s(value) == 0 or f"{DRAWN} {number}" in usual
+            if value < 0 or getty.beyond_s(value + late_s) >= 0 or f"{DRAWN} {number}" in usual
         }
     new_s = [s for name, s in apart_s.items() if name not in usual or usual[name].beyond_s(line.quantities()[name])]
     is_late = answer is not None and line.answer is not None and answer.beyond_s(line.answer) > 0

@@ -237,6 +237,14 @@ def test_the_first_line_tells_of_the_kernel_that_runs_where_the_boards_log_has_i
     assert line.begun == (0.1 if is_first else None)
 
 
+@pytest.mark.parametrize("restarts", [None, 0, 1])
+def test_a_text_from_before_the_one_start_of_the_getty_is_no_prompt(restarts: int | None) -> None:
+    check = checked()  # whose getty came at 12.88 s, and whose answer came .07 s behind the question
+    check = evolve(check, facts=evolve(check.facts, restarts=restarts))
+    line = check.time_line(moment("kernel", 9.9), moment("login", 13.9), TimeLine(drawn=(1.2, 1.05, 0.5)))
+    assert len(line.drawn) == (2 if restarts == 0 else 3)
+
+
 @pytest.mark.parametrize("early_s", [0.1, 1.3, 3.1])
 def test_a_text_from_before_the_getty_is_no_prompt(early_s: float) -> None:
     assert failures(checked(), 9.9, 12.8 - early_s) == ["prompt_not_real"]
