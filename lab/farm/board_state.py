@@ -110,6 +110,7 @@ class BoardNow:
         worse: numbers that no person decided on, see `lab.judge.latest`.
         is_judged: its latest runs are.
         failed_by: the last failed attempt of `last`; None: none, or `last` did not fail.
+        unseen: why a problem of it might not be seen; empty: it would.
         is_reached: the results have a run or a check of it; None: they cannot be read.
     """
 
@@ -132,6 +133,7 @@ class BoardNow:
     is_judged: bool = True
     failed_by: FailedAttempt | None = None
     is_reached: bool | None = True
+    unseen: str = ""
 
     @property
     def progress(self) -> tuple[int, int]:
@@ -141,6 +143,14 @@ class BoardNow:
         run, job = self.current.run.id, self.job
         planned = job.planned.get(run, 0) if job is not None else 0
         return job.good.get(run, self.current.good) if job is not None and planned else self.current.good, planned
+
+    @property
+    def seen_at(self) -> dt.datetime | None:
+        """When its last run or check ended; None: there is none."""
+        ends = [] if self.last is None else [self.last.run.finished_at or self.last.run.started_at]
+        if self.health is not None and self.health.checked_at is not None:
+            ends.append(self.health.checked_at)
+        return max(ends, default=None)
 
     @property
     def state(self) -> BoardState:
@@ -239,7 +249,7 @@ class BoardNow:
         if self.waiting:
             return BoardState("waiting", f"{self.waiting} waiting")
         idle: dict[bool | None, BoardState] = {
-            True: BoardState("free"),
+            True: BoardState("unknown", self.unseen) if self.unseen else BoardState("free"),
             False: BoardState("never reached", f"no run and no check of it yet: lab health {self.board} --check"),
             None: BoardState("unknown", "without results its runs, jobs and reservations are not known"),
         }

@@ -54,6 +54,10 @@ _ONE_LOOK_S: Final = 10.0  # for comparisons with earlier runs, where no later l
 SEEN_LATELY: Final = dt.timedelta(days=30)  # a board without an environment is listed if it was measured since
 _MOST_FAILURES: Final = 8  # rows of `lines`
 _MANY: Final = 24  # of more boards the free ones are only named: the screen of a large lab is for the others
+_NO_COORDINATOR: Final = (
+    "labgrid's coordinator does not answer: a holder of its place, or a missing exporter, is not seen"
+)
+_QUIET: Final = dt.timedelta(days=7)  # without a run and a check; a farm measures each night
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
 
 
@@ -86,6 +90,14 @@ class LabNow:
     def comparisons_left(self) -> int:
         """The number of boards whose latest runs are not judged yet."""
         return sum(not board.is_judged for board in self.boards)
+
+    @property
+    def silent(self) -> int:
+        """The number of free boards without a run and a check for a week: whether they work is not known."""
+        return sum(
+            board.state.name == "free" and board.seen_at is not None and self.at - board.seen_at > _QUIET
+            for board in self.boards
+        )
 
     @property
     def counts(self) -> dict[StateName, int]:
@@ -174,7 +186,11 @@ def _boards_of(
     except BoardlabError as error:
         trouble = str(error)
         boards = {name: evolve(board, is_reached=None) for name, board in boards.items()}
-    for name, holder in (find_other_holders(host.farm) if host.farm else {}).items():
+    holders = find_other_holders(host.farm) if host.farm else {}
+    if holders is None:
+        for name in boards_by_place(host.farm).values() if host.farm else ():
+            boards[name] = evolve(boards.get(name, BoardNow(name)), unseen=_NO_COORDINATOR)
+    for name, holder in (holders or {}).items():
         missing, board = MissingResource.of(holder), boards.get(name, BoardNow(name))
         if missing is None:
             boards[name] = evolve(board, place=holder)
@@ -210,10 +226,10 @@ def boards_by_place(farm: Farm) -> dict[str, str]:
     return board_of_place
 
 
-def find_other_holders(farm: Farm) -> dict[str, str]:
-    """Board -> its place's holder that is no job and no reservation.
+def find_other_holders(farm: Farm) -> dict[str, str] | None:
+    """Board -> its place's holder that is no job and no reservation; None: the coordinator does not answer.
 
-    The holder is a person or the janitor, as "host/user". Without an answer of the coordinator there are none.
+    The holder is a person or the janitor, as "host/user".
     """
     boards = boards_by_place(farm) if farm.coordinator else {}
     if not boards:
@@ -223,7 +239,7 @@ def find_other_holders(farm: Farm) -> dict[str, str]:
     try:
         holders = Coordinator(with_port(farm.coordinator)).holders(GLANCE_S)
     except BoardlabError:  # `lab status` says so of the coordinator itself
-        return {}
+        return None
     return {
         board: holders[place]
         for place, board in boards.items()

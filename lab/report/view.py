@@ -616,7 +616,7 @@ def _state(counts: Counter[Verdict], *, whole: bool) -> str:
     verdicts = set(counts)
     if verdicts & _BAD:
         return "bad"
-    if verdicts == {Verdict.NO_HISTORY}:
+    if verdicts <= {Verdict.NO_HISTORY}:  # or no number at all
         return "plain"
     return "good" if verdicts <= _SAME and whole else ""
 

@@ -13,6 +13,7 @@ from sqlalchemy import func, select
 from lab.guide.check.findings import RuleFinding, run_rules
 from lab.guide.compare import stored_history
 from lab.guide.compare.comparison import compare
+from lab.guide.measurements import MeasuredGuide
 from lab.guide.rulebook import Severity
 from lab.guide.write import comparison_page, footnotes, page, rst_writer, stored_release
 from lab.guide.write.entries import GuideRelease, summary_table
@@ -93,7 +94,8 @@ def router(site: Site, renderer: Renderer) -> APIRouter:
 def _page(renderer: Renderer, store: Store, release: str, comparison: LabComparison) -> str:
     """A release's page: the guide's summary, what is worse, and what the rules find."""
     collected = _collect(store, release, comparison)
-    numbers, release_findings = footnotes.annotate(collected), findings(store, release, collected)
+    numbers, sheet = footnotes.annotate(collected), stored_release.load_sheet(store, release, collected)
+    release_findings = findings(sheet)
     return renderer.text(
         "guide.of.html.j2",
         release=release,
@@ -101,6 +103,7 @@ def _page(renderer: Renderer, store: Store, release: str, comparison: LabCompari
         origins=numbers.origins,
         regressions=numbers.open_regressions,
         findings=release_findings[:MOST_FINDINGS],
+        unread=len(sheet.guide.unread),
         more=max(0, len(release_findings) - MOST_FINDINGS),
         names=[listed_guide.release for listed_guide in list_guides(store)],
     )
@@ -137,9 +140,9 @@ def list_guides(store: Store) -> list[ListedGuide]:
     ]
 
 
-def findings(store: Store, release: str, collected: GuideRelease | None = None) -> list[RuleFinding]:
-    """The findings in a release's guide, the surest first."""
-    unsorted = run_rules(stored_release.load_sheet(store, release, collected), None)
+def findings(sheet: MeasuredGuide) -> list[RuleFinding]:
+    """The findings in a guide, the surest first."""
+    unsorted = run_rules(sheet, None)
     return sorted(unsorted, key=lambda finding: (_ORDER.index(finding.severity), finding.line))
 
 

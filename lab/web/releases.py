@@ -472,7 +472,7 @@ class ComparedRelease:
             return "bad"
         if self.left or words <= {UNCOMPARED}:
             return "plain"
-        is_whole = all(run.is_over and not run.tried.failed for run in self.runs)
+        is_whole = all(run.is_over and run.counts and not run.tried.by_fault for run in self.runs)
         return "good" if words <= {UNCHANGED} and is_whole else ""
 
     @property

@@ -27,6 +27,7 @@ from lab.cli.exporter import export_boards
 from lab.farm import services, status
 from lab.farm.board_state import PROBLEMS, BoardNow, JobNow, brief
 from lab.farm.board_state import STATES as ORDER
+from lab.farm.config import Farm
 from lab.guide.write import rst_writer, stored_release
 from lab.health.state import BoardCheck, CheckedPart
 from lab.health.store import HealthBook
@@ -144,6 +145,25 @@ def test_a_failed_board_is_not_hidden_by_a_job_that_is_gone_nor_by_a_missing_exp
     assert (both.name, both.fault, both.word) == ("failed", "board", "kernel_panic")
     assert not missing_facts(both.cause, "kernel_panic", "job j7: its process is gone", "host-2 is away")
     assert evolve(killed, job=gone).state.word == "job gone", "of a killed run that says more"
+
+
+def test_a_board_whose_coordinator_does_not_answer_is_not_free(
+    lab: ScriptedLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status, "find_other_holders", lambda _farm: None)
+    monkeypatch.setattr(status, "boards_by_place", lambda _farm: {"place-1": "board-free", "place-2": "board-failed"})
+    states = {
+        each.board: each.state
+        for each in status.look(lab.db, lab.folder / "farm.yaml", lab.folder / "runtime", lab.folder).boards
+    }
+    assert (states["board-free"].name, "coordinator" in states["board-free"].cause) == ("unknown", True)
+    assert (states["board-failed"].name, states["board-better"].name) == ("failed", "free")
+
+
+def test_a_coordinator_without_an_answer_is_not_one_without_holders(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(status, "boards_by_place", lambda _farm: {"place-1": "b1"})
+    monkeypatch.setattr(status, "GLANCE_S", 0.2)
+    assert status.find_other_holders(Farm(coordinator="127.0.0.1:1")) is None
 
 
 def test_a_run_whose_job_is_gone_is_killed_in_every_list(lab: ScriptedLab, capsys: pytest.CaptureFixture[str]) -> None:

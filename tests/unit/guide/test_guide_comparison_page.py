@@ -170,6 +170,20 @@ def test_a_page_of_two_guides_that_did_not_move_says_so(hostile: Comparison) -> 
     assert Page(comparison_page.html(found)).mistakes == []
 
 
+def test_a_page_of_two_guides_with_nothing_in_common_is_not_green() -> None:
+    text = 'T\n====\n\n.. csv-table:: L\n    :header: "Benchmarks","a1: perf"\n\n    "{row}","2.00"\n'
+    pipe, null = (
+        measurements.of_guide(reader.parse("g.rst", text.format(row=row)))
+        for row in ("lat_pipe (us)", "lat_null (us)")
+    )
+    marks = [
+        re.findall(r'class="mark (\w*)"><strong>([^<]*)', comparison_page.html(compare.compare(*sheets)))[0]
+        for sheets in ((pipe, pipe), (pipe, null))
+    ]
+    assert marks[0][0] == "good"
+    assert (marks[1][0], "nothing in common" in marks[1][1]) == ("plain", True)
+
+
 def test_hostile_names_are_only_text_on_the_page(hostile: Comparison) -> None:
     text = comparison_page.html(hostile)
     page = Page(text)

@@ -15,12 +15,13 @@ from support.facts import missing_facts
 from support.recorded_run import START, record
 
 from lab.cli import main
+from lab.judge.baseline import judge_run
 from lab.metrics import ALL, Measurement, by_name
 from lab.metrics.catalogue import published
 from lab.metrics.limits import Limit
 from lab.report import render
-from lab.report.names import title_of
-from lab.report.view import judge_against
+from lab.report.names import Names, title_of
+from lab.report.view import comparison, judge_against
 from lab.results import AttemptRecord, Run, SampleRecord, open_store
 from lab.results.formatting import export_csv
 from lab.results.listing import Overview, overview
@@ -353,13 +354,21 @@ def test_a_damaged_log_is_said_so_in_its_place(tmp_path: Path) -> None:
     assert text.count("<mark>") == 7 * 5  # the moments in the five other logs
 
 
+def test_a_verdict_over_no_number_is_not_good(tmp_path: Path) -> None:
+    with open_store(str(tmp_path / "a.db")) as store:
+        run = store.begin_run("boot", "am62xx_sk", "0042", "11.01", plan={}, provenance={})
+        store.finish_run(run.id, "completed")
+        with store.snapshot() as snapshot:
+            assert comparison(judge_run(snapshot, run.id, None), Names(run)).state == "plain"
+
+
 def test_a_run_without_numbers_says_so(tmp_path: Path) -> None:
     with open_store(str(tmp_path / "a.db")) as store:
         run = store.begin_run("boot", "am62xx_sk", "0042", "11.01", plan={}, provenance={})
         store.finish_run(run.id, "failed")
         text = render(overview(store, run.id), store.artifacts)
     assert Page.of(text).mistakes == []
-    assert not missing_facts(text, "not complete", "no attempt", "number")
+    assert not missing_facts(text, "not complete", "no attempt", "number", "No attempt was made.")
     assert not missing_facts(text, "not complete")
     assert 'id="verdict"' not in text
     assert "<svg" not in text

@@ -451,12 +451,14 @@ def test_a_comment_is_short_enough_and_no_name_is_markup_in_it() -> None:
         ({"better": 1}, False, 0, ""),
         ({"with nothing to compare": 2}, False, 0, "plain"),
         ({}, False, 0, "plain"),
+        ({"unchanged": 3}, False, 0, ""),  # beside a run without a number
         ({"worse": 1, "unchanged": 3}, True, 1, "bad"),
     ],
 )
 def test_a_verdict_looks_like_what_it_says(counts: dict[str, int], bad: bool, left: int, state: str) -> None:
     head = RunHead(1, "boot", "am62xx_sk", "one", LAST, "completed", utc_now(), None)
-    assert ComparedRelease(None, [ReleaseRun(head, counts, bad, Markup(), {})], left).state == state
+    runs = [ReleaseRun(head, each, bad, Markup(), {}) for each in ([counts] if state else [counts, {}])]
+    assert ComparedRelease(None, runs, left).state == state
 
 
 def test_causes_come_first_with_the_boards_that_have_them(lab: Lab) -> None:

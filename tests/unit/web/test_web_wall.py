@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from starlette.requests import Request
 from lab.farm.board_state import BoardNow, JobNow
 from lab.farm.services import Service
 from lab.farm.status import LabNow
+from lab.health import Health
 from lab.host.clock import utc_now
 from lab.results import open_store
 from lab.results.listing import OK, ListedRun
@@ -122,6 +124,45 @@ def test_boards_that_are_not_compared_yet_are_counted_beside_the_free_ones_whate
     site._seen = evolve(seen, at_s=seen.at_s + 1, lab=evolve(seen.lab, boards=boards, services=services))
     parts = WallParts(site, Renderer()).of(Request({**SCOPE, "query_string": screen.encode()}))
     assert b"3 not compared" in parts.event
+
+
+@pytest.mark.parametrize("screen", ["", "kiosk"])
+def test_free_boards_that_were_silent_for_a_week_and_services_that_are_down_stand_in_the_head(
+    site: Site, screen: str
+) -> None:
+    seen = site.look()
+    with site.store() as store:
+        run = store.begin_run("boot", "am62xx_sk", "old", "11.01", plan={}, provenance={})
+    ends = {"new": seen.lab.at - dt.timedelta(days=1), "old": seen.lab.at - dt.timedelta(days=9)}
+    boards = tuple(
+        BoardNow(name, last=ListedRun(evolve(run, status="completed", finished_at=end), {}, []))
+        for name, end in ends.items()
+    )
+    assert {board.state.name for board in boards} == {"free"}
+    checked = evolve(boards[1], health=Health("old", "healthy", (), None, ends["new"], True))
+    services = (Service("pdudaemon", "bad", "nobody at 10.0.0.7", ""),)
+    heads = []
+    for number, second in enumerate((boards[1], checked), 1):
+        lab = evolve(seen.lab, boards=(boards[0], second), services=services)
+        site._seen = evolve(seen, at_s=seen.at_s + number, lab=lab)
+        heads.append(
+            WallParts(site, Renderer()).of(Request({**SCOPE, "query_string": screen.encode()})).event.decode()
+        )
+    assert ["1 of the free ones" in head or "1 free, silent" in head for head in heads] == [True, False]
+    assert all("nobody at 10.0.0.7" in head for head in heads)
+
+
+def test_a_service_that_does_not_run_here_is_not_one_without_a_problem(site: Site) -> None:
+    seen = site.look()
+
+    def head(*services: Service) -> str:
+        site._seen = evolve(site.look(), at_s=site.look().at_s + 0.001, lab=evolve(seen.lab, services=services))
+        return WallParts(site, Renderer()).of(Request({**SCOPE, "query_string": b""})).event.decode()
+
+    absent = Service("exporter", "absent", "nothing listens", "")
+    assert "nothing is known of it: exporter" in head(absent)
+    assert "No problem" not in head(absent)
+    assert "No problem" in head(absent, Service("pdudaemon", "ok", "listens"))
 
 
 def test_of_a_large_wall_only_what_changed_is_rendered_and_sent(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
