@@ -41,8 +41,30 @@ from lab.web.site import Site
 CYCLES, MEDIA = 7, 3
 RUNS = [("sk-a", "11.00"), ("sk-b", "11.00"), ("sk-a", "11.01"), ("sk-b", "11.01")]
 T_6 = 2.446912  # Student's t at 97.5 % with 6 degrees of freedom
-PAGES = ("/", "/wall", "/runs", "/runs/3", "/boards/sk-a", "/releases", "/releases/11.01", "/metrics/boot.time")
-SLEEP_PAGES = (*PAGES[:-1], "/metrics/lpm.deep_sleep.power_rail", "/metrics/lpm.mcu_only.resume_kernel")
+GUIDES = (
+    "/guides",
+    "/guides/11.01",
+    "/guides/11.01?form=html",
+    "/guides/11.01?form=rst",
+    "/releases/11.01/comment.md",
+)
+PAGES = (
+    "/",
+    "/wall",
+    "/runs",
+    "/runs/3",
+    "/boards/sk-a",
+    "/releases",
+    "/releases/11.01",
+    *GUIDES,
+    "/metrics/boot.time",
+)
+# A finding of the page of a guide has figures of its rule.
+SLEEP_PAGES = (
+    *(page for page in PAGES[:-1] if page != "/guides/11.01"),
+    "/metrics/lpm.deep_sleep.power_rail",
+    "/metrics/lpm.mcu_only.resume_kernel",
+)
 # Mode -> metric and rail -> its mean.
 SLEEP = {
     "deep_sleep": {("power_rail", "vdd_core"): 4.3, ("power_rail", "vdda_1v8"): 1.9, ("power_total", ""): 6.2, ("resume_kernel", ""): 137.0},
@@ -59,6 +81,7 @@ WORDS: Mapping[str, Mapping[str, str]] = {
 NAMES = re.compile(
     r"\b11\.0[01]\b|\bu-boot\b|\bsk-[ab]\b|\bam\d+\w*|\bAM\d+x?\b|[\w.]*\d\w*\.\w*[a-z][\w.]*|\b[0-9a-f]{7,64}\b"
     r"|\d{1,2} [A-Z][a-z]+ \d{4}|\d{4}-\d\d-\d\d|\d\d:\d\d(?::\d\d)?|\bboardlab \S+|\b\d+ (?:s|min|h|d) ago|failed in 24 h"
+    r"|127\.0\.0\.1:\d+|DDR data rate \d+|vdd_core\W+0\.85|vdda_1v8\W+1\.80"  # of a guide: addresses, memory, nominal voltages
     r"|plan\.sleep_s \d+|\b\d+ s (?:after|before)|'\[[^']*'|\bcycle \d|\b\d+ bytes|host_cpus \d|95 %|\bp95\b|last 60 s|means of 0\.1 s|\bcan\d\b|lab-host-3|\b1[01] values of|sha256"
 )
 NUMBER = re.compile(r"(?<![\w.])[-+−]?\d+(?:,\d{3})*(?:\.\d+)?(?!\w)")
@@ -261,6 +284,7 @@ def unexplained(lines: list[str], series: list[Series], counts: set[float]) -> l
         expected = [*counts, *(figure for one in ours for figure in one.sums.figures)]
         pairs = [(old, new) for old in ours for new in ours if new.follows(old)]
         expected += [figure for pair in pairs for figure in differences(*pair)]
+        expected += median_shares(ours)
         for text in numbers:
             number = text.replace(",", "").replace("−", "-")
             half = 0.5 * 10.0 ** -len(number.partition(".")[2])
@@ -269,26 +293,43 @@ def unexplained(lines: list[str], series: list[Series], counts: set[float]) -> l
     return wrong
 
 
+def median_shares(series: list[Series]) -> Iterator[float]:
+    """The ± of a table of a guide: of each run and metric, and of its media, the median of ± in percent."""
+    groups = defaultdict[tuple[object, ...], list[float]](list)
+    for one in series:
+        share = 100 * one.sums.uncertainty / one.sums.mean
+        for part in ("", one.params.get("medium", "")):
+            groups[one.run, one.metric, part].append(share)
+    return map(statistics.median, groups.values())
+
+
 def differences(before: Series, now: Series) -> Iterator[float]:
     """Of two runs of one series, with its ±."""
     yield now.sums.mean - before.sums.mean
     yield math.hypot(before.sums.uncertainty, now.sums.uncertainty)
 
 
+def read_lines(address: str) -> list[str]:
+    """The lines of a page, or of a text."""
+    answer = requests.get(address, timeout=60)
+    assert answer.status_code == 200, answer.text
+    if not answer.headers["content-type"].startswith("text/html"):
+        return answer.text.replace("\\", "").splitlines()
+    parser = Lines()
+    parser.feed(answer.text)
+    return parser.lines
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_each_figure_of_a_page_is_a_sum_of_the_store(page: str, address: str, folder: Path) -> None:
-    parser = Lines()
-    parser.feed(requests.get(f"{address}{page}", timeout=60).text)
-    assert unexplained(parser.lines, read_series(folder), read_counts(folder)) == []
+    assert unexplained(read_lines(f"{address}{page}"), read_series(folder), read_counts(folder)) == []
 
 
 @pytest.mark.parametrize("page", SLEEP_PAGES)
 def test_each_figure_of_a_page_about_low_power_is_a_sum_of_the_store(
     page: str, sleep_address: str, asleep: Path
 ) -> None:
-    parser = Lines()
-    parser.feed(requests.get(f"{sleep_address}{page}", timeout=60).text)
-    assert unexplained(parser.lines, read_series(asleep), read_counts(asleep)) == []
+    assert unexplained(read_lines(f"{sleep_address}{page}"), read_series(asleep), read_counts(asleep)) == []
 
 
 @pytest.mark.parametrize("run", range(1, len(RUNS) + 1))
