@@ -11,7 +11,7 @@ import re
 import shutil
 import sqlite3
 import tempfile
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -112,7 +112,7 @@ class Results:
         away_until_s: the server does not answer. full_until_s: its disk refuses to write, with `disk_error`.
         recent: of a host that may lose its power, the contents after its last commits.
         is_server: it numbers its transactions, and its clock is so much ahead (clock_s). committed: the numbers of those that were. lost_answers: change, as `_changes` has it -> so many further commits of it succeed without an answer; "": of any. collisions: the same of commits that it refuses. commits: so far.
-        deaths: change -> so many further processes die behind a commit of it. ends_behind: commit -> how long the database is away behind it; 0: its process is killed.
+        outages: change -> how long the database is away from each further commit of it on. deaths: change -> so many further processes are killed behind a commit of it.
         committed_by: the process of the last commit.
     """
 
@@ -137,7 +137,7 @@ class Results:
     committed: set[str] = field(factory=set)
     commits: int = 0
     committed_by: Process | None = None
-    ends_behind: dict[int, float] = field(factory=dict)
+    outages: defaultdict[str, list[float]] = field(factory=lambda: defaultdict(list))
     deaths: Counter[str] = field(factory=Counter)
     _open: list[SimulatedConnection] = field(factory=list)
 
@@ -198,7 +198,7 @@ class Results:
 
     def calm(self) -> None:
         """Strike no further commit."""
-        for strikes in (self.lost_answers, self.collisions, self.deaths, self.ends_behind):
+        for strikes in (self.lost_answers, self.collisions, self.deaths, self.outages):
             strikes.clear()
 
     def keep_commits(self) -> None:
@@ -260,6 +260,7 @@ class Results:
             self.has_ended(connection)
             return
         world.pause()
+        self._break(world, connection.changed)
         self._reach(world)
         if self.full_until_s > world.now_s:
             world.felt[self.disk_error[0]] += 1
@@ -275,30 +276,16 @@ class Results:
         self.commits += 1
         self.committed_by = world.process if world.current is not None else None
         self.has_ended(connection)
-        self._strike(world, connection.changed)
+        if self.committed_by is not None and (change := _take(self.deaths, connection.changed)) is not None:
+            world.felt[f"a death behind a commit{' of ' * bool(change)}{change}"] += 1
+            world.say("is killed behind its commit")
+            world.kill(world.process)
         world.pause()
         change = _take(self.lost_answers, connection.changed) if world.current is not None else None
         if change is not None:
             world.felt[f"a commit's answer lost{' of ' * bool(change)}{change}"] += 1
             world.say("the answer to its commit is lost")
             raise _error("SQLITE_PROTOCOL", "the connection broke at a commit")
-
-    def _strike(self, world: World, changed: Collection[str]) -> None:
-        away_s = self.ends_behind.pop(self.commits, None)
-        if self.committed_by is None:
-            return
-        if away_s is None and (change := _take(self.deaths, changed)) is not None:
-            away_s = 0.0
-            world.felt[f"a death behind a commit of {change}"] += 1
-        if away_s is None:
-            return
-        world.felt["a strike behind a commit"] += 1
-        if away_s:
-            world.say(f"the database does not answer for {away_s:g} s behind its commit")
-            self.away_until_s = world.now_s + away_s
-        else:
-            world.say("is killed behind its commit")
-            world.kill(world.process)
 
     def has_ended(self, connection: SimulatedConnection) -> None:
         if self.writer is connection:
@@ -313,6 +300,15 @@ class Results:
             connection.close()
             if connection.entry is not None:
                 connection.entry.invalidate()
+
+    def _break(self, world: World, changed: Collection[str]) -> None:
+        """The database goes away at a commit."""
+        change = next((change for change in ("", *sorted(changed)) if self.outages.get(change)), None)
+        if change is not None and world.current is not None:
+            away_s = self.outages[change].pop(0)
+            world.felt[f"an outage at a commit{' of ' * bool(change)}{change}"] += 1
+            world.say(f"the database does not answer for {away_s:g} s, from its commit on")
+            self.away_until_s = world.now_s + away_s
 
     def _reach(self, world: World) -> None:
         """Raise an error where the process does not reach the database."""

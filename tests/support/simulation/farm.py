@@ -96,6 +96,7 @@ CI: Final = "ci"  # a program's, with a token of the site
 PEOPLE: Final = ("max", "olga", CI)
 SWITCHED_S: Final = 5.0
 MEASURER: Final = pytest.StashKey[CycleRunSession]()
+PUT_S: Final = 100.0  # in which a release is put on a board that is measured then
 AGAIN_S: Final = (5.0, 20.0, 60.0)  # before a program is begun again
 DONE: Final = {
     "lab run": frozenset({0, 1, runner.WORSE, runner.UNCONFIRMED}),
@@ -290,7 +291,7 @@ class Farm:
     Attributes:
         unconfirming: so many further boots of runs that confirm others fail.
         wrong: labels of releases that are not what they say. faults: of boards and media so far.
-        worn: the boards' media lose writes.
+        worn: the boards' media lose writes. calm_after_s: nothing is struck then.
     """
 
     world: World
@@ -310,17 +311,18 @@ class Farm:
     wrong: set[str] = field(factory=set)
     faults: int = 0
     worn: bool = False
+    calm_after_s: float = 0.0
     places: Places | None = None
     _holders: dict[tuple[str, str], PlaceHolders] = field(factory=dict, init=False)
 
     def prepare(self) -> None:
         """Boards, and what is wanted of them, by the schedule."""
         pick = self.world.choices.pick
-        names = BOARDS[: 1 + pick((2.0, 1.0))]
+        names = BOARDS[: 1 + pick((3.0, 1.0))]
         self.boards = {name: Board(name, self) for name in names}
         if pick((9.0, 1.0)):
             self.stick(self.boards[names[0]])
-        kind = pick((3.0, 2.0, 2.0, 2.0))
+        kind = pick((3.0, 3.0, 2.0, 2.0))
         if kind in {1, 2}:
             (self._prepare_releases, self._prepare_judged)[kind - 1](names)
             return
@@ -341,27 +343,27 @@ class Farm:
     def _prepare_judged(self, names: Sequence[str]) -> None:
         """One release is slower on its board, and each order is judged."""
         pick = self.world.choices.pick
-        for wanted in range(1, 2 + pick((2.0, 2.0, 1.0))):
-            suites = ("boot", "low_power") if pick((1.0, 2.0)) else ("boot",)
+        for wanted in range(1, 2 + pick((3.0, 2.0))):
+            suites = ("boot", "low_power") if pick((1.0, 1.0)) else ("boot",)
             board, slower = names[pick([1.0] * len(names))], wanted == 1
             self.wishes.append(
                 Wish(f"r{wanted}", "lab run", board, suites, PERSONS, WAIT_S, judged=True, slower=slower)
             )
         self.slower = {wish.label for wish in self.wishes if wish.slower}
-        self.unconfirming = (0, (RETRIES + 1) * (len(runner.CONFIRM_PAUSES_S) + 1))[pick((1.0, 2.0))]
+        self.unconfirming = (0, (RETRIES + 1) * (len(runner.CONFIRM_PAUSES_S) + 1))[pick((1.0, 1.0))]
 
     def _prepare_releases(self, names: Sequence[str]) -> None:
         """Releases are put on the boards, and what is on these is measured."""
         choices = self.world.choices
-        self.worn = choices.pick((1.0, 1.0)) == 1
+        self.worn = choices.pick((1.0, 2.0)) == 1
         for medium in (medium for board in self.boards.values() for medium in board.media.values()):
             medium.fates = FATES[self.worn]
-            if self.worn and choices.pick((1.0, 2.0)):  # what is lost shows what was there before
+            if self.worn and choices.pick((1.0, 4.0)):  # what is lost shows what was there before
                 medium.parts = {name: kernel_of(FACTORY).encode() for name in medium.parts}
         for wanted in range(1, 4 + choices.pick((3.0, 1.0))):
             name, board = f"r{wanted}", names[choices.pick([1.0] * len(names))]
-            kind = choices.pick((2.0, 2.0, 1.0))  # put a release there, measure what is there, or both
-            media = ((EMMC,), (CARD,), MEDIA, MEDIA[::-1])[choices.pick((3.0, 1.0, 2.0, 2.0))]
+            kind = choices.pick((2.0, 2.0 * (wanted > 1), 1.0))  # put a release there, measure what is there, or both
+            media = ((EMMC,), (CARD,), MEDIA, MEDIA[::-1])[choices.pick((3.0, 2.0, 1.0, 1.0))]
             written = [wish.media for wish in self.wishes if wish.board == board and wish.release is not None]
             if kind == 1 and written and choices.happens(0.7):
                 media = written[-1]
@@ -384,7 +386,9 @@ class Farm:
         job = env[JOB_VARIABLE]
         release = given.get("--lab-release", "")
         confirms = int(given["--lab-confirms"]) if "--lab-confirms" in given else None
-        return f"pytest of {job}", lambda: self.session(job, kind, release, resume, confirms)
+        return f"pytest of {job}", lambda: self.watch.session_ends(
+            release, self.session(job, kind, release, resume, confirms)
+        )
 
     def pick_fault(self, weights: Sequence[float]) -> int:
         """The fate of a board or a medium; 0: it does its part."""
@@ -629,6 +633,8 @@ class Farm:
         """Have a wish fulfilled, whatever is killed meanwhile."""
         world, body = self.world, {"lab run": self.lab_run, "pytest": self.pytest, "lab provision": self.provision}
         host = world.hosts[world.choices.pick([1.0] * len(world.hosts))]
+        if not wish.labelled and wish.release is None and world.choices.pick((1.0, 2.0)):
+            world.wait(lambda: self._is_written(wish), PUT_S)
         while True:
             while (until_s := max(host.down_until_s, host.frozen_until_s)) > world.now_s:
                 world.sleep(until_s - world.now_s)
@@ -641,12 +647,20 @@ class Farm:
                 self.watch.program_has_ended(wish, process.code)
             self.tries[wish.label] += 1
             self.codes[wish.label] = process.code
-            gives_up = self.worn and process.code is not None and process.code < 0 and world.choices.happens(0.5)
+            is_killed = process.code is not None and process.code < 0
+            gives_up = self.worn and wish.way == "lab provision" and is_killed and world.choices.happens(0.7)
             if process.code in DONE[wish.way] or self._is_over(wish) or gives_up:
                 self.done.append(wish.label)
                 self.results.keep_commits()
                 return 0
-            world.sleep(AGAIN_S[world.choices.pick([1.0] * len(AGAIN_S))])
+            is_refused = process.code == pytest.ExitCode.USAGE_ERROR
+            world.sleep(AGAIN_S[-1 if is_refused else world.choices.pick([1.0] * len(AGAIN_S))])
+
+    def _is_written(self, wish: Wish) -> bool:
+        """True if nobody is about to put a release on a wish's board."""
+        return all(
+            put.label in self.done for put in self.wishes if put.board == wish.board and put.release is not None
+        )
 
     def stick(self, board: Board) -> None:
         """A board's power is not switched from now on, until a check mends it."""

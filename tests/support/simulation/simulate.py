@@ -14,12 +14,12 @@ from lab.benchmarks.cycles import AWAY_S
 from support.simulation.choices import Choices, shrunk
 from support.simulation.database import Results
 from support.simulation.farm import PERSON, Farm
-from support.simulation.strikes import Strikes
+from support.simulation.strikes import CUT_S, Strikes
 from support.simulation.system import System, installed
 from support.simulation.watch import Watch
 from support.simulation.world import START_S, Host, ViolationError, World
 
-CALM_AFTER_S: Final = 260.0  # behind this nothing is struck, so that everything can end
+CALMS_AFTER_S: Final = (60.0, 130.0, 260.0)  # behind this nothing is struck, so that everything can end
 LONGEST_S: Final = (
     700.0  # in which each strike is over, and what it left is mended: a jump of a clock, a lease, a quarantine
 )
@@ -56,11 +56,10 @@ def simulate(results: Results, choices: Choices) -> Outcome:
             farm.system = system
             _befall(farm)
             farm.prepare()
+            world.strikes = Strikes(farm).draw()
             results.begin(world, history=any(wish.judged for wish in farm.wishes))
-            if farm.unconfirming:  # so that what it left open is taken up again
-                results.deaths["jobs.done"] += choices.pick((1.0, 3.0))
-            if farm.worn:  # so that what was lost is found by the next program
-                results.deaths["provisions.digest"] += choices.pick((1.0, 2.0))
+            if not world.is_calm:
+                _aim(farm)
             farm.watch = watch = Watch(world, results, farm)
             world.checks.append(watch.look)
             desk = Host("a desk")
@@ -81,25 +80,36 @@ def simulate(results: Results, choices: Choices) -> Outcome:
 def _befall(farm: Farm) -> None:
     """Hosts, and their strikes, by the schedule."""
     world, pick = farm.world, farm.world.choices.pick
-    count = 1 + pick((1.0, 2.0))
+    count = 1 + pick((1.0, 3.0))
     for number in range(count):
-        skew = (0.0, 1200.0, -1200.0, 180.0)[pick((2.0, 1.0, 1.0, 1.0))]
+        skew = (0.0, 1200.0, -1200.0, 180.0)[pick((1.0, 1.0, 1.0, 1.0))]
         world.hosts.append(Host(f"lab-{number + 1}", wall_s=skew, monotonic_s=1e4 * number))
     farm.results.is_server = count > 1 or pick((1.0, 1.0)) == 1
     world.stay = STAYS[pick((1.0, 1.0, 1.0))]
     world.strike_rate = RATES[pick((0.5, 3.0, 3.0, 2.0))]
     if not world.strike_rate:
         world.calm_from_s = 0.0
-    kinds = Strikes(farm).all()
-    frequent = (4.0, *[3.0] * 5, 2.0, 2.0, *[1.0] * len(kinds))  # clocks are set and hosts lose their power often, too
-    world.strikes = [kinds.pop(pick(frequent[: len(kinds)])) for _ in range(1 + pick((2.0, 2.0, 1.0, 1.0)))]
+    farm.calm_after_s = CALMS_AFTER_S[pick((2.0, 2.0, 1.0))]
     farm.boot_s = BOOTS_S[pick((2.0, 1.0, 1.0))]
     farm.results.patience_s = PATIENCES_S[pick((1.0, 1.0))]
 
 
+def _aim(farm: Farm) -> None:
+    """Strike the commits behind which this farm can be hurt."""
+    results, pick = farm.results, farm.world.choices.pick
+    if farm.unconfirming:  # so that what it left open is taken up again
+        results.deaths["jobs.done"] += pick((1.0, 3.0))
+    elif farm.slower:  # so that the next program tells what it found
+        results.deaths["jobs.finished_at"] += pick((1.0, 2.0))
+    if farm.worn:  # so that what was lost is found by the next program
+        results.deaths["provisions.digest"] += pick((1.0, 4.0))
+    if not results.patience_s and pick((3.0, 1.0)):  # so that a run stays open
+        results.outages["runs.finished_at"].append(CUT_S[2])
+
+
 def _is_over(farm: Farm) -> bool:
     world = farm.world
-    if world.strike_rate and world.now_s > START_S + CALM_AFTER_S:
+    if world.strike_rate and world.now_s > START_S + farm.calm_after_s:
         world.strike_rate = 0.0
         farm.results.calm()
         if farm.places is not None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
 
-from attrs import define
+from attrs import define, field
 
 from support.simulation.database import FULL, SYNC_FAILS
 from support.simulation.farm import CI, PEOPLE, Farm
@@ -20,57 +20,77 @@ CUT_S: Final = (4.0, 25.0, 80.0, 150.0)
 SITE: Final = "lab web for "
 MOST_SITES: Final = 3
 MOST_RESERVING: Final = 6
-STRUCK: Final = 6  # of so many commits one
+AIMED: Final = 0.7  # of strikes that wait for their moment: due from the start on
 RESERVED_H: Final = (0.01, 0.03)
-CHANGES: Final = (
-    "",
-    "+attempts",
-    "+jobs",
-    "jobs.done",
-    "+runs",
-    "+provisions",
-    "provisions.digest",
-    "+reservations",
-    "+verdicts",
-)  # of a commit; the first is any
+# Changes of the commits that are struck. A schedule has a few of them.
+_OF_RUNS: Final = ("+attempts", "+runs", "runs.finished_at")
+_OF_JOBS: Final = ("+jobs", "jobs.started_at", "jobs.done", "jobs.finished_at")
+_ENDS: Final = ("runs.finished_at", "jobs.finished_at", "+attempts")
+_OF_RELEASES: Final = ("+provisions", "provisions.digest", "provisions.software")
+_OF_VERDICTS: Final = ("jobs.done", "jobs.finished_at", "+verdicts", "verdicts.outcome")
+_OF_RESERVATIONS: Final = ("+reservations",)
+
+Value = TypeVar("Value")
 
 
 @define(eq=False)
 class Strikes:
-    """Kinds of strikes; each method does one, if there is something to strike."""
+    """Kinds of strikes; each method does one, if there is something to strike.
+
+    Attributes:
+        changes: the commits that are struck.
+    """
 
     farm: Farm
+    changes: list[str] = field(factory=list, init=False)
 
     @property
     def world(self) -> World:
         """The world that is struck."""
         return self.farm.world
 
-    def all(self) -> list[Callable[[], bool]]:
-        """Every kind, the most frequent ones first."""
-        return [
-            *(
-                self.kill,
-                self.strike_a_commit,
-                self.freeze,
-                self.orphan,
-                self.starve,
-                self.jump,
-                self.reboot,
-                self.lose_answer,
-                self.stop,
-                self.suspend,
-            ),
-            *(
-                self.cut,
-                self.server_is_away,
-                self.disk_is_full,
-                self.collide,
-                self.reserve,
-                self.cancel,
-            ),
-            *(self.labgrid_is_away, self.labgrid_errs, self.break_relay, self.switch_power),
-        ]
+    def draw(self) -> list[Callable[[], bool]]:
+        """A few kinds, so that each of them strikes several times."""
+        pick, weights = self.world.choices.pick, self._weights()
+        drawn = [self._take_kind(weights) for _ in range(1 + pick((3.0, 2.0, 1.0)))]
+        commits = (*_OF_RUNS, *_OF_JOBS)
+        if self.reserve in drawn:
+            commits = _OF_RESERVATIONS
+        elif any(wish.judged for wish in self.farm.wishes):
+            commits = (*_OF_RUNS, *_OF_VERDICTS)
+        elif not self.farm.wishes[0].labelled:
+            commits = (*_OF_RUNS, *_OF_RELEASES)
+        self.changes = [self._one_of(commits) for _ in range(2)]
+        aimed = {self.die_behind_a_commit, self.lose_database_at_a_commit, self.lose_answer}
+        aimed |= {self.starve, self.strand, self.orphan, self.cancel}
+        self.world.due += [kind for kind in drawn if kind in aimed and self.world.choices.happens(AIMED)]
+        if self.farm.places is not None and self.world.choices.happens(0.5):
+            self.world.due.append(self.lose_exporter)
+        return drawn
+
+    def _take_kind(self, weights: dict[Callable[[], bool], float]) -> Callable[[], bool]:
+        kind = [*weights][self.world.choices.pick([*weights.values()])]
+        del weights[kind]
+        return kind
+
+    def _weights(self) -> dict[Callable[[], bool], float]:
+        """The kinds that this farm can feel, by their weights."""
+        farm = self.farm
+        weights = {self.kill: 4.0, self.die_behind_a_commit: 4.0, self.lose_database_at_a_commit: 2.0}
+        weights |= {self.freeze: 3.0, self.jump: 2.0, self.reboot: 2.0, self.reserve: 2.0}
+        weights |= dict.fromkeys((self.suspend, self.cut, self.server_is_away, self.disk_is_full), 1.0)
+        weights |= {self.cancel: 2.0, self.break_relay: 1.0}
+        if any(wish.way == "lab run" for wish in farm.wishes):
+            weights |= {self.orphan: 3.0, self.stop: 1.0}
+        if len(self.world.hosts) > 1:
+            weights |= {self.starve: 3.0, self.strand: 3.0}
+        if farm.results.is_server:
+            weights |= {self.lose_answer: 4.0, self.collide: 1.0}
+        if farm.places is None:
+            weights[self.switch_power] = 1.0
+        else:
+            weights |= {self.labgrid_is_away: 1.0, self.labgrid_errs: 2.0}
+        return weights
 
     def kill(self) -> bool:
         """SIGKILL of a process, wherever it is."""
@@ -96,23 +116,27 @@ class Strikes:
 
     def starve(self) -> bool:
         """All programs of a board that another host's job waits for stand still for longer than its lease."""
-        jobs = self.farm.watch.jobs.values()
-        owners = {job.id: self.farm.watch.owner(job) for job in jobs if job.state in {"queued", "running"}}
-        hosts = {(job.board, owner.host.name) for job in jobs if job.state == "queued" and (owner := owners[job.id])}
-        holders = [
-            owner
-            for job in jobs
-            if job.state == "running" and (owner := owners[job.id]) is not None and owner.alive
-            if any(board == job.board and host != owner.host.name for board, host in hosts)
-        ]
+        holders = self._awaited()
         if not holders:
             return False
-        holder, seconds = holders[self.world.choices.pick([1.0] * len(holders))], self._one_of(STARVED_S)
+        holder, seconds = self._one_of(holders), self._one_of(STARVED_S)
         for frozen in (each for each in self.world.living(holder.host) if holder in (each.parent, each)):
             self._say(f"{frozen.name} stands still for {seconds:g} s")
             frozen.frozen_until_s = self.world.now_s + seconds
             self.world.disturb(frozen, frozen.frozen_until_s)
         return True
+
+    def _awaited(self) -> list[Process]:
+        """The holders of boards that another host's job waits for."""
+        jobs = self.farm.watch.jobs.values()
+        owners = {job.id: self.farm.watch.owner(job) for job in jobs if job.state in {"queued", "running"}}
+        hosts = {(job.board, owner.host.name) for job in jobs if job.state == "queued" and (owner := owners[job.id])}
+        return [
+            owner
+            for job in jobs
+            if job.state == "running" and (owner := owners[job.id]) is not None and owner.alive
+            if any(board == job.board and host != owner.host.name for board, host in hosts)
+        ]
 
     def stop(self) -> bool:
         """SIGSTOP of a pytest, which its `lab run` ends."""
@@ -139,7 +163,21 @@ class Strikes:
 
     def reboot(self) -> bool:
         """A host loses its power, and starts again."""
-        host, seconds = self._host(), self._one_of(DOWN_S)
+        return self._lose_power(self._host(), self._one_of(DOWN_S))
+
+    def strand(self) -> bool:
+        """The host of a board that another host's job waits for has no power for longer than a lease."""
+        holders = self._awaited()
+        return bool(holders) and self._lose_power(self._one_of(holders).host, DOWN_S[-1])
+
+    def lose_exporter(self) -> bool:
+        """The host of the exporter loses its power while another host's job waits for a place."""
+        exporter = self.farm.places.exporter if self.farm.places is not None else None
+        owners = [self.farm.watch.owner(job) for job in self.farm.watch.jobs.values() if job.state == "queued"]
+        is_awaited = any(owner is not None and owner.host is not exporter for owner in owners)
+        return exporter is not None and is_awaited and self._lose_power(exporter, DOWN_S[0])
+
+    def _lose_power(self, host: Host, seconds: float) -> bool:
         self._say(f"{host.name} loses its power for {seconds:g} s")
         for process in self._victims():
             if process.host is host:
@@ -195,24 +233,24 @@ class Strikes:
         """A server's connection breaks after the commit, before its answer."""
         results = self.farm.results
         if results.is_server:
-            results.lost_answers[CHANGES[self.world.choices.pick([1.0] * len(CHANGES))]] += 2
+            results.lost_answers[self._one_of(self.changes)] += 2
         return results.is_server
 
     def collide(self) -> bool:
         """A server refuses a commit, since two transactions collided."""
         results = self.farm.results
         if results.is_server:
-            results.collisions[CHANGES[self.world.choices.pick([1.0] * len(CHANGES))]] += 1
+            results.collisions[self._one_of(self.changes)] += 1
         return results.is_server
 
-    def strike_a_commit(self) -> bool:
-        """A process dies behind one of the next commits, or the database is away."""
-        pick, results = self.world.choices.pick, self.farm.results
-        if pick((1.0, 1.0)):
-            results.deaths[CHANGES[1 + pick([1.0] * (len(CHANGES) - 1))]] += 1
-            return True
-        away_s = (0.0, CUT_S[0], CUT_S[2])[pick((2.0, 2.0, 1.0))]
-        results.ends_behind[results.commits + 1 + pick([1.0] * STRUCK)] = away_s
+    def die_behind_a_commit(self) -> bool:
+        """A process is killed behind one of the next commits."""
+        self.farm.results.deaths[self._one_of(self.changes)] += 1
+        return True
+
+    def lose_database_at_a_commit(self) -> bool:
+        """The database goes away at the end of a boot, a run or a job, for longer than an impatient program tries."""
+        self.farm.results.outages[self._one_of(_ENDS)].append(self._one_of(CUT_S[2:]))
         return True
 
     def labgrid_is_away(self) -> bool:
@@ -288,15 +326,14 @@ class Strikes:
         if is_busy or len(sites) == MOST_SITES or self.farm.places is not None:  # labgrid would refuse it the place
             return False
         if self.world.choices.happens(0.3):  # and the database is away for longer than the site waits for it
-            results = self.farm.results
-            results.ends_behind[results.commits + 1 + self.world.choices.pick([1.0] * STRUCK)] = CUT_S[2]
+            self.farm.results.outages["jobs.finished_at"].append(CUT_S[2])
         self._by_hand(f"{SITE}{board}", lambda: self.farm.switch_power(board))
         return True
 
     def _by_hand(self, name: str, body: Callable[[], int]) -> None:
         self.world.start(name, self._host(), body)
 
-    def _one_of(self, values: tuple[float, ...]) -> float:
+    def _one_of(self, values: Sequence[Value]) -> Value:
         return values[self.world.choices.pick([1.0] * len(values))]
 
     def _host(self) -> Host:

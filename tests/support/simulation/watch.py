@@ -316,8 +316,6 @@ class Watch:
         """A program of a wish is about to end with this exit code."""
         holder = self.world.process.identity
         states = [job.state for job in self._read_jobs().values() if job.holder == holder]
-        if code == BROKEN:
-            self.broken.add(wish.label)
         if wish.way == "lab run" and code == UNCONFIRMED and states and not self._is_measured_enough(wish):
             for (run,) in self._read_unsure(wish):
                 if (holder, run) not in self.confirming:
@@ -332,6 +330,11 @@ class Watch:
             raise ViolationError(CODE, f"{wish.way} {wish.label} ends with 0, and its job is {states[-1]}")
         if wish.way != "lab run" and states and code and states[-1] == "completed":
             raise ViolationError(CODE, f"{wish.way} {wish.label} ends with {code}, and its job is completed")
+        return code
+
+    def session_ends(self, label: str, code: int) -> int:
+        """A session of a `lab run` is about to end with this exit code."""
+        self.broken.update([label] * (code == BROKEN))
         return code
 
     def program_has_ended(self, wish: Any, code: int | None) -> None:
@@ -525,7 +528,13 @@ class Watch:
         code = self.farm.codes.get(wish.label)
         if code == UNCONFIRMED and (found or not self._is_unconfirmed(wish)):
             raise ViolationError(TOLD, f"{wish.label} ended with {code}, and its question is answered")
-        if code in {0, WORSE} and (bool(worse), code == WORSE) != (wish.slower, bool(found)):
+        dated = self.results.look(  # a later run's verdict may say that the change began with this order's
+            'SELECT 1 FROM verdicts JOIN runs ON runs.id = since_run WHERE outcome = ? AND runs."release" = ?',
+            "regression",
+            wish.label,
+        )
+        says_why = bool(found or dated) if code == WORSE else not found
+        if code in {0, WORSE} and (bool(worse) != wish.slower or not says_why):
             raise ViolationError(TOLD, f"{wish.label} ended with {code}, and has {len(worse)} verdicts")
 
     def _is_unconfirmed(self, wish: Any) -> bool:

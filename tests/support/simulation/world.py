@@ -117,7 +117,7 @@ class World:
         strikes: what may happen before a step, at that rate a step.
         trace: the story so far. hidden: texts that are left out of it, since they are other ones each time.
         on_death: called with each process that was killed, before it is unwound.
-        felt: how often each strike had an effect. calm_from_s: nothing is struck from then on.
+        due: strikes that had nothing to strike yet. felt: how often each strike had an effect. calm_from_s: nothing is struck from then on.
     """
 
     choices: Choices
@@ -134,6 +134,7 @@ class World:
     felt: Counter[str] = field(factory=Counter)
     steps: int = 0
     calm_from_s: float = float("inf")
+    due: list[Callable[[], bool]] = field(factory=list)
     current: Task | None = None
     _doomed: list[tuple[Process, int]] = field(factory=list)
     _last: Task | None = None
@@ -349,13 +350,21 @@ class World:
     def _strike(self) -> None:
         weights = [1.0 - self.strike_rate, *[self.strike_rate / len(self.strikes)] * len(self.strikes)]
         chosen = self.choices.pick(weights)
-        if chosen:
-            self._hit(self.strikes[chosen - 1])
+        due = [*self.due, *([self.strikes[chosen - 1]] if chosen else [])]
+        for strike in due:
+            self._hit(strike)
+        if due:
             self.reap()
 
     def _hit(self, strike: Callable[[], bool]) -> None:
+        """Strike now, or as soon as there is something to strike."""
+        is_due = strike in self.due
         if strike():
             self.felt[strike.__name__] += 1
+            if is_due:
+                self.due.remove(strike)
+        elif not is_due:
+            self.due.append(strike)
 
     def _step(self) -> None:
         tasks = [task for process in self.processes if process.code is None for task in process.tasks]
