@@ -156,7 +156,7 @@ class BootKernelLog:
         is_repeated, is_young = line_key in self._known, zero_s > (self._zero_s + self.split_s) / 2
         self._known.add(line_key)
         if is_repeated:
-            self.printed_again |= self._begun and kernel_s > max(self._latest_s / 2, EARLY_S)
+            self.printed_again |= self._begun and not self._younger and kernel_s > max(self._latest_s / 2, EARLY_S)
             return
         if is_young and (self._younger or self._begun or kernel_s < self._latest_s - BACK_S):
             self._younger.append(line.strip())

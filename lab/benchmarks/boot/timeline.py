@@ -157,8 +157,11 @@ class TimeLine:
         """All by name, with the lengths of two stages together."""
         values = {name: value for name in QUANTITIES if (value := getattr(self, name)) is not None}
         pairs = {f"{first} + {then}": self.stages[first] + self.stages[then] for _, first, then in self.boundaries()}
-        drawn = {f"{DRAWN} {number}": value for number, value in enumerate(self.drawn)}
-        return {**values, **self.stages, **pairs, **drawn}
+        return {**values, **self.stages, **pairs, **self.drawn_by_name()}
+
+    def drawn_by_name(self) -> dict[str, float]:
+        """`drawn`, each with a name of a quantity."""
+        return {f"{DRAWN} {number}": value for number, value in enumerate(self.drawn)}
 
 
 NO_LINE: Final = TimeLine()
@@ -238,7 +241,8 @@ def judge(line: TimeLine, usual: Mapping[str, Usual], out_of_place: Collection[s
         if begun is not None and line.begun is not None and not begun.off_s(line.begun):
             is_early, start_s = False, min(start_s, abs(line.begun - begun.middle_s) + begun.reach_s)
     prompt_s, is_off = 0.0, bool(line.open or line.drawn)
-    apart_s: dict[str, float] = {}
+    drawn, apart_s = line.drawn_by_name(), dict[str, float]()
+    lacking = [name for name in usual if name.startswith(DRAWN) and name not in drawn]
     if getty is not None and line.getty is not None:
         # Between these the prompt came behind its program's start, but for the kernel's lines before it
         first_s, last_s = line.getty - (line.busy or 0.0), line.getty + late_s
@@ -248,11 +252,14 @@ def judge(line: TimeLine, usual: Mapping[str, Usual], out_of_place: Collection[s
             prompt_s = max(prompt_s, last_s - getty.middle_s + getty.reach_s / 2)
         # A prompt before the program's start may be that of one that was started before, and ended
         apart_s = {
-            f"{DRAWN} {number}": abs(value - line.getty)
-            for number, value in enumerate(line.drawn)
-            if value < 0 or getty.beyond_s(value + late_s) >= 0 or f"{DRAWN} {number}" in usual
+            name: abs(value - line.getty)
+            for name, value in drawn.items()
+            if value < 0 or getty.beyond_s(value + late_s) >= 0 or name in usual
         }
-    new_s = [s for name, s in apart_s.items() if name not in usual or usual[name].beyond_s(line.quantities()[name])]
+        apart_s |= {name: abs(usual[name].middle_s - line.getty) + usual[name].reach_s for name in lacking}
+    odd_s = [
+        s for name, s in apart_s.items() if name not in usual or name in lacking or usual[name].beyond_s(drawn[name])
+    ]
     is_late = answer is not None and line.answer is not None and answer.beyond_s(line.answer) > 0
     flags = {
         Flag.NOT_CROSS_CHECKED: getty is None or line.getty is None or (zero is None and line.zero is not None),
@@ -260,7 +267,7 @@ def judge(line: TimeLine, usual: Mapping[str, Usual], out_of_place: Collection[s
         or line.second
         or (tries is not None and tries.beyond_s(line.tries or 0.0) != 0)
         or (again or Usual(0.0, 0.0, 0.0)).beyond_s(line.again or 0.0) != 0,
-        Flag.PROMPT_REPEATED: is_off or is_late or max(new_s, default=0.0) > 2 * STEP_S,
+        Flag.PROMPT_REPEATED: is_off or is_late or max(odd_s, default=0.0) > 2 * STEP_S,
     }
     named = frozenset(flag for flag, holds in flags.items() if holds)
     reaches_s = {START: start_s, PROMPT: max(prompt_s, *apart_s.values(), 0.0)}

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from attrs import evolve
 from support.atlength import either
-from support.random_boots import HEALTHY, MANNERS, SICK, case, run_of
+from support.random_boots import HEALTHY, MANNERS, SICK, Machine, case, measured, run_of, two_gettys
+from support.random_boots import PROMPT as PROMPT_TEXT
 
 from lab.benchmarks.boot.records import START
 from lab.benchmarks.boot.timeline import (
@@ -36,6 +39,7 @@ LEFT = {
     "second_kernel": 0.0002,
     "second_kernel_without_times": 0.0002,
     "then_quiet": 0.0003,
+    "lost_in_answer": 0.001,
     "lost_in_spread": 0.05,
 }
 # Of good boots: a kernel with hardly another line that the log shows as its own, and a console that it registers late; a
@@ -80,6 +84,18 @@ def test_an_images_manner_is_no_doubt_once_it_is_usual(kind: str) -> None:
     outcomes = [outcome for seed in range(CASES // 4) for outcome in run_of(kind, seed, 8)[KNOWN:]]
     assert sum(bool(outcome.flags) for outcome in outcomes) <= FLAGGED.get(kind, 0.01) * len(outcomes)
     assert all(not outcome.failure and not outcome.wrong_s for outcome in outcomes)
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_one_of_two_gettys_prompts_that_is_lost_is_noticed(lost: int) -> None:
+    for seed in range(CASES // 8):
+        machine, documents = Machine(random.Random(f"two_gettys:{seed}")), list[Mapping[str, Any]]()
+        for _ in range(5):
+            measured(two_gettys(machine), documents)
+        boot = two_gettys(machine)
+        at = [number for number, said in enumerate(boot.said) if PROMPT_TEXT in said.data][lost]
+        boot.said[at] = evolve(boot.said[at], came=b"\r\n")
+        assert not measured(boot, documents).wrong_s
 
 
 @pytest.mark.longer
@@ -213,7 +229,11 @@ def test_texts_like_the_prompt_that_most_boots_have_are_an_images_manner() -> No
         verdict = judge(evolve(line, drawn=(0.9, 0.98)), {**learn(others), **usual()})
         assert (Flag.PROMPT_REPEATED in verdict.flags) == flagged
         assert verdict.reach_s[PROMPT] == pytest.approx(0.02 if flagged else 0.1)  # no getty prompts as soon as .9
-    assert Flag.PROMPT_REPEATED in judge(evolve(line, drawn=(1.2,)), {**learn([line] * 5), **usual()}).flags
+    known = {**learn([line] * 5), **usual()}
+    assert Flag.PROMPT_REPEATED in judge(evolve(line, drawn=(0.9, 1.2)), known).flags
+    lacking = judge(plain, known)  # the first one may be lost
+    assert Flag.PROMPT_REPEATED in lacking.flags
+    assert 0.1 <= lacking.reach_s[PROMPT] <= 0.13
 
 
 @pytest.mark.parametrize(("again", "flagged"), [(3.0, False), (None, True), (2.0, True)])
