@@ -31,6 +31,7 @@ StateName = Literal[
 ]
 STATES: Final[tuple[StateName, ...]] = get_args(StateName)  # in the order of lists: a problem comes first
 PROBLEMS: Final = frozenset(STATES[:4])
+_QUIET: Final = dt.timedelta(days=7)  # a farm measures each night
 _LONGEST: Final = 120  # characters of a message in a cause
 _QUOTED: Final = re.compile(r"""'((?:[^'\\]|\\.){8,})'|"((?:[^"\\]|\\.){8,})\"""")  # what the board itself said
 _OWN_TEXT: Final = re.compile(r"panic|Oops|BUG:|Unable to |Internal error|watchdog|error", re.IGNORECASE)
@@ -151,6 +152,11 @@ class BoardNow:
         if self.health is not None and self.health.checked_at is not None:
             ends.append(self.health.checked_at)
         return max(ends, default=None)
+
+    def is_silent(self, at: dt.datetime) -> bool:
+        """True if it is free, and had no run and no check for a week."""
+        seen_at = self.seen_at
+        return self.state.name == "free" and seen_at is not None and at - seen_at > _QUIET
 
     @property
     def state(self) -> BoardState:

@@ -57,7 +57,6 @@ _MANY: Final = 24  # of more boards the free ones are only named: the screen of 
 _NO_COORDINATOR: Final = (
     "labgrid's coordinator does not answer: a holder of its place, or a missing exporter, is not seen"
 )
-_QUIET: Final = dt.timedelta(days=7)  # without a run and a check; a farm measures each night
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
 
 
@@ -94,10 +93,7 @@ class LabNow:
     @property
     def silent(self) -> int:
         """The number of free boards without a run and a check for a week: whether they work is not known."""
-        return sum(
-            board.state.name == "free" and board.seen_at is not None and self.at - board.seen_at > _QUIET
-            for board in self.boards
-        )
+        return sum(board.is_silent(self.at) for board in self.boards)
 
     @property
     def counts(self) -> dict[StateName, int]:

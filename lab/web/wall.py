@@ -129,6 +129,7 @@ class Tile:
         word: its cause in a word.
         changed: begin of its state, else of its lease, else the end of its last run; None: unknown.
         age: since then.
+        is_silent: it is free, and had no run and no check for a week.
     """
 
     board: str
@@ -155,6 +156,7 @@ class Tile:
     word: str = ""
     changed: dt.datetime | None = None
     age: str = ""
+    is_silent: bool = False
 
     @property
     def anchor(self) -> str:
@@ -398,6 +400,7 @@ def _tile(board: BoardNow, at: dt.datetime, line: str, spark: Spark | None) -> T
         word=state.word or (job.suites if job is not None else ""),
         changed=changed,
         age=ago((at - changed).total_seconds()) if changed is not None else "",
+        is_silent=board.is_silent(at),
     )
 
 

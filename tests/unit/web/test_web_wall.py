@@ -148,6 +148,8 @@ def test_free_boards_that_were_silent_for_a_week_and_services_that_are_down_stan
         heads.append(
             WallParts(site, Renderer()).of(Request({**SCOPE, "query_string": screen.encode()})).event.decode()
         )
+    silent = '<tr id="row-6f6c64" class="silent">' if not screen else "old (silent)"
+    assert [silent in head for head in heads] == [True, False]
     assert ["1 of the free ones" in head or "1 free, silent" in head for head in heads] == [True, False]
     assert all("nobody at 10.0.0.7" in head for head in heads)
 
@@ -160,7 +162,7 @@ def test_a_service_that_does_not_run_here_is_not_one_without_a_problem(site: Sit
         return WallParts(site, Renderer()).of(Request({**SCOPE, "query_string": b""})).event.decode()
 
     absent = Service("exporter", "absent", "nothing listens", "")
-    assert "nothing is known of it: exporter" in head(absent)
+    assert "Not running here: exporter" in head(absent)
     assert "No problem" not in head(absent)
     assert "No problem" in head(absent, Service("pdudaemon", "ok", "listens"))
 
