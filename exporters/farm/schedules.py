@@ -20,86 +20,18 @@ from lab.jobs.listing import jobs_since
 from lab.jobs.records import BY_LAB_RUN, LEASE_S, Job
 from lab.results import backup
 from lab.results.audit import last_done
+from lab.results.completeness import COMPLETED, SECTIONS, PlannedItem, RunCompleteness, completeness_of_runs
 from lab.results.models import RunRow
-from lab.results.records import OK, RunHead
+from lab.results.records import RunHead
 from lab.results.snapshot import CHUNK, SnapshotReader, StoreSnapshot
 
-COMPLETED: Final = "completed"
-SECTIONS: Final = "sections"
-MAX_ITEMS: Final = 200  # of a run; a guide has some fifty sections
-# Kind of run -> key of the items in its plan, and the attempts' parameter for an item.
-_ITEMS: Final = {"boot": ("media", "medium"), "low_power": ("modes", "mode"), SECTIONS: (SECTIONS, "section")}
 
-
-@frozen
-class Item:
-    """An item of a plan: a medium, a low-power mode, a section.
-
-    Attributes:
-        kind: of the run.
-    """
-
-    kind: str
-    name: str
-
-
-@frozen
-class RunCompleteness:
-    """The planned and the measured items of a run.
-
-    Attributes:
-        planned, present: cycles with their samples; a cycle of a section is present when it has all its rows.
-        metrics: those that have samples.
-    """
-
-    kind: str
-    completed: bool
-    planned: Mapping[Item, int]
-    present: Mapping[Item, int]
-    metrics: frozenset[str]
-
-    @property
-    def missing(self) -> bool:
-        """Return whether a planned item is missing."""
-        return any(self.present.get(item, 0) < planned for item, planned in self.planned.items())
-
-
-def completeness_of_runs(snapshot: StoreSnapshot, heads: Sequence[RunHead]) -> dict[int, RunCompleteness]:
-    """The yields of these runs, by their ids."""
-    ids = [head.id for head in heads]
-    plans = dict(snapshot.plans(ids))
-    metrics: dict[int, set[str]] = {run_id: set() for run_id in ids}
-    for run_id, metric in snapshot.metrics(ids):
-        metrics[run_id].add(metric)
-    good: dict[int, dict[Item, int]] = {run_id: {} for run_id in ids}
-    tried: dict[int, set[Item]] = {run_id: set() for run_id in ids}
-    kinds = {head.id: head.kind for head in heads}
-    for tally in snapshot.tallies(ids):
-        kind = kinds[tally.run_id]
-        if kind not in _ITEMS:
-            continue
-        parameter = _ITEMS[kind][1]
-        item = Item(kind, clean(tally.params.get(parameter, "")))
-        tried[tally.run_id].add(item)
-        is_row = kind == SECTIONS and tally.params.keys() != {parameter}
-        if tally.outcome == OK and not is_row:
-            good[tally.run_id][item] = good[tally.run_id].get(item, 0) + tally.count
-    by_run = {}
-    for head in heads:
-        completed = head.status == COMPLETED
-        planned = _plan_items(head.kind, plans.get(head.id, {}))
-        if head.kind == SECTIONS and completed:  # the preflight refused untried sections: no tool, no tester
-            planned = {item: cycles for item, cycles in planned.items() if item in tried[head.id]}
-        by_run[head.id] = RunCompleteness(head.kind, completed, planned, good[head.id], frozenset(metrics[head.id]))
-    return by_run
-
-
-def gone_items(now: Iterable[RunCompleteness], before: Iterable[RunCompleteness]) -> dict[Item, int]:
+def gone_items(now: Iterable[RunCompleteness], before: Iterable[RunCompleteness]) -> dict[PlannedItem, int]:
     """Earlier measured items without a plan, with their former number."""
     runs = list(now)
     kinds = {run.kind for run in runs} - {SECTIONS}  # the metrics cover sections
     there = {item for run in runs for item in run.planned}
-    gone: dict[Item, int] = {}
+    gone: dict[PlannedItem, int] = {}
     for run in before:
         if run.kind in kinds:
             gone |= {item: run.planned.get(item, 1) for item in run.present if item not in there}
@@ -112,19 +44,6 @@ def gone_metrics(now: Iterable[RunCompleteness], before: Iterable[RunCompletenes
     kinds = {run.kind for run in runs} - {run.kind for run in runs if not run.completed}
     there = {(run.kind, metric) for run in runs for metric in run.metrics}
     return {(run.kind, metric) for run in before if run.kind in kinds for metric in run.metrics} - there
-
-
-def _plan_items(kind: str, plan: Mapping[str, Any]) -> dict[Item, int]:
-    names = plan.get(_ITEMS[kind][0]) if kind in _ITEMS else None
-    if not isinstance(names, list):
-        return {}  # another boardlab's
-    names = [str(name) for name in names[:MAX_ITEMS]]
-    if kind == SECTIONS:  # before it was in the plan, each was measured once
-        repeats = plan.get("repeats")
-        cycles_of = {name: repeats.get(name, 1) if isinstance(repeats, Mapping) else 1 for name in names}
-    else:
-        cycles_of = dict.fromkeys(names, plan.get("cycles"))
-    return {Item(kind, clean(name)): cycles for name, cycles in cycles_of.items() if isinstance(cycles, int)}
 
 
 LOOK_BACK: Final = timedelta(days=70)  # ten weekly runs
@@ -196,8 +115,8 @@ class ScheduleOutcome:
 
     success: datetime | None
     failure: datetime | None
-    planned: Mapping[Item, int]
-    present: Mapping[Item, int]
+    planned: Mapping[PlannedItem, int]
+    present: Mapping[PlannedItem, int]
     metrics: frozenset[tuple[str, str]]
 
 
@@ -255,7 +174,7 @@ class Schedules:
         measured = [of_job for of_job in yields_of.values() if of_job]
         last = measured[-1] if measured else []
         before = [run_yield for of_job in measured[:-1] for run_yield in of_job]
-        planned, present = Counter[Item](), Counter[Item]()
+        planned, present = Counter[PlannedItem](), Counter[PlannedItem]()
         for run_yield in last:
             planned.update(run_yield.planned)
             present.update(run_yield.present)
@@ -337,9 +256,9 @@ def _families(outcomes: Sequence[tuple[ScheduledRun, ScheduleOutcome]], now: dat
         instants = ((due.labels, of(due, outcome)) for due, outcome in outcomes)
         return [(labels, at.timestamp()) for labels, at in instants if at is not None]
 
-    def items(of: Callable[[ScheduleOutcome, Item], int]) -> list[LabelledValue]:
+    def items(of: Callable[[ScheduleOutcome, PlannedItem], int]) -> list[LabelledValue]:
         return [
-            ((due.schedule, due.board, item.kind, item.name), of(outcome, item))
+            ((due.schedule, due.board, item.kind, clean(item.name)), of(outcome, item))
             for due, outcome in outcomes
             for item in outcome.planned
         ]

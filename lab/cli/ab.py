@@ -17,6 +17,7 @@ from lab.cli.options import BoardEnv, BootMedium, Database, Effect, Json, Wait
 from lab.cli.provision import BootsReserved, hold, strategy_of, switch_off
 from lab.env import envfile
 from lab.errors import ConfigurationError
+from lab.farm.runner import UNCONFIRMED
 from lab.host import process
 from lab.host.clock import MonotonicRaw
 from lab.jobs.lease import open_results
@@ -120,6 +121,8 @@ def ab(
             side: range_c for side, run in zip("ab", runs, strict=True) if (range_c := temperatures(store, run))
         }
     _show(result, runs, warmest, as_json=as_json)
+    if result.verdict.outcome is PairedOutcome.UNDECIDED:
+        raise typer.Exit(UNCONFIRMED)
 
 
 def _require_two(releases: list[Release], medium: str) -> None:

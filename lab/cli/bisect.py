@@ -16,6 +16,7 @@ from lab.cli.options import BoardEnv, BootMedium, Database, Effect, Json, Wait
 from lab.cli.provision import BootsReserved, hold, strategy_of, switch_off
 from lab.env import envfile
 from lab.errors import ConfigurationError
+from lab.farm.runner import UNCONFIRMED
 from lab.jobs.lease import open_results
 from lab.jobs.records import BY_BISECT, Order
 from lab.judge.bisection import BisectionResult
@@ -104,6 +105,8 @@ def bisect_command(
                 switch_off(strategy)
                 sides.finish("completed" if done else "interrupted")
     _show(bisected, [build.name for build in builds], as_json=as_json)
+    if bisected.is_undecided:
+        raise typer.Exit(UNCONFIRMED)
 
 
 def releases_between(good: Path, bad: Path, board_type: str) -> list[Release]:
@@ -188,10 +191,8 @@ def _show(result: BisectionResult, builds: Sequence[str], *, as_json: bool) -> N
         )
         return
     if result.first_bad is None:
-        echo(
-            f"no difference to find: {builds[-1]} is {_PER_CENT * result.change:+.2f} % against {builds[0]}, "
-            f"{result.pairs} pairs"
-        )
+        title = "undecided, whether they differ" if result.is_undecided else "no difference to find"
+        echo(f"{title}: {builds[-1]} is {_PER_CENT * result.change:+.2f} % against {builds[0]}, {result.pairs} pairs")
         return
     named = "first bad build" if result.sure else "not sure; the likeliest first bad build"
     echo(

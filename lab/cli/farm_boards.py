@@ -182,11 +182,13 @@ def qualify(
     log_to(sys.stderr)
     host = services.host_file(farm)
     database = services.database(db, host.farm)
-    with open_store(database) as store:
+    with open_store(database, create=bool(board)) as store:
         unqualified = [hold.board for hold in ReservationBook(store).standing() if hold.kind == QUALIFYING]
         names = list(dict.fromkeys(board or unqualified))
         if not names:
-            echo("Every board has qualified." if not as_json else "[]")
+            echo(
+                "No board waits to qualify; `lab status` names those that were never reached." if not as_json else "[]"
+            )
             return
         if accept:
             if not board:

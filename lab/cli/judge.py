@@ -18,6 +18,7 @@ from attrs import asdict
 
 from lab.cli.options import Database, Json, RunName, run_number
 from lab.errors import ConfigurationError
+from lab.farm.runner import UNCONFIRMED
 from lab.judge import builds, latest, summary, text
 from lab.judge.baseline import JudgedNumber, JudgedRun, document, judge_run
 from lab.judge.builds import remarks
@@ -84,7 +85,8 @@ def run_command(
 ) -> None:
     """Judge a run's numbers by its board's earlier runs.
 
-    Status 1: a number is worse, for sure, and not muted; or all cycles failed.
+    Status 1: a number is worse, for sure, and not muted; or all cycles failed. 4: it lacks what it was to measure,
+    or a number may have moved.
     """
     from lab.judge.run_judge import judge_run  # noqa: PLC0415 - numpy; the other commands read what is written
 
@@ -97,6 +99,8 @@ def run_command(
         failed = summary.count_failed_cycles(store, judged.run.id)
         worse = latest.worse_of_run(store, judged.run.id, verdicts)
         still = still_open(store, judged.run, verdicts)
+        with store.snapshot() as snapshot:
+            gaps = summary.find_gaps(snapshot, judged.run.id)
         for file in summaries or ():
             summary.write(summary.of_run(store, judged.run.id), file, evidence)
     if as_json:
@@ -104,6 +108,7 @@ def run_command(
         echo_json([text.document(verdict) for verdict in (*reported, *still)])
     else:
         about = judged.run
+        echo(*(doubtful(gap) for gap in gaps))
         confirmed = f", confirmed by {', '.join(map(str, judged.confirmed_by))}" if judged.confirmed_by else ""
         echo(f"run {about.id}{confirmed}: {about.kind} of {about.board} ({about.board_type}), release {about.release}")
         with watch(db).snapshot() as snapshot:
@@ -121,6 +126,8 @@ def run_command(
             )
     if failed or any(verdict.alarms for verdict in verdicts):
         raise typer.Exit(1)
+    if gaps or any(verdict.outcome in {UNSURE, "no samples"} and verdict.open for verdict in verdicts):
+        raise typer.Exit(UNCONFIRMED)
 
 
 @app.command("list")
@@ -145,6 +152,10 @@ def list_command(
     outcomes = (*CALLED, UNSURE)
     with open_store(db, create=False) as store:
         all_verdicts = read_verdicts(store, board=board, metric=metric, since=began, outcomes=outcomes)
+        newest = store.runs(1, status="completed", **({} if board is None else {"board": board}))
+        if board is not None and not newest and not store.runs(1, board=board):
+            raise ConfigurationError(f"board {board!r} has no run; `lab results list` shows the boards with runs")
+        unjudged = [run.id for run in newest if not read_verdicts(store, run_id=run.id)]
         where, judge = store.url, latest.LatestJudge(_JUDGING_S)
         worse = {} if as_json else judge.of(store, store.now()).worse
     verdicts = [verdict for verdict in all_verdicts if everything or verdict.open]
@@ -173,6 +184,8 @@ def list_command(
         _show(verdicts)
     else:
         echo(f"no {'verdicts that call something' if everything else 'open verdicts'} in {where}")
+    for run_id in unjudged:
+        echo(doubtful(f"the newest run, {run_id}, was not judged: lab judge run {run_id}"))
 
 
 @app.command("show")

@@ -17,6 +17,7 @@ from lab.judge.run_judge import judge_run
 from lab.judge.store import read_verdicts, verdicts_with
 from lab.judge.summary import OF_BOOTS
 from lab.results import Store
+from lab.results.records import APART
 from lab.run.options import BOOT, CONFIRMS
 
 MOST_RERUNS: Final = CONSTANTS.most_reruns
@@ -97,6 +98,20 @@ def find_unconfirmed_runs(store: Store, job: Job) -> tuple[int, ...]:
     runs = [run.id for run in listing.view(store, job, utc_now()).runs if not confirms(store, run.id)]
     runs += [int(job.options[CONFIRMS])] if CONFIRMS in job.options else []
     return tuple(run for run in runs if count_unconfirmed(store, run))
+
+
+def find_unjudged_runs(store: Store, job: Job) -> tuple[int, ...]:
+    """Runs that a job measured, and that no judge has looked at, though they have numbers.
+
+    Raises:
+        BoardlabError: the store cannot be used.
+    """
+    runs = [run for run in listing.view(store, job, utc_now()).runs if run.kind not in APART]
+    return tuple(
+        run.id
+        for run in runs
+        if not confirms(store, run.id) and not read_verdicts(store, run_id=run.id) and store.measurements(run.id)
+    )
 
 
 def asks_diagnosis(store: Store, run_id: int) -> bool:

@@ -89,6 +89,7 @@ class Runner:
     _asked: bool = field(default=False, init=False)
     _worse: bool = field(default=False, init=False)
     _unconfirmed: tuple[int, ...] = field(default=(), init=False)  # runs with numbers that may have moved
+    _unjudged: tuple[int, ...] = field(default=(), init=False)
     _reported: bool = field(default=False, init=False)
     _claimant: str = field(default="", init=False)  # stored claimant of the labgrid place
     _child: subprocess.Popen[bytes] | None = field(default=None, init=False)
@@ -154,7 +155,7 @@ class Runner:
         if code != _OK and not self._is_cancelled(job):
             again = f"lab farm qualify {job.board}" if job.program == BY_QUALIFY else f"lab run --resume {job.called}"
             self.say(f"go on with: {again}")
-        return _with_verdict(code, self._unconfirmed, self.say, worse=self._worse)
+        return _with_verdict(code, self._unconfirmed, self._unjudged, self.say, worse=self._worse)
 
     def _is_cancelled(self, job: Job) -> bool:
         """Return whether somebody cancelled the job, and report it."""
@@ -172,6 +173,9 @@ class Runner:
             code = _OK if self._is_measured(job) else self._pytest(job, job.suites[job.done], self._run_to_resume(job))
             if code in {*_ENDS, _USAGE}:
                 return USAGE if code == _USAGE else code
+            if code == _OK and (run := self._run_to_resume(job)) is not None:
+                self.say(f"run {run} measured not all that it was to measure: lab results show {run}")
+                code = _FAILED
             # So that the job goes on with this suite
             if code != _OK and (run := self._run_to_resume(job)) is not None:
                 if has_lost_place(self.queue.store, run):
@@ -188,6 +192,7 @@ class Runner:
 
             self._worse = self._worse or rerun.alarms_again(self.queue.store, job, self.say)
             self._unconfirmed = rerun.find_unconfirmed_runs(self.queue.store, job)
+            self._unjudged = rerun.find_unjudged_runs(self.queue.store, job)
         return worst
 
     def _report_earlier(self, job: Job) -> int:
@@ -426,18 +431,23 @@ def report_again(store: Store, job: Job, say: Callable[[str], None]) -> int:
     if not job.options.get(JUDGE):
         return code
     worse = not rerun.report_again(store, job, say)
-    return _with_verdict(code, rerun.find_unconfirmed_runs(store, job), say, worse=worse)
+    unconfirmed, unjudged = rerun.find_unconfirmed_runs(store, job), rerun.find_unjudged_runs(store, job)
+    return _with_verdict(code, unconfirmed, unjudged, say, worse=worse)
 
 
 NOT_CONFIRMED = "not confirmed: "  # as farm/buildbot/boardlab.py reads it
 
 
-def _with_verdict(code: int, unconfirmed: Sequence[int], say: Callable[[str], None], *, worse: bool) -> int:
+def _with_verdict(
+    code: int, unconfirmed: Sequence[int], unjudged: Sequence[int], say: Callable[[str], None], *, worse: bool
+) -> int:
     """Exit code of a job, with the verdict on what it measured whole; a question that is open is printed."""
     if code != _OK or worse:
         return WORSE if code == _OK else code
+    if unjudged:
+        say(f"{NOT_CONFIRMED}run {', '.join(map(str, unjudged))} was not judged: lab judge run {unjudged[0]}")
     if not unconfirmed:
-        return _OK
+        return UNCONFIRMED if unjudged else _OK
     runs = ", ".join(map(str, unconfirmed))
     say(
         f"{NOT_CONFIRMED}numbers of run {runs} may have moved; lab run --confirms {unconfirmed[0]} --env ENV measures "

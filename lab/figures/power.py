@@ -13,6 +13,7 @@ from lab.metrics import Moment
 WIDTH: Final = 800
 HEIGHT: Final = 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 8, 8, 22
+_WHOLE: Final = 0.99  # of the instants, from which on a mean needs no remark
 _STEPS: Final = 4  # heights that the moments' names take in turn, so that close ones can be read
 
 
@@ -120,4 +121,7 @@ def _pieces(
 
 def _mean(values: Sequence[float | None]) -> str:
     present = [value for value in values if value is not None]
-    return f"{1000 * sum(present) / len(present):.1f}" if present else "no sample"
+    if not present:
+        return "no sample"
+    part = f" in {100 * len(present) / len(values):.0f} % of the time" if len(present) < _WHOLE * len(values) else ""
+    return f"{1000 * sum(present) / len(present):.1f}{part}"

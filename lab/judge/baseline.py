@@ -296,7 +296,8 @@ def judge_number(
     average: Average, history: Sequence[Average], compared: Sequence[Average], against: str, model: NoiseModel
 ) -> JudgedNumber:
     """Judge one number against the same number of earlier runs."""
-    new = of_average(average.metric, average.params, average.value, average.uncertainty, f"run {average.run_id}")
+    bound = max([average.uncertainty, *_reach_of_one(average, history[-model.history.longest :])])
+    new = of_average(average.metric, average.params, average.value, bound, f"run {average.run_id}")
     last = compared[-model.history.window :]
     if not last:
         return JudgedNumber(average, None, _nothing(average, new, against, model))
@@ -315,6 +316,13 @@ def judge_number(
     )
     old = of_average(average.metric, average.params, baseline.value, baseline.uncertainty, against)
     return JudgedNumber(average, baseline, compare(old, new, noise))
+
+
+def _reach_of_one(average: Average, history: Sequence[Average]) -> list[float]:
+    """How far one sample alone may be from the mean, by the scatter in earlier runs; empty: not known, or not alone."""
+    # The ± of a mean of n samples is that of one, divided by their root
+    of_one = [past.uncertainty * math.sqrt(past.n) for past in history if past.n > 1]
+    return [statistics.median(of_one)] if average.n == 1 and of_one else []
 
 
 def _judge_published(

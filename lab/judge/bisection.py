@@ -49,13 +49,14 @@ class BisectionResult:
     """The result of a search; builds are indices.
 
     Attributes:
-        first_bad: None: there is no difference between the good build and the last one.
+        first_bad: None: no difference between the good build and the last one was found.
         candidates: builds that hold 95 % of the probability, `first_bad` among them, in order.
         confidence: the probability that it is `first_bad`.
         change: relative, of the last build to the good one.
         spread: of the builds for other reasons, relative.
         skipped: builds that do not boot.
         pairs: number of pairs.
+        is_undecided: the pairs of the good and the last build tell neither that they differ nor that they are equal.
     """
 
     first_bad: int | None
@@ -65,6 +66,7 @@ class BisectionResult:
     spread: float
     skipped: tuple[int, ...]
     pairs: int
+    is_undecided: bool = False
 
     @property
     def sure(self) -> bool:
@@ -118,8 +120,10 @@ class _Search:
 
     def run(self) -> Generator[BuildPair, Answer, BisectionResult]:
         last = self.builds - 1
-        if not (yield from self._confirm(last)):
-            return BisectionResult(None, (), 0.0, math.expm1(self.size), 0.0, (), len(self.pairs))
+        outcome = yield from self._confirm(last)
+        if outcome is not PairedOutcome.DIFFERENT:
+            is_undecided = outcome is PairedOutcome.UNDECIDED
+            return BisectionResult(None, (), 0.0, math.expm1(self.size), 0.0, (), len(self.pairs), is_undecided)
         high = last
         for error in _ERRORS:
             low, high = 0, last
@@ -166,7 +170,7 @@ class _Search:
             self.pairs.append((asked, answer))
         return answer
 
-    def _confirm(self, last: int) -> Generator[BuildPair, Answer, bool]:
+    def _confirm(self, last: int) -> Generator[BuildPair, Answer, PairedOutcome]:
         plan, differences = PairedPlan(effect=self.effect), list[float]()
         while len(differences) < plan.pairs:
             answer = yield from self._pair(0, last)
@@ -183,7 +187,7 @@ class _Search:
         values = np.asarray(differences)
         self.size = hodges_lehmann(values)
         self.sigma = max(1e-4, 1.4826 * float(np.median(np.abs(values - np.median(values)))))
-        return outcome is PairedOutcome.DIFFERENT
+        return outcome
 
     def _is_bad(self, reference: int, build: int, error: float) -> Generator[BuildPair, Answer, bool | None]:
         """None: the build does not boot."""

@@ -14,6 +14,7 @@ from attrs import frozen
 
 from lab.judge.noise import CPU_CLOCK, Noise, is_another_clock
 from lab.judge.number import Number
+from lab.metrics.uncertainty import UNCERTAIN_SHARE
 
 
 class Verdict(enum.StrEnum):
@@ -259,6 +260,14 @@ def _other_work(pair: _Pair) -> _Ruling | None:
     )
 
 
+def _uncertain(pair: _Pair) -> _Ruling | None:
+    """A number whose ± is a large part of it, after one that was known, does not show that nothing moved."""
+    share, before = pair.new.relative_uncertainty, pair.old.relative_uncertainty
+    if share <= UNCERTAIN_SHARE or not 0 < before <= UNCERTAIN_SHARE or not pair.is_within:
+        return None
+    return Verdict.NOT_COMPARABLE, f"its ± is {100 * share:.0f} % of it: it may have moved, and does not show it"
+
+
 def _noise(pair: _Pair) -> _Ruling | None:
     if ranges := _overlap(pair):
         return Verdict.NOISE, ranges
@@ -374,6 +383,7 @@ _RULES: tuple[Callable[[_Pair], _Ruling | None], ...] = (
     _resolution,
     _slack,
     _other_work,
+    _uncertain,
     _noise,
     _clock,
     _like_peers,

@@ -10,19 +10,25 @@ from typing import Final, Literal
 from attrs import define, evolve, frozen
 
 from lab.errors import ConfigurationError, LabStableError
+from lab.judge import baseline
 from lab.judge.boot_breakdown import explain
 from lab.judge.latest import WorseNumber, still_worse, worse_of_run
 from lab.judge.records import CALLED, OUTCOMES, UNSURE, ChangeStart, StoredVerdict
 from lab.judge.store import verdicts_with
 from lab.judge.text import EvidenceLinks, VerdictChange, changes, needs
+from lab.results.completeness import completeness_of_runs, planned_items
+from lab.results.formatting import label
 from lab.results.history import read_numbers
 from lab.results.records import Run
+from lab.results.snapshot import StoreSnapshot
 from lab.results.store import Store
 from lab.terminal import environment, plain
 
 Form = Literal["txt", "html", "md"]
 FORMS: Final[Mapping[str, Form]] = {".txt": "txt", ".html": "html", ".htm": "html", ".md": "md", ".markdown": "md"}
 _UNCHANGED: Final = "unchanged"
+NO_HISTORY: Final = "no history"
+_NAMED: Final = 3  # numbers that a sentence names
 OF_BOOTS: Final = "boot."  # begins the names of metrics of boots
 _NO_SAMPLES: Final = "not measured, since no cycle gave a sample"
 _UNSURE: Final = "unsure: a rerun is asked for"
@@ -41,6 +47,7 @@ class VerdictSummary:
         others: other outcomes by label -> their count.
         needs: runs that numbers without a history need.
         worse: changes that the run still shows, and numbers worse than in the runs before, see `lab.judge.latest`.
+        gaps: what the run was to measure, and lacks, as of `find_gaps`.
     """
 
     run: Run
@@ -50,6 +57,7 @@ class VerdictSummary:
     needs: str = ""
     failed: int = 0
     worse: tuple[WorseNumber, ...] = ()
+    gaps: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> str:
@@ -60,6 +68,7 @@ class VerdictSummary:
         counts[_UNSURE] = self.others.get(_UNSURE, 0)
         counts[_NO_SAMPLES] = 0 if self.failed else self.others.get(_NO_SAMPLES, 0)
         sentences = [all_failed(self.failed)] if self.failed else []
+        sentences += self.gaps
         sentences += [
             f"{outcome}: {counts[outcome]} number{'s' * (counts[outcome] > 1)}"
             for outcome in _WEIGHTS
@@ -67,9 +76,13 @@ class VerdictSummary:
         ]
         if worse := [number for number in self.worse if number.since is not None or not sentences]:
             sentences.append(still_worse(worse, self.needs))
+        unchanged, uncompared = self.others.get(_UNCHANGED, 0), self.others.get(NO_HISTORY, 0)
+        if uncompared and (unchanged or self.changes):
+            sentences.append(f"{uncompared} of {sum(self.others.values()) + counts.total()} numbers not compared")
+            sentences += [f"{unchanged} unchanged"] * bool(unchanged)
         if sentences:
             text = "; ".join(sentences)
-        elif self.muted or _UNCHANGED in self.others:
+        elif self.muted or unchanged:
             text = "Nothing moved"
         else:
             text = f"Nothing could be compared: {self.needs}" if self.needs else "Nothing was judged"
@@ -96,7 +109,29 @@ def of_run(store: Store, run_id: int) -> VerdictSummary:
     began = {run.id: ChangeStart(run.id, run.started_at, run.release) for run in runs}
     run_summary = summary(store.run(run_id), verdicts, began, count_failed_cycles(store, run_id))
     diagnosed = tuple(evolve(change, parts=parts(store, change)) for change in run_summary.changes)
-    return evolve(run_summary, changes=diagnosed, worse=worse_of_run(store, run_id, verdicts))
+    with store.snapshot() as snapshot:
+        gaps = find_gaps(snapshot, run_id)
+    return evolve(run_summary, changes=diagnosed, worse=worse_of_run(store, run_id, verdicts), gaps=gaps)
+
+
+def find_gaps(snapshot: StoreSnapshot, run_id: int) -> tuple[str, ...]:
+    """Sentences on what a run was to measure, and lacks: cycles of its plan, numbers of the runs before it.
+
+    Raises:
+        ConfigurationError: no such run.
+    """
+    judged = baseline.judge_run(snapshot, run_id)
+    kind, shortage = judged.head.kind, completeness_of_runs(snapshot, [judged.head])[run_id].shortage
+    gaps = [f"not complete: {shortage}"] if shortage else []
+    plans = snapshot.plans([run_id, *sorted({average.run_id for average in judged.missing})])
+    items = {planned_run: planned_items(kind, plan).keys() for planned_run, plan in plans}
+    # A run that was to measure less lacks nothing
+    missing = [average for average in judged.missing if items[average.run_id] <= items[run_id]]
+    names = [f"{average.metric.name} {label(average.params)}".strip() for average in missing]
+    if names:
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        gaps.append(f"not measured, but in run {missing[0].run_id}: {', '.join(names[:_NAMED])}{more}")
+    return tuple(gaps)
 
 
 def parts(store: Store, change: VerdictChange) -> tuple[str, ...]:

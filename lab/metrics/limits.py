@@ -125,7 +125,7 @@ class LimitCheck:
 
 
 def check(limits: Iterable[Limit], samples: Iterable[MetricSample]) -> list[LimitCheck]:
-    """Hold limits against samples; the spread needs two of them."""
+    """Hold limits against samples; the spread of one is unknown, and so marginal."""
     readings = list(samples)
     return [
         limit_check for limit in limits if (limit_check := _check(limit, readings, summarise(readings))) is not None
@@ -137,8 +137,8 @@ def _check(limit: Limit, samples: list[MetricSample], summary: Summary) -> Limit
         figures = [(summary.mean, summary.uncertainty)]
     elif limit.of == "sample":
         figures = [(sample.value, sample.uncertainty) for sample in samples]
-    elif summary.n < 2:
-        return None
+    elif summary.n < 2:  # its spread is not known
+        figures = [(summary.std, math.inf)] if summary.n else []
     else:  # the standard deviation of a standard deviation, of normal samples: JCGM 100:2008, E.4.3
         figures = [(summary.std, NORMAL_95 * summary.std / math.sqrt(2 * (summary.n - 1)))]
     severity = list(LimitOutcome)
@@ -147,5 +147,7 @@ def _check(limit: Limit, samples: list[MetricSample], summary: Summary) -> Limit
     def badness(figure: tuple[float, float]) -> tuple[int, float]:
         return severity.index(limit.outcome(*figure)), -min(figure[0] - low, high - figure[0])
 
+    if not figures:
+        return None
     worst = max(figures, key=badness)
     return LimitCheck(limit, *worst, limit.outcome(*worst))

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 NORMAL_95: Final = statistics.NormalDist().inv_cdf(0.975)  # coverage factor for many readings: 1.96
+UNCERTAIN_SHARE: Final = 0.5  # ± of a number that is no boot time, as a share of it, beyond which it is `uncertain`
 SIGMA_OF_MAD: Final = 1.4826  # a normal distribution's standard deviation over its median absolute deviation
 # Student's t for 1 to 30 degrees of freedom; any table of it has them to fewer places.
 _T95: Final = (

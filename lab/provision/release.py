@@ -407,7 +407,7 @@ class Release:
     def __attrs_post_init__(self) -> None:
         check_name(self.name)
         if not self.boards:
-            raise ValueError("boards: expected at least one board type; `lab boards list` names them")
+            raise ValueError("boards: expected at least one board type; `lab boards` names them")
         if not self.media:
             raise ValueError("media: expected at least one medium, e.g. sd")
 

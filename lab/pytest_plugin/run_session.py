@@ -88,10 +88,14 @@ class RunSession(Generic[AnyEngine]):
             pytest.fail(message, pytrace=False)
 
     def finish(self) -> RunStatus:
-        """Close the run in the store; returns its status."""
+        """Close the run in the store; returns its status.
+
+        A run of which everything was skipped has measured nothing: it failed.
+        """
         self.engine.forget_attempts()  # the store knows whether the run is complete
-        is_complete = not any(self.engine.pending(item) for item in self.engine.items if item not in self.skipped)
-        status: RunStatus = "completed" if is_complete else "failed" if self.failed else "interrupted"
+        is_over = not any(self.engine.pending(item) for item in self.engine.items if item not in self.skipped)
+        is_complete = is_over and bool(self.engine.good_attempts())
+        status: RunStatus = "completed" if is_complete else "failed" if self.failed or is_over else "interrupted"
         self.store.finish_run(self.run.id, status)
         return status
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from attrs import define, field, frozen
@@ -36,6 +36,7 @@ from lab.terminal import plain, plain_text
 
 RUN_KEY = pytest.StashKey["SectionRunSession"]()
 _FIXTURE = "section_measurer"
+_RUNS_BACK: Final = 20
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -99,8 +100,24 @@ class SectionRunSession(RunSession[SectionRun]):
             if not refused:
                 self.engine.measure(section)
         for name, problem in refused.items():
+            message = plain(f"preflight `{name}`: {problem}")
+            if (run_id := self._last_run_with(section)) is not None:  # a driver or a device may be gone
+                self.failed = True
+                pytest.fail(
+                    f"{message}; run {run_id} measured {section.name}. If that is meant, leave it out (--lab-sections)",
+                    pytrace=False,
+                )
             self.skipped.add(section.name)
-            pytest.skip(plain(f"preflight `{name}`: {problem}"))
+            pytest.skip(message)
+
+    def _last_run_with(self, section: Section) -> int | None:
+        """The board's last completed run that was to measure a section, if it did."""
+        series = {"kind": KIND, "board_type": self.run.board_type, "board": self.run.board, "status": "completed"}
+        for run in self.store.runs(_RUNS_BACK, **series):
+            if section.name in run.plan.get("sections", ()):
+                is_measured = any(a.params.get(SECTION) == section.name for a in self.store.good_attempts(run.id))
+                return run.id if is_measured else None
+        return None
 
     def missing(self, section: Section) -> list[str]:
         """Metrics of the section that have no sample."""

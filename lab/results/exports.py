@@ -18,10 +18,10 @@ from lab.terminal import plain_text
 
 
 def junit(runs: Sequence[Overview]) -> str:
-    """JUnit's XML: a suite per run, a case per number and per cycle that failed.
+    """JUnit's XML: a suite per run, a case per number and per cycle that failed, and one for a run that lacks cycles.
 
     A number's value, ± and samples are its properties; a number beyond a limit is a failure, as is a cycle that the
-    board failed; one that the lab, the test or the configuration failed is an error.
+    board failed; one that the lab, the test or the configuration failed is an error, and so is a run that lacks some.
     """
     root = ET.Element("testsuites", name="boardlab")
     for run in runs:
@@ -55,6 +55,9 @@ def junit(runs: Sequence[Overview]) -> str:
             )
             kind = "failure" if attempt.fault == "board" else "error"
             ET.SubElement(case, kind, type=_text(attempt.outcome), message=_text(attempt.message))
+        if run.shortage:
+            case = ET.SubElement(suite, "testcase", classname=r.kind, name="complete", time="0")
+            ET.SubElement(case, "error", type=r.status, message=_text(f"not complete: {run.shortage}"))
         suite.set("tests", str(len(suite.findall("testcase"))))
         suite.set("failures", str(len(suite.findall("testcase/failure"))))
         suite.set("errors", str(len(suite.findall("testcase/error"))))
@@ -105,7 +108,9 @@ _EXCERPT: Final = 16_384  # characters of a log_excerpt at most
 
 
 def kcidb(runs: Sequence[Overview], origin: str, build_id: str = "") -> str:
-    """KCIDB's JSON: a test per number and per cycle that failed. The file is to be posted by a person.
+    """KCIDB's JSON: a test per number and per cycle that failed, and one for a run that lacks cycles (MISS).
+
+    The file is to be posted by a person.
 
     A measurement is DONE: only a verdict would pass or fail it. Its path begins with `boardlab`, since KernelCI
     takes each path `boot` for a boot test.
@@ -145,6 +150,15 @@ def _kcidb_tests(run: Overview, origin: str, build_id: str) -> Iterator[dict[str
             "status": "DONE",
             "number": value,
             "misc": {**figures, "params": dict(m.params), "run": r.id, "release": r.release, "metric": m.metric.name},
+        }
+    if run.shortage:
+        yield {
+            **common,
+            "id": f"{origin}:boardlab-run-{r.id}-complete",
+            "path": _path("complete", r.kind),
+            "status": "MISS",
+            "log_excerpt": f"not complete: {run.shortage}",
+            "misc": {"status": r.status, "run": r.id, "release": r.release},
         }
     for attempt in _missing_cycles(run):
         yield {

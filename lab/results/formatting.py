@@ -57,6 +57,8 @@ def head_lines(run: Overview) -> list[str]:
     ]
     if run.virtual:
         lines.append("  a virtual board: its numbers are never compared with a real one's")
+    if run.shortage and r.finished_at:
+        lines.append(bad(f"  not complete: {run.shortage}"))
     return lines + [f"  {name}: {text}" for name, text in run.software.items()]
 
 

@@ -17,6 +17,7 @@ from lab.metrics import Flag, Measurement, Metric, SampleRecord, Summary, summar
 from lab.metrics.catalogue import BOOT_STAGE, STATES
 from lab.metrics.rates import RATES, FailureRate
 from lab.results import rows as results_rows
+from lab.results.completeness import RunCompleteness
 from lab.results.models import FAILED, AttemptRow, MeasurementRow, RunRow, SampleRow
 from lab.results.records import KILLED, OK, Attempt, Run
 from lab.results.revision import GOES_ON, RunsRevision, runs_revision
@@ -399,6 +400,12 @@ class Overview:
             else "; ".join(f"{medium} {text}".strip() for medium, text in texts.items())
             for name, texts in versions.items()
         }
+
+    @property
+    def shortage(self) -> str:
+        """The gaps of the run, as of `RunCompleteness`; empty: there are none."""
+        outcomes = ((attempt.params, attempt.outcome, 1) for attempt in self.attempts)
+        return RunCompleteness.of(self.run.kind, self.run.status, self.run.plan, outcomes).shortage
 
     @property
     def failed(self) -> list[Attempt]:

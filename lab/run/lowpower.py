@@ -82,22 +82,32 @@ class LowPowerRun(CycleRun[LowPowerCycle]):
         return SuspendPlan(mode, wake, int(self.run.plan["sleep_s"]), bool(self.run.plan.get("energy")))
 
     def missing(self, mode: str) -> list[str]:
-        """The metrics of every good cycle that this mode lacks.
+        """The metrics of every good cycle that this mode lacks, and the rails without a power.
 
         A missing power has its reason.
         """
         rail = RESUMES[mode].rail.name
         if mode in STATES:
-            return sorted({rail, RESUMES[mode].total.name} - self.measured_metrics(mode))
+            absent = {rail, RESUMES[mode].total.name} - self.measured_metrics(mode)
+            return sorted(absent | self._silent_rails(mode, rail))
         planned = {
             metric.name for metric in expected_metrics(self.suspend_plan(mode), has_rails=self.board.rails is not None)
         }
         absent = planned - self.measured_metrics(mode)
         if rail not in absent:
-            return sorted(absent)
+            return sorted(absent | self._silent_rails(mode, rail))
         suspends = [attempt.details.get("suspend") or {} for attempt in self.good_attempts(mode=mode)]
         reason = next((suspend["no_power"] for suspend in reversed(suspends) if suspend.get("no_power")), "")
         return sorted(absent - {rail} | {f"{rail}: {reason}" if reason else rail})
+
+    def _silent_rails(self, mode: str, metric: str) -> set[str]:
+        """The sampled rails without a power in any cycle of a mode that has the power of others."""
+        samples = [sample for attempt in self.good_attempts(mode=mode) for sample in attempt.samples]
+        with_power = {sample.params["rail"] for sample in samples if sample.metric == metric}
+        if not with_power or self.board.rails is None:
+            return set()
+        sampled = {rail.name for rail in self.board.rails.config.measured}
+        return {f"{metric} of {rail}: its sensor gave no sample" for rail in sampled - with_power}
 
     def measure(self, mode: str, only: Sequence[int] | None = None) -> None:
         """Measure the pending cycles of one mode, or with `shuffle` those of all modes.
@@ -138,8 +148,11 @@ class LowPowerRun(CycleRun[LowPowerCycle]):
         cycles = self.cycles(item)
         if result.steady is not None:
             total, temperatures_c = result.steady.power.total, result.steady.temperatures_c
-            power_mw = Sample((total.mean_w or 0.0) * 1e3, (total.uncertainty_w or 0.0) * 1e3, cycle)
-            self.progress.cycle_done(item, cycles, power_mw, "mW")
+            if total.mean_w is None or total.uncertainty_w is None:
+                self.progress.write(f"{item:5} no total power: the sensor of a rail gave no sample")
+            else:
+                power_mw = Sample(total.mean_w * 1e3, total.uncertainty_w * 1e3, cycle)
+                self.progress.cycle_done(item, cycles, power_mw, "mW")
             if temperatures_c:
                 zone = max(temperatures_c, key=temperatures_c.__getitem__)
                 self.progress.write(f"{item:5} {temperatures_c[zone]:.1f} °C ({zone})")

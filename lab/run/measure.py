@@ -18,7 +18,7 @@ from attrs import asdict, define, evolve, field
 
 from lab.benchmarks.boot import PowerEdge
 from lab.benchmarks.boot.poweron import PowerOnSilence, doubt, silences
-from lab.benchmarks.boot.samples import UNCERTAIN_SHARE, power_on
+from lab.benchmarks.boot.samples import power_on
 from lab.benchmarks.cycles import CycleAttempt
 from lab.boards import MomentPattern
 from lab.console.model import Chunk
@@ -28,7 +28,7 @@ from lab.host.clock import NS_PER_S, Clock
 from lab.metrics import Flag, Moment, Sample, SampleRecord
 from lab.metrics.lab_metrics import MOMENT_RESOLUTION_S, Declarations
 from lab.metrics.model import LARGEST, repr_short, sample_of
-from lab.metrics.uncertainty import of_interval
+from lab.metrics.uncertainty import UNCERTAIN_SHARE, of_interval
 from lab.results import Run, Store
 from lab.results.records import ATTACHED, MEASURED, TEST
 from lab.run.attempts import (

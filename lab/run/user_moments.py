@@ -14,7 +14,7 @@ from typing import Any, Final
 from attrs import field, frozen, validators
 
 from lab.benchmarks.boot import BootWatch, MomentLike
-from lab.benchmarks.boot.samples import UNCERTAIN_SHARE, power_on
+from lab.benchmarks.boot.samples import power_on
 from lab.boards import BoardType, MomentPattern, OwnMoment
 from lab.boards.markers import check_regex
 from lab.console.model import Event, LineTiming
@@ -24,7 +24,7 @@ from lab.host.clock import NS_PER_S, Clock
 from lab.metrics import Flag, Metric, Moment, SampleRecord
 from lab.metrics.lab_metrics import MOMENT_RESOLUTION_S, VALUE, Declarations, has_value, moment_definition
 from lab.metrics.model import sample_of
-from lab.metrics.uncertainty import of_interval
+from lab.metrics.uncertainty import UNCERTAIN_SHARE, of_interval
 
 OPTION: Final = "moments"  # of an environment's target
 _POLL_S: Final = 1.0  # between two looks at the console

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -106,3 +107,18 @@ def test_a_killed_run_goes_on_with_exact_counts_and_a_row_that_is_refused_costs_
 def attempts_of_first(bench: Bench) -> list[Attempt]:
     with open_store(bench.environment["LAB_DB"]) as store:
         return [attempt for run in store.runs() for attempt in store.attempts(run.id)]
+
+
+def test_a_section_that_was_measured_and_is_refused_now_fails(bench: Bench, tmp_path: Path) -> None:
+    """The eMMC's scratch partition is gone, as where a new kernel's driver finds no eMMC."""
+    words = ("--lab-repeats", "1", "--lab-destructive", "-k", "emmc-fio")
+    assert "1 sections" in bench.measure(*words)
+    environment = tmp_path / "env.yaml"
+    text = (bench.folder / "env.yaml").read_text(encoding="utf-8")
+    environment.write_text(re.sub(r"emmc: '?/dev/mmcblk0p\d'?", "emmc: /dev/mmcblk5p3", text), encoding="utf-8")
+    command = [word.replace(str(bench.folder / "env.yaml"), str(environment)) for word in bench.command(*words)]
+    done = subprocess.run(command, env=bench.environment, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert not missing_facts(done.stdout, "preflight", "run 1 measured emmc-fio", "--lab-sections")
+    with open_store(bench.environment["LAB_DB"]) as store:
+        assert [run.status for run in store.runs()] == ["failed", "completed"]

@@ -26,7 +26,7 @@ from boardlab_dashboards.parts import (
 )
 from boardlab_dashboards.thresholds import GREEN, NEVER, NONE_IS_GOOD, ORANGE, RED, texts, thresholds
 
-_NONE: Final = texts({"0": ("none", GREEN)})
+_NONE: Final = texts({"0": ("none", GREEN)}, absent=("not known", ORANGE))
 
 
 def build() -> builders.Dashboard:

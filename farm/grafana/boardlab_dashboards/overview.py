@@ -36,7 +36,10 @@ from boardlab_dashboards.thresholds import (
 FAILED: Final = 'outcome!="ok"'
 _PROBLEM: Final = f'{BOARD},state=~"needs a person|failed|worse|away"'
 _SCHEDULED: Final = f'{HOST},board=~"$board"'
-_NONE: Final = texts({"0": ("none", GREEN)})
+_NONE: Final = texts({"0": ("none", GREEN)}, absent=("not known", ORANGE))
+_IF_UP: Final = (
+    f"or 0 * max(boardlab_collector_up{{{HOST}}})"  # nothing counts as none only while the exporter answers
+)
 _WHEN: Final = texts({"page": ("now", RED), "ticket": ("next day", ORANGE), "decide": ("decide", ORANGE)})
 _BOARD: Final = ("Board ${__value.text}", to("board", board="${__value.text}"))
 
@@ -111,7 +114,7 @@ def build() -> builders.Dashboard:
             "USB devices missing",
             "Devices of farm.yaml that are not plugged in.",
             "none",
-            (f"sum(1 - boardlab_usb_device_present{{{HOST}}})", ""),
+            (f"sum(1 - boardlab_usb_device_present{{{HOST}}}) {_IF_UP}", ""),
             look=NONE_IS_GOOD,
             mappings=_NONE,
             span=6,
@@ -140,8 +143,9 @@ def build() -> builders.Dashboard:
             "Overdue",
             "Schedules without a success for a quarter longer than their interval.",
             "none",
-            (f"count({overdue})", ""),
+            (f"count({overdue}) {_IF_UP}", ""),
             look=NONE_IS_GOOD,
+            mappings=_NONE,
             span=6,
         ),
         number(

@@ -14,9 +14,9 @@ from lab.errors import LabTransientError
 from lab.metrics import Flag, Metric, SampleRecord, uncertainty
 from lab.metrics.catalogue import BOOT_EFI, BOOT_POWER_ON, BOOT_SPL, BOOT_STAGE, BOOT_TIME, HEADLINES
 from lab.metrics.model import sample_of
+from lab.metrics.uncertainty import UNCERTAIN_SHARE
 
 REFUSED_SHARE = 0.1  # ± of a boot time, as a share of it, beyond which it is none
-UNCERTAIN_SHARE = 0.5  # of any other number, beyond which it is flagged
 _HEADLINES = {START: BOOT_TIME, EFI_START: BOOT_EFI}  # by the moment that it counts from; any other is SPL's
 
 

@@ -22,10 +22,10 @@ from typing import Any, Final, Self
 from attrs import asdict, evolve, field, frozen
 
 from lab.benchmarks.boot.records import START, MomentLike
-from lab.benchmarks.boot.samples import REFUSED_SHARE, UNCERTAIN_SHARE
+from lab.benchmarks.boot.samples import REFUSED_SHARE
 from lab.metrics import Flag, SampleRecord
 from lab.metrics.catalogue import HEADLINE_NAMES
-from lab.metrics.uncertainty import SIGMA_OF_MAD
+from lab.metrics.uncertainty import SIGMA_OF_MAD, UNCERTAIN_SHARE
 
 SPREADS: Final = 4  # beyond which a boot is not usual
 KNOWN: Final = 3  # boots from which on something is usual

@@ -9,7 +9,6 @@ from typing import Final
 from attrs import Factory, frozen
 
 from lab.benchmarks.boot import BootWatch, MomentLike
-from lab.benchmarks.boot.samples import UNCERTAIN_SHARE
 from lab.benchmarks.lowpower.kernellog import END, SuspendLog, stamp
 from lab.benchmarks.lowpower.modes import MCU_ONLY, RTC, SuspendPlan
 from lab.benchmarks.lowpower.power import Off, PhasePowerProtocol, SteadyPower
@@ -20,6 +19,7 @@ from lab.errors import BoardTransientError
 from lab.metrics import Flag, Metric, SampleRecord, uncertainty
 from lab.metrics.catalogue import BOOT_POWER_ON, BOOT_STAGE, RESUMES
 from lab.metrics.model import sample_of
+from lab.metrics.uncertainty import UNCERTAIN_SHARE
 
 CLOCK_PPM = 100.0  # largest error of a board's crystal
 RTC_OFF_S = 3.0  # the RTC is read in whole seconds, twice, by a shell

@@ -109,10 +109,11 @@ def heading(kind: Kind, names: tuple[str, str]) -> str:
 
 
 def verdict_line(comparison: Comparison) -> str:
-    """Summarise a comparison: `2 worse, 5 better, 96 noise, 12 not measured`."""
+    """Summarise a comparison: `2 worse, 12 not measured, 5 better, 96 noise`."""
     verdicts = [change.verdict for change in comparison.changes]
     counts = {
         "worse": verdicts.count(Verdict.REGRESSION),
+        "not measured": len(comparison.only_old),
         "better": verdicts.count(Verdict.IMPROVEMENT),
         "suspect": verdicts.count(Verdict.SUSPECT),
         "broken": verdicts.count(Verdict.BROKEN_RUN),
@@ -120,7 +121,6 @@ def verdict_line(comparison: Comparison) -> str:
         "of another definition": verdicts.count(Verdict.DEFINITION_CHANGED),
         "not comparable": verdicts.count(Verdict.NOT_COMPARABLE),
         "noise": sum(verdict in _QUIET for verdict in verdicts),
-        "not measured": len(comparison.only_old),
         "new": len(comparison.only_new),
     }
     if not verdicts:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from attrs import define, evolve, field
+from support.facts import missing_facts
 from support.recorded_run import Failed, failed, record
 
 from lab.errors import ConfigurationError, LabStableError
@@ -206,6 +207,7 @@ def test_what_was_measured_whole_before_its_job_ended_is_not_measured_again(
 
     def command(_job: object, _tests: Path, suite: str, _unfinished: int | None) -> list[str]:
         pytests.append(suite)
+        store.finish_run(run.id, "completed")
         return ["true"]
 
     monkeypatch.setattr(runner, "command", command)
@@ -422,6 +424,17 @@ def test_a_run_whose_place_was_taken_away_is_gone_on_with_and_its_failure_is_for
     assert quick(book, tmp_path, []).run(book.take_up(job.id), 0) == ends
     assert book.job(job.id).state == state
     monkeypatch.setattr(runner, "command", lambda *_args: ["true"])
+    said: list[str] = []
+    assert quick(book, tmp_path, said).run(book.take_up(job.id), 0) == ends, (
+        "pytest says that all is well, and it lacks boots"
+    )
+    assert any(not missing_facts(line, f"run {run.id}", "not all") for line in said)
+
+    def complete(*_args: object) -> list[str]:
+        store.finish_run(run.id, "completed")
+        return ["true"]
+
+    monkeypatch.setattr(runner, "command", complete)
     assert quick(book, tmp_path, []).run(book.take_up(job.id), 0) == 0
 
 

@@ -210,3 +210,18 @@ def test_a_fault_of_one_row_is_suspected_and_a_property_of_a_board_noted() -> No
     assert str(alone.severity) == "note"
     others = (BOARD, "am62pxx_sk-fs", "j721e-idk-gw")
     assert found("outlier-boards", perf("LMBench", *rows, boards=others)) == []
+
+
+# --- another-unit -------------------------------------------------------------------------------------------------------
+
+
+def test_a_number_in_another_unit_than_guides_have_is_not_compared() -> None:
+    def bandwidth(unit: str) -> TableText:
+        return perf("LMBench", f"bw_mem-bcopy-8mb ({unit}),788.49")
+
+    (finding,) = found("another-unit", bandwidth("GB/s"))
+    assert not missing_facts(finding.message, "'GB/s'", "MB/s", "1000 times")
+    (of_time,) = found("another-unit", bandwidth("microsec"))
+    assert "another quantity" in of_time.message
+    for same in ("MB/s", "Mbytes/sec", "MBs", "Mb/s", "KiB per frame"):
+        assert found("another-unit", bandwidth(same)) == [], same

@@ -268,6 +268,26 @@ def of(history: Sequence[float], value: float, metric: object = BOOT_TIME, facto
     return judge_number(new, runs, runs, "the last accepted runs", noise.load())
 
 
+def test_one_sample_alone_is_as_unsure_as_one_sample_of_earlier_runs() -> None:
+    """Boots scatter by 4 %: the mean of 20 is known to .05 s, one of them to .2 s."""
+    history = [evolve(average(run, 2.5), n=20, uncertainty=0.047) for run in range(1, 13)]
+    one = evolve(average(99, 2.64), n=1, uncertainty=0.0001)
+    twenty = evolve(one, n=20)
+    verdicts = [
+        judge_number(new, history, history, "the last accepted runs", noise.load()).judgement.verdict
+        for new in (one, twenty)
+    ]
+    assert verdicts == [Verdict.NOISE, Verdict.REGRESSION]
+
+
+def test_a_number_that_may_be_anything_is_not_within_noise() -> None:
+    history = [average(run, 2.5) for run in range(1, 13)]
+    unsure = evolve(average(99, 4.0), uncertainty=3.0)
+    judgement = judge_number(unsure, history, history, "the last accepted runs", noise.load()).judgement
+    assert judgement.verdict is Verdict.NOT_COMPARABLE
+    assert "75 %" in judgement.reason
+
+
 @given(histories, values, st.sampled_from([1e-3, 60.0, 1e9]))
 def test_the_unit_changes_nothing_but_what_the_method_resolves(
     history: list[float], value: float, factor: float

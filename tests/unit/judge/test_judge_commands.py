@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 from attrs import frozen
+from sqlalchemy.orm import Session
 from support.facts import missing_facts
-from support.judged_store import DAY, Nights
+from support.judged_store import BOOTS, DAY, Nights
 
 from lab.cli import main
 from lab.results import open_store
+from lab.results.models import RunRow
 
 QUIET = 15
 
@@ -70,6 +72,27 @@ def test_a_confirmed_regression_is_status_1_and_says_size_since_and_what_differs
     assert "image: sha256" in line
     assert "+3." in line or "+2." in line
     assert said.endswith("1 numbers: 1 regression\n")
+
+
+def test_a_run_that_lacks_a_medium_of_its_plan_says_so_first_and_is_status_4(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    db = str(tmp_path / "results.db")
+    with open_store(db) as store:
+        nights = Nights(store)
+        nights.quiet(QUIET, media=("sd", "emmc"))
+        run = nights.run(media=("sd",))
+        with Session(store._engine) as session, session.begin():
+            row = session.get_one(RunRow, run)
+            row.plan, row.status = {"cycles": BOOTS, "media": ["sd", "emmc"]}, "interrupted"
+    code = main(["judge", "run", "latest", "--summary", str(tmp_path / "verdict.txt"), "--db", db])
+    printed = capsys.readouterr().out
+    assert code == 4
+    assert not missing_facts(printed, "not complete", "interrupted", f"{BOOTS} of {2 * BOOTS}", "none of emmc")
+    assert not missing_facts(printed, f"in run {QUIET}: boot.time emmc")
+    verdict = (tmp_path / "verdict.txt").read_text()
+    assert verdict.startswith("Not complete: interrupted")
+    assert "Nothing moved" not in verdict
 
 
 def test_a_known_regression_is_still_worse_and_no_news(lab: Lab, tmp_path: Path) -> None:
@@ -200,9 +223,9 @@ def test_a_run_without_a_history_says_what_it_needs(lab: Lab, tmp_path: Path) ->
     assert not missing_facts(headline, "Nothing", "needs 8", "has 5", "run ")
 
 
-def test_a_run_of_which_another_would_tell_more_says_so_and_is_no_failure(lab: Lab) -> None:
+def test_a_run_of_which_another_would_tell_more_says_so_and_is_status_4(lab: Lab) -> None:
     code, said = lab("run", str(lab.first))
-    assert code == 0
+    assert code == 4
     assert "unsure: rerun asked" in said
     assert not missing_facts(said, "same image", f"--lab-confirms {lab.first}")
 
@@ -242,7 +265,9 @@ def test_the_list_has_what_is_open_and_filters(lab: Lab) -> None:
     )
     assert [each["run"] for each in lab.json("list", "--all")] == [lab.second, lab.first]
     assert lab.json("list", "--board", "0042", "--metric", "boot.time", "--since", "2026-03-01") != []
-    assert lab.json("list", "--board", "0043") == []
+    code, refused = lab("list", "--board", "0043")
+    assert code == 2
+    assert not missing_facts(refused, "'0043'", "no run", "lab results list")
     assert lab.json("list", "--metric", "boot.stage") == []
     assert lab.json("list", "--since", "2026-11-22T06:00") == []
 

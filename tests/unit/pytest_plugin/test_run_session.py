@@ -54,12 +54,26 @@ class SignalledBoard:
         self.off = True
 
 
-def engine(store: Store, run: Run, pending: list[int]) -> Any:
+def engine(store: Store, run: Run, pending: list[int], measured: int = 1) -> Any:
     """A run of which these cycles are left."""
     board = SimpleNamespace(type=SimpleNamespace(title="a board"))
     return SimpleNamespace(
-        store=store, run=run, board=board, forget_attempts=lambda: None, items=["sd"], pending=lambda _item: pending
+        store=store,
+        run=run,
+        board=board,
+        forget_attempts=lambda: None,
+        items=["sd"],
+        pending=lambda _item: pending,
+        good_attempts=lambda: [object()] * measured,
     )
+
+
+@pytest.mark.parametrize(("measured", "status"), [(0, "failed"), (1, "completed")])
+def test_a_run_of_which_everything_was_skipped_measured_nothing(tmp_path: Path, measured: int, status: str) -> None:
+    with open_store(str(tmp_path / "results.db")) as store:
+        run = store.begin_run("sections", "t", "b-1", "1", plan={"sections": ["sd"]}, provenance={})
+        session = CycleRunSession(engine(store, run, pending=[1], measured=measured), skipped={"sd"})
+        assert session.finish() == status
 
 
 def begun(store: Store, strategy: Any, said: Lines, properties: dict[str, object]) -> tuple[int, Iterator[Any]]:

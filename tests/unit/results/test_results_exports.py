@@ -12,6 +12,7 @@ import pytest
 from attrs import evolve
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from support import recorded_run
+from support.facts import missing_facts
 
 from exporters.openmetrics import openmetrics
 from lab.cli import main
@@ -57,10 +58,20 @@ def run(store: Store) -> Overview:
     return Overview(found.run, attempts, found.measurements)
 
 
+def test_a_run_that_did_not_complete_is_an_error_of_junit_and_a_miss_of_kcidb(run: Overview) -> None:
+    (suite,) = ET.fromstring(junit([run]))
+    (error,) = suite.findall("testcase[@name='complete']/error")
+    assert not missing_facts(error.get("message", ""), "not complete", "failed")
+    (missed,) = [test for test in json.loads(kcidb([run], "lab"))["tests"] if test["path"] == "boardlab.complete.boot"]
+    assert missed["status"] == "MISS"
+    complete = Overview(evolve(run.run, status="completed", plan={}), run.attempts, run.measurements)
+    assert 'name="complete"' not in junit([complete])
+
+
 def test_junit_has_each_number_and_each_cycle_that_is_lost(run: Overview) -> None:
     (suite,) = ET.fromstring(junit([run]))
     cases = {(case.get("classname"), case.get("name")): case for case in suite.findall("testcase")}
-    assert len(cases) == len(run.measurements) + len(LOST)
+    assert len(cases) == len(run.measurements) + len(LOST) + 1, "and that the run is not complete"
     boot = next(m for m in run.measurements if m.metric.name == "boot.time" and m.params == {"medium": "sd"})
     properties = {each.get("name"): each.get("value") for each in cases["boot.time", "sd"].iter("property")}
     assert float(properties["value"] or "") == summarise(boot.samples).mean
@@ -70,8 +81,14 @@ def test_junit_has_each_number_and_each_cycle_that_is_lost(run: Overview) -> Non
     kinds = {
         each.get("type"): each.tag for case in cases.values() for each in case if each.tag in {"failure", "error"}
     }
-    assert kinds == {"limit": "failure", "kernel_panic": "failure", "pdu_timeout": "error", "test": "error"}
-    assert (suite.get("errors"), suite.get("tests")) == ("2", str(len(cases)))
+    assert kinds == {
+        "limit": "failure",
+        "kernel_panic": "failure",
+        "pdu_timeout": "error",
+        "test": "error",
+        "failed": "error",
+    }
+    assert (suite.get("errors"), suite.get("tests")) == ("3", str(len(cases)))
 
 
 def test_openmetrics_has_the_exporters_names_with_run_and_time(store: Store, run: Overview) -> None:
@@ -97,7 +114,8 @@ def test_kcidb_is_valid_by_its_own_schema_and_keeps_away_from_boot_tests(run: Ov
         "prefix": "metric",
     }
     assert {test["status"] for test in numbers.values()} == {"DONE"}
-    lost = {test["misc"]["outcome"]: test["status"] for test in document["tests"] if "number" not in test}
+    cycles = [test["misc"] | test for test in document["tests"] if "cycle" in test["misc"]]
+    lost = {test["outcome"]: test["status"] for test in cycles}
     assert lost == {"kernel_panic": "FAIL", "pdu_timeout": "MISS", "test": "ERROR"}
     assert len({test["id"] for test in document["tests"]}) == len(document["tests"])
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from support import simruns
+from support.facts import missing_facts
 
 from lab import boards
 from lab.host.clock import MonotonicRaw
@@ -30,19 +31,29 @@ def test_a_boot_has_its_time_the_time_from_power_on_and_its_stages(tmp_path: Pat
         assert "boot.stage" in bench.run.missing("emmc"), "the samples of another medium do not count"
 
 
+RAILS = SimpleNamespace(
+    config=SimpleNamespace(measured=[SimpleNamespace(name="vdd_core"), SimpleNamespace(name="vdda")])
+)
+
+
 def low_power_run(store: Store, *, has_rails: bool, **plan: Any) -> LowPowerRun:
     planned = {"cycles": 1, "modes": ["deep_sleep"], "wake": "uart", "sleep_s": 15, "medium": "sd", **plan}
     run = store.begin_run(KIND, "am62xx_sk", "sk-1", "11.01", plan=planned, provenance={})
     board: Any = SimpleNamespace(
-        rails=object() if has_rails else None, type=boards.load("am62xx_lp_sk"), wired=["can"], console=None
+        rails=RAILS if has_rails else None, type=boards.load("am62xx_lp_sk"), wired=["can"], console=None
     )
     clock = MonotonicRaw()
     return LowPowerRun(store, run, board, Progress(lambda _line: None, clock, 1), clock, lambda _s: None, 0)
 
 
 def kept(run: LowPowerRun, mode: str, *names: str, no_power: str = "") -> LowPowerRun:
-    """The run, with one good attempt of these metrics, and why it has no power."""
-    samples = tuple(SampleRecord(f"lpm.{mode}.{name}", {"mode": mode}, 1.0, 0.1, frozenset(), 0, 1) for name in names)
+    """The run, with one good attempt of these metrics of all rails, or `power_rail vdda` of one, and why it has no power."""
+    rails = [rail.name for rail in RAILS.config.measured]
+    samples = tuple(
+        SampleRecord(f"lpm.{mode}.{name}", {"mode": mode, "rail": rail}, 1.0, 0.1, frozenset(), 0, 1)
+        for name, *only in map(str.split, names)
+        for rail in (only or rails)
+    )
     run.store.record_attempt(
         run.run.id,
         AttemptRecord(
@@ -97,3 +108,10 @@ def test_power_that_is_missing_is_named_with_its_reason(tmp_path: Path) -> None:
         kept(run, "mcu_only", no_power="another mode's")
         (missing,) = run.missing("deep_sleep")
         assert missing.split(": ") == ["lpm.deep_sleep.power_rail", "it was never silent"]
+
+
+def test_a_rail_whose_sensor_is_silent_is_missing_beside_the_others(tmp_path: Path) -> None:
+    with open_store(str(tmp_path / "results.db")) as store:
+        run = kept(low_power_run(store, has_rails=True), "deep_sleep", "resume_kernel", *HOST, "power_rail vdda")
+        (missing,) = run.missing("deep_sleep")
+    assert not missing_facts(missing, "lpm.deep_sleep.power_rail of vdd_core", "no sample")

@@ -1,4 +1,4 @@
-"""File system tables whose columns say Raw."""
+"""Labels that are wrong: raw tables of file systems, units, two names of one sample."""
 
 from __future__ import annotations
 
@@ -80,6 +80,56 @@ def units_lie(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Re
 
 def _unit(reading: CellReading) -> str:
     return (reading.cell.unit or "").lower()
+
+
+_PREFIXES = {"": 1.0, "n": 1e-9, "u": 1e-6, "µ": 1e-6, "m": 1e-3, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}
+_UNIT = re.compile(
+    r"([nuµmkMG]?)(s|Hz|W|V|A)|([kKMG]?)(?:i?(?P<bytes>B|[Bb]ytes)|b(?:its?)?)(?:/s|/[Ss]ec|ps)", re.ASCII
+)
+_WORDS = (("milli", "m"), ("micro", "u"), ("nano", "n"), ("seconds", "s"), ("econds", ""), ("\\", "/"), (" ", ""))
+_BINARY_PREFIX = 1.1  # a prefix of 1024 in place of 1000 is another rule's
+
+
+def _scale(unit: str) -> tuple[str, float] | None:
+    """The quantity of a unit (s, Hz, W, V, A, bit/s), and its size in that; None: another unit, or ambiguous."""
+    for word, short in _WORDS:
+        unit = unit.replace(word, short)
+    match = _UNIT.fullmatch(re.sub(r"^([nuµm]?)(sec|s)$", r"\1s", unit))
+    if match is None or unit.endswith("b/s"):  # Mb/s: some print it for megabytes
+        return None
+    if match[2]:
+        return match[2], _PREFIXES[match[1]]
+    return "bit/s", _PREFIXES[match[3]] * (8 if match["bytes"] else 1)
+
+
+@rule("another-unit", "Another unit than the number's", Severity.ERROR, effect=Effect.INCOMPARABLE)
+def another_unit(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
+    """Find numbers printed in another unit than all guides print them in.
+
+    The boot time is printed in seconds, LMBench's bandwidths in MB/s. The same row in milliseconds, or in GB/s, is
+    either in that unit or has a wrong header.
+
+    Finding: One error a column of a table, with the factor. Such numbers are not compared with those in the other unit.
+    """
+    columns = dict[tuple[int, str, str | None], list[CellReading]]()
+    for reading in sheet.readings:
+        usual = _scale(reading.quantity.unit) if reading.quantity is not None else None
+        printed = _scale(reading.cell.unit or "")
+        if (
+            usual
+            and printed
+            and not (usual[0] == printed[0] and 1 / _BINARY_PREFIX < printed[1] / usual[1] < _BINARY_PREFIX)
+        ):
+            columns.setdefault((reading.cell.table, reading.metric, reading.cell.unit), []).append(reading)
+    for (_, _, unit), readings in columns.items():
+        usual_unit = readings[0].quantity.unit if readings[0].quantity is not None else ""
+        (what, size), (usual_what, usual_size) = _scale(unit or "") or ("", 0.0), _scale(usual_unit) or ("", 1.0)
+        times = f"{size / usual_size:g} times that" if what == usual_what else "another quantity"
+        yield Remark(
+            f"is in {unit!r}, while guides print it in {usual_unit}: {times}, or a wrong header",
+            readings[0],
+            also=tuple(readings[1:]),
+        )
 
 
 @rule("alias-disagrees", "Two names of one sample disagree", Severity.ERROR)
