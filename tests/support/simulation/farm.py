@@ -322,7 +322,7 @@ class Farm:
         self.boards = {name: Board(name, self) for name in names}
         if pick((9.0, 1.0)):
             self.stick(self.boards[names[0]])
-        kind = pick((3.0, 3.0, 2.0, 2.0))
+        kind = pick((3.0, 4.0, 2.0, 2.0))
         if kind in {1, 2}:
             (self._prepare_releases, self._prepare_judged)[kind - 1](names)
             return
@@ -362,10 +362,10 @@ class Farm:
                 medium.parts = {name: kernel_of(FACTORY).encode() for name in medium.parts}
         for wanted in range(1, 4 + choices.pick((3.0, 1.0))):
             name, board = f"r{wanted}", names[choices.pick([1.0] * len(names))]
-            kind = choices.pick((2.0, 2.0 * (wanted > 1), 1.0))  # put a release there, measure what is there, or both
-            media = ((EMMC,), (CARD,), MEDIA, MEDIA[::-1])[choices.pick((3.0, 2.0, 1.0, 1.0))]
+            kind = choices.pick((1.5, 2.5 * (wanted > 1), 0.5))  # put a release there, measure what is there, or both
+            media = ((EMMC,), (CARD,), MEDIA, MEDIA[::-1])[choices.pick((4.0, 3.0, 1.0, 1.0))]
             written = [wish.media for wish in self.wishes if wish.board == board and wish.release is not None]
-            if kind == 1 and written and choices.happens(0.7):
+            if kind == 1 and written and choices.happens(0.9):
                 media = written[-1]
             found = None
             if kind != 1:
@@ -648,7 +648,7 @@ class Farm:
             self.tries[wish.label] += 1
             self.codes[wish.label] = process.code
             is_killed = process.code is not None and process.code < 0
-            gives_up = self.worn and wish.way == "lab provision" and is_killed and world.choices.happens(0.7)
+            gives_up = self.worn and wish.way == "lab provision" and is_killed and world.choices.happens(0.9)
             if process.code in DONE[wish.way] or self._is_over(wish) or gives_up:
                 self.done.append(wish.label)
                 self.results.keep_commits()

@@ -24,7 +24,7 @@ RIGHT, OTHER, HANGS = "", ", another build", ", which hangs"  # builds of a rele
 _BYTES: Final = 512
 _CACHED: Final = 2
 # Of a write that the medium answers well: kept, lost, or kept until the power is cut; of usual media, and of worn ones.
-FATES: Final = ((0.9, 0.05, 0.05), (0.4, 0.1, 0.5))
+FATES: Final = ((0.9, 0.05, 0.05), (0.3, 0.05, 0.65))
 MISREAD: Final = 0.02  # of a read back: damaged on the way
 LIES: Final = 0.3  # of a read back of something else: the medium answers what it was given
 _WRITE_S: Final = 6.0

@@ -63,6 +63,7 @@ class Strikes:
         self.changes = [self._one_of(commits) for _ in range(2)]
         aimed = {self.die_behind_a_commit, self.lose_database_at_a_commit, self.lose_answer}
         aimed |= {self.starve, self.strand, self.orphan, self.cancel}
+        self.world.patient = aimed
         self.world.due += [kind for kind in drawn if kind in aimed and self.world.choices.happens(AIMED)]
         if self.farm.places is not None and self.world.choices.happens(0.5):
             self.world.due.append(self.lose_exporter)

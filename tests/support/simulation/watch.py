@@ -140,7 +140,7 @@ class Watch:
     def look_anew(self) -> None:
         """The last commits were lost."""
         self.jobs = self._read_jobs()
-        self.reserved.clear()
+        self.reserved = self._read_reservations()
         found = {row[0] for row in self.results.look("SELECT value FROM samples")}
         self.stored = [value for value in self.stored if value in found]
         (last,) = self.results.look("SELECT coalesce(max(id), 0) FROM runs")[0]
@@ -198,9 +198,7 @@ class Watch:
 
     def _look_at_reservations(self) -> None:
         """Nobody's reservation is ended or doubled by another person's."""
-        columns = "id, board, person, at, until, ended_at, ended_by"
-        query = f"SELECT {columns} FROM reservations WHERE kind = 'reserved'"  # noqa: S608
-        now = {row[0]: ReservationSeen(*row) for row in self.results.look(query)}
+        now = self._read_reservations()
         before, self.reserved = self.reserved, now
         for one in now.values():
             old = before.get(one.id)
@@ -219,6 +217,11 @@ class Watch:
                 overlap = other.board == one.board and other.at < one.until and one.at < other.until
                 if overlap and other.person != one.person and other.ended_at is None:
                     raise ViolationError(RESERVED, f"{one}, though {other}")
+
+    def _read_reservations(self) -> dict[int, ReservationSeen]:
+        columns = "id, board, person, at, until, ended_at, ended_by"
+        query = f"SELECT {columns} FROM reservations WHERE kind = 'reserved'"  # noqa: S608
+        return {row[0]: ReservationSeen(*row) for row in self.results.look(query)}
 
     @staticmethod
     def _may_end(by: Process | None, person: str) -> bool:

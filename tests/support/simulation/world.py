@@ -11,7 +11,7 @@ import itertools
 import signal
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -117,7 +117,7 @@ class World:
         strikes: what may happen before a step, at that rate a step.
         trace: the story so far. hidden: texts that are left out of it, since they are other ones each time.
         on_death: called with each process that was killed, before it is unwound.
-        due: strikes that had nothing to strike yet. felt: how often each strike had an effect. calm_from_s: nothing is struck from then on.
+        patient: kinds that wait for something to strike. due: those that wait now. felt: how often each strike had an effect. calm_from_s: nothing is struck from then on.
     """
 
     choices: Choices
@@ -134,6 +134,7 @@ class World:
     felt: Counter[str] = field(factory=Counter)
     steps: int = 0
     calm_from_s: float = float("inf")
+    patient: Collection[Callable[[], bool]] = ()
     due: list[Callable[[], bool]] = field(factory=list)
     current: Task | None = None
     _doomed: list[tuple[Process, int]] = field(factory=list)
@@ -357,13 +358,13 @@ class World:
             self.reap()
 
     def _hit(self, strike: Callable[[], bool]) -> None:
-        """Strike now, or as soon as there is something to strike."""
+        """Strike now; a patient kind strikes as soon as there is something to strike."""
         is_due = strike in self.due
         if strike():
             self.felt[strike.__name__] += 1
             if is_due:
                 self.due.remove(strike)
-        elif not is_due:
+        elif strike in self.patient and not is_due:
             self.due.append(strike)
 
     def _step(self) -> None:
