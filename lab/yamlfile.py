@@ -47,11 +47,14 @@ def text_of(path: Path, hint: str = "mend it", *, unique: bool = False) -> str:
         ConfigurationError: it cannot be read, is no UTF-8, no YAML, too large, too deep, or grows by its aliases.
     """
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise ConfigurationError(f"{path}: cannot be read: {error.strerror}; {hint}") from error
     if len(data) > MAX_BYTES:
-        raise ConfigurationError(f"{path}: {len(data)} bytes; at most {MAX_BYTES} are read. Is it the right file?")
+        raise ConfigurationError(
+            f"{path}: more than {MAX_BYTES} bytes; at most so many are read. Is it the right file?"
+        )
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -175,11 +175,7 @@ class BoardType:
     assumed: list[str] = Factory(list)
 
     def __attrs_post_init__(self) -> None:
-        for name, medium in self.media.items():
-            if medium.boot_mode >= 1 << self.boot_mode_bits:
-                raise ValueError(
-                    f"media.{name}.boot_mode = {medium.boot_mode:#x} needs more than {self.boot_mode_bits} straps"
-                )
+        self._check_straps()
         for evidence in self.evidence:
             for medium_name in evidence.media.values():
                 if medium_name not in self.media:
@@ -199,6 +195,18 @@ class BoardType:
             self._check_place(place)
         for name, release in self.releases.items():
             self._check_published(f"releases.{name!r}.published", release)
+
+    def _check_straps(self) -> None:
+        for name, medium in self.media.items():
+            if medium.boot_mode >= 1 << self.boot_mode_bits:
+                raise ValueError(
+                    f"media.{name}.boot_mode = {medium.boot_mode:#x} needs more than {self.boot_mode_bits} straps"
+                )
+        for way, value in self.recovery.items():
+            if way not in {"uart", "usb"} or value >= 1 << self.boot_mode_bits:
+                raise ValueError(
+                    f"recovery.{way} = {value:#x}: a way is uart or usb, and its value has {self.boot_mode_bits} straps"
+                )
 
     def _check_features(self) -> None:
         for feature in self.features:

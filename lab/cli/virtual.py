@@ -175,10 +175,10 @@ def up(
     where = _folder(folder)
     types = board_type or []
     if kind == "sim":
-        if bench_tools or network:
+        if bench_tools or network or name != DEFAULT_BOARD:
             raise ConfigurationError(
-                "--tools and --network are for `lab virtual up qemu`; simulated boards play their benchmarks and "
-                "their network"
+                "--name, --tools and --network are for `lab virtual up qemu`; simulated boards are named by their type "
+                "and number, and play their benchmarks and their network"
             )
         boards = board_specs(SimOptions(types, count, release, seed, time_scale, scenario, flow, stock))
         defaults = (DEFAULT_SWITCH_PORT, 0.0, 0.0, FTDI_BYTES)

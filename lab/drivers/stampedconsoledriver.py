@@ -121,6 +121,7 @@ class StampedConsoleDriver(ConsoleExpectMixin, Driver, ConsoleProtocol):
         )
         self._port = port
         self._device = port.device()
+        self.away = False
         return self._client
 
     def _disconnect(self) -> None:

@@ -74,7 +74,7 @@ class HostCapacity:
                 f"host {self.host}: stamps are {late_ms:.1f} ms late at p99 with {_boards(boards)}; the "
                 f"{_th(boards + 1)} waits (farm.yaml, limits: late_ms: {self.limits.late_ms:g})"
             )
-        too_many = self._read_record()
+        too_many = self._read_record() if self.limits.late_ms else None
         if too_many is not None and boards >= too_many[0] - 1:
             return (
                 f"host {self.host}: stamps were {too_many[1]:.1f} ms late at p99 with {_boards(too_many[0])} at "

@@ -91,10 +91,11 @@ def moment_record(moment: MomentLike, base: int) -> Moment:
 
 
 def sample_record(sample: SampleRecord, base: int) -> SampleRecord:
-    """The sample with its window relative to the log's `base`."""
-    start, end = sample.log_start or 0, sample.log_end or 0
+    """The sample with its window relative to the log's `base`; a part of the stream that the log lacks is none."""
     flags = frozenset(str(flag) for flag in sample.flags)
-    return evolve(sample, flags=flags, log_start=max(0, start - base), log_end=end - base)
+    if sample.log_end is None or sample.log_end < base:
+        return evolve(sample, flags=flags, log_start=None, log_end=None)
+    return evolve(sample, flags=flags, log_start=max(0, (sample.log_start or 0) - base), log_end=sample.log_end - base)
 
 
 def uncounted_number(sample: SampleRecord) -> dict[str, object]:

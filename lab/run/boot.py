@@ -41,7 +41,7 @@ from lab.run.engine import CycleRun
 from lab.run.user_moments import UserMomentResult, UserMoments
 
 _HWMON: Final = Path("/sys/class/hwmon")
-KNOWN_RUNS = 20  # of the board, which are searched for what it said of itself
+EARLIER_RUNS: Final = 20  # of the board, newest first, that are searched for comparable boots
 
 
 @frozen
@@ -50,7 +50,7 @@ class GoodBoot:
 
     Attributes:
         checked: the document of its cross-check and time line.
-        silence: None: the boot has no moment.
+        silence: from power on to the first moment; None: there is none.
         own: the user's moments.
     """
 
@@ -63,7 +63,7 @@ class GoodBoot:
     own: tuple[Moment, ...] = ()
 
     def details(self) -> dict[str, object]:
-        """Its part of the attempt's details."""
+        """The boot's part of an attempt's details."""
         fit, log = self.clocks.fit, self.watch.log
         details: dict[str, object] = {
             "medium_seen": self.watch.seen,
@@ -72,11 +72,10 @@ class GoodBoot:
             "printk_fit": None if fit is None else asdict(fit),
             "clock_step_ns": self.clocks.step_ns,
             "clock_missing_ns": self.clocks.missing_ns,
+            "cross_check": self.checked,
         }
         if self.silence is not None:
             details["power_on"] = asdict(self.silence)
-        if self.checked:
-            details["cross_check"] = self.checked
         if temperatures := host_temperatures():
             details["host_temperatures_c"] = temperatures
         if self.identity is not None:
@@ -108,7 +107,7 @@ class Clocks:
 
 
 def compare_clocks(events: Sequence[Event], timing: LineTiming) -> Clocks:
-    """Compare them over the recording of a boot."""
+    """Compare a boot's kernel times with the stamps of its lines."""
     return Clocks(fit_printk(events, timing), clock_step(events, timing), missing_ns(events, timing))
 
 
@@ -126,8 +125,10 @@ class BootRun(CycleRun[GoodBoot]):
 
     own: UserMoments = field(factory=UserMoments)
     at_uboot: str = ""
-    # Of an attempt that failed behind its prompt
-    _uncounted: list[dict[str, object]] = field(factory=list, init=False)
+    _uncounted: list[dict[str, object]] = field(
+        factory=list, init=False
+    )  # of an attempt that failed behind its prompt
+    _evidence_events: int | None = field(default=None, init=False)  # of the capture, kept with the attempt; None: all
     _logs_in: bool = field(default=True, init=False)  # False: a login failed; each try costs its time limit
     _identified: set[str] = field(factory=set, init=False)  # media from which the board was asked who it is
     _software: dict[str, BoardSoftware] = field(factory=dict, init=False)  # by medium
@@ -143,75 +144,77 @@ class BootRun(CycleRun[GoodBoot]):
         return headline + sorted({metric.name for metric in others} - measured)
 
     def try_cycle(self, item: str) -> GoodBoot:
-        self._uncounted = []
+        self._uncounted, self._evidence_events = [], None
         console = self.board.console
         watch = self._boot()
         self._check_software(watch.software)
-        others = [attempt.details.get("software") or {} for attempt in self.good_attempts()[-RECENT:]]
-        events = console.capture[: watch.events]  # the answer at the prompt and the login are no part of the boot
-        clocks = compare_clocks(events, self.board.timing())
-        overrun = frozenset({Flag.CONSOLE_OVERRUN} if console.overruns() else ())
-        try:
-            own = UserMomentResult() if watch.init else self.own.wait(self.board, watch, self.clock)
-            identity = self._identify(watch, item)  # a login delays what the board still starts
-            facts = self._cross_check(watch, item)
-        finally:
-            whole, console.capture = console.capture, events
+        clocks = compare_clocks(console.capture[: watch.events], self.board.timing())
+        flags = clocks.flags | frozenset({Flag.CONSOLE_OVERRUN} if console.overruns() else ())
+
+        self.losses.flags()  # what the boot lost is flagged; from here on it is of the user's numbers
+        user_result = UserMomentResult() if watch.init else self.own.wait(self.board, watch, self.clock)
+        user_flags = self.losses.flags()
+        identity = self._identify(watch, item)  # only now: a login delays what the board still starts
+        check = self._cross_check(watch, item)
+        self._evidence_events = watch.events  # what the board answers at its prompt is no part of its boot
         check_clocks(console, watch.power.requested_ns)
-        checked = facts.flags if facts else frozenset()
-        if facts and facts.software.names.get("uboot") and watch.lacks("uboot"):
-            checked |= {Flag.FLOW_UNVERIFIED}
-        flags = (
-            clocks.flags
-            | overrun
-            | port_flags(console.info)
-            | self._board_flags
-            | checked
-            | firmware_flags(watch.software, others)
-        )
+
+        flags |= port_flags(console.info) | self._board_flags | self._software_flags(watch, check)
         silence = None if watch.init else self._check_power_on(watch, item)
-        told = facts.document() if facts else {}
-        known, earlier = self._other_answers(item), self._earlier_lines(item, told)
-        once = facts is not None and facts.is_first(watch.split_ns)
-        bare = watch.finish(flags, started_once=once, judged=True)
+        answers = check.document() if check else {}
+        other_answers, earlier_lines = self._other_answers(item), self._earlier_lines(item, answers)
+        started_once = check is not None and check.is_first(watch.split_ns)
+        samples = watch.finish(flags, started_once=started_once, judged=True)
         self._check_flow(watch.flow)
-        try:
-            judgement = judge_boot(watch, facts, bare[0].flags, known, earlier)
-        except BoardlabError:
-            console.capture = whole  # the board's answer is the evidence
-            raise
-        if own:
-            console.capture = whole  # what is behind the prompt is the evidence
-        prompt_at = 0 if watch.prompt is None else watch.prompt.position
-        if own.error is not None:  # the boot's numbers are kept with the attempt
-            covered = judgement.covered(bare, watch.moments, prompt_at)
-            self._uncounted = [uncounted_number(each) for each in covered if each.metric != BOOT_STAGE.name]
-            raise own.error
-        bare += self.own.samples(own, watch, bare[0].params, bare[0].flags)
-        document = {**told, **judgement.document(bare)}
-        samples = judgement.covered(bare, watch.moments, prompt_at)
+
+        self._evidence_events = None  # of a boot that is refused now, the board's answers are the evidence
+        judgement = judge_boot(watch, check, samples[0].flags, other_answers, earlier_lines)
+        if not user_result:  # the user's lines are behind the prompt, and are evidence, too
+            self._evidence_events = watch.events
+        prompt_position = 0 if watch.prompt is None else watch.prompt.position
+        if user_result.error is not None:  # the boot's numbers are kept with the attempt
+            covered = judgement.covered(samples, watch.moments, prompt_position)
+            self._uncounted = [uncounted_number(sample) for sample in covered if sample.metric != BOOT_STAGE.name]
+            raise user_result.error
+        samples += self.own.samples(user_result, watch, samples[0].params, samples[0].flags | user_flags)
+        good_boot = GoodBoot(
+            watch,
+            judgement.covered(samples, watch.moments, prompt_position),
+            clocks,
+            identity,
+            {**answers, **judgement.document(samples)},
+            silence,
+            tuple(user_result.moments.values()),
+        )
         if len(self.pending(item)) > 1:
             self.board.order_off()  # the board discharges while its boot is stored; a failed one stays as it is
-        return GoodBoot(watch, samples, clocks, identity, document, silence, tuple(own.moments.values()))
+        return good_boot
 
     def measure(self, item: str, only: Sequence[int] | None = None) -> None:
         super().measure(item, only)
         if not self.pending(item):
-            # the first boots had none to compare with: judge each by all
-            attempts = [each for each in self.good_attempts(medium=item) if each.details.get("cross_check")]
-            documents = [attempt.details["cross_check"] for attempt in attempts]
-            lines = [TimeLine.of_document(document) for document in documents]
-            earlier = next((found for document in documents if (found := self._earlier_lines(item, document))), [])
-            for number, (attempt, document) in enumerate(zip(attempts, documents, strict=True)):
-                bare = bare_samples(attempt.samples, document)
-                neighbours = lines[max(0, number - RECENT) : number] + lines[number + 1 : number + 1 + RECENT]
-                judgement = TimeLineJudgement.of(lines[number], [*neighbours, *earlier], bare[0].flags)
-                prompt_at = next(sample.log_end or 0 for sample in bare if sample.metric in HEADLINE_NAMES)
-                samples = tuple(judgement.covered(bare, attempt.moments, prompt_at))
-                if samples != tuple(attempt.samples):
-                    facts = {key: value for key, value in document.items() if key not in {"added", "stamps"}}
-                    details = {**attempt.details, "cross_check": {**facts, **judgement.document(bare)}}
-                    self.revise_attempt(evolve(attempt, samples=samples, details=details))
+            self._judge_again(item)
+
+    def _judge_again(self, medium: str) -> None:
+        """Judge each good boot by all others: the first ones had none to compare with."""
+        attempts = [attempt for attempt in self.good_attempts(medium=medium) if attempt.details.get("cross_check")]
+        documents = [attempt.details["cross_check"] for attempt in attempts]
+        lines = [TimeLine.of_document(document) for document in documents]
+        earlier_lines = next(filter(None, (self._earlier_lines(medium, document) for document in documents)), [])
+        for number, (attempt, line) in enumerate(zip(attempts, lines, strict=True)):
+            neighbours = lines[max(0, number - RECENT) : number] + lines[number + 1 : number + 1 + RECENT]
+            judged = judge_attempt(attempt, line, [*neighbours, *earlier_lines])
+            if judged.samples != tuple(attempt.samples):
+                self.revise_attempt(judged)
+
+    def _software_flags(self, watch: BootWatch, check: CrossCheck | None) -> frozenset[Flag]:
+        """Flags by the board's answers, and by the versions that the boot printed."""
+        recent = self.good_attempts()[-RECENT:]
+        flags = firmware_flags(watch.software, [attempt.details.get("software") or {} for attempt in recent])
+        if check is None:
+            return flags
+        lacks_uboot = bool(check.software.names.get("uboot")) and watch.lacks("uboot")
+        return flags | check.flags | frozenset({Flag.FLOW_UNVERIFIED} if lacks_uboot else ())
 
     def report(self, item: str, cycle: int, result: GoodBoot) -> None:
         headline = next(sample for sample in result.samples if sample.metric in HEADLINE_NAMES)
@@ -219,6 +222,7 @@ class BootRun(CycleRun[GoodBoot]):
 
     def evidence(self, item: str, result: GoodBoot | None) -> AttemptResult:
         console = self.board.console
+        console.capture = console.capture[: self._evidence_events]
         base = base_of(console)
         moments = (*result.watch.moments, *result.own) if result else ()
         return AttemptResult(
@@ -298,10 +302,10 @@ class BootRun(CycleRun[GoodBoot]):
             self._lines_before[medium] = []
             for run in self._runs_before():
                 attempts = [each for each in self.store.good_attempts(run.id) if each.params.get("medium") == medium]
-                told = [answer for each in attempts if (answer := each.details.get("cross_check"))]
-                alike = [TimeLine.of_document(each) for each in told if same_software(each, document)]
-                if len(alike) >= KNOWN:
-                    self._lines_before[medium] = alike[-RECENT:]
+                documents = [answer for attempt in attempts if (answer := attempt.details.get("cross_check"))]
+                lines = [TimeLine.of_document(other) for other in documents if same_software(other, document)]
+                if len(lines) >= KNOWN:
+                    self._lines_before[medium] = lines[-RECENT:]
                     break
         return self._lines_before.get(medium, [])
 
@@ -325,8 +329,8 @@ class BootRun(CycleRun[GoodBoot]):
 
     def _runs_before(self) -> list[Run]:
         """The board's latest runs but this one."""
-        latest = self.store.runs(KNOWN_RUNS + 1, board_type=self.run.board_type, board=self.run.board)
-        return [run for run in latest if run.id != self.run.id][:KNOWN_RUNS]
+        latest = self.store.runs(EARLIER_RUNS + 1, board_type=self.run.board_type, board=self.run.board)
+        return [run for run in latest if run.id != self.run.id][:EARLIER_RUNS]
 
     def _check_flow(self, flow: str) -> None:
         """Require the flow of the run's first boot."""
@@ -361,9 +365,9 @@ class BootRun(CycleRun[GoodBoot]):
 
 
 def firmware_flags(software: Mapping[str, str], others: Sequence[Mapping[str, str]]) -> frozenset[Flag]:
-    """A flag where the firmware's lines are not those that two other good boots have.
+    """`flow_unverified` if a firmware's version is not the usual one of the recent boots.
 
-    Nothing but the console tells them, so a damaged line refuses no boot, nor becomes the run's by being the first.
+    Only the console has these lines. So a damaged one fails no boot, and does not become the run's version.
     """
     for name in CONSOLE_LINES:
         texts = Counter(other[name] for other in others if name in other)
@@ -371,6 +375,20 @@ def firmware_flags(software: Mapping[str, str], others: Sequence[Mapping[str, st
         if count > 1 and software.get(name, usual) != usual:
             return frozenset({Flag.FLOW_UNVERIFIED})
     return frozenset()
+
+
+def judge_attempt(attempt: AttemptRecord, line: TimeLine, others: Sequence[TimeLine]) -> AttemptRecord:
+    """A stored good boot with its judgement by its time line beside others."""
+    document = attempt.details["cross_check"]
+    bare = bare_samples(attempt.samples, document)
+    judgement = TimeLineJudgement.of(line, others, bare[0].flags)
+    prompt_position = next(sample.log_end or 0 for sample in bare if sample.metric in HEADLINE_NAMES)
+    answers = {key: value for key, value in document.items() if key not in {"added", "stamps"}}
+    return evolve(
+        attempt,
+        samples=tuple(judgement.covered(bare, attempt.moments, prompt_position)),
+        details={**attempt.details, "cross_check": {**answers, **judgement.document(bare)}},
+    )
 
 
 def judge_boot(

@@ -538,7 +538,7 @@ class MeasureRun(RunEngine):
         base = base_of(console)
         virtual = frozenset({Flag.SIMULATED}) if self.run.provenance.get("virtual") is True else frozenset()
         flags = port_flags(console.info) | virtual | self.losses.flags()
-        samples = tuple(_place_in_log(sample, base, flags) for sample in measure.samples)
+        samples = tuple(sample_record(evolve(sample, flags=sample.flags | flags), base) for sample in measure.samples)
         uncounted = [*([] if ok else map(uncounted_number, samples)), *measure.refused]
         files = [self.store.artifacts.put(data, kind=f"{ATTACHED}{name}") for name, data in measure.files.items()]
         self.store_attempt(
@@ -564,11 +564,3 @@ class MeasureRun(RunEngine):
             first = measure.samples[0]
             unit = first.declared.unit if first.declared else ""
             self.progress.cycle_done(title, cycles, Sample(first.value, first.uncertainty, attempt.cycle), unit)
-
-
-def _place_in_log(sample: SampleRecord, base: int, flags: frozenset[Flag]) -> SampleRecord:
-    """The sample with its flags, and its window in the log; a part of the stream that the log lacks is no window."""
-    flagged = evolve(sample, flags=sample.flags | flags)
-    if sample.log_end is None or sample.log_end < base:
-        return evolve(flagged, log_start=None, log_end=None)
-    return sample_record(flagged, base)

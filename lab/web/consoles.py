@@ -314,7 +314,14 @@ class _Feed:
             self.viewers = [other for other in self.viewers if other is not viewer]
 
     def run(self) -> None:
-        """Read while it has viewers and the port is readable."""
+        """Read while it has viewers and the port is readable; then it has ended, whatever ended it."""
+        try:
+            self._read()
+        finally:
+            with self.lock:
+                self.ended = True
+
+    def _read(self) -> None:
         waiting, due_s = ConsoleText(), 0.0
         with self.client:
             self._send(self._earlier())

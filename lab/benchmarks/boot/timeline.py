@@ -371,7 +371,8 @@ class TimeLineJudgement:
         reach_s_by_name = self._reaches_s(bare)
         for moment in moments:
             begin = moment.position - len(moment.text.encode()) * (moment.name == START)
-            reaches |= dict.fromkeys((moment.position, begin), reach_s_by_name.get(moment.name, 0.0))
+            for at in (moment.position, begin):  # a moment of the user's may end at the same byte
+                reaches[at] = max(reaches.get(at, 0.0), reach_s_by_name.get(moment.name, 0.0))
         reaches[prompt_at] = reach_s_by_name.get(PROMPT, 0.0)
         covered = []
         for sample in bare:

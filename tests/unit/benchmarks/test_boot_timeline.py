@@ -381,6 +381,8 @@ def test_a_verdict_widens_the_numbers_that_begin_or_end_there_and_can_be_taken_b
     )
     covered = judgement.covered(bare, [start], 900)
     assert [sample.uncertainty for sample in covered] == [0.7, 0.1, 0.1, 0.7, 0.001]
+    of_user = Moment("mine", 0, 0, 100, "...")  # ends at the same byte
+    assert judgement.covered(bare, [start, of_user], 900) == covered
     assert [Flag.UNCERTAIN in sample.flags for sample in covered] == [True, False, False, True, False]
     assert all("prompt_repeated" in sample.flags for sample in covered)
     assert bare_samples(covered, judgement.document(bare)) == bare

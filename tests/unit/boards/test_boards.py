@@ -204,6 +204,8 @@ def test_an_unknown_type_lists_what_there_is() -> None:
         ("boot_mode_bits = 2", 'boot_mode_bits = "2"', "boot_mode_bits"),
         ("boot_mode_bits = 2", "boot_mode_bits = 99", "'boot_mode_bits' must be in range(0, 33) (got 99) @ x.toml"),
         ("boot_mode = 1", "boot_mode = 9", "needs more than 2 straps"),
+        ("[media]", "[recovery]\nuart = 9\n[media]", "recovery.uart = 0x9"),
+        ("[media]", "[recovery]\nserial = 1\n[media]", "a way is uart or usb"),
         ('MMC1 = "sd"', 'MMC1 = "tape"', "'tape', which is not under media"),
         (r"from (\w+)", r"from \w+", "exactly one group"),
         ("boot_mode_bits = 2", 'boot_mode_bits = 2\nsleep = ["nap"]', "'nap'"),

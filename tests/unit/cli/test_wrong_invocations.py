@@ -98,6 +98,7 @@ INVOCATIONS: Final = (
     ("virtual up sim --count 0", 2, "Invalid value for '--count': give 1 or more"),
     ("virtual up sim --count 100000", 2, "Invalid value for '--count': give 256 at most"),
     ("virtual up sim --type nonsense", 2, "no board type 'nonsense'"),
+    ("virtual up sim --name x", 2, "--name, --tools and --network are for `lab virtual up qemu`"),
     ("virtual up sim --time-scale 0", 2, "--time-scale 0.0: above 0 and at most 10"),
     ("virtual fault nobody slow_unit --dir nowhere", 2, "no virtual bench runs in nowhere"),
     ("ab", 2, "Missing option '--env' (env var: 'LAB_ENV')"),

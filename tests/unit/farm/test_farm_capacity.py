@@ -89,6 +89,7 @@ def test_how_many_boards_are_too_many_is_learned_for_a_day_once_they_have_settle
     lab.late_ms = 0.1
     facts = ("lab1", "3.2 ms", "3 boards", "02:01 UTC", "3 measure", "4th waits")
     assert not missing_facts(capacity.why_wait(), *facts)
+    assert lab.capacity(late_ms=0).why_wait() == "", "however late they are"
     lab.dead.add("lab1/boot/b2/1")
     assert not missing_facts(capacity.why_wait(), "2 measure", "3rd waits")
     lab.dead.add("lab1/boot/b1/1")

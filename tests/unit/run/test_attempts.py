@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from attrs import define, field
+from attrs import define, evolve, field
 from support.scripted_host import ScriptedHost, section_run, sessions
 
 from lab import boards
@@ -23,9 +23,9 @@ from lab.console.status import PortInfo
 from lab.errors import BoardlabError
 from lab.host.clock import MonotonicRaw
 from lab.metrics import Flag, Moment
-from lab.results import Store, open_store
+from lab.results import SampleRecord, Store, open_store
 from lab.run import lowpower, sections
-from lab.run.attempts import ByteLossDetector
+from lab.run.attempts import ByteLossDetector, sample_record
 from lab.run.progress import Progress
 
 AM62 = boards.load("am62xx_sk")
@@ -138,3 +138,12 @@ def test_a_suspend_is_flagged_where_the_console_lost_bytes_meanwhile(store: Stor
     lowpower.LowPowerRun(store, begun, board, progress, clock, lambda _s: None, 0).measure("deep_sleep")
     flags = [sample.flags for attempt in store.attempts(begun.id) for sample in attempt.samples]
     assert flags == [frozenset(), {Flag.CONSOLE_OVERRUN}]
+
+
+def test_a_number_that_was_not_read_from_the_attempts_log_has_no_place_in_it() -> None:
+    of_command = SampleRecord("x", {}, 1.0, 0.1, frozenset())
+    for sample in (of_command, evolve(of_command, log_start=10, log_end=20)):
+        placed = sample_record(sample, base=5000)
+        assert (placed.log_start, placed.log_end) == (None, None)
+    placed = sample_record(evolve(of_command, log_start=4990, log_end=5020), base=5000)
+    assert (placed.log_start, placed.log_end) == (0, 20)
