@@ -94,8 +94,8 @@ class LowPowerRun(CycleRun[LowPowerCycle]):
             metric.name for metric in expected_metrics(self.suspend_plan(mode), has_rails=self.board.rails is not None)
         }
         absent = planned - self.measured_metrics(mode)
-        if rail not in absent:
-            return sorted(absent | self._silent_rails(mode, rail))
+        if rail not in absent:  # a short sleep has samples of some rails only
+            return sorted(absent | (self._silent_rails(mode, rail) if rail in planned else set()))
         suspends = [attempt.details.get("suspend") or {} for attempt in self.good_attempts(mode=mode)]
         reason = next((suspend["no_power"] for suspend in reversed(suspends) if suspend.get("no_power")), "")
         return sorted(absent - {rail} | {f"{rail}: {reason}" if reason else rail})

@@ -12,7 +12,7 @@ from attrs import frozen
 from labgrid.driver import Driver
 from labgrid.factory import target_factory
 
-from lab.rails import AdcRange, Trace
+from lab.rails import AdcRange, RailsConfig, Trace
 from lab.rails.config import AUTOMATION
 from support.railbench import RailBench
 
@@ -41,6 +41,11 @@ class PlayedRails(Driver):
     plays: str = attr.ib(default="partial_io")
     seconds: float = attr.ib(default=1.1)  # a little more than the run's `sleep_s`
     sensors: SimpleNamespace = attr.ib(factory=lambda: SimpleNamespace(backend=AUTOMATION))  # not sampled at power on
+
+    @property
+    def config(self) -> RailsConfig:
+        """Wiring of the rails."""
+        return self.bench.config
 
     @contextlib.contextmanager
     def sampling(self, trace: Path, _wanted: AdcRange) -> Iterator[PlayedSampler]:

@@ -312,7 +312,9 @@ def _a_token_has_no_limits(_results: Results) -> Iterator[None]:
 
 FAULTS: Final = (
     Fault("a job is dead by another host's wall clock", _dead_by_the_wall_clock, (watch.KEEPS,)),
-    Fault("a resumed run measures its cycles again", _measured_again_on_resume, (*_READINGS, watch.TOLD)),
+    Fault(
+        "a resumed run measures its cycles again", _measured_again_on_resume, (*_READINGS, watch.TOLD, watch.FAILED)
+    ),
     Fault("the youngest job is first", _the_youngest_first, (watch.TURNS,)),
     Fault("a complete run is measured again", _a_complete_run_is_measured_again, _READINGS),
     Fault("what was written is taken for proved", _written_is_proved, (watch.LABEL,)),

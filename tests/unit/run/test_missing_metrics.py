@@ -114,4 +114,8 @@ def test_a_rail_whose_sensor_is_silent_is_missing_beside_the_others(tmp_path: Pa
     with open_store(str(tmp_path / "results.db")) as store:
         run = kept(low_power_run(store, has_rails=True), "deep_sleep", "resume_kernel", *HOST, "power_rail vdda")
         (missing,) = run.missing("deep_sleep")
+        short = kept(
+            low_power_run(store, has_rails=True, sleep_s=3), "deep_sleep", "resume_kernel", *HOST, "power_rail vdda"
+        )
+        assert short.missing("deep_sleep") == [], "a short sleep has samples of some rails only"
     assert not missing_facts(missing, "lpm.deep_sleep.power_rail of vdd_core", "no sample")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 
 from lab.guide.catalogue import CellReading
 from lab.guide.measurements import MeasuredGuide, group
@@ -90,6 +91,7 @@ _WORDS = (("milli", "m"), ("micro", "u"), ("nano", "n"), ("seconds", "s"), ("eco
 _BINARY_PREFIX = 1.1  # a prefix of 1024 in place of 1000 is another rule's
 
 
+@cache
 def _scale(unit: str) -> tuple[str, float] | None:
     """The quantity of a unit (s, Hz, W, V, A, bit/s), and its size in that; None: another unit, or ambiguous."""
     for word, short in _WORDS:
