@@ -154,7 +154,7 @@ class BoardNow:
         return max(ends, default=None)
 
     def is_silent(self, at: dt.datetime) -> bool:
-        """True if it is free, and had no run and no check for a week."""
+        """True if a free board had no run and no check for a week."""
         seen_at = self.seen_at
         return self.state.name == "free" and seen_at is not None and at - seen_at > _QUIET
 

@@ -101,7 +101,7 @@ def find_unconfirmed_runs(store: Store, job: Job) -> tuple[int, ...]:
 
 
 def find_unjudged_runs(store: Store, job: Job) -> tuple[int, ...]:
-    """Runs that a job measured, and that no judge has looked at, though they have numbers.
+    """Runs of a job that have numbers and no verdict.
 
     Raises:
         BoardlabError: the store cannot be used.

@@ -92,7 +92,7 @@ class LabNow:
 
     @property
     def silent(self) -> int:
-        """The number of free boards without a run and a check for a week: whether they work is not known."""
+        """The number of free boards that were silent for a week."""
         return sum(board.is_silent(self.at) for board in self.boards)
 
     @property
@@ -223,7 +223,7 @@ def boards_by_place(farm: Farm) -> dict[str, str]:
 
 
 def find_other_holders(farm: Farm) -> dict[str, str] | None:
-    """Board -> its place's holder that is no job and no reservation; None: the coordinator does not answer.
+    """Board -> the holder of its place; None: the coordinator does not answer.
 
     The holder is a person or the janitor, as "host/user".
     """

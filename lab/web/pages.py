@@ -216,9 +216,9 @@ def metric_router(site: Site, renderer: Renderer) -> APIRouter:
             choices = {name: listing.column_values(store, column) for name, column in _COLUMNS.items()}
             asked = {name: _matching(words, choices[name]) for name, words in asked.items()}
             matching = len(asked["board"] or choices["board"])
-            wanted = RunFilter((), asked["type"], asked["release"]).conditions()
-            drawn = _drawn_boards(store, metric, asked["board"], wanted)
-            points = averages.points_of(store, metric, drawn, wanted)
+            conditions = RunFilter((), asked["type"], asked["release"]).conditions()
+            drawn = _drawn_boards(store, metric, asked["board"], conditions)
+            points = averages.points_of(store, metric, drawn, conditions)
             verdicts = triage.read_recent(store, metric, drawn) if points else []
         if len(asked["board"]) > len(drawn):
             asked["board"] = tuple(drawn)

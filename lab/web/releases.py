@@ -113,7 +113,7 @@ class ReleaseRun:
 
     @property
     def group(self) -> str:
-        """What is to say of it and of many boards alike, e.g. `unchanged`; empty: its own numbers."""
+        """The words for it and many boards alike, e.g. `unchanged`; empty: its own numbers."""
         if self.rows or self.missing or self.bad or not set(self.counts) <= {UNCHANGED, UNCOMPARED}:
             return ""
         if not self.is_over:

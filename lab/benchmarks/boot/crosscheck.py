@@ -290,7 +290,7 @@ def read_facts(text: Sequence[str]) -> BoardFacts | None:
 
 
 def _restarts(text: Iterable[str], pids: Collection[str]) -> int | None:
-    """How often systemd started the unit of one of these processes again; None: it names none of them."""
+    """The restarts of the unit of one of these processes; None: unknown."""
     unit: dict[str, str] = {}
     for line in text:  # units are apart by an empty line
         match = _UNIT.fullmatch(line)

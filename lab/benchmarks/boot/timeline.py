@@ -208,7 +208,10 @@ class TimeLineVerdict:
 
 
 def learn(lines: Iterable[TimeLine]) -> dict[str, Usual]:
-    """Learn each quantity's usual value from other boots: of texts that come again, where most boots have them."""
+    """Learn each quantity's usual value from other boots.
+
+    Of a text that comes again there is one only where most boots have it.
+    """
     values_s: dict[str, list[float]] = defaultdict(list)
     lines = list(lines)
     for line in lines:

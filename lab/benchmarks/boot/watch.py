@@ -516,7 +516,7 @@ class BootWatch:
         )
 
     def _begun_s(self) -> float | None:
-        """Seconds from the kernel's start to its time 0, by its first line; None: unknown."""
+        """Seconds from the start to the kernel's time 0, by its first line."""
         text, since_power_s = next(iter(self.log.first.items()), ("", 0.0))
         kernel_s = kernel_time_s(text)
         if self.start is None or kernel_s is None or f"{kernel_s:.6f}" not in self.log.marks:

@@ -172,7 +172,7 @@ def _collect_column(
 
 
 def _describe_origin(column: BoardColumn) -> str:
-    """Whose measured numbers a column has, where several boards were measured; else empty."""
+    """The board of a column's numbers, where several were measured; else empty."""
     measured = {run.id: run.board for run in column.runs if run.kind != PUBLISHED}
     boards = Counter(measured[entry.evidence.run_id] for entry in column.entries if entry.evidence.run_id in measured)
     count = len(set(measured.values()))

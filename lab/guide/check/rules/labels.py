@@ -93,7 +93,10 @@ _BINARY_PREFIX = 1.1  # a prefix of 1024 in place of 1000 is another rule's
 
 @cache
 def _scale(unit: str) -> tuple[str, float] | None:
-    """The quantity of a unit (s, Hz, W, V, A, bit/s), and its size in that; None: another unit, or ambiguous."""
+    """The quantity of a unit, and its size; None: unknown or ambiguous.
+
+    Quantities are s, Hz, W, V, A and bit/s.
+    """
     for word, short in _WORDS:
         unit = unit.replace(word, short)
     match = _UNIT.fullmatch(re.sub(r"^([nuµm]?)(sec|s)$", r"\1s", unit))
