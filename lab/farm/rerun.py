@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from lab.farm import job_request
 from lab.host.clock import utc_now
 from lab.jobs import listing
 from lab.jobs.queue import confirms
@@ -17,7 +18,6 @@ from lab.judge.run_judge import judge_run
 from lab.judge.store import read_verdicts, verdicts_with
 from lab.judge.summary import OF_BOOTS
 from lab.results import Store
-from lab.results.records import APART
 from lab.run.options import BOOT, CONFIRMS
 
 MOST_RERUNS: Final = CONSTANTS.most_reruns
@@ -101,12 +101,13 @@ def find_unconfirmed_runs(store: Store, job: Job) -> tuple[int, ...]:
 
 
 def find_unjudged_runs(store: Store, job: Job) -> tuple[int, ...]:
-    """Runs of a job that have numbers and no verdict.
+    """Runs of a job's suites that have numbers and no verdict.
 
     Raises:
         BoardlabError: the store cannot be used.
     """
-    runs = [run for run in listing.view(store, job, utc_now()).runs if run.kind not in APART]
+    kinds = {job_request.kind(suite) for suite in job.suites}
+    runs = [run for run in listing.view(store, job, utc_now()).runs if run.kind in kinds]
     return tuple(
         run.id
         for run in runs

@@ -9,13 +9,13 @@ from support.recorded_run import record
 
 from lab import package_data
 from lab.cli import main
-from lab.farm.runner import WORSE, report_again
+from lab.farm.runner import UNCONFIRMED, WORSE, report_again
 from lab.jobs import listing
 from lab.jobs.queue import JobQueue, Order
 from lab.jobs.records import JobState
 from lab.judge.records import NewVerdict
 from lab.judge.store import write_verdicts
-from lab.results import AttemptRecord, Store
+from lab.results import AttemptRecord, SampleRecord, Store
 
 
 @pytest.mark.parametrize(("state", "code"), [("completed", 0), ("failed", 1), ("cancelled", 130)])
@@ -71,6 +71,10 @@ def test_a_job_whose_numbers_nobody_judged_is_told_again_as_such(store: Store, w
     assert report_again(store, jobs.job(job.id), said.append) == 0
     (line,) = said
     assert not missing_facts(line, "not judged", f"run {runs[0]}", f"lab judge run {runs[0]}")
+    sample = SampleRecord("boot.time", {"medium": "sd"}, 16.0, 0.001)
+    store.record_attempt(runs[0], AttemptRecord(1, 1, {"medium": "sd"}, "ok", None, None, "", wall(), 1.0, (sample,)))
+    assert report_again(store, jobs.job(job.id), said.append) == UNCONFIRMED, "its numbers are not known to be good"
+    assert not missing_facts(said[-1], "not confirmed", f"run {runs[0]}", f"lab judge run {runs[0]}")
 
 
 def test_a_job_that_failed_by_the_lab_alone_is_said_to_whoever_asks_again(store: Store, wall: Wall) -> None:
