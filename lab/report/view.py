@@ -340,7 +340,7 @@ def failure_causes(groups: Iterable[AttemptGroup]) -> list[FailureSummary]:
 
 @frozen
 class EqualFailures:
-    """Attempts of one medium that failed with the same message, in the order of cycles."""
+    """Attempts of one medium that failed with the same message."""
 
     medium: str
     outcome: str
@@ -351,7 +351,7 @@ class EqualFailures:
 
 
 def failures(groups: Iterable[AttemptGroup]) -> list[EqualFailures]:
-    """The failed attempts by medium and message, in the order of the first of each."""
+    """The failed attempts by medium and message, the first first."""
     equal: dict[tuple[str, str, str, bool, str], list[AttemptEntry]] = {}
     for group in groups:
         for entry in group.entries:

@@ -86,7 +86,7 @@ class RunCompleteness:
 
     @property
     def shortage(self) -> str:
-        """The run's gaps, e.g. `interrupted, with 2 of 40 cycles, none of emmc`; empty: there are none."""
+        """The run's gaps, e.g. `interrupted, with 2 of 40 cycles`; empty: none."""
         if self.completed and not self.missing:
             return ""
         count = sum(min(self.present.get(item, 0), cycles) for item, cycles in self.planned.items())
