@@ -18,7 +18,9 @@ from lab.terminal import plain_text
 
 
 def junit(runs: Sequence[Overview]) -> str:
-    """JUnit's XML: a suite per run, a case per number and per cycle that failed, and one for a run that lacks cycles.
+    """JUnit's XML with a suite per run.
+
+    A suite has a case per number and per cycle that failed, and one for a run that lacks cycles.
 
     A number's value, ± and samples are its properties; a number beyond a limit is a failure, as is a cycle that the
     board failed; one that the lab, the test or the configuration failed is an error, and so is a run that lacks some.
@@ -108,7 +110,9 @@ _EXCERPT: Final = 16_384  # characters of a log_excerpt at most
 
 
 def kcidb(runs: Sequence[Overview], origin: str, build_id: str = "") -> str:
-    """KCIDB's JSON: a test per number and per cycle that failed, and one for a run that lacks cycles (MISS).
+    """KCIDB's JSON, with a test per number and per cycle that failed.
+
+    A run that lacks cycles has one more (MISS).
 
     The file is to be posted by a person.
 
