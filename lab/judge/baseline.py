@@ -319,7 +319,10 @@ def judge_number(
 
 
 def _reach_of_one(average: Average, history: Sequence[Average]) -> list[float]:
-    """How far one sample alone may be from the mean, by the scatter in earlier runs; empty: not known, or not alone."""
+    """The ± of a sample that is alone, by the scatter in earlier runs.
+
+    It is empty where that is unknown, or the sample is not alone.
+    """
     # The ± of a mean of n samples is that of one, divided by their root
     of_one = [past.uncertainty * math.sqrt(past.n) for past in history if past.n > 1]
     return [statistics.median(of_one)] if average.n == 1 and of_one else []

@@ -261,7 +261,7 @@ def _other_work(pair: _Pair) -> _Ruling | None:
 
 
 def _uncertain(pair: _Pair) -> _Ruling | None:
-    """A number whose ± is a large part of it, after one that was known, does not show that nothing moved."""
+    """A large ± after a small one does not show that nothing moved."""
     share, before = pair.new.relative_uncertainty, pair.old.relative_uncertainty
     if share <= UNCERTAIN_SHARE or not 0 < before <= UNCERTAIN_SHARE or not pair.is_within:
         return None

@@ -115,7 +115,9 @@ def of_run(store: Store, run_id: int) -> VerdictSummary:
 
 
 def find_gaps(snapshot: StoreSnapshot, run_id: int) -> tuple[str, ...]:
-    """Sentences on what a run was to measure, and lacks: cycles of its plan, numbers of the runs before it.
+    """Sentences on what a run was to measure, and lacks.
+
+    These are cycles of its plan, and numbers that runs of the same plan had before it.
 
     Raises:
         ConfigurationError: no such run.

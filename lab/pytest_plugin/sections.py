@@ -97,18 +97,15 @@ class SectionRunSession(RunSession[SectionRun]):
             return
         with self.failing():
             refused = self.engine.preflight(section).failed
+            problems = "; ".join(f"preflight `{name}`: {problem}" for name, problem in refused.items())
             if not refused:
                 self.engine.measure(section)
-        for name, problem in refused.items():
-            message = plain(f"preflight `{name}`: {problem}")
-            if (run_id := self._last_run_with(section)) is not None:  # a driver or a device may be gone
-                self.failed = True
-                pytest.fail(
-                    f"{message}; run {run_id} measured {section.name}. If that is meant, leave it out (--lab-sections)",
-                    pytrace=False,
-                )
+            elif (run_id := self._last_run_with(section)) is not None:  # a driver or a device may be gone
+                advice = f"run {run_id} measured {section.name}. If that is meant, leave it out (--lab-sections)"
+                self.engine.refuse(section, f"{problems}; {advice}")
+        if refused:
             self.skipped.add(section.name)
-            pytest.skip(message)
+            pytest.skip(plain(problems))
 
     def _last_run_with(self, section: Section) -> int | None:
         """The board's last completed run that was to measure a section, if it did."""

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from attrs import define, field, frozen
-from sqlalchemy import CTE, ColumnElement, and_, func, or_, select
+from sqlalchemy import ColumnElement, and_, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased, joinedload
 
 from lab.errors import ConfigurationError
@@ -249,7 +249,7 @@ def still_assumed(store: Store, board_type: str, assumed: Sequence[str]) -> list
 def column_values(store: Store, column: str) -> list[str]:
     """The values that runs have: of `board`, `board_type`, `release` or `kind`."""
     if column == "board_type":
-        boards = _values(RunRow.board)
+        boards = results_rows.distinct_values(RunRow.board)
         first = select(func.min(RunRow.board_type)).where(RunRow.board == boards.c.value).scalar_subquery()
         types = select(boards.c.value.label("board"), first.label("value")).where(boards.c.value.is_not(None))
         values = types.cte(recursive=True)
@@ -257,19 +257,9 @@ def column_values(store: Store, column: str) -> list[str]:
         following = select(func.min(RunRow.board_type)).where(*more).scalar_subquery()
         values = values.union_all(select(values.c.board, following).where(values.c.value.is_not(None)))
     else:
-        values = _values(getattr(RunRow, column))
+        values = results_rows.distinct_values(getattr(RunRow, column))
     query = select(values.c.value).where(values.c.value.is_not(None)).distinct()
     return store.read(lambda session: sorted(session.scalars(query)))
-
-
-def _values(attribute: InstrumentedAttribute[str]) -> CTE:
-    """The values of an indexed column of the runs, from one to the next; the last is NULL.
-
-    It takes a look into the index for each, however many runs there are.
-    """
-    values = select(func.min(attribute).label("value")).cte(recursive=True)
-    following = select(func.min(attribute)).where(attribute > values.c.value).scalar_subquery()
-    return values.union_all(select(following).where(values.c.value.is_not(None)))
 
 
 def instant(text: str, now: dt.datetime) -> dt.datetime:

@@ -175,7 +175,10 @@ def insert_if_absent(session: Session, model: type[Base], *values: dict[str, Any
 
 
 def distinct_values(column: InstrumentedAttribute[str]) -> CTE:
-    """The values of an indexed column as `value`, with a NULL behind the last: by the index, not by all rows."""
+    """The values of an indexed column as `value`; behind the last is a NULL.
+
+    It takes a look into the index for each, however many rows there are.
+    """
     first = select(func.min(column).label("value")).cte(recursive=True)
     after = select(func.min(column)).where(column > first.c.value).scalar_subquery()
     return first.union_all(select(after).where(first.c.value.is_not(None)))

@@ -91,7 +91,10 @@ def moment_record(moment: MomentLike, base: int) -> Moment:
 
 
 def sample_record(sample: SampleRecord, base: int) -> SampleRecord:
-    """The sample with its window relative to the log's `base`; a part of the stream that the log lacks is none."""
+    """The sample with its window relative to the log's `base`.
+
+    A part of the stream that the log lacks is no window.
+    """
     flags = frozenset(str(flag) for flag in sample.flags)
     if sample.log_end is None or sample.log_end < base:
         return evolve(sample, flags=flags, log_start=None, log_end=None)

@@ -125,9 +125,7 @@ class BootRun(CycleRun[GoodBoot]):
 
     own: UserMoments = field(factory=UserMoments)
     at_uboot: str = ""
-    _uncounted: list[dict[str, object]] = field(
-        factory=list, init=False
-    )  # of an attempt that failed behind its prompt
+    _uncounted: list[dict[str, object]] = field(factory=list, init=False)  # of a try that failed behind its prompt
     _evidence_events: int | None = field(default=None, init=False)  # of the capture, kept with the attempt; None: all
     _logs_in: bool = field(default=True, init=False)  # False: a login failed; each try costs its time limit
     _identified: set[str] = field(factory=set, init=False)  # media from which the board was asked who it is
@@ -196,7 +194,7 @@ class BootRun(CycleRun[GoodBoot]):
             self._judge_again(item)
 
     def _judge_again(self, medium: str) -> None:
-        """Judge each good boot by all others: the first ones had none to compare with."""
+        """Judge each good boot by all others; the first ones had none."""
         attempts = [attempt for attempt in self.good_attempts(medium=medium) if attempt.details.get("cross_check")]
         documents = [attempt.details["cross_check"] for attempt in attempts]
         lines = [TimeLine.of_document(document) for document in documents]

@@ -82,9 +82,9 @@ class LowPowerRun(CycleRun[LowPowerCycle]):
         return SuspendPlan(mode, wake, int(self.run.plan["sleep_s"]), bool(self.run.plan.get("energy")))
 
     def missing(self, mode: str) -> list[str]:
-        """The metrics of every good cycle that this mode lacks, and the rails without a power.
+        """The metrics of every good cycle that this mode lacks.
 
-        A missing power has its reason.
+        A missing power has its reason, and rails without one are named.
         """
         rail = RESUMES[mode].rail.name
         if mode in STATES:
@@ -101,7 +101,7 @@ class LowPowerRun(CycleRun[LowPowerCycle]):
         return sorted(absent - {rail} | {f"{rail}: {reason}" if reason else rail})
 
     def _silent_rails(self, mode: str, metric: str) -> set[str]:
-        """The sampled rails without a power in any cycle of a mode that has the power of others."""
+        """The sampled rails without a power where others have one."""
         samples = [sample for attempt in self.good_attempts(mode=mode) for sample in attempt.samples]
         with_power = {sample.params["rail"] for sample in samples if sample.metric == metric}
         if not with_power or self.board.rails is None:

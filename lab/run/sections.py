@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
-from typing import ClassVar, Final, TypeAlias
+from typing import ClassVar, Final, NoReturn, TypeAlias
 
 from attrs import define, evolve, field
 
@@ -162,6 +162,16 @@ class SectionRun(RunEngine):
                     raise
                 self.sleep(pause_s)
         raise AssertionError("unreachable: the loop above has no end of its own")
+
+    def refuse(self, section: Section, problem: str) -> NoReturn:
+        """Store a refused preflight as a failed attempt.
+
+        Raises:
+            TestStableError: the problem.
+        """
+        error = TestStableError(problem)
+        self._record(section, CycleAttempt(next(iter(self.pending(section.name)), 1), 1, None, error))
+        raise error
 
     def measure(self, section: Section) -> None:
         """Measure a section's pending cycles with retries; rows fail independently.

@@ -122,3 +122,7 @@ def test_a_section_that_was_measured_and_is_refused_now_fails(bench: Bench, tmp_
     assert not missing_facts(done.stdout, "preflight", "run 1 measured emmc-fio", "--lab-sections")
     with open_store(bench.environment["LAB_DB"]) as store:
         assert [run.status for run in store.runs()] == ["failed", "completed"]
+    (refused,) = bench.attempts(2)
+    assert not missing_facts(refused.message, "preflight", "run 1 measured emmc-fio"), (
+        "the results have the reason, too"
+    )
