@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from lab.virtual.ports import free_port
 LAB = Path(sys.executable).with_name("lab")
 DEADLINE_S = 300
 POLL_S = 0.2
+TRIES = 3
 TOKENS = {"github": "gh-secret", "gitlab": "gl-secret", "webhook": "wh-secret"}
 # Orders that need no board are played here, so that what Buildbot makes of their ends is seen at once. No other one ends while there is a file `calls.open`.
 PROGRAM = """\
@@ -162,7 +163,10 @@ class BuildbotFarm:
         return path.read_text().splitlines() if path.exists() else []
 
     def get(self, path: str) -> Any:
-        """What it answers."""
+        """Read a resource; an answer that a busy Buildbot cuts off is asked for again, as a browser would."""
+        for _ in range(TRIES - 1):
+            with suppress(requests.exceptions.ChunkedEncodingError):
+                return self.session.get(f"{self.address}/api/v2/{path}", timeout=DEADLINE_S).json()
         return self.session.get(f"{self.address}/api/v2/{path}", timeout=DEADLINE_S).json()
 
     def log_in(self, user: str = "lab") -> None:
@@ -188,8 +192,8 @@ class BuildbotFarm:
 
     def builds(self, request: int | None = None) -> list[dict[str, Any]]:
         """All builds, or those of a request."""
-        found = list(self.get("builds?property=*")["builds"])
-        return [build for build in found if request in {None, build["buildrequestid"]}]
+        path = "builds" if request is None else f"buildrequests/{request}/builds"
+        return list(self.get(f"{path}?property=*")["builds"])
 
     def ended(self, request: int) -> int:
         """The result of a request, once it is there (0 success, 1 warnings, 2 failure, 4 exception)."""
