@@ -88,7 +88,12 @@ class MomentPattern:
     @property
     def regex(self) -> str:
         """The regular expression to search for in a line."""
-        return f"{LINE_START}(?:{self.pattern})" if self.line_start else self.pattern
+        return f"{self.before}(?:{self.pattern})" if self.line_start else self.pattern
+
+    @property
+    def before(self) -> str:
+        """The regular expression of what may stand before the marker on its line, and is no part of it."""
+        return LINE_START if self.line_start else ""
 
 
 @frozen

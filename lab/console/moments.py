@@ -56,6 +56,7 @@ class MomentFinder:
         """
         self._names = [pattern.name for pattern in patterns]
         self._ends_stage = [bool(pattern.stage) for pattern in patterns]
+        self._befores = [re.compile(pattern.before.encode()) for pattern in patterns]
         self._timing = timing
         self._matcher = LineMatcher([_compile(pattern) for pattern in patterns])
         self._delays = DelayTracker(timing)
@@ -80,7 +81,9 @@ class MomentFinder:
                 for match in self._matcher.feed(event.data):
                     end = event.position + match.end
                     pauses = self._pauses if self._ends_stage[match.pattern] else ()
-                    torn_ns = max((ns for at, ns in pauses if end - match.size < at < end), default=0)
+                    before = self._befores[match.pattern].match(match.line)
+                    size = min(match.size, len(match.line) - (before.end() if before else 0))
+                    torn_ns = max((ns for at, ns in pauses if end - size < at < end), default=0)
                     text = _NOT_TEXT.sub("", match.line.decode("utf-8", errors="replace"))
                     arrived_ns = arrival_ns(event, match.end, previous, timing)
                     t_ns = max(arrived_ns, self._last_ns)

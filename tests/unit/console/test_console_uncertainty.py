@@ -83,6 +83,16 @@ def test_a_pause_before_or_behind_a_marker_says_nothing_of_it(pause_ns: int) -> 
     assert uncertainty_ns(LOGIN, Chunk(LOGIN.t_ns + pause_ns, 7, b"root")) == pytest.approx(USUAL_NS, abs=4)
 
 
+@pytest.mark.parametrize("before", [b"\r", b"\x1b[2J\x1b[H", b"\x1b[0m\r\r"])
+def test_a_pause_behind_what_a_lines_start_may_have_tears_no_marker(before: bytes) -> None:
+    """A board that ends its lines with \\n\\r prints the \\r with the line before."""
+    pattern = MomentPattern(name="login", pattern="login: ", stage="Boot", line_start=True)
+    begun = Chunk(10**9, 0, b"\n" + before)
+    later = Chunk(2 * 10**9, 1 + len(before), b"login: ")
+    (moment,) = find_moments([begun, later], [pattern], TIMING)
+    assert moment.uncertainty_ns == pytest.approx(USUAL_NS, abs=4)
+
+
 def test_a_text_that_ends_no_stage_may_have_a_pause_of_its_own() -> None:
     later = Chunk(LOGIN.t_ns + 10**9, 3, LOGIN.data[3:])
     assert uncertainty_ns(Chunk(LOGIN.t_ns, 0, LOGIN.data[:3]), later, stage="") == pytest.approx(USUAL_NS, abs=4)
