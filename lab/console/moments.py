@@ -82,9 +82,10 @@ class MomentFinder:
                     end = event.position + match.end
                     pauses = self._pauses if self._ends_stage[match.pattern] else ()
                     before = self._befores[match.pattern].match(match.line)
-                    size = min(match.size, len(match.line) - (before.end() if before else 0))
-                    torn_ns = max((ns for at, ns in pauses if end - size < at < end), default=0)
-                    text = _NOT_TEXT.sub("", match.line.decode("utf-8", errors="replace"))
+                    shown = match.line[before.end() if before else 0 :]
+                    begin = end - min(match.size, len(shown))
+                    torn_ns = max((ns for at, ns in pauses if begin < at < end), default=0)
+                    text = _NOT_TEXT.sub("", shown.decode("utf-8", errors="replace"))
                     arrived_ns = arrival_ns(event, match.end, previous, timing)
                     t_ns = max(arrived_ns, self._last_ns)
                     uncertainty_ns = usual_ns + max(delay.late_ns, torn_ns) + delay.backlog_ns + t_ns - arrived_ns

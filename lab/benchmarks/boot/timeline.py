@@ -69,9 +69,9 @@ class Usual:
         reach_s = SPREADS * (1 + 2 * SPREADS / (len(values_s) - 1)) * spread_s
         return cls(middle_s, spread_s, max(reach_s, 2 * STEP_S))
 
-    def beyond_s(self, value_s: float) -> float:
-        """How far a value is from the usual one, with its sign, if no good boot is so far; else 0."""
-        off_s = value_s - self.middle_s
+    def beyond_s(self, least_s: float, most_s: float | None = None) -> float:
+        """How far a value, or all between two, is from the usual one, with its sign, if no good boot is so far; else 0."""
+        off_s = min(max(self.middle_s, least_s), least_s if most_s is None else most_s) - self.middle_s
         return off_s if abs(off_s) > self.reach_s else 0.0
 
     @property
@@ -198,13 +198,13 @@ class TimeLineVerdict:
 
     Attributes:
         reach_s: moment -> how far it may be from the one that was taken.
-        blind_s: moment -> how far it may be without a sign, since the other boots differ as much. It counts where a
-            boot time may not be as unsure: then most of the boots may be sick.
+        blind_start_s: how far the kernel's start may be without a sign, since the other boots differ as much. It counts
+            where a boot time may not be as unsure: then most of the boots may be sick.
     """
 
     flags: frozenset[Flag] = frozenset()
     reach_s: Mapping[str, float] = field(factory=dict)
-    blind_s: Mapping[str, float] = field(factory=dict)
+    blind_start_s: float = 0.0
 
 
 def learn(lines: Iterable[TimeLine]) -> dict[str, Usual]:
@@ -226,70 +226,97 @@ def learn(lines: Iterable[TimeLine]) -> dict[str, Usual]:
 
 
 def judge(line: TimeLine, usual: Mapping[str, Usual], out_of_place: Collection[str] = ()) -> TimeLineVerdict:
-    """Exclude readings of a boot by what is usual, and cover those that are left.
-
-    A start of the kernel that is early may have been said by a script, or the kernel started twice; a late one comes
-    from no other text. A prompt that is late may have been drawn again, one that is early is another text. Where the
-    kernel lost ticks, its first line tells when it began.
-    """
-    zero, getty, answer, tries, again, begun, way = (usual.get(name) for name in QUANTITIES)
+    """Exclude readings of a boot by what is usual, and cover those that are left."""
+    way, answer, tries, again = (usual.get(name) for name in ("way", "answer", "tries", "again"))
     # So much later than usual the answer came, and so much earlier the kernel's time 0 may be
     late_s = way.off_s(line.way) if way and line.way and line.way > way.middle_s else 0.0
-    start_s, is_early = 0.0, False
-    if zero is not None and line.zero is not None and line.zero > zero.middle_s:
-        start_s = zero.off_s(line.zero)
-        if not zero.beyond_s(line.zero):  # as a second kernel would make it; a text that was said before shortens
-            start_s = min(start_s, _most_before_s(line, usual))  # the stage before it
-        is_early = zero.beyond_s(max(line.zero - late_s, zero.middle_s)) > 0
-        if begun is not None and line.begun is not None and not begun.off_s(line.begun):
-            is_early, start_s = False, min(start_s, abs(line.begun - begun.middle_s) + begun.reach_s)
-    prompt_s, is_off = 0.0, bool(line.open or line.drawn)
-    drawn, apart_s = line.drawn_by_name(), dict[str, float]()
-    lacking = [name for name in usual if name.startswith(DRAWN) and name not in drawn]
-    if getty is not None and line.getty is not None:
-        # Between these the prompt came behind its program's start, but for the kernel's lines before it
-        first_s, last_s = line.getty - (line.busy or 0.0), line.getty + late_s
-        is_off = getty.beyond_s(min(max(getty.middle_s, first_s), last_s)) != 0
-        prompt_s = max(getty.off_s(line.getty), getty.off_s(last_s))
-        if getty.near_s > SURE_S:  # a prompt that was lost was drawn again within the spread
-            prompt_s = max(prompt_s, last_s - getty.middle_s + getty.reach_s / 2)
-        # A prompt before the program's start may be that of one that was started before, and ended
-        apart_s = {
-            name: abs(value - line.getty)
-            for name, value in drawn.items()
-            if value < 0 or getty.beyond_s(value + late_s) >= 0 or name in usual
-        }
-        apart_s |= {name: abs(usual[name].middle_s - line.getty) + usual[name].reach_s for name in lacking}
-    odd_s = [
-        s for name, s in apart_s.items() if name not in usual or name in lacking or usual[name].beyond_s(drawn[name])
-    ]
-    is_late = answer is not None and line.answer is not None and answer.beyond_s(line.answer) > 0
+    start, prompt = _judge_start(line, usual, late_s), _judge_prompt(line, usual, late_s)
     flags = {
-        Flag.NOT_CROSS_CHECKED: getty is None or line.getty is None or (zero is None and line.zero is not None),
-        Flag.FLOW_UNVERIFIED: is_early
+        Flag.NOT_CROSS_CHECKED: "getty" not in usual
+        or line.getty is None
+        or ("zero" not in usual and line.zero is not None),
+        Flag.FLOW_UNVERIFIED: start.is_unusual
         or line.second
         or (tries is not None and tries.beyond_s(line.tries or 0.0) != 0)
         or (again or Usual(0.0, 0.0, 0.0)).beyond_s(line.again or 0.0) != 0,
-        Flag.PROMPT_REPEATED: is_off or is_late or max(odd_s, default=0.0) > 2 * STEP_S,
+        Flag.PROMPT_REPEATED: prompt.is_unusual
+        or (answer is not None and line.answer is not None and answer.beyond_s(line.answer) > 0),
     }
-    named = frozenset(flag for flag, holds in flags.items() if holds)
-    reaches_s = {START: start_s, PROMPT: max(prompt_s, *apart_s.values(), 0.0)}
-    for moment, moved_s in _moved_s(line, usual, out_of_place).items():
-        reaches_s[moment] = max(moved_s, reaches_s.get(moment, 0.0))
-    blind_s = {PROMPT: getty.near_s} if getty is not None and line.getty is not None else {}
-    # A busy host slows a virtual board's bootloader as it slows the kernel's entry; a getty sleeps all the same
+    reaches_s = _moved_s(line, usual, out_of_place)
+    for moment, doubt in ((START, start), (PROMPT, prompt)):
+        reaches_s[moment] = max(doubt.reach_s, reaches_s.get(moment, 0.0))
+    return TimeLineVerdict(
+        frozenset(flag for flag, holds in flags.items() if holds),
+        {moment: reach_s for moment, reach_s in reaches_s.items() if reach_s},
+        _blind_start_s(line, usual),
+    )
+
+
+@frozen
+class _Doubt:
+    """A doubt of a moment: how far it may be, and whether no good boot is like that."""
+
+    reach_s: float = 0.0
+    is_unusual: bool = False
+
+
+def _judge_start(line: TimeLine, usual: Mapping[str, Usual], late_s: float) -> _Doubt:
+    """Judge the kernel's start by its time 0.
+
+    A start that is early may have been said by a script, or the kernel started twice. A text that was said elsewhere
+    takes from the stage before it what it gives to the kernel's entry; a second kernel leaves that stage as it is.
+    """
+    zero, begun = usual.get("zero"), usual.get("begun")
+    if zero is None or line.zero is None:
+        return _Doubt()
+    reach_s, is_unusual = zero.off_s(line.zero), zero.beyond_s(line.zero - late_s, line.zero) > 0
+    if begun is not None and line.begun is not None and not begun.off_s(line.begun):  # the kernel lost ticks of its clock
+        return _Doubt(min(reach_s, abs(line.begun - begun.middle_s) + begun.reach_s))
+    load = next((name for name in line.stages if name.split()[1] == START), "")
+    if load in usual and not is_unusual:
+        sooner_s = math.copysign(1.0, line.zero - zero.middle_s) * (usual[load].middle_s - line.stages[load])
+        reach_s = min(reach_s, max(0.0, sooner_s + usual[load].near_s))
+    return _Doubt(reach_s, is_unusual)
+
+
+def _judge_prompt(line: TimeLine, usual: Mapping[str, Usual], late_s: float) -> _Doubt:
+    """Judge the prompt by its program's start, and by other texts that may be the prompt.
+
+    A prompt that is late may have been drawn again, one that is early is another text.
+    """
+    getty = usual.get("getty")
+    if getty is None or line.getty is None:
+        return _Doubt(0.0, bool(line.open or line.drawn))
+    # Between these the prompt came behind its program's start, but for the kernel's lines before it
+    first_s, last_s = line.getty - (line.busy or 0.0), line.getty + late_s
+    reach_s = max(getty.off_s(line.getty), getty.off_s(last_s))
+    if getty.near_s > SURE_S:  # a prompt that was lost was drawn again within the spread
+        reach_s = max(reach_s, abs(last_s - getty.middle_s) + getty.reach_s)
+    drawn = line.drawn_by_name()
+    lacking = [name for name in usual if name.startswith(DRAWN) and name not in drawn]
+    # A prompt before the program's start may be that of one that was started before, and ended
+    apart_s = {
+        name: abs(value - line.getty)
+        for name, value in drawn.items()
+        if value < 0 or getty.beyond_s(value + late_s) >= 0 or name in usual
+    }
+    apart_s |= {name: abs(usual[name].middle_s - line.getty) + usual[name].reach_s for name in lacking}
+    odd_s = [
+        s for name, s in apart_s.items() if name not in usual or name in lacking or usual[name].beyond_s(drawn[name])
+    ]
+    is_unusual = getty.beyond_s(first_s, last_s) != 0 or max(odd_s, default=0.0) > 2 * STEP_S
+    return _Doubt(max(reach_s, *apart_s.values(), 0.0), is_unusual)
+
+
+def _blind_start_s(line: TimeLine, usual: Mapping[str, Usual]) -> float:
+    """How far the start may be without a sign.
+
+    A busy host slows a virtual board's bootloader as it slows the kernel's entry.
+    """
+    zero = usual.get("zero")
     stages = itertools.takewhile(lambda stage: stage.split()[1] != START, line.stages)
-    if zero is not None and zero.share > max((usual[stage].share for stage in stages if stage in usual), default=0.0):
-        blind_s[START] = zero.near_s
-    return TimeLineVerdict(named, {moment: reach_s for moment, reach_s in reaches_s.items() if reach_s}, blind_s)
-
-
-def _most_before_s(line: TimeLine, usual: Mapping[str, Usual]) -> float:
-    """Seconds by which the kernel's start may be early, by the stage before it."""
-    stage = next((name for name in line.stages if name.split()[1] == START), "")
-    if stage not in usual:
-        return math.inf
-    return max(0.0, usual[stage].middle_s + usual[stage].near_s - line.stages[stage])
+    share = max((usual[stage].share for stage in stages if stage in usual), default=0.0)
+    return zero.near_s if zero is not None and zero.share > share else 0.0
 
 
 def _moved_s(line: TimeLine, usual: Mapping[str, Usual], out_of_place: Collection[str]) -> dict[str, float]:
@@ -356,9 +383,10 @@ class TimeLineJudgement:
     def _reaches_s(self, bare: Sequence[SampleRecord]) -> dict[str, float]:
         """Moment -> how far it may be, in a boot of this length."""
         time_s = max((sample.value for sample in bare if sample.metric in HEADLINE_NAMES), default=0.0)
-        blind_s = {name: s for name, s in self.verdict.blind_s.items() if s > REFUSED_SHARE * time_s}
-        reach_s = self.verdict.reach_s
-        return {name: max(reach_s.get(name, 0.0), blind_s.get(name, 0.0)) for name in {**reach_s, **blind_s}}
+        reaches_s, blind_s = dict(self.verdict.reach_s), self.verdict.blind_start_s
+        if blind_s > REFUSED_SHARE * time_s:
+            reaches_s[START] = max(reaches_s.get(START, 0.0), blind_s)
+        return reaches_s
 
     def covered(
         self, bare: Iterable[SampleRecord], moments: Iterable[MomentLike], prompt_at: int
