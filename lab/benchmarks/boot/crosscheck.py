@@ -243,8 +243,9 @@ class CrossCheck:
             return evolve(line, zero=zero)
         getty = (prompt.t_ns - zero_ns - self.facts.getty_ns) / 1e9
         drawn = (getty - before_s for before_s in line.drawn)
-        # One program was started at the prompt: before it, something else wrote
-        drawn = (value for value in drawn if value + way >= 0 or self.facts.restarts != 0)
+        # Before the one program that was started at the prompt, and before the kernel, something else wrote
+        since_s = 0.0 if self.facts.restarts == 0 else -self.facts.getty_ns / 1e9
+        drawn = (value for value in drawn if value + way >= since_s)
         return evolve(line, zero=zero, getty=getty, drawn=tuple(drawn))
 
     def document(self) -> dict[str, Any]:

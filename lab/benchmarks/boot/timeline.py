@@ -154,10 +154,9 @@ class TimeLine:
                 yield moment, before, behind
 
     def quantities(self) -> dict[str, float]:
-        """All by name, with the lengths of two stages together."""
+        """All by name."""
         values = {name: value for name in QUANTITIES if (value := getattr(self, name)) is not None}
-        pairs = {f"{first} + {then}": self.stages[first] + self.stages[then] for _, first, then in self.boundaries()}
-        return {**values, **self.stages, **pairs, **self.drawn_by_name()}
+        return {**values, **self.stages, **self.drawn_by_name()}
 
     def drawn_by_name(self) -> dict[str, float]:
         """`drawn`, each with a name of a quantity."""
@@ -322,38 +321,27 @@ def _blind_start_s(line: TimeLine, usual: Mapping[str, Usual]) -> float:
 def _moved_s(line: TimeLine, usual: Mapping[str, Usual], out_of_place: Collection[str]) -> dict[str, float]:
     """The reach of moments whose texts came from elsewhere, in s.
 
-    The stages beside such a moment are as long as usual together.
-
-    Two of the kernel's lines are no slower than its clock says. So if nothing else explains them, the other stage was
-    slow, too. Where the text itself is out of place, either stage may be as long as usual. Hardly anything
-    else prints between the kernel's start and its first line, so that text is late only where the stage behind takes
-    half of it back.
+    A text that is late by some time makes the stage before it longer, and the one behind it shorter, by as much. If
+    no text explains that the time between two of the kernel's lines is not that of its clock, either may be late, and
+    where a text is out of place, either stage may be as long as usual.
     """
-    moved_s: dict[bool, dict[str, float]] = {True: {}, False: {}}
-    quantities = line.quantities()
+    explained_s, unexplained_s, out_of_place_s = dict[str, float](), dict[str, float](), dict[str, float]()
     for moment, *stages in line.boundaries():
-        names = [*stages, " + ".join(stages)]
-        if all(name in usual for name in names):
-            *off_s, whole_off_s = (usual[name].beyond_s(quantities[name]) for name in names)
-            is_late = stages[0].endswith(KERNEL) and off_s[0] > 0  # a kernel's line against its own clock
-            witnesses = [n for n in stages if not whole_off_s or (whole_off_s > 0 and n.endswith(KERNEL))]
-            witnesses += stages[:1] if is_late else []
-            late_s = min(
-                sign * (quantities[name] - usual[name].middle_s) for sign, name in zip((1, -1), stages, strict=True)
-            )
-            reaches_s = [
-                abs(moved) + usual[name].reach_s
-                for sign, name, moved in zip((1, -1), stages, off_s, strict=True)
-                if moved and name in witnesses and (moment != START or sign * moved < max(0.0, 2 * late_s))
-            ]
-            if reaches_s:
-                moved_s[not whole_off_s][moment] = max(reaches_s)
-    anywhere_s = {
-        moment: max(abs(quantities[name] - usual[name].middle_s) + usual[name].reach_s for name in names)
-        for moment, *stages in line.boundaries()
-        if moment in out_of_place and (names := [name for name in stages if name in usual])
-    }
-    return (moved_s[True] or moved_s[False]) | anywhere_s
+        names = [name for name in stages if name in usual]
+        off_s = {name: line.stages[name] - usual[name].middle_s for name in names}
+        anywhere_s = {name: abs(off_s[name]) + usual[name].reach_s for name in names}
+        unusual = [name for name in names if abs(off_s[name]) > usual[name].reach_s]
+        if moment in out_of_place and names:
+            out_of_place_s[moment] = max(anywhere_s.values())
+        if unusual and len(names) == len(stages) and moment != START:  # which its time 0 tells of
+            before, behind = names
+            least_s = max(off_s[before] - usual[before].reach_s, -off_s[behind] - usual[behind].reach_s)
+            most_s = min(off_s[before] + usual[before].reach_s, -off_s[behind] + usual[behind].reach_s)
+            if least_s <= most_s:
+                explained_s[moment] = max(-least_s, most_s)
+        if clocked := [name for name in unusual if name.endswith(KERNEL)]:
+            unexplained_s[moment] = max(anywhere_s[name] for name in clocked)
+    return (explained_s or unexplained_s) | out_of_place_s
 
 
 @frozen
