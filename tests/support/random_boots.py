@@ -383,7 +383,7 @@ def judged(
     if lines is not None:
         check = machine.check(lines, asked_s, read_log(lines, text, 0, marks))
     once = check is not None and check.is_first(watch.split_ns)
-    bare = watch.finish(started_once=once, judged=True)
+    bare = watch.finish(check.flags if check else frozenset(), started_once=once, judged=True)
     judgement = judge_boot(watch, check, bare[0].flags, documents)
     documents.append(judgement.document(bare))
     return judgement.covered(bare, watch.moments, watch.prompt.position if watch.prompt else 0)

@@ -124,6 +124,7 @@ class BootKernelLog:
         """The kernel starts now: earlier times are another's, or quoted."""
         self._latest_s, self._times, self._zero_s, self._younger = 0.0, [], math.inf, []
         self._kexec = self._begun = False
+        self.torn = 0  # what an adapter kept of the boot before is cut
         self.first, self.marks, self._marked, self.printed_again = {}, [], 0, False
         self._stamped_before = self.stamped
 

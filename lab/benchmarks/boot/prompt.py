@@ -16,7 +16,6 @@ from attrs import define, field
 from lab.benchmarks.boot.records import MomentLike
 
 KEPT_BYTES = 4096  # of what comes behind a prompt
-ANSWERED_NS = 1_000_000_000  # an answer comes sooner; a prompt that comes later may have come by itself
 SILENT_NS = 2_000_000_000  # longest delay of a final prompt's answer to a carriage return
 UNANSWERED_NS = 5_000_000_000  # and one with something behind it
 QUIET_NS = 100_000_000  # of silence behind a prompt; a program that goes on printing does not pause so long in a line
@@ -88,7 +87,6 @@ class PromptWatch:
     answer_ns: int | None = field(default=None, init=False)
     _candidates: list[PromptCandidate] = field(factory=list, init=False)
     _since_asked: bytes = field(default=b"", init=False)
-    _late_answer: bool = field(default=False, init=False)
 
     def feed(self, data: bytes) -> None:
         """Take the console's bytes."""
@@ -102,9 +100,7 @@ class PromptWatch:
         if self._candidates and moment.position == self._candidates[-1].moment.position:
             return  # a board without a login has the shell's prompt as its `login`, too
         if self.asked_ns is not None:
-            came_by_itself = _KERNEL_LINES.search(self._since_asked) is not None
             self.answer_ns = moment.t_ns - self.asked_ns
-            self._late_answer = came_by_itself or self.answer_ns > ANSWERED_NS
             self.settled = True
             return
         if self._candidates:
@@ -146,7 +142,6 @@ class PromptWatch:
             and (self._candidates[-1].waits or self._candidates[-1].covered)
         ):
             self.answer_ns = t_ns - self.asked_ns
-            self._late_answer = self.answer_ns > ANSWERED_NS
             self.settled = True
 
     @property
@@ -164,11 +159,6 @@ class PromptWatch:
     def others(self) -> list[MomentLike]:
         """The candidates that are not the likeliest."""
         return [candidate.moment for candidate in self._candidates if candidate.moment is not self.chosen]
-
-    @property
-    def doubtful(self) -> bool:
-        """True for a late answer, or none."""
-        return self._late_answer or self.unanswered
 
     @property
     def open(self) -> bool:

@@ -404,7 +404,7 @@ class BootWatch:
         is_open = not judged and (self._prompt.open or any(self._find_other_prompts()))
         doubts = {
             Flag.MEDIUM_UNVERIFIED: not self._evidence.verified,
-            Flag.PROMPT_REPEATED: self._prompt.doubtful or is_open,
+            Flag.PROMPT_REPEATED: self._prompt.unanswered or is_open,
             Flag.KERNEL_ERRORS: bool(self.log.counts),
             Flag.CONSOLE_OVERRUN: bool(self.log.torn or self._garbled),
             Flag.SIMULATED: self.board.virtual,
