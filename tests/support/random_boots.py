@@ -437,6 +437,7 @@ def busy_line(machine: Machine) -> Boot:
         text = b"[%12.6f] usb 1-1.%d: New USB device found, idVendor=0424, idProduct=%04x, bcdDevice= b.b3\r\n"
         lines = (text % (burst_s - boot.zero_s, number, dice.randrange(9999)) for number in range(dice.randint(2, 8)))
         boot.said.append(Said(burst_s, b"".join(lines)))
+        boot.log.add(f"{burst_s - boot.zero_s:.6f}")
     return boot
 
 

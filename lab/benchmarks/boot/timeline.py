@@ -70,7 +70,7 @@ class Usual:
         return cls(middle_s, spread_s, max(reach_s, 2 * STEP_S))
 
     def beyond_s(self, least_s: float, most_s: float | None = None) -> float:
-        """How far a value, or all between two, is from the usual one, with its sign, if no good boot is so far; else 0."""
+        """How far a value, or all between two, is from the usual one, with its sign; 0: a good boot may be so far."""
         off_s = min(max(self.middle_s, least_s), least_s if most_s is None else most_s) - self.middle_s
         return off_s if abs(off_s) > self.reach_s else 0.0
 
@@ -269,7 +269,7 @@ def _judge_start(line: TimeLine, usual: Mapping[str, Usual], late_s: float) -> _
     if zero is None or line.zero is None:
         return _Doubt()
     reach_s, is_unusual = zero.off_s(line.zero), zero.beyond_s(line.zero - late_s, line.zero) > 0
-    if begun is not None and line.begun is not None and not begun.off_s(line.begun):  # the kernel lost ticks of its clock
+    if begun is not None and line.begun is not None and not begun.off_s(line.begun):  # the kernel lost ticks
         return _Doubt(min(reach_s, abs(line.begun - begun.middle_s) + begun.reach_s))
     load = next((name for name in line.stages if name.split()[1] == START), "")
     if load in usual and not is_unusual:
