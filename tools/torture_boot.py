@@ -21,7 +21,7 @@ from lab.errors import ConfigurationError
 from lab.host.clock import NS_PER_S
 from lab.metrics import Flag, Sample, SampleRecord
 from lab.metrics.catalogue import HEADLINE_NAMES
-from lab.run.rewatch import PromptReply, Rewatched, rewatch
+from lab.run.rewatch import PromptReply, RewatchResult, rewatch
 
 READ_GAP_NS = 40_000  # between two reads of a server that has something waiting; a look with epoll takes so long
 READ_BYTES = 4096  # as lab.console.loop: a tty never has more for one read
@@ -440,7 +440,7 @@ def good_boot(recording: Recording, board: BoardType, medium: str | None = None)
 
 
 def _marked(
-    found: Sequence[Event], board: BoardType, medium: str, power: PowerEdge, timing: LineTiming, result: Rewatched
+    found: Sequence[Event], board: BoardType, medium: str, power: PowerEdge, timing: LineTiming, result: RewatchResult
 ) -> GoodBoot:
     boot = next(sample for sample in result.samples if sample.metric in HEADLINE_NAMES)
     names = tuple(pattern.name for pattern in board.markers)

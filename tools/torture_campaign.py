@@ -23,7 +23,7 @@ from lab.benchmarks.boot.timeline import NO_LINE, TimeLineJudgement
 from lab.boards import NORMAL
 from lab.metrics import SampleRecord
 from lab.metrics.catalogue import BOOT_POWER_ON, HEADLINE_NAMES
-from lab.run.rewatch import Rewatched, Rewatcher
+from lab.run.rewatch import Rewatcher, RewatchResult
 
 ZERO_NS = 200_000_000  # from "Starting kernel" to the kernel's time 0
 GETTY_NS = 1_050_000_000  # from agetty's start to its prompt: it sleeps for a second
@@ -173,7 +173,7 @@ def try_case(boot: GoodBoot, watcher: Rewatcher, kind: str, seed: int) -> Case:
     return judge(boot, case, mutated.truth_ns, _cross_checked(boot, mutated, result, Random(f"{kind}:{seed}")))  # noqa: S311 - not secret
 
 
-def _cross_checked(boot: GoodBoot, mutated: Mutated, result: Rewatched, rng: Random) -> Rewatched:
+def _cross_checked(boot: GoodBoot, mutated: Mutated, result: RewatchResult, rng: Random) -> RewatchResult:
     """The result of a boot as the board's own clock and the run's other boots leave it.
 
     The board says when its kernel and its getty were started, as well as a shell at its console can.
@@ -200,14 +200,14 @@ def _cross_checked(boot: GoodBoot, mutated: Mutated, result: Rewatched, rng: Ran
     return evolve(result, samples=tuple(judgement.covered(result.samples, moments, result.prompt.position)))
 
 
-def _watched(boot: GoodBoot, watcher: Rewatcher, mutated: Mutated) -> Rewatched:
+def _watched(boot: GoodBoot, watcher: Rewatcher, mutated: Mutated) -> RewatchResult:
     """A mutation as a live run would see it; at its prompt the board answers a carriage return."""
     since_ns = mutated.truth_ns.get(boot.end)
     answer = None if since_ns is None else answer_of(boot.prompt, since_ns)
     return watcher.rewatch(mutated.events, answer)
 
 
-def judge(boot: GoodBoot, case: Case, truth_ns: Mapping[str, int], result: Rewatched) -> Case:
+def judge(boot: GoodBoot, case: Case, truth_ns: Mapping[str, int], result: RewatchResult) -> Case:
     """The case with its outcome."""
     if result.error is not None:
         return evolve(case, outcome=Outcome.REFUSED, failure=result.error.failure, message=str(result.error))

@@ -170,7 +170,7 @@ def _lines(view: JobView, now: dt.datetime) -> list[str]:
         lines.append(f"  {waits if state == 'queued' else 'gives way after this cycle'}: {job.yields_to}")
     if job.cancelled_by:
         lines.append(f"  cancelled by {job.cancelled_by}")
-    how = [*([f"--cycles={job.cycles}"] if job.cycles is not None else []), *options.words(job.options)]
+    how = [*([f"--cycles={job.cycles}"] if job.cycles is not None else []), *options.arguments(job.options)]
     if how:
         lines.append(f"  with {' '.join(how)}")
     lines += [f"  env {job.env}"]

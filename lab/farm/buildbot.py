@@ -21,7 +21,7 @@ from lab.errors import ConfigurationError, LabStableError
 from lab.farm import job_request
 from lab.farm.config import DAYS, HERE, Buildbot, Farm, Schedule
 from lab.host.process import PERSON_VARIABLE
-from lab.run.options import PROVISION, words
+from lab.run.options import PROVISION, arguments
 
 SECRETS: Final = "secrets.json"
 EVERYBODY: Final = "lab"  # a login of Buildbot that is nobody's own
@@ -241,7 +241,7 @@ def _schedule(schedule: Schedule, directory: Path) -> dict[str, Any]:
         "board": schedule.board,
         "suite": schedule.suite,
         "env": schedule.env,
-        "words": [*order, *words(options)],
+        "words": [*order, *arguments(options)],
         "provision": schedule.options.get(PROVISION, ""),
         "releases": str(directory / schedule.releases) if schedule.releases else "",
         "when": _when(schedule.at, schedule.day if schedule.every == "week" else ""),

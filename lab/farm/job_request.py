@@ -40,11 +40,11 @@ def problems(tests: Path, suites: Sequence[str], chosen_options: Mapping[str, Va
         yield str(error)
         return
     kinds = [kind(suite) for suite in suites]
-    for option in options.idle(chosen_options, kinds):
+    for option in options.without_effect(chosen_options, kinds):
         needed = " or ".join(option.kinds)
         yield (
-            f"{option.name}: it is of {needed}, and the order is of {', '.join(suites)} only: leave it out, or add "
-            "the suite"
+            f"{option.name}: it affects only {needed}, and the job runs only {', '.join(suites)}: leave it out, or "
+            "add a suite"
         )
     yield from _unknown("medium", _names(chosen_options, "medium"), board_type.media, board_type)
     yield from _unselectable(_names(chosen_options, "medium"), board_type, env)

@@ -20,7 +20,7 @@ from lab.host.process import ENDING, handling
 from lab.provision import checks
 from lab.provision.image import Hosts
 from lab.provision.releasefile import files_in, load, settle
-from lab.run.options import PROVISION, words
+from lab.run.options import PROVISION, arguments
 
 WAIT_S: Final = 14_400  # for a board in use
 # Exit codes of `lab run` after which a release is not measured again, the worst last.
@@ -116,7 +116,7 @@ class ReleaseWatch:
             "--wait",
             str(WAIT_S),
             *order,
-            *words(chosen_options),
+            *arguments(chosen_options),
         ]
         if self._stopping:
             return INTERRUPTED

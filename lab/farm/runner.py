@@ -34,7 +34,7 @@ from lab.jobs.waiting import PLACE_BUSY, BusyBoardError, JobWaiter
 from lab.places.job_place import PlaceWait, has_lost_place, hold_place, other_user, person_at_place
 from lab.results import Store
 from lab.results.location import ARTIFACTS_VARIABLE, DATABASE_VARIABLE
-from lab.run.options import CONFIRMS, DIAGNOSTIC_BOOTS, JUDGE, WHERE, pytest_words
+from lab.run.options import CONFIRMS, DIAGNOSTIC_BOOTS, JUDGE, WHERE, pytest_arguments
 
 WORSE: Final = 3  # all was measured, and the judge says that a number is worse for sure
 UNCONFIRMED: Final = 4  # all was measured, and no run confirms or refutes that a number has moved
@@ -386,7 +386,7 @@ def command(job: Job, tests: Path, suite: str, unfinished: int | None) -> list[s
     words += [f"--lab-confirms={job.options[CONFIRMS]}"] if CONFIRMS in job.options else []
     # `lab run` judges, at the end
     chosen_options = {name: value for name, value in job.options.items() if name != JUDGE}
-    words += pytest_words(chosen_options, job_request.kind(suite), resumed=unfinished is not None)
+    words += pytest_arguments(chosen_options, job_request.kind(suite), resumed=unfinished is not None)
     if unfinished is not None:
         return [*words, "--lab-resume", str(unfinished)]
     if job.release:

@@ -17,7 +17,7 @@ from lab.farm import buildbot
 from lab.farm.config import DOCUMENTS, Buildbot, Farm
 from lab.host.tcp import is_loopback
 from lab.places.records import with_port
-from lab.run.options import words
+from lab.run.options import arguments
 
 COORDINATOR: Final = "labgrid-coordinator"  # labgrid's program, installed beside `lab`
 _TEMPLATES: Final = "lab.farm"
@@ -70,7 +70,7 @@ def units(farm: Farm, path: str, host: str = "") -> dict[str, str]:
     for schedule in farm.schedules:
         for kind in ("service", "timer", *(["path"] if schedule.releases else [])):
             texts[f"boardlab-{schedule.name}.{kind}"] = _text(
-                f"boardlab-run.{kind}", farm=farm, schedule=schedule, words=words, path=path
+                f"boardlab-run.{kind}", farm=farm, schedule=schedule, arguments=arguments, path=path
             )
     return texts
 

@@ -307,15 +307,15 @@ def _begin(config: pytest.Config) -> CycleRunSession:
     if config.option.lab_init:
         plan["init"] = config.option.lab_init
     run = open_run(config, strategy, "boot", plan)
-    own = read_user_moments(
+    user_moments = read_user_moments(
         strategy.type,
         config.stash[LABGRID_ENV_KEY].config.get_target_option("main", OPTION, []),
         declarations(config),
         f"{config.option.lg_env}: targets.main.options.{OPTION}",
     )
-    for _, metric in (*own.moments, *own.numbers):
+    for _, metric in (*user_moments.moments, *user_moments.numbers):
         store.check_definition(metric)
-    session = CycleRunSession(begin_engine(BootRun, config, run, own=own))
+    session = CycleRunSession(begin_engine(BootRun, config, run, user_moments=user_moments))
     if config.option.lab_where:
         paused = None if run.status == "completed" else run.id  # a completed run does not go on
         session.diagnosis = begin_engine(DiagnosisRun, config, diagnosis.begin(store, run), paused=paused)

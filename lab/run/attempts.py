@@ -1,4 +1,4 @@
-"""Evidence of an attempt: console log, moments, samples, lost bytes and clocks."""
+"""The evidence of an attempt: console log, moments, samples, lost bytes and clocks."""
 
 from __future__ import annotations
 
@@ -22,13 +22,18 @@ from lab.results.records import CONSOLE_INDEX, CONSOLE_LOG
 
 
 class RunConsole(Protocol):
-    """The console driver's interface for a run."""
+    """The console driver's interface for a run.
+
+    Attributes:
+        capture: events since `start_capture`: chunks of bytes with stamps, and gaps.
+        info: the port; None: the driver is not connected.
+    """
 
     capture: list[Event]
     info: PortInfo | None
 
     def blame_sharing(self, error: BoardlabError) -> BoardlabError:
-        """Return the failure, explained by another reader of the port if any."""
+        """Return another error if a second program reads the port, else this one."""
         ...
 
     def start_capture(self) -> None:
@@ -36,46 +41,50 @@ class RunConsole(Protocol):
         ...
 
     def captured(self) -> bytes:
-        """The bytes of `capture`."""
+        """Return the bytes of `capture`."""
         ...
 
     def overruns(self) -> int:
-        """Number of characters lost by the driver since `start_capture`."""
+        """Return how many characters the driver has lost since `start_capture`."""
         ...
 
 
 @define
 class ByteLossDetector:
-    """Detects lost bytes of a console: driver's counters or gaps.
+    """Detects bytes that a console has lost, by the driver's counters and by gaps.
 
-    A number read from the rest may lack a digit, and nothing in it shows that.
+    A number in the remaining text may lack a digit without any sign of it.
     """
 
     console: RunConsole
     _overruns: int = field(default=0, init=False)
     _events: list[Event] = field(factory=list, init=False)
-    _examined: int = field(default=0, init=False)  # number of these events
+    _examined_events: int = field(default=0, init=False)
 
     def flags(self) -> frozenset[Flag]:
-        """Flags of the bytes since the last call.
+        """Return `console_overrun` if bytes were lost since the last call, else no flag.
 
         Raises:
             LabTransientError: the console server has vanished.
         """
         events, overruns = self.console.capture, self.console.overruns()
-        new = events[self._examined if events is self._events else 0 :]
-        before = self._overruns if overruns >= self._overruns else 0  # it counts anew from each power-on
-        self._events, self._examined, self._overruns = events, len(events), overruns
-        lost = overruns > before or any(isinstance(event, Gap) for event in new)
+        new_events = events[self._examined_events if events is self._events else 0 :]
+        earlier_overruns = self._overruns if overruns >= self._overruns else 0  # each power on restarts the counter
+        self._events, self._examined_events, self._overruns = events, len(events), overruns
+        lost = overruns > earlier_overruns or any(isinstance(event, Gap) for event in new_events)
         return frozenset({Flag.CONSOLE_OVERRUN} if lost else ())
 
 
 @frozen
 class AttemptResult:
-    """The result of an attempt; a failed one has artifacts and details.
+    """The evidence that is stored with an attempt.
+
+    A failed attempt has artifacts and details only.
 
     Attributes:
-        params: its item of the run's plan, e.g. {"medium": "sd"}.
+        params: the attempt's item of the run's plan, e.g. {"medium": "sd"}.
+        artifacts: stored files, e.g. the console's log.
+        details: further facts, as JSON.
     """
 
     params: Mapping[str, str]
@@ -85,46 +94,59 @@ class AttemptResult:
     moments: tuple[Moment, ...] = ()
 
 
-def moment_record(moment: MomentLike, base: int) -> Moment:
-    """A moment for the store; `base`: stream position of the log."""
-    return Moment(moment.name, moment.t_ns, moment.uncertainty_ns, moment.position - base, moment.text)
+def moment_record(moment: MomentLike, log_base: int) -> Moment:
+    """Return a moment with its position in the log in place of that in the console's stream.
+
+    Args:
+        log_base: stream position at which the log begins, see `log_base`.
+    """
+    return Moment(moment.name, moment.t_ns, moment.uncertainty_ns, moment.position - log_base, moment.text)
 
 
-def sample_record(sample: SampleRecord, base: int) -> SampleRecord:
-    """The sample with its window relative to the log's `base`.
+def sample_record(sample: SampleRecord, log_base: int) -> SampleRecord:
+    """Return a sample with its window in the log in place of that in the console's stream.
 
-    A part of the stream that the log lacks is no window.
+    A window that ends before the log begins is dropped.
+
+    Args:
+        log_base: stream position at which the log begins, see `log_base`.
     """
     flags = frozenset(str(flag) for flag in sample.flags)
-    if sample.log_end is None or sample.log_end < base:
+    if sample.log_end is None or sample.log_end < log_base:
         return evolve(sample, flags=flags, log_start=None, log_end=None)
-    return evolve(sample, flags=flags, log_start=max(0, (sample.log_start or 0) - base), log_end=sample.log_end - base)
+    start = max(0, (sample.log_start or 0) - log_base)
+    return evolve(sample, flags=flags, log_start=start, log_end=sample.log_end - log_base)
 
 
 def uncounted_number(sample: SampleRecord) -> dict[str, object]:
-    """The document of a number that a failed attempt measured."""
+    """Return a number that a failed attempt measured, as an entry of its details."""
     metric = sample.declared or catalogue.find(sample.metric)
     unit = metric.unit if metric else ""
     return {"metric": sample.metric, "value": sample.value, "unit": unit, "params": dict(sample.params)}
 
 
 def store_recording(store: Store, console: RunConsole) -> tuple[ArtifactRef, ...]:
-    """Store the attempt's console log with stamps; () without output."""
+    """Store the attempt's console log, and its stamps as a second file.
+
+    Returns:
+        Both files; empty if the board printed nothing.
+    """
     if not console.capture or console.info is None:
         return ()
     log, index = encode(console.info.meta, console.capture)
     return (store.artifacts.put(log, kind=CONSOLE_LOG), store.artifacts.put(index, kind=CONSOLE_INDEX))
 
 
-def base_of(console: RunConsole) -> int:
-    """Stream position at which an attempt's log begins."""
+def log_base(console: RunConsole) -> int:
+    """Return the position in the console's stream at which the attempt's log begins."""
     return console.capture[0].position if console.capture else 0
 
 
 def port_flags(info: PortInfo | None) -> frozenset[Flag]:
-    """Flags of every number on this port.
+    """Return the flags of every number that is read from this port.
 
-    `simulated`: no real board uses a pseudo terminal; `remote_stamp`: another program's TCP port.
+    A pseudo terminal is `simulated`: no real board has one. A TCP port of another program is `remote_stamp`: the
+    stamps are of the arrival over the network.
     """
     if info is None:
         return frozenset()
@@ -133,10 +155,13 @@ def port_flags(info: PortInfo | None) -> frozenset[Flag]:
 
 
 def check_clocks(console: RunConsole, since_ns: int) -> None:
-    """Check that a remote console's clock did not jump since then.
+    """Check that a remote console's clock has not jumped since an instant.
+
+    Args:
+        since_ns: the instant, by that clock. A local console is not checked.
 
     Raises:
-        LabTransientError: it is unrelated to this host's (`clock_unrelated`), or that host is out of reach.
+        LabTransientError: the clock is unrelated to this host's (`clock_unrelated`), or its host is out of reach.
     """
     check = getattr(console, "check_clock", None)
     if check is not None:
@@ -144,7 +169,11 @@ def check_clocks(console: RunConsole, since_ns: int) -> None:
 
 
 def clocks_document(console: RunConsole) -> dict[str, object]:
-    """A remote console's clock relation for an attempt's details; {} if local."""
+    """Return the relation of a remote console's clock to this host's, as details of an attempt.
+
+    Returns:
+        The relation by the key `console_clock`; empty for a local console.
+    """
     relation: ClockRelation | None = getattr(console, "relation", None)
     if relation is None:
         return {}

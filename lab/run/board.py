@@ -1,4 +1,7 @@
-"""The board interface of runs, provisioning and low power (`strategies/boardstrategy.py`)."""
+"""The interface that a strategy offers to runs, provisioning and low power, and questions to a booted board.
+
+`strategies/boardstrategy.py` implements it.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +34,10 @@ from lab.sleep_modes import SLEEP_MODES
 
 
 class Status(enum.Enum):
-    """A board's known state.
+    """The state that a board is known to be in.
 
-    After any failure it is `unknown`, and the next transition power-cycles. labgrid's own strategies call two of them
-    `uboot` and `shell`.
+    After any failure the state is `unknown`, and the next transition begins with a power cycle. `uboot` and `shell`
+    are aliases, the names that labgrid's own strategies use.
     """
 
     unknown = 0
@@ -49,15 +52,15 @@ class Status(enum.Enum):
 
     @property
     def asleep(self) -> bool:
-        """True for a low-power mode."""
+        """True if the board is in a low-power mode."""
         return self.name in SLEEP_MODES
 
     @classmethod
     def of(cls, status: Status | str) -> Status:
-        """The state of that name.
+        """Return the state of a name; a state is returned as it is.
 
         Raises:
-            ConfigurationError: there is none.
+            ConfigurationError: no state has this name.
         """
         if isinstance(status, Status):
             return status
@@ -68,23 +71,24 @@ class Status(enum.Enum):
 
 
 class Board(Protocol):
-    """A board with bound drivers that transitions between states.
+    """A board with its drivers, which can be brought from one state to another.
+
+    The attributes from `power` on are drivers that labgrid binds; a driver that the environment lacks is None.
 
     Attributes:
-        identity: distinguishes it from other boards of its type.
-        security: the state of its device. Both may be empty.
-        medium: of its next boot.
-        jumpers: positions that the environment says are set.
-        lives: it was seen to live, and nothing has been done to it since.
-        on_at: when it was switched on last, seconds since 1970.
-        software: versions by name that the last boot printed, as of `lab.benchmarks.versions.BootVersions`.
-        expected: medium -> the same of the boot after it was provisioned.
-        recovery: the release's files for its memory, a `lab.provision.release.Recovery`.
-        from_nothing: brings a board without software to U-Boot's prompt, in place of its medium.
-        low_power: its low-power modes, a `lab.control.lowpower.LowPower`.
-        target: labgrid's, of this board.
-        power: the power switch, with its instants. The other drivers are labgrid's bindings; None where the env has
-            none.
+        identity: distinguishes the board from others of its type, e.g. a serial number; may be empty.
+        security: security state of its device, e.g. "gp"; may be empty.
+        medium: the next boot starts from it.
+        jumpers: positions of the jumpers, as the environment states them.
+        lives: the board has shown that it runs, and nothing has been done to it since.
+        on_at: time of the last power on, in seconds since 1970.
+        software: name -> version that the last boot printed (`lab.benchmarks.versions.BootVersions`).
+        expected: medium -> versions that the first boot after its provisioning printed.
+        recovery: files of the release that are loaded into the board's memory, a `lab.provision.release.Recovery`.
+        from_nothing: brings a board without bootable software to U-Boot's prompt.
+        low_power: the board's low-power modes, a `lab.control.lowpower.LowPower`.
+        target: labgrid's target of this board.
+        power: the power switch; it keeps the instants of its last switching.
     """
 
     type: BoardType
@@ -112,7 +116,7 @@ class Board(Protocol):
 
     @property
     def wired(self) -> Sequence[str]:
-        """The environment's wake-up sources, beside the RTC and the console."""
+        """The wake-up sources that the environment wires, beside the RTC and the console."""
         ...
 
     @property
@@ -125,36 +129,50 @@ class Board(Protocol):
         ...
 
     def off(self) -> None:
-        """Switch off and verify it."""
+        """Switch the board off, and verify that it is off."""
         ...
 
     def order_off(self) -> None:
-        """Order the power off, which `off` verifies."""
+        """Switch the power off without verifying it; a later `off` verifies."""
         ...
 
     def boot(self, init: str = "", *, arguments: str = "", at_uboot: Callable[[Any], None] | None = None) -> BootWatch:
-        """Power-cycle and boot to the login prompt, with more kernel arguments."""
+        """Power-cycle the board and boot it to the login prompt.
+
+        Args:
+            init: program that the kernel starts as init; the boot then ends at its prompt. Empty: the image's init.
+            arguments: further kernel arguments.
+            at_uboot: called with U-Boot's prompt before the boot goes on; None: U-Boot is not stopped.
+        """
         ...
 
     def switch_on(self, boot_mode: int | None = None) -> object:
         """Switch on a board that is off.
 
-        From its medium, or with another value on its boot-mode straps.
+        Args:
+            boot_mode: value of the boot-mode straps; None: that of the selected medium.
         """
         ...
 
     def interrupt(self) -> Any:
-        """Stop a just powered board at U-Boot's prompt; return the UBootDriver."""
+        """Stop a board that was just powered at U-Boot's prompt, and return its UBootDriver."""
         ...
 
     def identify(self) -> BoardIdentity | None:
-        """Log in to a just booted board and identify it."""
+        """Log in to a board that has just booted, and read its identity."""
         ...
 
     def asked(
         self, question: str, is_whole: Callable[[Sequence[str]], bool] | None = None
     ) -> tuple[int, list[str]] | None:
-        """Log in if needed, and run a command: the clock before it, and its output's lines."""
+        """Log in if needed, and run a command.
+
+        Args:
+            is_whole: tells whether these lines are the undamaged output.
+
+        Returns:
+            The console's clock before the command, in ns, and the lines of its output. None: the board has no shell.
+        """
         ...
 
     def select_medium(self, medium: str) -> None:
@@ -162,78 +180,95 @@ class Board(Protocol):
         ...
 
     def writers(self) -> Mapping[str, Any]:
-        """Medium -> the `lab.provision.writer.Writer` to write it."""
+        """Return for each medium the `lab.provision.writer.Writer` that writes it."""
         ...
 
     def booted(self, medium: str, questions: Mapping[str, str]) -> dict[str, str]:
-        """Boot from a medium; return its "uboot", "kernel" and answers."""
+        """Boot from a medium, and ask the board.
+
+        Args:
+            questions: name -> command.
+
+        Returns:
+            The versions "uboot" and "kernel", and the answer to each question by its name.
+        """
         ...
 
     def activate(self, driver: Any, kind: Any, late: BoardTransientError | None = None) -> None:
-        """Activate a driver of a `lab.drivers.guarded_calls.DriverRole`, with a limit."""
+        """Activate a driver within the time limit of its role.
+
+        Args:
+            kind: its `lab.drivers.guarded_calls.DriverRole`.
+            late: raised if the driver takes too long; None: the role's own error.
+        """
         ...
 
     def timing(self) -> LineTiming:
-        """The line timing of the console's stamps."""
+        """Return the line timing that the console's stamps follow."""
         ...
 
     def tail(self) -> str:
-        """The last that the console said, for messages."""
+        """Return the last characters of the console's output, for messages."""
         ...
 
 
 def check_complete(board: object) -> None:
-    """Require all members of `Board`, and its methods' parameters.
+    """Require that a strategy has all members of `Board`, and the parameters of its methods.
 
     Raises:
         ConfigurationError: one is missing, as in a lab's copy of an older strategy.
     """
-    there, lacks = dir(board), [name for name in Board.__annotations__ if name not in dir(board)]
+    members = dir(board)
+    missing = [name for name in Board.__annotations__ if name not in members]
     for name, member in vars(Board).items():
         if name.startswith("_"):
             continue
-        if name not in there:
-            lacks.append(name)
+        if name not in members:
+            missing.append(name)
         elif inspect.isfunction(member):
-            expected, present = (
-                inspect.signature(member).parameters,
-                inspect.signature(getattr(type(board), name)).parameters,
-            )
-            lacks += [f"{name}({parameter})" for parameter in [*expected][1:] if parameter not in present]
-    if lacks:
+            _self, *expected = inspect.signature(member).parameters
+            present = inspect.signature(getattr(type(board), name)).parameters
+            missing += [f"{name}({parameter})" for parameter in expected if parameter not in present]
+    if missing:
         raise ConfigurationError(
             "the environment imports a boardstrategy.py that is older than this boardlab: it lacks "
-            f"{', '.join(lacks)}. Have `lab init DIR` write the new one into an empty folder, and carry your "
-            "changes over"
+            f"{', '.join(missing)}. Run `lab init DIR` with an empty folder, take the new boardstrategy.py from "
+            "there, and carry your changes over"
         )
 
 
-def cross_check(board: Board, marks: Collection[str], known: BoardSoftware | None = None) -> CrossCheck | None:
-    """Ask a just booted board what it knows of its boot; None: it was not asked, or does not say.
+def cross_check(
+    board: Board, marks: Collection[str], earlier_software: BoardSoftware | None = None
+) -> CrossCheck | None:
+    """Ask a board that has just booted for its own record of the boot.
 
     Args:
-        marks: of the kernel that came first, as of `BootKernelLog`.
-        known: the software of an earlier boot, which is not asked for again if the board has the same.
+        marks: marks of the kernel that came first (`BootKernelLog.marks`).
+        earlier_software: answer of an earlier boot; the software is asked for again only if it has changed.
+
+    Returns:
+        The board's record. None: the board has no shell, or its answer is damaged or incomplete.
 
     Raises:
         BoardlabError: the login failed, or the shell does not answer.
     """
     console = board.console
-    before = len(console.capture)
-    text = b"".join(event.data for event in console.capture if isinstance(event, Chunk)).decode("latin-1")
-    software = known or _ask_software(board)
+    boot_events = len(console.capture)
+    boot_text = b"".join(event.data for event in console.capture if isinstance(event, Chunk)).decode("latin-1")
+    software = earlier_software or _ask_software(board)
     answer = _ask(board, facts_question(software, marks))
     facts = None if answer is None else read_facts(answer.lines)
     if answer is None or facts is None:
         return None
-    came = find_moments(console.capture[answer.at :], [MomentPattern("uptime", CLOCK_PATTERN)], board.timing())
-    zero_ns = zero_of(facts, answer.asked_ns, came[0]) if came else None
+    answer_events = console.capture[answer.first_event :]
+    clock_lines = find_moments(answer_events, [MomentPattern("uptime", CLOCK_PATTERN)], board.timing())
+    zero_ns = zero_of(facts, answer.asked_ns, clock_lines[0]) if clock_lines else None
     if zero_ns is None:
         return None
-    if known is not None and facts.fingerprint != known.fingerprint:
+    if earlier_software is not None and facts.fingerprint != earlier_software.fingerprint:
         software = _ask_software(board)
-    log = read_log(answer.lines, text, software.level, marks)
-    stamps = [event.t_ns for event in console.capture[before:] if isinstance(event, Chunk)]
+    log = read_log(answer.lines, boot_text, software.level, marks)
+    stamps = [event.t_ns for event in console.capture[boot_events:] if isinstance(event, Chunk)]
     return CrossCheck(
         facts,
         zero_ns,
@@ -245,35 +280,45 @@ def cross_check(board: Board, marks: Collection[str], known: BoardSoftware | Non
 
 
 def _ask_software(board: Board) -> BoardSoftware:
+    """Ask the board for its software; a board that does not answer has unknown software."""
     answer = _ask(board, SOFTWARE)
     return BoardSoftware() if answer is None else read_software(answer.lines)
 
 
 @frozen
 class _Answer:
-    """The whole text of an answer, the console's clock before the question, and the number of events before it."""
+    """An undamaged answer of the board.
+
+    Attributes:
+        asked_ns: the console's clock before the question.
+        first_event: index in the console's capture of the first event after the question.
+    """
 
     lines: Sequence[str]
     asked_ns: int
-    at: int
+    first_event: int
 
 
 def _ask(board: Board, question: str) -> _Answer | None:
-    """Ask a question, and once more if the answer is damaged; None: the board was not asked, or both are damaged.
+    """Ask the board a question, and once more if the answer is damaged.
 
-    A board without a program for digests is believed if it says the same twice, but for the clock in the first line.
+    Returns:
+        The answer. None: the board has no shell, or both answers are damaged.
     """
-    before: list[str] = []
-    for command in (question, f"dmesg -n 1;{question}"):  # the kernel may have written into the first answer
-        at = len(board.console.capture)
+    first_lines: list[str] = []
+    # The kernel may have printed into the first answer; the second try silences it on the console.
+    for command in (question, f"dmesg -n 1;{question}"):
+        first_event = len(board.console.capture)
         answer = board.asked(command, lambda lines: whole_text(lines) is not None)
         if answer is None:
             return None
         asked_ns, lines = answer
         text = whole_text(lines)
-        if text is None and len(before) > 1 and before[1:] == lines[1:]:
+        # A board without a program for digests cannot prove its answer: two equal answers are believed, too. Their
+        # first lines are clocks, and always differ.
+        if text is None and len(first_lines) > 1 and first_lines[1:] == lines[1:]:
             text = lines
         if text is not None:
-            return _Answer(text, asked_ns, at)
-        before = lines
+            return _Answer(text, asked_ns, first_event)
+        first_lines = lines
     return None

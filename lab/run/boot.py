@@ -1,4 +1,4 @@
-"""A boot-time run: media × cycles on one board, resumable."""
+"""A boot-time run: it boots a board from each medium of its plan, cycle by cycle, and can be resumed."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from lab.results import AttemptRecord, Run
 from lab.results.records import MEASURED, GoodAttempt
 from lab.run.attempts import (
     AttemptResult,
-    base_of,
     check_clocks,
     clocks_document,
+    log_base,
     moment_record,
     port_flags,
     sample_record,
@@ -41,7 +41,7 @@ from lab.run.engine import CycleRun
 from lab.run.user_moments import UserMomentResult, UserMoments
 
 _HWMON: Final = Path("/sys/class/hwmon")
-EARLIER_RUNS: Final = 20  # of the board, newest first, that are searched for comparable boots
+EARLIER_RUNS: Final = 20  # how many of the board's latest runs are searched for comparable boots
 
 
 @frozen
@@ -49,21 +49,22 @@ class GoodBoot:
     """One good boot.
 
     Attributes:
-        checked: the document of its cross-check and time line.
-        silence: from power on to the first moment; None: there is none.
-        own: the user's moments.
+        identity: of the board, at the first boot from a medium; None: not asked in this boot.
+        cross_check: document of the board's own record of the boot, with the judgement of its time line.
+        silence: the time from power on to the first moment; None: the boot has no moment.
+        user_moments: moments that the user has declared.
     """
 
     watch: BootWatch
     samples: list[SampleRecord]
     clocks: Clocks
     identity: BoardIdentity | None
-    checked: Mapping[str, Any]
+    cross_check: Mapping[str, Any]
     silence: PowerOnSilence | None
-    own: tuple[Moment, ...] = ()
+    user_moments: tuple[Moment, ...] = ()
 
     def details(self) -> dict[str, object]:
-        """The boot's part of an attempt's details."""
+        """Return the boot's part of an attempt's details."""
         fit, log = self.clocks.fit, self.watch.log
         details: dict[str, object] = {
             "medium_seen": self.watch.seen,
@@ -72,7 +73,7 @@ class GoodBoot:
             "printk_fit": None if fit is None else asdict(fit),
             "clock_step_ns": self.clocks.step_ns,
             "clock_missing_ns": self.clocks.missing_ns,
-            "cross_check": self.checked,
+            "cross_check": self.cross_check,
         }
         if self.silence is not None:
             details["power_on"] = asdict(self.silence)
@@ -87,12 +88,12 @@ class GoodBoot:
 
 @frozen
 class Clocks:
-    """The agreement of a boot's kernel times and stamps.
+    """The agreement between the times that the kernel prints and the stamps of its lines.
 
     Attributes:
-        fit: None: too few lines.
-        step_ns: largest step between them that no waiting line explains; 0: none.
-        missing_ns: minimum time missing in the stamps, since bytes came sooner than the line can send them.
+        fit: fit of one to the other; None: too few lines.
+        step_ns: largest step between them that no delayed line explains; 0: none.
+        missing_ns: time that the stamps lack at least, since bytes came faster than the line can send them.
     """
 
     fit: PrintkFit | None
@@ -101,7 +102,7 @@ class Clocks:
 
     @property
     def flags(self) -> frozenset[Flag]:
-        """`clock_disagrees` if they disagree."""
+        """The flag `clock_disagrees` if they disagree, else none."""
         drifts = self.fit is not None and self.fit.drifts
         return frozenset({Flag.CLOCK_DISAGREES} if drifts or self.step_ns or self.missing_ns else ())
 
@@ -113,29 +114,31 @@ def compare_clocks(events: Sequence[Event], timing: LineTiming) -> Clocks:
 
 @define
 class BootRun(CycleRun[GoodBoot]):
-    """Measures a run's media; `run.plan` has `cycles` and `media`, and perhaps the kernel's `init`.
+    """Measures the boot time from each medium of a plan.
+
+    `run.plan` has `cycles` and `media`, and `init` if the kernel starts another program as init.
 
     Attributes:
-        own: the user's moments.
-        at_uboot: a command for U-Boot in each boot, e.g. that chooses a slot; empty: U-Boot is not stopped.
+        user_moments: moments and numbers that the user has declared.
+        at_uboot: command that U-Boot runs in each boot, e.g. one that selects a slot; empty: U-Boot is not stopped.
     """
 
     ITEMS: ClassVar[str] = "media"
     ITEM: ClassVar[str] = "medium"
 
-    own: UserMoments = field(factory=UserMoments)
+    user_moments: UserMoments = field(factory=UserMoments)
     at_uboot: str = ""
-    _uncounted: list[dict[str, object]] = field(factory=list, init=False)  # of a try that failed behind its prompt
-    _evidence_events: int | None = field(default=None, init=False)  # of the capture, kept with the attempt; None: all
-    _logs_in: bool = field(default=True, init=False)  # False: a login failed; each try costs its time limit
-    _identified: set[str] = field(factory=set, init=False)  # media from which the board was asked who it is
+    _uncounted: list[dict[str, object]] = field(factory=list, init=False)  # numbers of a try that failed at its prompt
+    _evidence_events: int | None = field(default=None, init=False)  # events of the capture that are stored; None: all
+    _logs_in: bool = field(default=True, init=False)  # False after a failed login: each would cost its time limit
+    _identified: set[str] = field(factory=set, init=False)  # media that the board was identified from
     _software: dict[str, BoardSoftware] = field(factory=dict, init=False)  # by medium
-    _lines_before: dict[str, list[TimeLine]] = field(factory=dict, init=False)  # by medium
-    _silences_before: dict[str, list[PowerOnSilence]] = field(factory=dict, init=False)  # by medium
+    _earlier_time_lines: dict[str, list[TimeLine]] = field(factory=dict, init=False)  # by medium, of earlier runs
+    _earlier_silences: dict[str, list[PowerOnSilence]] = field(factory=dict, init=False)  # by medium, of earlier runs
     _board_flags: frozenset[Flag] = field(default=frozenset(), init=False)
 
     def missing(self, medium: str) -> list[str]:
-        """The metrics of every good boot that this medium lacks."""
+        """Return the metrics that each good boot should have, and no boot from this medium has."""
         measured = self.measured_metrics(medium)
         others = [BOOT_STAGE] if self.run.plan.get("init") else [BOOT_POWER_ON, BOOT_STAGE]
         headline = [] if HEADLINE_NAMES & measured else [" or ".join(sorted(HEADLINE_NAMES))]
@@ -149,43 +152,47 @@ class BootRun(CycleRun[GoodBoot]):
         clocks = compare_clocks(console.capture[: watch.events], self.board.timing())
         flags = clocks.flags | frozenset({Flag.CONSOLE_OVERRUN} if console.overruns() else ())
 
-        self.losses.flags()  # what the boot lost is flagged; from here on it is of the user's numbers
-        user_result = UserMomentResult() if watch.init else self.own.wait(self.board, watch, self.clock)
+        # Losses during the boot are in `flags`; those from here on concern the user's numbers only.
+        self.losses.flags()
+        user_result = UserMomentResult() if watch.init else self.user_moments.wait(self.board, watch, self.clock)
         user_flags = self.losses.flags()
-        identity = self._identify(watch, item)  # only now: a login delays what the board still starts
+        # Logins come only after the user's moments: a login delays the services that the board is still starting.
+        identity = self._identify(watch, item)
         check = self._cross_check(watch, item)
-        self._evidence_events = watch.events  # what the board answers at its prompt is no part of its boot
+        self._evidence_events = watch.events  # the answers at the prompt are no part of the boot's log
         check_clocks(console, watch.power.requested_ns)
 
         flags |= port_flags(console.info) | self._board_flags | self._software_flags(watch, check)
         silence = None if watch.init else self._check_power_on(watch, item)
-        answers = check.document() if check else {}
-        other_answers, earlier_lines = self._other_answers(item), self._earlier_lines(item, answers)
+        record = check.document() if check else {}
+        other_records, earlier_lines = self._other_cross_checks(item), self._time_lines_of_earlier_run(item, record)
         started_once = check is not None and check.is_first(watch.split_ns)
         samples = watch.finish(flags, started_once=started_once, judged=True)
         self._check_flow(watch.flow)
 
-        self._evidence_events = None  # of a boot that is refused now, the board's answers are the evidence
-        judgement = judge_boot(watch, check, samples[0].flags, other_answers, earlier_lines)
-        if not user_result:  # the user's lines are behind the prompt, and are evidence, too
+        # If the board's answers refuse the boot, they are the evidence: the whole capture is stored.
+        self._evidence_events = None
+        judgement = judge_boot(watch, check, samples[0].flags, other_records, earlier_lines)
+        if not user_result:  # the user's lines come after the prompt, and are evidence, too
             self._evidence_events = watch.events
         prompt_position = 0 if watch.prompt is None else watch.prompt.position
-        if user_result.error is not None:  # the boot's numbers are kept with the attempt
+        if user_result.error is not None:  # the boot itself was good: keep its numbers with the failed attempt
             covered = judgement.covered(samples, watch.moments, prompt_position)
             self._uncounted = [uncounted_number(sample) for sample in covered if sample.metric != BOOT_STAGE.name]
             raise user_result.error
-        samples += self.own.samples(user_result, watch, samples[0].params, samples[0].flags | user_flags)
+        samples += self.user_moments.samples(user_result, watch, samples[0].params, samples[0].flags | user_flags)
         good_boot = GoodBoot(
             watch,
             judgement.covered(samples, watch.moments, prompt_position),
             clocks,
             identity,
-            {**answers, **judgement.document(samples)},
+            {**record, **judgement.document(samples)},
             silence,
             tuple(user_result.moments.values()),
         )
+        # The board discharges while its boot is stored. After the last cycle, and after a failed one, it stays on.
         if len(self.pending(item)) > 1:
-            self.board.order_off()  # the board discharges while its boot is stored; a failed one stays as it is
+            self.board.order_off()
         return good_boot
 
     def measure(self, item: str, only: Sequence[int] | None = None) -> None:
@@ -194,19 +201,20 @@ class BootRun(CycleRun[GoodBoot]):
             self._judge_again(item)
 
     def _judge_again(self, medium: str) -> None:
-        """Judge each good boot by all others; the first ones had none."""
+        """Judge each good boot beside its neighbours; the first boots had none when they were measured."""
         attempts = [attempt for attempt in self.good_attempts(medium=medium) if attempt.details.get("cross_check")]
         documents = [attempt.details["cross_check"] for attempt in attempts]
         lines = [TimeLine.of_document(document) for document in documents]
-        earlier_lines = next(filter(None, (self._earlier_lines(medium, document) for document in documents)), [])
+        earlier = (self._time_lines_of_earlier_run(medium, document) for document in documents)
+        earlier_lines = next(filter(None, earlier), [])
         for number, (attempt, line) in enumerate(zip(attempts, lines, strict=True)):
             neighbours = lines[max(0, number - RECENT) : number] + lines[number + 1 : number + 1 + RECENT]
-            judged = judge_attempt(attempt, line, [*neighbours, *earlier_lines])
-            if judged.samples != tuple(attempt.samples):
-                self.revise_attempt(judged)
+            revised = judge_attempt(attempt, line, [*neighbours, *earlier_lines])
+            if revised.samples != tuple(attempt.samples):
+                self.revise_attempt(revised)
 
     def _software_flags(self, watch: BootWatch, check: CrossCheck | None) -> frozenset[Flag]:
-        """Flags by the board's answers, and by the versions that the boot printed."""
+        """Return flags by the versions that the boot printed, and by the board's own record."""
         recent = self.good_attempts()[-RECENT:]
         flags = firmware_flags(watch.software, [attempt.details.get("software") or {} for attempt in recent])
         if check is None:
@@ -221,8 +229,8 @@ class BootRun(CycleRun[GoodBoot]):
     def evidence(self, item: str, result: GoodBoot | None) -> AttemptResult:
         console = self.board.console
         console.capture = console.capture[: self._evidence_events]
-        base = base_of(console)
-        moments = (*result.watch.moments, *result.own) if result else ()
+        base = log_base(console)
+        moments = (*result.watch.moments, *result.user_moments) if result else ()
         return AttemptResult(
             params={"medium": item},
             artifacts=store_recording(self.store, console),
@@ -237,45 +245,52 @@ class BootRun(CycleRun[GoodBoot]):
         )
 
     def _boot(self) -> BootWatch:
-        """Boot the board, by its slot's command if there is one."""
+        """Power-cycle and boot the board; U-Boot runs the command `at_uboot` if there is one."""
         init = str(self.run.plan.get("init", ""))
         command = {"at_uboot": lambda prompt: prompt.run_check(self.at_uboot)} if self.at_uboot else {}
         watch: BootWatch = self.board.boot(init, **command)
         return watch
 
     def _identify(self, watch: BootWatch, medium: str) -> BoardIdentity | None:
-        """Identify the board and its root device at a medium's first boot."""
+        """Identify the board and its root device at the first boot from a medium.
+
+        Returns:
+            The identity. None: it was asked in an earlier boot, or the board did not tell.
+
+        Raises:
+            BoardlabError: another board answers than the run's.
+        """
         if medium in self._identified or watch.init:
             return None
         answer = None
         try:
             answer = self.board.identify()
-        except BoardTransientError as error:  # the boot is over, and is not to blame
+        except BoardTransientError as error:  # the boot succeeded; a failed login is no reason to drop it
             self._logs_in = False
             self.progress.write(f"{medium}: the board is not identified: {error}")
         identity = answer or BoardIdentity()
         if identity.root:
             watch.root_is_on(identity.root, identity.card)
-        virtual = self.board.type.virtual or Flag.SIMULATED in port_flags(self.board.console.info)
-        names = frozenset() if self.board.identity or virtual else self._names_before()
-        check_board(identity, self.board.board, names, "its run before")
-        expected = not virtual or self.board.identity
-        self._board_flags = frozenset({Flag.BOARD_UNVERIFIED} if expected and not identity.names else ())
+        is_virtual = self.board.type.virtual or Flag.SIMULATED in port_flags(self.board.console.info)
+        earlier_names = frozenset() if self.board.identity or is_virtual else self._earlier_names()
+        check_board(identity, self.board.board, earlier_names, "its run before")
+        expects_names = not is_virtual or self.board.identity
+        self._board_flags = frozenset({Flag.BOARD_UNVERIFIED} if expects_names and not identity.names else ())
         self._identified.add(medium)
         return answer
 
-    def _names_before(self) -> frozenset[str]:
-        """The board's names in its latest runs with an identity."""
-        for run in [self.run, *self._runs_before()]:
+    def _earlier_names(self) -> frozenset[str]:
+        """Return the board's names in its latest run that has an identity; empty: none has."""
+        for run in [self.run, *self._earlier_runs()]:
             for attempt in self.store.good_attempts(run.id):
                 if names := from_document(attempt.details.get("identity")).names:
                     return names
         return frozenset()
 
     def _cross_check(self, watch: BootWatch, medium: str) -> CrossCheck | None:
-        """Ask the board what it knows of its boot; None: it was not asked, or does not say.
+        """Ask the board for its own record of the boot; None: it has none.
 
-        The boot is over and measured: a failure here is a flag of the number, and loses no cycle.
+        The boot has been measured already. So a failure here becomes a flag of its numbers, and costs no cycle.
         """
         if watch.init or not self._logs_in:
             return None
@@ -289,61 +304,83 @@ class BootRun(CycleRun[GoodBoot]):
             self._software[medium] = check.software
         return check
 
-    def _other_answers(self, medium: str) -> list[Mapping[str, Any]]:
-        """Documents of the cross-checks of the run's recent good boots from this medium."""
-        details = [attempt.details for attempt in self.good_attempts(medium=medium)]
-        return [each["cross_check"] for each in details if each.get("cross_check")][-RECENT:]
+    def _other_cross_checks(self, medium: str) -> list[Mapping[str, Any]]:
+        """Return the cross-checks of this run's recent good boots from a medium, as documents."""
+        documents = [attempt.details.get("cross_check") for attempt in self.good_attempts(medium=medium)]
+        return [document for document in documents if document][-RECENT:]
 
-    def _earlier_lines(self, medium: str, document: Mapping[str, Any]) -> list[TimeLine]:
-        """The time lines of the board's latest earlier run with the software of a cross-check."""
-        if document.get("software") and medium not in self._lines_before:
-            self._lines_before[medium] = []
-            for run in self._runs_before():
-                attempts = [each for each in self.store.good_attempts(run.id) if each.params.get("medium") == medium]
-                documents = [answer for attempt in attempts if (answer := attempt.details.get("cross_check"))]
-                lines = [TimeLine.of_document(other) for other in documents if same_software(other, document)]
+    def _time_lines_of_earlier_run(self, medium: str, cross_check: Mapping[str, Any]) -> list[TimeLine]:
+        """Return time lines of the board's latest earlier run with the same software; empty: there is none.
+
+        They are searched for once for each medium.
+
+        Args:
+            cross_check: document that names the software.
+        """
+        if cross_check.get("software") and medium not in self._earlier_time_lines:
+            self._earlier_time_lines[medium] = []
+            for run in self._earlier_runs():
+                details = [
+                    attempt.details
+                    for attempt in self.store.good_attempts(run.id)
+                    if attempt.params.get("medium") == medium
+                ]
+                documents = [document for boot in details if (document := boot.get("cross_check"))]
+                lines = [TimeLine.of_document(other) for other in documents if same_software(other, cross_check)]
                 if len(lines) >= KNOWN:
-                    self._lines_before[medium] = lines[-RECENT:]
+                    self._earlier_time_lines[medium] = lines[-RECENT:]
                     break
-        return self._lines_before.get(medium, [])
+        return self._earlier_time_lines.get(medium, [])
 
     def _check_power_on(self, watch: BootWatch, medium: str) -> PowerOnSilence | None:
-        """Compare the boot's silence after power on with other boots'; None: it has no moment."""
+        """Verify the instant of power on by the silence after it in other boots.
+
+        Returns:
+            The silence of this boot; None: the boot has no moment to end it.
+        """
         if not watch.moments:
             return None
-        if medium not in self._silences_before:
-            earlier = (_silences(self.store.good_attempts(run.id), medium) for run in self._runs_before())
-            self._silences_before[medium] = next((each for each in earlier if len(each) >= CONFIRMED), [])
+        if medium not in self._earlier_silences:
+            runs = (_silences(self.store.good_attempts(run.id), medium) for run in self._earlier_runs())
+            self._earlier_silences[medium] = next((run for run in runs if len(run) >= CONFIRMED), [])
         silence = PowerOnSilence.of(watch.power, watch.moments[0])
         in_run = _silences(self.good_attempts(), medium)
-        reason = doubt(watch.power, silence, in_run, self._silences_before[medium])
+        reason = doubt(watch.power, silence, in_run, self._earlier_silences[medium])
         watch.power = evolve(watch.power, on_verified=not reason)
         if reason and (watch.power.rose_ns is not None or len(in_run) >= CONFIRMED):
             self.progress.write(
-                f"{medium}: when the power came is not verified: {reason}. Look at the outlet, its relay, and whether "
-                "anything else feeds the board"
+                f"{medium}: when the power came is not verified: {reason}. Check the outlet and its relay, and "
+                "whether anything else feeds the board"
             )
         return silence
 
-    def _runs_before(self) -> list[Run]:
-        """The board's latest runs but this one."""
+    def _earlier_runs(self) -> list[Run]:
+        """Return the board's latest runs without this one."""
         latest = self.store.runs(EARLIER_RUNS + 1, board_type=self.run.board_type, board=self.run.board)
         return [run for run in latest if run.id != self.run.id][:EARLIER_RUNS]
 
     def _check_flow(self, flow: str) -> None:
-        """Require the flow of the run's first boot."""
+        """Require the boot flow of the run's good boots.
+
+        Raises:
+            LabTransientError: this boot took another (`software_changed`).
+        """
         for attempt in self.good_attempts():
             first = attempt.details.get("flow", NORMAL)
             if first != flow:
                 raise LabTransientError(
-                    f"another boot flow than in cycle {attempt.cycle} of this run: {flow!r} now, {first!r} then. A "
-                    "run is of one flow: put the old bootloader and kernel command line back, or measure the new one "
-                    "in a run of its own",
+                    f"this boot took another flow than cycle {attempt.cycle} of this run: {flow!r} now, {first!r} "
+                    "then. All boots of a run have to take one flow: put the old bootloader and kernel command line "
+                    "back, or measure the new ones in a new run",
                     failure="software_changed",
                 )
 
     def _check_software(self, software: Mapping[str, str]) -> None:
-        """Require the software of the run's first boot."""
+        """Require the versions that the run's good boots printed.
+
+        Raises:
+            LabTransientError: this boot printed another one (`software_changed`).
+        """
         unchecked = {name: software[name] for name in VERSION_LINES if name in software}
         for attempt in self.good_attempts():
             before = attempt.details.get("software")
@@ -353,9 +390,9 @@ class BootRun(CycleRun[GoodBoot]):
                 version = unchecked.pop(name)
                 if before[name] != version:
                     raise LabTransientError(
-                        f"another {name} than in cycle {attempt.cycle} of this run: {version!r} now, {before[name]!r} "
-                        "then. A run is of one software: put the old one back, or measure the new one in a run of its "
-                        "own",
+                        f"this boot ran another {name} than cycle {attempt.cycle} of this run: {version!r} now, "
+                        f"{before[name]!r} then. All boots of a run have to run one software: put the old one back, or "
+                        "measure the new one in a new run",
                         failure="software_changed",
                     )
             if not unchecked:
@@ -363,9 +400,13 @@ class BootRun(CycleRun[GoodBoot]):
 
 
 def firmware_flags(software: Mapping[str, str], others: Sequence[Mapping[str, str]]) -> frozenset[Flag]:
-    """`flow_unverified` if a firmware's version is not the usual one of the recent boots.
+    """Return `flow_unverified` if a firmware printed another version than usual in the recent boots.
 
-    Only the console has these lines. So a damaged one fails no boot, and does not become the run's version.
+    Only the console shows these versions, and a damaged line looks like another version. So it fails no boot.
+
+    Args:
+        software: name -> version of this boot.
+        others: the same of the recent boots.
     """
     for name in CONSOLE_LINES:
         texts = Counter(other[name] for other in others if name in other)
@@ -376,7 +417,12 @@ def firmware_flags(software: Mapping[str, str], others: Sequence[Mapping[str, st
 
 
 def judge_attempt(attempt: AttemptRecord, line: TimeLine, others: Sequence[TimeLine]) -> AttemptRecord:
-    """A stored good boot with its judgement by its time line beside others."""
+    """Return a stored good boot with its samples and cross-check judged anew.
+
+    Args:
+        line: its time line.
+        others: time lines of comparable boots.
+    """
     document = attempt.details["cross_check"]
     bare = bare_samples(attempt.samples, document)
     judgement = TimeLineJudgement.of(line, others, bare[0].flags)
@@ -393,42 +439,52 @@ def judge_boot(
     watch: BootWatch,
     check: CrossCheck | None,
     flags: frozenset[str],
-    known: Sequence[Mapping[str, Any]],
-    earlier: Sequence[TimeLine] = (),
+    other_records: Sequence[Mapping[str, Any]],
+    earlier_lines: Sequence[TimeLine] = (),
 ) -> TimeLineJudgement:
-    """A finished boot's judgement by its time line.
+    """Judge a finished boot by its time line.
 
     Args:
-        check: None: the board was not asked.
-        flags: of its samples.
-        known: documents of the run's other good boots.
-        earlier: time lines of boots with the same software before the run.
+        check: the board's own record of the boot; None: there is none.
+        flags: flags of the boot's samples.
+        other_records: cross-checks of the run's other good boots, as documents.
+        earlier_lines: time lines of boots of an earlier run with the same software.
 
     Raises:
-        BoardlabError: no reading of the boot agrees with the board's facts.
+        BoardlabError: no reading of the console agrees with the board's record.
     """
     line = watch.time_line
     if check is not None and watch.prompt is not None:
+        # A getty that started after the prompt's answer is another one than that of the prompt.
         if watch.answered_ns is not None and check.getty_starts_behind(watch.answered_ns):
-            check = evolve(check, facts=evolve(check.facts, getty_ns=None))  # of a later program than the prompt's
+            check = evolve(check, facts=evolve(check.facts, getty_ns=None))
         spoken = None if check.is_first(watch.split_ns) else watch.spoken
-        timed = spoken if watch.log.has_times else None  # else nothing could prove that the kernel started once
-        for error in contradictions(check, watch.start, timed, watch.prompt, known):
+        # Without times in the kernel's lines nothing could prove that the kernel started only once.
+        timed = spoken if watch.log.has_times else None
+        for error in contradictions(check, watch.start, timed, watch.prompt, other_records):
             raise error
         is_second = check.before_s(spoken) > 0 or (watch.begins_again and not check.log.is_first)
         line = evolve(check.time_line(watch.start, watch.prompt, line), second=is_second)
-    return TimeLineJudgement.of(line, [*map(TimeLine.of_document, known), *earlier], flags)
+    return TimeLineJudgement.of(line, [*map(TimeLine.of_document, other_records), *earlier_lines], flags)
 
 
 def _silences(attempts: Iterable[AttemptRecord | GoodAttempt], medium: str) -> list[PowerOnSilence]:
-    return silences(each.details.get("power_on") for each in attempts if each.params.get("medium") == medium)
+    """Return the stored silences after power on of the attempts from one medium."""
+    return silences(attempt.details.get("power_on") for attempt in attempts if attempt.params.get("medium") == medium)
 
 
 def host_temperatures(root: Path = _HWMON) -> dict[str, float]:
-    """Sensors of the host's hwmon -> temperature in °C (Documentation/hwmon/sysfs-interface.rst)."""
-    found = {}
+    """Return the temperatures of this host's sensors in °C.
+
+    The source is hwmon (Documentation/hwmon/sysfs-interface.rst); a sensor that cannot be read is left out.
+
+    Returns:
+        Names as "hwmon0 coretemp temp1" -> temperature.
+    """
+    temperatures_c = {}
     for file in sorted(root.glob("hwmon*/temp*_input")):
         with suppress(OSError, ValueError):
-            name = (file.parent / "name").read_text(encoding="utf-8").strip()
-            found[f"{file.parent.name} {name} {file.name.removesuffix('_input')}"] = int(file.read_text()) / 1000
-    return found
+            chip = (file.parent / "name").read_text(encoding="utf-8").strip()
+            sensor = f"{file.parent.name} {chip} {file.name.removesuffix('_input')}"
+            temperatures_c[sensor] = int(file.read_text()) / 1000
+    return temperatures_c

@@ -1,8 +1,8 @@
-"""Diagnostic boots of a run: where its boot time goes.
+"""Diagnostic boots, which show where the boot time of a run goes.
 
-They boot with the kernel's `initcall_debug` and are asked at both prompts, so they are other boots than the measured
-ones: a run of its own kind, without samples. Their cost is the difference of their boot time to that of the measured
-boots.
+They boot with the kernel's `initcall_debug`, and the board is questioned at both prompts. So they are slower than the
+measured boots, and form a run of their own kind that has no samples. The difference of their boot time to that of the
+measured boots is what the diagnosis costs.
 """
 
 from __future__ import annotations
@@ -25,28 +25,30 @@ from lab.metrics import Sample
 from lab.metrics.catalogue import HEADLINE_NAMES
 from lab.results import Run, Store
 from lab.results.records import ATTACHED, DIAGNOSIS
-from lab.run.attempts import AttemptResult, base_of, moment_record, store_recording
+from lab.run.attempts import AttemptResult, log_base, moment_record, store_recording
 from lab.run.board import cross_check
 from lab.run.engine import CycleRun
 from lab.run.options import DIAGNOSTIC_BOOTS
 
-_FINISHED_S: Final = 60  # so long systemd may go on after the prompt
+_SYSTEMD_LIMIT_S: Final = 60  # how long systemd may still start services after the prompt
 _PLOT_FILE: Final = "plot.svg"
-_STARTING: Final = ("initializing", "starting")
+_STARTING: Final = ("initializing", "starting")  # systemctl(1), is-system-running
 
 
 @frozen
 class BootDiagnosis:
-    """A diagnostic boot.
+    """One diagnostic boot.
 
     Attributes:
-        boot_s: its boot time.
-        problems: what could not be read, one sentence each.
-        files: name -> text that was read.
-        getty_s: from the start of the prompt's program to the prompt; None: unknown.
-        init_s: start of init, in the kernel's time.
-        systemd_s: systemd's first line, in the kernel's time.
-        chain: units that systemd's default target waited for.
+        boot_s: boot time of this boot.
+        parts: its parts with their times, as bootloader, kernel and systemd report them.
+        problems: one sentence for each source that could not be read.
+        files: name -> text that the board answered; stored with the attempt.
+        getty_s: time from the start of the prompt's program to the prompt; None: unknown.
+        init_s: start of init on the kernel's clock; None: unknown.
+        systemd_s: systemd's first line on the kernel's clock; None: unknown.
+        chain: units that systemd's default target waited for, in their order.
+        watch: the boot's `lab.benchmarks.boot.BootWatch`.
     """
 
     boot_s: float
@@ -60,7 +62,7 @@ class BootDiagnosis:
     watch: Any = None
 
     def document(self) -> dict[str, object]:
-        """The record for the attempt's details."""
+        """Return the diagnosis as details of an attempt."""
         times_s = {"getty_s": self.getty_s, "init_s": self.init_s, "systemd_s": self.systemd_s}
         return {
             "boot_s": self.boot_s,
@@ -73,13 +75,13 @@ class BootDiagnosis:
 
 @define
 class DiagnosisRun(CycleRun[BootDiagnosis]):
-    """Boots a run's media for diagnosis; `run.plan` has `cycles` and `media`."""
+    """Boots each medium of a plan for diagnosis; `run.plan` has `cycles` and `media`."""
 
     ITEMS: ClassVar[str] = "media"
     ITEM: ClassVar[str] = "medium"
 
     def cycles(self, item: str) -> int:
-        """The diagnostic boots of a medium: more than planned where the parts of the first ones vary."""
+        """Return how many diagnostic boots a medium needs: more than planned if the parts of the first ones vary."""
         planned = int(self.run.plan["cycles"])
         first = sorted(self.good_attempts(medium=item), key=lambda attempt: attempt.cycle)[:planned]
         if len(first) < planned:
@@ -91,7 +93,7 @@ class DiagnosisRun(CycleRun[BootDiagnosis]):
         return f"{item}, diagnosis"
 
     def measure(self, item: str, only: Sequence[int] | None = None) -> None:
-        """Boot the pending cycles of one medium, and those that its first boots show to be needed."""
+        """Boot the pending cycles of one medium, then those that its first boots show to be needed."""
         cycles = self.cycles(item)
         super().measure(item, only)
         if self.cycles(item) > cycles:
@@ -99,32 +101,32 @@ class DiagnosisRun(CycleRun[BootDiagnosis]):
             super().measure(item)
 
     def finish(self) -> None:
-        """Close the run in the store."""
-        left = any(self.pending(medium) for medium in self.items)
-        self.store.finish_run(self.run.id, "interrupted" if left else "completed")
+        """Mark the run as completed in the store, or as interrupted if cycles are pending."""
+        is_pending = any(self.pending(medium) for medium in self.items)
+        self.store.finish_run(self.run.id, "interrupted" if is_pending else "completed")
 
     def report(self, item: str, cycle: int, result: BootDiagnosis) -> None:
         planned = int(self.run.plan["cycles"])
         cycles = planned if cycle <= planned else self.cycles(item)
         self.progress.cycle_done(self.title(item), cycles, Sample(result.boot_s, 0.0, cycle))
 
-    def try_cycle(self, item: str) -> BootDiagnosis:  # noqa: ARG002 - the board boots from it by now
-        report: list[str] = []
+    def try_cycle(self, item: str) -> BootDiagnosis:  # noqa: ARG002 - `prepare` has selected the medium
+        bootstage_report: list[str] = []
 
         def ask_uboot(prompt: Any) -> None:
-            report.extend(prompt.run(reports.BOOTSTAGE_COMMAND)[0])
+            bootstage_report.extend(prompt.run(reports.BOOTSTAGE_COMMAND)[0])
 
         watch = self.board.boot(arguments=kernel.ARGUMENTS, at_uboot=ask_uboot)
-        headline = next(s for s in watch.finish(started_once=True) if s.metric in HEADLINE_NAMES)
+        headline = next(sample for sample in watch.finish(started_once=True) if sample.metric in HEADLINE_NAMES)
         check = cross_check(self.board, ())
         if check is None:
             raise ConfigurationError(
-                "a diagnosis asks the board at its shell, and the env has no ShellDriver: add one"
+                "a diagnosis questions the board at its shell, and its env has no ShellDriver: add one"
             )
         line = TimeLine() if watch.prompt is None else check.time_line(watch.start, watch.prompt, TimeLine())
         files: dict[str, str] = {"dmesg.txt": self._answer("dmesg")}
         kernel_lines = files["dmesg.txt"].splitlines()
-        parts, problems = [*reports.uboot_parts(report)], list[str]()
+        parts, problems = [*reports.uboot_parts(bootstage_report)], list[str]()
         if not parts:
             problems.append("U-Boot has no bootstage: its stages are those of the console alone")
         try:
@@ -151,27 +153,32 @@ class DiagnosisRun(CycleRun[BootDiagnosis]):
         )
 
     def _ask_systemd(self, files: dict[str, str], problems: list[str]) -> reports.SystemdTimes:
-        """Ask for the times of systemd's units; its answers become files."""
-        for _ in range(_FINISHED_S):
+        """Ask systemd for the times of its units.
+
+        Args:
+            files: the answers are added to these files.
+            problems: problems are added here.
+        """
+        for _ in range(_SYSTEMD_LIMIT_S):
             if self._answer("systemctl is-system-running").strip() not in _STARTING:
                 break
             self.sleep(1.0)
         else:
-            problems.append(f"systemd had not finished its start {_FINISHED_S} s after the prompt")
+            problems.append(f"systemd had not finished its start {_SYSTEMD_LIMIT_S} s after the prompt")
         commands = dict(reports.SYSTEMD_COMMANDS)
         if any(attempt.artifact(f"{ATTACHED}{_PLOT_FILE}") for attempt in self.attempts):
-            del commands[reports.PLOT]  # it is long, and one of a run is enough
+            del commands[reports.PLOT]  # the plot takes long on a serial line, and one for each run is enough
         answers = {name: self._answer(command) for name, command in commands.items()}
         if plot := answers.pop(reports.PLOT, ""):
             files[_PLOT_FILE] = plot
         files["systemd-analyze.txt"] = "".join(f"# {name}\n{text}\n" for name, text in answers.items())
         times = reports.user_space(*(text.splitlines() for text in answers.values()))
         if not times.parts:
-            problems.append("systemd-analyze says nothing of its units")
+            problems.append("systemd-analyze names no unit")
         return times
 
     def _answer(self, command: str) -> str:
-        """The output of a command at the shell; packed for the line where the board can do that."""
+        """Return the output of a command at the shell; it is sent compressed if the board has gzip and base64."""
         packed = self._ask(f"{command} 2>/dev/null | gzip -c 2>/dev/null | base64 2>/dev/null")
         try:
             text = gzip.decompress(base64.b64decode("".join(packed), validate=True)).decode("utf-8", "replace")
@@ -180,6 +187,7 @@ class DiagnosisRun(CycleRun[BootDiagnosis]):
         return text or "\n".join(self._ask(f"{command} 2>/dev/null"))
 
     def _ask(self, command: str) -> list[str]:
+        """Return the output of a command at the shell as lines; empty: the board has no shell."""
         answer = self.board.asked(command)
         return [line.strip("\r\n") for line in answer[1]] if answer else []
 
@@ -189,7 +197,7 @@ class DiagnosisRun(CycleRun[BootDiagnosis]):
             return AttemptResult(params, recordings, {})
         texts = {name: text for name, text in result.files.items() if text}
         files = [self.store.artifacts.put(text.encode(), kind=f"{ATTACHED}{name}") for name, text in texts.items()]
-        base = base_of(self.board.console)
+        base = log_base(self.board.console)
         return AttemptResult(
             params=params,
             artifacts=(*recordings, *files),
@@ -199,7 +207,7 @@ class DiagnosisRun(CycleRun[BootDiagnosis]):
 
 
 def begin(store: Store, measured: Run) -> Run:
-    """Begin the diagnosis of a run, or go on with one that did not end."""
+    """Begin the diagnosis of a measured run, or reopen its latest diagnosis if that was not completed."""
     earlier = latest(store, measured.id)
     if earlier is not None and earlier.status != "completed":
         return store.reopen_run(earlier.id)

@@ -1,7 +1,7 @@
-"""The engine of a run: pending cycles, one try after the other, each stored as soon as it has ended.
+"""The engine of a run: it tries the pending cycles, and stores each try as soon as it has ended.
 
-A kind of run (boot, low power, sections, own measurements, diagnosis) says what its items are, how one of them is
-tried, and what is kept of a try.
+The kinds of runs (boot, low power, sections, own measurements, diagnosis) are its subclasses. Each says what the items
+of its plan are, how one cycle of an item is tried, and which evidence is stored.
 """
 
 from __future__ import annotations
@@ -32,7 +32,13 @@ Result = TypeVar("Result")
 
 @frozen
 class AttemptStart:
-    """The start of an attempt, by the wall, the run's clock and the processors' times."""
+    """The start of an attempt.
+
+    Attributes:
+        started_at: wall time, a label only.
+        t_ns: the same instant on the run's clock.
+        cpu: times of this host's processors, to tell later how busy they were.
+    """
 
     started_at: dt.datetime
     t_ns: int
@@ -40,29 +46,33 @@ class AttemptStart:
 
     @classmethod
     def now(cls, clock: Clock) -> Self:
-        """An attempt that starts now."""
+        """Return a start at this instant."""
         return cls(utc_now(), clock.now_ns(), cpu_times())
 
     def elapsed_s(self, clock: Clock) -> float:
-        """Time since then."""
+        """Return the seconds since the start, by the run's clock."""
         return (clock.now_ns() - self.t_ns) / NS_PER_S
 
 
 @define
 class RunEngine:
-    """A run in progress: its store, board and plan, and its attempts, each stored as soon as it has ended.
+    """A run in progress, with its store, its board and its attempts.
 
     Attributes:
-        run: from the store; `run.plan` names its items and their cycles.
-        board: a `lab.run.board.Board`, or one of labgrid's own drivers (`lab.pytest_plugin.labgridboard`).
+        ITEMS: key of the run's plan that lists the items, e.g. "media".
+        ITEM: parameter of an attempt that names its item, e.g. "medium".
+        run: the run's record; `run.plan` names its items and their cycles.
+        board: a `lab.run.board.Board`, or a wrapper of labgrid's own drivers (`lab.pytest_plugin.labgridboard`).
         sleep: waits that many seconds.
-        retries: further attempts a cycle after a transient failure.
+        retries: further attempts at a cycle after a transient failure.
         before_cycle: called before each cycle, see `run_cycles`.
-        limits: of metrics, by the lab; a number keeps them with its attempt.
+        limits: the lab's limits by metric; those of a measured metric are stored with the attempt.
+        losses: tells which bytes the console has lost.
+        attempt_start: start of the latest attempt.
     """
 
-    ITEMS: ClassVar[str]  # the plan's key of its items, e.g. "media"
-    ITEM: ClassVar[str]  # an attempt's parameter that names its item, e.g. "medium"
+    ITEMS: ClassVar[str]
+    ITEM: ClassVar[str]
 
     store: Store
     run: Run
@@ -76,7 +86,7 @@ class RunEngine:
     losses: ByteLossDetector = field(init=False)
     attempt_start: AttemptStart = field(init=False)
     _attempts: list[AttemptRecord] | None = field(default=None, init=False)
-    _good: dict[tuple[Item, int], int] = field(factory=dict, init=False)  # of a cycle: the place of its good attempt
+    _good: dict[tuple[Item, int], int] = field(factory=dict, init=False)  # item and cycle -> index of its good attempt
 
     def __attrs_post_init__(self) -> None:
         self.losses = ByteLossDetector(self.board.console)
@@ -88,40 +98,41 @@ class RunEngine:
 
     @property
     def attempts(self) -> list[AttemptRecord]:
-        """The run's attempts, in recorded order: read once, then appended."""
+        """The run's attempts in recorded order; they are read from the store once."""
         if self._attempts is None:
             self._attempts = [*self.store.attempts(self.run.id)]
-            self._good = {_cycle_of(attempt): place for place, attempt in enumerate(self._attempts) if attempt.ok}
+            self._good = {_cycle_of(attempt): index for index, attempt in enumerate(self._attempts) if attempt.ok}
         return self._attempts
 
     def forget_attempts(self) -> None:
-        """Have the attempts read again: another session may have added some."""
+        """Read the attempts again at their next use: another session may have added some."""
         self._attempts = None
 
     def good_attempts(self, **params: str) -> list[AttemptRecord]:
-        """The attempts with these parameters that succeeded."""
+        """Return the successful attempts with these parameters."""
         return [attempt for attempt in self.attempts if attempt.ok and params.items() <= attempt.params.items()]
 
     def measured_metrics(self, item: str) -> frozenset[str]:
-        """The metrics of an item's good attempts."""
-        return frozenset(s.metric for attempt in self.good_attempts(**{self.ITEM: item}) for s in attempt.samples)
+        """Return the metrics that an item's good attempts have measured."""
+        attempts = self.good_attempts(**{self.ITEM: item})
+        return frozenset(sample.metric for attempt in attempts for sample in attempt.samples)
 
-    def cycles(self, item: str) -> int:  # noqa: ARG002 - some kinds have other numbers of cycles for each item
-        """The planned cycles of an item."""
+    def cycles(self, item: str) -> int:  # noqa: ARG002 - some kinds plan another number for each item
+        """Return how many cycles of an item are planned."""
         return int(self.run.plan["cycles"])
 
     def pending(self, item: str) -> list[int]:
-        """The item's cycles without a good attempt."""
+        """Return the item's cycles without a good attempt, by number from 1."""
         done = {attempt.cycle for attempt in self.good_attempts(**{self.ITEM: item})}
         return [cycle for cycle in range(1, self.cycles(item) + 1) if cycle not in done]
 
     def start_attempt(self) -> None:
-        """Start an attempt: what the console says from now on is its evidence."""
+        """Start an attempt; the console's output from now on is its evidence."""
         self.attempt_start = AttemptStart.now(self.clock)
         self.board.console.capture = []
 
     def store_attempt(self, start: AttemptStart, attempt: CycleAttempt[Any], evidence: AttemptResult) -> None:
-        """Store an attempt that has ended.
+        """Store an attempt that has ended, with how busy this host was meanwhile.
 
         Raises:
             BoardlabError: the store cannot be written.
@@ -149,14 +160,15 @@ class RunEngine:
                 **({LIMITS: limits} if limits else {}),
             },
         )
-        attempts = self.attempts  # read before this one is there
+        attempts = self.attempts  # read them before the store has this one, else it would be in the list twice
         self.store.record_attempt(self.run.id, record)
         if record.ok:
             self._good[_cycle_of(record)] = len(attempts)
-        attempts.append(evolve(record, details=json.loads(json.dumps(record.details))))  # as the store gives them back
+        # The store gives details back as JSON does, e.g. tuples as lists: the next cycle must see the same.
+        attempts.append(evolve(record, details=json.loads(json.dumps(record.details))))
 
     def revise_attempt(self, record: AttemptRecord) -> None:
-        """Store another ± and other flags of a good attempt's samples, and its details.
+        """Replace the ± and the flags of a stored good attempt's samples, and its details.
 
         Raises:
             BoardlabError: the store cannot be written.
@@ -166,41 +178,46 @@ class RunEngine:
         attempts[self._good[_cycle_of(record)]] = record
 
     def explaining_failures(self) -> AbstractContextManager[None]:
-        """Explain failures in the block by another reader of the console."""
+        """Return a context that blames a second reader of the console for the block's failures, if there is one."""
         return explaining_shared_port(self.board.console)
 
     def port_details(self) -> dict[str, object]:
-        """The console's port, for an attempt's details."""
+        """Return the console's port as details of an attempt."""
         info = self.board.console.info
         return {"port": asdict(info.meta) if info else None}
 
 
 def _cycle_of(record: AttemptRecord) -> tuple[Item, int]:
+    """Return the item and the number of the cycle that an attempt tried."""
     return item_of(record.params), record.cycle
 
 
 @define
 class CycleRun(RunEngine, ABC, Generic[Result]):
-    """A run whose attempts are tries of one cycle of one item each."""
+    """A run in which each attempt is a try of one cycle of one item."""
 
     @abstractmethod
     def try_cycle(self, item: str) -> Result:
         """Try one cycle of an item.
 
         Raises:
-            BoardlabError: it failed.
+            BoardlabError: the cycle failed.
         """
 
     @abstractmethod
     def evidence(self, item: str, result: Result | None) -> AttemptResult:
-        """The evidence kept of a try; `result` None: it failed."""
+        """Return the evidence of a try, to be stored.
+
+        Args:
+            result: of a good try; None: the try failed.
+        """
 
     @abstractmethod
     def report(self, item: str, cycle: int, result: Result) -> None:
-        """Write the lines of a good cycle."""
+        """Write the progress lines of a good cycle."""
 
-    def missing(self, item: str) -> list[str]:  # noqa: ARG002 - of those that have some
-        """The metrics of every good cycle that an item lacks."""
+    def missing(self, item: str) -> list[str]:  # noqa: ARG002 - some kinds require none
+        """Return the metrics that each good cycle should have, and no cycle of this item has."""
         return []
 
     def prepare(self, item: str) -> None:
@@ -208,17 +225,17 @@ class CycleRun(RunEngine, ABC, Generic[Result]):
         self.board.select_medium(item)
 
     def title(self, item: str) -> str:
-        """The item in lines for people."""
+        """Return the item's name in progress lines."""
         return item
 
     def measure(self, item: str, only: Sequence[int] | None = None) -> None:
         """Measure the pending cycles of one item.
 
         Args:
-            only: these cycles, in place of the pending ones.
+            only: numbers of the cycles to measure; None: all pending ones.
 
         Raises:
-            BoardlabError: a cycle could not be measured within its retries; earlier ones are in the store.
+            BoardlabError: a cycle failed, and so did its retries; the earlier cycles are in the store.
         """
         self.prepare(item)
         run_cycles(

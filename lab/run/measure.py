@@ -1,7 +1,7 @@
-"""A run of a lab's own tests: the numbers that they hand to `measure`, cycle by cycle.
+"""A run of a lab's own tests, which hand their numbers to the fixture `measure`.
 
-Each cycle is an attempt, as of the other runs: recorded by the same engine, with its console log, its failure class
-and the state of the board.
+Each cycle of a test is an attempt. The engine of the other runs stores it, with its console log, its failure class and
+the state of the board.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from lab.results import Run, Store
 from lab.results.records import ATTACHED, MEASURED, TEST
 from lab.run.attempts import (
     AttemptResult,
-    base_of,
     check_clocks,
     clocks_document,
+    log_base,
     moment_record,
     port_flags,
     sample_record,
@@ -46,24 +46,24 @@ from lab.run.engine import RunEngine
 from lab.run.moment_sources import Signal, signal
 
 KIND: Final = "measure"
-_POLL_S: Final = 1.0  # between two looks at the console
+_POLL_S: Final = 1.0  # longest wait for bytes of the console before the time limit is checked again
 _PROBE_S: Final = 0.02  # between two tries of the network
-_BLOCK_RESOLUTION_S: Final = 1e-3  # of a block of Python, with the way to the board in it
-_LARGEST_FILE: Final = 64 << 20  # bytes of an attached file
-_EVENTS: Final = {"gpio": "edge", "pin": "edge", "can": "frame"}  # of an address's scheme; others: an answer
+_BLOCK_RESOLUTION_S: Final = 1e-3  # of the time of a Python block, which contains the way to the board and back
+_MAX_FILE_BYTES: Final = 64 << 20  # of an attached file
+_EVENTS: Final = {"gpio": "edge", "pin": "edge", "can": "frame"}  # scheme -> noun for its events; others: "answer"
 
 
 @define
 class Measure:
-    """The numbers of one cycle of a test, by the fixture `measure`.
+    """The fixture `measure`: it collects the numbers of one cycle of a test.
 
     Attributes:
-        params: distinguish the test's numbers from those of its other parameters.
-        silence: from power on to the board's first moment, where `moment` has looked for it.
-        moments: of `moment`.
-        samples: what was measured.
-        refused: what a wrong call measured, with the reason; it is kept in the attempt.
-        files: attached ones by name.
+        params: parameters of the test; they distinguish its numbers from those with other parameters.
+        silence: time from power on to the board's first moment; None: `moment` was not called.
+        moments: console lines that `moment` has waited for.
+        samples: numbers that were recorded.
+        refused: numbers of wrong calls, each with the reason; they are stored as details of the attempt.
+        files: name -> contents of the attached files.
     """
 
     run: Run
@@ -72,8 +72,8 @@ class Measure:
     _board: Any
     _clock: Clock
     params: Mapping[str, str]
-    _silences: Sequence[PowerOnSilence] = ()
-    _earlier: PowerEdge | None = None  # of the cycle before
+    _silences: Sequence[PowerOnSilence] = ()  # of the run's other cycles
+    _previous_edge: PowerEdge | None = None  # the board's latest power on before this cycle
     silence: PowerOnSilence | None = None
     moments: list[Moment] = field(factory=list)
     samples: list[SampleRecord] = field(factory=list)
@@ -94,19 +94,20 @@ class Measure:
         uncertainty: float | None = None,
         params: Mapping[str, str] | None = None,
     ) -> None:
-        """Record a number of this cycle, or several.
+        """Record one number of this cycle, or several.
 
         Args:
-            name: of the metric, e.g. "camera.first_frame".
-            value: in `unit`; a list has several samples of the cycle.
-            unit, better, resolution, definition, version: as of `lab.metrics.Metric`; needed where metrics.toml does
-                not declare the metric, and only in its first call.
+            name: name of the metric, e.g. "camera.first_frame".
+            value: number in `unit`; each number of a list becomes a sample of the cycle.
+            unit, better, resolution, definition, version: the metric's declaration, as in `lab.metrics.Metric`. The
+                first call needs it unless metrics.toml declares the metric.
             uncertainty: ± of each value, in `unit`; default: half of the resolution.
-            params: further ones that distinguish this number, e.g. {"camera": "left"}.
+            params: further parameters that distinguish this number, e.g. {"camera": "left"}.
 
         Raises:
-            ConfigurationError: the metric is not declared, or otherwise, here or in the results.
-            TestStableError: a value is no finite number.
+            ConfigurationError: the metric is not declared, or it is declared differently in metrics.toml, in an
+                earlier call or in the results.
+            TestStableError: a value is not a finite number.
         """
         declaration = {
             "unit": unit,
@@ -126,11 +127,11 @@ class Measure:
         version: int | None = None,
         params: Mapping[str, str] | None = None,
     ) -> Iterator[None]:
-        """Record the seconds that a block takes, by this host's clock; one that fails records nothing.
+        """Record how long a block takes, by this host's clock; a block that raises records nothing.
 
         Args:
-            name: of the metric, in seconds.
-            definition, version, params: as of a call.
+            name: name of the metric, whose unit is the second.
+            definition, version, params: as in a call of the fixture.
         """
         start_ns = self._clock.now_ns()
         yield
@@ -157,19 +158,22 @@ class Measure:
         version: int | None = None,
         params: Mapping[str, str] | None = None,
     ) -> None:
-        """Record the time to a line of the console, by the stamps that time the boots.
+        """Record the time to a line of the console, by the stamps that also time the boots.
 
-        It waits for the line unless it has come already; the first one behind `since` counts.
+        The call waits for the line unless it has come already. The first matching line after `since` counts.
 
         Args:
-            name: of the metric, in seconds.
+            name: name of the metric, whose unit is the second.
             pattern: regular expression within a line, e.g. "application ready".
-            since: regular expression of the line to count from; empty: from the power switch's acknowledgement of on.
-            definition, version, params: as of a call.
+            since: regular expression of the line at which the time begins; empty: it begins when the power switch
+                acknowledges the power on.
+            timeout_s: how long the call waits for the line.
+            definition, version, params: as in a call of the fixture.
 
         Raises:
-            ConfigurationError: a wrong pattern, another unit declared, or a board without stamps or power switch.
-            BoardTransientError: the line did not come (`moment_missing`).
+            ConfigurationError: a pattern is wrong, the metric is declared with another unit, or the board has no
+                stamps or no power switch.
+            BoardTransientError: the line did not come in time (`moment_missing`).
             LabTransientError: the console is gone, or its clock has jumped.
         """
         end = self._wait_for_line(pattern, since, timeout_s)
@@ -189,13 +193,19 @@ class Measure:
         version: int | None = None,
         params: Mapping[str, str] | None = None,
     ) -> None:
-        """Record the time from power on to the board's first signal beside its console, on this host's clock.
+        """Record the time from power on to one signal of the board outside its console.
 
-        As `answers` does, of one signal.
+        It is `answers` with one signal.
 
         Args:
-            name: of the metric, in seconds.
-            address: `lab.run.moment_sources.FORMS`; of a URL the status has to be below 400.
+            name: name of the metric, whose unit is the second.
+            address: where the signal comes from, one of `lab.run.moment_sources.FORMS`. A URL has answered when its
+                status is below 400.
+            timeout_s: how long the call waits for the signal.
+            definition, version, params: as in a call of the fixture.
+
+        Raises:
+            ConfigurationError, BoardTransientError: as `answers`.
         """
         self.answers({name: address}, timeout_s=timeout_s, definition=definition, version=version, params=params)
 
@@ -208,22 +218,28 @@ class Measure:
         version: int | None = None,
         params: Mapping[str, str] | None = None,
     ) -> None:
-        """Record the times from power on to several signals of one start.
+        """Record the times from power on to several signals of one start, on this host's clock.
 
-        It is called as soon as the board is switched on (`strategy.switch_on()`). An answer of the network came
-        between the start of the last try that failed and the end of the first that did not; the kernel stamps edges
-        and frames.
+        Call it as soon as the board is switched on (`strategy.switch_on()`). A network answer came between the start
+        of the last try that failed and the end of the first one that succeeded: that is its ±. Edges and frames have
+        the kernel's stamps.
 
         Args:
-            addresses: metric, in seconds -> address, `lab.run.moment_sources.FORMS`.
+            addresses: name of a metric, whose unit is the second -> address (`lab.run.moment_sources.FORMS`).
+            timeout_s: how long the call waits for all signals together.
+            definition, version, params: as in a call of the fixture; they hold for each signal.
 
         Raises:
-            ConfigurationError: a wrong address, another unit declared, or stamps of another host's clock.
-            BoardTransientError: one did not come in time (`moment_missing`); the others are recorded.
+            ConfigurationError: an address is wrong, a metric is declared with another unit, or the console's stamps
+                are of another host's clock.
+            BoardTransientError: a signal did not come in time (`moment_missing`); the others are recorded.
         """
         console, edge = self._board.console, self._edge()
         if getattr(console, "relation", None) is not None:
-            raise ConfigurationError("measure.answer: the console is on another host, whose clock is not this one's")
+            raise ConfigurationError(
+                "measure.answer needs the console and the signals on one clock, and the console is on another host: "
+                "run the test on that host"
+            )
         deadline_ns = self._clock.now_ns() + round(timeout_s * NS_PER_S)
         with ExitStack() as signals:
             waiting: dict[str, Signal] = {}
@@ -231,11 +247,11 @@ class Measure:
                 waiting[name] = signal(address, self._clock, edge.requested_ns, self._pin)
                 signals.callback(waiting[name].close)
             while waiting:
-                for name, expected in list(waiting.items()):
-                    if (answer := expected.poll()) is not None:
+                for name, source in list(waiting.items()):
+                    if (answer := source.poll()) is not None:
                         del waiting[name]
                         address = addresses[name]
-                        end = Moment(name, answer.t_ns, answer.uncertainty_ns, base_of(console), address)
+                        end = Moment(name, answer.t_ns, answer.uncertainty_ns, log_base(console), address)
                         start = power_on(edge, self._first_byte(end))
                         event = _EVENTS.get(address.partition(":")[0], "answer")
                         text = f"the first {event} of {address}"
@@ -243,14 +259,14 @@ class Measure:
                 if waiting and self._clock.now_ns() > deadline_ns:
                     raise BoardTransientError(
                         f"{', '.join(addresses[name] for name in waiting)} did not come within {timeout_s:g} s: is "
-                        "the address right, and does the board send it? The last its console said was "
+                        "the address right, and does the board send it? The console's last output was "
                         f"{self._board.tail()!r}",
                         failure="moment_missing",
                     )
                 console.poll(_PROBE_S if waiting else 0)
 
     def _pin(self, name: str) -> Callable[[], bool]:
-        """Reader of a pin's level, by labgrid's driver of this name."""
+        """Return a function that reads the level of a pin by labgrid's driver of this name."""
         try:
             driver = self._board.target.get_driver("DigitalOutputProtocol", name=name)
         except Exception as error:
@@ -269,7 +285,10 @@ class Measure:
         return level
 
     def _wait_for_line(self, pattern: str, since: str, timeout_s: float) -> Moment:
-        """Wait for a line of the console, behind the line `since`; they become moments of the cycle."""
+        """Wait for a line of the console that comes after the line `since`.
+
+        Both lines become moments of the cycle, `since` before the other.
+        """
         console = self._board.console
         if not hasattr(console, "poll"):
             raise ConfigurationError(
@@ -296,8 +315,8 @@ class Measure:
             if not console.poll(max(0.0, min(left_ns / NS_PER_S, _POLL_S))) and left_ns <= 0:
                 missing = since if since and start is None else pattern
                 raise BoardTransientError(
-                    f"no line of the console fits {missing!r} within {timeout_s:g} s; "
-                    f"the last it said was {self._board.tail()!r}",
+                    f"no line of the console matches {missing!r} within {timeout_s:g} s; "
+                    f"the console's last output was {self._board.tail()!r}",
                     failure="moment_missing",
                 )
 
@@ -313,7 +332,12 @@ class Measure:
         params: Mapping[str, str] | None,
         since: str = "",
     ) -> None:
-        """Record an interval; `edge`: its begin is the power's."""
+        """Record an interval between two moments of the console or of the power.
+
+        Args:
+            edge: the power on that it begins at; None: it begins at the line `since`.
+            text: what it ends at, for the metric's definition.
+        """
         value_s = (end.t_ns - start.t_ns) / NS_PER_S
         bound_s = of_interval(start.uncertainty_ns, end.uncertainty_ns) / NS_PER_S
         doubts = {
@@ -321,20 +345,20 @@ class Measure:
             Flag.ON_UNVERIFIED: edge is not None and not self._is_confirmed(edge),
             Flag.UNCERTAIN: bound_s > UNCERTAIN_SHARE * value_s,
         }
-        flags = frozenset(flag for flag, holds in doubts.items() if holds)
-        about = f"From {f'the line {since!r}' if since else 'power on'} to {text}."
+        flags = frozenset(flag for flag, applies in doubts.items() if applies)
+        default_definition = f"From {f'the line {since!r}' if since else 'power on'} to {text}."
         is_declared = name in self._declarations.metrics
         declaration = {
             "unit": "s",
             "better": "lower",
             "resolution": None if is_declared else MOMENT_RESOLUTION_S,
-            "definition": definition if definition is not None or is_declared else about,
+            "definition": definition if definition is not None or is_declared else default_definition,
             "version": version,
         }
         self._record(name, value_s, bound_s, params, (start.position, end.position), flags, declaration)
 
     def _is_confirmed(self, edge: PowerEdge) -> bool:
-        """True if the rails, or the run's other boots, confirm when the power came."""
+        """Return True if the rails, or the run's other boots, confirm the instant of power on."""
         moments = find_moments(self._board.console.capture, self._board.type.moments, self._board.timing())
         if not moments:
             return False
@@ -342,16 +366,21 @@ class Measure:
         return edge.on_verified and not doubt(edge, self.silence, self._silences)
 
     def _edge(self) -> PowerEdge:
+        """Return the power on of this cycle.
+
+        Raises:
+            ConfigurationError: the board was not switched on in it.
+        """
         edge = _last_edge(self._board)
-        if edge is None or edge is self._earlier:
+        if edge is None or edge is self._previous_edge:
             raise ConfigurationError(
                 "the board was not switched on in this cycle, or its strategy is older than this boardlab: bring it "
-                "up by `strategy.transition`, or say `since`, a line to count from"
+                "up by `strategy.transition`, or give `since`, the line at which the time begins"
             )
         return edge
 
     def _first_byte(self, end: Moment) -> Moment:
-        """The first that the board printed: power was on by then."""
+        """Return the board's first output, by which the power was on; `end` if there is none."""
         first = next((event for event in self._board.console.capture if isinstance(event, Chunk)), None)
         return end if first is None else Moment("", first.t_ns, 0, first.position, first.data[:40].decode("latin-1"))
 
@@ -365,65 +394,74 @@ class Measure:
         flags: frozenset[Flag],
         declaration: Mapping[str, Any],
     ) -> None:
-        """Record numbers; what a wrong call measured is kept with the attempt."""
-        several = isinstance(value, Iterable) and not isinstance(value, (str, bytes))
-        values: list[object] = [] if several else [value]
+        """Record the numbers of one call.
+
+        The numbers of a wrong call are added to `refused` with the error, so that a night's values are not lost by a
+        wrong declaration.
+        """
+        is_list = isinstance(value, Iterable) and not isinstance(value, (str, bytes))
+        values: list[object] = [] if is_list else [value]
         try:
-            for item in value if isinstance(value, Iterable) and several else ():
-                values.append(item)
-            all_params = self._params(params)
+            # One by one: if a generator raises, `refused` has the numbers before that.
+            for number in value if isinstance(value, Iterable) and is_list else ():
+                values.append(number)
+            all_params = self._merge_params(params)
             metric = self._declarations.metric(name, **declaration)
             self._store.check_definition(metric)
-            for number in _values(name, values):
+            for number in _finite_numbers(name, values):
                 self.samples.append(sample_of(metric, all_params, number, uncertainty, flags, window, declared=True))
         except Exception as error:
-            own_params: Mapping[Any, Any] = params or {}
-            if not isinstance(own_params, Mapping):
-                own_params = {"params": repr_short(params)}
+            call_params: Mapping[Any, Any] = params or {}
+            if not isinstance(call_params, Mapping):
+                call_params = {"params": repr_short(params)}
             self.refused.append(
                 {
                     "metric": str(name),
-                    "value": repr_short(values if several else value),
+                    "value": repr_short(values if is_list else value),
                     "unit": declaration["unit"],
-                    "params": {str(key): str(text) for key, text in {**self.params, **own_params}.items()},
+                    "params": {str(key): str(text) for key, text in {**self.params, **call_params}.items()},
                     "why": str(error),
                 }
             )
             raise
 
-    def _params(self, params: Mapping[str, str] | None) -> dict[str, str]:
-        """The parameters of a number: the test's, and those of the call.
+    def _merge_params(self, params: Mapping[str, str] | None) -> dict[str, str]:
+        """Return the parameters of the test with those of a call.
 
         Raises:
-            ConfigurationError: one is no text, or contradicts the test's.
+            ConfigurationError: one of the call is not a text, or contradicts the test's.
         """
-        own = params or {}
-        if not isinstance(own, Mapping):
+        call_params = params or {}
+        if not isinstance(call_params, Mapping):
             raise ConfigurationError(
                 f"measure: params {repr_short(params)}: give names and texts, e.g. params={{'camera': 'left'}}"
             )
-        wrong = [key for key, text in own.items() if not (isinstance(key, str) and isinstance(text, str) and key)]
+        wrong = [
+            name
+            for name, text in call_params.items()
+            if not (isinstance(name, str) and isinstance(text, str) and name)
+        ]
         if wrong:
             raise ConfigurationError(
                 f"measure: params {wrong!r}: names and values are texts, e.g. params={{'camera': 'left'}}"
             )
-        contradicted = [name for name, text in own.items() if self.params.get(name, text) != text]
+        contradicted = [name for name, text in call_params.items() if self.params.get(name, text) != text]
         if contradicted:
             raise ConfigurationError(
                 f"measure: params {', '.join(contradicted)}: the test has a parameter of that name, with another "
                 "value; give yours another name"
             )
-        return {**self.params, **own}
+        return {**self.params, **call_params}
 
     def attach(self, file: Path | str | bytes, name: str = "") -> None:
-        """Keep a file with the cycle, as evidence of its numbers.
+        """Store a file with the cycle, as evidence of its numbers.
 
         Args:
-            file: a path, or the contents.
-            name: default: the path's last part.
+            file: the path of the file, or its contents.
+            name: name in the store; default: the path's last part.
 
         Raises:
-            ConfigurationError: it cannot be read, is too large, or has no name.
+            ConfigurationError: the file cannot be read, is larger than 64 MiB, or has no name.
         """
         if isinstance(file, bytes):
             data = file
@@ -433,34 +471,34 @@ class Measure:
                 data = Path(file).read_bytes()
             except OSError as error:
                 raise ConfigurationError(f"measure.attach: {file} cannot be read: {error.strerror}") from error
-        if not name or len(data) > _LARGEST_FILE:
+        if not name or len(data) > _MAX_FILE_BYTES:
             raise ConfigurationError(
                 f"measure.attach: {name or 'contents without a name'}, {len(data)} bytes: give a name, and at most "
-                f"{_LARGEST_FILE} bytes"
+                f"{_MAX_FILE_BYTES} bytes"
             )
         self.files[name] = data
 
     def _window(self) -> tuple[int | None, int | None]:
-        """The console's bytes since the call before, as positions of its stream."""
+        """Return first and end position of the console's bytes since the previous call; None: there are none."""
         last = next((event for event in reversed(self._board.console.capture) if isinstance(event, Chunk)), None)
         if last is None:
             return None, None
-        start = max(self._window_start, base_of(self._board.console))
+        start = max(self._window_start, log_base(self._board.console))
         self._window_start = last.position + len(last.data)
         return start, self._window_start
 
 
 def _last_edge(board: Any) -> PowerEdge | None:
-    """The board's last power on; None: none in this session, or its strategy is an older boardlab's."""
+    """Return the board's last power on; None: none in this session, or its strategy is of an older boardlab."""
     edge: PowerEdge | None = getattr(board, "edge", None)
     return edge
 
 
-def _values(name: str, values: Sequence[Any]) -> list[float]:
-    """The numbers of a call.
+def _finite_numbers(name: str, values: Sequence[Any]) -> list[float]:
+    """Convert the values of a call to floats.
 
     Raises:
-        TestStableError: one is no finite number, or there is none.
+        TestStableError: a value is not a finite number, or there is no value.
     """
     numbers: list[float] = []
     for value in values:
@@ -471,8 +509,8 @@ def _values(name: str, values: Sequence[Any]) -> list[float]:
             number = math.inf
         if not abs(number) <= LARGEST:
             raise TestStableError(
-                f"measure({name!r}): expected a finite number, or a list of them; got {repr_short(value, 40)}; the "
-                f"largest is {LARGEST:g}"
+                f"measure({name!r}): got {repr_short(value, 40)}; give a finite number up to {LARGEST:g}, or a list of "
+                "such numbers"
             )
         numbers.append(number)
     if not numbers:
@@ -482,16 +520,20 @@ def _values(name: str, values: Sequence[Any]) -> list[float]:
 
 @define
 class MeasureRun(RunEngine):
-    """Records the cycles of a session's tests; pytest tries them.
+    """Records the cycles of a session's tests, which pytest runs.
 
-    `run.plan` has the `tests`, and the cycles of each (`repeats`).
+    `run.plan` has the names of the `tests`, and the number of cycles of each (`repeats`).
+
+    Attributes:
+        declarations: the metrics that metrics.toml declares.
     """
 
     ITEMS: ClassVar[str] = "tests"
     ITEM: ClassVar[str] = TEST
 
     declarations: Declarations = field(factory=Declarations)
-    _test_of: dict[tuple[str, frozenset[tuple[str, str]]], str] = field(init=False, factory=dict)  # by number
+    # Metric and parameters of a number -> the test that measures it.
+    _test_of: dict[tuple[str, frozenset[tuple[str, str]]], str] = field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
@@ -503,19 +545,30 @@ class MeasureRun(RunEngine):
         return int(self.run.plan["repeats"].get(item, 1))
 
     def begin(self, params: Mapping[str, str]) -> Measure:
-        """Begin an attempt at a cycle."""
+        """Begin an attempt at a cycle, and return its fixture.
+
+        Args:
+            params: parameters of the test.
+        """
         self.start_attempt()
-        self.losses.flags()  # earlier losses are not of this cycle
-        others = silences(attempt.details.get("power_on") for attempt in self.good_attempts())
+        self.losses.flags()  # forget the bytes that were lost before this cycle
+        other_silences = silences(attempt.details.get("power_on") for attempt in self.good_attempts())
         return Measure(
-            self.run, self.store, self.declarations, self.board, self.clock, params, others, _last_edge(self.board)
+            self.run,
+            self.store,
+            self.declarations,
+            self.board,
+            self.clock,
+            params,
+            other_silences,
+            _last_edge(self.board),
         )
 
     def check_test(self, test: str, measure: Measure) -> None:
-        """Refuse numbers that another test of the run has measured.
+        """Require that no other test of the run measures the same numbers.
 
         Raises:
-            ConfigurationError: the message names both tests.
+            ConfigurationError: another one does; the message names both.
         """
         for sample in measure.samples:
             other = self._test_of.setdefault((sample.metric, frozenset(sample.params.items())), test)
@@ -527,7 +580,9 @@ class MeasureRun(RunEngine):
                 )
 
     def record(self, test: str, attempt: CycleAttempt[Measure], measure: Measure) -> None:
-        """Store an attempt that has ended, with all that it measured.
+        """Store an attempt that has ended, with its numbers and files.
+
+        The numbers of a failed attempt are stored as details: no statistic counts them.
 
         Raises:
             BoardlabError: the store cannot be written.
@@ -535,7 +590,7 @@ class MeasureRun(RunEngine):
         title, cycles = test.rpartition("::")[2], self.cycles(test)
         ok = attempt.error is None
         console = self.board.console
-        base = base_of(console)
+        base = log_base(console)
         virtual = frozenset({Flag.SIMULATED}) if self.run.provenance.get("virtual") is True else frozenset()
         flags = port_flags(console.info) | virtual | self.losses.flags()
         samples = tuple(sample_record(evolve(sample, flags=sample.flags | flags), base) for sample in measure.samples)

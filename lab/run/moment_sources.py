@@ -1,10 +1,8 @@
-"""Signals of a board other than its console.
+"""Signals of a board outside its console: network answers, levels and edges of pins, frames on a CAN bus.
 
-They are answers of its network, levels and edges of its pins, and frames on its CAN bus.
-
-Each has an instant on this host's CLOCK_MONOTONIC_RAW, with its ±. The kernel stamps edges (CLOCK_MONOTONIC,
-gpio-v2-line-event-read) and frames (CLOCK_REALTIME, SO_TIMESTAMP); those clocks are related to ours right before and
-right after the event.
+Each signal gives one instant on this host's CLOCK_MONOTONIC_RAW, with its ±. The kernel stamps edges on
+CLOCK_MONOTONIC (gpio-v2-line-event-read) and frames on CLOCK_REALTIME (SO_TIMESTAMP). Both clocks are read beside
+ours right before and right after the event, so that a stamp can be converted.
 """
 
 from __future__ import annotations
@@ -30,35 +28,38 @@ from lab.host.tcp import is_loopback
 FORMS: Final = (
     "tcp://HOST:PORT, icmp://HOST, a URL of http or https, gpio://CHIP/LINE, can://CHANNEL/ID, pin://DRIVER of labgrid"
 )
-_TRY_S: Final = 0.25  # of the network: a board that is not there drops what it gets
-_READ_S: Final = 5.0  # of a web server on a board, to its first byte
-_LONG_NS: Final = round(2 * _TRY_S * NS_PER_S)
+_TRY_S: Final = 0.25  # limit of one try of the network; a board that is not up yet does not even refuse
+_READ_S: Final = 5.0  # limit to the first byte of a board's web server
+_LONG_NS: Final = round(2 * _TRY_S * NS_PER_S)  # a failed try that took longer proves nothing, see `Answer`
 # From an edge or a frame to the kernel's stamp: an interrupt of a host that is not overloaded.
 _STAMP_NS: Final = 100_000
-_WIDEST_NS: Final = 10_000_000  # of a relation of two clocks of this host
+_WIDEST_NS: Final = 10_000_000  # a wider relation of two clocks of this host means that one was set
 _TRIES: Final = 3
 _EDGES: Final = frozenset({"rising", "falling"})
 _NUMBER: Final = re.compile(r"[0-9]+")
 _FRAME_ID: Final = re.compile(r"[0-9A-Fa-f]{1,8}")
 _LAST_STANDARD_ID, _LAST_FRAME_ID = 0x7FF, 0x1FFF_FFFF  # linux/can.h: CAN_SFF_MASK, CAN_EFF_MASK
-_EXTENDED_DIGITS: Final = 8  # as can-utils write them
-_FLOAT_NS: Final = 1_000  # python-can's stamps are floats of seconds
+_EXTENDED_DIGITS: Final = 8  # can-utils write an extended id with eight hexadecimal digits, a standard one with three
+_FLOAT_NS: Final = 1_000  # resolution of python-can's stamps, which are seconds since 1970 as a float
 _EARLY_FRAME: Final = "< ok >< frame"  # python-can's client of socketcand refuses a frame that comes with the answer
 
 
 @frozen
 class Instant:
-    """An event between `t_ns` - `uncertainty_ns` and `t_ns` of CLOCK_MONOTONIC_RAW."""
+    """The time of an event on CLOCK_MONOTONIC_RAW: not before `t_ns` - `uncertainty_ns`, and not after `t_ns`."""
 
     t_ns: int
     uncertainty_ns: int
 
 
 class Signal(Protocol):
-    """A signal that is waited for."""
+    """A signal that a caller waits for by polling it."""
 
     def poll(self) -> Instant | None:
-        """Its first event; None: none yet.
+        """Look for the signal without waiting.
+
+        Returns:
+            The instant of its first event; None: none has come yet.
 
         Raises:
             LabError: the equipment fails.
@@ -66,21 +67,22 @@ class Signal(Protocol):
         ...
 
     def close(self) -> None:
-        """Give the equipment back."""
+        """Release the equipment."""
         ...
 
 
 def signal(
     address: str, clock: Clock, since_ns: int, pin: Callable[[str], Callable[[], bool]] | None = None
 ) -> Signal:
-    """The signal at an address; it counts from now on.
+    """Open the signal at an address; events from now on count.
 
     Args:
+        address: one of `FORMS`.
         since_ns: the board's power on, on `clock`.
-        pin: from the name of a driver to what reads its level; None: there are none.
+        pin: returns for the name of a labgrid driver a function that reads its level; None: no drivers.
 
     Raises:
-        ConfigurationError: the address is none, or the library for it is not installed.
+        ConfigurationError: the address is wrong, or the library for it is not installed.
         LabError: the equipment cannot be used.
     """
     try:
@@ -98,9 +100,14 @@ def signal(
 
 @define
 class Answer:
-    """An answer: it came between the start of the last try without one and the end of the first with one.
+    """An answer that is tried for again and again.
 
-    A try without one that took long shows nothing: this host, or what was asked, stood still.
+    It came between the start of the last try that failed and the end of the first one that succeeded. A failed try
+    that took long proves nothing: this host, or the asked one, stood still.
+
+    Attributes:
+        attempt: makes one try; True: the answer came.
+        since_ns: the answer came after this instant of `clock`.
     """
 
     attempt: Callable[[], bool]
@@ -117,10 +124,12 @@ class Answer:
         return Instant(came_ns, came_ns - self.since_ns)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no equipment is held between two tries."""
 
 
 def _tcp(parts: SplitResult, clock: Clock, since_ns: int) -> Signal:
+    """Open tcp://HOST:PORT: the first connection that is accepted."""
+
     def connects() -> bool:
         try:
             socket.create_connection((parts.hostname or "", parts.port or 0), _TRY_S).close()
@@ -132,6 +141,8 @@ def _tcp(parts: SplitResult, clock: Clock, since_ns: int) -> Signal:
 
 
 def _http(parts: SplitResult, clock: Clock, since_ns: int) -> Signal:
+    """Open a URL: the first response with a status below 400."""
+
     def responds() -> bool:
         try:
             with requests.get(parts.geturl(), timeout=(_TRY_S, _READ_S), stream=True) as answer:
@@ -143,6 +154,7 @@ def _http(parts: SplitResult, clock: Clock, since_ns: int) -> Signal:
 
 
 def _icmp(parts: SplitResult, clock: Clock, since_ns: int) -> Signal:
+    """Open icmp://HOST: the first echo."""
     command = ["ping", "-n", "-q", "-c", "1", "-W", str(_TRY_S), parts.hostname or ""]
 
     def echoes() -> bool:
@@ -162,6 +174,7 @@ def _icmp(parts: SplitResult, clock: Clock, since_ns: int) -> Signal:
 
 
 def _pin(parts: SplitResult, clock: Clock, since_ns: int, level: Callable[[], bool]) -> Signal:
+    """Open pin://DRIVER: the first time that the pin has the level after the edge."""
     options = dict(parse_qsl(parts.query))
     edge = options.pop("edge", "rising")
     if edge not in _EDGES or options or parts.path:
@@ -171,7 +184,13 @@ def _pin(parts: SplitResult, clock: Clock, since_ns: int, level: Callable[[], bo
 
 @frozen
 class _Reading:
-    """Another clock of this host less ours, at an instant of ours."""
+    """The difference of another clock of this host to ours.
+
+    Attributes:
+        at_ns: instant of the reading, on our clock.
+        offset_ns: the other clock less ours.
+        bound_ns: ± of the difference.
+    """
 
     at_ns: int
     offset_ns: int
@@ -180,7 +199,13 @@ class _Reading:
 
 @define
 class StampRelation:
-    """Converts stamps of another clock of this host."""
+    """Converts stamps of another clock of this host to ours.
+
+    Attributes:
+        clock: our clock.
+        other: reads the other clock, in ns.
+        name: name of the other clock, for messages.
+    """
 
     clock: Clock
     other: Callable[[], int]
@@ -193,17 +218,18 @@ class StampRelation:
         self._first = self._before = self._after = self._read()
 
     def look(self) -> None:
-        """Read both clocks, after a look that found no event or before one is converted."""
+        """Read both clocks; call it after each poll, and before a stamp of that poll is converted."""
         self._before, self._after = self._after, self._read()
 
     def instant(self, t_ns: int, since_ns: int | None = None) -> Instant:
-        """The instant of a stamp that came since the look before.
+        """Convert a stamp that came between the last two looks.
 
         Args:
-            since_ns: on `clock`; the event came between then and the stamp. None: at the stamp.
+            t_ns: the stamp, on the other clock.
+            since_ns: the event came between this instant of `clock` and the stamp; None: exactly at the stamp.
 
         Raises:
-            LabTransientError: that clock was set meanwhile, or the stamp is another clock's.
+            LabTransientError: the other clock was set meanwhile, or the stamp is of a third clock.
         """
         before, after = self._before, self._after
         moved_ns = abs(after.offset_ns - before.offset_ns)
@@ -211,8 +237,8 @@ class StampRelation:
         bound_ns = moved_ns + before.bound_ns + after.bound_ns + round(SLEW_LIMIT * between_ns)
         if bound_ns > _WIDEST_NS:
             raise LabTransientError(
-                f"{self.name} went {moved_ns / 1e6:.1f} ms against CLOCK_MONOTONIC_RAW within {between_ns / 1e6:.0f} "
-                "ms: it was set. The event's stamp says nothing; measure it again",
+                f"{self.name} moved by {moved_ns / 1e6:.1f} ms against CLOCK_MONOTONIC_RAW within "
+                f"{between_ns / 1e6:.0f} ms: it was set. The event's stamp is useless; measure it again",
                 failure="clock_unrelated",
             )
         middle_ns = t_ns - (before.offset_ns + after.offset_ns) // 2
@@ -220,14 +246,15 @@ class StampRelation:
         if max(early_ns, late_ns) > bound_ns + _STAMP_NS:
             when = f"{early_ns / 1e9:.3f} s before" if early_ns > late_ns else f"{late_ns / 1e9:.3f} s after"
             raise LabTransientError(
-                f"the event's stamp is {when} the time in which it came, by {self.name} of this host: another clock "
-                "gave it. Wait for the event on the host that stamps it",
+                f"the event's stamp is {when} the interval in which it came, by {self.name} of this host: it is the "
+                "stamp of another clock. Wait for the event on the host that stamps it",
                 failure="clock_unrelated",
             )
         latest_ns = middle_ns + bound_ns
         return Instant(latest_ns, 2 * bound_ns + _STAMP_NS if since_ns is None else latest_ns - since_ns)
 
     def _read(self) -> _Reading:
+        """Read both clocks a few times, and keep the try with the smallest ±."""
         tries = []
         for _ in range(_TRIES):
             began_ns = self.clock.now_ns()
@@ -240,6 +267,14 @@ class StampRelation:
 
 
 def _library(name: str, extra: str, address: str) -> ModuleType:
+    """Import the library that an address needs.
+
+    Args:
+        extra: extra of the package boardlab that installs it.
+
+    Raises:
+        ConfigurationError: it is not installed.
+    """
     try:
         return import_module(name)
     except ImportError as error:
@@ -250,10 +285,14 @@ def _library(name: str, extra: str, address: str) -> ModuleType:
 
 @define
 class _Edge:
-    """An edge of a GPIO line, by gpiod's line request.
+    """The first edge of a GPIO line.
 
-    The kernel keeps a line's last 16 edges. A first one that it dropped came since `since_ns`, the last look without
-    any.
+    The kernel buffers the last 16 edges of a line. If the first one was pushed out of the buffer, it came after the
+    last poll without an edge.
+
+    Attributes:
+        request: gpiod's line request.
+        since_ns: instant of that poll, on the relation's `clock`.
     """
 
     request: Any
@@ -278,6 +317,7 @@ class _Edge:
 
 
 def _gpio(parts: SplitResult, clock: Clock, _since_ns: int) -> Signal:
+    """Open gpio://CHIP/LINE: the first edge of a line, which is requested for it."""
     address, options = parts.geturl(), dict(parse_qsl(parts.query))
     chip, _, line = parts.path.rpartition("/")
     if parts.netloc:
@@ -309,10 +349,15 @@ def _gpio(parts: SplitResult, clock: Clock, _since_ns: int) -> Signal:
 
 @define
 class _Frame:
-    """A data frame on a CAN bus, by python-can.
+    """The first data frame of one id on a CAN bus.
 
-    The kernel may begin to stamp some milliseconds after it was asked to; a frame before that has the time of its
-    reading (`__sock_recv_timestamp`). It came since `since_ns`, the last look without any.
+    The kernel may begin to stamp some milliseconds after it was asked to. A frame before that has the time of its
+    reading (`__sock_recv_timestamp`), so it came after the last poll without a frame.
+
+    Attributes:
+        bus: python-can's bus.
+        identity: the frame's id.
+        since_ns: instant of that poll, on the relation's `clock`.
     """
 
     bus: Any
@@ -346,12 +391,14 @@ class _Frame:
 
 
 def _can(parts: SplitResult, clock: Clock, _since_ns: int) -> Signal:
+    """Open can://CHANNEL/ID: the first data frame of an id."""
     address = parts.geturl()
     identity = parts.path.removeprefix("/")
     frame_id = int(identity, 16) if _FRAME_ID.fullmatch(identity) else _LAST_FRAME_ID + 1
     if frame_id > _LAST_FRAME_ID:
         raise ConfigurationError(
-            f"{address!r}: can://can0/123, with the frame's id in hexadecimal digits; eight are an extended one"
+            f"{address!r}: write can://can0/123, with the frame's id in hexadecimal digits; eight digits are an "
+            "extended id"
         )
     is_extended = len(identity) == _EXTENDED_DIGITS or frame_id > _LAST_STANDARD_ID
     can = _library("can", "can", address)
@@ -362,14 +409,15 @@ def _can(parts: SplitResult, clock: Clock, _since_ns: int) -> Signal:
     interface = options["interface"]
     if interface not in _STAMPED or not is_loopback(str(options.get("host", "localhost"))):
         raise ConfigurationError(
-            f"{address}: which clock stamps its frames is not known: the interfaces that count are "
-            f"{', '.join(sorted(_STAMPED))}, socketcand on this host"
+            f"{address}: it is unknown which clock stamps the frames of this interface. Use one of "
+            f"{', '.join(sorted(_STAMPED))}, and socketcand only on this host"
         )
-    if interface == "socketcan":  # the kernel's filter: its buffer then holds the first frame, whatever else is sent
+    if interface == "socketcan":
+        # With the kernel's filter other frames cannot push the first one out of the socket's buffer.
         mask = _LAST_FRAME_ID if is_extended else _LAST_STANDARD_ID
         options = {**options, "can_filters": [{"can_id": frame_id, "can_mask": mask, "extended": is_extended}]}
-    own = f"{_EARLY_FRAME} {frame_id:0{_EXTENDED_DIGITS if is_extended else 3}X} "
-    for left in reversed(range(_TRIES)):
+    early_own_frame = f"{_EARLY_FRAME} {frame_id:0{_EXTENDED_DIGITS if is_extended else 3}X} "
+    for tries_left in reversed(range(_TRIES)):
         opened_ns, relation = clock.now_ns(), StampRelation(clock, time.time_ns, "CLOCK_REALTIME")
         try:
             bus = can.Bus(channel=parts.netloc, **options)
@@ -378,7 +426,7 @@ def _can(parts: SplitResult, clock: Clock, _since_ns: int) -> Signal:
                 raise ConfigurationError(
                     f"{address}: {error}; is the bus up (ip link show {parts.netloc})?"
                 ) from error
-            if own in str(error) or not left:
+            if early_own_frame in str(error) or not tries_left:
                 raise LabTransientError(
                     f"{address}: frames came while the bus was opened: {error}", failure="tester_broken"
                 ) from error

@@ -1,13 +1,13 @@
-"""Measurement options of pytest, `lab run` and farm.yaml, in one table.
+"""The measurement options of pytest, `lab run` and farm.yaml, in one table.
 
-A new option is one entry of TABLE. Its name is the key in farm.yaml and in a job; `lab run` has it with `--`
-before it, pytest with `--lab-`: the options of other plugins, and of a conftest, have the short names there.
+A new option is one entry of TABLE. Its name is the key in farm.yaml and in a job. `lab run` writes it as `--NAME`,
+pytest as `--lab-NAME`: there the short names belong to other plugins and to a lab's conftest.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, Literal, TypeAlias
 
 from attrs import frozen
@@ -23,29 +23,29 @@ JUDGE: Final = "judge"
 HOLD: Final = "hold"
 PROVISION: Final = "provision"
 WHERE: Final = "where"
-DIAGNOSTIC_BOOTS: Final = 3  # of a medium at least
-CONFIRMS: Final = "confirms"  # of a job: the run that it measures again
+DIAGNOSTIC_BOOTS: Final = 3  # the least number for each medium
+CONFIRMS: Final = "confirms"  # option of a job: the number of the run that it measures again
 MAX_CYCLES: Final = 100_000  # a year of boots
 MAX_SLEEP_S: Final = 24 * 3600
 MAX_RETRIES: Final = 1000
 DEFAULT_RETRIES: Final = 2
 _NAME: Final = re.compile(r"[\w][\w.+-]*")
-_LONGEST: Final = 40  # characters of a wrong value that a message repeats
+_MAX_QUOTED: Final = 40  # characters of a wrong value in a message
 
 
 @frozen
 class RunOption:
-    """An option.
+    """One option of a measurement.
 
     Attributes:
-        kinds: of the runs that it affects.
-        form: a flag is given or not; names may be given several times, or with commas between them.
-        metavar: its value's name in help texts.
-        minimum, maximum: of a number.
-        pattern: of a word;
-        expected: its description for a message.
-        plan: its key in a run's plan; empty: a resumed run needs the option again.
-        default: of pytest.
+        kinds: kinds of the runs that it affects.
+        form: form of its value. A "flag" is given or not. "names" may be given several times, or with commas.
+        metavar: name of the value in help texts.
+        minimum, maximum: limits of a number.
+        pattern: regular expression that a whole word must match.
+        expected: description of such a word, for messages.
+        plan: key in a run's plan that stores the value; empty: it is not stored, and a resumed run needs it again.
+        default: pytest's default; None: no value.
     """
 
     name: str
@@ -62,51 +62,57 @@ class RunOption:
 
     @property
     def flag(self) -> str:
-        """Its flag of `lab run`, e.g. "--destructive"."""
+        """The option on the command line of `lab run`, e.g. "--destructive"."""
         return f"--{self.name}"
 
     @property
     def pytest_flag(self) -> str:
-        """Its flag of pytest, e.g. "--lab-destructive"."""
+        """The option on the command line of pytest, e.g. "--lab-destructive"."""
         return f"--lab-{self.name}"
 
     @property
     def dest(self) -> str:
-        """The attribute of pytest's options."""
+        """The attribute of pytest's parsed options, e.g. "lab_destructive"."""
         return f"lab_{self.name}"
 
-    def read(self, given: object, label: str) -> Value | None:
-        """Check a value and convert it for a job; None: not given.
+    def read(self, value: object, label: str) -> Value | None:
+        """Check a value, and convert it for a job.
 
         Args:
-            label: how a message calls the option.
+            value: as the command line or YAML has it.
+            label: name of the option in messages.
+
+        Returns:
+            The value; None: the option is not given, or is an empty list or false.
 
         Raises:
-            ConfigurationError: the value is of another kind, or out of its range.
+            ConfigurationError: the value has another form, or is out of its range.
         """
-        if given is None or given is False or (isinstance(given, (list, tuple)) and not given):
+        if value is None or value is False or (isinstance(value, (list, tuple)) and not value):
             return None
         match self.form:
             case "flag":
-                if given is True:
+                if value is True:
                     return True
-                raise ConfigurationError(f"{label} {_cut(given)}: true or false")
+                raise ConfigurationError(f"{label} {_cut(value)}: write true or false")
             case "number":
-                if type(given) is int and self.minimum <= given <= self.maximum:
-                    return given
+                if type(value) is int and self.minimum <= value <= self.maximum:
+                    return value
                 raise ConfigurationError(
-                    f"{label} {_cut(given)}: a whole number from {self.minimum} to {self.maximum}"
+                    f"{label} {_cut(value)}: write a whole number from {self.minimum} to {self.maximum}"
                 )
             case "word":
-                if isinstance(given, str) and re.fullmatch(self.pattern, given):
-                    return given
-                raise ConfigurationError(f"{label} {_cut(repr(given))}: {self.expected}")
+                if isinstance(value, str) and re.fullmatch(self.pattern, value):
+                    return value
+                raise ConfigurationError(f"{label} {_cut(repr(value))}: write {self.expected}")
             case "names":
-                parts = [given] if isinstance(given, str) else given if isinstance(given, (list, tuple)) else [None]
+                parts = [value] if isinstance(value, str) else value if isinstance(value, (list, tuple)) else [None]
                 names = [name for part in parts for name in (part.split(",") if isinstance(part, str) else [""])]
                 if all(map(_NAME.fullmatch, names)):
                     return list(dict.fromkeys(names))
-                raise ConfigurationError(f"{label} {_cut(repr(given))}: a name, or several with commas between them")
+                raise ConfigurationError(
+                    f"{label} {_cut(repr(value))}: write a name, or several with commas between them"
+                )
 
 
 TABLE: Final = (
@@ -222,9 +228,8 @@ TABLE: Final = (
         "put this release file on the media first; or `newest in DIR`",
         metavar="FILE",
         pattern=r"[^\x00-\x1f\x7f\"'$%\\]+",
-        expected="the path of a release file, or `newest in DIR`; without quotes, $, % and backslashes, as it "
-        "stands in "
-        "unit files",
+        expected="the path of a release file, or `newest in DIR`, without quotes, $, % and backslashes: systemd's "
+        "unit files contain it",
     ),
     RunOption(
         HEALTH,
@@ -242,63 +247,63 @@ TABLE: Final = (
 NAMES: Final = tuple(option.name for option in TABLE)
 
 
-def read(given: Mapping[str, object], *, flags: bool = True) -> dict[str, Value]:
-    """Check given options and convert them for a job, by name.
+def read(options: Mapping[str, object], *, flags: bool = True) -> dict[str, Value]:
+    """Check options, and convert them for a job.
 
     Args:
-        flags: messages name them as flags, else as keys of a file.
+        options: name -> value, as the command line or YAML has it.
+        flags: True: messages name an option as "--NAME"; False: as a key of a file.
+
+    Returns:
+        Name -> value of the options that are given, in the order of the table.
 
     Raises:
         ConfigurationError: an option is unknown, or its value is wrong.
     """
-    unknown = sorted(given.keys() - set(NAMES))
+    unknown = sorted(options.keys() - set(NAMES))
     if unknown:
         raise ConfigurationError(f"no option {', '.join(unknown)}; there are: {', '.join(NAMES)}")
     values = {}
     for option in TABLE:
-        value = option.read(given.get(option.name), option.flag if flags else f"{option.name}:")
+        value = option.read(options.get(option.name), option.flag if flags else f"{option.name}:")
         if value is not None:
             values[option.name] = value
     return values
 
 
-def pytest_words(options: Mapping[str, Value], kind: str, *, resumed: bool) -> list[str]:
-    """The options as arguments of pytest for a run of this kind.
+def pytest_arguments(options: Mapping[str, Value], kind: str, *, resumed: bool) -> list[str]:
+    """Return the options as arguments of pytest for a run of this kind.
 
-    They have `=`: pytest takes a separate path for a folder of tests when it looks for its settings.
+    They are written with `=`: pytest takes a path that is an argument of its own for a folder of tests.
 
     Args:
-        resumed: the run has a plan, which contains most of them.
+        resumed: True: the run has a plan, so the options that a plan stores are left out.
     """
-    options_of_kind = [option for option in TABLE if kind in option.kinds and not (resumed and option.plan)]
     return [
-        word
-        for option in options_of_kind
-        if option.name in options
-        for word in _words(option.pytest_flag, options[option.name])
+        _argument(option.pytest_flag, options[option.name])
+        for option in TABLE
+        if option.name in options and kind in option.kinds and not (resumed and option.plan)
     ]
 
 
-def words(options: Mapping[str, Value]) -> list[str]:
-    """The options as arguments of `lab run`."""
-    return [word for option in TABLE if option.name in options for word in _words(option.flag, options[option.name])]
+def arguments(options: Mapping[str, Value]) -> list[str]:
+    """Return the options as arguments of `lab run`."""
+    return [_argument(option.flag, options[option.name]) for option in TABLE if option.name in options]
 
 
-def idle(options: Mapping[str, Value], kinds: Iterable[str]) -> Iterator[RunOption]:
-    """The options without effect on runs of these kinds."""
-    wanted_kinds = set(kinds)
-    for option in TABLE:
-        if option.name in options and not wanted_kinds & set(option.kinds):
-            yield option
+def without_effect(options: Mapping[str, Value], kinds: Iterable[str]) -> list[RunOption]:
+    """Return the given options that affect no run of these kinds."""
+    return [option for option in TABLE if option.name in options and not set(kinds) & set(option.kinds)]
 
 
-def _words(flag: str, value: Value) -> Iterator[str]:
+def _argument(flag: str, value: Value) -> str:
+    """Return a flag with its value as one argument of a command line."""
     if value is True:
-        yield flag
-    else:
-        yield f"{flag}={','.join(value) if isinstance(value, list) else value}"
+        return flag
+    return f"{flag}={','.join(value) if isinstance(value, list) else value}"
 
 
 def _cut(value: object) -> str:
+    """Return the start of a value's text, for a message."""
     text = str(value)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}…"

@@ -1,7 +1,8 @@
-"""A comparison of two builds on one board: pairs of boots, until it is decided.
+"""Comparisons of builds on one board by pairs of boots, until the difference is decided.
 
-Each build has a run of its own, of the kind `ab` or `bisect`; the cycles of a pair have the same number in both. The
-judge's history does not see them: boots that change the build in between are no night of either.
+Each build has a run of its own, of the kind `ab` or `bisect`; both boots of a pair have the same cycle number in their
+runs. The judge's history leaves these runs out: a board that changes its build at each boot is not in the state of a
+nightly run.
 """
 
 from __future__ import annotations
@@ -23,24 +24,24 @@ from lab.metrics.catalogue import HEADLINE_NAMES
 from lab.results import AttemptRecord, Run, SampleRecord, Store
 from lab.results.listing import STAGE
 
-MOST_FAILED: Final = 5  # halves of pairs in a row that may fail
-_SKIPPED_AFTER: Final = 2  # failures of a build in a row
-_SEEDED: Final = "device_tree"  # of the board's own facts: it may have a seed that is new at each boot
-_NAMED: Final = 3  # facts in a message
-_LONGEST: Final = 80  # characters of each
+MOST_FAILED: Final = 5  # pairs in a row that may fail, or in which the board throttles
+_SKIPPED_AFTER: Final = 2  # failed boots in a row after which a bisection skips a build
+_SEEDED: Final = "device_tree"  # the one fact of the board that may contain a seed, which is new at each boot
+_MAX_FACTS: Final = 3  # in a message
+_MAX_FACT_LENGTH: Final = 80  # in a message
 
 
 class Boots(Protocol):
-    """The boots of one build (`lab.run.boot.BootRun`).
+    """The boots of one build, a `lab.run.boot.BootRun`.
 
     Attributes:
-        run: of the kind `ab` or `bisect`.
+        run: their run, of the kind `ab` or `bisect`.
     """
 
     run: Run
 
     def good_attempts(self, *, medium: str) -> Sequence[AttemptRecord]:
-        """The good boots from a medium."""
+        """Return the good boots from a medium."""
         ...
 
     def measure(self, item: str, only: Sequence[int] | None = None) -> None:
@@ -49,11 +50,11 @@ class Boots(Protocol):
 
 
 class HalfFailedError(Exception):
-    """A boot of a pair failed.
+    """One of the two boots of a pair failed.
 
     Args:
         side: the build that did not boot.
-        error: of its boot.
+        error: error of its boot.
     """
 
     def __init__(self, side: str, error: BoardlabError) -> None:
@@ -63,17 +64,18 @@ class HalfFailedError(Exception):
 
 @define
 class BootPairs:
-    """Boots pairs of builds; stored boots are not repeated.
+    """Boots pairs of builds; a boot that the store has already is not repeated.
 
     Attributes:
         sides: build -> its boots.
-        seed: of the order of each pair.
+        seed: seed of the random order within each pair.
         switch: brings a build onto the board.
-        alternates: a switch is dear, so every other pair is the other way round.
-        cool: lets a board cool down that throttled.
-        metric: of boots; empty: the boot time.
-        stage: of `boot.stage`.
-        differ: the builds must differ in what their boots name; False: they must not; None: they may.
+        alternates: True if switching is expensive: then each pair begins with the build that the one before ended
+            with.
+        cool: waits until a board that throttled has cooled down.
+        metric: metric that is compared; empty: the boot time.
+        stage: stage of the boot, for the metric `boot.stage`.
+        differ: True: the boots of both builds must show different software; False: the same; None: either.
     """
 
     sides: Mapping[str, Boots]
@@ -85,19 +87,25 @@ class BootPairs:
     metric: str = ""
     stage: str = ""
     differ: bool | None = None
-    _too_warm: int = field(default=0, init=False)
+    _throttled_pairs: int = field(default=0, init=False)  # in a row, booted in this session
 
     def difference(self, pair: int, reference: str, build: str) -> float | None:
-        """log(build / reference) of a pair, by number from 1; None: the board throttled.
+        """Boot a pair, unless the store has it, and return its difference.
+
+        Args:
+            pair: number of the pair, from 1.
+
+        Returns:
+            log(build / reference) of the metric; None: the board throttled, and the pair does not count.
 
         Raises:
-            HalfFailedError: one of them did not boot.
-            ConfigurationError: it throttled in too many pairs in a row, or its boots have no such number.
+            HalfFailedError: one of the two did not boot.
+            ConfigurationError: the board throttled in too many pairs in a row, or its boots have no such number.
         """
         is_new = False
-        coin = order(self.seed, 1 if self.alternates else pair)
-        turned = (coin[0] == "b") != (self.alternates and pair % 2 == 0)
-        for side in (build, reference) if turned else (reference, build):
+        first, _ = order(self.seed, 1 if self.alternates else pair)
+        build_first = (first == "b") != (self.alternates and pair % 2 == 0)
+        for side in (build, reference) if build_first else (reference, build):
             if self._sample(side, pair) is None:
                 is_new = True
                 try:
@@ -112,79 +120,82 @@ class BootPairs:
                 f"{self._list_numbers()}"
             )
         if Flag.THROTTLED in before.flags | after.flags:
-            self._too_warm += is_new
-            if self._too_warm >= MOST_FAILED:
+            self._throttled_pairs += is_new
+            if self._throttled_pairs >= MOST_FAILED:
                 raise ConfigurationError(
-                    f"the board throttled in {self._too_warm} pairs in a row: give it a fan or a cooler place, then "
-                    "go on with --resume"
+                    f"the board throttled in {self._throttled_pairs} pairs in a row: give it a fan or a cooler place, "
+                    "then continue with --resume"
                 )
             if is_new:
                 self.cool()
             return None
-        self._too_warm = 0
+        self._throttled_pairs = 0
         return math.log(after.value / before.value)
 
     def check_software(self) -> None:
-        """Require one software of each of two builds, and that they differ as asked.
+        """Require that each build always ran the same software, and that the builds differ as `differ` says.
 
         Raises:
-            LabStableError: a build ran two.
-            ConfigurationError: the builds ran the same where they have to differ, or the other way round, or nothing
-                tells.
+            LabStableError: the software of one build has changed (`software_changed`).
+            ConfigurationError: both builds ran the same software though they have to differ, or the other way round,
+                or no boot named its software.
         """
-        ran = {side: self._software(side) for side in self.sides}
-        for side, facts in ran.items():
+        software = {side: self._software(side) for side in self.sides}
+        for side, facts in software.items():
             for name, texts in facts.items():
                 if len(texts) > 1:
                     raise LabStableError(
-                        f"no verdict: {self._describe_side(side)} ran two softwares: {name} was {_quote(texts[0])}, "
-                        f"then {_quote(texts[1])}; put one back, and begin a new comparison",
+                        f"no verdict: the software of {self._describe_side(side)} has changed: {name} was "
+                        f"{_quote(texts[0])}, then {_quote(texts[1])}. Put one of them back, and begin a new "
+                        "comparison",
                         failure="software_changed",
                     )
-        first, second = ran.values()
-        both = " and ".join(map(self._describe_side, ran))
+        first, second = software.values()
+        both = " and ".join(map(self._describe_side, software))
         common = [name for name in first if name in second]
         different = [name for name in common if first[name] != second[name]]
         if self.differ and not common:
             raise ConfigurationError(
-                f"no verdict: no boot of {both} named its software, so nothing tells whether the slots differ"
+                f"no verdict: no boot of {both} named its software, so nothing shows whether the slots differ"
             )
         if self.differ and not different:
-            named = ", ".join(f"{name} {_quote(first[name][0])}" for name in common[:_NAMED])
+            facts_text = ", ".join(f"{name} {_quote(first[name][0])}" for name in common[:_MAX_FACTS])
             raise ConfigurationError(
-                f"no verdict: {both} ran the same software ({named}): the commands choose nothing; correct --slots"
+                f"no verdict: {both} ran the same software ({facts_text}): the commands of --slots select nothing; "
+                "correct them"
             )
         if self.differ is False and different:
-            named = ", ".join(
-                f"{name} {_quote(first[name][0])} and {_quote(second[name][0])}" for name in different[:_NAMED]
+            facts_text = ", ".join(
+                f"{name} {_quote(first[name][0])} and {_quote(second[name][0])}" for name in different[:_MAX_FACTS]
             )
             raise ConfigurationError(
-                f"no verdict: {both} are one software, and ran two: {named}; begin a new comparison"
+                f"no verdict: {both} have to run one software, and ran two: {facts_text}; begin a new comparison"
             )
 
     def _software(self, side: str) -> dict[str, list[str]]:
-        """Name -> the different texts of a build's boots, in their order.
+        """Return the software that a build's boots have shown: name -> its different texts, in their order.
 
-        A line of the firmware that differs between boots of one build was damaged on its way.
+        A version of the firmware that differs between boots of one build is left out: its line was damaged.
         """
         texts_by_name: dict[str, list[str]] = {}
         for attempt in self.sides[side].good_attempts(medium=self.medium):
-            lines = dict(attempt.details.get("software") or {})
-            console = {name: text for name, text in lines.items() if name not in HARDWARE}
+            versions = dict(attempt.details.get("software") or {})
+            printed = {name: text for name, text in versions.items() if name not in HARDWARE}
             facts = board_software(attempt.details)
-            board = {f"the board's {name}": text for name, text in facts.items() if name != _SEEDED}
-            for name, text in (console | board).items():
+            answered = {f"the board's {name}": text for name, text in facts.items() if name != _SEEDED}
+            for name, text in (printed | answered).items():
                 texts = texts_by_name.setdefault(name, [])
                 if str(text) not in texts:
                     texts.append(str(text))
         return {name: texts for name, texts in texts_by_name.items() if len(texts) == 1 or name not in FIRMWARE}
 
     def _describe_side(self, side: str) -> str:
-        """The build, e.g. `A (setenv bootpart 1:2)`."""
+        """Return a build's name with its slot's command, e.g. `A (setenv bootpart 1:2)`."""
         slot = self.sides[side].run.plan.get("slot")
         return f"{side.upper()} ({slot})" if slot else side.upper()
 
     def _sample(self, side: str, cycle: int) -> SampleRecord | None:
+        """Return the compared number of a build's boot; None: there is no good boot, or it lacks the number."""
         names = {self.metric} if self.metric else HEADLINE_NAMES
         for attempt in self.sides[side].good_attempts(medium=self.medium):
             for sample in attempt.samples if attempt.cycle == cycle else ():
@@ -193,7 +204,7 @@ class BootPairs:
         return None
 
     def _list_numbers(self) -> str:
-        """The numbers of the boots, for a message."""
+        """Return the names of the numbers that the boots have, for a message."""
         names = {
             f"{sample.metric}:{sample.params[STAGE]}" if STAGE in sample.params else sample.metric
             for boots in self.sides.values()
@@ -204,7 +215,10 @@ class BootPairs:
 
 
 def temperatures(store: Store, run: Run) -> tuple[float, float] | None:
-    """Lowest and highest of the warmest thermal zone over a run's boots, in °C; None: the board has none."""
+    """Return the lowest and the highest temperature over a run's boots, in °C.
+
+    Of each boot its warmest thermal zone counts. None: the board has no thermal zone.
+    """
     boots = [attempt.details.get("cross_check", {}).get("temperatures_c", {}) for attempt in store.attempts(run.id)]
     warmest = [max(zones.values()) for zones in boots if zones]
     return (min(warmest), max(warmest)) if warmest else None
@@ -212,10 +226,10 @@ def temperatures(store: Store, run: Run) -> tuple[float, float] | None:
 
 @frozen
 class PairedResult:
-    """The end of a comparison.
+    """The result of a comparison of two builds.
 
     Attributes:
-        failed: side -> number of its boots that failed.
+        failed: build -> number of its boots that failed.
     """
 
     verdict: PairedVerdict
@@ -223,11 +237,14 @@ class PairedResult:
 
 
 def compare(pairs: BootPairs, plan: PairedPlan, say: Callable[[str], None]) -> PairedResult:
-    """Boot "a" and "b" until it is decided, or the plan's pairs are booted.
+    """Boot the builds "a" and "b" until their difference is decided, or all pairs of the plan are booted.
+
+    Args:
+        say: takes a line of progress.
 
     Raises:
-        BoardlabError: one that another try would not mend, or too many in a row, or the software is not as it has to
-            be.
+        BoardlabError: a boot failed with a stable error, too many pairs failed in a row, or `check_software` refuses
+            the builds.
     """
     differences: list[float] = []
     failed, in_row = {"a": 0, "b": 0}, 0
@@ -259,16 +276,17 @@ def compare(pairs: BootPairs, plan: PairedPlan, say: Callable[[str], None]) -> P
 
 
 def bisect(pairs: BootPairs, builds: Sequence[str], effect: float, say: Callable[[str], None]) -> BisectionResult:
-    """Boot pairs of builds until the first bad one is known.
+    """Boot pairs of builds until the first slow build is known.
 
-    A build that fails twice in a row is skipped.
+    A build whose boots fail twice in a row is skipped.
 
     Args:
-        builds: names of `pairs.sides`, from the good one to the bad one.
-        effect: smallest difference, relative.
+        builds: keys of `pairs.sides`, from the oldest build, which is good, to the newest, which is bad.
+        effect: smallest relative difference that makes a build bad, e.g. 0.02.
+        say: takes a line of progress.
 
     Raises:
-        BoardlabError: the good build fails, or another fault than the board's.
+        BoardlabError: the reference of a pair keeps failing, or a boot failed by another fault than the board's.
     """
     answers: list[tuple[BuildPair, Answer]] = []
     pair = failed = 0
@@ -297,11 +315,12 @@ def bisect(pairs: BootPairs, builds: Sequence[str], effect: float, say: Callable
 
 
 def _quote(text: str) -> str:
-    return repr(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")
+    """Return the text in quotes, cut if it is long."""
+    return repr(text if len(text) <= _MAX_FACT_LENGTH else f"{text[:_MAX_FACT_LENGTH]}…")
 
 
 def describe(verdict: PairedVerdict) -> str:
-    """A verdict in a line, e.g. `different: B is +1.2 % (+0.6 % to +1.9 %) after 20 pairs`."""
+    """Return a verdict as a line, e.g. `different: B is +1.20 % (+0.60 % to +1.90 %) after 20 pairs`."""
     words = {
         PairedOutcome.DIFFERENT: "different",
         PairedOutcome.EQUAL: "equal within the effect",

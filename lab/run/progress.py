@@ -1,4 +1,4 @@
-"""Progress of a run: a line per cycle with ETA and statistics."""
+"""Progress of a run: one line for each attempt, with running statistics and the remaining time."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from lab.metrics import Sample, Summary, summarise
 
 @define
 class Progress:
-    """Writes one line per attempt.
+    """Writes one line for each attempt of a session.
 
     Attributes:
-        write: takes a line without its end.
-        total: cycles that the whole session has to measure.
+        write: takes a line without its newline.
+        total: number of cycles that the session has to measure.
+        done: number of cycles that it has measured.
     """
 
     write: Callable[[str], None]
@@ -32,7 +33,12 @@ class Progress:
         self._start_ns = self.clock.now_ns()
 
     def cycle_done(self, item: str, cycles: int, sample: Sample, unit: str = "s") -> None:
-        """Report a measured cycle, by its first number."""
+        """Write the line of a measured cycle.
+
+        Args:
+            cycles: number of cycles of the item.
+            sample: first number of the cycle, in `unit`.
+        """
         self.done += 1
         samples = self._samples.setdefault(item, [])
         samples.append(sample)
@@ -45,7 +51,7 @@ class Progress:
         )
 
     def attempt_failed(self, item: str, cycles: int, attempt: CycleAttempt[Any]) -> None:
-        """Report a failed attempt."""
+        """Write the line of a failed attempt, with what happens next."""
         error = attempt.error
         if error is not None:
             what_next = "power-cycle and retry" if error.transient and attempt.again else "stop"
@@ -56,7 +62,7 @@ class Progress:
 
 
 def _figures(sample: Sample, figures: Summary, unit: str) -> str:
-    """The cycle's value and running statistics; below 1 s in ms."""
+    """Return the cycle's value and the running statistics; times with a mean below 1 s are in ms."""
     if unit != "s":
         return (
             f"{sample.value:.6g} {unit} ± {sample.uncertainty:.2g}"
@@ -74,16 +80,17 @@ def _figures(sample: Sample, figures: Summary, unit: str) -> str:
 
 
 def _clock(seconds: float) -> str:
+    """Return a duration as minutes and seconds, e.g. "2:05"."""
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes}:{rest:02}"
 
 
 @define
 class Eta:
-    """The remaining time of a section run, from earlier durations.
+    """The remaining time of a section run, estimated by the durations of earlier runs.
 
     Attributes:
-        left: section -> expected duration in seconds.
+        left: section that is still to be measured -> expected duration in seconds.
     """
 
     left: dict[str, float]

@@ -1,4 +1,4 @@
-"""The provenance of a run: board, host, software and images."""
+"""The provenance of a run: its board, host, software and images."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lab.console.serial_port import is_pty
 from lab.errors import ConfigurationError
 from lab.host.clock import Clock
 
-_BLOCK: Final = 1 << 20  # bytes of a file that are read at once
+_BLOCK: Final = 1 << 20  # bytes read at once
 
 
 def collect(
@@ -32,15 +32,17 @@ def collect(
     confirms: int | None = None,
     provisioned: Mapping[str, object] | None = None,
 ) -> dict[str, object]:
-    """The provenance of a run.
+    """Collect the provenance of a run.
 
     Args:
-        env: the labgrid environment; its hash identifies it.
-        images: name -> file, as the environment's `images:` has them; each is hashed.
-        console: its device; a board on a pseudo terminal is not real.
-        simulated: it is on another host's pseudo terminal.
-        provisioned: medium -> contents written by boardlab (`lab.provision.history.run_document`).
-        confirms: the run that this one confirms (`lab.judge.run_judge`).
+        board: name of the board.
+        release: release label of the software on it.
+        env: file of the labgrid environment; its hash identifies it.
+        images: name -> file, from the environment's `images:`; each file is hashed.
+        console: device of the console; a board on a pseudo terminal counts as virtual.
+        simulated: True if the console is a pseudo terminal of another host.
+        confirms: number of the run that this one measures again (`lab.judge.run_judge`).
+        provisioned: medium -> contents that boardlab has written to it (`lab.provision.history.run_document`).
 
     Raises:
         ConfigurationError: a named image cannot be read.
@@ -67,10 +69,10 @@ def collect(
 
 
 def sha256_of(path: Path) -> str:
-    """Hex digest of a file's content.
+    """Return the SHA-256 of a file in hexadecimal digits.
 
     Raises:
-        ConfigurationError: it cannot be read.
+        ConfigurationError: the file cannot be read.
     """
     digest = hashlib.sha256()
     try:
@@ -78,5 +80,7 @@ def sha256_of(path: Path) -> str:
             while block := file.read(_BLOCK):
                 digest.update(block)
     except OSError as error:
-        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}; mend `images:` in the env") from error
+        raise ConfigurationError(
+            f"{path}: cannot be read: {error.strerror}; correct its path in `images:` of the env"
+        ) from error
     return digest.hexdigest()

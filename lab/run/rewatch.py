@@ -1,6 +1,7 @@
-"""Re-watching of a recorded boot, with a live run's result.
+"""Re-watching of recorded boots: a recording gives the result that a live run would have given.
 
-It is the loop of `lab.control.boot_progress` with a clock that steps through the recording, then through silence.
+The loop is that of `lab.control.boot_progress`, with a clock that steps through the recording and then through
+silence, until the watch is done.
 """
 
 from __future__ import annotations
@@ -23,25 +24,29 @@ from lab.metrics import SampleRecord
 from lab.run.boot import compare_clocks
 
 POLL_NS = 50_000_000  # as lab.control.boot_progress
-PLACE_EVENTS = 40  # between two places at which a known boot can be taken up
-ANSWERED_NS = 5_000_000  # after a carriage return; getty takes about so long
+SNAPSHOT_EVENTS = 40  # events between two snapshots of a known boot
+ANSWERED_NS = 5_000_000  # from the carriage return to its answer, about as long as getty takes
 
 
 @frozen
 class PromptReply:
-    """The reply of a board at its prompt to a carriage return."""
+    """The answer of a board at its prompt to a carriage return.
+
+    Attributes:
+        since_ns: the board answers from this instant on.
+    """
 
     text: bytes
     since_ns: int
 
 
 @frozen
-class Rewatched:
-    """The result of a boot: samples or error, and its moments.
+class RewatchResult:
+    """The result of a re-watched boot: its samples or its error, and its moments.
 
     Attributes:
-        start, prompt: between which its boot time was taken; None: it is no boot from the kernel's start.
-        line: what the console tells of its prompt.
+        start, prompt: the boot time is the time between them; None: the boot failed, or has no start.
+        line: the time line as far as the console shows it.
     """
 
     samples: tuple[SampleRecord, ...]
@@ -59,79 +64,93 @@ def rewatch(
     power: PowerEdge,
     timing: LineTiming,
     answer: PromptReply | None = None,
-) -> Rewatched:
-    """Watch a boot as a live run would, and judge it.
+) -> RewatchResult:
+    """Watch a recorded boot as a live run would, and judge it.
 
     Args:
-        answer: None: a carriage return gets no answer.
+        events: recorded events of the console.
+        power: the power on before them.
+        answer: what the board answers to a carriage return at its prompt; None: nothing.
     """
     return Rewatcher(board, medium, power, timing).rewatch(events, answer)
 
 
 @define(eq=False)
 class Rewatcher:
-    """Watches recordings of one board, reusing the known beginning."""
+    """Watches many recordings of one board that begin alike, e.g. damaged copies of one boot.
+
+    `know` keeps snapshots of one boot; a recording that begins with the same events is watched from the last snapshot
+    that it shares.
+    """
 
     board: BoardType
     medium: str
     power: PowerEdge
     timing: LineTiming
-    _known: Sequence[Event] = field(default=(), init=False)
-    _places: list[_Following] = field(factory=list, init=False)
+    _known_events: Sequence[Event] = field(default=(), init=False)
+    _snapshots: list[_Playback] = field(factory=list, init=False)
 
     def know(self, events: Sequence[Event]) -> None:
-        """Store states of a known boot at regular events."""
-        self._known = events
-        self._places = []
-        following = self._begin()
+        """Keep snapshots of this boot, in place of those of an earlier one."""
+        self._known_events = events
+        self._snapshots = []
+        playback = self._start_playback()
         with suppress(BoardlabError):
-            for at in range(0, len(events), PLACE_EVENTS):
-                following.run(events[at : at + PLACE_EVENTS], None, goes_on=True)
-                self._places.append(self._copy(following))
+            for first in range(0, len(events), SNAPSHOT_EVENTS):
+                playback.run(events[first : first + SNAPSHOT_EVENTS], None, goes_on=True)
+                self._snapshots.append(self._copy(playback))
 
-    def rewatch(self, events: Sequence[Event], answer: PromptReply | None = None) -> Rewatched:
-        """Watch a boot and judge it; `answer` None: no prompt reply."""
-        following = self._take_up(events)
-        watch = following.watch
+    def rewatch(self, events: Sequence[Event], answer: PromptReply | None = None) -> RewatchResult:
+        """Watch a boot and judge it.
+
+        Args:
+            answer: what the board answers to a carriage return at its prompt; None: nothing.
+        """
+        playback = self._resume_playback(events)
+        watch = playback.watch
         try:
-            following.run(events[len(following.captured) :], answer)
-            samples = watch.finish(compare_clocks(following.captured, self.timing).flags)
+            playback.run(events[len(playback.captured) :], answer)
+            samples = watch.finish(compare_clocks(playback.captured, self.timing).flags)
         except BoardlabError as error:
-            return Rewatched((), error, tuple(watch.moments))
-        return Rewatched(tuple(samples), None, tuple(watch.moments), watch.start, watch.prompt, watch.time_line)
+            return RewatchResult((), error, tuple(watch.moments))
+        return RewatchResult(tuple(samples), None, tuple(watch.moments), watch.start, watch.prompt, watch.time_line)
 
     def watch(self, events: Sequence[Event], answer: PromptReply | None = None) -> BootWatch:
-        """The watch of a boot that has reached its prompt.
+        """Watch a boot to its prompt, and return its watch.
 
         Raises:
-            BoardlabError: it failed.
+            BoardlabError: the boot failed.
         """
-        following = self._take_up(events)
-        following.run(events[len(following.captured) :], answer)
-        return following.watch
+        playback = self._resume_playback(events)
+        playback.run(events[len(playback.captured) :], answer)
+        return playback.watch
 
-    def _take_up(self, events: Sequence[Event]) -> _Following:
-        """A following that knows the beginning that the boot shares with the known one."""
-        following = self._begin()
-        alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(self._known, events, strict=False)))
-        if alike >= PLACE_EVENTS and self._places:
-            following = self._copy(self._places[min(alike // PLACE_EVENTS, len(self._places)) - 1])
-        return following
+    def _resume_playback(self, events: Sequence[Event]) -> _Playback:
+        """Return a copy of the last snapshot whose events this boot shares, or else a new playback."""
+        pairs = zip(self._known_events, events, strict=False)
+        shared_events = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        if shared_events < SNAPSHOT_EVENTS or not self._snapshots:
+            return self._start_playback()
+        return self._copy(self._snapshots[min(shared_events // SNAPSHOT_EVENTS, len(self._snapshots)) - 1])
 
-    def _begin(self) -> _Following:
+    def _start_playback(self) -> _Playback:
         watch = BootWatch(self.board, self.medium, self.power)
-        return _Following(
-            watch, MomentFinder(self.board.markers, self.timing), self.timing, self.power.acknowledged_ns
-        )
+        return _Playback(watch, MomentFinder(self.board.markers, self.timing), self.timing, self.power.acknowledged_ns)
 
-    def _copy(self, following: _Following) -> _Following:
-        shared = (self.board, self.board.troubles, *following.captured, *following.watch.moments)
-        return deepcopy(following, {id(record): record for record in shared})
+    def _copy(self, playback: _Playback) -> _Playback:
+        """Return a deep copy, except for the records that never change."""
+        shared = (self.board, self.board.troubles, *playback.captured, *playback.watch.moments)
+        return deepcopy(playback, {id(record): record for record in shared})
 
 
 @define(eq=False)
-class _Following:
-    """Feeds a boot to its watch, with its limits, then silence."""
+class _Playback:
+    """Plays a recording to a watch, then silence.
+
+    Attributes:
+        now_ns: the playback's clock.
+        captured: events that have been played.
+    """
 
     watch: BootWatch
     finder: MomentFinder
@@ -141,10 +160,11 @@ class _Following:
     _coming: deque[Event] = field(factory=deque, init=False)
 
     def run(self, events: Sequence[Event], answer: PromptReply | None, *, goes_on: bool = False) -> None:
-        """Follow the boot to its end.
+        """Play events until the watch is done.
 
         Args:
-            goes_on: stop after these events, since more follow.
+            answer: what the board answers to a carriage return at its prompt; None: nothing.
+            goes_on: True: stop after these events, since more will follow; False: play silence after them.
 
         Raises:
             BoardlabError: the boot failed.
@@ -170,7 +190,7 @@ class _Following:
             del self.captured[asked_at:]  # the answer is no part of the boot
 
     def _ask(self, answer: PromptReply | None) -> None:
-        """Send a carriage return; its reply comes between other events."""
+        """Send a carriage return; insert its answer among the events that are still to come."""
         if answer is None or self.now_ns < answer.since_ns:
             return
         size = len(answer.text)

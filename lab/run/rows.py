@@ -1,4 +1,4 @@
-"""The rows of a section in a run: which are measured, which failed, and which are tried again."""
+"""The rows of a section in a run: it keeps which are measured, which failed, and which to try again."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from attrs import define, field
 from lab.errors import BoardError, BoardlabError, BoardTransientError, TestError, TestTransientError
 from lab.results import AttemptRecord
 
-MAX_HUNG: Final = 2  # rows after which the board had to be power-cycled; more of them, and it is not about the rows
+MAX_HUNG: Final = 2  # if so many different rows hang the board, the fault is not that of the rows
 RowKey: TypeAlias = tuple[tuple[str, str], ...]
 
 
 def row_key(row: Mapping[str, str]) -> RowKey:
-    """A row's parameters as a hashable key."""
+    """Return a row's parameters as a hashable key."""
     return tuple(sorted(row.items()))
 
 
 def row_name(row: Mapping[str, str]) -> str:
-    """A row for people: `direction=capture, rate_hz=8000`."""
+    """Return a row's parameters as text, e.g. `direction=capture, rate_hz=8000`."""
     return ", ".join(f"{name}={text}" for name, text in row_key(row))
 
 
 @define
 class RowLedger:
-    """The rows of one section in one run.
+    """The rows of one section in one run, over all its cycles.
 
     Attributes:
-        good: cycle and row -> number of its values.
-        bad: cycle and row -> its error in this session, after retries.
+        good: cycle and row of a measured row -> how many values it has.
+        bad: cycle and row of a row that was given up in this session -> its last error.
     """
 
     good: dict[tuple[int, RowKey], int] = field(factory=dict)
     bad: dict[tuple[int, RowKey], BoardlabError] = field(factory=dict)
-    _hung: set[RowKey] = field(factory=set)
+    _hung: set[RowKey] = field(factory=set)  # rows after which the board had to be power-cycled
 
     @classmethod
     def from_attempts(cls, attempts: Iterable[AttemptRecord]) -> Self:
-        """The rows that good attempts at a section have."""
+        """Return a ledger of the rows that the good attempts at a section have measured."""
         ledger = cls()
         for attempt in attempts:
             if row := {name: text for name, text in attempt.params.items() if name != "section"}:
@@ -47,34 +47,37 @@ class RowLedger:
         return ledger
 
     def wants(self, cycle: int, row: Mapping[str, str]) -> bool:
-        """True if a row must be measured.
+        """Return True if a row has to be measured in a cycle.
 
-        A row that hung the board is tried in one cycle only.
+        A row that hung the board is not tried in further cycles: it counts as failed there, too.
         """
-        place = cycle, row_key(row)
-        if place[1] in self._hung and place not in self.good:
-            self.bad.setdefault(place, next(error for (_, key), error in self.bad.items() if key == place[1]))
-        return place not in self.good and place not in self.bad
+        key = row_key(row)
+        if key in self._hung and (cycle, key) not in self.good:
+            first_error = next(error for (_, bad_key), error in self.bad.items() if bad_key == key)
+            self.bad.setdefault((cycle, key), first_error)
+        return (cycle, key) not in self.good and (cycle, key) not in self.bad
 
     def keep(self, cycle: int, row: Mapping[str, str], numbers: int) -> None:
-        """Note a stored row."""
+        """Note that a row is measured and stored.
+
+        Args:
+            numbers: how many values it has.
+        """
         self.good[cycle, row_key(row)] = numbers
 
     def failed_before(self, row: Mapping[str, str]) -> bool:
-        """True if it failed in another cycle of this session.
-
-        Then one try of it is enough.
-        """
+        """Return True if the row failed in another cycle of this session; one try is enough then."""
         return any(key == row_key(row) for _, key in self.bad)
 
     def give_up(self, cycle: int, row: Mapping[str, str], error: BoardlabError, *, hung: bool) -> bool:
-        """Note a failed row; True if other rows may still succeed.
+        """Note that a row failed, and tell whether the other rows may still succeed.
 
-        They may not if the failure is not about the row: it is the lab's, a configuration's, or a
-        stable one, or no row was at work (`row` is empty), or the board did not come back from several rows.
+        They may not if the failure is not the row's: it is stable, the lab's or a configuration's, it came between
+        two rows, or several rows have hung the board.
 
         Args:
-            hung: the board has to be power-cycled.
+            row: the row; empty: the failure came between two rows.
+            hung: True if the board has to be power-cycled after it.
         """
         if not row or not error.transient or not isinstance(error, BoardError | TestError):
             return False
@@ -84,22 +87,22 @@ class RowLedger:
         return len(self._hung) < MAX_HUNG
 
     def rows(self, cycle: int) -> int:
-        """Number of a cycle's rows with a result."""
+        """Return how many rows of a cycle are measured or given up."""
         return sum(row_cycle == cycle for row_cycle, _ in (*self.good, *self.bad))
 
     def numbers(self, cycle: int) -> int:
-        """Number of values of a cycle's rows."""
+        """Return how many values the measured rows of a cycle have."""
         return sum(count for (row_cycle, _), count in self.good.items() if row_cycle == cycle)
 
     def has_failed(self, cycle: int) -> bool:
-        """True if rows of a cycle could not be measured."""
+        """Return True if a row of the cycle was given up."""
         return any(row_cycle == cycle for row_cycle, _ in self.bad)
 
     def raise_failures(self, run_id: int) -> None:
-        """Raise an error that names the failed rows.
+        """Raise an error that names all rows that were given up, if there are any.
 
         Raises:
-            BoardTransientError, TestTransientError: rows failed; the failure class is that of the first.
+            BoardTransientError, TestTransientError: rows failed; the failure class is that of the first one.
         """
         rows: dict[RowKey, tuple[list[int], BoardlabError]] = {}
         for (cycle, key), error in self.bad.items():
@@ -121,7 +124,7 @@ class RowLedger:
 
 
 def describe_missing(attempts: Iterable[AttemptRecord]) -> Iterator[str]:
-    """A line for each tried row and section that a cycle lacks."""
+    """Yield a line for each row, or section without rows, that was tried in a cycle and never succeeded there."""
     good: set[tuple[int, RowKey]] = set()
     bad: dict[RowKey, dict[int, AttemptRecord]] = {}
     for attempt in attempts:

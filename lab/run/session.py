@@ -1,4 +1,4 @@
-"""Commands on a board and its tester, with a transcript in order."""
+"""A session of a section: commands on the board and on its tester, with one transcript of both."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from lab.errors import BoardlabError, BoardTransientError, ConfigurationError, L
 from lab.host.clock import Clock
 from lab.metrics.catalogue import find
 
-# Of the asked duration: programs round it and begin their clocks late. Beyond a carrier's limit: clocks and buffers of
-# both ends.
+# A program may run for less than the requested duration: it rounds, and starts its clock late.
 SHORTEST_SHARE: Final = 0.95
+# A value may exceed the limit of its carrier: buffers, and the difference of the clocks of both ends.
 HIGHEST_SHARE: Final = 1.05
 EMULATED_PATIENCE: Final = 4  # an emulated processor is as slow as its host is busy
-# A program's own words for its failure. In the output of `time -v` and others they are not the last line.
+# The line in which a program names its error. With `time -v` and others it is not the last line of the output.
 _ERROR: Final = re.compile(
     r"\b(?:error|fail(?:ed|ure)?|cannot|could "
     r"not|can't|unable|refused|denied|terminat\w+|killed|interrupt\w*|invalid|no such|no space|not found|timed out)\b",
@@ -31,7 +31,7 @@ _ERROR: Final = re.compile(
 
 @frozen
 class CommandResult:
-    """A command that ended.
+    """The result of a command.
 
     Attributes:
         lines: its output, without line ends.
@@ -43,12 +43,12 @@ class CommandResult:
 
 
 @frozen
-class _Ended:
-    """A command that ended on the board or the tester.
+class _TimedCommand:
+    """A command with its result and its duration.
 
     Attributes:
-        host: "board" or "tester".
-        seconds: from the command to its end, by the lab host's clock.
+        host: where it ran, "board" or "tester".
+        seconds: time from sending the command to its end, by the lab host's clock.
     """
 
     host: str
@@ -59,10 +59,10 @@ class _Ended:
 
 
 class CommandHost(Protocol):
-    """Something that runs commands; labgrid's CommandProtocol behind an adapter (lab.pytest_plugin.sections)."""
+    """A shell that runs commands: labgrid's CommandProtocol behind an adapter (`lab.pytest_plugin.sections`)."""
 
     def run(self, command: str, timeout_s: float) -> CommandResult:
-        """Run it to its end.
+        """Run a command to its end.
 
         Raises:
             BoardlabError: it did not end in time, or the host is gone.
@@ -71,27 +71,28 @@ class CommandHost(Protocol):
 
 
 class Stamps(Protocol):
-    """Arrival times of a console's bytes; see `lab.pytest_plugin.labgrid_host.ConsoleStamps`."""
+    """The arrival times of a console's bytes (`lab.pytest_plugin.labgrid_host.ConsoleStamps`)."""
 
     def since_now(self) -> Callable[[Marks], OutputSpan]:
-        """Return a function of the time span between marks in later output.
+        """Return a function that takes two marks, and returns the time between them in the output from now on.
 
-        It raises:
-            TestTransientError: a text did not come. LabTransientError: the stamps are unreliable.
+        The returned function raises TestTransientError if a mark did not come, and LabTransientError if the stamps
+        are unreliable.
         """
         ...
 
 
 @define
 class BoardSession:
-    """A `lab.benchmarks.section.Bench`.
+    """A try of a section on one board; it implements `lab.benchmarks.section.Bench`.
 
     Attributes:
+        site: addresses and devices of the lab that sections need.
         host: the board's prompt.
-        tester_host: None: the environment has no tester.
-        stamps: of the prompt's console; None: the prompt is not at a console.
-        transcript: all commands with their output; the artifact behind every number.
-        lost: a command did not end, or its host vanished: its state is unknown since.
+        tester_host: shell of the tester; None: the environment has no tester.
+        stamps: stamps of the prompt's console; None: the prompt is not at a console.
+        transcript: all commands with their output, in order; every number refers to its place in it.
+        lost: True if a command did not end, or its host vanished: the board's state is unknown since then.
     """
 
     board: BoardType
@@ -105,10 +106,10 @@ class BoardSession:
 
     def run(self, command: str, *, timeout_s: float = 30.0, check: bool = True) -> bytes:
         """Run a command on the board, as `Bench.run`."""
-        ended = self._run("board", self.host, command, timeout_s)
-        if check and ended.status != 0:
-            raise _failure(ended)
-        return ended.output
+        result = self._run("board", self.host, command, timeout_s)
+        if check and result.status != 0:
+            raise _failure(result)
+        return result.output
 
     def status(self, command: str, *, timeout_s: float = 30.0) -> int:
         """Run a command for its exit status, as `Bench.status`."""
@@ -116,10 +117,10 @@ class BoardSession:
 
     def tester(self, command: str, *, timeout_s: float = 30.0, check: bool = True) -> bytes:
         """Run a command on the tester, as `Bench.tester`."""
-        ended = self._run("tester", self._tester(), command, timeout_s)
-        if check and ended.status != 0:
-            raise _failure(ended)
-        return ended.output
+        result = self._run("tester", self._tester(), command, timeout_s)
+        if check and result.status != 0:
+            raise _failure(result)
+        return result.output
 
     def read(
         self,
@@ -130,7 +131,7 @@ class BoardSession:
         on_tester: bool = False,
         validity: Validity = ALWAYS,
     ) -> list[ParsedReading]:
-        """Read an output as `Bench.read`, with bytes of the transcript."""
+        """Run a command and read its output, as `Bench.read`; readings refer to bytes of the transcript."""
         name, host = ("tester", self._tester()) if on_tester else ("board", self.host)
         return self._valid_readings(parser, self._run(name, host, command, timeout_s), validity)
 
@@ -143,39 +144,44 @@ class BoardSession:
         timeout_s: float = 30.0,
         validity: Validity = ALWAYS,
     ) -> list[ParsedReading]:
-        """Time an output by the stamps, as `Bench.timed`."""
+        """Run a command and time its output by the console's stamps, as `Bench.timed`."""
         if self.stamps is None:
             raise ConfigurationError(
                 f"`{command}` is timed by the console's stamps, and this prompt is at no console that the console "
                 "server reads; use a StampedConsoleDriver in the env"
             )
         span = self.stamps.since_now()
-        ended = self._run("board", self.host, command, timeout_s)
-        return self._valid_readings(lambda output: parser(output, span(marks)), ended, validity)
+        result = self._run("board", self.host, command, timeout_s)
+        return self._valid_readings(lambda output: parser(output, span(marks)), result, validity)
 
-    def _valid_readings(self, parser: Parser, ended: _Ended, validity: Validity) -> list[ParsedReading]:
-        """A command's readings that pass its conditions, by transcript position.
+    def _valid_readings(self, parser: Parser, result: _TimedCommand, validity: Validity) -> list[ParsedReading]:
+        """Parse the output of a command, and check its readings.
 
         Raises:
-            BoardTransientError, LabTransientError, TestTransientError: as of `Bench.read`.
+            BoardTransientError, LabTransientError, TestTransientError: as `Bench.read`.
         """
-        text = ended.output.decode("utf-8", "replace")
-        if ended.status != 0 and not any(
-            ended.status in harmless.statuses and re.search(harmless.output, text) for harmless in validity.harmless
+        text = result.output.decode("utf-8", "replace")
+        if result.status != 0 and not any(
+            result.status in harmless.statuses and re.search(harmless.output, text) for harmless in validity.harmless
         ):
-            raise _failure(ended)
-        base = len(self.transcript) - len(ended.output)
+            raise _failure(result)
+        base = len(self.transcript) - len(result.output)
         try:
-            readings = parser(ended.output)
+            readings = parser(result.output)
         except TestTransientError as error:
-            if ended.status == 0:
+            if result.status == 0:
                 raise
-            raise _failure(ended) from error
+            raise _failure(result) from error
         for reading in readings:
-            _check(reading, ended, validity)
-        return [evolve(r, start=r.start + base, end=r.end + base) for r in readings]
+            _check_validity(reading, result, validity)
+        return [evolve(reading, start=reading.start + base, end=reading.end + base) for reading in readings]
 
     def _tester(self) -> CommandHost:
+        """Return the tester's shell.
+
+        Raises:
+            ConfigurationError: the environment has none.
+        """
         if self.tester_host is None:
             raise ConfigurationError(
                 "this section needs commands on the tester, and the env has no target `tester` "
@@ -183,61 +189,67 @@ class BoardSession:
             )
         return self.tester_host
 
-    def _run(self, name: str, host: CommandHost, command: str, timeout_s: float) -> _Ended:
+    def _run(self, name: str, host: CommandHost, command: str, timeout_s: float) -> _TimedCommand:
+        """Run a command, and add it with its output to the transcript.
+
+        Raises:
+            BoardlabError: it did not end in time, or the host is gone; the session is lost then.
+        """
         self.transcript += transcript_head(name, command)
         start_ns = self.clock.now_ns()
         try:
-            ended = host.run(command, timeout_s * (EMULATED_PATIENCE if self.board.virtual else 1))
+            result = host.run(command, timeout_s * (EMULATED_PATIENCE if self.board.virtual else 1))
         except BoardlabError:
             self.lost = True
             raise
         seconds = (self.clock.now_ns() - start_ns) / 1e9
-        output = "".join(f"{line}\n" for line in ended.lines).encode("utf-8", "replace")
-        self.transcript += transcript_status(ended.status, seconds) + output
-        return _Ended(name, command, output, ended.status, seconds)
+        output = "".join(f"{line}\n" for line in result.lines).encode("utf-8", "replace")
+        self.transcript += transcript_status(result.status, seconds) + output
+        return _TimedCommand(name, command, output, result.status, seconds)
 
 
-def _check(reading: ParsedReading, ended: _Ended, validity: Validity) -> None:
-    """Check a reading's duration and value.
+def _check_validity(reading: ParsedReading, result: _TimedCommand, validity: Validity) -> None:
+    """Check the duration and the value of a reading.
 
-    The duration is the program's; of one that prints none, the lab host's between command and prompt.
+    The duration is that which the program prints, else the time from the command to the prompt.
 
     Raises:
-        TestTransientError: its duration is shorter than asked for, or its value is beyond the carrier's limit.
+        TestTransientError: the program ran for less than the requested time, or the value exceeds the carrier's limit.
     """
-    seconds = reading.seconds or ended.seconds
+    seconds = reading.seconds or result.seconds
     if seconds < validity.seconds * SHORTEST_SHARE:
         raise refusal(
-            f"`{ended.command}` on the {ended.host}",
-            f"it ran for {seconds:.3g} of the {validity.seconds:g} s that it was asked for, so its numbers are of a "
-            f"part: something ended it early ({_own_error(ended.output)!r})",
+            f"`{result.command}` on the {result.host}",
+            f"it ran for {seconds:.3g} of the requested {validity.seconds:g} s, so its numbers cover only a part: "
+            f"something ended it early ({_own_error(result.output)!r})",
         )
     highest = validity.highest.get(reading.metric, 0.0)
     if highest and reading.value - min(reading.quantum, reading.value) / 2 > highest * HIGHEST_SHARE:
         metric = find(reading.metric)
-        unit = metric.unit if metric else ""  # of another package's section
+        unit = metric.unit if metric else ""  # the catalogue lacks the metrics of other packages' sections
         raise refusal(
-            f"`{ended.command}` on the {ended.host}",
+            f"`{result.command}` on the {result.host}",
             f"{reading.metric} is {reading.value:.6g} {unit}, and {validity.carrier} carries at most {highest:.6g} "
-            f"{unit}: a counter or a clock of the program is wrong, or its output is damaged. Another program or "
-            "version may count right",
+            f"{unit}: a counter or a clock of the program is wrong, or its output is damaged. Try another version of "
+            "the program, or another program",
         )
 
 
-def _failure(ended: _Ended) -> BoardTransientError | LabTransientError:
+def _failure(result: _TimedCommand) -> BoardTransientError | LabTransientError:
+    """Return the error of a command with a bad exit status: the board's, or of a tester's command the lab's."""
     kind, failure = (
         (LabTransientError, "tester_command_failed")
-        if ended.host == "tester"
+        if result.host == "tester"
         else (BoardTransientError, "command_failed")
     )
     return kind(
-        f"`{ended.command}` failed on the {ended.host} with status {ended.status}: {_own_error(ended.output)!r}. Its "
-        "output is in the attempt's log",
+        f"`{result.command}` failed on the {result.host} with status {result.status}: "
+        f"{_own_error(result.output)!r}. Its output is in the attempt's log",
         failure=failure,
     )
 
 
 def _own_error(output: bytes) -> str:
-    """The line in which a program names its error; its last line if none does."""
+    """Return the line in which a program names its error; if no line does, its last one."""
     lines = [line.strip() for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
     return next((line for line in reversed(lines) if _ERROR.search(line)), lines[-1] if lines else "")

@@ -1,5 +1,5 @@
-"""Check of a board type against a bare log of a boot.
+"""Checks of a board type against a bare log of a boot, and drafts of new types.
 
-The moments, the flow, the evidence and the verdict come from the recognition of live boots (`lab.run.rewatch`) with
-made-up stamps. So no result concerns time.
+A bare log has no stamps. It gets made-up ones, and is then watched like a live boot (`lab.run.rewatch`). So moments,
+flow, evidence and verdict are those of a run, and no result concerns time.
 """

@@ -1,4 +1,7 @@
-"""A bare log of a console, without stamps, as a boot prints it."""
+"""Bare logs of a console: text without stamps, as terminal programs write it.
+
+`read` removes what the program has added, e.g. a time before each line, and what came after the boot.
+"""
 
 from __future__ import annotations
 
@@ -22,18 +25,18 @@ from lab.errors import ConfigurationError
 from lab.host.clock import NS_PER_S
 
 MAX_BYTES: Final = 5_000_000  # a boot prints some 50 kB
-GARBAGE_SHARE: Final = 0.3  # of bytes that no console prints, as in a live boot
-NUL_SHARE: Final = 0.01  # a UART that is switched on sends one
-LINE_NS: Final = 20_000_000  # from a line to the next, made up
-LONGEST_NS: Final = 20 * NS_PER_S  # between two lines; a board that is silent for longer counts as hung
-FIRST_NS: Final = NS_PER_S  # from power on to the first line
-PREFIX_SHARE: Final = 0.9  # of the lines, that begin with a time where a program has put one before each
-TYPED_CHARACTERS: Final = 80
-AUTOMATIC: Final = "(automatic login)"  # of agetty, behind the user's name: nobody typed it
+GARBAGE_SHARE: Final = 0.3  # a log with a larger share of bytes that no console prints is refused, as a live boot is
+NUL_SHARE: Final = 0.01  # a UART that is switched on sends a NUL or two; a larger share means a binary file
+LINE_NS: Final = 20_000_000  # made-up time from one line to the next
+LONGEST_NS: Final = 20 * NS_PER_S  # longest made-up pause between two lines; a longer one would count as a hang
+FIRST_NS: Final = NS_PER_S  # made-up time from power on to the first line
+PREFIX_SHARE: Final = 0.9  # if so many lines begin with a time of one shape, a program has put it there
+TYPED_CHARACTERS: Final = 80  # longer text after a prompt is not taken for typed input
+AUTOMATIC: Final = "(automatic login)"  # agetty prints it after the user's name, which nobody typed then
 
-# A time that a terminal program puts before each line: of day, of the epoch, or of the log in seconds. The kernel's
-# own is not among them. What stands before it, e.g. a date or a level, and a port's name behind it look the same on
-# each line.
+# A time that a terminal program puts before each line: time of day, seconds since 1970, or seconds of the log. The
+# kernel's own format is not among them. The text before the time, e.g. a date or a level, and a port's name after it
+# have the same shape on each line.
 _TIMES = (
     rb"\d{1,2}[:.]\d\d[:.]\d\d(?:[.,:]\d+)?(?: ?[AaPp][Mm])?(?:Z| ?[+-]\d\d:?\d\d| (?:19|20)\d\d)?",
     rb"\d{9,13}(?:[.,]\d+)?",
@@ -46,20 +49,20 @@ _PREFIXES = tuple(
     for port in (rb"(?P<port> [\w./-]{1,32}[:>|])", rb"(?P<port>)")
 )
 _NO_DIGITS = re.compile(rb"[\d ]+")
-PADDED_SHARE: Final = 0.5  # of the lines, that blanks fill up to one width
+PADDED_SHARE: Final = 0.5  # if so many lines are filled with blanks to one width, a program has filled them
 _KERNEL_TIME = re.compile(rb"[\r ]*(?:<\d+>)?\[ *(\d{1,6})\.(\d{6})(?:@\d+)?\]")
 UNSEEN = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|[@-Z\\^_78=>])|[\x00\x07\r]")
 
 
 @frozen
 class BareLog:
-    """The text of a log, as for a live boot.
+    """The text of a log, as the board has printed it.
 
     Attributes:
-        where: the file.
-        lines: with line ends.
-        notes: changes of the text, for people.
-        answer: what came behind Enter, where the board asks for it; empty: not in it.
+        where: path of the file.
+        lines: with their line ends.
+        notes: one sentence for each change that `read` has made to the text.
+        answer: the shell's prompt after Enter, if the board asks for Enter; empty: the log does not show it.
     """
 
     where: str
@@ -69,18 +72,19 @@ class BareLog:
 
     @cached_property
     def _ends(self) -> list[int]:
+        """Position behind each line."""
         return list(accumulate(len(line) for line in self.lines))
 
     def line_at(self, position: int) -> int:
-        """The line number, from 1, of the byte before this position."""
+        """Return the number, from 1, of the line with the byte before this position."""
         return bisect_left(self._ends, position) + 1
 
     def text(self, number: int) -> str:
-        """The line of that number."""
+        """Return the line of this number, from 1, without its blanks."""
         return self.lines[number - 1].decode("latin-1").strip()
 
     def events(self, timing: LineTiming) -> list[Chunk]:
-        """The lines with made-up stamps, at least as fast as kernel times."""
+        """Return the lines with made-up stamps, which are never earlier than the kernel's printed times."""
         chunks: list[Chunk] = []
         t_ns, position = FIRST_NS, 0
         kernel_began_ns: int | None = None
@@ -99,10 +103,13 @@ class BareLog:
 
 
 def read(path: Path, board: BoardType) -> BareLog:
-    """The log in a file.
+    """Read the log of one boot from a file.
+
+    Args:
+        board: its prompts tell where the boot ends.
 
     Raises:
-        ConfigurationError: it cannot be read, is empty, too large, or no text.
+        ConfigurationError: the file cannot be read, is empty, too large, or not a text.
     """
     lines: Sequence[bytes] = _lines(path)
     notes = []
@@ -126,7 +133,8 @@ def read(path: Path, board: BoardType) -> BareLog:
         notes.append(f"read as far as the prompt in line {typed}, which has typed input")
     while len(lines) > 1 and not lines[-1].strip():
         lines = lines[:-1]
-    last = lines[-1].rstrip(b"\r")  # the program that keeps a log ends its last line, not the board
+    # The newline after a prompt at the end of a log is of the program that has written it, not of the board.
+    last = lines[-1].rstrip(b"\r")
     text = last.decode("latin-1")
     waits = any(end.search(text) for end in ends) or re.match(board.prompts.uboot, text) is not None
     return BareLog(
@@ -135,19 +143,24 @@ def read(path: Path, board: BoardType) -> BareLog:
 
 
 def bare_lines(path: Path) -> Sequence[bytes]:
-    """The lines of a log, without what a program put before or behind each.
+    """Read the lines of a log, without what a program has put before or after each.
 
     Raises:
-        ConfigurationError: as of `read`.
+        ConfigurationError: as `read`.
     """
     lines: Sequence[bytes] = _lines(path)
     return _without_margins(_without_prefixes(lines) or lines)[0]
 
 
 def _lines(path: Path) -> list[bytes]:
+    """Read the lines of a file that is a text.
+
+    Raises:
+        ConfigurationError: the file cannot be read, is empty, too large, or not a text.
+    """
     try:
         if path.exists() and not path.is_file():
-            raise ConfigurationError(f"{path}: no file, but a folder or a device; name the log itself")
+            raise ConfigurationError(f"{path}: is a folder or a device; give the file of the log")
         with path.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:  # ValueError: a name with a NUL
@@ -158,21 +171,21 @@ def _lines(path: Path) -> list[bytes]:
             f"{path}: larger than {MAX_BYTES // 1_000_000} MB, and a boot prints some 50 kB: cut one boot out of it"
         )
     if not data.strip():
-        raise ConfigurationError(f"{path}: empty; a log of a console is needed")
+        raise ConfigurationError(f"{path}: is empty; give the log of a console")
     if data.count(0) > NUL_SHARE * len(data) or garbage(data) > GARBAGE_SHARE:
         raise ConfigurationError(
-            f"{path}: no text: a log of a console is needed, unpacked, in UTF-8 or ASCII. If it is one, the console's "
-            "speed was wrong"
+            f"{path}: is not a text; give the log of a console, unpacked, in UTF-8 or ASCII. If it is one, the "
+            "console's speed was wrong"
         )
     return data.split(b"\n")
 
 
 def _without_prefixes(lines: Sequence[bytes]) -> list[bytes] | None:
-    """The lines without a program's time prefixes; None: no prefixes."""
+    """Return the lines without the time that a program has put before each; None: there is no such time."""
     full = [line for line in lines if line.strip()]
     for prefix in _PREFIXES:
         shapes = Counter(_shape(match) for line in full if (match := prefix.match(line)))
-        usual, count = max(shapes.items(), key=lambda found: found[1], default=(None, 0))
+        usual, count = next(iter(shapes.most_common(1)), (None, 0))
         if count >= PREFIX_SHARE * len(full):
             matches = [prefix.match(line) for line in lines]
             return [
@@ -183,12 +196,16 @@ def _without_prefixes(lines: Sequence[bytes]) -> list[bytes] | None:
 
 
 def _shape(match: re.Match[bytes]) -> tuple[bytes, bytes]:
-    """The parts of a prefix that all lines have."""
+    """Return the parts of a prefix that are the same on all lines, without the digits of a date."""
     return _NO_DIGITS.sub(b"0", match["lead"]), match["port"]
 
 
 def _without_margins(lines: Sequence[bytes]) -> tuple[Sequence[bytes], list[str]]:
-    """The lines without an indent that all have, and without blanks that fill them up; and notes on it."""
+    """Remove an indent that all lines have, and blanks that fill them to one width.
+
+    Returns:
+        The lines, and a note for each removal.
+    """
     notes = []
     full = [line.rstrip(b"\r") for line in lines if line.strip()]
     indent = min((len(line) - len(line.lstrip(b" \t")) for line in full), default=0)
@@ -203,7 +220,11 @@ def _without_margins(lines: Sequence[bytes]) -> tuple[Sequence[bytes], list[str]
 
 
 def _with_blanks(lines: Sequence[bytes], ends: Sequence[re.Pattern[str]]) -> tuple[list[bytes], list[int]]:
-    """The lines with prompts' trailing blanks restored, and their numbers."""
+    """Restore the blank at the end of prompts, which some programs remove.
+
+    Returns:
+        The lines, and the numbers of the restored ones.
+    """
     whole_lines, restored = [], []
     for number, line in enumerate(lines, start=1):
         text = line.rstrip(b"\r").decode("latin-1")
@@ -218,7 +239,11 @@ def _with_blanks(lines: Sequence[bytes], ends: Sequence[re.Pattern[str]]) -> tup
 def _until_enter(
     lines: Sequence[bytes], ends: Sequence[re.Pattern[str]], board: BoardType
 ) -> tuple[Sequence[bytes], bytes]:
-    """The lines up to one that asks for Enter, and the shell's prompt behind it; empty: none came."""
+    """Cut a log at the line that asks for Enter.
+
+    Returns:
+        The lines up to it, and the shell's prompt that came after it. If no prompt came: all lines, and empty.
+    """
     texts = [line.decode("latin-1").rstrip("\r") for line in lines]
     asking = next((n for n, text in enumerate(texts) if ASKS.search(text) and any(e.search(text) for e in ends)), None)
     shells = [re.compile(board.prompts.shell), *(end for end in ends if not ASKS.search(end.pattern))]
@@ -228,9 +253,10 @@ def _until_enter(
 
 
 def _until_typed(lines: Sequence[bytes], ends: Sequence[re.Pattern[str]]) -> tuple[Sequence[bytes], int]:
-    """The lines up to the first typed command, and its number.
+    """Cut a log at the first prompt with typed input.
 
-    0: nothing is typed.
+    Returns:
+        The lines up to the prompt, and its number from 1. If nothing is typed: all lines, and 0.
     """
     for number, line in enumerate(lines, start=1):
         text = line.decode("latin-1")

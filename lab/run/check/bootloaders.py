@@ -1,4 +1,4 @@
-"""Banners of bootloaders and firmware that no shipped board type has, for drafts of new types."""
+"""Banners of bootloaders and firmware that no shipped board type has; drafts of new types use them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from lab.boards.markers import check_regex
 
 @frozen
 class Banner:
-    """The first line of a program that runs before Linux, or its init.
+    """The first line that a bootloader, a firmware, the kernel or its init prints.
 
     Attributes:
-        name: of the moment.
-        title: of the program.
+        name: name of the moment.
+        title: name of the program, for stages.
         pattern: regular expression within one line.
         reference: source of the pattern.
     """
@@ -28,11 +28,12 @@ class Banner:
 
     @property
     def moment(self) -> MomentPattern:
-        """It as a moment of a board type."""
+        """The banner as a moment of a board type."""
         return MomentPattern(self.name, self.pattern, reference=self.reference)
 
 
-_STAMP: Final = r"(<\d>)?\[ *\d+\.\d{6}(@\d+)?\]( *\[[^\]]{1,30}\]| c\d)? *"  # with the processor or the task in it
+# The kernel's time before a line; vendors' kernels add the processor or the task.
+_STAMP: Final = r"(<\d>)?\[ *\d+\.\d{6}(@\d+)?\]( *\[[^\]]{1,30}\]| c\d)? *"
 BANNERS: Final = (
     Banner("bootrom", "boot ROM", r"BootROM - \d", "logs of Marvell Armada boards"),
     Banner("ddr", "DDR firmware", r"DDR Version \d", "Rockchip rkbin, logs of RK3399 boards"),

@@ -1,4 +1,4 @@
-"""Findings in a bare log: moments, flow, media, failures."""
+"""What a bare log shows of a boot: its moments, its flow, its medium and its failures."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ from lab.console.moments import MomentFinder
 from lab.errors import BoardlabError
 from lab.metrics import Flag, Moment
 from lab.run.check.bare_log import _KERNEL_TIME, BareLog
-from lab.run.rewatch import PromptReply, Rewatched, rewatch
+from lab.run.rewatch import PromptReply, RewatchResult, rewatch
 
 
 @frozen
 class FlowCandidate:
-    """A flow.
+    """One flow of the board type, and whether the boot can be of it.
 
     Attributes:
-        why_not: evidence against it in the log; empty: none.
-        before, behind: required moments that a log with a late begin, or an early end, lacks.
+        why_not: evidence against the flow in the log; empty: there is none.
+        before: required moments that would have come before the log's first one.
+        behind: required moments that would come after its last one.
     """
 
     why_not: str
@@ -38,14 +39,18 @@ class FlowCandidate:
 def candidates(
     board: BoardType, moments: Sequence[MomentLike], end: int, ruled_out: Mapping[str, int]
 ) -> dict[str, FlowCandidate]:
-    """Every flow of the board type, the usual one first.
+    """Judge each flow of the board type, the usual one first.
 
     Args:
-        end: of the log, in bytes.
-        ruled_out: impossible flows, with the lines that show it.
+        moments: moments of the log.
+        end: length of the log in bytes.
+        ruled_out: impossible flow -> number of the line that shows it.
+
+    Returns:
+        Name of the flow -> its judgement.
     """
     return {
-        name: FlowCandidate(f"line {ruled_out[name]} is of another flow")
+        name: FlowCandidate(f"line {ruled_out[name]} belongs to another flow")
         if name in ruled_out
         else _candidate(board, name, moments, end)
         for name in (NORMAL, *board.flows)
@@ -53,43 +58,47 @@ def candidates(
 
 
 def _candidate(board: BoardType, name: str, moments: Sequence[MomentLike], end: int) -> FlowCandidate:
+    """Judge a flow by the moments of the log."""
     patterns = board.flow(name)
-    came = {moment.name for moment in moments}
-    places = [number for number, pattern in enumerate(patterns) if pattern.name in came]
-    if not places:
-        return FlowCandidate("none of its moments is there")
-    first, last = places[0], places[-1]
-    behind = tuple(p.name for p in patterns[last + 1 :] if p.required)
-    middle = [p for p in patterns[first : last + 1] if p.name not in ENDS]
-    before = tuple(p.name for p in patterns[:first] if p.required)
+    names = {moment.name for moment in moments}
+    present = [number for number, pattern in enumerate(patterns) if pattern.name in names]
+    if not present:
+        return FlowCandidate("the log has none of its moments")
+    first, last = present[0], present[-1]
+    before = tuple(pattern.name for pattern in patterns[:first] if pattern.required)
+    behind = tuple(pattern.name for pattern in patterns[last + 1 :] if pattern.required)
+    middle = [pattern for pattern in patterns[first : last + 1] if pattern.name not in ENDS]
+    ending = [pattern for pattern in patterns if pattern.name in ENDS]
     prompt = next((moment for moment in reversed(moments) if moment.name in ENDS), None)
-    ending = [p for p in patterns if p.name in ENDS]
-    if prompt is None:
-        prompt = Moment(ending[0].name if ending else ENDS[0], max(m.t_ns for m in moments), 0, end, "")
+    if prompt is None:  # the log ends early: judge it as if a prompt stood at its end
+        last_ns = max(moment.t_ns for moment in moments)
+        prompt = Moment(ending[0].name if ending else ENDS[0], last_ns, 0, end, "")
     try:
         if name != NORMAL:
             check_foreign(name, patterns, moments, prompt)
         in_order(board.name, [*middle, *ending], moments, prompt)
     except BoardlabError as error:
-        missing = ", ".join(pattern.name for pattern in middle if pattern.required and pattern.name not in came)
+        missing = ", ".join(pattern.name for pattern in middle if pattern.required and pattern.name not in names)
         why_not = f"not found: {missing}" if error.failure == "moment_missing" and missing else str(error)
         return FlowCandidate(why_not, before, behind)
     return FlowCandidate("", before, behind)
 
 
-TAIL_LINES: Final = 30  # behind a prompt, up to which it may be the one that the board waits at
+TAIL_LINES: Final = 30  # lines of the kernel after a prompt at which the board may still be waiting
 RESET: Final = "reset"
-NO_LIMIT_S: Final = 1e6  # stamps are made up: no boot is too slow
+NO_LIMIT_S: Final = 1e6  # the stamps are made up, so no boot may count as too slow
 # Flags that do not depend on stamps.
 FLAGS: Final = (Flag.MEDIUM_UNVERIFIED, Flag.PROMPT_REPEATED, Flag.KERNEL_ERRORS, Flag.CONSOLE_OVERRUN)
 
 
 @frozen
 class FoundMoment:
-    """A moment of the board type with its lines.
+    """A moment of the board type, and where the log has it.
 
     Attributes:
-        flows: the flows that it belongs to.
+        flows: names of the flows that it belongs to.
+        lines: numbers of its lines, from 1; empty: the log lacks it.
+        text: text of the first one.
     """
 
     pattern: MomentPattern
@@ -100,11 +109,14 @@ class FoundMoment:
 
 @frozen
 class Witness:
-    """A source of evidence with its line; `line` 0: none.
+    """A source of evidence of the medium, and what it says in the log.
 
     Attributes:
-        medium: empty: unknown to the board type.
-        confirmed: the confirming line came.
+        source: e.g. "spl", "kernel".
+        line: number of its line, from 1; 0: it says nothing.
+        said: its word for the medium.
+        medium: the medium of that word; empty: the board type does not know the word.
+        confirmed: True if the line came that confirms it, or none is needed.
     """
 
     source: str
@@ -116,7 +128,11 @@ class Witness:
 
 @frozen
 class KnownLine:
-    """A line that one of the types' `failures` or `troubles` fits."""
+    """A line that matches an entry of the type's `failures` or `troubles`.
+
+    Attributes:
+        means: the failure class, or the trouble, that it shows.
+    """
 
     line: int
     text: str
@@ -125,12 +141,14 @@ class KnownLine:
 
 @frozen
 class Findings:
-    """All findings about a boot of this type in a log.
+    """All that a log shows, read as a boot of one board type.
 
     Attributes:
-        moments: those of the type, prompts included, each with the lines where it came.
-        flows: the candidates by name.
-        result: of a live run of it, on the first named medium.
+        moments: all moments of the type, with the prompts.
+        flows: name -> judgement of each flow, the usual one first.
+        witnesses: one for each source of evidence.
+        software: name -> version that the boot printed.
+        result: what a live run would have measured, with the first named medium.
     """
 
     log: BareLog
@@ -141,65 +159,66 @@ class Findings:
     software: dict[str, str]
     failures: tuple[KnownLine, ...]
     troubles: tuple[KnownLine, ...]
-    result: Rewatched
+    result: RewatchResult
 
     @property
     def media(self) -> tuple[str, ...]:
-        """The media that were named; several: a mixed boot."""
+        """The media that confirmed evidence names; several mean a mixed boot."""
         return tuple(dict.fromkeys(w.medium for w in self.witnesses if w.confirmed and w.medium))
 
     @property
     def too_often(self) -> tuple[FoundMoment, ...]:
-        """The moments of a restarted boot that came too often."""
+        """The moments that came more often than in a healthy boot, if the board restarted; else empty."""
         error = self.result.error
-        began_anew = error is not None and error.failure == RESET
-        return tuple(moment for moment in self.moments if began_anew and 0 < moment.pattern.times < len(moment.lines))
+        if error is None or error.failure != RESET:
+            return ()
+        return tuple(moment for moment in self.moments if 0 < moment.pattern.times < len(moment.lines))
 
     @property
     def prompts(self) -> tuple[FoundMoment, ...]:
-        """The prompts of Linux that were found."""
+        """The prompts of Linux that the log has."""
         return tuple(moment for moment in self.moments if moment.pattern.name in ENDS and moment.lines)
 
     @property
     def flow(self) -> str:
-        """The boot's flow, as far as it goes; empty: none."""
+        """The boot's flow, as a run would store it; empty: it is none of the type's flows."""
         for sample in self.result.samples:
             return sample.params.get("flow", NORMAL)
         return next((name for name, candidate in self.flows.items() if not candidate.why_not), "")
 
     @property
     def way(self) -> str:
-        """The flow's name in the type, without "quiet"."""
+        """The flow's name in the type: a stored flow may have "quiet" in it."""
         return way_of(self.flow)
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """The flags of a live run's numbers."""
-        return tuple(str(flag) for flag in FLAGS if any(flag in s.flags for s in self.result.samples))
+        """The flags that the numbers of a live run would have, as far as they do not depend on stamps."""
+        return tuple(str(flag) for flag in FLAGS if any(flag in sample.flags for sample in self.result.samples))
 
 
 def examine(log: BareLog, board: BoardType) -> Findings:
-    """Read a log as a boot of this type."""
+    """Read a log as a boot of this board type."""
     timing = LineTiming(board.console.speed_bd)
     events = log.events(timing)
     moments, ruled_out = _moments(board, events, timing)
     witnesses, software = _witnesses(log, board)
     named = [witness.medium for witness in witnesses if witness.confirmed and witness.medium]
     medium = next(iter(named), next(iter(board.media)))
-    rows = []
+    found_moments = []
     for pattern in board.markers:
-        of_it = [moment for moment in moments if moment.name == pattern.name]
+        matches = [moment for moment in moments if moment.name == pattern.name]
         flows = tuple(
             name
             for name in (NORMAL, *board.flows)
             if any(flow_moment.name == pattern.name for flow_moment in board.flow(name))
         )
-        lines = tuple(log.line_at(moment.position) for moment in of_it)
-        rows.append(FoundMoment(pattern, flows, lines, of_it[0].text if of_it else ""))
+        lines = tuple(log.line_at(match.position) for match in matches)
+        found_moments.append(FoundMoment(pattern, flows, lines, matches[0].text if matches else ""))
     return Findings(
         log,
         board,
-        tuple(rows),
+        tuple(found_moments),
         candidates(board, moments, events[-1].end, ruled_out),
         tuple(witnesses),
         software,
@@ -210,7 +229,11 @@ def examine(log: BareLog, board: BoardType) -> Findings:
 
 
 def _moments(board: BoardType, events: Sequence[Chunk], timing: LineTiming) -> tuple[list[Moment], dict[str, int]]:
-    """The moments, and the impossible flows with their lines."""
+    """Find the moments of a log, and the flows that its lines rule out.
+
+    Returns:
+        The moments in their order; flow that is ruled out -> number of the first line that does.
+    """
     finder = MomentFinder(board.markers, timing)
     ruling = RuledOut(board)
     moments: list[Moment] = []
@@ -220,7 +243,7 @@ def _moments(board: BoardType, events: Sequence[Chunk], timing: LineTiming) -> t
             ruling.moment(moment)
             moments.append(moment)
         line = event.data.decode("latin-1")
-        ruling.whole_line(line)  # its newline comes after its moments
+        ruling.whole_line(line)  # after its moments, as in a live boot: the newline arrives last
         if FAKE_START.search(line) and moments and moments[-1].name == START:
             moments.pop()
         for name in ruling.flows:
@@ -229,10 +252,11 @@ def _moments(board: BoardType, events: Sequence[Chunk], timing: LineTiming) -> t
 
 
 def _witnesses(log: BareLog, board: BoardType) -> tuple[list[Witness], dict[str, str]]:
-    """The line of each source, and the versions of the software."""
+    """Find the line of each source of evidence, and the versions that the boot printed."""
+    # Each reader gets one source only, and a medium without a name, which no source can confirm as the right one.
     readers = {
         evidence.source: BootEvidence(evolve(board, evidence=[evidence]), medium="") for evidence in board.evidence
-    }  # each hears one source, and a medium without a name is never the right one
+    }
     witnesses = {evidence.source: Witness(evidence.source) for evidence in board.evidence}
     for number, raw in enumerate(log.lines, start=1):
         line = raw.decode("latin-1").removesuffix("\n")
@@ -249,6 +273,11 @@ def _witnesses(log: BareLog, board: BoardType) -> tuple[list[Witness], dict[str,
 
 
 def _signs_in(log: BareLog, signs: dict[str, Sign]) -> Iterable[KnownLine]:
+    """Yield the lines of a log that match a sign, each once.
+
+    Args:
+        signs: regular expression -> sign.
+    """
     for number, raw in enumerate(log.lines, start=1):
         line = raw.decode("latin-1").removesuffix("\n")
         for pattern, sign in signs.items():
@@ -259,12 +288,14 @@ def _signs_in(log: BareLog, signs: dict[str, Sign]) -> Iterable[KnownLine]:
 
 def _live(
     board: BoardType, medium: str, events: Sequence[Chunk], timing: LineTiming, moments: Sequence[Moment], log: BareLog
-) -> Rewatched:
-    """A live run's result, if the log ends at a prompt."""
+) -> RewatchResult:
+    """Watch a log as a live run would; a board whose log ends at a prompt answers a carriage return there."""
     prompts = [moment for moment in moments if moment.name in ENDS]
-    tail = log.lines[log.line_at(prompts[-1].position) :] if prompts else ()
-    waits = prompts and len(tail) <= TAIL_LINES and all(_KERNEL_TIME.match(line) or not line.strip() for line in tail)
-    reply = log.answer or prompts[-1].text.encode() if waits else b""
-    answer = PromptReply(b"\r\n" + reply, events[-1].t_ns) if waits else None
+    answer = None
+    if prompts:
+        tail = log.lines[log.line_at(prompts[-1].position) :]
+        if len(tail) <= TAIL_LINES and all(_KERNEL_TIME.match(line) or not line.strip() for line in tail):
+            text = log.answer or prompts[-1].text.encode()
+            answer = PromptReply(b"\r\n" + text, events[-1].t_ns)
     patient = evolve(board, timeouts=evolve(board.timeouts, boot_s=NO_LIMIT_S))
     return rewatch(events, patient, medium, PowerEdge(0, 0), timing, answer)

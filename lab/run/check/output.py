@@ -1,4 +1,4 @@
-"""Output of a check as text and JSON."""
+"""The output of a check, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from lab.run.check.findings import Findings, FoundMoment, KnownLine
 from lab.run.check.verdict import LogVerdict, nearly
 from lab.terminal import bad, table
 
-TEXT_CHARACTERS = 70
-SHOWN = 5  # lines of failures and of troubles; all of them stand in the document
+TEXT_CHARACTERS = 70  # longer lines of a log are cut
+SHOWN = 5  # more failures, troubles or line numbers are left out of the text; the JSON has all
 INDENT = "  "
 
 
 def lines(findings: Findings, verdict: LogVerdict) -> Iterator[str]:
-    """A log's part of the report."""
+    """Yield the lines of one log's report."""
     log = findings.log
     yield f"{log.where}: {len(log.lines)} lines, as {findings.board.name}"
     for note in log.notes:
@@ -49,7 +49,7 @@ def lines(findings: Findings, verdict: LogVerdict) -> Iterator[str]:
 
 
 def document(findings: Findings, verdict: LogVerdict) -> dict[str, object]:
-    """A log's part of the JSON."""
+    """Return one log's part of the JSON."""
     return {
         "file": findings.log.where,
         "board": findings.board.name,
@@ -84,6 +84,7 @@ def document(findings: Findings, verdict: LogVerdict) -> dict[str, object]:
 
 
 def _moment_row(findings: Findings, moment: FoundMoment) -> list[str]:
+    """Return a moment's row: name, required or not, lines, and the text of its line or of one that nearly fits."""
     pattern = moment.pattern
     in_flow = {own.name: own for own in findings.board.flow(findings.flow or NORMAL)}
     kind = "required" if in_flow.get(pattern.name, pattern).required else "optional"
@@ -102,6 +103,7 @@ def _moment_row(findings: Findings, moment: FoundMoment) -> list[str]:
 
 
 def _evidence(findings: Findings) -> Iterator[str]:
+    """Yield the table of the evidence, and the medium that it names."""
     rows = []
     for witness in findings.witnesses:
         medium = witness.medium or "unknown"
@@ -124,10 +126,12 @@ def _evidence(findings: Findings) -> Iterator[str]:
 
 
 def _sign_lines(title: str, signs: tuple[KnownLine, ...]) -> Iterator[str]:
+    """Yield the number of failures or troubles, and the first of them."""
     yield f"{INDENT}{title}: {len(signs) or 'none'}"
     for sign in signs[:SHOWN]:
         yield f"{INDENT}  {sign.means}, line {sign.line}: {_cut(sign.text)}"
 
 
 def _cut(text: str) -> str:
+    """Return a line's text, cut to the width of the report."""
     return text if len(text) <= TEXT_CHARACTERS else text[: TEXT_CHARACTERS - 1] + "…"

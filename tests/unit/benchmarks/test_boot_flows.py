@@ -14,7 +14,7 @@ from lab.boards import NORMAL
 from lab.console.model import Chunk, Event, LineTiming
 from lab.metrics import Flag
 from lab.metrics.catalogue import BOOT_EFI, BOOT_POWER_ON, BOOT_SPL, BOOT_STAGE, BOOT_TIME
-from lab.run.rewatch import PromptReply, Rewatched, rewatch
+from lab.run.rewatch import PromptReply, RewatchResult, rewatch
 
 MS = 1_000_000
 GAP_NS = 100 * MS  # between two lines
@@ -53,7 +53,7 @@ SBL = ["SYSFW Firmware Version 8.6.4--v08.06.04 (Chill Capybar", "SYSFW ABI revi
 
 def booted(
     lines: list[str], board: str = "am62xx_sk", medium: str = "sd", prompt: str = "am62xx-evm login: "
-) -> Rewatched:
+) -> RewatchResult:
     """What becomes of a boot that says these lines, and then waits at its prompt."""
     t_ns, position = ON_NS, 0
     events: list[Event] = []
@@ -65,23 +65,23 @@ def booted(
     return rewatch(events, boards.load(board), medium, PowerEdge(ON_NS, ON_NS), TIMING, answer)
 
 
-def failure(done: Rewatched) -> str:
+def failure(done: RewatchResult) -> str:
     """Its failure class, or none."""
     return "" if done.error is None else done.error.failure
 
 
-def stages(done: Rewatched) -> list[str]:
+def stages(done: RewatchResult) -> list[str]:
     """The titles of its stages."""
     return [sample.params["stage"] for sample in done.samples if sample.metric == BOOT_STAGE.name]
 
 
-def flows(done: Rewatched) -> set[str]:
+def flows(done: RewatchResult) -> set[str]:
     """What its numbers say of the flow."""
     assert done.error is None, done.error
     return {sample.params.get("flow", NORMAL) for sample in done.samples}
 
 
-def seconds(done: Rewatched, metric: object) -> float:
+def seconds(done: RewatchResult, metric: object) -> float:
     """Its one number of that metric."""
     (value,) = (sample.value for sample in done.samples if sample.metric == metric.name)
     return value

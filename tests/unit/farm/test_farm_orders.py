@@ -24,8 +24,12 @@ from lab.run import options
 ROOT = Path(__file__).resolve().parents[3]
 SIMULATED = ROOT / "envs" / "sim-am62x.yaml"
 WRONG: list[tuple[tuple[str, ...], dict[str, Any], str]] = [
-    (("boot",), {"energy": True}, "energy: it is of low_power, and the order is of boot only"),
-    (("low_power", "crypto"), {"init": "/bin/sh"}, "init: it is of boot, and the order is of low_power, crypto only"),
+    (("boot",), {"energy": True}, "energy: it affects only low_power, and the job runs only boot"),
+    (
+        ("low_power", "crypto"),
+        {"init": "/bin/sh"},
+        "init: it affects only boot, and the job runs only low_power, crypto",
+    ),
     (("boot",), {"medium": "nand"}, "medium: nand: am62xx_sk has sd, emmc, ospi"),
     (("low_power",), {"mode": "dozing"}, "mode: dozing: am62xx_sk has deep_sleep"),
     (("sections",), {"sections": "lmbnch"}, "sections: there is no section 'lmbnch'; did you mean lmbench?"),
@@ -126,9 +130,9 @@ def test_farm_check_names_the_schedule_and_its_mend(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("entry", "says"),
     [
-        ("destructive: 3", "destructive: 3: true or false"),
-        ("medium: {a: 1}", "medium: {'a': 1}: a name, or several with commas between them"),
-        ("init: sh", "init: 'sh': the path of a program on the board, e.g. /bin/sh"),
+        ("destructive: 3", "destructive: 3: write true or false"),
+        ("medium: {a: 1}", "medium: {'a': 1}: write a name, or several with commas between them"),
+        ("init: sh", "init: 'sh': write the path of a program on the board, e.g. /bin/sh"),
         ("options: {}", "no key 'options' here"),
         ("energie: true", "no key 'energie' here; is 'energy' meant?"),
         ("colour: 1", "no key 'colour' here; there are: name, env, board, suite, release"),

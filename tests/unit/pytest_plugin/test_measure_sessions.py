@@ -127,7 +127,7 @@ def test_every_kind_of_test_keeps_its_numbers_its_failures_and_its_evidence(tmp_
         assert numbers["camera.frame",].metric.unit == "s"
         for test, outcome, why in (
             ("test_clash", "configuration", "unit 'ms' here, 's' there"),
-            ("test_not_finite", "test", "expected a finite number, or a list of them; got nan"),
+            ("test_not_finite", "test", "got nan; give a finite number"),
         ):
             (failed,) = attempts(store, test)
             assert (failed.outcome, failed.transient, failed.samples) == (outcome, False, ())

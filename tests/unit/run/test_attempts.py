@@ -143,7 +143,7 @@ def test_a_suspend_is_flagged_where_the_console_lost_bytes_meanwhile(store: Stor
 def test_a_number_that_was_not_read_from_the_attempts_log_has_no_place_in_it() -> None:
     of_command = SampleRecord("x", {}, 1.0, 0.1, frozenset())
     for sample in (of_command, evolve(of_command, log_start=10, log_end=20)):
-        placed = sample_record(sample, base=5000)
+        placed = sample_record(sample, log_base=5000)
         assert (placed.log_start, placed.log_end) == (None, None)
-    placed = sample_record(evolve(of_command, log_start=4990, log_end=5020), base=5000)
+    placed = sample_record(evolve(of_command, log_start=4990, log_end=5020), log_base=5000)
     assert (placed.log_start, placed.log_end) == (0, 20)

@@ -61,7 +61,7 @@ def test_json_has_all_of_it(whole: Path, partial: Path, capsys: pytest.CaptureFi
     assert (second["verdict"], second["prompts"]) == ("fits in part", [])
     (spl,) = [moment for moment in second["moments"] if moment["name"] == "spl"]
     assert (spl["lines"], spl["required"], spl["times"]) == ([2], True, 2)
-    assert second["todo"] == ["Check a log that does"]
+    assert second["todo"] == ["Check a log that reaches the prompt"]
 
 
 def test_a_type_of_ones_own_is_a_file(whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -90,9 +90,9 @@ def test_what_a_board_says_cannot_act_on_a_terminal(tmp_path: Path, capsys: pyte
         (None, "cannot be read"),
         (b"", "empty"),
         (b"\r\n \n", "empty"),
-        (bytes(range(256)) * 40, "no text"),
-        (gzip.compress(b"U-Boot SPL 2025.01\n" * 1000), "no text"),
-        ("U-Boot SPL 2025.01\n".encode("utf-16") * 50, "no text"),
+        (bytes(range(256)) * 40, "is not a text"),
+        (gzip.compress(b"U-Boot SPL 2025.01\n" * 1000), "is not a text"),
+        ("U-Boot SPL 2025.01\n".encode("utf-16") * 50, "is not a text"),
         (b"U-Boot SPL 2025.01\n" * 300_000, "larger than 5 MB"),
     ],
 )
@@ -117,5 +117,5 @@ def test_a_folder_and_an_unknown_type_are_clear_errors(
     assert check("beaglebone", whole) == 2
     assert check("am62xx_sk") == 2
     said = capsys.readouterr().err
-    assert "no file" in said
+    assert "is a folder" in said
     assert not missing_facts(said, "no board type", "'beaglebone'")

@@ -24,7 +24,7 @@ from lab.run.check.bare_log import read
 from lab.run.check.findings import examine
 from lab.run.check.learn import draft
 from lab.run.check.verdict import Fit, judge
-from lab.run.rewatch import PromptReply, Rewatched, rewatch
+from lab.run.rewatch import PromptReply, RewatchResult, rewatch
 
 # What boards of other makers print, as far as it matters.
 NXP = [
@@ -263,8 +263,8 @@ def test_the_command_writes_the_draft_and_says_how_it_fits(tmp_path: Path, capsy
         ("am62xx_sk", TI, "there is a board type 'am62xx_sk' already"),
         ("mine", ["hello", "world"], r"a\.log: no moment of a boot is in it .*: is it the log of a boot"),
         ("mine", ["Loading, please wait...", "", "acme login: "], r"a\.log: its login prompt is its only moment"),
-        ("mine", [""], r"a\.log: empty"),
-        ("mine", ["\x00\x00\x00\x01" * 50], r"a\.log: no text"),
+        ("mine", [""], r"a\.log: is empty"),
+        ("mine", ["\x00\x00\x00\x01" * 50], r"a\.log: is not a text"),
     ],
 )
 def test_a_wrong_log_or_name_is_one_message(tmp_path: Path, name: str, lines: list[str], told: str) -> None:
@@ -272,7 +272,7 @@ def test_a_wrong_log_or_name_is_one_message(tmp_path: Path, name: str, lines: li
         draft(name, [("", written(tmp_path / "a.log", lines))])
 
 
-def played(board: BoardType, lines: Sequence[str], answer: str = "") -> Rewatched:
+def played(board: BoardType, lines: Sequence[str], answer: str = "") -> RewatchResult:
     """A run that gets a boot in pieces, as a port gives them, and an answer to Enter."""
     chunks: list[Chunk] = []
     timing, t_ns, position = LineTiming(board.console.speed_bd), 1_000_000_000, 0
@@ -375,7 +375,7 @@ def test_a_log_that_ends_where_enter_is_asked_for_leaves_the_answer_open(tmp_pat
 
 def test_a_log_that_ends_elsewhere_is_said_in_the_draft(tmp_path: Path) -> None:
     text, _, _ = learnt(tmp_path, sd=NXP[:-4])
-    assert not missing_facts(text, "# UNSURE", "sd.log", "fits so far")
+    assert not missing_facts(text, "# UNSURE", "sd.log", "does not reach the prompt")
 
 
 def test_a_line_that_only_one_log_has_is_no_marker(tmp_path: Path) -> None:

@@ -227,7 +227,7 @@ def test_a_wrong_call_says_what_it_needs(lab: SimBench, measure: Measure) -> Non
         measure.moment("app.ready", "(")
     lab.strategy.boot()
     lab.strategy.edge = None
-    with pytest.raises(ConfigurationError, match="or say `since`"):
+    with pytest.raises(ConfigurationError, match="or give `since`"):
         measure.moment("app.ready", "login: ")
     measure("app.ready", 3, unit="ms", better="lower", resolution=1)
     with pytest.raises(ConfigurationError, match=r"'s'.*'ms'"):

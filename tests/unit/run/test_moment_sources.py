@@ -324,10 +324,10 @@ def test_ping_that_cannot_work_says_why(tmp_path: Path, monkeypatch: pytest.Monk
         ("gpio:///dev/null/4", "is the line there and free"),
         ("can://can0/xyz", "with the frame's id in hexadecimal digits"),
         ("can://can0/-5", "with the frame's id in hexadecimal digits"),
-        ("can://can0/20000000", "eight are an extended one"),
+        ("can://can0/20000000", "eight digits are an extended id"),
         ("can://nocan7/123", "is the bus up .ip link show nocan7"),
-        ("can://can0/123?interface=socketcand&host=bench-2&port=29536", "which clock stamps its frames is not known"),
-        ("can://PCAN_USBBUS1/123?interface=pcan", "which clock stamps its frames is not known"),
+        ("can://can0/123?interface=socketcand&host=bench-2&port=29536", "unknown which clock stamps the frames"),
+        ("can://PCAN_USBBUS1/123?interface=pcan", "unknown which clock stamps the frames"),
         ("pin://APP", "is no signal"),
     ],
 )

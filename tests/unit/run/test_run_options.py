@@ -58,7 +58,7 @@ def test_every_option_has_an_example_here() -> None:
 def test_an_option_means_the_same_in_pytest_lab_run_farm_yaml_and_a_unit(option: RunOption, tmp_path: Path) -> None:
     value = {option.name: EXAMPLES[option.name]}
     for kind in option.kinds:
-        words = options.pytest_words(value, kind, resumed=False)
+        words = options.pytest_arguments(value, kind, resumed=False)
         assert read_back(parsed_by_pytest(words))[option.name] == value[option.name]
     path = tmp_path / "farm.yaml"
     path.write_text(yaml.safe_dump({"schedules": [{"name": "n", "env": "e", "board": "b", **value}]}))
@@ -100,7 +100,7 @@ def test_pytest_is_told_what_its_run_is_about_and_a_resumed_one_only_what_no_pla
         told = {
             name: value for name, value in EXAMPLES.items() if name not in {options.JUDGE, options.PROVISION, HEALTH}
         }
-        return options.pytest_words(told, kind, resumed=resumed)
+        return options.pytest_arguments(told, kind, resumed=resumed)
 
     assert words("boot") == [
         "--lab-medium=sd,emmc",
@@ -118,7 +118,7 @@ def test_pytest_is_told_what_its_run_is_about_and_a_resumed_one_only_what_no_pla
         "--lab-hold",
     ]
     assert words("sections", resumed=True) == ["--lab-sections=sd-fio,uboot-sd", "--lab-retries=0", "--lab-hold"]
-    again = options.pytest_words({options.PROVISION: "11.01.yaml"}, "boot", resumed=True)
+    again = options.pytest_arguments({options.PROVISION: "11.01.yaml"}, "boot", resumed=True)
     assert again == ["--lab-provision=11.01.yaml"], "what a power cut left half written is written again"
     assert "--lab-energy" in words("low_power")
     assert "--lab-init=/bin/sh" not in words("low_power")
@@ -127,16 +127,16 @@ def test_pytest_is_told_what_its_run_is_about_and_a_resumed_one_only_what_no_pla
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"sleep": 0}, "sleep: 0: a whole number from 1 to 86400"),
-        ({"sleep": True}, "sleep: True: a whole number"),
-        ({"retries": "2"}, "retries: 2: a whole number from 0 to 1000"),
-        ({"energy": "yes"}, "energy: yes: true or false"),
-        ({"init": "sh"}, "init: 'sh': the path of a program on the board, e.g. /bin/sh"),
-        ({"medium": "sd emmc"}, "medium: 'sd emmc': a name, or several with commas"),
-        ({"medium": [1]}, "medium: [1]: a name"),
+        ({"sleep": 0}, "sleep: 0: write a whole number from 1 to 86400"),
+        ({"sleep": True}, "sleep: True: write a whole number"),
+        ({"retries": "2"}, "retries: 2: write a whole number from 0 to 1000"),
+        ({"energy": "yes"}, "energy: yes: write true or false"),
+        ({"init": "sh"}, "init: 'sh': write the path of a program on the board, e.g. /bin/sh"),
+        ({"medium": "sd emmc"}, "medium: 'sd emmc': write a name, or several with commas"),
+        ({"medium": [1]}, "medium: [1]: write a name"),
         ({"sections": "a,,b"}, "sections: 'a,,b'"),
-        ({"mode": {"a": 1}}, "mode: {'a': 1}: a name"),
-        ({"wake": "x; reboot"}, "wake: 'x; reboot': the name of a source"),
+        ({"mode": {"a": 1}}, "mode: {'a': 1}: write a name"),
+        ({"wake": "x; reboot"}, "wake: 'x; reboot': write the name of a source"),
         ({"speed": 3}, "no option speed; there are: medium, init"),
     ],
 )

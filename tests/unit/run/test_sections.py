@@ -298,7 +298,7 @@ def test_a_section_that_has_nothing_to_measure_says_so(begin: Callable[..., Sect
     def none(_bench: Bench) -> Rows:
         yield from ()
 
-    with pytest.raises(BoardlabError, match="reads nothing"):
+    with pytest.raises(BoardlabError, match="measured nothing"):
         begin(SoundCard()).measure(evolve(SOUND, rows=none))
 
 

@@ -21,7 +21,7 @@ from lab.console import Gap, RecordKind, encode
 from lab.console.recording import Recording
 from lab.errors import BoardTransientError, ConfigurationError
 from lab.metrics import Flag, SampleRecord
-from lab.run.rewatch import Rewatched, Rewatcher, rewatch
+from lab.run.rewatch import Rewatcher, RewatchResult, rewatch
 
 pytestmark = pytest.mark.longer
 
@@ -64,7 +64,7 @@ def test_a_good_boot_is_right_and_its_moments_are_the_truth(board: str, medium: 
 def judged(boot: GoodBoot, truth_ns: dict[str, int], *flags: Flag) -> Case:
     """The good boot's own numbers, as if this had been the truth."""
     samples = tuple(with_flags(sample, flags) for sample in boot.samples)
-    return judge(boot, Case("drop", 1, "", Outcome.RIGHT), truth_ns, Rewatched(samples, None, ()))
+    return judge(boot, Case("drop", 1, "", Outcome.RIGHT), truth_ns, RewatchResult(samples, None, ()))
 
 
 def with_flags(sample: SampleRecord, flags: tuple[Flag, ...]) -> SampleRecord:
@@ -107,13 +107,13 @@ def test_a_flag_about_something_else_makes_up_for_nothing(flag: Flag) -> None:
 
 def test_a_boot_that_is_refused_is_not_wrong() -> None:
     boot = good()
-    refused = Rewatched((), BoardTransientError("it reset", failure="reset"), ())
+    refused = RewatchResult((), BoardTransientError("it reset", failure="reset"), ())
     case = judge(boot, Case("drop", 1, "", Outcome.RIGHT), {}, refused)
     assert (case.outcome, case.failure) == (Outcome.REFUSED, "reset")
 
 
 def test_recognition_that_breaks_down_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_arguments: object) -> Rewatched:
+    def broken(*_arguments: object) -> RewatchResult:
         raise IndexError("list index out of range")
 
     monkeypatch.setattr(Rewatcher, "rewatch", broken)

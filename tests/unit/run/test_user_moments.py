@@ -27,7 +27,7 @@ WHERE = "envs/b1.yaml: targets.main.options.moments"
 
 
 def with_moments(made: SimBench, *given: Mapping[str, object]) -> None:
-    made.run.own = read_user_moments(TYPE, list(given), Declarations(), WHERE)
+    made.run.user_moments = read_user_moments(TYPE, list(given), Declarations(), WHERE)
 
 
 def test_the_users_moments_stand_beside_the_guides(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_board_type_names_its_own_moments(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ("ready", "a list of moments is expected"),
+        ("ready", "write a list of moments"),
         ([{"name": "app.ready"}], "missing.*pattern.*a moment has name, pattern, and since or timeout_s"),
         ([{"name": "Ready", "pattern": "x"}], "'name' must match regex"),
         ([{"name": "app.ready", "pattern": "("}], "not a regular expression"),
@@ -145,8 +145,8 @@ def numbers(tmp_path: Path, text: str = NUMBERS) -> Declarations:
 
 def test_numbers_of_the_console_and_of_a_command_are_read_in_each_boot(tmp_path: Path) -> None:
     with bench(tmp_path) as made:
-        made.run.own = read_user_moments(TYPE, [READY], numbers(tmp_path), WHERE)
-        made.run.own = evolve(made.run.own, moments=())
+        made.run.user_moments = read_user_moments(TYPE, [READY], numbers(tmp_path), WHERE)
+        made.run.user_moments = evolve(made.run.user_moments, moments=())
         assert {each.outcome for each in made.measure()} == {"ok"}
         run = made.run.run.id
         for attempt in made.store.attempts(run):
@@ -165,15 +165,15 @@ def test_numbers_of_the_console_and_of_a_command_are_read_in_each_boot(tmp_path:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (("Memory: ", "No such: "), "kernel.memory: no line fits .* behind the prompt"),
-        (("'^(?P<value>", "'^no(?P<value>"), "app.processors: no line of `nproc` fits .*; it said"),
-        ((r"(?P<value>\d+)K/", r"(?P<value>\d+K)/"), "kernel.memory: .* is no number; let the group `value`"),
+        (("Memory: ", "No such: "), "kernel.memory: no line matches .* after the prompt"),
+        (("'^(?P<value>", "'^no(?P<value>"), "app.processors: no line of `nproc` matches .*; the output was '4'"),
+        ((r"(?P<value>\d+)K/", r"(?P<value>\d+K)/"), "kernel.memory: .* is not a number; let the group `value`"),
     ],
 )
 def test_a_number_that_does_not_come_fails_the_cycle(tmp_path: Path, change: tuple[str, str], told: str) -> None:
     text = NUMBERS.replace(*change).replace("resolution = 1\npattern", "resolution = 1\ntimeout_s = 3\npattern")
     with bench(tmp_path) as made:
-        made.run.own = read_user_moments(TYPE, [], numbers(tmp_path, text), WHERE)
+        made.run.user_moments = read_user_moments(TYPE, [], numbers(tmp_path, text), WHERE)
         assert {each.outcome for each in made.measure()} == {"moment_missing"}
         attempt = made.store.attempts(made.run.run.id)[0]
         assert re.search(told, attempt.message)

@@ -160,7 +160,7 @@ def test_where_putting_back_fails_too_the_first_error_is_told_and_the_second_add
     run = begin(ScriptedHost({"bw_pipe": "nothing", "tidy up": ("stuck", 1)}))
     with pytest.raises(BoardlabError, match=r"understood is 'nothing'") as caught:
         run.measure(SECTION)
-    assert any("putting back failed" in note for note in caught.value.__notes__)
+    assert any("undoing its changes to the board failed" in note for note in caught.value.__notes__)
 
 
 def test_a_section_may_only_give_the_metrics_that_it_declares(begin: Callable[..., SectionRun]) -> None:
