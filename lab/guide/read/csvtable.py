@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from attrs import define, field, frozen
 
 from lab.guide.read.markup import unescape
-from lab.guide.read.raw_table import RawRow
+from lab.guide.read.raw_table import RawRow, join_header
 
 _OPTION = re.compile(r"\s*:([\w-]+):(?:\s+(.*))?$")
 _ROW = re.compile(r'\s*"[^"]*"\s*,')
@@ -77,7 +77,7 @@ def parse(lines: Sequence[_Line], directive_line: int) -> CsvBlock:
         if above > len(rows):
             repairs.append((directive_line, f"says that {above} rows are its header and has {len(rows)}"))
             above = 1
-        header, rows = rows[above - 1].cells, rows[above:]
+        header, rows = join_header([row.cells for row in rows[:above]]), rows[above:]
     elif _ROW.match(title):
         parsed, _, _ = parse_rows([(0, title)], dialect)
         header, title = tuple(unescape(cell) for row in parsed[:1] for cell in row.cells), ""

@@ -16,7 +16,7 @@ from docutils import nodes
 from docutils.parsers.rst import Directive, directives
 
 from lab.guide.read import csvtable
-from lab.guide.read.raw_table import RawRow
+from lab.guide.read.raw_table import RawRow, join_header
 
 _PATH_MAX = 4096  # of the kernel: no file has a longer name
 
@@ -105,7 +105,7 @@ class _ListTable(_Base):
             cells = tuple(" ".join(cell.astext().split()) for cell in _children(item, nodes.list_item))
             body.append(RawRow(min((n.line for n in item.findall() if n.line), default=self.lineno), cells))
         above = csvtable.count(self.options.get("header-rows"))
-        header = body[above - 1].cells if 0 < above <= len(body) else ()
+        header = join_header([row.cells for row in body[:above]]) if 0 < above <= len(body) else ()
         return [rows(title=self.argument, line=self.lineno, header=header, rows=body[above:], repairs=())]
 
 

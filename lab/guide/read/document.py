@@ -18,6 +18,7 @@ from lab.guide.read.raw_table import RawRow, RawTable
 
 _CAPTION = re.compile(r"Table\s*[\d.]*\s*:\s*(\S.*)", re.DOTALL)
 _ANNOUNCED = re.compile(r"Table\s+\d+(?:[.-]\d+)*[.:]?\s+(\S.*)", re.DOTALL)
+_BOLD = re.compile(r"\*\*([^*]*[^*.:])\*\*")  # a title; a bold sentence is none
 _SECTION_NUMBER = re.compile(r"^\d+(?:\.\d+)*\.\s+(?=\S)")
 _FRONT_MATTER = frozenset({"read this first", "about this manual", "if you need assistance"})
 SOFTWARE, SUMMARY = "Software", "Summary"  # first columns of a written guide's tables of versions, of boards
@@ -171,7 +172,7 @@ class Builder:
 
     def paragraph(self, text: str, line: int) -> None:
         """Prose, which may be a caption or a condition."""
-        if match := _CAPTION.fullmatch(plain(text)) or _ANNOUNCED.fullmatch(plain(text)):
+        if match := _CAPTION.fullmatch(plain(text)) or _ANNOUNCED.fullmatch(plain(text)) or _BOLD.fullmatch(text):
             self.caption(match[1])
             return
         self.separator()

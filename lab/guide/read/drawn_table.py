@@ -13,10 +13,11 @@ from collections.abc import Collection, Iterable, Sequence
 
 from attrs import frozen
 
-from lab.guide.read.raw_table import RawRow
+from lab.guide.read.raw_table import RawRow, SpanningCell, join_header, spread
 
 BORDER = re.compile(r"[^\S\n]*(?=[+|][^\n]*(?:--|==))[+|][-=+|:]*[+|]\s*$")
-_CONTENT = re.compile(r"\s*\|.*\|\s*$")
+_CONTENT = re.compile(r"\s*[|+].*[|+]\s*$")
+_PART_BORDER = re.compile(r"[|+]\s*[-=]{3,}[-=+]*\s*[|+]")  # below some cells of a line only
 _WORD = re.compile(r"[A-Za-z0-9_%/.:-]+")
 _CUT_TAIL = re.compile(r"[A-Za-z0-9_%/.:\\-]+$")
 _CUT_HEAD = re.compile(r"^[A-Za-z0-9_%/.:\\-]+")
@@ -63,6 +64,8 @@ def parse(lines: Sequence[tuple[int, str]], whole_words: Collection[str]) -> Gri
     Args:
         whole_words: words of the file that are whole.
     """
+    if grid := _parse_spans(lines, whole_words):
+        return grid
     header: tuple[str, ...] = ()
     rows: list[RawRow] = []
     drawn: list[list[_Part]] = []
@@ -86,6 +89,41 @@ def parse(lines: Sequence[tuple[int, str]], whole_words: Collection[str]) -> Gri
         elif not drawn:
             start, drawn = number, [[part] for part in parts]
     return Grid(header, tuple(rows))
+
+
+def _parse_spans(lines: Sequence[tuple[int, str]], whole_words: Collection[str]) -> Grid | None:
+    """Read a table in which cells span columns or rows; None for any other, and for one that is drawn wrongly."""
+    contents = [text for _, text in lines if not BORDER.match(text)]
+    if len({text.count("|") for text in contents}) < 2 and not any(map(_PART_BORDER.search, contents)):
+        return None
+    from docutils.parsers.rst import tableparser  # noqa: PLC0415 - docutils takes a while to import
+    from docutils.statemachine import StringList  # noqa: PLC0415
+
+    drawn = [
+        re.sub(r"\|(?==)|(?<==)\|", "+", text) if "==" in text and BORDER.match(text) else text.rstrip()
+        for _, text in lines
+    ]
+    indent = min(len(text) - len(text.lstrip()) for text in drawn)
+    try:
+        widths, head, body = tableparser.GridTableParser().parse(
+            StringList([text[indent:].rstrip() for text in drawn])
+        )
+    except tableparser.TableMarkupError:
+        return None
+
+    rows = [[(column, cell) for column, cell in enumerate(row) if cell] for row in head + body]
+
+    def read_cell(column: int, down: int, across: int, texts: Sequence[str]) -> SpanningCell:
+        width = sum(widths[column : column + across + 1]) + across - 2
+        return SpanningCell(_join([_Part(text, width) for text in texts], whole_words), across + 1, down + 1)
+
+    texts = spread([read_cell(column, *cell[:2], cell[3]) for column, cell in row] for row in rows)
+    raw_rows = [
+        RawRow(lines[min((cell[2] for _, cell in row), default=0)][0], cells)
+        for row, cells in zip(rows, texts, strict=True)
+    ]
+    header = join_header([row.cells for row in raw_rows[: len(head)]]) if head else ()
+    return Grid(header, tuple(raw_rows[len(head) :]))
 
 
 def _join(parts: Iterable[_Part], whole_words: Collection[str]) -> str:

@@ -12,7 +12,7 @@ from attrs import define, field
 
 from lab.guide.model import CellKind, value_of
 from lab.guide.read.document import Builder, Document
-from lab.guide.read.raw_table import RawRow
+from lab.guide.read.raw_table import MOST_COLUMNS, RawRow, SpanningCell, join_header, spread
 
 _IS_HTML = re.compile(
     r"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body|table|div|section|h[1-6]|p)\b",
@@ -32,7 +32,6 @@ _NEVER_SKIPPED = frozenset({"html", "body", "main", "article", "section"})
 _HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 _TEXTS = frozenset({"p", "li", "caption", "th", "td", "figcaption", "pre", "dt", *_HEADINGS})
 _NUMBERS = {CellKind.VALUE, CellKind.RANGE}
-_MOST_COLUMNS = 64
 _MOST_HEADER_LINES = 4
 
 
@@ -56,19 +55,18 @@ def _parse(text: str, *, skips_classes: bool) -> Document:
 
 
 @define
-class _Cell:
-    text: str
-    is_head: bool
-    span: int
-    rows: int
+class _Row:
+    line: int
+    cells: list[SpanningCell] = field(factory=list)
+    is_head: bool = True
 
 
 @define
 class _Table:
     line: int
     caption: str = ""
-    head: list[list[_Cell]] = field(factory=list)
-    body: list[tuple[int, list[_Cell]]] = field(factory=list)
+    head: list[_Row] = field(factory=list)
+    body: list[_Row] = field(factory=list)
     in_head: bool = False
 
 
@@ -82,8 +80,8 @@ class _Page(HTMLParser):
         self.skipping: list[str] = []
         self.texts: list[tuple[str, int, str, list[str]]] = []  # tag, line, class, pieces
         self.table: _Table | None = None
-        self.row: tuple[int, list[_Cell]] | None = None
-        self.cell = (False, 1, 1)
+        self.row: _Row | None = None
+        self.spans = (1, 1)
         self.items: list[tuple[str, int]] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -110,10 +108,13 @@ class _Page(HTMLParser):
                     self.table.in_head = tag == "thead"
             case "tr":
                 self.end_row()
-                self.row = (self.getpos()[0], [])
+                self.row = _Row(self.getpos()[0])
             case "th" | "td":
                 self.end_cell()
-                self.cell = (tag == "th", _count(named.get("colspan", "1")), _count(named.get("rowspan", "1")))
+                self.spans = (_count(named.get("colspan", "1")), _count(named.get("rowspan", "1")))
+                if self.row is not None:
+                    self.row.is_head &= tag == "th"
+        self._mark_bold(tag)
         if tag in _TEXTS:
             if tag in {"p", "li"} and self.texts and self.texts[-1][0] == "p":
                 self.handle_endtag("p")  # HTML closes it so
@@ -124,6 +125,7 @@ class _Page(HTMLParser):
             if tag == self.skipping[0]:
                 self.skipping.pop()
             return
+        self._mark_bold(tag)
         match tag:
             case "table":
                 self.end_table()
@@ -147,6 +149,11 @@ class _Page(HTMLParser):
     def handle_data(self, data: str) -> None:
         if not self.skipping and self.texts:
             self.texts[-1][3].append(data)
+
+    def _mark_bold(self, tag: str) -> None:
+        """Keep the mark of bold text in a paragraph, which may be a table's title."""
+        if tag in {"b", "strong"} and [open_tag for open_tag, *_ in self.texts] == ["p"]:
+            self.handle_data("**")
 
     def _end_text(self) -> None:
         """Classify the innermost text element at its end."""
@@ -175,17 +182,14 @@ class _Page(HTMLParser):
         while self.texts[-1][0] not in {"th", "td"}:
             self._end_text()
         text = " ".join("".join(self.texts.pop()[3]).split())
-        self.row[1].append(_Cell(text, *self.cell))
+        self.row.cells.append(SpanningCell(text, *self.spans))
 
     def end_row(self) -> None:
         """Put the open row into its table."""
         self.end_cell()
-        if self.table is not None and self.row is not None and self.row[1]:
-            is_head = self.table.in_head or (not self.table.body and all(cell.is_head for cell in self.row[1]))
-            if is_head:
-                self.table.head.append(self.row[1])
-            else:
-                self.table.body.append(self.row)
+        if self.table is not None and self.row is not None and self.row.cells:
+            is_head = self.table.in_head or (not self.table.body and self.row.is_head)
+            (self.table.head if is_head else self.table.body).append(self.row)
         self.row = None
 
     def end_table(self) -> None:
@@ -194,8 +198,10 @@ class _Page(HTMLParser):
         table, self.table = self.table, None
         if table is None:
             return
-        body = [RawRow(line, tuple(cell.text for cell in cells)) for line, cells in table.body]
-        header = _header(table.head)
+        lines = spread(row.cells[:MOST_COLUMNS] for row in table.body)
+        body = [RawRow(row.line, texts) for row, texts in zip(table.body, lines, strict=True)]
+        head = list(spread(row.cells[:MOST_COLUMNS] for row in table.head[:_MOST_HEADER_LINES]))
+        header = join_header(head) if head else ()
         kinds = {value_of(cell).kind for cell in body[0].cells} if len(body) > 1 else _NUMBERS
         if not header and not kinds & _NUMBERS:
             header, body = body[0].cells, body[1:]
@@ -203,21 +209,5 @@ class _Page(HTMLParser):
             self.builder.table(table.caption, table.line, header, body)
 
 
-def _header(head: list[list[_Cell]]) -> tuple[str, ...]:
-    """Join header lines: "board: quantity" for a board above its quantities."""
-    texts: dict[int, list[str]] = {}
-    taken: set[tuple[int, int]] = set()
-    for line, cells in enumerate(head[:_MOST_HEADER_LINES]):
-        at = 0
-        for cell in cells[:_MOST_COLUMNS]:
-            while (line, at) in taken:
-                at += 1
-            for column in range(at, at + cell.span):
-                taken.update((line + below, column) for below in range(min(cell.rows, _MOST_HEADER_LINES)))
-                texts.setdefault(column, []).append(cell.text)
-            at += cell.span
-    return tuple(": ".join(dict.fromkeys(filter(None, texts[column]))) for column in sorted(texts))
-
-
 def _count(text: str) -> int:
-    return int(text) if text.isdecimal() and 0 < int(text[:4]) <= _MOST_COLUMNS else 1
+    return int(text) if text.isdecimal() and 0 < int(text[:4]) <= MOST_COLUMNS else 1

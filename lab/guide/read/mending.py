@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from attrs import evolve
 
 from lab.guide.model import CellKind, Repair, value_of
-from lab.guide.read.raw_table import RawRow, RawTable, column_groups, columns
+from lab.guide.read.raw_table import RawRow, RawTable, column_groups, columns, join_header
 
 _Step = tuple[RawTable, list[str]]
 _SIZE = re.compile(r"\d+[kKmM]?")  # a frame's, a buffer's
@@ -104,14 +104,27 @@ def _split_header(raw: RawTable) -> _Step:
 
 
 def _header_among_rows(raw: RawTable) -> _Step:
-    """No header, and a first row that names boards or stands above numbers, is that header."""
-    if raw.header or len(raw.rows) < 2:
+    """Take the first rows for header lines if they stand above numbers.
+
+    Where a header names bare boards, the row of texts below it is its second line.
+    """
+    lines = list(itertools.takewhile(lambda row: not any(map(_is_number, row.cells[1:])), raw.rows))
+    rows = raw.rows[len(lines) :]
+    if raw.header:
+        headings = [column for column in columns(raw.header) if not column.is_key]
+        is_cut = bool(headings) and all(column.board and not column.metric for column in headings)
+        if not (is_cut and len(lines) == 1 and rows and any(map(_is_text, lines[0].cells[1:]))):
+            return raw, []
+        lines = [RawRow(raw.line, raw.header), *lines]
+    elif not lines or len(raw.rows) < 2:
         return raw, []
-    first = raw.rows[0].cells
-    is_above_numbers = all(any(map(_is_number, row.cells[1:])) for row in raw.rows[1:])
-    if any(map(_is_number, first[1:])) or not (is_above_numbers or any(column.board for column in columns(first))):
-        return raw, []
-    return evolve(raw, header=first, rows=raw.rows[1:]), ["has its header as its first row"]
+    elif not rows or not all(any(map(_is_number, row.cells[1:])) for row in rows):
+        if not any(column.board for column in columns(lines[0].cells)):
+            return raw, []
+        lines, rows = lines[:1], raw.rows[1:]
+    header = join_header([row.cells for row in lines])
+    change = "has a second header line as its first row" if raw.header else "has its header as its first row"
+    return evolve(raw, header=header, rows=rows), [change]
 
 
 def _header_width(raw: RawTable) -> _Step:
@@ -132,6 +145,10 @@ def _header_width(raw: RawTable) -> _Step:
     if len(header) == width and header != raw.header:
         return evolve(raw, header=header), ["has empty cells at the end of its header"]
     return raw, []
+
+
+def _is_text(text: str) -> bool:
+    return value_of(text).kind is CellKind.TEXT
 
 
 def _is_number(text: str) -> bool:

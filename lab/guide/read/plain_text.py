@@ -16,7 +16,7 @@ from attrs import define, field
 
 from lab.guide.read import drawn_table
 from lab.guide.read.document import Builder, Document
-from lab.guide.read.markup import plain, unescape
+from lab.guide.read.markup import plain
 from lab.guide.read.raw_table import RawRow
 
 # Words of the vendor's headers and rows; with the file's own prose they tell where a narrow column cut a word.
@@ -207,6 +207,7 @@ def _may_be_heading(text: str) -> bool:
 
 def _split_bars(line: str) -> tuple[str, ...]:
     """The cells between bars; a backslash protects a bar."""
-    inside = line.strip().removeprefix("|")
-    inside = inside.removesuffix("|") if not inside.endswith("\\|") else inside
-    return tuple(unescape(part.strip()) for part in re.split(r"(?<!\\)\|", inside))
+    inside = line.strip()
+    if inside.startswith("|"):
+        inside = inside[1:] if inside.endswith("\\|") else inside[1:].removesuffix("|")
+    return tuple(plain(re.sub(r"<br ?/?>", " ", part)) for part in re.split(r"(?<!\\)\|", inside))

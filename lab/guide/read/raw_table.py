@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from attrs import frozen
 
-from lab.guide.model import Column
+from lab.guide.model import Column, value_of
 
+MOST_COLUMNS = 64
 # A board as the vendor's test platform files spell it: am62xx_sk-fs, am654x-evm, j721e-idk-gw, am43xx-gpevm.
 _BOARD = re.compile(r"[a-z]+\d[a-z0-9]*(?:[-_][a-z0-9.]+)+", re.IGNORECASE)
 _PARENTHESES = re.compile(r"\(([^()]*)\)")
@@ -50,6 +51,54 @@ class RawTable:
     line: int
     header: tuple[str, ...]
     rows: tuple[RawRow, ...]
+
+
+@frozen
+class SpanningCell:
+    """A cell that may span several columns and rows."""
+
+    text: str
+    columns: int = 1
+    rows: int = 1
+
+
+def spread(lines: Iterable[Sequence[SpanningCell]]) -> Iterator[tuple[str, ...]]:
+    """Texts of each line, with a cell's text in every column and row that it spans.
+
+    A number across columns stands once: which of them it belongs to is unknown, and its row stays short.
+    """
+    from_above: dict[int, SpanningCell] = {}
+    for cells in lines:
+        texts: list[str] = []
+        waiting = iter(cells)
+        while True:
+            above = from_above.pop(len(texts), None)
+            cell = above or next(waiting, None)
+            if cell is None:
+                break
+            stands_once = value_of(cell.text).number is not None or len(texts) >= MOST_COLUMNS
+            for _ in range(1 if stands_once else cell.columns):
+                if cell.rows > 1:
+                    from_above[len(texts)] = SpanningCell(cell.text, rows=cell.rows - 1)
+                texts.append(cell.text)
+        yield tuple(texts)
+
+
+def join_header(lines: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """Join the lines of a header: "board: quantity" for a board above its quantities.
+
+    An empty cell above a text continues the cell to its left.
+    """
+    upper = [list(line) for line in lines[:-1]]
+    for line in upper:
+        for i, text in enumerate(lines[-1]):
+            if 0 < i < len(line) and text and not line[i]:
+                line[i] = line[i - 1]
+    header = []
+    for texts in itertools.zip_longest(*upper, *lines[-1:], fillvalue=""):
+        parts = sorted(dict.fromkeys(filter(None, texts)), key=lambda text: not is_board(text))
+        header.append(": ".join([*parts[:1], *filter(None, [" ".join(parts[1:])])]))
+    return tuple(header)
 
 
 def columns(header: Sequence[str], known_boards: Collection[str] = ()) -> tuple[Column, ...]:

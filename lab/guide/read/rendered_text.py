@@ -15,14 +15,13 @@ from attrs import frozen
 from lab.guide.model import CellKind, Condition, Unread, value_of
 from lab.guide.read import raw_table
 from lab.guide.read.document import Document, module
-from lab.guide.read.raw_table import RawRow, RawTable
+from lab.guide.read.raw_table import MOST_COLUMNS, RawRow, RawTable
 
 _ANNOUNCED = re.compile(r"Table\s+\d+(?:[.-]\d+)*[.:]?\s+(\S.*)")
 _NUMBERED_HEADING = re.compile(r"(\d+(?:\.\d+)+)\.?\s+(\S.*)")
 _BULLET = re.compile(r"\s*[•·*-]\s+(\S.*)")
 _KEY_NUMBER = re.compile(r"\d+[kKmMgG]?")
 _RESULTS = frozenset({CellKind.VALUE, CellKind.RANGE, CellKind.APPROXIMATE, CellKind.NOT_AVAILABLE})
-_MOST_COLUMNS = 64
 
 
 @frozen
@@ -123,9 +122,12 @@ def _table(
 
 def _header(items: Sequence[_Item]) -> tuple[int, int]:
     """Count the items of the header and its keys; (0, 0): none."""
-    texts = [item.text for item in items[:_MOST_COLUMNS]]
-    boards = [column.board is not None for column in raw_table.columns(texts)]
-    results = [_is_result(item) for item in items[:_MOST_COLUMNS]]
+    texts = [item.text for item in items[:MOST_COLUMNS]]
+    # a board above its metric, or alone; the first row's name may be spelled like a board
+    headings = raw_table.columns(texts)
+    first_board = next((column for column in headings if column.board), None)
+    boards = [bool(c.board and first_board and bool(c.metric) == bool(first_board.metric)) for c in headings]
+    results = [_is_result(item) for item in items[:MOST_COLUMNS]]
     first_result = next((i for i, is_result in enumerate(results) if is_result), 0)
     if True in boards[: first_result or None]:
         first = boards.index(True)

@@ -22,7 +22,7 @@ from lab.guide.read import csvtable, directives, drawn_table
 from lab.guide.read.document import Builder, Document
 from lab.guide.read.markup import plain
 from lab.guide.read.plain_text import PIPES
-from lab.guide.read.raw_table import RawRow, RawTable
+from lab.guide.read.raw_table import RawRow, RawTable, SpanningCell, join_header, spread
 
 _ERROR = 3  # docutils' level of a construct that it could not read
 _LONGEST_LINE = 10_000  # docutils gives up the whole document above it
@@ -194,12 +194,10 @@ class _Walker:
 
     def _grid(self, table: nodes.Element, title: str) -> None:
         """Read a drawn table, by its bars where docutils has taken a bar beside its border for text."""
-        # spanning cells leave short rows
-        heads = [row for head in table.findall(nodes.thead) for row in head.children]
-        bodies = [row for body in table.findall(nodes.tbody) for row in body.children]
         line = table.line or next((n.line for n in table.findall() if n.line), 0) or 0
-        header = _row(heads[-1], line).cells if heads else ()
-        raw = _with_header(RawTable((), title, "inline", line, header, tuple(_row(row, line) for row in bodies)))
+        head = [row.cells for part in table.findall(nodes.thead) for row in _rows(part, line)]
+        body = [row for part in table.findall(nodes.tbody) for row in _rows(part, line)]
+        raw = _with_header(RawTable((), title, "inline", line, join_header(head) if head else (), tuple(body)))
         entries = (entry for entry in table.findall(nodes.entry) if "morecols" in entry)
         if any(" | " in entry.astext() for entry in entries):
             start = raw.line
@@ -292,7 +290,15 @@ def _with_header(raw: RawTable) -> RawTable:
     return evolve(raw, header=unmark(header), rows=tuple(evolve(row, cells=unmark(row.cells)) for row in rows))
 
 
-def _row(row: nodes.Node, otherwise: int) -> RawRow:
-    lines = [n.line for n in row.findall() if n.line]
-    entries = row.children if isinstance(row, nodes.Element) else []
-    return RawRow(min(lines, default=otherwise), tuple(" ".join(entry.astext().split()) for entry in entries))
+def _rows(part: nodes.Element, otherwise: int) -> Iterator[RawRow]:
+    """Rows of a table's head or body."""
+    rows = [row for row in part.children if isinstance(row, nodes.Element)]
+    lines = (
+        [
+            SpanningCell(" ".join(entry.astext().split()), entry.get("morecols", 0) + 1, entry.get("morerows", 0) + 1)
+            for entry in row.findall(nodes.entry)
+        ]
+        for row in rows
+    )
+    for row, cells in zip(rows, spread(lines), strict=True):
+        yield RawRow(min((n.line for n in row.findall() if n.line), default=otherwise), cells)
