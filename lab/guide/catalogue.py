@@ -18,6 +18,8 @@ _MEDIA = {"mmc": "sd", "mmcsd": "sd", "mmc/sd": "sd", "mmc-sd": "sd", "qspi": "o
 _CORES = {"single": "", "one": "", "dual": "two", "quad": "four", "hexa": "six", "octa": "eight"}
 _NUMBERS = ("", "", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _STATISTICS = {"average": "avg", "mean": "avg"}
+_PERF = r"^(?:perf(?:ormance)?|results?|values?|)$"  # of a column whose rows name their metrics
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _NO_PARAMETER = re.compile(r"benchmarks?|command used|boot configuration|rail voltage")
 
 
@@ -138,7 +140,7 @@ class Catalogue:
             name = row_unit(header)[0].lower()
             if not _NO_PARAMETER.fullmatch(name):
                 name = self.keys.get(name, name.replace(" ", "_"))
-                params[name] = _normal(name, value.lower().removesuffix(" bytes"))
+                params[name] = _normal(name, _THOUSANDS.sub("", value.lower()).removesuffix(" bytes"))
         return params
 
 
@@ -196,7 +198,7 @@ def load() -> Catalogue:
             table=re.compile(entry["table"]),
             also=tuple(re.compile(pattern) for pattern in entry.get("also", ())),
             row=re.compile(entry.get("row", ".*")),
-            column=re.compile(entry.get("column", "^perf$")),
+            column=re.compile(entry.get("column", _PERF)),
         )
         for entry in data["metric"]
     )

@@ -34,6 +34,7 @@ class Value:
         low: smallest reading of a range.
         high: largest one.
         text: as printed, without the blanks around it.
+        unit: behind the number.
     """
 
     kind: CellKind
@@ -41,36 +42,70 @@ class Value:
     number: float | None = None
     low: float | None = None
     high: float | None = None
+    unit: str | None = None
 
 
-_NUMBER = r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d{1,3})?|[-+]?\.\d+"
-_PLAIN = re.compile(rf"({_NUMBER})\s*%?")
-_APPROXIMATE = re.compile(rf"[~≈]\s*({_NUMBER})\s*%?")
-_RANGE = re.compile(
-    rf"({_NUMBER})\s*%?\s*\(\s*(?:min[.:=]?\s*)?({_NUMBER})\s*%?\s*,\s*(?:max[.:=]?\s*)?({_NUMBER})\s*%?\s*\)",
-    re.IGNORECASE,
+# A unit as guides print it: "%", "Mbits/sec", "mW", "packets/s".
+UNIT = (
+    r"(?:%|[kmg]?(?:bits?|bytes?|b)(?:\s*/\s*s(?:ec)?)?|[kmg]bps|mb\\s|[munkmg]?(?:s|sec|w|v|a|hz)|seconds?"
+    r"|microsec|nanosec|millisec|fps|kpps|\w+\s*/\s*(?:s|sec)|bytes in hex)"
 )
-_MARKS = re.compile(r"(?<=[\d)%a])(?:\s*\[#?\d{1,3}\]_?)+$")
-_NOT_AVAILABLE = frozenset({"n/a", "na", "n.a.", "n.a", "-", "--", "–", "not available", "not applicable"})
+_NUMBER = r"(?:[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[-+]?\d{1,3}|\s?[x×]\s?10\^[-+]?\d{1,3})?|[-+]?\.\d+)"
+_BEHIND = rf"(?:\s*%|\s{UNIT}|(?=\D\D){UNIT})"  # "2A" may be a hexadecimal number, "2 A" is a current
+_VALUE = rf"(?P<number>{_NUMBER})(?P<unit>{_BEHIND})?"
+_AVERAGE = rf"(?:(?:avg|average|mean)[.:=]?\s*)?{_VALUE}"
+_MIN, _MAX = r"min(?:imum)?[.:=]?\s*", r"max(?:imum)?[.:=]?\s*"
+_BETWEEN = rf"(?:{_BEHIND})?\s*(?:[,;/–—-]|\.\.+|…|\bto\b|(?=max))\s*"
+_LOW, _HIGH = rf"(?P<low>{_NUMBER}){_BETWEEN}", rf"(?P<high>{_NUMBER})(?:{_BEHIND})?"
+_FORMS = tuple(
+    (kind, re.compile(form, re.IGNORECASE))
+    for kind, form in (
+        (CellKind.VALUE, _VALUE),
+        (CellKind.RANGE, rf"{_AVERAGE}\s*[(\[]\s*(?:{_MIN})?{_LOW}(?:{_MAX})?{_HIGH}\s*[)\]]"),
+        (CellKind.RANGE, rf"{_AVERAGE}[,;]?\s*{_MIN}{_LOW}{_MAX}{_HIGH}"),
+        (CellKind.RANGE, rf"(?P<number>{_NUMBER})\s*(?:±|\+/-)\s*(?P<error>{_NUMBER})(?P<unit>\s(?!%){UNIT})?"),
+        (CellKind.APPROXIMATE, rf"(?:[~≈]|approx(?:\.|imately)?|about|ca\.?)\s*{_VALUE}"),
+    )
+)  # fmt: skip
+_MARKS = re.compile(r"(?<=[\w)%\]*`])(?:\s*(?:\[(?:#[\w-]*|\d{1,3}|\*)\]_?|(?:(?<=\.10)|(?<!10))\^\d{1,2}))+$")
+_STARS = re.compile(r"(?<=[\d)%])\s*(?:\*{1,3}|[†‡§])$")
+_EMPHASIS = re.compile(r"(\*\*|``)(\S(?:.*\S)?)\1")
+_GROUPED = re.compile("(?<=\\d)[\u00a0\u2009\u202f'’](?=\\d{3}(?!\\d))")
+_PLAIN_CHARACTERS = str.maketrans({"\u00a0": " ", "\u2009": " ", "\u202f": " ", "\u2212": "-"})
+_NOT_AVAILABLE = frozenset(
+    {"n/a", "na", "n.a.", "n.a", "-", "--", "–", "—", "nan", "tbd", "not available", "not applicable", "not supported"}
+)
+
+
+def unmark(text: str) -> str:
+    """A text without references to footnotes, emphasis of the whole, and odd blanks."""
+    text = _GROUPED.sub("", text).translate(_PLAIN_CHARACTERS).strip()
+    match = _EMPHASIS.fullmatch(text)
+    text = match[2] if match and match[1] not in match[2] else text
+    return _MARKS.sub("", text)
 
 
 def value_of(text: str) -> Value:
     """Parse a cell's text.
 
-    It never fails: a text without a number is text. References to footnotes behind it are no part of it.
+    It never fails: a text without a number is text. References to footnotes behind it are no part of it. A range
+    without the words min and max counts only around its number.
     """
-    text = _MARKS.sub("", text.strip())
+    text = _STARS.sub("", unmark(text))
     if not text:
         return Value(CellKind.EMPTY, "")
     if text.lower() in _NOT_AVAILABLE:
         return Value(CellKind.NOT_AVAILABLE, text)
     words = " ".join(text.split())  # runs of blanks would make the patterns backtrack
-    if match := _PLAIN.fullmatch(words):
-        return Value(CellKind.VALUE, text, _number(match[1]))
-    if match := _RANGE.fullmatch(words):
-        return Value(CellKind.RANGE, text, _number(match[1]), _number(match[2]), _number(match[3]))
-    if match := _APPROXIMATE.fullmatch(words):
-        return Value(CellKind.APPROXIMATE, text, _number(match[1]))
+    for kind, form in _FORMS:
+        if match := form.fullmatch(words):
+            parts = match.groupdict()
+            number, low, high, error = (_number(parts.get(name)) for name in ("number", "low", "high", "error"))
+            if number is not None and error is not None:
+                low, high = number - error, number + error
+            elif low is not None and "min" not in words.lower() and not low <= (number or 0.0) <= (high or 0.0):
+                continue
+            return Value(kind, text, number, low, high, (parts["unit"] or "").strip() or None)
     return Value(CellKind.TEXT, text)
 
 
@@ -80,16 +115,19 @@ def decimals(text: str) -> int:
     return len(match[1]) if match else 0
 
 
-def _number(text: str) -> float:
-    return float(text.replace(",", ""))
+def _number(text: str | None) -> float | None:
+    return None if text is None else float(re.sub(r"\s?[x×]\s?10\^", "e", text.replace(",", "")))
+
+
+_ROW_UNIT = re.compile(rf"\s*(?:\(([^()]*)\)|\[([^\[\]\d]*)\]|,\s*((?:in )?{UNIT}))$", re.IGNORECASE)
 
 
 def row_unit(row: str) -> tuple[str, str | None]:
     """Split a row's name from its unit: "bw_pipe (MB/s)" -> "bw_pipe", "MB/s"."""
-    name, parenthesis, rest = row.strip().rpartition("(")
-    if not parenthesis or not rest.endswith(")") or ")" in rest[:-1]:
+    match = _ROW_UNIT.search(row.strip())
+    if match is None:
         return row.strip(), None
-    return name.rstrip(), rest[:-1].strip() or None
+    return row.strip()[: match.start()], next(filter(None, match.groups()), "").strip() or None
 
 
 @frozen

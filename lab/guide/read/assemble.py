@@ -19,6 +19,7 @@ from lab.guide.read.raw_table import RawRow, RawTable, column_groups, columns
 
 _PER_CORE = re.compile(r"\bper[- ]core\b", re.IGNORECASE)  # of a column: a cell has a number for each core
 _FIGURES = re.compile(r"[^A-Za-z]*\d[^A-Za-z]*")
+_BEGINS_WITH_FIGURE = re.compile(r"[^A-Za-z]*\d.*")
 _NO_RESULT = re.compile(r"\d+(?:\.\d+){2,}|\d{4}-\d\d-\d\d")  # a version, a day
 _MAX_PLACEMENTS = 1000  # of groups of cells on boards; a table with eight boards has at most 70
 
@@ -39,6 +40,9 @@ def tables(raw_tables: Sequence[RawTable]) -> tuple[Table, ...]:
 
 def _table(raw: RawTable, index: int, boards: Collection[str]) -> Table:
     headings = columns(raw.header, boards)
+    heading = next((text for text in (raw.title, *reversed(raw.chapter)) if text in boards), None)
+    if heading and not any(column.board for column in headings):
+        headings = tuple(column if column.is_key else evolve(column, board=heading) for column in headings)
     full = [row for row in raw.rows if len(row.cells) == len(headings)]
     cells: list[Cell] = []
     for row in raw.rows:
@@ -99,7 +103,7 @@ def _other_row(row: RawRow, table: int, columns: Sequence[Column], full: Sequenc
 
 def _cell(row: RawRow, table: int, position: int, column: Column, params: Mapping[str, str]) -> Cell:
     value = value_of(row.cells[position])
-    unit = column.unit or (row_unit(row.cells[0])[1] if not column.is_key else None)
+    unit = value.unit or column.unit or (row_unit(row.cells[0])[1] if not column.is_key else None)
     words = column.metric.lower().split()
     names_test = words[-1:] in (["id"], ["identifier"]) or words[-2:] == ["test", "number"]
     if names_test and column.unit is None and value.number is not None:
@@ -173,8 +177,10 @@ def unclear_cells(tables: Iterable[Table], unread_lines: Set[int] = frozenset())
             continue
         numbers = {cell.column for cell in table.cells if cell.number is not None}
         for cell in table.cells:
-            text, result = cell.value.text, cell.board is not None or cell.column in numbers
-            if cell.kind is CellKind.TEXT and result and _FIGURES.fullmatch(text) and not _NO_RESULT.fullmatch(text):
+            text = cell.value.text
+            figures = _BEGINS_WITH_FIGURE if cell.column in numbers else _FIGURES
+            is_result = cell.board is not None or cell.column in numbers
+            if cell.kind is CellKind.TEXT and is_result and figures.fullmatch(text) and not _NO_RESULT.fullmatch(text):
                 yield Unread(
                     cell.line, f"a cell holds figures, but no number in a known form: {cell.row[:40]}, {text[:40]!r}"
                 )

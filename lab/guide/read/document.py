@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from attrs import define, evolve, field, frozen
 
-from lab.guide.model import Condition, Module, Repair, Unread, decimals
+from lab.guide.model import Condition, Module, Repair, Unread, decimals, unmark
 from lab.guide.read import raw_table
 from lab.guide.read.markup import plain
 from lab.guide.read.raw_table import RawRow, RawTable
@@ -143,7 +143,8 @@ class Builder:
 
     def table(self, title: str, line: int, header: tuple[str, ...], rows: Iterable[RawRow]) -> None:
         """A table; the title is its own, or empty."""
-        raw = RawTable(self.chapter, caption_text(title), "inline", line, header, tuple(rows))
+        cleaned = tuple(evolve(row, cells=tuple(map(unmark, row.cells))) for row in rows)
+        raw = RawTable(self.chapter, caption_text(title), "inline", line, tuple(map(unmark, header)), cleaned)
         if is_module_table(raw):
             self.document.modules.extend(modules_of(raw))
             self.separator()
@@ -222,6 +223,6 @@ def heading_text(text: str) -> str:
 
 def caption_text(text: str) -> str:
     """Title of a table without markup, "Table", number and link mark."""
-    stripped = plain(text.rstrip("¶🔗# \t\uf0c1"))
+    stripped = plain(unmark(text.rstrip("¶🔗# \t\uf0c1")))
     match = _ANNOUNCED.fullmatch(stripped)
     return match[1] if match else stripped

@@ -108,7 +108,7 @@ def _parse_spans(lines: Sequence[tuple[int, str]], whole_words: Collection[str])
         widths, head, body = tableparser.GridTableParser().parse(
             StringList([text[indent:].rstrip() for text in drawn])
         )
-    except tableparser.TableMarkupError:
+    except (tableparser.TableMarkupError, AssertionError, IndexError):  # docutils asserts that cells do not overlap
         return None
 
     rows = [[(column, cell) for column, cell in enumerate(row) if cell] for row in head + body]

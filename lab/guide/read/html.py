@@ -114,7 +114,7 @@ class _Page(HTMLParser):
                 self.spans = (_count(named.get("colspan", "1")), _count(named.get("rowspan", "1")))
                 if self.row is not None:
                     self.row.is_head &= tag == "th"
-        self._mark_bold(tag)
+        self._mark(tag)
         if tag in _TEXTS:
             if tag in {"p", "li"} and self.texts and self.texts[-1][0] == "p":
                 self.handle_endtag("p")  # HTML closes it so
@@ -125,7 +125,8 @@ class _Page(HTMLParser):
             if tag == self.skipping[0]:
                 self.skipping.pop()
             return
-        self._mark_bold(tag)
+        if tag != "sup":
+            self._mark(tag)
         match tag:
             case "table":
                 self.end_table()
@@ -150,9 +151,11 @@ class _Page(HTMLParser):
         if not self.skipping and self.texts:
             self.texts[-1][3].append(data)
 
-    def _mark_bold(self, tag: str) -> None:
-        """Keep the mark of bold text in a paragraph, which may be a table's title."""
-        if tag in {"b", "strong"} and [open_tag for open_tag, *_ in self.texts] == ["p"]:
+    def _mark(self, tag: str) -> None:
+        """Keep the mark of a raised number, and of bold text in a paragraph, which may be a table's title."""
+        if tag == "sup":  # a footnote's number is no digit of the number before it
+            self.handle_data("^")
+        elif tag in {"b", "strong"} and [open_tag for open_tag, *_ in self.texts] == ["p"]:
             self.handle_data("**")
 
     def _end_text(self) -> None:

@@ -111,7 +111,7 @@ def _header_among_rows(raw: RawTable) -> _Step:
     lines = list(itertools.takewhile(lambda row: not any(map(_is_number, row.cells[1:])), raw.rows))
     rows = raw.rows[len(lines) :]
     if raw.header:
-        headings = [column for column in columns(raw.header) if not column.is_key]
+        headings = [column for column in columns(raw.header) if column.text and not column.is_key]
         is_cut = bool(headings) and all(column.board and not column.metric for column in headings)
         if not (is_cut and len(lines) == 1 and rows and any(map(_is_text, lines[0].cells[1:]))):
             return raw, []

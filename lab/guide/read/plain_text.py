@@ -16,7 +16,7 @@ from attrs import define, field
 
 from lab.guide.read import drawn_table
 from lab.guide.read.document import Builder, Document
-from lab.guide.read.markup import plain
+from lab.guide.read.markup import plain, unescape
 from lab.guide.read.raw_table import RawRow
 
 # Words of the vendor's headers and rows; with the file's own prose they tell where a narrow column cut a word.
@@ -40,6 +40,7 @@ _RUBRIC = re.compile(r"-\[ (.*) \]-$")
 _NUMBERED = re.compile(r"(\d+(?:\.\d+)+)\.\s+(\S.*)$")
 _BULLET = re.compile(r"\s*(?:[•·*+-]|\d+\.)\s+(\S.*)$")
 _PANDOC_CAPTION = re.compile(r"\s{0,3}:\s+(\S.*)$")
+_CODE = re.compile(r"^`([^`]+)`$")
 _LONGEST_HEADING = 80
 
 
@@ -210,4 +211,6 @@ def _split_bars(line: str) -> tuple[str, ...]:
     inside = line.strip()
     if inside.startswith("|"):
         inside = inside[1:] if inside.endswith("\\|") else inside[1:].removesuffix("|")
-    return tuple(plain(re.sub(r"<br ?/?>", " ", part)) for part in re.split(r"(?<!\\)\|", inside))
+    return tuple(
+        unescape(_CODE.sub(r"\1", re.sub(r"<br ?/?>", " ", part.strip()))) for part in re.split(r"(?<!\\)\|", inside)
+    )

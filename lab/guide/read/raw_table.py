@@ -8,21 +8,19 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from attrs import frozen
 
-from lab.guide.model import Column, value_of
+from lab.guide.model import UNIT, Column, value_of
 
 MOST_COLUMNS = 64
 # A board as the vendor's test platform files spell it: am62xx_sk-fs, am654x-evm, j721e-idk-gw, am43xx-gpevm.
 _BOARD = re.compile(r"[a-z]+\d[a-z0-9]*(?:[-_][a-z0-9.]+)+", re.IGNORECASE)
-_PARENTHESES = re.compile(r"\(([^()]*)\)")
-# A unit as guides print it: "%", "Mbits/sec", "mW", "in seconds", "packets/s".
-_UNIT = re.compile(
-    r"(?:in\s+)?(?:%|[kmg]?(?:bits?|bytes?|b)(?:\s*/\s*s(?:ec)?)?|[kmg]bps|mb\\s|[munkmg]?(?:s|sec|w|v|a|hz)|seconds?"
-    r"|microsec|nanosec|millisec|fps|kpps|\w+\s*/\s*(?:s|sec)|bytes in hex)",
-    re.IGNORECASE,
-)
-_IN_UNIT = re.compile(r"\bin (seconds|milliseconds|bytes|ms|us|mW)\b")
-# The header of a second column that tells rows apart, e.g. a block size.
-_SECOND_KEY = re.compile(r"size|voltage|format|resolution|algorithm|direction|\bmode\b", re.IGNORECASE)
+# One whose words are those of the vendor's boards; other names have a digit and a hyphen, too (aes256-cbc).
+_BOARD_WORD = re.compile(r"(?:gp)?evm|e?sk|idk|eaik|lp|gw|fs|se|hs|gp|sim", re.IGNORECASE)
+_TOKEN = re.compile(r"[^\s:,()\[\]|]+")
+_BRACKETS = re.compile(r"\(([^()]*)\)|\[([^\[\]]*)\]|,\s*([^,]*)$")
+_UNIT = re.compile(rf"(?:in\s+)?({UNIT})", re.IGNORECASE)
+_IN_UNIT = re.compile(r"\bin (seconds|milliseconds|bytes|ms|us|mW)\b", re.IGNORECASE)
+# The header of a second column that tells rows apart, e.g. a block size; a datagram's is measured.
+_SECOND_KEY = re.compile(r"(?<!datagram )\bsize|voltage|format|resolution|algorithm|direction|\bmode\b", re.IGNORECASE)
 
 
 @frozen
@@ -129,10 +127,9 @@ def is_board(text: str) -> bool:
 
 def unit(metric: str) -> str | None:
     """The unit that a header's text names, as printed; None without one."""
-    for group in reversed(list(_PARENTHESES.finditer(metric))):
-        candidate = group[1].strip()
-        if _UNIT.fullmatch(candidate):
-            return candidate.removeprefix("in ")
+    for group in reversed(list(_BRACKETS.finditer(metric))):
+        if match := _UNIT.fullmatch(next(filter(None, group.groups()), "").strip()):
+            return match[1]
     if match := _IN_UNIT.search(metric):
         return match[1]
     return "%" if "%" in metric else None
@@ -141,19 +138,23 @@ def unit(metric: str) -> str | None:
 def _split(text: str, known_boards: Collection[str]) -> tuple[str | None, str]:
     """The board (None: no board) and the metric of a header's cell.
 
-    "BOARD: METRIC" names both if there is a blank behind the colon; without one, BOARD has to be spelled like a board
-    ("write:8k" is a metric).
+    "BOARD: METRIC" names both if there is a blank behind the colon. In any other place, BOARD has to be known or
+    spelled like a board ("write:8k" is a metric).
     """
     board, colon, metric = text.partition(": ")
     board = board.strip()
     if colon and board and not re.search(r"[\s|]", board) and metric.strip():
         return board, metric.strip()
-    board, colon, metric = text.partition(":")
-    if colon and metric.strip() and (is_board(board) or board in known_boards):
-        return board, metric.strip()
-    if text in known_boards or is_board(text):
-        return text, ""
+    for match in _TOKEN.finditer(text):
+        begins = match.start() == 0 and text[match.end() : match.end() + 1] in {"", ":"}
+        if match[0] in known_boards or (is_board(match[0]) and (begins or _has_board_word(match[0]))):
+            rest = f"{text[: match.start()]} {text[match.end() :]}"
+            return match[0], " ".join(re.sub(r"\(\s*\)|\[\s*\]", "", rest).split()).strip(" :–—-")
     return None, text
+
+
+def _has_board_word(name: str) -> bool:
+    return any(map(_BOARD_WORD.fullmatch, re.split("[-_]", name)))
 
 
 def column_groups(columns: Sequence[Column]) -> list[list[int]]:

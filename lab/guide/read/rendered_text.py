@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from attrs import frozen
 
-from lab.guide.model import CellKind, Condition, Unread, value_of
+from lab.guide.model import CellKind, Condition, Unread, unmark, value_of
 from lab.guide.read import raw_table
 from lab.guide.read.document import Document, module
 from lab.guide.read.raw_table import MOST_COLUMNS, RawRow, RawTable
@@ -80,7 +80,7 @@ def _items(text: str) -> Iterator[_Item]:
         stripped = line.strip()
         alone = _ANNOUNCED.fullmatch(stripped) is not None
         if paragraph and (not stripped or alone):
-            yield _Item(start, " ".join(paragraph))
+            yield _Item(start, unmark(" ".join(paragraph)))
             paragraph = []
         if alone:
             yield _Item(number, stripped)

@@ -279,15 +279,10 @@ def _line(node: nodes.Node) -> int:
 
 
 def _with_header(raw: RawTable) -> RawTable:
-    """A drawn table whose bold first row is its header, without the marks of bold cells."""
-
-    def unmark(cells: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(match[1] if (match := _BOLD.fullmatch(cell)) else cell for cell in cells)
-
-    header, rows = raw.header, raw.rows
-    if not header and len(rows) > 1 and all(_BOLD.fullmatch(cell) for cell in rows[0].cells if cell):
-        header, rows = rows[0].cells, rows[1:]
-    return evolve(raw, header=unmark(header), rows=tuple(evolve(row, cells=unmark(row.cells)) for row in rows))
+    """A drawn table whose bold first row is its header."""
+    if raw.header or len(raw.rows) < 2 or not all(_BOLD.fullmatch(cell) for cell in raw.rows[0].cells if cell):
+        return raw
+    return evolve(raw, header=raw.rows[0].cells, rows=raw.rows[1:])
 
 
 def _rows(part: nodes.Element, otherwise: int) -> Iterator[RawRow]:

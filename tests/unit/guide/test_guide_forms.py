@@ -36,6 +36,87 @@ def test_a_board_above_its_columns_is_the_board_of_each() -> None:
     ]
 
 
+SPANNED = {
+    "rst": """
++------+-------------+-------------+
+| Key  | a1-fs       | b2-fs       |
+|      +------+------+------+------+
+|      | Fps  | Score| Fps  | Score|
++======+======+======+======+======+
+| x    | 1    | 2    | 3    | 4    |
++------+------+------+------+------+
+""",
+    "plain text": """
++------+-------------+-------------+
+| Key  | a1-fs       | b2-fs       |
+|      +------+------+------+------+
+|      | Fps  | Score| Fps  | Score|
+|======|======|======|======|======|
+| x    | 1    | 2    | 3    | 4    |
++------+------+------+------+------+
+""",
+    "html": page(
+        "<table><tr><td rowspan=2>Key<td colspan=2>a1-fs<td colspan=2>b2-fs<tr><td>Fps<td>Score<td>Fps<td>Score"
+        "<tr><td>x<td>1<td>2<td>3<td>4</table>"
+    ),
+    "markdown": "|Key|a1-fs||b2-fs||\n|---|---|---|---|---|\n||**Fps**|Score|Fps|Score|\n|`x`|1|2|**3**|4|\n",
+    "csv": """
+.. csv-table:: T
+   :header-rows: 2
+
+   Key,a1-fs,,b2-fs,
+   ,Fps,Score,Fps,Score
+   x,1,2,3,4
+""",
+}
+
+
+@pytest.mark.parametrize("form", SPANNED)
+def test_a_header_of_two_lines_names_board_and_metric_of_each_column(form: str) -> None:
+    (table,) = reader.parse("g", f"G\n=\n{SPANNED[form]}" if form != "html" else SPANNED[form]).tables
+    assert [(c.board, c.metric, c.row, c.number) for c in table.cells] == [
+        ("a1-fs", "Fps", "x", 1), ("a1-fs", "Score", "x", 2), ("b2-fs", "Fps", "x", 3), ("b2-fs", "Score", "x", 4),
+    ]  # fmt: skip
+
+
+def test_a_cell_over_several_rows_is_a_key_of_each_and_a_number_over_several_boards_is_nobodys() -> None:
+    header = "<tr><th>Algorithm<th>Buffer size<th>a1-fs: KB/s<th>b2-fs: KB/s"
+    rows = "<tr><td rowspan=2>aes<td>64<td>1<td>2<tr><td>128<td>3<td>4<tr><td>des<td>64<td colspan=2>5"
+    (table,) = reader.parse("g", page(f"<table>{header}{rows}</table>")).tables
+    assert [(c.row, c.params["Buffer size"], c.board, c.number) for c in table.cells if c.column > 1] == [
+        ("aes", "64", "a1-fs", 1), ("aes", "64", "b2-fs", 2), ("aes", "128", "a1-fs", 3), ("aes", "128", "b2-fs", 4),
+        ("des", "64", None, 5),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("title", "expected"), [("**Audio Capture**", "Audio Capture"), ("**Measured with care.**", "Chapter")]
+)
+def test_a_bold_line_above_a_table_is_its_title_and_a_bold_sentence_is_none(title: str, expected: str) -> None:
+    rows = ".. csv-table::\n   :header: Key,a1-fs: Fps\n\n   x,1\n"
+    bold = title.replace("**", "<b>", 1).replace("**", "</b>")
+    html_page = page(f"<h2>Chapter</h2><p>{bold}</p><table><tr><th>Key<th>a1-fs: Fps<tr><td>x<td>1</table>")
+    for text in (f"Chapter\n-------\n\n{title}\n\n{rows}", html_page):
+        assert [table.title for table in reader.parse("g", text).tables] == [expected]
+
+
+def test_marks_of_footnotes_and_of_emphasis_are_no_part_of_a_name_or_number() -> None:
+    cells = "<tr><td><b>bw_pipe (MB/s)</b><sup>2</sup><td>5.25<sup>1</sup><td>10<sup>3</sup>"
+    guide = reader.parse("g", page(f"<table><tr><th>Key<th>a1-fs: perf<sup>1</sup><th>b2-fs: perf{cells}</table>"))
+    assert [(c.row, c.metric, c.number) for t in guide.tables for c in t.cells] == [
+        ("bw_pipe (MB/s)", "perf", 5.25), ("bw_pipe (MB/s)", "perf", None),
+    ]  # fmt: skip
+    assert ["10^3" in part.reason for part in guide.unread] == [True]
+
+
+def test_a_board_that_a_heading_names_is_that_of_a_table_that_names_none() -> None:
+    def table(title: str, header: str, value: int) -> str:
+        return f"{title}\n{'-' * len(title)}\n\n.. csv-table:: T\n   :header: Key,{header}\n\n   x,{value}\n\n"
+
+    guide = reader.parse("g", table("One", "a1-fs: Fps", 1) + table("a1-fs", "Fps", 2) + table("b2-fs", "Fps", 3))
+    assert [(c.board, c.number) for t in guide.tables for c in t.cells] == [("a1-fs", 1), ("a1-fs", 2), (None, 3)]
+
+
 def test_what_navigates_a_page_is_no_part_of_the_guide() -> None:
     menu = "<ul><li>Some condition</li></ul>"
     text = page(

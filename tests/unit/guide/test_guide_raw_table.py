@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.guide.model import CellKind, Value, release_of, row_unit, value_of
+from lab.guide.model import CellKind, Value, release_of, row_unit, unmark, value_of
 from lab.guide.read import raw_table
 from lab.judge.labels import release_key
 
@@ -21,7 +21,30 @@ from lab.judge.labels import release_key
         ("-1.00", Value(CellKind.VALUE, "-1.00", -1.0)),
         ("1,234.5", Value(CellKind.VALUE, "1,234.5", 1234.5)),
         ("137", Value(CellKind.VALUE, "137", 137.0)),
-        ("35%", Value(CellKind.VALUE, "35%", 35.0)),
+        ("35%", Value(CellKind.VALUE, "35%", 35.0, unit="%")),
+        ("886.84 MB/s", Value(CellKind.VALUE, "886.84 MB/s", 886.84, unit="MB/s")),
+        ("16 s (min 15 s, max 17 s)", Value(CellKind.RANGE, "16 s (min 15 s, max 17 s)", 16.0, 15.0, 17.0, unit="s")),
+        ("9.3 (8.9-9.5)", Value(CellKind.RANGE, "9.3 (8.9-9.5)", 9.3, 8.9, 9.5)),
+        ("9.3 (8.9 – 9.5)", Value(CellKind.RANGE, "9.3 (8.9 – 9.5)", 9.3, 8.9, 9.5)),
+        ("9.3 [8.9 .. 9.5]", Value(CellKind.RANGE, "9.3 [8.9 .. 9.5]", 9.3, 8.9, 9.5)),
+        ("avg 9.3, min 8.9, max 9.5", Value(CellKind.RANGE, "avg 9.3, min 8.9, max 9.5", 9.3, 8.9, 9.5)),
+        ("9 (min=8; max=10)", Value(CellKind.RANGE, "9 (min=8; max=10)", 9.0, 8.0, 10.0)),
+        ("5 ± 2", Value(CellKind.RANGE, "5 ± 2", 5.0, 3.0, 7.0)),
+        ("1.5 x 10^3", Value(CellKind.VALUE, "1.5 x 10^3", 1500.0)),
+        ("33.7*", Value(CellKind.VALUE, "33.7", 33.7)),
+        ("33.7^1", Value(CellKind.VALUE, "33.7", 33.7)),
+        ("10^3", Value(CellKind.TEXT, "10^3")),
+        ("**33.7**", Value(CellKind.VALUE, "33.7", 33.7)),
+        ("33.7 [#tested]_", Value(CellKind.VALUE, "33.7", 33.7)),
+        ("1\u202f234.5", Value(CellKind.VALUE, "1234.5", 1234.5)),
+        ("\u22121.5", Value(CellKind.VALUE, "-1.5", -1.5)),
+        ("approx. 5", Value(CellKind.APPROXIMATE, "approx. 5", 5.0)),
+        ("9.3 (10-11)", Value(CellKind.TEXT, "9.3 (10-11)")),  # a bare range that is not around its number
+        ("1/2/3", Value(CellKind.TEXT, "1/2/3")),
+        ("1 234", Value(CellKind.TEXT, "1 234")),
+        ("< 1", Value(CellKind.TEXT, "< 1")),
+        ("33.7 (1)", Value(CellKind.TEXT, "33.7 (1)")),
+        ("2A", Value(CellKind.TEXT, "2A")),
         ("~11.04", Value(CellKind.APPROXIMATE, "~11.04", 11.04)),
         ("n/a", Value(CellKind.NOT_AVAILABLE, "n/a")),
         ("N/A", Value(CellKind.NOT_AVAILABLE, "N/A")),
@@ -30,7 +53,7 @@ from lab.judge.labels import release_key
         ("ov10635", Value(CellKind.TEXT, "ov10635")),
         ("Full normal boot time (~seconds)", Value(CellKind.TEXT, "Full normal boot time (~seconds)")),
         ("4k", Value(CellKind.TEXT, "4k")),
-        ("nan", Value(CellKind.TEXT, "nan")),
+        ("nan", Value(CellKind.NOT_AVAILABLE, "nan")),
         ("infk", Value(CellKind.TEXT, "infk")),
         ("1.2.3", Value(CellKind.TEXT, "1.2.3")),
         ("5 (min 4)", Value(CellKind.TEXT, "5 (min 4)")),
@@ -41,8 +64,9 @@ def test_a_cell_is_what_it_says(text: str, value: Value) -> None:
 
 
 @given(st.text())
-def test_any_text_is_a_cell_and_keeps_its_text(text: str) -> None:
-    assert value_of(text).text == text.strip()
+def test_any_text_is_a_cell_and_keeps_its_text_but_for_marks(text: str) -> None:
+    assert unmark(text).startswith(value_of(text).text)
+    assert unmark(text) == text.strip() or not text.isalnum()
 
 
 @given(st.decimals(min_value=0, max_value=10**9, places=2, allow_nan=False, allow_infinity=False))
@@ -71,6 +95,10 @@ def test_a_number_is_read_to_its_last_digit(number: object) -> None:
         ("am62xx_sk-fs: Score", "am62xx_sk-fs", "Score", None),
         ("am62xx_sk-fs", "am62xx_sk-fs", "", None),
         ("j721e-idk-gw", "j721e-idk-gw", "", None),
+        ("am68_sk-fs - Throughput (MB/s)", "am68_sk-fs", "Throughput (MB/s)", "MB/s"),
+        ("Throughput [MB/s] (am68_sk-fs)", "am68_sk-fs", "Throughput [MB/s]", "MB/s"),
+        ("am68_sk-fs CPU Load, %", "am68_sk-fs", "CPU Load, %", "%"),
+        ("aes256-cbc Throughput", None, "aes256-cbc Throughput", None),
         ("Power (mW)", None, "Power (mW)", "mW"),
         ("Total Resume Latency (ms)", None, "Total Resume Latency (ms)", "ms"),
         ("Note: see below", "Note", "see below", None),
