@@ -1,4 +1,4 @@
-"""Content-addressed store of attempts' files (recordings, tool output)."""
+"""The store of attempts' files (recordings, output of tools), which are named by the hash of their contents."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from lab.results.location import ARTIFACTS_VARIABLE
 from lab.results.records import CONSOLE_INDEX, CONSOLE_LOG, ArtifactRef, Attempt
 
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
-PACK_BYTES: Final = 32 << 20  # of a pack's artifacts, which are in memory at once
-# What zipfile raises for a damaged file: RuntimeError where the bit "encrypted" is flipped, and errors of struct, of
-# text and of its parsers.
+PACK_BYTES: Final = 32 << 20  # largest sum of a pack's artifacts, which are in memory at once
+# Errors that zipfile raises for a damaged file: RuntimeError if the bit "encrypted" is flipped, and errors of struct,
+# of text and of its parsers.
 _DAMAGED: Final = (
     OSError,
     EOFError,
@@ -44,12 +44,14 @@ _READ_ONLY: Final = 0o440  # contents are named by their hash, so they must not 
 
 @frozen
 class ArtifactStore:
-    """Content-addressed files under `root`: the file of a hash ab12… is root/ab/12….
+    """Files named by the hash of their contents; the file of the SHA-256 ab12… is root/ab/12….
 
     Attributes:
-        shared: URL of the shared store (lab.results.location); empty: none. Artifacts read from it are also stored
-            here.
-        pack_of: SHA-256 of an artifact -> that of the pack with its bytes, itself an artifact; None: it is in none.
+        root: folder of the files.
+        shared: URL of the store that is shared with other hosts (`lab.results.location`); empty: there is none. A file
+            that is read from it is kept in `root`, too.
+        pack_of: returns for an artifact's SHA-256 that of the pack that contains it; None: it is in no pack. A pack is
+            itself an artifact.
     """
 
     root: Path
@@ -57,7 +59,10 @@ class ArtifactStore:
     pack_of: Callable[[str], str | None] = field(default=lambda _sha256: None, repr=False, eq=False)
 
     def put(self, data: bytes, *, kind: str) -> ArtifactRef:
-        """Store `data` of an attempt; as `add`.
+        """Store a file of an attempt, as `add` does.
+
+        Args:
+            kind: role of the file in the attempt, e.g. "console-log".
 
         Raises:
             LabStableError: the directory cannot be written, or the disk is full.
@@ -66,41 +71,41 @@ class ArtifactStore:
             return self.add(data, kind)
         except OSError as error:
             raise LabStableError(
-                f"cannot keep an artifact of {len(data)} bytes in {error.filename or self.root}: {error.strerror}; "
-                f"free space or mend the directory's owner, or set ${ARTIFACTS_VARIABLE} to another place; then resume "
-                "the run",
+                f"cannot store an artifact of {len(data)} bytes in {error.filename or self.root}: {error.strerror}; "
+                f"free space or correct the directory's owner, or set ${ARTIFACTS_VARIABLE} to another place; then "
+                "resume the run",
                 failure="artifacts",
             ) from error
 
     def add(self, data: bytes, kind: str = "") -> ArtifactRef:
-        """Store `data` once, and return its reference.
+        """Store contents, unless they are stored already, and return the reference to them.
 
-        The file gets its name only when it is complete on the disk, so a crash leaves no half of one.
+        The file gets its name only when it is complete on the disk, so a crash leaves no partial file.
 
         Raises:
             OSError: the directory cannot be written, or the disk is full.
         """
         ref = ArtifactRef(kind, hashlib.sha256(data).hexdigest(), len(data))
         path = self.path(ref.sha256)
-        if not _touch_if_same(path, data):  # a damaged one is mended
+        if not _touch_if_same(path, data):  # a damaged file is replaced
             location.private_folder(self.root)
             if self.shared:
-                self.mark(ref.sha256)  # before: a mark without its artifact does no harm
+                self.mark(ref.sha256)  # before it is written: a mark without its artifact does no harm
             _write(path, data)
         return ref
 
     def path(self, sha256: str) -> Path:
-        """Path of the artifact, present or not.
+        """Return the path of an artifact's own file, whether it exists or not.
 
         Raises:
-            TestStableError: not a SHA-256 in lower-case hexadecimal.
+            TestStableError: it is not a SHA-256 in lower-case hexadecimal digits.
         """
         if not _SHA256.fullmatch(sha256):
             raise TestStableError(f"an artifact is named by a SHA-256, 64 hexadecimal digits; got {sha256!r}")
         return self.root / sha256[:2] / sha256[2:]
 
     def read(self, sha256: str) -> bytes:
-        """The artifact's bytes, verified.
+        """Return the verified bytes of an artifact: from its file, its pack or the shared store.
 
         Raises:
             LabStableError: it is missing or damaged.
@@ -121,18 +126,18 @@ class ArtifactStore:
         if data is None:
             raise LabStableError(
                 f"artifact {sha256} is neither in {self.root} nor in {self.shared}; the host that measured it may not "
-                "have brought it yet: there, run `lab results upload`",
+                "have uploaded it yet: run `lab results upload` there",
                 failure="artifacts",
             )
         _verify(data, sha256, f"in {self.shared}")
         try:
             _write(self.path(sha256), data)
-        except OSError as error:  # it can be read all the same
+        except OSError as error:  # a copy here only saves the next download
             _log.warning("artifact %s of %s is not kept here: %s", sha256, self.shared, error.strerror)
         return data
 
     def _unpack(self, sha256: str, pack: str) -> bytes:
-        """The verified bytes of an artifact from its pack.
+        """Return the verified bytes of an artifact from its pack.
 
         Raises:
             LabStableError: the pack is missing or damaged.
@@ -142,7 +147,7 @@ class ArtifactStore:
         try:
             with zipfile.ZipFile(source) as file, file.open(sha256) as member:
                 if file.getinfo(sha256).compress_type != zipfile.ZIP_DEFLATED:
-                    raise zipfile.BadZipFile("another compression than boardlab's")  # its reader may know no bound
+                    raise zipfile.BadZipFile("another compression than boardlab's")  # its reader may have no limit
                 data = member.read(PACK_BYTES + 1)
             if len(data) > PACK_BYTES:
                 raise zipfile.BadZipFile(f"it inflates to more than {PACK_BYTES} bytes")
@@ -156,16 +161,13 @@ class ArtifactStore:
         return data
 
     def where(self, sha256: str) -> str:
-        """The artifact's path for people.
-
-        Of a packed one: its pack's path, and its name there.
-        """
+        """Return the place of an artifact as text: its path, or its pack's path and its name in the pack."""
         path = self.path(sha256)
         pack = None if path.exists() else self.pack_of(sha256)
         return str(path) if pack is None else f"{self.path(pack)} (zip): {sha256}"
 
     def local(self, sha256: str) -> bytes | None:
-        """Return this host's verified bytes of an artifact's own file; None: not here.
+        """Return the verified bytes of an artifact's own file; None: this host has no such file.
 
         Raises:
             LabStableError: it is damaged, or cannot be read.
@@ -186,20 +188,23 @@ class ArtifactStore:
 
     @property
     def marks(self) -> Path:
-        """Folder of marks: artifacts to upload to the shared store."""
+        """Folder with an empty file for each artifact that is to be uploaded to the shared store."""
         return self.root / ".to-share"
 
     def mark(self, sha256: str) -> None:
-        """Mark an artifact for upload; a failure is only logged.
+        """Mark an artifact for upload.
 
-        The measurement must be stored all the same.
+        A failure is only logged: it must not keep the measurement from being stored.
         """
         try:
             location.private_folder(self.marks)
             (self.marks / sha256).touch()
         except OSError as error:
             _log.warning(
-                "%s: %s: artifact %s is brought only by `lab results upload --all`", self.marks, error.strerror, sha256
+                "%s: %s: artifact %s is uploaded only by `lab results upload --all`",
+                self.marks,
+                error.strerror,
+                sha256,
             )
 
     def unmark(self, sha256: str) -> None:
@@ -207,17 +212,20 @@ class ArtifactStore:
         (self.marks / sha256).unlink(missing_ok=True)
 
     def list_marked(self) -> list[str]:
-        """Return the artifacts to upload."""
+        """Return the SHA-256 of the artifacts to upload."""
         marks = (path.name for path in self.marks.glob("*")) if self.marks.is_dir() else ()
         return sorted(name for name in marks if _SHA256.fullmatch(name))
 
 
 def _touch_if_same(path: Path, data: bytes) -> bool:
-    """Return whether the artifact is there; its time then says that it is wanted (lab.results.retention)."""
+    """Return whether a file has these contents, and set its time if so.
+
+    The time keeps `lab.results.removal` from removing a file whose attempt is not committed yet.
+    """
     try:
         if path.read_bytes() != data:
             return False
-        with suppress(PermissionError):  # another user's of the group
+        with suppress(PermissionError):  # the file of another user of the group
             os.utime(path)
     except FileNotFoundError:
         return False
@@ -225,6 +233,11 @@ def _touch_if_same(path: Path, data: bytes) -> bool:
 
 
 def _verify(data: bytes, sha256: str, where: str) -> None:
+    """Require that contents have their SHA-256.
+
+    Raises:
+        LabStableError: they are damaged.
+    """
     digest = hashlib.sha256(data).hexdigest()
     if digest != sha256:
         raise LabStableError(
@@ -235,6 +248,7 @@ def _verify(data: bytes, sha256: str, where: str) -> None:
 
 
 def _write(path: Path, data: bytes) -> None:
+    """Write a file that is complete on the disk before it has its name."""
     location.private_folder(path.parent)
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".new-", delete=False) as file:
         temporary = Path(file.name)
@@ -249,15 +263,16 @@ def _write(path: Path, data: bytes) -> None:
             raise
     directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(directory)  # the name itself
+        os.fsync(directory)  # else a crash may lose the name
     finally:
         os.close(directory)
 
 
 def make_pack(contents: Mapping[str, bytes]) -> bytes:
-    """A pack: a zip file of artifacts by SHA-256.
+    """Return a pack, i.e. a zip file of artifacts; the same contents give the same bytes.
 
-    The same contents give the same bytes.
+    Args:
+        contents: SHA-256 -> bytes.
     """
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as file:
@@ -268,11 +283,12 @@ def make_pack(contents: Mapping[str, bytes]) -> bytes:
 
 @frozen
 class UploadResult:
-    """Result of an upload.
+    """The result of an upload.
 
     Attributes:
-        count, bytes: of the artifacts that were uploaded.
-        busy: another process uploads at the moment, and nothing was done.
+        count: number of uploaded artifacts.
+        bytes: their size.
+        busy: True if another process was uploading, so that nothing was done.
     """
 
     count: int
@@ -283,18 +299,18 @@ class UploadResult:
 def upload(
     artifacts: ArtifactStore, *, everything: bool = False, say: Callable[[str], None] = lambda _: None
 ) -> UploadResult:
-    """Upload marked artifacts, also those marked meanwhile; of a packed one its pack.
+    """Upload the marked artifacts, and those that are marked meanwhile, to the shared store.
 
-    A mark beside a kept artifact says that it is to be uploaded; it costs a file's name and no network. The mark goes
-    when the artifact is in the shared store, so a failed upload is repeated at the next occasion. Nothing that was
-    measured is ever removed here.
+    A packed artifact is not uploaded itself, but its pack. A mark is removed when its artifact is in the shared store,
+    so a failed upload is repeated the next time. Artifacts are never removed here.
 
     Args:
-        everything: also unmarked artifacts that the shared store lacks, e.g. earlier ones.
+        everything: True: also upload artifacts without a mark that the shared store lacks, e.g. older ones.
+        say: takes a line about an artifact that cannot be read.
 
     Raises:
         ConfigurationError: artifacts are not shared here.
-        LabStableError: the shared store does not answer, or refuses; the rest stays marked.
+        LabStableError: the shared store does not answer, or refuses; the other artifacts stay marked.
     """
     if not artifacts.shared:
         raise ConfigurationError(
@@ -314,14 +330,14 @@ def upload(
         while names := [name for name in artifacts.list_marked() if name not in tried]:
             for sha256 in names:
                 tried.add(sha256)
-                if artifacts.pack_of(sha256) is not None:  # it goes with its pack
+                if artifacts.pack_of(sha256) is not None:  # its pack is uploaded in its place
                     continue
                 try:
                     data = artifacts.local(sha256)
-                except BoardlabError as error:  # a damaged one must not spread, and must not stop the others
+                except BoardlabError as error:  # a damaged artifact is not uploaded, and must not stop the others
                     say(str(error))
                     continue
-                if data is None:  # it is marked first, and written then
+                if data is None:  # another program has marked it, and is still writing it
                     continue
                 shared.put(sha256, data)
                 count, size = count + 1, size + len(data)
@@ -331,7 +347,7 @@ def upload(
 
 @contextmanager
 def _upload_lock(artifacts: ArtifactStore) -> Iterator[bool]:
-    """Lock uploads on this host; yield whether this process has the lock."""
+    """Lock the uploads of this host; yield whether this process has the lock."""
     try:
         location.private_folder(artifacts.marks)
         fd = os.open(artifacts.marks / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -351,20 +367,21 @@ def _upload_lock(artifacts: ArtifactStore) -> Iterator[bool]:
         os.close(fd)
 
 
-_NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9._+@]+")  # a stored value is no path: `init` may be /bin/sh
+_NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9._+@]+")  # e.g. the slashes of `init`, which may be /bin/sh
 SUFFIXES: Final = {CONSOLE_LOG: ".log", CONSOLE_INDEX: ".idx"}
 
 
 def write_recordings(attempts: Sequence[Attempt], artifacts: ArtifactStore, folder: Path) -> list[Path]:
-    """Write each attempt's recording into `folder`; return the logs.
+    """Write the recordings of attempts into a folder, each as a log and its index.
 
-    The index of each log is beside it.
+    Returns:
+        The paths of the logs.
 
     Raises:
         ConfigurationError: none of the attempts has a recording.
         LabStableError: an artifact is missing or damaged, or the folder cannot be written.
     """
-    written = []
+    logs = []
     for attempt in attempts:
         params = (_NOT_IN_A_NAME.sub("_", value) for value in attempt.params.values())
         base = folder / "-".join(
@@ -382,10 +399,10 @@ def write_recordings(attempts: Sequence[Attempt], artifacts: ArtifactStore, fold
                 raise LabStableError(
                     f"cannot write {path}: {error.strerror}; choose another folder with -o"
                 ) from error
-        else:  # all of its files are there
-            written.append(base.with_name(base.name + SUFFIXES[CONSOLE_LOG]))
-    if not written:
+        else:  # the attempt has both files
+            logs.append(base.with_name(base.name + SUFFIXES[CONSOLE_LOG]))
+    if not logs:
         raise ConfigurationError(
             "no such attempt has a recording; `lab results show ID` lists cycles and failed attempts"
         )
-    return written
+    return logs

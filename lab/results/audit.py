@@ -1,4 +1,4 @@
-"""The append-only audit log of actions, and comments on boards."""
+"""The audit log of actions, which can only be appended to, and comments on boards."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from lab.results.store import Store
 
 DONE: Final = "done"
 LONGEST_COMMENT: Final = 4000  # characters
-_LONGEST: Final = 1000  # of a field of an entry; a name or a message that is longer is cut
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet takes for a formula at the beginning of a cell
+_LONGEST: Final = 1000  # characters of a field of an entry; longer texts are cut
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet takes a cell that begins so for a formula
 
 
 @frozen
 class Entry:
-    """An action.
+    """An entry of the audit log, i.e. one action.
 
     Attributes:
-        person: name; empty: unknown.
-        address: source of the request.
+        person: name of the person; empty: unknown.
+        address: address that the request came from.
         action: e.g. "reserve", "power", "login".
-        about: more of it, e.g. "j12".
-        outcome: DONE, or why not.
+        about: further object of the action, e.g. the job "j12".
+        outcome: `DONE`, or the reason why it was not done.
     """
 
     id: int
@@ -49,7 +49,7 @@ class Entry:
 
 @define
 class Act:
-    """An action in progress; `about` may be set later (job number)."""
+    """An action in progress; `about` can be set during it, e.g. to the number of the new job."""
 
     about: str = field(default="", kw_only=True)
 
@@ -70,7 +70,7 @@ class Comment:
 
 @frozen
 class Audit:
-    """The audit of a store, and its comments."""
+    """The audit log of a store, and the comments on its boards."""
 
     store: Store
     now: Callable[[], dt.datetime] = field(default=utc_now)
@@ -78,19 +78,25 @@ class Audit:
     def note(
         self, action: str, *, person: str, address: str = "", board: str = "", about: str = "", outcome: str = DONE
     ) -> None:
-        """Append an entry."""
-        texts = (person, address, action, board, about, outcome)
-        names = ("person", "address", "action", "board", "about", "outcome")
-        cut = {name: text[:_LONGEST].replace("\0", "\ufffd") for name, text in zip(names, texts, strict=True)}
+        """Append an entry; its texts are cut to `_LONGEST` characters."""
+        texts = {
+            "person": person,
+            "address": address,
+            "action": action,
+            "board": board,
+            "about": about,
+            "outcome": outcome,
+        }
+        columns = {name: text[:_LONGEST].replace("\0", "\ufffd") for name, text in texts.items()}
 
         def insert(session: Session) -> None:
-            session.add(AuditRow(at=self.now(), **cut))
+            session.add(AuditRow(at=self.now(), **columns))
 
         self.store.write(insert)
 
     @contextmanager
     def acting(self, act: Acting, action: str, *, person: str, address: str = "", board: str = "") -> Iterator[Acting]:
-        """Log the action's outcome when the block ends or fails."""
+        """Append an entry with the action's outcome when the block ends or fails."""
         context = {"person": person, "address": address, "board": board}
         try:
             yield act
@@ -111,7 +117,12 @@ class Audit:
         before: int | None = None,
         limit: int | None = None,
     ) -> list[Entry]:
-        """Entries, the newest first; `before`: with a smaller id."""
+        """Return entries, the newest first; empty arguments match all.
+
+        Args:
+            before: only entries with a smaller id.
+            limit: number of entries at most; None: all.
+        """
         conditions = ((AuditRow.board, board), (AuditRow.person, person), (AuditRow.action, action))
         query = select_fields(AuditRow, Entry).where(*(column == value for column, value in conditions if value))
         if before is not None:
@@ -123,7 +134,7 @@ class Audit:
         """Store a person's comment on a board.
 
         Raises:
-            ConfigurationError: it is empty or too long.
+            ConfigurationError: the text is empty or too long.
         """
         text = text.strip()
         if not text or len(text) > LONGEST_COMMENT:
@@ -138,24 +149,24 @@ class Audit:
         return self.store.write(insert)
 
     def comments(self, board: str, limit: int = 50) -> list[Comment]:
-        """The latest comments on a board, the newest first."""
+        """Return the latest comments on a board, the newest first."""
         query = select_fields(CommentRow, Comment).where(CommentRow.board == board)
         return [Comment(*row) for row in self.store.rows(query.order_by(CommentRow.id.desc()).limit(limit))]
 
 
 def last_done(session: Session, action: str) -> dt.datetime | None:
-    """When this action was last done; None: never."""
+    """Return the time when this action was last done; None: never."""
     query = select(AuditRow.at).where(AuditRow.action == action, AuditRow.outcome == DONE)
     return session.scalars(query.order_by(AuditRow.id.desc()).limit(1)).first()
 
 
 def document(entry: Entry) -> dict[str, Any]:
-    """An entry for JSON."""
+    """Return an entry for JSON."""
     return {**asdict(entry), "at": entry.at.isoformat()}
 
 
 def as_csv(entries: Iterable[Entry]) -> str:
-    """Entries as CSV (RFC 4180) with a header, safe for spreadsheets."""
+    """Return entries as CSV (RFC 4180) with a header, safe for spreadsheets."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow([column.name for column in fields(Entry)])
@@ -165,5 +176,5 @@ def as_csv(entries: Iterable[Entry]) -> str:
 
 
 def cell(value: object) -> object:
-    """A CSV cell that a spreadsheet does not take for a formula."""
+    """Return a CSV cell that a spreadsheet does not take for a formula."""
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

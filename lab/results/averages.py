@@ -1,4 +1,4 @@
-"""Averages of a metric over runs."""
+"""Averages of a metric over many runs, for charts."""
 
 from __future__ import annotations
 
@@ -15,74 +15,74 @@ from lab.results.snapshot import StoreSnapshot
 from lab.results.store import Store
 from lab.results.sums import Average
 
-RUNS: Final = 12
-POINTS: Final = 360  # runs of a chart, over its boards
-LOOKED_AT: Final = 400  # newest runs of a board in which a metric is searched
-_BOOTS_LOOKED_AT: Final = 60  # newest ended runs of a board in which boots are searched
-_NEWEST: Final = 500  # newest runs with a metric in which its boards are searched
+RUNS: Final = 12  # boot runs of a board's small chart
+POINTS: Final = 360  # runs of a chart, shared by its boards
+LOOKED_AT: Final = 400  # newest runs of a board that are searched for a metric
+_BOOTS_LOOKED_AT: Final = 60  # newest ended runs of a board that are searched for boots
+_NEWEST: Final = 500  # newest runs with a metric that are searched for boards
 _METRICS: Final = (BOOT_TIME.name, BOOT_SPL.name)  # a board has one or the other
 
 
 @frozen
 class AveragePoint:
-    """The average of a metric in a run; it is whole only where the run was completed."""
+    """The average of a metric in one run; it covers all cycles only if the run was completed."""
 
     run: RunHead
     average: Average
 
     @property
     def incomplete(self) -> str:
-        """`of a run that was interrupted`; empty: the run was completed."""
+        """The reason why it may not cover all cycles, e.g. `of a run that was interrupted`; empty: it does."""
         ends = {"interrupted": "was interrupted", "failed": "failed", "running": "goes on, or was killed"}
         status = self.run.status
         return "" if status == "completed" else f"of a run that {ends.get(status, status)}"
 
 
 def metrics(store: Store) -> list[tuple[str, str, str]]:
-    """Name, unit and newest definition of every measured metric, by name."""
+    """Return name, unit and newest definition of each measured metric, sorted by name."""
     query = select(DefinitionRow.metric, DefinitionRow.unit, DefinitionRow.definition)
     rows = store.rows(query.order_by(DefinitionRow.metric, DefinitionRow.version))
     return list({row[0]: (row[0], row[1], row[2]) for row in rows}.values())
 
 
 def points(
-    store: Store, metric: str, wanted: Sequence[ColumnElement[bool]] = (), runs: int = 200
+    store: Store, metric: str, conditions: Sequence[ColumnElement[bool]] = (), runs: int = 200
 ) -> list[AveragePoint]:
-    """Averages of a metric, oldest run first, without vendors' guides.
+    """Return the averages of a metric in the last runs with it, the oldest run first.
 
     Args:
-        wanted: conditions on the runs, see `RunFilter.conditions`.
-        runs: number of the last runs with the metric.
+        conditions: conditions on the runs (`RunFilter.conditions`).
+        runs: number of runs at most.
     """
     with store.snapshot() as snapshot:
-        return _points(snapshot, metric, [row.run_id for row in snapshot.rows(_newest(metric, wanted, runs))])
+        return _points(snapshot, metric, [row.run_id for row in snapshot.rows(_newest(metric, conditions, runs))])
 
 
-def boards(store: Store, metric: str, wanted: Sequence[ColumnElement[bool]] = ()) -> list[str]:
-    """The boards of the last runs with a metric, the one measured last first.
+def boards(store: Store, metric: str, conditions: Sequence[ColumnElement[bool]] = ()) -> list[str]:
+    """Return the boards of the last runs with a metric, the one measured last first.
 
     Args:
-        wanted: conditions on the runs.
+        conditions: conditions on the runs (`RunFilter.conditions`).
     """
-    newest = _newest(metric, wanted, _NEWEST).subquery()
+    newest = _newest(metric, conditions, _NEWEST).subquery()
     query = select(RunRow.board).join(newest, newest.c.run_id == RunRow.id).order_by(RunRow.id.desc())
     return list(dict.fromkeys(row.board for row in store.rows(query)))
 
 
 def points_of(
-    store: Store, metric: str, boards: Sequence[str], wanted: Sequence[ColumnElement[bool]] = ()
+    store: Store, metric: str, boards: Sequence[str], conditions: Sequence[ColumnElement[bool]] = ()
 ) -> list[AveragePoint]:
-    """Averages of a metric on some boards, oldest run first.
+    """Return the averages of a metric on some boards, the oldest run first.
 
-    Each board has its share of the last `POINTS` runs, among its last `LOOKED_AT`.
+    There are at most `POINTS`, the same number for each board. A board's last `LOOKED_AT` runs are searched.
 
     Args:
-        wanted: conditions on the runs.
+        conditions: conditions on the runs (`RunFilter.conditions`).
     """
     ids: list[int] = []
     with store.snapshot() as snapshot:
         for board in boards:
-            query = select(RunRow.id).where(RunRow.board == board, RunRow.kind.not_in(APART), *wanted)
+            query = select(RunRow.id).where(RunRow.board == board, RunRow.kind.not_in(APART), *conditions)
             last = query.order_by(RunRow.id.desc()).limit(LOOKED_AT).subquery()
             has = select(MeasurementRow.id).where(MeasurementRow.run_id == last.c.id, MeasurementRow.metric == metric)
             newest = select(last.c.id).where(has.exists()).order_by(last.c.id.desc()).limit(POINTS // len(boards))
@@ -90,14 +90,15 @@ def points_of(
         return _points(snapshot, metric, ids)
 
 
-def _newest(metric: str, wanted: Sequence[ColumnElement[bool]], runs: int) -> Select[Any]:
-    """The query of the last runs with a metric."""
+def _newest(metric: str, conditions: Sequence[ColumnElement[bool]], runs: int) -> Select[Any]:
+    """Return the query of the last runs with a metric, without the kinds `APART`."""
     query = select(MeasurementRow.run_id).join(RunRow, RunRow.id == MeasurementRow.run_id)
-    query = query.where(MeasurementRow.metric == metric, RunRow.kind.not_in(APART), *wanted)
+    query = query.where(MeasurementRow.metric == metric, RunRow.kind.not_in(APART), *conditions)
     return query.group_by(MeasurementRow.run_id).order_by(MeasurementRow.run_id.desc()).limit(runs)
 
 
 def _points(snapshot: StoreSnapshot, metric: str, ids: Sequence[int]) -> list[AveragePoint]:
+    """Return the averages of a metric in these runs, the oldest run first."""
     heads = {head.id: head for head in snapshot.heads_with(ids)}
     averages = snapshot.averages(sorted(ids), MeasurementRow.metric == metric)
     return sorted(
@@ -106,12 +107,10 @@ def _points(snapshot: StoreSnapshot, metric: str, ids: Sequence[int]) -> list[Av
 
 
 def boots(store: Store, boards: Collection[str]) -> dict[str, list[Average]]:
-    """Each board's average boot times over its last `RUNS` ended runs.
+    """Return each board's average boot times in its last `RUNS` ended runs with boots, the oldest first.
 
-    In seconds, the oldest first.
-
-    All of a board have the definition and parameters of the newest one's first; a board without a boot time is left
-    out.
+    They are in seconds. Those of a board have one definition and the same parameters, those of its newest run's first
+    number. A board without a boot time is left out.
     """
     newest = func.row_number().over(partition_by=RunRow.board, order_by=RunRow.id.desc())
     ended = (RunRow.board.in_(boards), RunRow.status != "running", RunRow.kind.not_in(APART))
@@ -127,11 +126,11 @@ def boots(store: Store, boards: Collection[str]) -> dict[str, list[Average]]:
     boots_of: dict[str, list[Average]] = {}
     for average in averages:
         boots_of.setdefault(board_of[average.run_id], []).append(average)
-    return {board: _alike(numbers) for board, numbers in boots_of.items()}
+    return {board: _comparable_averages(numbers) for board, numbers in boots_of.items()}
 
 
-def _alike(numbers: list[Average]) -> list[Average]:
-    """The averages comparable with the newest run's first."""
+def _comparable_averages(numbers: list[Average]) -> list[Average]:
+    """Return the averages that can be compared with the first one of the newest run, the oldest first."""
     last = max(number.run_id for number in numbers)
     key = next(number.key for number in numbers if number.run_id == last)
     return sorted((number for number in numbers if number.key == key), key=lambda number: number.run_id)

@@ -17,18 +17,19 @@ class DamagedSchemaError(Exception):
 
 
 class DamagedValueError(ValueError):
-    """A value has not its column's type: damage or a foreign writer."""
+    """A stored value does not have its column's type, by damage or by a foreign writer."""
 
 
 def _damage_error(expected: str, value: object) -> DamagedValueError:
+    """Return the error of a value of another type than expected."""
     text = repr(value)
     return DamagedValueError(f"expected {expected}, found {text[:60]}")
 
 
 class Words(TypeDecorator[str]):
-    """Text; checked, since SQLite stores any type in any column.
+    """Text.
 
-    sqlite.org/datatype3.html; a damaged file has any type.
+    The type is checked when it is read: SQLite stores any type in any column (sqlite.org/datatype3.html).
     """
 
     impl = Text
@@ -101,10 +102,7 @@ class UtcDateTime(TypeDecorator[dt.datetime]):
 
 
 class ConsoleTextColumn(TypeDecorator[str]):
-    """Console text, with NUL and lone surrogates escaped.
-
-    PostgreSQL refuses NUL.
-    """
+    """Console text; NUL, which PostgreSQL refuses, and lone surrogates are stored as escapes."""
 
     impl = Text
     cache_ok = True
@@ -134,7 +132,7 @@ class Params(TypeDecorator[Mapping[str, str]]):
 
 
 class Flags(TypeDecorator[frozenset[str]]):
-    """A set of flags as their sorted names with blanks between them."""
+    """A set of flags, stored as their sorted names with blanks between them."""
 
     impl = Text
     cache_ok = True
@@ -150,7 +148,7 @@ class Flags(TypeDecorator[frozenset[str]]):
 
 @functools.lru_cache(maxsize=1024)
 def _pairs(text: object) -> tuple[tuple[str, str], ...]:
-    """Parse parameters; cached, since a history repeats them."""
+    """Parse parameters; the results are cached, since a history repeats the same texts."""
     params = json.loads(text) if isinstance(text, str) else None
     if not isinstance(params, dict):
         raise _damage_error("a JSON object", text)

@@ -1,4 +1,4 @@
-"""Planned and measured items of a run: media, low-power modes, sections."""
+"""The completeness of a run: its planned and its measured media, low-power modes or sections."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from lab.results.snapshot import StoreSnapshot
 
 COMPLETED: Final = "completed"
 SECTIONS: Final = "sections"
-MAX_ITEMS: Final = 200  # of a run; a guide has some fifty sections
-# Kind of run -> key of the items in its plan, and the attempts' parameter for an item.
+MAX_ITEMS: Final = 200  # items of a plan that are read; a guide has some fifty sections
+# Kind of run -> key of the items in its plan, and parameter of an attempt that names its item.
 _ITEMS: Final = {"boot": ("media", "medium"), "low_power": ("modes", "mode"), SECTIONS: (SECTIONS, "section")}
 
 
 @frozen
 class PlannedItem:
-    """An item of a plan: a medium, a low-power mode, a section.
+    """An item of a plan: a medium, a low-power mode or a section.
 
     Attributes:
-        kind: of the run.
+        kind: kind of the run.
     """
 
     kind: str
@@ -32,12 +32,13 @@ class PlannedItem:
 
 @frozen
 class RunCompleteness:
-    """The planned and the measured items of a run.
+    """The planned and the measured cycles of a run.
 
     Attributes:
-        status: of the run.
-        planned, present: cycles with their samples; a cycle of a section is present when it has all its rows.
-        metrics: those that have samples.
+        kind, status: those of the run.
+        planned: item -> number of planned cycles.
+        present: item -> number of measured cycles; a cycle of a section is measured when all its rows are.
+        metrics: metrics with samples.
     """
 
     kind: str
@@ -58,7 +59,8 @@ class RunCompleteness:
         """Compare a run's plan with its attempts.
 
         Args:
-            outcomes: parameters and outcome of attempts, and their number.
+            outcomes: parameters, outcome, and number of such attempts.
+            metrics: metrics with samples.
         """
         present = Counter[PlannedItem]()
         tried: set[PlannedItem] = set()
@@ -70,23 +72,24 @@ class RunCompleteness:
             if outcome == OK and not is_row:
                 present[item] += count
         planned = planned_items(kind, plan)
-        if kind == SECTIONS and status == COMPLETED:  # the preflight refused untried sections: no tool, no tester
+        if kind == SECTIONS and status == COMPLETED:
+            # A completed run has tried all sections but those that the preflight refused, e.g. for lack of a tool.
             planned = {item: cycles for item, cycles in planned.items() if item in tried}
         return cls(kind, status, planned, dict(present), frozenset(metrics))
 
     @property
     def completed(self) -> bool:
-        """True if the run's status says so."""
+        """True if the run has the status "completed"."""
         return self.status == COMPLETED
 
     @property
     def missing(self) -> bool:
-        """Return whether a planned item is missing."""
+        """True if an item has fewer cycles than planned."""
         return any(self.present.get(item, 0) < planned for item, planned in self.planned.items())
 
     @property
     def shortage(self) -> str:
-        """The run's gaps, e.g. `interrupted, with 2 of 40 cycles`; empty: none."""
+        """What the run lacks, e.g. `interrupted, with 2 of 40 cycles`; empty: nothing."""
         if self.completed and not self.missing:
             return ""
         count = sum(min(self.present.get(item, 0), cycles) for item, cycles in self.planned.items())
@@ -97,7 +100,7 @@ class RunCompleteness:
 
 
 def completeness_of_runs(snapshot: StoreSnapshot, heads: Sequence[RunHead]) -> dict[int, RunCompleteness]:
-    """The yields of these runs, by their ids."""
+    """Return the completeness of these runs, by their ids."""
     ids = [head.id for head in heads]
     plans = dict(snapshot.plans(ids))
     metrics: dict[int, set[str]] = {run_id: set() for run_id in ids}
@@ -115,12 +118,12 @@ def completeness_of_runs(snapshot: StoreSnapshot, heads: Sequence[RunHead]) -> d
 
 
 def planned_items(kind: str, plan: Mapping[str, Any]) -> dict[PlannedItem, int]:
-    """The items of a plan and their cycles; empty: its kind has none."""
+    """Return the items of a plan with their numbers of cycles; empty: its kind of run has no items."""
     names = plan.get(_ITEMS[kind][0]) if kind in _ITEMS else None
     if not isinstance(names, list):
-        return {}  # another boardlab's
+        return {}  # a plan of another version of boardlab
     names = [str(name) for name in names[:MAX_ITEMS]]
-    if kind == SECTIONS:  # before it was in the plan, each was measured once
+    if kind == SECTIONS:  # older plans have no repeats: each section was measured once
         repeats = plan.get("repeats")
         cycles_of = {name: repeats.get(name, 1) if isinstance(repeats, Mapping) else 1 for name in names}
     else:

@@ -1,4 +1,4 @@
-"""Connections that behave the same on every database."""
+"""Connections to SQLite and PostgreSQL that behave the same, and their errors as boardlab's."""
 
 from __future__ import annotations
 
@@ -32,32 +32,33 @@ from lab.terminal import plain
 
 _READ_ONLY: Final = "lab_read_only"
 _CONNECT_TIMEOUT_S: Final = 10
-# Of a server: one whose host is gone without a word is noticed within a minute. Linux would ask after two
-# hours, and send again for a quarter.
-_NOTICES: Final = {
+# Options of a server's connection, by which a host that vanishes is noticed within a minute. By default Linux probes an
+# idle connection after two hours, and repeats unanswered data for a quarter of an hour.
+_KEEPALIVES: Final = {
     "keepalives_idle": 30,
     "keepalives_interval": 10,
     "keepalives_count": 3,
     "tcp_user_timeout": 60_000,  # ms
 }
-_UNBOUNDED: Final = -1  # of a pool's overflow
+_UNBOUNDED: Final = -1  # a pool's overflow: no thread waits for another's connection
 WAL_PATIENCE_S: Final = 30.0
 _RETRY_S: Final = 0.01
-_PRIMARY: Final = 0xFF  # of an extended result code: sqlite.org/rescode.html
+_PRIMARY: Final = 0xFF  # mask of the primary code in an extended result code (sqlite.org/rescode.html)
 
 
 def create(location: Location, busy_timeout_s: float, *, anew: bool = False) -> Engine:
-    """Create an engine; no thread waits for another's connection.
+    """Create an engine whose threads never wait for one another's connections.
 
-    No connection makes a missing file: `schema.make_ready` does.
+    A missing SQLite file is not created by a connection, but by `schema.make_ready`.
+
+    SQLite uses a write-ahead log, so that readers never wait. A transaction takes the write lock when it begins: one
+    that reads first and writes later would fail at once if another writer came between
+    (sqlite.org/lang_transaction.html). With `synchronous=NORMAL` a killed program loses nothing; after a loss of power
+    the last commits may be missing, but the database is sound (sqlite.org/pragma.html#pragma_synchronous).
 
     Args:
-        anew: open SQLite's file anew for each transaction, to notice a moved or replaced database.
-
-    SQLite: write-ahead log, so that readers never wait; a transaction takes the write lock when it begins, because one
-    that reads first and writes later fails at once where another writer came between
-    (sqlite.org/lang_transaction.html). `synchronous=NORMAL` loses nothing when a program is killed; after a loss of
-    power the last commits may be missing, but the database is sound (sqlite.org/pragma.html#pragma_synchronous).
+        busy_timeout_s: how long a transaction waits for SQLite's write lock.
+        anew: True: open SQLite's file anew for each transaction, to notice a moved or replaced database.
     """
     if location.path is None:
         arguments = {"connect_timeout": _CONNECT_TIMEOUT_S, "application_name": "boardlab"}
@@ -73,9 +74,12 @@ def create(location: Location, busy_timeout_s: float, *, anew: bool = False) -> 
 
 
 def watching(location: Location, timeout_s: float) -> Engine:
-    """Create a read-only engine for repeated polls; it creates no file.
+    """Create a read-only engine for repeated polls, which creates no file.
 
-    Each poll has its own connection, to notice a moved or replaced database.
+    Each poll opens a connection of its own, to notice a moved or replaced database.
+
+    Args:
+        timeout_s: how long to wait for a lock of SQLite, or for the connection to a server.
     """
     if location.path is None:
         arguments = {"connect_timeout": max(2, round(timeout_s)), "application_name": "boardlab watching"}
@@ -89,17 +93,17 @@ def watching(location: Location, timeout_s: float) -> Engine:
 
 
 def reader(engine: Engine) -> Engine:
-    """The engine for read-only transactions: no waiting, one instant."""
+    """Return the engine for read-only transactions, which see one instant and wait for no writer."""
     if engine.dialect.name == "postgresql":
         return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
     return engine.execution_options(**{_READ_ONLY: True})
 
 
 def now(session: Session) -> dt.datetime:
-    """The time by the clock that all programs with this database share.
+    """Return the time by the clock that all programs with this database share.
 
-    It is the clock of PostgreSQL's server, whatever the clocks of its clients say. SQLite's
-    programs share a host, and its clock.
+    It is the clock of PostgreSQL's server, whatever its clients' clocks show. Programs that share an SQLite file run on
+    one host, and use its clock.
     """
     if session.get_bind().dialect.name != "postgresql":
         return utc_now()
@@ -107,7 +111,7 @@ def now(session: Session) -> dt.datetime:
 
 
 def transaction_number(session: Session) -> str:
-    """A server transaction's number; empty on SQLite, which answers each commit.
+    """Return the number of a server's transaction; empty on SQLite, which answers each commit.
 
     It is an xid8, as pg_current_xact_id() returns it (PostgreSQL manual, transaction ID functions).
     """
@@ -117,27 +121,27 @@ def transaction_number(session: Session) -> str:
 
 
 def was_committed(session: Session, number: str) -> bool | None:
-    """True if a server committed that transaction; None: it has not ended.
+    """Return True if a server has committed a transaction; None: the transaction has not ended.
 
-    It decides on a commit whose answer was lost, by pg_xact_status().
+    It decides by pg_xact_status() about a commit whose answer was lost.
     """
-    asked = text("SELECT pg_xact_status(CAST(:number AS xid8))")
-    status = session.execute(asked, {"number": number}).scalar_one()
+    query = text("SELECT pg_xact_status(CAST(:number AS xid8))")
+    status = session.execute(query, {"number": number}).scalar_one()
     return None if status == "in progress" else status == "committed"
 
 
 def _existing(path: Path) -> URL:
-    """SQLite's URL of a file that a connection does not make."""
+    """Return SQLite's URL of a file that must exist: a connection does not create it."""
     return URL.create("sqlite", database=f"file:{quote(str(path))}", query={"mode": "rw", "uri": "true"})
 
 
 def _server(location: Location, **options: Any) -> Engine:
-    """An engine for a server's database.
+    """Create an engine for a server's database.
 
     Raises:
-        ConfigurationError: the URL has unknown options. The cause is left out: it may repeat the password.
+        ConfigurationError: the URL has unknown options. Its cause is left out, since that may contain the password.
     """
-    options["connect_args"] |= {name: value for name, value in _NOTICES.items() if name not in location.url.query}
+    options["connect_args"] |= {name: value for name, value in _KEEPALIVES.items() if name not in location.url.query}
     try:
         return create_engine(location.url, **options)
     except (SQLAlchemyError, TypeError, ValueError) as error:
@@ -146,17 +150,14 @@ def _server(location: Location, **options: Any) -> Engine:
 
 
 def _keep_room(engine: Engine, database: Path) -> None:
-    """Reserve disk space for the index of SQLite's write-ahead log.
-
-    A reader has an index, too.
-    """
+    """Reserve disk space for the index of SQLite's write-ahead log; readers create that file, too."""
 
     def before(*_connecting: object) -> None:
         require_room(database)
 
     def after(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
         cursor = connection.cursor()
-        cursor.execute("SELECT count(*) FROM sqlite_master")  # the first look makes the index
+        cursor.execute("SELECT count(*) FROM sqlite_master")  # SQLite creates the index at the first read
         cursor.close()
         fill_holes(database)
 
@@ -165,6 +166,7 @@ def _keep_room(engine: Engine, database: Path) -> None:
 
 
 def _prepare(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
+    """Set up a new connection that may write."""
     cursor = connection.cursor()
     _turn_to_wal(cursor)
     for pragma in ("synchronous=NORMAL", "foreign_keys=ON"):
@@ -173,9 +175,9 @@ def _prepare(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
 
 
 def _turn_to_wal(cursor: DBAPICursor) -> None:
-    """Switch to write-ahead logging, retrying while another program does.
+    """Switch to write-ahead logging, with retries while another program does so.
 
-    SQLite ignores its busy time-out then.
+    SQLite does not apply its busy time-out to this switch.
     """
     give_up_at = time.monotonic() + WAL_PATIENCE_S
     while True:
@@ -191,17 +193,19 @@ def _turn_to_wal(cursor: DBAPICursor) -> None:
 
 
 def _forbid_writing(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
+    """Make a new connection read-only."""
     cursor = connection.cursor()
     cursor.execute("PRAGMA query_only=ON")
     cursor.close()
 
 
 def _begin(connection: Connection) -> None:
+    """Begin a transaction of SQLite; one that may write takes the write lock."""
     reads = connection.get_execution_options().get(_READ_ONLY, False)
     connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
 
 
-_SAID_CHARACTERS: Final = 200
+_MAX_REASON: Final = 200  # characters of a damaged database's error in a message
 _INTACT: Final = "earlier records are intact; mend this and resume the run"
 
 _DAMAGED: Final = "the file is damaged; restore a copy, or save what it holds: sqlite3 {path} .recover"
@@ -237,8 +241,8 @@ _SQLITE: Final[dict[str, tuple[type[BoardlabError], str]]] = {
     "SQLITE_PERM": (ConfigurationError, "this user may not use it; change its owner, or choose another database"),
 }
 
-# Errors beside the driver's own where a database holds values that boardlab never wrote: bytes that are no UTF-8, in
-# values and in SQLite's own messages; values of another type; rows that SQLAlchemy and Alembic do not expect.
+# Errors of a database with values that boardlab never wrote: bytes that are not UTF-8, in values and in SQLite's own
+# messages; values of another type; rows that SQLAlchemy and Alembic do not expect.
 UNREADABLE: Final = (
     SQLAlchemyError,
     sqlite3.Error,
@@ -247,10 +251,10 @@ UNREADABLE: Final = (
     DamagedSchemaError,
     json.JSONDecodeError,
 )
-# The same where only rows are turned into records.
+# Errors that such values cause while rows are converted to records.
 MISREAD: Final = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError, TestStableError)
 
-# SQLSTATE classes and codes (PostgreSQL manual, appendix A); the longest that fits counts.
+# SQLSTATE classes and codes (PostgreSQL manual, appendix A); the longest prefix of a code counts.
 _POSTGRESQL: Final[dict[str, tuple[type[BoardlabError], str]]] = {
     "08": (LabTransientError, "the connection broke; look whether the server runs"),
     "28": (ConfigurationError, "the server refused the login; mend user and password in the URL, or ~/.pgpass"),
@@ -266,10 +270,10 @@ _POSTGRESQL: Final[dict[str, tuple[type[BoardlabError], str]]] = {
 
 
 def explain(error: DBAPIError, location: Location, meanwhile: str = _INTACT) -> BoardlabError:
-    """Convert a database's error to ours with cause and remedy.
+    """Return the BoardlabError for a database's error, with cause and remedy.
 
     Args:
-        meanwhile: what holds, and what to do, where the disk is full or fails.
+        meanwhile: what is still safe, and what to do, for messages of a full or failing disk.
     """
     cause = error.orig
     reason = location.without_secrets(printable(str(cause)))
@@ -284,7 +288,7 @@ def explain(error: DBAPIError, location: Location, meanwhile: str = _INTACT) -> 
 def busy_error(location: Location) -> BoardlabError:
     """Return the error of an exhausted connection pool."""
     return LabTransientError(
-        f"results in {location.name}: this program asks so much at once that no connection to them is free; try again",
+        f"results in {location.name}: all connections of this program are in use; try again",
         failure="results",
     )
 
@@ -296,12 +300,16 @@ def damage_error(error: Exception, location: Location) -> BoardlabError:
     else:
         hint = _DAMAGED.format(path=location.path)
     reason = location.without_secrets(printable(f"{type(error).__name__}: {error}"))
-    return LabStableError(f"results in {location.name}: {reason[:_SAID_CHARACTERS]}: {hint}", failure="results")
+    return LabStableError(f"results in {location.name}: {reason[:_MAX_REASON]}: {hint}", failure="results")
 
 
 @contextmanager
 def guard(location: Location, meanwhile: str = _INTACT) -> Iterator[None]:
-    """Convert a database's errors and undecodable values to ours; `meanwhile` as of `explain`."""
+    """Convert a database's errors and undecodable values in the block to BoardlabErrors.
+
+    Args:
+        meanwhile: see `explain`.
+    """
     try:
         yield
     except PoolTimeoutError as error:
@@ -314,10 +322,10 @@ def guard(location: Location, meanwhile: str = _INTACT) -> Iterator[None]:
 
 @contextmanager
 def guard_contents(location: Location) -> Iterator[None]:
-    """Convert a reader's errors on foreign contents to ours.
+    """Convert a reader's errors on foreign contents to LabStableError.
 
     Raises:
-        LabStableError: names the line of the program, which may be at fault itself.
+        LabStableError: the message names the line of the program, which may be at fault itself.
     """
     try:
         yield
@@ -344,16 +352,17 @@ def printable(text: str) -> str:
 
 
 def _meaning(error: DBAPIError) -> tuple[type[BoardlabError], str]:
+    """Return the class of error, and the remedy, that a driver's error code stands for."""
     cause = error.orig
     if isinstance(cause, sqlite3.Error):
         code, table = getattr(cause, "sqlite_errorname", None) or "", _SQLITE
     else:
         code, table = getattr(cause, "sqlstate", None) or "", _POSTGRESQL
-        if not code and isinstance(error, DataError):  # the driver's own word: it has sent nothing
+        if not code and isinstance(error, DataError):  # the driver refused the value before it sent anything
             return ConfigurationError, _UNFIT
         if not code:
             return _no_connection(str(cause))
-    if isinstance(cause, sqlite3.Error) and not code:  # the module's own: it cannot decode what is there
+    if isinstance(cause, sqlite3.Error) and not code:  # Python's module cannot decode a value
         return LabStableError, _DAMAGED
     fitting = [prefix for prefix in table if code.startswith(prefix)]
     if fitting:
@@ -362,9 +371,9 @@ def _meaning(error: DBAPIError) -> tuple[type[BoardlabError], str]:
 
 
 def _no_connection(reason: str) -> tuple[type[BoardlabError], str]:
-    """Explain an error while connecting.
+    """Return the class of error, and the remedy, of a failed connection.
 
-    Such errors carry no code (psycopg 3); only "FATAL" means that the server answered and refused.
+    Such errors have no code (psycopg 3). Only "FATAL" in their text means that the server has answered and refused.
     """
     if "FATAL" not in reason:
         return LabTransientError, "the server does not answer; look whether it runs and whether the URL is right"
@@ -373,29 +382,29 @@ def _no_connection(reason: str) -> tuple[type[BoardlabError], str]:
     return ConfigurationError, "the server refused; mend user, password and database in the URL, or: createdb NAME"
 
 
-# The index (the file DATABASE-shm) is written through a memory map. SQLite makes it by one byte in each 4 KiB
-# (os_unix.c, unixShmMap); where a file system has smaller blocks, e.g. a small ext4 with 1 KiB, the rest of a page is
-# a hole, and the first write to a hole on a full disk is no error but SIGBUS, which ends the program without a word.
-# So there must be room before SQLite makes it, and the holes are filled as soon as it is made.
+# SQLite writes the index of its log (the file DATABASE-shm) through a memory map. It creates the file by writing one
+# byte in each 4 KiB (os_unix.c, unixShmMap). On a file system with smaller blocks, e.g. a small ext4 with 1 KiB, the
+# rest of a page is a hole, and the first write to a hole on a full disk is not an error but a SIGBUS, which ends the
+# program without a message. So there must be room before SQLite creates the file, and its holes are filled then.
 
 
-REGION_BYTES: Final = 32 * 1024  # what SQLite makes at a time (wal.c, WALINDEX_PGSZ); enough for 4062 pages of the log
-AHEAD_BYTES: Final = 4 * REGION_BYTES  # filled at once, where there is room: a log that cannot be checkpointed grows
+REGION_BYTES: Final = 32 * 1024  # SQLite extends the index by this (wal.c, WALINDEX_PGSZ); enough for 4062 pages
+AHEAD_BYTES: Final = 4 * REGION_BYTES  # filled in advance if there is room: a log without checkpoints grows
 LEAST_FREE_BYTES: Final = 2 * REGION_BYTES  # the index, and what the file system needs to describe it
 _DESCRIPTORS: Final = Path("/proc/self/fd")
 _UNSUPPORTED: Final = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 
 
 def require_room(database: Path) -> None:
-    """Make sure that SQLite has space for its index.
+    """Require that the disk has room for SQLite's index.
 
     Raises:
         LabStableError: the disk is full.
     """
-    with suppress(OSError):  # what else is wrong there, SQLite says
+    with suppress(OSError):  # SQLite reports any other problem of the folder
         if _index(database).exists() and _index(database).stat().st_size >= REGION_BYTES:
             return
-        # statvfs(3) counts blocks that ext4 keeps to itself: only having them tells.
+        # statvfs(3) also counts blocks that ext4 reserves for itself: only allocating them shows that they are free.
         nameless = os.open(database.parent, os.O_TMPFILE | os.O_RDWR, 0o600)
         try:
             if not _allocate(nameless, LEAST_FREE_BYTES):
@@ -407,7 +416,7 @@ def require_room(database: Path) -> None:
 def fill_holes(database: Path) -> None:
     """Allocate all blocks of the index while a connection is open.
 
-    It works on SQLite's own descriptor: to open and close the file would end SQLite's locks on it (fcntl(2)).
+    It uses SQLite's own descriptor: opening and closing the file would release SQLite's locks on it (fcntl(2)).
 
     Raises:
         LabStableError: the disk is full.
@@ -425,19 +434,19 @@ def _index(database: Path) -> Path:
 
 
 def _descriptor(path: Path) -> int | None:
-    """This process's descriptor of an open file."""
+    """Return this process's descriptor of an open file; None: the file is not open."""
     target = str(path.parent.resolve() / path.name)
     for entry in _DESCRIPTORS.iterdir():
-        with suppress(OSError):  # closed meanwhile
+        with suppress(OSError):  # another thread has closed it
             if str(entry.readlink()) == target:
                 return int(entry.name)
     return None
 
 
 def _allocate(descriptor: int, size: int) -> bool:
-    """Allocate the file's first bytes; False if the disk is full.
+    """Allocate the first bytes of a file; return False if the disk is full.
 
-    fallocate(2) itself: posix_fallocate(3) falls back to writing bytes that another process may be changing.
+    It calls fallocate(2) itself: posix_fallocate(3) may write bytes that another process is changing.
     """
     if not size:
         return True
@@ -451,6 +460,7 @@ def _allocate(descriptor: int, size: int) -> bool:
 
 
 def _full(database: Path) -> LabStableError:
+    """Return the error of a disk without room for SQLite's index."""
     return LabStableError(
         f"results in {database}: the disk is full: there is no room for SQLite's index of its log "
         f"({_index(database)}); free "

@@ -1,4 +1,4 @@
-"""Runs for other programs: JUnit's XML, and KCIDB's JSON."""
+"""Exports of runs for other programs: JUnit's XML and KCIDB's JSON."""
 
 from __future__ import annotations
 
@@ -18,27 +18,26 @@ from lab.terminal import plain_text
 
 
 def junit(runs: Sequence[Overview]) -> str:
-    """JUnit's XML with a suite per run.
+    """Return runs as JUnit's XML, with one suite for each run.
 
-    A suite has a case per number and per cycle that failed, and one for a run that lacks cycles.
-
-    A number's value, ± and samples are its properties; a number beyond a limit is a failure, as is a cycle that the
-    board failed; one that the lab, the test or the configuration failed is an error, and so is a run that lacks some.
+    A suite has a case for each number, for each cycle that failed, and for a run that is not complete. A case of a
+    number has its value, ± and samples as properties. A number beyond a limit is a failure, and so is a cycle that the
+    board failed. A cycle that the lab, the test or the configuration failed is an error, and so is an incomplete run.
     """
     root = ET.Element("testsuites", name="boardlab")
     for run in runs:
-        r, lost = run.run, _missing_cycles(run)
+        r, missing_cycles = run.run, _missing_cycles(run)
         suite = ET.SubElement(root, "testsuite", name=_text(f"run {r.id}: {r.kind} of {r.board}"))
         suite.set("timestamp", r.started_at.isoformat())
-        about = {
+        identity = {
             "run": r.id,
             "board": r.board,
             "board_type": r.board_type,
             "release": r.release,
             "virtual": run.virtual,
         }
-        _properties(suite, {**about, "status": r.status})
-        broken = {
+        _properties(suite, {**identity, "status": r.status})
+        broken_limits = {
             id(m): limit_check for m, limit_check in limit_checks(run) if limit_check.outcome is LimitOutcome.FAIL
         }
         for m in run.measurements:
@@ -46,11 +45,11 @@ def junit(runs: Sequence[Overview]) -> str:
                 suite, "testcase", classname=m.metric.name, name=_text(label(m.params) or m.metric.name), time="0"
             )
             _properties(case, _number(m) | {"samples": " ".join(f"{s.value:.9g}" for s in m.samples)})
-            if limit_check := broken.get(id(m)):
+            if limit_check := broken_limits.get(id(m)):
                 ET.SubElement(
                     case, "failure", type="limit", message=_text(limit_check.sentence(m.metric, m.metric.name))
                 )
-        for attempt in lost:
+        for attempt in missing_cycles:
             name = f"{label(attempt.params)} cycle {attempt.cycle}"
             case = ET.SubElement(
                 suite, "testcase", classname=r.kind, name=_text(name), time=f"{attempt.duration_s:.3f}"
@@ -68,17 +67,19 @@ def junit(runs: Sequence[Overview]) -> str:
 
 
 def _properties(parent: ET.Element, values: dict[str, Any]) -> None:
+    """Add properties to a suite or a case."""
     element = ET.SubElement(parent, "properties")
     for name, value in values.items():
         ET.SubElement(element, "property", name=name, value=_text(str(value)))
 
 
 def _text(text: str) -> str:
-    """Text without what XML 1.0 forbids."""
+    """Return a text in which "?" replaces the characters that XML 1.0 forbids."""
     return re.sub(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "?", plain_text(text))
 
 
 def _number(m: Measurement) -> dict[str, Any]:
+    """Return the statistics of a number by name."""
     s = summarise(m.samples)
     return {
         "value": s.mean,
@@ -94,7 +95,7 @@ def _number(m: Measurement) -> dict[str, Any]:
 
 
 def _missing_cycles(run: Overview) -> list[Attempt]:
-    """The last attempt of each cycle that has no good one."""
+    """Return the last attempt of each cycle without a good one."""
     last: dict[tuple[frozenset[tuple[str, str]], int], Attempt] = {}
     for attempt in run.attempts:
         key = (frozenset(attempt.params.items()), attempt.cycle)
@@ -103,38 +104,38 @@ def _missing_cycles(run: Overview) -> list[Attempt]:
     return [attempt for attempt in last.values() if not attempt.ok]
 
 
-KCIDB_VERSION: Final = {"major": 5, "minor": 3}  # of March 2025; `number` came with 4.4
+KCIDB_VERSION: Final = {"major": 5, "minor": 3}  # schema of March 2025; `number` came with 4.4
 _ORIGIN: Final = re.compile(r"[a-z0-9_]+")
-_STATUSES: Final = {"lab": "MISS", "board": "FAIL"}  # by fault; any other is ERROR
-_EXCERPT: Final = 16_384  # characters of a log_excerpt at most
+_STATUSES: Final = {"lab": "MISS", "board": "FAIL"}  # party at fault -> status; of others it is ERROR
+_EXCERPT: Final = 16_384  # largest length of a log_excerpt
 
 
 def kcidb(runs: Sequence[Overview], origin: str, build_id: str = "") -> str:
-    """KCIDB's JSON, with a test per number and per cycle that failed.
+    """Return runs as KCIDB's JSON, which a person posts.
 
-    A run that lacks cycles has one more (MISS).
-
-    The file is to be posted by a person.
-
-    A measurement is DONE: only a verdict would pass or fail it. Its path begins with `boardlab`, since KernelCI
-    takes each path `boot` for a boot test.
+    It has a test for each number, for each cycle that failed, and for a run that is not complete (MISS). The test of a
+    number is DONE: only a verdict would pass or fail it. Its path begins with `boardlab`, since KernelCI takes each
+    path `boot` for a boot test.
 
     Args:
-        origin: as KernelCI has given it.
-        build_id: of the kernel, `ORIGIN:...`; empty: named after the release.
+        origin: name that KernelCI has given to this lab.
+        build_id: id of the kernel's build, `ORIGIN:...`; empty: it is made of the release.
 
     Raises:
-        ConfigurationError: `origin` or `build_id` is none.
+        ConfigurationError: `origin` or `build_id` has another form.
     """
     if not _ORIGIN.fullmatch(origin):
-        raise ConfigurationError(f"--kcidb {origin!r}: lower-case letters, digits and _, as KernelCI has given it")
+        raise ConfigurationError(
+            f"--kcidb {origin!r}: give the origin that KernelCI has assigned: lower-case letters, digits and _"
+        )
     if build_id and not build_id.startswith(f"{origin}:"):
-        raise ConfigurationError(f"--build-id {build_id!r}: begins with {origin}:")
+        raise ConfigurationError(f"--build-id {build_id!r}: it has to begin with {origin}:")
     tests = [test for run in runs for test in _kcidb_tests(run, origin, build_id)]
     return json.dumps({"version": KCIDB_VERSION, "tests": tests}, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 
 def _kcidb_tests(run: Overview, origin: str, build_id: str) -> Iterator[dict[str, Any]]:
+    """Yield the tests of one run."""
     r = run.run
     common = {
         "build_id": build_id or f"{origin}:boardlab-{_word(r.release)}",
@@ -178,9 +179,10 @@ def _kcidb_tests(run: Overview, origin: str, build_id: str) -> Iterator[dict[str
 
 
 def _path(*parts: str) -> str:
+    """Return the path of a test, e.g. "boardlab.boot_time.sd"."""
     return ".".join(["boardlab", *(word for part in parts if (word := _word(part)))])
 
 
 def _word(text: str) -> str:
-    """Letters, digits, _ and - alone."""
+    """Return a text in which "_" replaces all but letters, digits, "_" and "-"."""
     return re.sub(r"[^A-Za-z0-9_-]+", "_", text).strip("_")

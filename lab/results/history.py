@@ -1,4 +1,4 @@
-"""The numbers of many runs: values without their evidence."""
+"""The numbers of a board's many runs for the judge: values without their evidence."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from lab.results.models import AttemptRow, DefinitionRow, MeasurementRow, RunRow
 from lab.results.records import OK, Json, Run
 from lab.results.store import Store
 
-Item = tuple[tuple[str, str], ...]  # an attempt's parameters, sorted: what of the run's plan it was of
+Item = tuple[tuple[str, str], ...]  # sorted parameters of an attempt, which name its item of the run's plan
 
 
 @frozen
 class MeasuredNumber:
-    """Identity of a board's number.
+    """The identity of a number that a board's runs measure.
 
     Attributes:
-        params: sorted.
+        version: version of the metric's definition.
+        params: sorted parameters.
     """
 
     metric: str
@@ -33,10 +34,10 @@ class MeasuredNumber:
 
 @frozen
 class HistoryRunHead:
-    """A run's position in its board's history, with its last change.
+    """A run's place in its board's history, and its last change.
 
     Attributes:
-        night: the run that it confirms, or itself.
+        night: id of the run that this one confirms, else its own.
     """
 
     id: int
@@ -47,11 +48,12 @@ class HistoryRunHead:
 
 @frozen
 class RunReadings:
-    """The samples of a number in one run.
+    """The readings of a number in one run.
 
     Attributes:
-        values: in the metric's unit, without those whose ± is above half of the value.
-        item: of their attempts.
+        values: values in the metric's unit, without those flagged `uncertain`.
+        item: item of the attempts that measured them.
+        higher_is_better: the metric's direction.
     """
 
     values: tuple[float, ...]
@@ -61,12 +63,12 @@ class RunReadings:
 
 @frozen
 class RunNumbers:
-    """A run's numbers.
+    """All numbers of a run.
 
     Attributes:
-        failed: by tried item, the number of cycles without a good attempt.
-        details: of the first good attempt at each item.
-        simulated: on a virtual board.
+        failed: tried item -> number of its cycles without a good attempt.
+        details: details of the first good attempt at each item.
+        simulated: True if the board is virtual.
     """
 
     run: Run
@@ -77,9 +79,9 @@ class RunNumbers:
 
 
 def run_heads(store: Store, like: Run) -> list[HistoryRunHead]:
-    """All runs of the same kind and board, the oldest night first.
+    """Return all runs of the same kind and board as one run, the oldest first.
 
-    A run that confirms another one stands behind it.
+    A run that confirms another one follows it directly.
     """
     same_series = (RunRow.board_type == like.board_type, RunRow.board == like.board, RunRow.kind == like.kind)
     query = select(RunRow.id, RunRow.status, RunRow.finished_at).where(*same_series)
@@ -102,13 +104,13 @@ def run_heads(store: Store, like: Run) -> list[HistoryRunHead]:
 
 
 def read_numbers(store: Store, run_ids: Sequence[int]) -> list[RunNumbers]:
-    """The numbers of these runs, in this order; missing runs are skipped."""
+    """Read the numbers of these runs, in this order; ids without a run are skipped."""
 
     def read(session: Session) -> list[RunNumbers]:
         runs = {row.id: rows.run(row) for row in session.scalars(select(RunRow).where(RunRow.id.in_(run_ids)))}
-        cycles, items = _attempts(session, run_ids)
-        details = _details(session, run_ids)
-        numbers, flagged = _numbers(session, run_ids, items)
+        cycles, items = _read_attempts(session, run_ids)
+        details = _read_details(session, run_ids)
+        numbers, flagged = _read_readings(session, run_ids, items)
         return [
             RunNumbers(
                 run,
@@ -125,14 +127,18 @@ def read_numbers(store: Store, run_ids: Sequence[int]) -> list[RunNumbers]:
 
 
 def item_of(params: Mapping[str, str]) -> Item:
-    """Parameters as a hashable key."""
+    """Return an attempt's parameters as a hashable key."""
     return tuple(sorted(params.items()))
 
 
-def _attempts(
+def _read_attempts(
     session: Session, run_ids: Sequence[int]
 ) -> tuple[dict[int, dict[Item, dict[int, bool]]], dict[int, Item]]:
-    """Cycles' success by run and item, and attempts' items."""
+    """Read the outcomes of attempts.
+
+    Returns:
+        Run -> item -> cycle -> whether it has a good attempt; id of an attempt -> its item.
+    """
     row = AttemptRow
     query = select(row.id, row.run_id, row.params, row.cycle, row.outcome).where(row.run_id.in_(run_ids))
     cycles: dict[int, dict[Item, dict[int, bool]]] = {}
@@ -144,7 +150,8 @@ def _attempts(
     return cycles, items
 
 
-def _details(session: Session, run_ids: Sequence[int]) -> dict[int, list[Json]]:
+def _read_details(session: Session, run_ids: Sequence[int]) -> dict[int, list[Json]]:
+    """Read for each run the details of the first good attempt at each item."""
     first = select(func.min(AttemptRow.id)).where(AttemptRow.run_id.in_(run_ids), AttemptRow.outcome == OK)
     first = first.group_by(AttemptRow.run_id, AttemptRow.params)
     query = select(AttemptRow.run_id, AttemptRow.details).where(AttemptRow.id.in_(first)).order_by(AttemptRow.id)
@@ -154,11 +161,15 @@ def _details(session: Session, run_ids: Sequence[int]) -> dict[int, list[Json]]:
     return by_run
 
 
-def _numbers(
+def _read_readings(
     session: Session, run_ids: Sequence[int], item_of_attempt: Mapping[int, Item]
 ) -> tuple[dict[int, dict[MeasuredNumber, RunReadings]], set[int]]:
-    """(run -> its numbers, runs with samples of a virtual board)."""
-    better = {
+    """Read the samples of runs.
+
+    Returns:
+        Run -> its numbers; ids of the runs with samples of a virtual board.
+    """
+    higher_is_better = {
         (metric, version): better == "higher"
         for metric, version, better in session.execute(
             select(DefinitionRow.metric, DefinitionRow.version, DefinitionRow.better)
@@ -169,7 +180,7 @@ def _numbers(
         measurement.id, measurement.run_id, measurement.metric, measurement.version, measurement.params
     ).where(measurement.run_id.in_(run_ids))
     measured = {row[0]: (row[1], MeasuredNumber(row[2], row[3], item_of(row[4]))) for row in session.execute(rows)}
-    taken = (
+    samples = (
         select(SampleRow.measurement_id, SampleRow.attempt_id, SampleRow.value, SampleRow.flags)
         .join(SampleRow.measurement)
         .where(measurement.run_id.in_(run_ids))
@@ -177,17 +188,17 @@ def _numbers(
     )
     values: dict[int, list[float]] = {}
     items: dict[int, Item] = {}
-    flagged: set[int] = set()
-    for measurement_id, attempt_id, value, flags in session.execute(taken):
-        into = values.setdefault(measurement_id, [])
+    simulated_runs: set[int] = set()
+    for measurement_id, attempt_id, value, flags in session.execute(samples):
+        certain_values = values.setdefault(measurement_id, [])
         items.setdefault(measurement_id, item_of_attempt[attempt_id])
         if Flag.UNCERTAIN not in flags:
-            into.append(value)
+            certain_values.append(value)
         if Flag.SIMULATED in flags:
-            flagged.add(measured[measurement_id][0])
+            simulated_runs.add(measured[measurement_id][0])
     by_run: dict[int, dict[MeasuredNumber, RunReadings]] = {}
-    for measurement_id, some in values.items():
+    for measurement_id, certain_values in values.items():
         run_id, number = measured[measurement_id]
-        higher = better[number.metric, number.version]
-        by_run.setdefault(run_id, {})[number] = RunReadings(tuple(some), items[measurement_id], higher)
-    return by_run, flagged
+        higher = higher_is_better[number.metric, number.version]
+        by_run.setdefault(run_id, {})[number] = RunReadings(tuple(certain_values), items[measurement_id], higher)
+    return by_run, simulated_runs

@@ -1,4 +1,4 @@
-"""Many runs as list rows, read in four queries."""
+"""Lists of runs, and the overview of one run with its numbers, stages and failures."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from lab.results.revision import GOES_ON, RunsRevision, runs_revision
 from lab.results.store import Store
 
 _RUNNING: Final = "running"
-_RUNS_ASKED: Final = 100  # a page is made of it
-_ANY: Final = "*"  # of a name that is asked for
+_RUNS_ASKED: Final = 100  # latest runs of a board type that are searched for confirmations
+_ANY: Final = "*"  # in a filter's name: any characters
 _UNIT_S: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
@@ -40,15 +40,15 @@ ORDERS: Final[Mapping[str, InstrumentedAttribute[str]]] = {
 
 @frozen
 class RunFilter:
-    """A filter of runs; an empty field matches all.
+    """A filter of runs with an order; an empty field matches all runs.
 
     Attributes:
         boards, types, releases: names; a `*` in one stands for any characters.
-        statuses: as of `Run`.
-        killed: runs in the status "running" that count as `KILLED`, see `lab.jobs.listing`.
-        since: begun then or later.
-        before: the last run of the page before, in the order of `sort`.
-        sort: of ORDERS, `-` before it for the reverse; runs that are equal, and all without it, are newest first.
+        statuses: statuses of `lab.results.records.STATUSES`.
+        since: only runs that began then or later.
+        before: id of the last run of the previous page, in the order of `sort`; None: the first page.
+        killed: ids of runs that are "running" in the store and count as `KILLED` (`lab.jobs.listing`).
+        sort: a key of `ORDERS`, with `-` before it for the reverse order; empty: newest first, as are equal runs.
     """
 
     boards: tuple[str, ...] = ()
@@ -61,9 +61,9 @@ class RunFilter:
     sort: str = ""
 
     def conditions(self) -> list[ColumnElement[bool]]:
-        """The filter as SQL conditions on runs."""
-        named = ((RunRow.board, self.boards), (RunRow.board_type, self.types), (RunRow.release, self.releases))
-        conditions = [or_(*(_matches(column, name) for name in names)) for column, names in named if names]
+        """Return the filter as SQL conditions on runs."""
+        columns = ((RunRow.board, self.boards), (RunRow.board_type, self.types), (RunRow.release, self.releases))
+        conditions = [or_(*(_matches(column, name) for name in names)) for column, names in columns if names]
         if self.statuses:
             stored = and_(RunRow.status.in_(self.statuses), RunRow.id.not_in(self.killed))
             conditions.append(or_(stored, RunRow.id.in_(self.killed)) if KILLED in self.statuses else stored)
@@ -74,7 +74,7 @@ class RunFilter:
         return conditions
 
     def order(self) -> list[ColumnElement[Any]]:
-        """The order as SQL."""
+        """Return the order as SQL."""
         newest = RunRow.id.desc()
         if not self.sort:
             return [newest]
@@ -82,6 +82,7 @@ class RunFilter:
         return [column.desc() if self.sort.startswith("-") else column.asc(), newest]
 
     def _after(self, last: int) -> ColumnElement[bool]:
+        """Return the condition of the runs that come after one in the order of `sort`."""
         if not self.sort:
             return RunRow.id < last
         column, other = ORDERS[self.sort.removeprefix("-")], aliased(RunRow)
@@ -93,11 +94,11 @@ class RunFilter:
 
 @frozen
 class ListedRun:
-    """A run as a list row.
+    """A run as one row of a list.
 
     Attributes:
-        outcomes: number of attempts by outcome.
-        averaged: the numbers of its first metric.
+        outcomes: outcome -> number of attempts.
+        averaged: measurements of the run's first metric.
     """
 
     run: Run
@@ -121,7 +122,11 @@ class ListedRun:
 
 
 def list_runs(store: Store, run_filter: RunFilter = RunFilter(), limit: int | None = None) -> list[ListedRun]:
-    """Return the matching runs, newest first, at most `limit`."""
+    """Return the matching runs in the filter's order.
+
+    Args:
+        limit: number of runs at most; None: all.
+    """
 
     def read(session: Session) -> list[ListedRun]:
         query = select(RunRow).where(*run_filter.conditions()).order_by(*run_filter.order()).limit(limit)
@@ -130,11 +135,12 @@ def list_runs(store: Store, run_filter: RunFilter = RunFilter(), limit: int | No
     return store.read(read)
 
 
-def latest(store: Store, *, running: bool, known: Mapping[int, ListedRun] = {}) -> list[ListedRun]:
-    """Each board's last running or ended run, by board.
+def latest(store: Store, *, running: bool, earlier: Mapping[int, ListedRun] = {}) -> list[ListedRun]:
+    """Return each board's last run, in the order of the boards' names.
 
     Args:
-        known: earlier results; an unchanged ended run is not read again.
+        running: True: the last run in progress; False: the last one that has ended.
+        earlier: id -> row of an earlier answer; an ended run that has not changed since is not read again.
     """
     board = results_rows.distinct_values(RunRow.board)
     last_ended = select(RunRow.id).where(RunRow.board == board.c.value, RunRow.status != _RUNNING)
@@ -145,41 +151,43 @@ def latest(store: Store, *, running: bool, known: Mapping[int, ListedRun] = {}) 
         ids = last_running if running else select(last_ended.scalar_subquery()).select_from(board)
         query = select(RunRow).where(RunRow.id.in_(ids)).order_by(RunRow.board)
         runs = [results_rows.run(row) for row in session.scalars(query)]
-        same = {run.id: known[run.id] for run in runs if not running and run.id in known and known[run.id].run == run}
-        new = {
-            listed_run.run.id: listed_run
-            for listed_run in _describe(session, [run for run in runs if run.id not in same])
+        unchanged = {
+            run.id: earlier[run.id] for run in runs if not running and run.id in earlier and earlier[run.id].run == run
         }
-        return [same[run.id] if run.id in same else new[run.id] for run in runs]
+        changed = {
+            listed_run.run.id: listed_run
+            for listed_run in _describe(session, [run for run in runs if run.id not in unchanged])
+        }
+        return [unchanged[run.id] if run.id in unchanged else changed[run.id] for run in runs]
 
     return store.read(read)
 
 
 @define
 class LatestEnded:
-    """Each board's last ended run, cached for frequent polls.
+    """A cache of each board's last ended run, for frequent polls.
 
-    It is read again only when a run began or ended.
+    The runs are read again only if a run has begun or ended since.
     """
 
     _revision: RunsRevision | None = field(default=None, init=False)
     _runs: list[ListedRun] = field(factory=list, init=False)
 
     def of(self, store: Store) -> list[ListedRun]:
-        """In the order of the boards' names."""
+        """Return the runs in the order of the boards' names."""
         now = runs_revision(store)
         if now != self._revision:
-            self._runs = latest(
-                store, running=False, known={listed_run.run.id: listed_run for listed_run in self._runs}
-            )
+            earlier = {listed_run.run.id: listed_run for listed_run in self._runs}
+            self._runs = latest(store, running=False, earlier=earlier)
             self._revision = now
         return self._runs
 
 
 def failures(store: Store, since: dt.datetime) -> dict[tuple[str, str], int]:
-    """Count failed attempts since then, by board and class.
+    """Count the attempts that have failed since then.
 
-    A board's latest class is its first.
+    Returns:
+        Board and failure class -> number, sorted by board; of a board the class that came last is first.
     """
     query = (
         select(RunRow.board, AttemptRow.outcome, func.count())
@@ -193,7 +201,7 @@ def failures(store: Store, since: dt.datetime) -> dict[tuple[str, str], int]:
 
 @frozen
 class FailedAttempt:
-    """The outcome of a failed attempt, by whose fault, and its message."""
+    """A failed attempt in short: its failure class, the party at fault, and its message."""
 
     outcome: str
     fault: str
@@ -201,7 +209,7 @@ class FailedAttempt:
 
 
 def last_failures(store: Store, run_ids: Collection[int]) -> dict[int, FailedAttempt]:
-    """The last failed attempt of each of these runs, by run."""
+    """Return the last failed attempt of each of these runs that has one."""
     last = select(func.max(AttemptRow.id)).where(AttemptRow.run_id.in_(run_ids), AttemptRow.outcome != OK)
     columns = (AttemptRow.run_id, AttemptRow.outcome, AttemptRow.fault, AttemptRow.message)
 
@@ -213,12 +221,13 @@ def last_failures(store: Store, run_ids: Collection[int]) -> dict[int, FailedAtt
 
 
 def still_assumed(store: Store, board_type: str, assumed: Sequence[str]) -> list[str]:
-    """Assumed values of a board type that no real board has confirmed.
+    """Return the assumed values of a board type that no run of a real board has confirmed.
 
-    The last `_RUNS_ASKED` runs are asked.
+    A boot confirms its medium, the moments and the prompts. A suspend with a verified mode confirms the mode; its rails
+    and its jumper are confirmed only if the power of rails was measured, since nothing else shows them.
 
-    A boot confirms its medium, the moments and the prompts; a suspend whose mode was verified confirms the mode, but
-    its rails and its jumper only with power of rails: nothing else shows them.
+    Args:
+        assumed: paths of the values in the type, e.g. "media.sd".
     """
     runs = select(RunRow.id).where(RunRow.board_type == board_type).order_by(RunRow.id.desc()).limit(_RUNS_ASKED)
     query = (
@@ -237,18 +246,19 @@ def still_assumed(store: Store, board_type: str, assumed: Sequence[str]) -> list
             confirmed |= {f"media.{params.get('medium', '')}", "moments", "prompts"}
         if kind == "low_power" and Flag.MODE_UNVERIFIED not in flags:
             mode = f"low_power.modes.{params.get('mode', '')}"
-            shown = metric.endswith((".power_rail", ".rail_voltage"))
+            has_rails = metric.endswith((".power_rail", ".rail_voltage"))
             confirmed |= {
-                place
-                for place in assumed
-                if place.startswith(f"{mode}.") and (shown or not place.endswith((".rails_on", ".jumper")))
+                path
+                for path in assumed
+                if path.startswith(f"{mode}.") and (has_rails or not path.endswith((".rails_on", ".jumper")))
             }
-    return [place for place in assumed if not any(f"{place}.".startswith(f"{sure}.") for sure in confirmed)]
+    return [path for path in assumed if not any(f"{path}.".startswith(f"{prefix}.") for prefix in confirmed)]
 
 
 def column_values(store: Store, column: str) -> list[str]:
-    """The values that runs have: of `board`, `board_type`, `release` or `kind`."""
+    """Return the sorted values that runs have in the column `board`, `board_type`, `release` or `kind`."""
     if column == "board_type":
+        # No index begins with the type; that of boards and types gives the types board by board.
         boards = results_rows.distinct_values(RunRow.board)
         first = select(func.min(RunRow.board_type)).where(RunRow.board == boards.c.value).scalar_subquery()
         types = select(boards.c.value.label("board"), first.label("value")).where(boards.c.value.is_not(None))
@@ -263,12 +273,13 @@ def column_values(store: Store, column: str) -> list[str]:
 
 
 def instant(text: str, now: dt.datetime) -> dt.datetime:
-    """Parse a past instant: a day, a time (UTC), or an age.
+    """Parse a past instant.
 
-    `2026-11-20`, `2026-11-20T14:00`, or `90m`, `12h`, `7d`, `2w` before now.
+    It is a day (`2026-11-20`), a day and a time (`2026-11-20T14:00`, UTC unless it has a zone), or an age before `now`
+    (`90m`, `12h`, `7d`, `2w`).
 
     Raises:
-        ConfigurationError: the text is no instant.
+        ConfigurationError: the text is none of these.
     """
     ago = re.fullmatch(r"(\d{1,6})([mhdw])", text)
     try:
@@ -277,13 +288,14 @@ def instant(text: str, now: dt.datetime) -> dt.datetime:
         instant = dt.datetime.fromisoformat(text)
     except (ValueError, OverflowError) as error:
         raise ConfigurationError(
-            f"{text!r} is no instant: give a day (2026-11-20), a day and a time "
+            f"{text!r} is no point in time: give a day (2026-11-20), a day and a time "
             "(2026-11-20T14:00), or how long ago (12h, 7d)"
         ) from error
     return instant.replace(tzinfo=dt.UTC) if instant.tzinfo is None else instant
 
 
 def _matches(column: InstrumentedAttribute[str], name: str) -> ColumnElement[bool]:
+    """Return the condition that a column has a name, in which `*` stands for any characters."""
     if _ANY not in name:
         return column == name
     escaped = re.sub(r"([\\%_])", r"\\\1", name)
@@ -291,6 +303,7 @@ def _matches(column: InstrumentedAttribute[str], name: str) -> ColumnElement[boo
 
 
 def _describe(session: Session, runs: Sequence[Run]) -> list[ListedRun]:
+    """Read the outcomes and the first numbers of runs, in a few queries for all of them."""
     ids = [run.id for run in runs]
     outcomes: dict[int, dict[str, int]] = {}
     counted = select(AttemptRow.run_id, AttemptRow.outcome, func.count()).where(AttemptRow.run_id.in_(ids))
@@ -301,10 +314,10 @@ def _describe(session: Session, runs: Sequence[Run]) -> list[ListedRun]:
 
 
 def _first_numbers(session: Session, run_ids: Collection[int]) -> dict[int, list[Measurement]]:
-    """The numbers of each run's first metric, without boot stages."""
+    """Return the measurements of each run's first metric; stages of the boot do not count."""
     of_runs = and_(MeasurementRow.run_id.in_(run_ids), MeasurementRow.metric != BOOT_STAGE.name)
     first_ids = select(func.min(MeasurementRow.id)).where(of_runs).group_by(MeasurementRow.run_id)
-    first = aliased(MeasurementRow)  # by its unique index its run's others are found
+    first = aliased(MeasurementRow)  # its other measurements are found by the unique index
     same = and_(*(getattr(first, name) == getattr(MeasurementRow, name) for name in ("run_id", "metric", "version")))
     rows = select(MeasurementRow).join(first, same).where(first.id.in_(first_ids))
     measurement_rows = list(
@@ -320,17 +333,18 @@ def _first_numbers(session: Session, run_ids: Collection[int]) -> dict[int, list
     return by_run
 
 
-STAGE = "stage"  # the parameter that tells the samples of boot.stage apart
+STAGE = "stage"  # parameter that distinguishes the samples of boot.stage
 
 
 @frozen
 class Failure:
-    """All failed attempts of one class.
+    """All failed attempts of a run with one failure class.
 
     Attributes:
-        outcome: the class.
+        outcome: the failure class.
         fault: party at fault.
-        attempts: at least one, in the order they were recorded.
+        transient: True if a retry may help.
+        attempts: at least one, in recorded order.
     """
 
     outcome: str
@@ -341,11 +355,11 @@ class Failure:
 
 @frozen
 class Stage:
-    """One stage of one series of boots.
+    """One stage of a run's boots from one medium.
 
     Attributes:
-        start_s: mean of its start, from the first stage's start.
-        summary: of its length in seconds.
+        start_s: mean time from the start of the first stage to its own, in s.
+        summary: statistics of its length, in s.
     """
 
     name: str
@@ -355,7 +369,7 @@ class Stage:
 
 @define(slots=False)
 class Overview:
-    """A run with everything that was recorded in it."""
+    """A run with its attempts and measurements, and what follows from them."""
 
     run: Run
     attempts: list[Attempt]
@@ -363,7 +377,7 @@ class Overview:
 
     @cached_property
     def numbers(self) -> dict[Metric, list[Measurement]]:
-        """The run's numbers by metric, without the stages."""
+        """The run's measurements by metric, without the stages of the boot."""
         by_metric: dict[Metric, list[Measurement]] = {}
         for measurement in self.measurements:
             if measurement.metric.name != BOOT_STAGE.name:
@@ -372,12 +386,12 @@ class Overview:
 
     @property
     def virtual(self) -> bool:
-        """True for a virtual board's run."""
+        """True if the board is virtual."""
         return self.run.provenance.get("virtual") is True or any(Flag.SIMULATED in m.flags for m in self.measurements)
 
     @property
     def software(self) -> dict[str, str]:
-        """Versions that the board named; with the medium where they differ."""
+        """Name -> version that the board printed; with the media if these differ, as "sd 2025.01; emmc 2024.04"."""
         versions: dict[str, dict[str, str]] = {}
         for attempt in self.attempts:
             software = attempt.details.get("software")
@@ -393,13 +407,13 @@ class Overview:
 
     @property
     def shortage(self) -> str:
-        """The gaps of the run, as of `RunCompleteness`; empty: there are none."""
+        """What the run lacks, as `RunCompleteness.shortage`; empty: nothing."""
         outcomes = ((attempt.params, attempt.outcome, 1) for attempt in self.attempts)
         return RunCompleteness.of(self.run.kind, self.run.status, self.run.plan, outcomes).shortage
 
     @property
     def failed(self) -> list[Attempt]:
-        """The attempts that gave no samples."""
+        """The failed attempts, in recorded order."""
         return [attempt for attempt in self.attempts if not attempt.ok]
 
     @property
@@ -413,7 +427,7 @@ class Overview:
 
     @property
     def failure_rates(self) -> dict[frozenset[tuple[str, str]], FailureRate]:
-        """How often the board failed, by the attempts' parameters; empty: no rate is defined for this kind of run."""
+        """The share of attempts that the board failed, by their parameters; empty: this kind of run has no rate."""
         if self.run.kind not in RATES:
             return {}
         outcomes_by_params: dict[frozenset[tuple[str, str]], list[tuple[str, str | None, int]]] = {}
@@ -425,9 +439,10 @@ class Overview:
 
     @cached_property
     def stages(self) -> dict[str, list[Stage]]:
-        """The stages by medium, in the first good attempt's order.
+        """The stages by medium, in the order of the first good attempt.
 
-        A stage's start is the mean over the attempts that have it of the lengths before it in the same attempt.
+        A stage starts in an attempt when the stages before it have ended. Its start is the mean over the attempts that
+        have it.
         """
         starts: dict[str, dict[str, list[float]]] = {}
         for attempt in self.attempts:
@@ -449,43 +464,50 @@ class Overview:
 
 
 def overview(store: Store, run_id: int) -> Overview:
-    """Everything of a run.
+    """Read a run with its attempts and measurements.
 
     Raises:
-        ConfigurationError: no such run.
+        ConfigurationError: there is no such run.
     """
     contents = store.contents(run_id)
     return Overview(contents.run, contents.attempts, contents.measurements)
 
 
 def attempts_of(attempts: list[Attempt], measurement: Measurement) -> list[Attempt]:
-    """The attempts, good and failed, at a measurement.
+    """Return the attempts, good and failed, that tried to measure a number.
 
-    An attempt at a section, or at a row of one, has other parameters than its numbers; it belongs to the numbers of the
-    same section or row in any attempt.
+    The parameters of an attempt at a section, or at a row of one, differ from those of its numbers. So it counts if it
+    has the parameters of an attempt that has measured the number.
     """
     metric, params = measurement.metric.name, measurement.params
-    same: list[Mapping[str, str]] = []  # one or two
+    attempt_params: list[Mapping[str, str]] = []  # one or two
     for attempt in attempts:
-        if attempt.params not in same and any(s.metric == metric and s.params == params for s in attempt.samples):
-            same.append(attempt.params)
-    return [a for a in attempts if a.params in same or params.items() >= a.params.items()]
+        if attempt.params in attempt_params:
+            continue
+        if any(sample.metric == metric and sample.params == params for sample in attempt.samples):
+            attempt_params.append(attempt.params)
+    return [
+        attempt for attempt in attempts if attempt.params in attempt_params or params.items() >= attempt.params.items()
+    ]
 
 
 def name_of(sample: SampleRecord) -> str:
-    """A sample's name within its attempt: its stage, or metric and rail."""
+    """Return a sample's name within its attempt: its stage, or its metric and rail."""
     if STAGE in sample.params:
         return sample.params[STAGE]
     return f"{sample.metric} {sample.params.get('rail', '')}".strip()
 
 
 def count_tried(attempts: list[Attempt]) -> int:
-    """Number of tried cycles."""
+    """Return how many cycles these attempts have tried."""
     return len({attempt.cycle for attempt in attempts})
 
 
 def sample_count(measurement: Measurement, attempts: list[Attempt]) -> str:
-    """Samples of the tried cycles, e.g. "19/20"; "40 in 19/20" where a cycle has several."""
+    """Return how many of the tried cycles have samples, e.g. "19/20".
+
+    If a cycle has several samples their number comes first, e.g. "40 in 19/20".
+    """
     samples, cycles = len(measurement.samples), len({sample.cycle for sample in measurement.samples})
     several = "" if samples == cycles else f"{samples} in "
     return f"{several}{cycles}/{count_tried(attempts)}"

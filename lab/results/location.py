@@ -1,4 +1,4 @@
-"""Locations of results: the database of a URL, and its artifacts."""
+"""Where results are stored: the database of a URL, its artifacts, and the store that hosts share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 
-PRIVATE_FOLDER, PRIVATE_FILE = 0o770, 0o660  # of results, before the umask: other users of the host do not read them
+PRIVATE_FOLDER, PRIVATE_FILE = 0o770, 0o660  # modes of results, less the umask: other users must not read them
 DATABASE_VARIABLE: Final = "LAB_DB"
 ARTIFACTS_VARIABLE: Final = "LAB_ARTIFACTS"
 _FORMS: Final = "a path, sqlite:///PATH or postgresql://USER@HOST/DATABASE"
@@ -33,8 +33,9 @@ class Location:
     """A database and the directory of its artifacts.
 
     Attributes:
-        path: the file of an SQLite database; None for a server.
-        shared: URL of the artifacts shared with other hosts; empty: none.
+        path: file of an SQLite database; None: the database is on a server.
+        artifacts: folder of the artifacts.
+        shared: URL of the artifact store that is shared with other hosts; empty: there is none.
     """
 
     url: URL = field(repr=lambda url: redact(str(url)))
@@ -44,38 +45,41 @@ class Location:
 
     @property
     def name(self) -> str:
-        """The database's name in messages, without a password."""
+        """The database's name in messages: its path, or its URL without the password."""
         if self.path is not None:
             return str(self.path)
         return redact(self.url.set(drivername="postgresql").render_as_string(hide_password=True))
 
     @property
     def identity(self) -> str:
-        """The database's identity on this host."""
+        """A text that is equal for equal databases of this host."""
         return str(self.path.resolve()) if self.path is not None else self.name
 
     @property
     def tag(self) -> str:
-        """The identity as eight letters, for a file's or holder's name."""
+        """The identity as eight hexadecimal digits, for the names of files and job holders."""
         return tag_of(self.identity)
 
     def without_secrets(self, text: str) -> str:
-        """Remove the URL's passwords from a driver's message."""
+        """Return a driver's message without the URL's passwords."""
         return scrub(text, self.url.render_as_string(hide_password=False))
 
 
 def tag_of(identity: str) -> str:
-    """The tag of the database with this identity."""
+    """Return the tag of the database with this identity."""
     return hashlib.sha256(identity.encode()).hexdigest()[:8]
 
 
 def locate(url: str | None = None) -> Location:
-    """The location that `url`, else $LAB_DB, else the user's data directory means.
+    """Return the location of results.
 
-    Artifacts lie in $LAB_ARTIFACTS, else beside an SQLite file, else in the user's data directory.
+    Artifacts are in $LAB_ARTIFACTS, else beside an SQLite file, else in the user's data directory.
+
+    Args:
+        url: path or URL of the database; None: $LAB_DB, else a file in the user's data directory.
 
     Raises:
-        ConfigurationError: not a URL or path of a database that boardlab can use.
+        ConfigurationError: it is not a URL or path of a database that boardlab can use.
     """
     text = url or os.environ.get(DATABASE_VARIABLE)
     if not text:
@@ -106,6 +110,7 @@ def locate(url: str | None = None) -> Location:
 
 
 def _shared_url() -> str:
+    """Return the checked URL of the shared artifact store; empty: there is none."""
     url = os.environ.get(SHARED_VARIABLE, "")
     if url:
         check(url)
@@ -113,19 +118,24 @@ def _shared_url() -> str:
 
 
 def data_home() -> Path:
-    """The user's data directory of boardlab (XDG Base Directory Specification)."""
+    """Return boardlab's folder in the user's data directory (XDG Base Directory Specification)."""
     home = Path(os.environ.get("XDG_DATA_HOME", ""))
     return (home if home.is_absolute() else Path.home() / ".local" / "share") / "boardlab"
 
 
 def _parse(text: str) -> URL:
+    """Parse a path, or a URL of SQLite or PostgreSQL.
+
+    Raises:
+        ConfigurationError: it is neither; the message has no password.
+    """
     if "://" not in text and redact(text) == text:
         return URL.create("sqlite", database=text)
     try:
         parsed = make_url(text.replace("postgres://", "postgresql://", 1))
-    except (ArgumentError, ValueError):  # its text may repeat parts of a password
+    except (ArgumentError, ValueError):  # the error is dropped: its text may contain parts of a password
         parsed = None
-    if parsed is None or "@" in (parsed.host or ""):  # of a password that is not escaped
+    if parsed is None or "@" in (parsed.host or ""):  # an "@" that is not escaped in a password
         raise ConfigurationError(
             f"{redact(text)!r} is not the URL of a results database; expected {_FORMS}, "
             "with %XX for special characters in user and password"
@@ -147,6 +157,14 @@ def _one_password(url: URL) -> URL:
 
 
 def _sqlite_path(url: URL, text: str) -> Path:
+    """Return the path of an SQLite database.
+
+    Args:
+        text: the URL in messages.
+
+    Raises:
+        ConfigurationError: it names no file in an existing directory.
+    """
     if not url.database or url.database == ":memory:" or url.database.startswith("file:"):
         raise ConfigurationError(f"{text!r} names no file, and results must outlive the program; give {_FORMS}")
     if url.query or url.host:
@@ -160,33 +178,38 @@ def _sqlite_path(url: URL, text: str) -> Path:
 
 
 def private_folder(folder: Path) -> None:
-    """Make a folder for its owner and, as the umask has it, a group.
+    """Create a folder that its owner can use, and a group as far as the umask allows.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: it cannot be created.
     """
     folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
 
 
-# The environment has the credentials of shared artifacts, as for AWS's own programs: AWS_ACCESS_KEY_ID and
-# AWS_SECRET_ACCESS_KEY, a web identity, a container's or a machine's role; never by the address.
+# The credentials of the shared store are never in its URL. The environment has them, as for AWS's own programs:
+# AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a web identity, or the role of a container or a machine.
 
 
 SHARED_VARIABLE: Final = "LAB_SHARED_ARTIFACTS"
 FORMS: Final = "s3://BUCKET/PREFIX or file:///PATH"
-_PLAIN: Final = "AWS_ALLOW_HTTP"  # a server without TLS, e.g. on loopback
+_PLAIN: Final = "AWS_ALLOW_HTTP"  # variable that allows a server without TLS, e.g. on loopback
 _CONNECT: Final = dt.timedelta(seconds=10)
 _ANSWER: Final = dt.timedelta(seconds=60)
-_PATIENCE: Final = dt.timedelta(seconds=30)  # with tries again
+_PATIENCE: Final = dt.timedelta(seconds=30)  # for all tries together
 _TRIES: Final = 3
-_READ: Final = dt.timedelta(seconds=10)  # a person waits for it
-_SLOW_S: Final = 5.0  # who needs longer to fail does not answer; a refusal comes at once
-_AGAIN_S: Final = 30.0  # so long it is not asked again then: a run has many artifacts
+_READ: Final = dt.timedelta(seconds=10)  # shorter than for uploads: a person waits for the file
+_SLOW_S: Final = 5.0  # a failure that takes longer means that the store does not answer: a refusal comes at once
+_AGAIN_S: Final = 30.0  # then the store is not asked again for so long: a run has many artifacts
 
 
 @define
-class _Away:
-    """An unreachable store, not asked again before `until` (`Shared`'s clock)."""
+class _Outage:
+    """A time in which the shared store is not asked again, since it did not answer.
+
+    Attributes:
+        until: end of that time, by the clock of `Shared`.
+        error: the last error.
+    """
 
     until: float = 0.0
     error: Exception = field(factory=Exception)
@@ -194,41 +217,41 @@ class _Away:
 
 @frozen
 class Shared:
-    """Shared contents by SHA-256, laid out as in `lab.results.artifacts`.
+    """A store of contents by SHA-256 that hosts share, laid out as in `lab.results.artifacts`.
 
     Attributes:
-        url: one of FORMS.
+        url: its URL, one of `FORMS`.
     """
 
     url: str
     _store: ObjectStore = field(repr=False)
-    _reader: ObjectStore = field(repr=False)  # the same, with less patience
+    _reader: ObjectStore = field(repr=False)  # the same store with shorter time limits
     _clock: Callable[[], float] = field(default=time.monotonic, repr=False)
-    _away: _Away = field(factory=_Away, init=False, repr=False, eq=False)
+    _outage: _Outage = field(factory=_Outage, init=False, repr=False, eq=False)
 
     def get(self, sha256: str) -> bytes | None:
-        """Return the stored contents; None: not stored.
+        """Return stored contents; None: the store does not have them.
 
         Raises:
-            LabStableError: the store does not answer, did not half a minute ago, or refuses.
+            LabStableError: the store refuses, or does not answer, or did not half a minute ago.
         """
         import obstore  # noqa: PLC0415 - an extra; only needed where artifacts are shared
         from obstore.exceptions import BaseError  # noqa: PLC0415
 
-        began = self._clock()
-        if began < self._away.until:
-            raise self._failure("read", sha256, self._away.error)
+        start = self._clock()
+        if start < self._outage.until:
+            raise self._failure("read", sha256, self._outage.error)
         try:
             return bytes(obstore.get(self._reader, _key(sha256)).bytes())
         except FileNotFoundError:
             return None
         except (BaseError, OSError) as error:
-            if self._clock() - began >= _SLOW_S:
-                self._away.until, self._away.error = self._clock() + _AGAIN_S, error
+            if self._clock() - start >= _SLOW_S:
+                self._outage.until, self._outage.error = self._clock() + _AGAIN_S, error
             raise self._failure("read", sha256, error) from None
 
     def put(self, sha256: str, data: bytes) -> None:
-        """Store contents under their name when they are complete.
+        """Store contents; they appear under their name when they are complete.
 
         Raises:
             LabStableError: the store does not answer, or refuses.
@@ -258,7 +281,7 @@ class Shared:
             raise self._failure("removed", sha256, error) from None
 
     def names(self) -> set[str]:
-        """The SHA-256 of all stored contents.
+        """Return the SHA-256 of all stored contents.
 
         Raises:
             LabStableError: the store does not answer, or refuses.
@@ -271,21 +294,22 @@ class Shared:
         except (BaseError, OSError) as error:
             raise self._failure("listed", "all", error) from None
 
-    def _failure(self, done: str, what: str, error: Exception) -> LabStableError:
+    def _failure(self, done: str, sha256: str, error: Exception) -> LabStableError:
+        """Return the error of a failed request; `done` is a participle, e.g. "read"."""
         return LabStableError(
-            f"artifact {what} cannot be {done} in {self.url}: {str(error).partition(chr(10))[0]}. Look at "
-            f"${SHARED_VARIABLE}, at what the "
-            "environment says of it (AWS_ENDPOINT_URL, AWS_REGION, credentials), and at the network",
+            f"artifact {sha256} cannot be {done} in {self.url}: {str(error).partition(chr(10))[0]}. Check "
+            f"${SHARED_VARIABLE}, its settings in the environment (AWS_ENDPOINT_URL, AWS_REGION, credentials), and "
+            "the network",
             failure="artifacts",
         )
 
 
 @functools.lru_cache(maxsize=8)
 def at(url: str) -> Shared:
-    """The shared store at an address; no request is made yet.
+    """Return the shared store at a URL, without a request to it.
 
     Raises:
-        ConfigurationError: no such address, or the library is not installed.
+        ConfigurationError: the URL is wrong, or the library for it is not installed.
     """
     check(url)
     try:
@@ -301,7 +325,7 @@ def at(url: str) -> Shared:
             store = from_url(url)
             return Shared(url, store, store)
         client: Any = {"connect_timeout": _CONNECT, "timeout": _ANSWER}
-        # Options that are given hide the library's own look at it
+        # The library reads this variable itself only if no client options are given.
         if os.environ.get(_PLAIN, "").lower() in {"1", "true"}:
             client["allow_http"] = True
         reader: Any = {
@@ -315,10 +339,10 @@ def at(url: str) -> Shared:
 
 
 def check(url: str) -> None:
-    """Check an address of a shared store; it must have no password.
+    """Require that a text is the URL of a shared store without a password.
 
     Raises:
-        ConfigurationError: it is none, or has a password.
+        ConfigurationError: it is no such URL, or has a password.
     """
     if redact(url) != url or not url.startswith(("s3://", "file:///")):
         raise ConfigurationError(
@@ -328,4 +352,5 @@ def check(url: str) -> None:
 
 
 def _key(sha256: str) -> str:
+    """Return the key of contents in the shared store."""
     return f"{sha256[:2]}/{sha256[2:]}"

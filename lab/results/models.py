@@ -45,7 +45,10 @@ _WITHOUT_SUMS = text("sums IS NULL AND status = 'completed'")
 
 
 class RunRow(Base):
-    """A run of one plan on one board; `job_id`: its job; `sums`: see `lab.results.sums`."""
+    """A run of one plan on one board.
+
+    Its columns are described at `lab.results.records.Run`; `sums` at `lab.results.sums`.
+    """
 
     __tablename__ = "runs"
     __table_args__ = (
@@ -78,7 +81,7 @@ class RunRow(Base):
 
 
 class DefinitionRow(Base):
-    """A metric's definition at measuring time; old numbers stay readable."""
+    """A metric's definition when it was measured, by which old numbers stay readable."""
 
     __tablename__ = "definitions"
 
@@ -92,7 +95,7 @@ class DefinitionRow(Base):
 
 
 class MeasurementRow(Base):
-    """Run × metric × version of its definition × parameters."""
+    """A number of a run: a metric with a version of its definition and parameters; its readings are samples."""
 
     __tablename__ = "measurements"
     __table_args__ = (
@@ -112,7 +115,7 @@ class MeasurementRow(Base):
 
 
 class AttemptRow(Base):
-    """One try at one cycle; a cycle has at most one good."""
+    """One try at one cycle of a run; a cycle has at most one good try."""
 
     __tablename__ = "attempts"
     __table_args__ = (
@@ -151,12 +154,12 @@ class AttemptRow(Base):
     artifacts: Mapped[list[AttemptArtifactRow]] = relationship(order_by="AttemptArtifactRow.kind")
 
 
-# In so many words, and no parameter: only so SQLite uses the index of failed attempts.
+# The outcome is a literal in the SQL text: with a bound parameter SQLite does not use the index of failed attempts.
 FAILED = AttemptRow.outcome != literal_column("'ok'")
 
 
 class SampleRow(Base):
-    """One reading; log_start..log_end of its attempt's log is its evidence."""
+    """One reading of a number; the bytes log_start to log_end of its attempt's log are its evidence."""
 
     __tablename__ = "samples"
 
@@ -173,7 +176,7 @@ class SampleRow(Base):
 
 
 class MomentRow(Base):
-    """The arrival of a marker's last byte."""
+    """A moment of an attempt, i.e. the arrival of a marker's last byte."""
 
     __tablename__ = "moments"
 
@@ -187,9 +190,9 @@ class MomentRow(Base):
 
 
 class ArtifactRow(Base):
-    """A file in the artifact store, by its contents.
+    """A file in the artifact store, named by its contents.
 
-    `pack`: the SHA-256 of the zip file that has them, itself an artifact.
+    `pack` is the SHA-256 of the zip file that contains it, itself an artifact; NULL: it is in no pack.
     """
 
     __tablename__ = "artifacts"
@@ -211,11 +214,10 @@ class AttemptArtifactRow(Base):
 
 
 class JobRow(Base):
-    """A `lab run` or pytest session: waits for its board, holds it.
+    """A job, i.e. a `lab run` or a session of pytest, which waits for its board or holds it.
 
-    At most one job holds a board at a time.
-
-    The waiting or measuring process renews `heartbeat_at`; `holder` identifies it by host, boot and pid.
+    At most one job holds a board at a time. The waiting or measuring process renews `heartbeat_at`; `holder` identifies
+    the process by host, boot and pid.
     """
 
     __tablename__ = "jobs"
@@ -260,7 +262,7 @@ class JobRow(Base):
 
 
 class HealthCheckRow(Base):
-    """An ended check of a board; `found` has its parts and output."""
+    """A finished check of a board; `found` has its parts with their output."""
 
     __tablename__ = "health_checks"
     __table_args__ = (
@@ -281,7 +283,7 @@ class HealthCheckRow(Base):
 
 
 class ProvisionRow(Base):
-    """One try to write a release to a medium; the latest counts."""
+    """One try to write a release to a medium of a board; the latest one counts."""
 
     __tablename__ = "provisions"
     __table_args__ = (Index("ix_provisions_board_medium", "board", "medium"),)
@@ -309,7 +311,7 @@ class ProvisionRow(Base):
 
 
 class VerdictRow(Base):
-    """The judge's verdict on a run's number; judging again replaces it."""
+    """The judge's verdict on a number of a run; a new judgement of the run replaces it."""
 
     __tablename__ = "verdicts"
     __table_args__ = (
@@ -338,7 +340,7 @@ class VerdictRow(Base):
 
 
 class ReviewRow(Base):
-    """A person's decision on a run; the newest counts."""
+    """A person's decision on a run, accepted or rejected; the newest one counts."""
 
     __tablename__ = "reviews"
 
@@ -351,7 +353,7 @@ class ReviewRow(Base):
 
 
 class MuteRow(Base):
-    """Numbers whose alerts are muted for a while; None: every board."""
+    """Numbers whose alerts are muted for a while; `board` NULL: on every board."""
 
     __tablename__ = "mutes"
 
@@ -404,7 +406,7 @@ class CommentRow(Base):
 
 
 class AuditRow(Base):
-    """An action and its outcome; the database refuses changes and deletions."""
+    """An action in the audit log; the database refuses changes and deletions of these rows."""
 
     __tablename__ = "audit"
 

@@ -1,7 +1,6 @@
-"""Packs: a run's files, which are many and small, as one zip file for each of `PACKED`.
+"""Packs: the many small files of a run as a few zip files, at least one for each kind of `PACKED`.
 
-Each part goes as a whole. A file goes when its pack is on the disk and in the rows, and in
-the shared store where there is one.
+A file is removed only when its pack is on the disk, in the database, and in the shared store if there is one.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ from lab.results.removal import (
 from lab.results.rows import insert_if_absent
 from lab.results.store import Store
 
-PACKED: Final = (RECORDINGS, TRACES, OTHERS)  # the kinds of a run's files; a pack for each
+PACKED: Final = (RECORDINGS, TRACES, OTHERS)  # each kind of file has packs of its own, as its age of removal differs
 
 
 def upload(store: Store, *, everything: bool = False, say: Callable[[str], None] = lambda _: None) -> UploadResult:
-    """Upload marked artifacts, those of ended runs as packs.
+    """Pack the marked artifacts of ended runs, and upload all marked artifacts.
 
     Arguments and errors are those of `lab.results.artifacts.upload`.
     """
@@ -46,10 +45,10 @@ def upload(store: Store, *, everything: bool = False, say: Callable[[str], None]
             with failing("cannot pack", "the files are uploaded one by one"):
                 for run_id in runs_to_pack(store, RunRow.finished_at.is_not(None), store_artifacts.list_marked()):
                     pack_run(store, run_id)
-        except BoardlabError as error:  # e.g. the disk is full here
+        except BoardlabError as error:  # e.g. this disk is full: the upload itself still works
             say(str(error))
-    done = artifacts.upload(store_artifacts, everything=everything, say=say)
-    # During a backup they stay until the next time.
+    result = artifacts.upload(store_artifacts, everything=everything, say=say)
+    # During a backup the packed files stay until the next upload.
     with (
         contextlib.suppress(LabTransientError),
         failing("cannot remove", "all is in packs"),
@@ -58,11 +57,16 @@ def upload(store: Store, *, everything: bool = False, say: Callable[[str], None]
         if packed := [name for name in store_artifacts.list_marked() if store_artifacts.pack_of(name) is not None]:
             note_names(store_artifacts, f"packed-{len(packed)}", packed)
         remove_noted_files(store)
-    return done
+    return result
 
 
 def runs_to_pack(store: Store, where: ColumnElement[bool], names: Sequence[str] | None = None) -> list[int]:
-    """Runs with files for a pack; `names`: with one of these."""
+    """Return the ids of runs with files that are in no pack.
+
+    Args:
+        where: condition on the runs.
+        names: SHA-256 of files; only runs with one of them. None: all runs.
+    """
     loose = (
         select(AttemptRow.run_id)
         .join(AttemptArtifactRow, AttemptArtifactRow.attempt_id == AttemptRow.id)
@@ -86,7 +90,14 @@ def runs_to_pack(store: Store, where: ColumnElement[bool], names: Sequence[str] 
 
 
 def pack_run(store: Store, run_id: int, *, dry_run: bool = False) -> int:
-    """Pack a run's files that can be read here; return their number."""
+    """Pack those files of a run that this host can read.
+
+    Args:
+        dry_run: True: only count.
+
+    Returns:
+        The number of files that were packed, or would be.
+    """
     count = 0
     for kinds in PACKED:
         query = select(ArtifactRow.sha256, ArtifactRow.size).join(
@@ -108,9 +119,10 @@ def pack_run(store: Store, run_id: int, *, dry_run: bool = False) -> int:
 
 
 def _pack_batch(store: Store, run_id: int, names: Sequence[str]) -> int:
+    """Pack these files of a run as one zip file; return how many are in it."""
     contents = {}
     for name in names:
-        with contextlib.suppress(BoardlabError):  # it is on another host, or damaged: it stays as it is
+        with contextlib.suppress(BoardlabError):  # a file of another host, or a damaged one, stays as it is
             contents[name] = store.artifacts.read(name)
     if len(contents) < 2:
         return 0
@@ -123,7 +135,7 @@ def _pack_batch(store: Store, run_id: int, names: Sequence[str]) -> int:
         unpacked = and_(ArtifactRow.sha256.in_(contents), ArtifactRow.pack.is_(None))
         statement = update(ArtifactRow).where(unpacked).values(pack=pack)
         count: int = session.execute(statement).rowcount  # type: ignore[attr-defined]
-        if count:  # else the run is gone since, or another host has packed it
+        if count:  # else the run was removed, or another host has packed it
             insert_if_absent(session, ArtifactRow, {"sha256": pack, "size": len(data)})
         return count
 

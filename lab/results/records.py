@@ -16,29 +16,30 @@ from lab.metrics.model import finite
 Json: TypeAlias = Mapping[str, Any]  # anything that json.dumps writes
 RunStatus = Literal["running", "completed", "interrupted", "failed"]
 
-KILLED: Final = "killed"  # the state of a run that is "running" in the store, and that no living job measures
-OK: Final = "ok"
-LAST_ID: Final = 2**31 - 1  # of the databases' integers: runs, attempts, jobs, verdicts
-STATUSES: Final = (*get_args(RunStatus), KILLED)  # of runs in lists
+KILLED: Final = "killed"  # shown status of a run that is "running" in the store, but has no living job
+OK: Final = "ok"  # outcome of a good attempt
+LAST_ID: Final = 2**31 - 1  # largest id of a run, attempt, job or verdict: the databases' integers have 32 bits
+STATUSES: Final = (*get_args(RunStatus), KILLED)  # statuses that a list shows
 POWER_TRACE: Final = "power-trace"
 CONSOLE_LOG: Final = "console-log"
 CONSOLE_INDEX: Final = "console-index"
-PUBLISHED: Final = "published"  # kind of a run that holds a vendor's guide; it was not measured here
-AB, BISECT, DIAGNOSIS = "ab", "bisect", "diagnosis"  # kinds of runs for a question of their own
-# Kinds that are no night of a board: no history, guide or list of latest numbers has them
+PUBLISHED: Final = "published"  # kind of a run with the numbers of a vendor's guide, which were not measured here
+AB, BISECT, DIAGNOSIS = "ab", "bisect", "diagnosis"  # kinds of runs that answer one question, beside the nightly ones
+# Kinds that histories, guides and lists of latest numbers leave out.
 APART: Final = (PUBLISHED, AB, BISECT, DIAGNOSIS)
-# In an attempt's details: the share of the processors' time that was used meanwhile, 0 to 1
-HOST_BUSY: Final = "host_busy"
-TEST: Final = "test"  # the parameter of an attempt at a lab's own test: its id
-ATTACHED: Final = "file:"  # kind of an artifact that a test attached, before its name
-# In an attempt's details: numbers that do not count, since the attempt failed or the call was wrong
-MEASURED: Final = "measured"
-LIMITS: Final = "limits"  # in an attempt's details: metric -> its limits when it was measured
-EVIDENCE: Final = "evidence"  # in the details of a published attempt: what is known of its numbers beyond their values
+HOST_BUSY: Final = (
+    "host_busy"  # key of an attempt's details: share of this host's processor time that was used, 0 to 1
+)
+TEST: Final = "test"  # parameter of an attempt at a lab's own test: the test's id
+ATTACHED: Final = "file:"  # prefix of the kind of an artifact that a test attached; its name follows
+MEASURED: Final = "measured"  # key of details: numbers that do not count, of a failed attempt or a wrong call
+LIMITS: Final = "limits"  # key of details: metric -> its limits when it was measured
+EVIDENCE: Final = "evidence"  # key of a published attempt's details: what the guide says of its numbers
 FAULTS: Final = ("board", "lab", "test", "configuration")
 
 
 def _json(instance: object, attribute: object, value: object) -> None:
+    """Validate that a field can be written as JSON."""
     try:
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -48,12 +49,12 @@ def _json(instance: object, attribute: object, value: object) -> None:
 
 @frozen
 class ArtifactRef:
-    """A file of an attempt, named by its contents.
+    """A reference to a file of an attempt, which is named by its contents.
 
     Attributes:
-        kind: its role in the attempt, e.g. "console-log"; an attempt has one of a kind.
-        sha256: of its bytes, in hexadecimal; `ArtifactStore.put` gives it.
-        size: in bytes.
+        kind: role of the file, e.g. "console-log"; an attempt has at most one file of a kind.
+        sha256: SHA-256 of its bytes in hexadecimal, as `ArtifactStore.put` returns it.
+        size: number of bytes.
     """
 
     kind: str
@@ -66,14 +67,15 @@ class AttemptRecord:
     """One try at one cycle, committed by `Store.record_attempt`.
 
     Attributes:
-        cycle: which cycle it is, from 1, among those with the same `params`.
-        number: which try of that cycle, from 1; the store goes on counting where an earlier session has tried it.
+        cycle: number of the cycle, from 1, among those with the same `params`.
+        number: number of the try at that cycle, from 1; the store continues the count of an earlier session.
         params: the tried item, e.g. {"medium": "sd"}.
         outcome: "ok" or the failure class, e.g. "hang_kernel".
-        fault: party at fault, as `BoardlabError.fault`; None when ok.
-        transient: a retry may help; None when ok.
+        fault: party at fault, as `BoardlabError.fault`; None: the attempt is good.
+        transient: True if a retry may help; None: the attempt is good.
+        message: message of the failure; empty: the attempt is good.
         started_at: wall time with its time zone.
-        details: further explanations of the outcome.
+        details: further facts on the attempt.
     """
 
     cycle: int
@@ -106,13 +108,13 @@ class AttemptRecord:
         return self.outcome == OK
 
     def artifact(self, kind: str) -> ArtifactRef | None:
-        """The attempt's artifact of that kind, if it has one."""
+        """Return the attempt's file of a kind; None: it has none."""
         return next((ref for ref in self.artifacts if ref.kind == kind), None)
 
 
 @frozen
 class Attempt(AttemptRecord):
-    """An attempt as the store gives it back."""
+    """An attempt that was read from the store, with its id and its run's."""
 
     id: int = field(kw_only=True)
     run_id: int = field(kw_only=True)
@@ -120,7 +122,7 @@ class Attempt(AttemptRecord):
 
 @frozen
 class GoodAttempt:
-    """An attempt that succeeded, in short."""
+    """A good attempt without its samples and files."""
 
     params: Mapping[str, str]
     cycle: int
@@ -129,7 +131,12 @@ class GoodAttempt:
 
 @frozen
 class StoredSample(SampleRecord):
-    """A stored sample with its attempt."""
+    """A sample that was read from the store, with its attempt and its metric's definition.
+
+    Attributes:
+        version: version of the metric's definition.
+        unit: unit of the value.
+    """
 
     cycle: int = field(kw_only=True)
     attempt_id: int = field(kw_only=True)
@@ -139,15 +146,16 @@ class StoredSample(SampleRecord):
 
 @frozen
 class RunHead:
-    """A run in short: one board, one release.
+    """A run of one board with one release, without its plan.
 
     Attributes:
-        kind: of measurement, e.g. "boot".
+        kind: kind of measurement, e.g. "boot".
         board_type: e.g. "am62xx_sk".
-        board: the one with this name or serial number.
-        status: `KILLED` only where the run was listed with its job, see `lab.jobs.listing`.
-        finished_at: None while it runs, or when it was killed.
-        job_id: of the job that began it; None: unknown, or it was imported.
+        board: name of the board.
+        release: label of the software on it.
+        status: a `RunStatus`; or `KILLED`, if the run was listed with its job (`lab.jobs.listing`).
+        finished_at: None: the run is in progress, or was killed.
+        job_id: the job that began it; None: unknown, or the run was imported.
     """
 
     id: int
@@ -166,8 +174,8 @@ class Run(RunHead):
     """A run with its plan.
 
     Attributes:
-        plan: the requested plan, which a resumed run must repeat.
-        provenance: context of its numbers: host, adapter, clock, image hash …
+        plan: the requested items and cycles; a resumed run must have the same.
+        provenance: context of its numbers: host, adapter, clock, hashes of images.
     """
 
     plan: Json
@@ -175,21 +183,21 @@ class Run(RunHead):
 
     @property
     def end(self) -> str:
-        """The status of a run that does not go on; `killed`: nothing ended it."""
+        """The status of a run that is not in progress; one that is still "running" was killed."""
         return KILLED if self.status == "running" else self.status
 
 
 @frozen
 class Retention:
-    """Ages in days for removal of a run's parts; 0: never.
+    """Ages in days after which parts of a run are removed; 0: never.
 
     Attributes:
-        recordings: of consoles.
-        traces: of rails.
-        logs: other files of attempts.
-        runs: all of a run, with its numbers.
-        hold: releases whose runs keep all.
-        packed: until the files of a run's attempts become a few zip files; nothing goes.
+        packed: age after which a run's files become a few zip files; nothing is removed.
+        recordings: age of recordings of consoles.
+        traces: age of traces of rails.
+        logs: age of other files of attempts.
+        runs: age of whole runs with their numbers.
+        hold: releases whose runs lose nothing.
     """
 
     packed: int = field(default=0, validator=validators.ge(0), kw_only=True)
@@ -210,7 +218,7 @@ class RunContents:
 
 
 def plan_differences(stored: Json, wanted: Json) -> list[str]:
-    """Differences between a run's plan and the wanted one, line by line.
+    """Return one line for each difference between a run's plan and the wanted one.
 
     Both are compared as JSON, so a tuple equals the list that the store gives back.
     """

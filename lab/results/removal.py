@@ -1,4 +1,8 @@
-"""Removal of artifacts' files, after their rows; a kill between the two leaves none behind."""
+"""Removal of artifacts' files after their rows.
+
+The names of the files are noted on the disk before their rows are deleted. So a program that is killed between the two
+leaves no file behind: the next removal finds the note.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +23,20 @@ from lab.results.store import Store
 
 RECORDINGS: Final = (CONSOLE_LOG, CONSOLE_INDEX)
 TRACES: Final = (POWER_TRACE,)
-OTHERS: Final = ()  # each other kind
+OTHERS: Final = ()  # stands for all other kinds
 NAMES_PER_STATEMENT: Final = 5000
-_LEAVING: Final = ".to-remove"  # in the artifacts' folder: names whose rows go
-_FRESH_S: Final = 86_400.0  # since an artifact was written or found again: its attempt may not be committed yet
+_NOTES: Final = ".to-remove"  # folder of the notes, among the artifacts
+# The attempt of an artifact that was written or reused less than this ago may not be committed yet.
+_FRESH_S: Final = 86_400.0
 _DIGITS: Final = 64  # of a SHA-256
 
 
 def files_of(runs: Sequence[int], kinds: Sequence[str]) -> ColumnElement[bool]:
-    """The files of these runs' attempts: `RECORDINGS`, `TRACES` or `OTHERS`."""
+    """Return the condition of the links to these runs' files of some kinds.
+
+    Args:
+        kinds: `RECORDINGS`, `TRACES` or `OTHERS`.
+    """
     attempts = select(AttemptRow.id).where(AttemptRow.run_id.in_(runs))
     kind = AttemptArtifactRow.kind
     return and_(
@@ -39,7 +48,16 @@ def files_of(runs: Sequence[int], kinds: Sequence[str]) -> ColumnElement[bool]:
 def note_files(
     artifacts: ArtifactStore, session: Session, runs: Sequence[int], kinds: Sequence[str] = (), *, only: bool = False
 ) -> list[str]:
-    """Note the artifacts of these runs, before their rows go, so that a kill leaves none behind."""
+    """Note the artifacts of runs in the transaction that deletes their rows, or the links to them.
+
+    Args:
+        runs: ids of the runs.
+        kinds: kinds of the files, with `only`.
+        only: True: only files of these kinds; False: all files.
+
+    Returns:
+        The SHA-256 of the noted artifacts.
+    """
     condition = (
         files_of(runs, kinds)
         if only
@@ -47,27 +65,34 @@ def note_files(
     )
     names = list(session.scalars(select(AttemptArtifactRow.sha256).where(condition).distinct()))
     packs = select(ArtifactRow.pack).join(AttemptArtifactRow, AttemptArtifactRow.sha256 == ArtifactRow.sha256)
-    names += filter(None, session.scalars(packs.where(condition).distinct()))  # last: in use until the others go
+    # Packs come last: they are needed until the artifacts in them are removed.
+    names += filter(None, session.scalars(packs.where(condition).distinct()))
     if names:
         note_names(artifacts, f"{runs[0]}-{runs[-1]}-{len(names)}", names)
     return names
 
 
 def note_names(artifacts: ArtifactStore, title: str, names: Sequence[str]) -> None:
-    """Note the names of artifacts that `remove_noted_files` removes once nothing needs them."""
-    location.private_folder(artifacts.root / _LEAVING)
-    (artifacts.root / _LEAVING / title).write_text("\n".join(names), encoding="ascii")
+    """Note artifacts, which `remove_noted_files` removes once nothing needs them.
+
+    Args:
+        title: file name of the note.
+        names: SHA-256 of the artifacts.
+    """
+    location.private_folder(artifacts.root / _NOTES)
+    (artifacts.root / _NOTES / title).write_text("\n".join(names), encoding="ascii")
 
 
 def remove_noted_files(store: Store) -> int:
-    """Remove noted artifacts that nothing needs; return their bytes.
+    """Remove the files of noted artifacts that no attempt refers to, or that a pack contains.
 
-    No attempt refers to them, or a pack has them.
+    Returns:
+        The number of bytes that were removed.
     """
     size = 0
-    folder = store.artifacts.root / _LEAVING
+    folder = store.artifacts.root / _NOTES
     for note in sorted(folder.glob("*")) if folder.is_dir() else ():
-        # A kill cuts the last
+        # If the writer of the note was killed, its last name is incomplete; the row of that one is still there.
         names = [name for name in note.read_text(encoding="ascii").split() if len(name) == _DIGITS]
         later: list[str] = []
         for start in range(0, len(names), NAMES_PER_STATEMENT):
@@ -80,9 +105,15 @@ def remove_noted_files(store: Store) -> int:
 
 
 def _remove_noted(store: Store, names: Sequence[str], later: list[str]) -> int:
+    """Remove these artifacts if nothing needs them; return their bytes.
+
+    Args:
+        later: names of files that must wait are added here.
+    """
+
     def work(session: Session) -> tuple[set[str], dict[str, str]]:
         free = set[str]()
-        for _ in ("files", "their packs"):
+        for _ in ("files", "their packs"):  # a pack becomes free when the rows of its files are gone
             free |= {name for name in names if not _is_needed(session, name)}
             session.execute(delete(ArtifactRow).where(ArtifactRow.sha256.in_(free)))
         in_packs = and_(ArtifactRow.sha256.in_(names), ArtifactRow.pack.is_not(None))
@@ -96,11 +127,11 @@ def _remove_noted(store: Store, names: Sequence[str], later: list[str]) -> int:
         pack = packed.get(name)
         if pack is not None and not store_artifacts.path(pack).exists():  # another host has packed it
             continue
-        gone = None if pack in waiting else _remove_file(store_artifacts.path(name), sure=pack is not None)
-        if gone is None:
+        removed = None if pack in waiting else _remove_file(store_artifacts.path(name), packed=pack is not None)
+        if removed is None:
             later.append(name)
             continue
-        size += gone
+        size += removed
         if store_artifacts.shared and (pack is None or name not in waiting):
             location.at(store_artifacts.shared).remove(name)
         store_artifacts.unmark(name)
@@ -108,28 +139,29 @@ def _remove_noted(store: Store, names: Sequence[str], later: list[str]) -> int:
 
 
 def _is_needed(session: Session, name: str) -> bool:
-    """True if an attempt refers to this artifact, or one in it does."""
+    """Return True if an attempt refers to this artifact, or if it is the pack of an artifact."""
     links = select(AttemptArtifactRow.sha256).where(AttemptArtifactRow.sha256 == name)
     return bool(session.scalar(links.union_all(select(ArtifactRow.sha256).where(ArtifactRow.pack == name)).limit(1)))
 
 
-def _remove_file(path: Path, *, sure: bool = False) -> int | None:
-    """Remove a file, and return its bytes; None: it is left for later.
-
-    It is left if a program has just found it again.
+def _remove_file(path: Path, *, packed: bool = False) -> int | None:
+    """Remove an artifact's file, unless a program has just written or reused it.
 
     Args:
-        sure: a program that has just found it does not need it.
+        packed: True: its pack has the bytes, so that a program that reuses it does not need the file.
+
+    Returns:
+        The number of bytes that were removed; None: the file stays for now.
     """
     aside = path.with_name(f".gone-{path.name}")
     with contextlib.suppress(FileNotFoundError):
-        path.rename(aside)  # whoever finds it from here on writes it anew
+        path.rename(aside)  # a program that needs these contents from here on writes them again
     try:
-        about = aside.stat()
+        status = aside.stat()
     except FileNotFoundError:
         return 0
-    if not sure and time.time() - about.st_mtime < _FRESH_S:
+    if not packed and time.time() - status.st_mtime < _FRESH_S:
         aside.rename(path)
         return None
     aside.unlink()
-    return about.st_size
+    return status.st_size

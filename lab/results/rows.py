@@ -1,4 +1,4 @@
-"""Conversion of records to rows and back."""
+"""Conversion of the store's records to rows of the database, and back."""
 
 from __future__ import annotations
 
@@ -39,10 +39,13 @@ from lab.results.records import (
 
 
 def insert_attempt(session: Session, run_id: int, record: AttemptRecord) -> int:
-    """Insert an attempt and its parts, if new; return its id.
+    """Insert an attempt with its parts, unless the run has it already.
+
+    Returns:
+        The id of the attempt.
 
     Raises:
-        TestStableError: the cycle has a good attempt already, or the metric is unknown.
+        TestStableError: the cycle has a good attempt already, or a metric is unknown.
     """
     same_cycle = select(AttemptRow).where(
         AttemptRow.run_id == run_id, AttemptRow.params == record.params, AttemptRow.cycle == record.cycle
@@ -56,17 +59,18 @@ def insert_attempt(session: Session, run_id: int, record: AttemptRecord) -> int:
                 f"cycle {record.cycle} of run {run_id} with {dict(record.params)} was measured already, "
                 f"{attempt.started_at:%Y-%m-%d %H:%M:%S} UTC; does another program go on with the same run?"
             )
-    number = max([record.number, *(a.number + 1 for a in earlier)])  # a resumed run goes on counting
-    more = {"run_id": run_id, "number": number, "details": dict(record.details)}
-    row = AttemptRow(**columns_of(record, "samples", "artifacts", "moments") | more)
-    ids = _measurements(session, run_id, record.samples)
+    number = max([record.number, *(a.number + 1 for a in earlier)])  # a resumed run continues the count
+    own_columns = {"run_id": run_id, "number": number, "details": dict(record.details)}
+    row = AttemptRow(**columns_of(record, "samples", "artifacts", "moments") | own_columns)
+    ids = _insert_measurements(session, run_id, record.samples)
     row.moments = [MomentRow(**columns_of(moment)) for moment in record.moments]
     for ref in record.artifacts:
         insert_if_absent(session, ArtifactRow, {"sha256": ref.sha256, "size": ref.size})
     row.artifacts = [AttemptArtifactRow(kind=ref.kind, sha256=ref.sha256) for ref in record.artifacts]
     session.add(row)
     session.flush()
-    if record.samples:  # hundreds of a guide; as objects they take three times as long
+    if record.samples:
+        # As objects the hundreds of samples of a guide would take three times as long.
         samples = [
             {
                 "attempt_id": row.id,
@@ -80,7 +84,10 @@ def insert_attempt(session: Session, run_id: int, record: AttemptRecord) -> int:
 
 
 def json_of(name: str, value: Json) -> dict[str, Any]:
-    """A copy of `value` as the database returns it.
+    """Return a copy of a value as JSON gives it back.
+
+    Args:
+        name: name of the value in messages.
 
     Raises:
         TestStableError: it cannot be written as JSON.
@@ -92,14 +99,14 @@ def json_of(name: str, value: Json) -> dict[str, Any]:
     return copy
 
 
-_Identity = tuple[str, int, tuple[tuple[str, str], ...]]
+_Identity = tuple[str, int, tuple[tuple[str, str], ...]]  # metric, version of its definition, sorted parameters
 
 
 def revise_attempt(session: Session, run_id: int, record: AttemptRecord) -> None:
-    """Replace the ± and flags of a good attempt's samples, and its details.
+    """Replace the ± and the flags of a good attempt's samples, and its details.
 
     Raises:
-        TestStableError: the cycle has no good attempt with so many samples.
+        TestStableError: the cycle has no good attempt with this number of samples.
     """
     same = (AttemptRow.run_id == run_id, AttemptRow.params == record.params, AttemptRow.cycle == record.cycle)
     row = session.scalar(select(AttemptRow).where(*same, AttemptRow.outcome == OK))
@@ -118,8 +125,8 @@ def _identity(metric: Metric, params: Mapping[str, str]) -> _Identity:
     return metric.name, metric.version, tuple(sorted(params.items()))
 
 
-def _measurements(session: Session, run_id: int, samples: Sequence[SampleRecord]) -> Mapping[_Identity, int]:
-    """Ids of the samples' measurements; missing ones are inserted at once."""
+def _insert_measurements(session: Session, run_id: int, samples: Sequence[SampleRecord]) -> Mapping[_Identity, int]:
+    """Insert the measurements of samples that the run lacks; return the ids of all its measurements."""
     needed = {_identity(metric := _metric(sample), sample.params): (metric, sample.params) for sample in samples}
     ids = _measurement_ids(session, run_id)
     missing = {identity: number for identity, number in needed.items() if identity not in ids}
@@ -138,16 +145,16 @@ def _measurements(session: Session, run_id: int, samples: Sequence[SampleRecord]
 
 
 def insert_definitions(session: Session, metrics: Iterable[Metric]) -> None:
-    """Insert the definitions that are not there yet."""
+    """Insert the definitions that the database lacks."""
     values = [{"metric": metric.name, **columns_of(metric, "name", "quantum", "vendor")} for metric in metrics]
     insert_if_absent(session, DefinitionRow, *values)
 
 
 def check_definition(session: Session, declared: Metric) -> None:
-    """Refuse a declaration that contradicts the stored one of its version.
+    """Require that a declaration equals the stored one of its version.
 
     Raises:
-        ConfigurationError: the message names what differs.
+        ConfigurationError: it differs; the message names the differences.
     """
     row = session.get(DefinitionRow, (declared.name, declared.version))
     like = func.replace(DefinitionRow.metric, ".", "_") == lab_metrics.prometheus_name(declared.name)
@@ -155,29 +162,30 @@ def check_definition(session: Session, declared: Metric) -> None:
     wrong = [] if row is None else lab_metrics.differences(metric(row), declared)
     if wrong:
         raise ConfigurationError(
-            f"{declared.name}, version {declared.version}, is in the results already, and otherwise: "
+            f"{declared.name}, version {declared.version}, is in the results with another definition: "
             f"{'; '.join(wrong)}. "
             "Numbers of two definitions are never compared: raise its version, or give it another name"
         )
 
 
 def _measurement_ids(session: Session, run_id: int) -> dict[_Identity, int]:
+    """Return the ids of a run's measurements."""
     columns = select(MeasurementRow.id, MeasurementRow.metric, MeasurementRow.version, MeasurementRow.params)
     rows = session.execute(columns.where(MeasurementRow.run_id == run_id))
     return {(metric, version, tuple(sorted(params.items()))): id_ for id_, metric, version, params in rows}
 
 
 def insert_if_absent(session: Session, model: type[Base], *values: dict[str, Any]) -> None:
-    """Insert rows that another writer may insert as well."""
+    """Insert rows, and leave those as they are that another writer has inserted."""
     upsert = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
     table = cast("Table", model.__table__)
     session.connection().execute(upsert(table).on_conflict_do_nothing(), list(values))
 
 
 def distinct_values(column: InstrumentedAttribute[str]) -> CTE:
-    """The values of an indexed column as `value`; behind the last is a NULL.
+    """Return a query for the values of an indexed column, as `value`; after the last one comes a NULL.
 
-    It takes a look into the index for each, however many rows there are.
+    It looks into the index once for each value, so its time does not grow with the rows.
     """
     first = select(func.min(column).label("value")).cte(recursive=True)
     after = select(func.min(column)).where(column > first.c.value).scalar_subquery()
@@ -188,7 +196,11 @@ Record = TypeVar("Record", bound=AttrsInstance)
 
 
 def record_of(kind: type[Record], row: Base | Row[Any], **others: object) -> Record:
-    """The record of a row. `others`: fields without a column of their name and type."""
+    """Return the record of a row.
+
+    Args:
+        others: values of the fields that have no column of their name and type.
+    """
     return kind(
         **{attribute.name: getattr(row, attribute.name) for attribute in fields(kind) if attribute.name not in others},
         **others,
@@ -196,12 +208,12 @@ def record_of(kind: type[Record], row: Base | Row[Any], **others: object) -> Rec
 
 
 def select_fields(model: type[Base], kind: type[AttrsInstance]) -> Select[Any]:
-    """The query for a record's fields alone."""
+    """Return a query for those columns of a table that a record has as fields."""
     return select(*(getattr(model, attribute.name) for attribute in fields(kind)))
 
 
 def columns_of(record: AttrsInstance, *without: str) -> dict[str, Any]:
-    """The fields of a record as a row's columns, but for some."""
+    """Return the fields of a record by name, without some."""
     return {
         attribute.name: getattr(record, attribute.name)
         for attribute in fields(type(record))
@@ -213,7 +225,7 @@ StoredRow = TypeVar("StoredRow", bound=Base)
 
 
 def whole(row: StoredRow) -> StoredRow:
-    """Return the row after checking that no value is missing.
+    """Return the row after a check that no required value is missing.
 
     Raises:
         DamagedValueError: a required value is missing.
@@ -227,7 +239,11 @@ def whole(row: StoredRow) -> StoredRow:
 
 
 def run(row: RunRow) -> Run:
-    """A run."""
+    """Return the run of a row.
+
+    Raises:
+        DamagedValueError: its status is unknown, or a value is missing.
+    """
     whole(row)
     if row.status not in get_args(RunStatus):
         raise DamagedValueError(
@@ -237,7 +253,7 @@ def run(row: RunRow) -> Run:
 
 
 def attempts(session: Session, run_id: int) -> list[Attempt]:
-    """A run's attempts with all their parts, in recorded order."""
+    """Return a run's attempts with all their parts, in recorded order."""
     query = select(AttemptRow).where(AttemptRow.run_id == run_id).order_by(AttemptRow.id)
     parts = (
         selectinload(AttemptRow.samples).joinedload(SampleRow.measurement),
@@ -248,7 +264,7 @@ def attempts(session: Session, run_id: int) -> list[Attempt]:
 
 
 def good_attempts(session: Session, run_id: int) -> list[GoodAttempt]:
-    """A run's good attempts in short, in recorded order."""
+    """Return a run's good attempts without their parts, in recorded order."""
     query = (
         select_fields(AttemptRow, GoodAttempt)
         .where(AttemptRow.run_id == run_id, AttemptRow.outcome == OK)
@@ -261,7 +277,7 @@ def good_attempts(session: Session, run_id: int) -> list[GoodAttempt]:
 
 
 def artifacts(session: Session, run_ids: Collection[int], kind: str) -> dict[int, list[ArtifactRef]]:
-    """Artifacts of a kind by run, in recorded order."""
+    """Return for each run its artifacts of one kind, in recorded order."""
     query = (
         select(AttemptRow.run_id, AttemptArtifactRow)
         .join(AttemptRow, AttemptRow.id == AttemptArtifactRow.attempt_id)
@@ -298,7 +314,11 @@ def _artifact(row: AttemptArtifactRow) -> ArtifactRef:
 
 
 def samples(session: Session, run_id: int, name: str | None) -> list[StoredSample]:
-    """The samples of a run, in the order they were recorded."""
+    """Return the samples of a run in recorded order.
+
+    Args:
+        name: name of a metric; None: all metrics.
+    """
     query = (
         select(SampleRow)
         .join(SampleRow.measurement)
@@ -322,28 +342,28 @@ def samples(session: Session, run_id: int, name: str | None) -> list[StoredSampl
     ]
 
 
-def measurements(session: Session, its_run: Run) -> list[Measurement]:
-    """A run's numbers, each with its samples by cycle.
+def measurements(session: Session, run: Run) -> list[Measurement]:
+    """Return a run's measurements, each with its samples by cycle.
 
-    A number's definition is the one it was measured by, whatever today's is.
+    The definition is that by which the number was measured, even if today's is another.
     """
     provenance = {
-        **its_run.provenance,
-        "run": its_run.id,
-        "board_type": its_run.board_type,
-        "board": its_run.board,
-        "release": its_run.release,
+        **run.provenance,
+        "run": run.id,
+        "board_type": run.board_type,
+        "board": run.board,
+        "release": run.release,
     }
-    query = READINGS.where(AttemptRow.run_id == its_run.id).order_by(AttemptRow.cycle, SampleRow.id)
-    taken = by_measurement(session.execute(query))
+    query = READINGS.where(AttemptRow.run_id == run.id).order_by(AttemptRow.cycle, SampleRow.id)
+    samples = by_measurement(session.execute(query))
     rows = (
         select(MeasurementRow)
-        .where(MeasurementRow.run_id == its_run.id)
+        .where(MeasurementRow.run_id == run.id)
         .options(joinedload(MeasurementRow.definition))
         .order_by(MeasurementRow.id)
     )
     return [
-        Measurement(metric(row.definition), row.params, tuple(taken[row.id]), provenance)
+        Measurement(metric(row.definition), row.params, tuple(samples[row.id]), provenance)
         for row in map(whole, session.scalars(rows))
     ]
 
@@ -354,7 +374,7 @@ READINGS: Final = select(
 
 
 def by_measurement(readings: Iterable[Any]) -> dict[int, list[Sample]]:
-    """The samples of rows of `READINGS`, by the id of their measurement."""
+    """Group the rows of a query for `READINGS` into samples, by the id of their measurement."""
     grouped: dict[int, list[Sample]] = {}
     for measurement_id, value, uncertainty, cycle, names in readings:
         grouped.setdefault(measurement_id, []).append(Sample(value, uncertainty, cycle, flags(names)))
@@ -362,7 +382,11 @@ def by_measurement(readings: Iterable[Any]) -> dict[int, list[Sample]]:
 
 
 def metric(row: DefinitionRow) -> Metric:
-    """A metric as it was defined when it was measured."""
+    """Return a metric as it was defined when it was measured.
+
+    Raises:
+        DamagedValueError: its direction is unknown, or a value is missing.
+    """
     whole(row)
     if row.better not in {"higher", "lower"}:
         raise DamagedValueError(f"{row.metric}: better is {row.better!r}, and must be higher or lower")
@@ -370,10 +394,10 @@ def metric(row: DefinitionRow) -> Metric:
 
 
 def flags(names: frozenset[str]) -> frozenset[Flag]:
-    """The flags of these names.
+    """Return the flags of these names.
 
     Raises:
-        ConfigurationError: a newer boardlab wrote one that this program does not know.
+        ConfigurationError: one is of a newer boardlab, and unknown to this program.
     """
     try:
         return frozenset(Flag(name) for name in names)

@@ -1,4 +1,4 @@
-"""The schema of a database against the one of this program."""
+"""Checks and migrations of a database's schema."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ NEWEST: Final = "0005_indices"  # the last of lab/results/migrations
 
 
 def require(connection: Connection, expected: str, location: Location) -> None:
-    """Check the database's revision without changing it.
+    """Require a revision of the database's schema, without changing it.
 
     Raises:
-        LabTransientError: it has another one, perhaps since it is being migrated just now.
+        LabTransientError: the schema has another revision; another program may be migrating it.
     """
     current = revision(connection)
     if current != expected:
@@ -44,13 +44,13 @@ def require(connection: Connection, expected: str, location: Location) -> None:
 
 
 def how_to_migrate(location: Location) -> str:
-    """Remedy for an older schema."""
+    """Return the remedy for an older schema, for messages."""
     database = "URL" if location.path is None else shlex.quote(str(location.path))
     return f"update boardlab on every host that uses these results, then run once: lab results migrate --db {database}"
 
 
 def revision(connection: Connection) -> str | None:
-    """The database's Alembic revision; None: none or several."""
+    """Return Alembic's revision of the database; None: it has none, or several."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
     query = text(f"SELECT version_num FROM {VERSION_TABLE}")  # noqa: S608 - our name
@@ -59,7 +59,7 @@ def revision(connection: Connection) -> str | None:
 
 
 def readable_revisions() -> set[str]:
-    """Revisions that this program reads or migrates."""
+    """Return the revisions that this program can read or migrate."""
     from alembic.script import ScriptDirectory  # noqa: PLC0415
 
     return {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
@@ -69,11 +69,11 @@ def make_ready(engine: Engine, location: Location, *, create: bool, migrate: Cal
     """Create or migrate the tables if they are not up to date.
 
     Args:
-        create: create a missing SQLite file, and the tables of a new database.
-        migrate: gets a report after migrating older tables; None: they are refused.
+        create: True: create a missing SQLite file, and the tables of a new database.
+        migrate: gets a report after older tables were migrated; None: older tables are refused.
 
     Raises:
-        ConfigurationError: there are no results, or they belong to an older or newer boardlab, or to something else.
+        ConfigurationError: there are no results, or another version of boardlab or another program has written them.
         LabStableError: no copy could be made before the migration.
     """
     path = location.path
@@ -83,7 +83,7 @@ def make_ready(engine: Engine, location: Location, *, create: bool, migrate: Cal
             f"${DATABASE_VARIABLE}, or measure something first"
         )
     if create and path is not None:
-        with contextlib.suppress(OSError):  # one that is there stays as it is; SQLite tells what cannot be made
+        with contextlib.suppress(OSError):  # an existing file stays as it is; SQLite reports any other problem
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE))
     with reader(engine).connect() as connection:
         if revision(connection) == NEWEST:
@@ -115,18 +115,17 @@ _log = logging.getLogger(__name__)
 
 
 def upgrade(engine: Engine, location: Location, *, create: bool, migrate: Callable[[str], None] | None) -> None:
-    """Create or migrate the tables if needed; see `make_ready`.
+    """Create or migrate the tables if needed, as `make_ready`.
 
-    Alembic is imported where it is used: it is a fifth of what a command takes that only reads.
-    Safe when several programs open a new database at once: one migrates, the others wait for it. Of an SQLite file a
-    copy is left beside it before it is migrated.
+    If several programs open a new database at once, one migrates it and the others wait. An SQLite file is copied to a
+    file beside it before it is migrated.
 
     Raises:
-        ConfigurationError: there are no tables, or the database belongs to an older or newer boardlab, or to something
-            else.
-        DamagedSchemaError: the database's schema revision cannot be read.
-        LabStableError: no copy could be made; the database is as it was.
+        ConfigurationError: there are no tables, or another version of boardlab or another program has written them.
+        DamagedSchemaError: the revision of the database's schema cannot be read.
+        LabStableError: no copy could be made; the database is unchanged.
     """
+    # Alembic is imported only here: it would take a fifth of the time of a command that only reads.
     from alembic.util import CommandError  # noqa: PLC0415
 
     try:
@@ -143,24 +142,24 @@ def _upgrade(engine: Engine, location: Location, *, create: bool, migrate: Calla
     script = ScriptDirectory.from_config(config)
     newest = script.get_current_head()
     with reader(engine).connect() as connection:
-        if not _needs_upgrade(
-            _found(connection, script, location), newest, location, create=create, may=migrate is not None
-        ):
+        current = _current_revision(connection, script, location)
+        if not _needs_upgrade(current, newest, location, create=create, may_migrate=migrate is not None):
             return
     copy = None
     try:
         with engine.begin() as connection:  # on SQLite this is the write lock
             if connection.dialect.name == "postgresql":
                 connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
-            current = _found(connection, script, location)
-            if not _needs_upgrade(current, newest, location, create=create, may=migrate is not None):
+            # Again, since another program may have migrated it before this one got the lock.
+            current = _current_revision(connection, script, location)
+            if not _needs_upgrade(current, newest, location, create=create, may_migrate=migrate is not None):
                 return
             if current is not None and location.path is not None:
                 copy = _copy_beside(engine, location.path, current)
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
     except BaseException:
-        if copy is not None:  # the database is as it was
+        if copy is not None:  # the transaction was rolled back, so the copy is not needed
             copy.unlink(missing_ok=True)
         raise
     if migrate is None or current is None:
@@ -173,18 +172,25 @@ def _upgrade(engine: Engine, location: Location, *, create: bool, migrate: Calla
     )
 
 
-def _needs_upgrade(current: str | None, newest: str | None, location: Location, *, create: bool, may: bool) -> bool:
-    """True if tables must be created or migrated; `may`: migration is allowed.
+def _needs_upgrade(
+    current: str | None, newest: str | None, location: Location, *, create: bool, may_migrate: bool
+) -> bool:
+    """Return True if tables must be created or migrated.
+
+    Args:
+        current: revision of the database; None: it is empty.
+        create: True if tables may be created.
+        may_migrate: True if older tables may be migrated.
 
     Raises:
-        ConfigurationError: they must, and it is not allowed.
+        ConfigurationError: they must be created or migrated, and it is not allowed.
     """
     if current is None and not create:
         raise NoResultsError(
             f"there are no results in {location.name}: it has no tables; name another one with --db or "
             f"${DATABASE_VARIABLE}, or measure something first"
         )
-    if current not in {None, newest} and not may:
+    if current not in {None, newest} and not may_migrate:
         raise ConfigurationError(
             f"{location.name} has schema {current} of an older boardlab, this one needs {newest}; nothing was changed: "
             f"{how_to_migrate(location)}"
@@ -193,7 +199,10 @@ def _needs_upgrade(current: str | None, newest: str | None, location: Location, 
 
 
 def _copy_beside(engine: Engine, path: Path, schema: str) -> Path:
-    """Copy an SQLite database beside it; the caller holds the write lock.
+    """Copy an SQLite database to a file beside it; the caller holds the write lock.
+
+    Args:
+        schema: revision of its schema, which becomes part of the copy's name.
 
     Raises:
         LabStableError: the copy cannot be made.
@@ -202,7 +211,7 @@ def _copy_beside(engine: Engine, path: Path, schema: str) -> Path:
     copy = next(free for name in names if not (free := path.with_name(name)).exists())
     part = copy.with_name(f"{copy.name}.part")
     try:
-        part.unlink(missing_ok=True)  # of one that was killed
+        part.unlink(missing_ok=True)  # left by a migration that was killed
         part.touch(mode=path.stat().st_mode & 0o777)
         with reader(engine).connect() as source, contextlib.closing(sqlite3.connect(part)) as target:
             origin: Any = source.connection.driver_connection
@@ -219,7 +228,11 @@ def _copy_beside(engine: Engine, path: Path, schema: str) -> Path:
 
 
 def _restore_command(location: Location, revisions: set[str]) -> str:
-    """Command that goes back to the copy of before a migration; empty: there is none."""
+    """Return the command that restores the copy from before a migration; empty: there is no copy.
+
+    Args:
+        revisions: revisions that this program can use.
+    """
     path = location.path
     if path is None:
         return ""
@@ -237,11 +250,12 @@ def _restore_command(location: Location, revisions: set[str]) -> str:
 
 
 def _hush() -> None:
-    """Silence Alembic's report of the dialect at each look."""
+    """Silence Alembic, which reports the database's dialect each time."""
     logging.getLogger("alembic").setLevel(logging.WARNING)
 
 
 def _config() -> Config:
+    """Return Alembic's configuration for the package's migrations."""
     from alembic.config import Config  # noqa: PLC0415
 
     _hush()
@@ -250,12 +264,17 @@ def _config() -> Config:
     return config
 
 
-def _found(connection: Connection, script: ScriptDirectory, location: Location) -> str | None:
-    """The schema that the database has; None: it is empty."""
+def _current_revision(connection: Connection, script: ScriptDirectory, location: Location) -> str | None:
+    """Return the revision of the database's schema; None: the database is empty.
+
+    Raises:
+        ConfigurationError: another program has written it, or a version of boardlab that this one cannot read.
+    """
     from alembic.runtime.migration import MigrationContext  # noqa: PLC0415
 
     _hush()
-    tables = inspect(connection).get_table_names()  # before the version: another program may be creating both just now
+    # The tables are listed before the revision is read: another program may be creating both at the moment.
+    tables = inspect(connection).get_table_names()
     current = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()
     if current is None and tables:
         raise ConfigurationError(

@@ -1,4 +1,4 @@
-"""Series of runs (board and kind): their latest runs and changes."""
+"""Series of runs, i.e. runs of one kind on one board: their latest runs, attempts and releases."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COMPLETED = "completed"
 
 @frozen
 class BoardSeries:
-    """A board, its type, and a kind of run."""
+    """The identity of a series: a board, its type, and a kind of run."""
 
     board: str
     board_type: str
@@ -26,18 +26,18 @@ class BoardSeries:
 
     @classmethod
     def of(cls, head: RunHead) -> BoardSeries:
-        """The series of a run."""
+        """Return the series that a run belongs to."""
         return cls(head.board, head.board_type, head.kind)
 
 
 @frozen
 class PlaceState:
-    """A value that changes with completed runs and decisions of a series.
+    """A value that changes whenever a run of a series is completed, accepted or rejected.
 
     Attributes:
-        completed: number of runs.
+        completed: number of completed runs.
         finished_at: end of the last one.
-        review: id of the last decision; 0: none.
+        review: id of the last decision on one of its runs; 0: there is none.
     """
 
     completed: int
@@ -46,38 +46,38 @@ class PlaceState:
 
 
 def run_head(snapshot: StoreSnapshot, run_id: int) -> RunHead | None:
-    """A run's head; None: no such run."""
+    """Return a run without its plan; None: there is no such run."""
     return next(iter(snapshot.heads_of(RunRow.id == run_id)), None)
 
 
 def newest_of_kind(snapshot: StoreSnapshot, kind: str) -> RunHead | None:
-    """The newest run of a kind; None: there is none."""
+    """Return the newest run of a kind; None: there is none."""
     query = HEADS.where(RunRow.kind == kind).order_by(RunRow.id.desc()).limit(1)
     return next((RunHead(*row) for row in snapshot.rows(query)), None)
 
 
 def runs_at(snapshot: StoreSnapshot, series: BoardSeries) -> list[RunHead]:
-    """All runs of a series, the oldest first."""
+    """Return all runs of a series, the oldest first."""
     conditions = (RunRow.board == series.board, RunRow.board_type == series.board_type, RunRow.kind == series.kind)
     return snapshot.heads_of(*conditions)
 
 
 def decisions_at(snapshot: StoreSnapshot, series: BoardSeries) -> dict[int, str]:
-    """The last decision on each run of a series, if there is one."""
+    """Return the last decision on each run of a series that was reviewed."""
     conditions = (RunRow.board == series.board, RunRow.board_type == series.board_type, RunRow.kind == series.kind)
     query = select(ReviewRow.run_id, ReviewRow.decision).join(RunRow, RunRow.id == ReviewRow.run_id).where(*conditions)
     return {row[0]: row[1] for row in snapshot.rows(query.order_by(ReviewRow.id))}
 
 
 def latest_completed(snapshot: StoreSnapshot, series: BoardSeries, most: int) -> list[RunHead]:
-    """The last completed runs of a series, the oldest first."""
+    """Return the last completed runs of a series, at most `most`, the oldest first."""
     conditions = (RunRow.board == series.board, RunRow.board_type == series.board_type, RunRow.kind == series.kind)
     query = HEADS.where(*conditions, RunRow.status == _COMPLETED).order_by(RunRow.finished_at.desc(), RunRow.id.desc())
     return sorted((RunHead(*row) for row in snapshot.rows(query.limit(most))), key=lambda head: head.id)
 
 
 def latest_with(snapshot: StoreSnapshot, series: BoardSeries, labels: Sequence[str], most: int) -> list[RunHead]:
-    """The last completed runs of a series with one of these releases."""
+    """Return the last completed runs of a series with one of these releases, at most `most`, the newest first."""
     with_label = select(RunRow.id).where(RunRow.release.in_(labels), RunRow.status == _COMPLETED)
     of_board = (RunRow.board == series.board, RunRow.board_type == series.board_type)
     query = HEADS.where(RunRow.id.in_(with_label.where(RunRow.kind == series.kind)), *of_board)
@@ -85,23 +85,26 @@ def latest_with(snapshot: StoreSnapshot, series: BoardSeries, labels: Sequence[s
 
 
 def runs_before(snapshot: StoreSnapshot, head: RunHead, most: int) -> list[RunHead]:
-    """Last earlier runs of the board type, newest first, without guides."""
+    """Return runs of the same board type before one, at most `most`, the newest first.
+
+    Runs of the kinds `APART` are left out.
+    """
     conditions = (RunRow.board_type == head.board_type, RunRow.kind.not_in(APART), RunRow.id < head.id)
     return [RunHead(*row) for row in snapshot.rows(HEADS.where(*conditions).order_by(RunRow.id.desc()).limit(most))]
 
 
 def release_names(snapshot: StoreSnapshot) -> list[str]:
-    """The releases that were measured here, the one measured last first."""
+    """Return the releases that were measured here, the one measured last first."""
     last = func.max(RunRow.id)
     query = select(RunRow.release).where(RunRow.kind.not_in(APART)).group_by(RunRow.release).order_by(last.desc())
     return [row[0] for row in snapshot.rows(query)]
 
 
 def usable_releases(snapshot: StoreSnapshot, before: Sequence[str] = ()) -> list[str]:
-    """Releases with completed runs that nobody rejected, the latest last.
+    """Return the releases with completed runs that were not rejected, the one measured last at the end.
 
     Args:
-        before: labels; only runs before the first one with them.
+        before: releases; only runs before the first run with one of them count. Empty: all runs count.
     """
     last_reviews = select(func.max(ReviewRow.id)).group_by(ReviewRow.run_id)
     rejected = select(ReviewRow.run_id).where(ReviewRow.id.in_(last_reviews), ReviewRow.decision == "rejected")
@@ -115,12 +118,13 @@ def usable_releases(snapshot: StoreSnapshot, before: Sequence[str] = ()) -> list
 
 @frozen
 class ReleaseSummary:
-    """The runs with a release, without guides.
+    """How much was measured with a release.
 
     Attributes:
-        boards: number that were measured.
-        unfinished: runs that are not completed.
-        last: begin of the last run.
+        boards: number of boards.
+        runs: number of runs.
+        unfinished: number of runs that are not completed.
+        last: start of the last run.
     """
 
     release: str
@@ -131,7 +135,7 @@ class ReleaseSummary:
 
 
 def release_summaries(snapshot: StoreSnapshot) -> list[ReleaseSummary]:
-    """The releases that were measured here, the one measured last first."""
+    """Return a summary of each release that was measured here, the one measured last first."""
     last = func.max(RunRow.id)
     unfinished = func.sum(case((RunRow.status == _COMPLETED, 0), else_=1))
     counts = (func.count(RunRow.board.distinct()), func.count(), unfinished, func.max(RunRow.started_at))
@@ -140,14 +144,14 @@ def release_summaries(snapshot: StoreSnapshot) -> list[ReleaseSummary]:
 
 
 def last_completed(snapshot: StoreSnapshot, labels: Sequence[str]) -> list[RunHead]:
-    """Last completed run with these labels per series, without guides."""
+    """Return the last completed run of each series with one of these releases."""
     these = (RunRow.release.in_(labels), RunRow.status == _COMPLETED, RunRow.kind.not_in(APART))
     last = select(func.max(RunRow.id)).where(*these).group_by(RunRow.board, RunRow.board_type, RunRow.kind)
     return snapshot.heads_of(RunRow.id.in_(last))
 
 
 def last_runs(snapshot: StoreSnapshot, labels: Sequence[str]) -> list[RunHead]:
-    """Last run with these labels per series, in any state, without guides."""
+    """Return the last run of each series with one of these releases, whatever its status."""
     these = (RunRow.release.in_(labels), RunRow.kind.not_in(APART))
     last = select(func.max(RunRow.id)).where(*these).group_by(RunRow.board, RunRow.board_type, RunRow.kind)
     return snapshot.heads_of(RunRow.id.in_(last))
@@ -155,14 +159,14 @@ def last_runs(snapshot: StoreSnapshot, labels: Sequence[str]) -> list[RunHead]:
 
 @frozen
 class AttemptCounts:
-    """The attempts of some runs.
+    """How many attempts of some runs were good, and how many failed and why.
 
     Attributes:
-        good: number with samples.
-        by_fault: of those that failed: whose fault, the board's first -> failure class -> number, the most frequent
-            first.
-        undecided: number that failed by the board's fault in runs without an accepted run since.
-        runs: those with failed attempts.
+        good: number of good attempts.
+        by_fault: party at fault -> failure class -> number of attempts; the board comes first, and of each party the
+            most frequent class.
+        undecided: number of attempts that the board failed in runs after the last accepted one.
+        runs: ids of the runs with failed attempts.
     """
 
     good: int = 0
@@ -174,7 +178,11 @@ class AttemptCounts:
     def of(
         cls, good: int, failed: Mapping[tuple[str, str], int], undecided: int, runs: Iterable[int]
     ) -> AttemptCounts:
-        """The counts of failed attempts by whose fault and class, in their order."""
+        """Return the counts, in their order.
+
+        Args:
+            failed: party at fault and failure class -> number of attempts.
+        """
         by_fault: dict[str, dict[str, int]] = {}
         for (fault, outcome), count in sorted(failed.items(), key=lambda pair: (FAULTS.index(pair[0][0]), -pair[1])):
             by_fault.setdefault(fault, {})[outcome] = count
@@ -182,7 +190,7 @@ class AttemptCounts:
 
     @property
     def failed(self) -> dict[str, int]:
-        """Number by failure class, whoever's fault it is, the most frequent first."""
+        """Failure class -> number of attempts, whoever is at fault, the most frequent first."""
         counts = Counter[str]()
         for classes in self.by_fault.values():
             counts.update(classes)
@@ -190,7 +198,7 @@ class AttemptCounts:
 
     @property
     def line(self) -> str:
-        """The failed attempts, the board's apart from the lab's; empty: no failures.
+        """The failed attempts as text, by party at fault; empty: none failed.
 
         E.g. `3 of 40 attempts failed (kernel_panic 3), 8 more by the lab's fault (pdu_timeout 8)`.
         """
@@ -199,28 +207,28 @@ class AttemptCounts:
         tried = self.good + sum(self.failed.values())
         parts: list[str] = []
         for fault, classes in self.by_fault.items():
-            named = ", ".join(f"{outcome} {number}" for outcome, number in classes.items())
-            whose = "" if fault == "board" else f" by the {fault}'s fault"
+            classes_text = ", ".join(f"{outcome} {number}" for outcome, number in classes.items())
+            fault_text = "" if fault == "board" else f" by the {fault}'s fault"
             attempts_text = "more" if parts else f"of {tried} attempts failed"
-            parts.append(f"{sum(classes.values())} {attempts_text}{whose} ({named})")
+            parts.append(f"{sum(classes.values())} {attempts_text}{fault_text} ({classes_text})")
         return ", ".join(parts)
 
 
 def attempts(snapshot: StoreSnapshot, labels: Sequence[str]) -> dict[BoardSeries, AttemptCounts]:
-    """Attempts with these labels per series, without rejected runs and guides."""
+    """Count the attempts of each series with these releases; rejected runs are left out."""
     decisions = snapshot.decisions()
     columns = (RunRow.board, RunRow.board_type, RunRow.kind, RunRow.id, AttemptRow.outcome, AttemptRow.fault)
     query = select(*columns, func.count()).join(AttemptRow, AttemptRow.run_id == RunRow.id)
     query = query.where(RunRow.release.in_(labels), RunRow.kind.not_in(APART)).group_by(*columns)
-    by_place: dict[BoardSeries, list[tuple[int, str, str | None, int]]] = {}
-    for *where, run, outcome, fault, count in snapshot.rows(query):
+    by_series: dict[BoardSeries, list[tuple[int, str, str | None, int]]] = {}
+    for board, board_type, kind, run, outcome, fault, count in snapshot.rows(query):
         if decisions.get(run) != "rejected":
-            by_place.setdefault(BoardSeries(*where), []).append((run, outcome, fault, count))
-    return {where: _attempts(rows, decisions) for where, rows in by_place.items()}
+            by_series.setdefault(BoardSeries(board, board_type, kind), []).append((run, outcome, fault, count))
+    return {series: _count_attempts(rows, decisions) for series, rows in by_series.items()}
 
 
 def runs_with_failures(snapshot: StoreSnapshot, run_ids: Sequence[int]) -> set[int]:
-    """Those of some runs that have failed attempts."""
+    """Return the ids of those runs that have failed attempts."""
     runs: set[int] = set()
     for ids in (run_ids[start : start + CHUNK] for start in range(0, len(run_ids), CHUNK)):
         query = select(AttemptRow.run_id).where(AttemptRow.run_id.in_(ids), AttemptRow.outcome != OK).distinct()
@@ -228,7 +236,13 @@ def runs_with_failures(snapshot: StoreSnapshot, run_ids: Sequence[int]) -> set[i
     return runs
 
 
-def _attempts(rows: Sequence[tuple[int, str, str | None, int]], decisions: Mapping[int, str]) -> AttemptCounts:
+def _count_attempts(rows: Sequence[tuple[int, str, str | None, int]], decisions: Mapping[int, str]) -> AttemptCounts:
+    """Count the attempts of one series.
+
+    Args:
+        rows: run, outcome, party at fault, and number of such attempts.
+        decisions: run -> last decision on it.
+    """
     accepted = max((run for run, *_ in rows if decisions.get(run) == "accepted"), default=0)
     failed_rows = [(run, outcome, fault, count) for run, outcome, fault, count in rows if fault is not None]
     failed = Counter[tuple[str, str]]()
@@ -240,7 +254,7 @@ def _attempts(rows: Sequence[tuple[int, str, str | None, int]], decisions: Mappi
 
 
 def states(snapshot: StoreSnapshot) -> dict[BoardSeries, PlaceState]:
-    """The state of every series with completed runs."""
+    """Return the state of each series with completed runs."""
     columns = (RunRow.board, RunRow.board_type, RunRow.kind)
     reviewed = (
         select(*columns, func.max(ReviewRow.id)).join(ReviewRow, ReviewRow.run_id == RunRow.id).group_by(*columns)
@@ -248,4 +262,4 @@ def states(snapshot: StoreSnapshot) -> dict[BoardSeries, PlaceState]:
     reviews = {BoardSeries(*row[:3]): row[3] for row in snapshot.rows(reviewed)}
     query = select(*columns, func.count(), func.max(RunRow.finished_at)).where(RunRow.status == _COMPLETED)
     series_rows = ((BoardSeries(*row[:3]), row[3], row[4]) for row in snapshot.rows(query.group_by(*columns)))
-    return {where: PlaceState(count, at, reviews.get(where, 0)) for where, count, at in series_rows}
+    return {series: PlaceState(count, at, reviews.get(series, 0)) for series, count, at in series_rows}

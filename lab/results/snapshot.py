@@ -1,6 +1,7 @@
-"""Read-only snapshots of a store that others write.
+"""Read-only snapshots of a store that other programs write.
 
-Each is of one instant, and creates, migrates and locks nothing.
+A snapshot shows the store at one instant. Taking one creates, migrates and locks nothing. Methods that take ids of
+runs read them in parts, so that a long history needs little memory.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from lab.results.sums import Average, SummarisedNumber
 
 LOCK_TIMEOUT_S: Final = 2.0
 CHUNK: Final = 500  # ids in one query; databases bound the number of parameters
-_RUNS: Final = 5  # whose samples are in memory at once
-_RUNS_OF_SUMS: Final = 50
+_RUNS_WITH_SAMPLES: Final = 5  # runs whose samples are read in one query
+_RUNS_WITH_SUMS: Final = 50  # runs whose stored sums are read in one query
 _DETAILS: Final = select(AttemptRow.run_id, AttemptRow.details)
 Params = Mapping[str, str]
 _Read = TypeVar("_Read")
@@ -41,7 +42,11 @@ HEADS: Final = results_rows.select_fields(RunRow, RunHead)
 
 @frozen
 class AttemptCount:
-    """Number of a run's attempts with these parameters and this outcome."""
+    """How many attempts of a run have the same parameters and outcome.
+
+    Attributes:
+        fault: party at fault; None: they are good.
+    """
 
     run_id: int
     params: Params
@@ -52,7 +57,12 @@ class AttemptCount:
 
 @frozen
 class AttemptOutcome:
-    """An attempt without its samples; of a good one without its message."""
+    """An attempt without its samples.
+
+    Attributes:
+        fault: party at fault; None: it is good.
+        message: message of a failure; empty: it is good.
+    """
 
     run_id: int
     params: Params
@@ -64,7 +74,7 @@ class AttemptOutcome:
 
 @frozen
 class Readings:
-    """All values of a number, in its metric's unit."""
+    """All values of one number of a run, in `unit`."""
 
     run_id: int
     metric: str
@@ -86,46 +96,47 @@ class StoreSnapshot:
     _last: tuple[tuple[int, ...], Mapping[int, Mapping[str, Any]]] = field(default=((), {}), init=False)
 
     def now(self) -> dt.datetime:
-        """The shared clock's time; see `lab.results.database.now`."""
+        """Return the time by the clock that all users of this database share (`lab.results.database.now`)."""
         return database.now(self._session)
 
     def heads(self) -> list[RunHead]:
-        """All runs, the oldest first; read once."""
+        """Return all runs, the oldest first; they are read once."""
         if self._heads is None:
             self._heads = self.heads_of()
         return self._heads
 
     def heads_of(self, *where: ColumnElement[bool]) -> list[RunHead]:
-        """The runs with these conditions, the oldest first."""
+        """Return the runs that meet these conditions, the oldest first."""
         return [RunHead(*row) for row in self.rows(HEADS.where(*where).order_by(RunRow.id))]
 
     def heads_with(self, run_ids: Sequence[int]) -> list[RunHead]:
-        """The runs with these ids, those that exist."""
+        """Return the runs with these ids, as far as they exist."""
         return [head for ids in _chunks(run_ids) for head in self.heads_of(RunRow.id.in_(ids))]
 
     def params(self, run_ids: Sequence[int]) -> Iterator[tuple[int, Params]]:
-        """Run, and medium and init of everything that was measured in it, as far as it has them."""
+        """Yield each run's id with a medium and init that it was measured with, as parameters."""
         for run_id, variants in self._part(run_ids, sums.VARIANTS):
             for params in variants:
                 yield run_id, params
 
     def measurements(self, run_ids: Sequence[int]) -> Iterator[tuple[int, list[Measurement]]]:
-        """Numbers of these runs with samples by cycle, read in parts."""
+        """Yield each run's id with its measurements, which have their samples by cycle."""
         definitions = self._definitions()
         rows = select(MeasurementRow.run_id, MeasurementRow.id, MeasurementRow.metric, MeasurementRow.version)
-        for ids in _chunks(run_ids, _RUNS):
-            samples = results_rows.READINGS.where(AttemptRow.run_id.in_(ids)).order_by(AttemptRow.cycle)
-            taken = results_rows.by_measurement(self.rows(samples))
-            numbers: dict[int, list[Measurement]] = {run_id: [] for run_id in ids}
+        for ids in _chunks(run_ids, _RUNS_WITH_SAMPLES):
+            readings = results_rows.READINGS.where(AttemptRow.run_id.in_(ids)).order_by(AttemptRow.cycle)
+            samples = results_rows.by_measurement(self.rows(readings))
+            by_run: dict[int, list[Measurement]] = {run_id: [] for run_id in ids}
             query = rows.add_columns(MeasurementRow.params).where(MeasurementRow.run_id.in_(ids))
-            for run_id, number, metric, version, params in self.rows(query.order_by(MeasurementRow.id)):
-                numbers[run_id].append(Measurement(definitions[metric, version], params, tuple(taken.get(number, ()))))
-            yield from numbers.items()
+            for run_id, measurement_id, metric, version, params in self.rows(query.order_by(MeasurementRow.id)):
+                own_samples = tuple(samples.get(measurement_id, ()))
+                by_run[run_id].append(Measurement(definitions[metric, version], params, own_samples))
+            yield from by_run.items()
 
     def summaries(self, run_ids: Sequence[int]) -> Iterator[tuple[int, list[SummarisedNumber]]]:
-        """Numbers of these runs without their samples, read in parts."""
+        """Yield each run's id with its numbers, which have statistics in place of samples."""
         definitions = self._definitions()
-        for ids in _chunks(run_ids, _RUNS_OF_SUMS):
+        for ids in _chunks(run_ids, _RUNS_WITH_SUMS):
             stored = self._sums_of(ids)
             numbers = sums.summaries(self.rows, list(stored), definitions) if stored else {}
             rest = (
@@ -136,7 +147,7 @@ class StoreSnapshot:
                 yield (run_id, numbers.get(run_id, [])) if run_id in stored else next(rest)
 
     def averages(self, run_ids: Sequence[int], *where: ColumnElement[bool]) -> Iterator[Average]:
-        """Averages of these runs; the database makes them, or made them at a run's end.
+        """Yield the averages of these runs' numbers, from the sums that a run's end stored or else by the database.
 
         Args:
             where: further conditions on the measurements.
@@ -146,14 +157,14 @@ class StoreSnapshot:
             yield from sums.averages(self.rows, ids, definitions, *where)
 
     def decisions(self) -> dict[int, str]:
-        """Each run's last decision: accepted or rejected."""
+        """Return the last decision on each reviewed run, "accepted" or "rejected"; they are read once."""
         if self._decisions is None:
             reviews = select(ReviewRow.run_id, ReviewRow.decision).order_by(ReviewRow.id)
             self._decisions = {row[0]: row[1] for row in self.rows(reviews)}
         return self._decisions
 
     def decisions_on(self, run_ids: Sequence[int]) -> dict[int, str]:
-        """The last decision on each of these runs, if there is one."""
+        """Return the last decision on each of these runs that was reviewed."""
         decisions: dict[int, str] = {}
         for ids in _chunks(run_ids):
             reviews = select(ReviewRow.run_id, ReviewRow.decision).where(ReviewRow.run_id.in_(ids))
@@ -161,34 +172,37 @@ class StoreSnapshot:
         return decisions
 
     def labels(self) -> list[str]:
-        """The releases of all runs; read once."""
+        """Return the releases of all runs; they are read once."""
         if self._labels is None:
             names = results_rows.distinct_values(RunRow.release)
             self._labels = [row[0] for row in self.rows(select(names.c.value).where(names.c.value.is_not(None)))]
         return self._labels
 
     def provenances(self, run_ids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """Run and provenance."""
+        """Yield each run's id with its provenance."""
         for ids in _chunks(run_ids):
             for row in self.rows(select(RunRow.id, RunRow.provenance).where(RunRow.id.in_(ids))):
                 yield row[0], row[1]
 
     def details(self, run_ids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """Run, and the details of each of its good attempts."""
+        """Yield for each good attempt its run's id with its details, in recorded order."""
         for ids in _chunks(run_ids):
             good = _DETAILS.where(AttemptRow.run_id.in_(ids), AttemptRow.outcome == OK)
             for row in self.rows(good.order_by(AttemptRow.id)):
                 yield row[0], row[1]
 
     def last_details(self, run_ids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """Run, and the details of its last good attempt."""
+        """Yield each run's id with the details of its last good attempt."""
         for ids in _chunks(run_ids):
             lasts = select(func.max(AttemptRow.id)).where(AttemptRow.run_id.in_(ids), AttemptRow.outcome == OK)
             for row in self.rows(_DETAILS.where(AttemptRow.id.in_(lasts.group_by(AttemptRow.run_id)))):
                 yield row[0], row[1]
 
     def limits(self, run_ids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Sequence[Limit]]]]:
-        """Run, and its metrics' limits as they were in the last attempt with each; only runs that have some."""
+        """Yield each run's id with the limits of its metrics when each was measured last.
+
+        Runs without limits are left out.
+        """
         with_limits = cast(AttemptRow.details, Text).like(f'%"{LIMITS}"%')
         for ids in _chunks(run_ids):
             good = _DETAILS.where(AttemptRow.run_id.in_(ids), with_limits, AttemptRow.outcome == OK)
@@ -199,24 +213,25 @@ class StoreSnapshot:
             yield from by_run.items()
 
     def _definitions(self) -> dict[tuple[str, int], Metric]:
+        """Return the metrics by name and version; they are read once."""
         if self._metrics is None:
             rows = (row[0] for row in self.rows(select(DefinitionRow)))
             self._metrics = {(row.metric, row.version): results_rows.metric(row) for row in rows}
         return self._metrics
 
     def tallies(self, run_ids: Sequence[int]) -> Iterator[AttemptCount]:
-        """The outcomes of these runs' attempts."""
+        """Yield how many attempts of each run had each outcome, by their parameters."""
         for run_id, counts in self._part(run_ids, sums.ATTEMPTS):
             for count in counts:
                 yield AttemptCount(run_id, *count)
 
     def runs_with_failures(self, since: dt.datetime) -> set[int]:
-        """The runs with an attempt that failed since then."""
+        """Return the ids of runs with an attempt that has failed since then."""
         query = select(AttemptRow.run_id).where(FAILED, AttemptRow.started_at >= since)
         return {row[0] for row in self.rows(query)}
 
     def tries(self, run_ids: Sequence[int]) -> Iterator[AttemptOutcome]:
-        """Attempts of these runs, of each run in recorded order."""
+        """Yield the attempts of these runs without their samples, those of one run in recorded order."""
         message = case((AttemptRow.outcome != OK, AttemptRow.message), else_="")
         columns = (
             AttemptRow.run_id,
@@ -234,40 +249,41 @@ class StoreSnapshot:
                 yield AttemptOutcome(*row)
 
     def moments(self, run_ids: Sequence[int]) -> Iterator[tuple[int, int]]:
-        """Each run's number of moments."""
+        """Yield each run's id with the number of its moments."""
         yield from self._part(run_ids, sums.MOMENTS)
 
     def readings(self, run_ids: Sequence[int]) -> Iterator[Readings]:
-        """All values of the metrics of `lab.results.sums.TIMED`, a number at a time."""
+        """Yield all values of the metrics `lab.results.sums.TIMED`, one number at a time."""
         for run_id, numbers in self._part(run_ids, sums.READINGS):
             for number in numbers:
                 yield Readings(run_id, *number)
 
     def _part(self, run_ids: Sequence[int], name: str) -> Iterator[tuple[int, Any]]:
+        """Yield each run's id with one part of its sums."""
         for ids in _chunks(run_ids):
             yield from sums.part(self.rows, self._sums_of(ids), ids, name).items()
 
     def _sums_of(self, ids: tuple[int, ...]) -> Mapping[int, Mapping[str, Any]]:
-        """The sums of runs that have some; the last answer stays."""
+        """Return the sums of those runs that have some; the last answer is kept for the next call."""
         if self._last[0] != ids:
             self._last = ids, sums.read_sums(self.rows, ids)
         return self._last[1]
 
     def plans(self, run_ids: Sequence[int]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """Run and plan, which another program may have written."""
+        """Yield each run's id with its plan, which another program may have written."""
         for ids in _chunks(run_ids):
             for row in self.rows(select(RunRow.id, RunRow.plan).where(RunRow.id.in_(ids))):
                 yield row.id, row.plan
 
     def metrics(self, run_ids: Sequence[int]) -> Iterator[tuple[int, str]]:
-        """Run, and each metric that it has."""
+        """Yield each run's id with each metric that was measured in it."""
         for ids in _chunks(run_ids):
             query = select(MeasurementRow.run_id, MeasurementRow.metric).where(MeasurementRow.run_id.in_(ids))
             for row in self.rows(query.distinct()):
                 yield row.run_id, row.metric
 
     def read(self, work: Callable[[Session], _Read]) -> _Read:
-        """The result of reading in this snapshot's session.
+        """Return the result of `work`, which reads in this snapshot's session.
 
         Raises:
             LabStableError: the store is damaged.
@@ -278,7 +294,7 @@ class StoreSnapshot:
             raise damage_error(error, self._location) from error
 
     def rows(self, query: Executable) -> Sequence[Any]:
-        """The rows of a query.
+        """Return the rows of a query.
 
         Raises:
             BoardlabError: they cannot be read.
@@ -291,7 +307,7 @@ class StoreSnapshot:
 
 @define
 class SnapshotReader:
-    """Takes snapshots of a store that may not exist yet; see `watch`."""
+    """Takes snapshots of a store that may not exist yet; `watch` makes one."""
 
     location: Location
     _engine: Engine = field(repr=False)  # it shows the URL
@@ -299,10 +315,10 @@ class SnapshotReader:
 
     @contextmanager
     def snapshot(self) -> Iterator[StoreSnapshot]:
-        """One snapshot; everything read from it is of the same instant.
+        """Open a snapshot; all that is read from it is of one instant.
 
         Raises:
-            BoardlabError: the database is missing, locked, of another schema, or its server does not answer.
+            BoardlabError: the database is missing, locked or of another schema, or its server does not answer.
         """
         path = self.location.path
         if path is not None and not path.is_file():
@@ -318,19 +334,21 @@ class SnapshotReader:
 
 
 def watch(url: str | None = None, *, timeout_s: float = LOCK_TIMEOUT_S) -> SnapshotReader:
-    """A reader of `url`, else $LAB_DB, else the user's results.
+    """Return a reader of the results at a URL.
 
     Args:
-        timeout_s: limit for a lock of SQLite, or for an answer of PostgreSQL.
+        url: a path or URL; None: $LAB_DB, else the user's results.
+        timeout_s: how long to wait for a lock of SQLite, or for an answer of PostgreSQL.
 
     Raises:
-        ConfigurationError: not a URL or path of a database that boardlab can use.
+        ConfigurationError: it is not a URL or path of a database that boardlab can use.
     """
     location = locate(url)
     return SnapshotReader(location, database.watching(location, timeout_s))
 
 
 def _chunks(ids: Sequence[int], size: int = CHUNK) -> Iterator[tuple[int, ...]]:
+    """Split ids into parts of at most `size`."""
     rest = iter(ids)
     while chunk := tuple(itertools.islice(rest, size)):
         yield chunk

@@ -1,4 +1,4 @@
-"""Standing failures of boards, by cause, with the run that began them."""
+"""Standing failures, i.e. failures that boards have now, by cause and with the run that began them."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ from lab.results.records import APART, OK, RunHead
 from lab.results.snapshot import AttemptOutcome, StoreSnapshot
 
 LOOK_BACK: Final = dt.timedelta(days=8)  # a weekly run's failure lasts until the next one
-MOST_RUNS: Final = 30  # of a board and kind that are looked at
-GOOD_RUNS: Final = 3  # without a failure that came at times, until it counts as over
-_NAMES: Final = ("medium", "mode", "section")  # the attempts' parameter that names an item of a run's plan
-_OF_LINE: Final = frozenset({"kernel_panic", "kernel_oops"})  # classes whose line tells one cause from another
+MOST_RUNS: Final = 30  # latest runs of a board and kind that are read
+GOOD_RUNS: Final = 3  # an occasional failure is over after so many runs without it
+_NAMES: Final = ("medium", "mode", "section")  # parameters of attempts that name an item of a run's plan
+_CLASSES_WITH_LINE: Final = frozenset({"kernel_panic", "kernel_oops"})  # classes whose causes differ by their line
 _QUOTED: Final = re.compile(r"printed (?P<quote>['\"])(?P<text>.*?)(?<!\\)(?P=quote)")
-_STAMP: Final = re.compile(r"^(?:<\d+>)?\[ *\d+\.\d+\](?:\[ *[CT]\d+\])? *")  # of printk
+_STAMP: Final = re.compile(r"^(?:<\d+>)?\[ *\d+\.\d+\](?:\[ *[CT]\d+\])? *")  # time that the kernel prints
 _VARYING: Final = re.compile(r"0x[0-9a-f]+|\b[0-9a-f]{8,}\b|\d+", re.IGNORECASE)
 
 
 @frozen
 class FailureCause:
-    """A failure class; for a kernel's death also its normalised line.
+    """A failure class; for a kernel's panic or oops also its line.
 
-    The line has no numbers, which differ from boot to boot.
+    Attributes:
+        line: the line without its numbers, which differ from boot to boot; empty: the class has no line.
     """
 
     outcome: str
@@ -39,19 +40,20 @@ class FailureCause:
 
 @frozen
 class StandingFailure:
-    """A standing failure cause of a board.
+    """A cause by which a board fails now.
 
     Attributes:
-        line: the console's last line for this cause; empty: the class has no line.
-        message: of the newest such attempt.
+        line: the console's line of the newest such attempt; empty: the class has no line.
+        message: message of that attempt.
         fault: party at fault.
-        items: failing media, modes or sections.
-        every: no other items were tried.
-        dead: all attempts at these items failed.
-        failed: attempts that failed for this cause, of `attempts` at these items since the run `since`.
-        since: the first run of it without a gap.
-        last: the newest.
-        params: of its newest failed attempt.
+        items: media, modes or sections that fail.
+        every: True if no other items were tried.
+        dead: True if all attempts at these items fail.
+        failed: number of attempts that failed by this cause since the run `since`.
+        attempts: number of all attempts at these items since then.
+        since: first run of the failure without a gap.
+        last: newest run of it.
+        params: parameters of the newest failed attempt.
     """
 
     board: str
@@ -73,7 +75,7 @@ class StandingFailure:
 
 @frozen
 class ExplainedItem:
-    """An item whose missing samples are explained by failed attempts."""
+    """An item of a board's runs that lacks samples because its attempts failed."""
 
     board: str
     kind: str
@@ -82,12 +84,13 @@ class ExplainedItem:
 
 @frozen
 class _RunAttempts:
-    """The attempts of a run.
+    """The attempts of a run, counted.
 
     Attributes:
-        attempts, good: by item.
-        failed: by item and cause.
-        newest: of a cause.
+        attempts: item -> number of attempts.
+        good: item -> number of good attempts.
+        failed: cause -> item -> number of attempts that failed by it.
+        newest: cause -> newest attempt that failed by it.
         lost: items without samples because attempts failed.
     """
 
@@ -100,24 +103,21 @@ class _RunAttempts:
 
     @property
     def dead(self) -> frozenset[str]:
-        """The items of which no attempt was good."""
+        """The items without a good attempt."""
         return frozenset(item for item in self.attempts if not self.good[item])
 
 
 @define
 class FailureReader:
-    """Reads boards' standing failures; an ended run only once.
+    """Reads the standing failures of boards; an ended run is read once, and again only if it is resumed."""
 
-    A resumed run is read again.
-    """
-
-    _known: dict[RunHead, _RunAttempts] = field(factory=dict, init=False)
+    _cache: dict[RunHead, _RunAttempts] = field(factory=dict, init=False)
 
     def read(self, snapshot: StoreSnapshot, now: dt.datetime) -> tuple[list[StandingFailure], list[ExplainedItem]]:
-        """Return the standing causes, and the items they explain, by board.
+        """Return the standing failures, and the items whose missing samples they explain, by board.
 
-        A cause of all attempts ends with a run that ends otherwise; an occasional cause ends after GOOD_RUNS without
-        it.
+        A failure of all attempts is over with the first run that has a good attempt or fails by another cause. An
+        occasional failure is over after `GOOD_RUNS` runs without it.
 
         Raises:
             BoardlabError: the store cannot be read.
@@ -139,29 +139,30 @@ class FailureReader:
         failing_runs = [runs for runs in by_kind.values() if any(head.id in failed for head in runs)]
         failing_runs = [[head for head in runs if head.release == runs[0].release] for runs in failing_runs]
         heads = [head for runs in failing_runs for head in runs]
-        unread = {head.id: head for head in heads if head not in self._known}
+        unread = {head.id: head for head in heads if head not in self._cache}
         tries: dict[int, list[AttemptOutcome]] = {run_id: [] for run_id in unread}
         for attempt in snapshot.tries(list(unread)):
             tries[attempt.run_id].append(attempt)
-        self._known = {head: self._known[head] for head in heads if head in self._known}
-        self._known |= {head: _count_attempts(head, tries[head.id]) for head in unread.values()}
+        self._cache = {head: self._cache[head] for head in heads if head in self._cache}
+        self._cache |= {head: _count_attempts(head, tries[head.id]) for head in unread.values()}
         failing: list[StandingFailure] = []
         explained: list[ExplainedItem] = []
         for runs in failing_runs:
-            tried = [self._known[head] for head in runs]
-            failing += _failing(tried)
-            first = tried[0]
-            explained += [ExplainedItem(first.head.board, first.head.kind, item) for item in sorted(first.lost)]
+            counted = [self._cache[head] for head in runs]
+            failing += _standing_failures(counted)
+            newest = counted[0]
+            explained += [ExplainedItem(newest.head.board, newest.head.kind, item) for item in sorted(newest.lost)]
         return _merge(failing), explained
 
 
 def line_of(message: str) -> str:
-    """Console line quoted by a failure's message, without printk's stamp; or ""."""
+    """Return the console's line that a failure's message quotes, without the kernel's time; empty: it quotes none."""
     quoted = _QUOTED.search(message)
     return _STAMP.sub("", quoted["text"]) if quoted else ""
 
 
 def _count_attempts(head: RunHead, tries: Iterable[AttemptOutcome]) -> _RunAttempts:
+    """Count the attempts of a run, in their recorded order."""
     attempts, good, newest = Counter[str](), Counter[str](), dict[FailureCause, AttemptOutcome]()
     failed: dict[FailureCause, Counter[str]] = {}
     last: dict[str, AttemptOutcome] = {}
@@ -175,56 +176,76 @@ def _count_attempts(head: RunHead, tries: Iterable[AttemptOutcome]) -> _RunAttem
         if attempt.outcome == OK:
             good[item] += 1
         else:
-            line = line_of(attempt.message) if attempt.outcome in _OF_LINE else ""
+            line = line_of(attempt.message) if attempt.outcome in _CLASSES_WITH_LINE else ""
             cause = FailureCause(attempt.outcome, _VARYING.sub("N", line))
             failed.setdefault(cause, Counter())[item] += 1
             newest[cause] = attempt
     lost = {item for item, attempt in last.items() if attempt.outcome != OK}
-    if head.status in {"completed", "failed"}:  # else it may lack what it had no time for
+    if head.status in {"completed", "failed"}:  # an interrupted run may lack cycles that it had no time for
         lost |= {item for (item, _, _), is_good in cycles.items() if not is_good}
     return _RunAttempts(head, attempts, good, failed, newest, frozenset(lost))
 
 
-def _failing(runs: Sequence[_RunAttempts]) -> list[StandingFailure]:
-    """Causes of a board and kind, from one release's runs, newest first."""
-    failings = []
+def _standing_failures(runs: Sequence[_RunAttempts]) -> list[StandingFailure]:
+    """Return the standing failures of one board and kind.
+
+    Args:
+        runs: the runs with one release, the newest first.
+    """
+    failures = []
     dead = runs[0].dead
     if dead:
-        counts = Counter[FailureCause]()  # of what the newest run died of, the cause that all runs have most
+        # Of the causes in the newest run the one counts that is most frequent over all runs of the streak.
+        counts = Counter[FailureCause]()
         for run in _streak(runs, lambda run: bool(run.dead & dead), 1):
             counts.update({cause: sum(items[item] for item in dead) for cause, items in run.failed.items()})
-        now = [cause for cause, items in runs[0].failed.items() if any(items[item] for item in dead)]
-        cause = max(now, key=lambda cause: counts[cause])
-        failings.append(_make_failure(cause, _streak(runs, partial(_fails, cause), 1), dead, dead=True))
-    causes = {failing.cause for failing in failings}
+        newest_causes = [cause for cause, items in runs[0].failed.items() if any(items[item] for item in dead)]
+        cause = max(newest_causes, key=lambda cause: counts[cause])
+        failures.append(_make_failure(cause, _streak(runs, partial(_fails, cause), 1), dead, dead=True))
+    causes = {failure.cause for failure in failures}
     for run in runs[:GOOD_RUNS]:
         for cause, items in run.failed.items():
             if cause not in causes and any(items[item] and item not in run.dead for item in items):
                 causes.add(cause)
                 streak = _streak(runs, partial(_fails, cause), GOOD_RUNS)
-                hit = frozenset(item for run in streak for item in run.failed.get(cause, ()))
-                failings.append(_make_failure(cause, streak, hit, dead=False))
-    return failings
+                failed_items = frozenset(item for run in streak for item in run.failed.get(cause, ()))
+                failures.append(_make_failure(cause, streak, failed_items, dead=False))
+    return failures
 
 
 def _fails(cause: FailureCause, run: _RunAttempts) -> bool:
+    """Return True if an attempt of the run failed by this cause."""
     return cause in run.failed
 
 
-def _streak(runs: Sequence[_RunAttempts], has_it: Callable[[_RunAttempts], bool], gap: int) -> Sequence[_RunAttempts]:
-    """Newest runs back to the first hit, with misses below `gap`."""
-    first = missed = 0
-    for number, run in enumerate(runs):
-        missed = 0 if has_it(run) else missed + 1
-        if missed >= gap:
+def _streak(
+    runs: Sequence[_RunAttempts], has_failure: Callable[[_RunAttempts], bool], gap: int
+) -> Sequence[_RunAttempts]:
+    """Return the newest runs, back to the first one with the failure before a gap.
+
+    Args:
+        runs: the newest first.
+        gap: so many runs in a row without the failure end the streak.
+    """
+    oldest = misses = 0
+    for index, run in enumerate(runs):
+        misses = 0 if has_failure(run) else misses + 1
+        if misses >= gap:
             break
-        first = first if missed else number
-    return runs[: first + 1]
+        oldest = oldest if misses else index
+    return runs[: oldest + 1]
 
 
 def _make_failure(
     cause: FailureCause, streak: Sequence[_RunAttempts], items: frozenset[str], *, dead: bool
 ) -> StandingFailure:
+    """Return the standing failure of a cause.
+
+    Args:
+        streak: its runs, the newest first.
+        items: items that fail by it.
+        dead: True if all attempts at these items fail.
+    """
     last = next(run for run in streak if cause in run.failed)
     newest, head = last.newest[cause], last.head
     failed = sum(run.failed[cause][item] for run in streak if cause in run.failed for item in items)
@@ -248,18 +269,19 @@ def _make_failure(
     )
 
 
-def _merge(failings: Iterable[StandingFailure]) -> list[StandingFailure]:
-    """Merge the causes per board, release and cause over all kinds."""
+def _merge(failures: Iterable[StandingFailure]) -> list[StandingFailure]:
+    """Merge the failures of one board, release and cause in runs of several kinds."""
     merged: dict[tuple[object, ...], StandingFailure] = {}
-    for failing in failings:
-        key = (failing.board, failing.board_type, failing.release, failing.cause)
+    for failure in failures:
+        key = (failure.board, failure.board_type, failure.release, failure.cause)
         other = merged.get(key)
-        merged[key] = failing if other is None else _both(other, failing)
+        merged[key] = failure if other is None else _merge_two(other, failure)
     return [merged[key] for key in sorted(merged, key=repr)]
 
 
-def _both(one: StandingFailure, other: StandingFailure) -> StandingFailure:
-    first, second = sorted((one, other), key=lambda failing: (not failing.dead, -failing.last.id))
+def _merge_two(failure: StandingFailure, other: StandingFailure) -> StandingFailure:
+    """Merge two failures; one of all attempts replaces an occasional one, and the newer one gives the message."""
+    first, second = sorted((failure, other), key=lambda failure: (not failure.dead, -failure.last.id))
     if first.dead != second.dead:
         return first
     return evolve(

@@ -1,4 +1,4 @@
-"""The results store: commits every attempt as it is taken."""
+"""The results store: a database of runs that commits each attempt as soon as it has ended."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ from lab.results.snapshot import StoreSnapshot
 BUSY_TIMEOUT_S: Final = 30.0
 # Before each further try of a transaction that the database refused for now; on SQLite each try waits BUSY_TIMEOUT_S.
 RETRY_PAUSES_S: Final = (0.2, 1.0, 3.0)
-_RECENT: Final = 5
-_OLDER: Final = 8  # runs of which a run's end keeps the sums, its own first
+_RECENT: Final = 5  # runs that the message of an unknown one lists
+_RUNS_WITH_SUMS: Final = 8  # a run's end stores the sums of so many completed runs, its own first
 _log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
@@ -48,26 +48,26 @@ Result = TypeVar("Result")
 
 @define
 class Store:
-    """Runs and their results; threads may share it, forks may not.
+    """An open store of runs and their results; `open_store` opens one.
 
-    Make one with `open_store`.
-
-    Every method raises a BoardlabError with a remedy when the database cannot be used: transient if it is locked or
-    does not answer (after retries), stable if the disk is full or the file is damaged.
+    Threads may share it, forked processes may not. Every method raises a BoardlabError with a remedy when the database
+    cannot be used: a transient one if it is locked or does not answer (after retries), a stable one if the disk is full
+    or the file is damaged.
 
     Attributes:
-        patience_s: how long a database may be away before a method raises. It is counted from the first failure, so
-            all calls share it: after it each call raises at its first failure, until the database answers again.
+        patience_s: how long the database may be away before a method raises. The time counts from the first failure of
+            any call; after it each call raises at its first failure, until the database answers again.
+        artifacts: the files of attempts.
     """
 
     location: Location
     _engine: Engine = field(repr=False)  # it shows the URL
     _pause: Callable[[float], None] = field(default=time.sleep)
-    _is_read: bool = False  # it was opened to look at, so an error within its block is of what it holds
+    _is_read: bool = False  # opened read-only: an error within its block comes from foreign contents
     patience_s: float = 0.0
     _now_s: Callable[[], float] = field(default=time.monotonic)
     _away_since_s: float | None = field(default=None, init=False)
-    _thread: threading.local = field(factory=threading.local, init=False, repr=False, eq=False)  # `session`: its own
+    _thread: threading.local = field(factory=threading.local, init=False, repr=False, eq=False)  # with its `session`
     _reader: Engine = field(init=False, repr=False, default=Factory(lambda self: database.reader(self._engine), True))
     artifacts: ArtifactStore = field(
         init=False,
@@ -78,11 +78,11 @@ class Store:
 
     @property
     def url(self) -> str:
-        """The database's name for people: a path, or URL without password."""
+        """The database's name in messages: a path, or a URL without its password."""
         return self.location.name
 
     def now(self) -> dt.datetime:
-        """The shared clock's time; see `lab.results.database.now`."""
+        """Return the time by the clock that all users of this database share (`lab.results.database.now`)."""
         session = getattr(self._thread, "session", None)  # within a transaction: no second connection for it
         return self.read(database.now) if session is None else database.now(session)
 
@@ -97,7 +97,18 @@ class Store:
         provenance: Json,
         job_id: int | None = None,
     ) -> Run:
-        """Begin a run in the status "running"; `job_id`: its job."""
+        """Begin a run in the status "running".
+
+        Args:
+            kind: kind of measurement, e.g. "boot".
+            release: label of the software on the board.
+            plan: the requested items and cycles; a resumed run must have the same.
+            provenance: context of the numbers: host, adapter, clock, hashes of images.
+            job_id: the job that it belongs to; None: none.
+
+        Raises:
+            TestStableError: the plan or the provenance cannot be written as JSON.
+        """
 
         def begin(session: Session) -> Run:
             row = RunRow(
@@ -118,10 +129,12 @@ class Store:
         return self.write(begin)
 
     def reopen_run(self, run_id: int) -> Run:
-        """Reopen an interrupted, failed or killed run; see `plan_differences`.
+        """Reopen an interrupted, failed or killed run, to resume it.
+
+        The caller compares its plan first (`plan_differences`).
 
         Raises:
-            ConfigurationError: no such run, or it is completed.
+            ConfigurationError: there is no such run, or it is completed.
         """
 
         def reopen(session: Session) -> Run:
@@ -134,13 +147,13 @@ class Store:
         return self.write(reopen)
 
     def finish_run(self, run_id: int, status: RunStatus) -> None:
-        """Set the final status of a run; a completed one keeps it.
+        """Set the final status of a run.
 
-        A session that stood still may end after another has completed its run.
+        A completed run stays completed: a session that stood still may end after another one has completed its run.
 
         Raises:
-            ConfigurationError: no such run.
-            TestStableError: no such status.
+            ConfigurationError: there is no such run.
+            TestStableError: there is no such status.
         """
         if status not in get_args(RunStatus):
             raise TestStableError(f"a run ends {', '.join(get_args(RunStatus)[1:])}; got {status!r}")
@@ -154,12 +167,19 @@ class Store:
 
         self.write(finish)
         if status == "completed":
-            self.keep_sums(_OLDER)
+            self.keep_sums(_RUNS_WITH_SUMS)
 
     def keep_sums(self, most: int, pause: Callable[[], None] | None = None) -> int:
-        """Keep the sums of the newest completed runs that lack them; return their number.
+        """Store the sums (`lab.results.sums`) of completed runs that lack them, the newest first.
 
-        A run whose rows cannot be read is left without: its readers say why.
+        A run whose rows cannot be read gets none: its readers report why.
+
+        Args:
+            most: number of runs at most.
+            pause: called after each run, to let other writers in.
+
+        Returns:
+            The number of runs that have sums now.
         """
         count = 0
         for run_id in self.read(lambda session: sums.lacking(session, most)):
@@ -174,14 +194,17 @@ class Store:
         return count
 
     def record_attempt(self, run_id: int, record: AttemptRecord) -> int:
-        """Commit an attempt with all its parts at once; return its id.
+        """Commit an attempt with all its parts in one transaction.
 
-        Recording the same attempt (by its start) again returns the same id, so a commit whose answer was lost can be
+        An attempt that the run has already, by its start, is not stored twice. So a commit whose answer was lost can be
         repeated.
 
+        Returns:
+            The id of the attempt.
+
         Raises:
-            ConfigurationError: no such run.
-            TestStableError: the run is completed, the cycle has a good attempt already, or the metric is unknown.
+            ConfigurationError: there is no such run.
+            TestStableError: the run is completed, the cycle has a good attempt already, or a metric is unknown.
         """
 
         def insert(session: Session) -> int:
@@ -193,10 +216,10 @@ class Store:
         return self.write(insert)
 
     def revise_attempt(self, run_id: int, record: AttemptRecord) -> None:
-        """Replace the ± and flags of a good attempt's samples, and its details.
+        """Replace the ± and the flags of a good attempt's samples, and its details.
 
         Raises:
-            ConfigurationError: no such run.
+            ConfigurationError: there is no such run.
             TestStableError: the run is completed, or has no such good attempt.
         """
 
@@ -208,32 +231,33 @@ class Store:
         self.write(revise)
 
     def check_definition(self, metric: Metric) -> None:
-        """Refuse a lab's metric that the results have otherwise.
+        """Require that a lab's metric is declared as in the results, if they have this version of it.
 
         Raises:
-            ConfigurationError: another unit, direction, definition or resolution of the same version.
+            ConfigurationError: its unit, direction, definition or resolution differs.
         """
         self.read(lambda session: rows.check_definition(session, metric))
 
     def run(self, run_id: int) -> Run:
-        """One run.
+        """Return one run.
 
         Raises:
-            ConfigurationError: no such run; the message lists recent ones.
+            ConfigurationError: there is no such run; the message lists the latest ones.
         """
         return self.read(lambda session: rows.run(_find(session, run_id)))
 
     def runs(self, limit: int | None = None, **columns: str) -> list[Run]:
-        """Runs, the newest first; at most `limit` of them.
+        """Return runs, the newest first.
 
         Args:
-            columns: values that they have, e.g. `kind="boot"`.
+            limit: number at most; None: all.
+            columns: values that the runs must have, e.g. `kind="boot"`.
         """
         newest = select(RunRow).filter_by(**columns).order_by(RunRow.id.desc()).limit(limit)
         return self.read(lambda session: [rows.run(row) for row in session.scalars(newest)])
 
     def attempts(self, run_id: int) -> list[Attempt]:
-        """All attempts of a run, in recorded order."""
+        """Return all attempts of a run with their samples, in recorded order."""
 
         def read(session: Session) -> list[Attempt]:
             _find(session, run_id)
@@ -242,7 +266,7 @@ class Store:
         return self.read(read)
 
     def good_attempts(self, run_id: int) -> list[GoodAttempt]:
-        """A run's good attempts in short; much quicker than `attempts`."""
+        """Return a run's good attempts without their samples, in recorded order; much faster than `attempts`."""
 
         def read(session: Session) -> list[GoodAttempt]:
             _find(session, run_id)
@@ -251,15 +275,16 @@ class Store:
         return self.read(read)
 
     def artifacts_of(self, run_ids: Collection[int], kind: str) -> dict[int, list[ArtifactRef]]:
-        """Artifacts of a kind by run, in recorded order, without samples."""
+        """Return for each of these runs its artifacts of one kind, in recorded order."""
         return self.read(lambda session: rows.artifacts(session, run_ids, kind))
 
     def _pack_of(self, sha256: str) -> str | None:
+        """Return the SHA-256 of the pack that has an artifact; None: it is in none."""
         pack = select(ArtifactRow.pack).where(ArtifactRow.sha256 == sha256)
         return self.read(lambda session: session.scalar(pack))
 
     def samples(self, run_id: int, metric: str | None = None) -> list[StoredSample]:
-        """A run's samples, of one metric or all, in recorded order."""
+        """Return a run's samples in recorded order; `metric` None: of all metrics."""
 
         def read(session: Session) -> list[StoredSample]:
             _find(session, run_id)
@@ -268,11 +293,11 @@ class Store:
         return self.read(read)
 
     def measurements(self, run_id: int) -> list[Measurement]:
-        """A run's numbers in order of appearance, with samples by cycle."""
+        """Return a run's measurements in the order of their first sample, each with its samples by cycle."""
         return self.read(lambda session: rows.measurements(session, rows.run(_find(session, run_id))))
 
     def contents(self, run_id: int) -> RunContents:
-        """A run with its attempts and measurements, at one instant."""
+        """Return a run with its attempts and measurements, all read at one instant."""
 
         def read(session: Session) -> RunContents:
             run = rows.run(_find(session, run_id))
@@ -281,14 +306,14 @@ class Store:
         return self.read(read)
 
     def outcomes(self, run_id: int) -> dict[str, int]:
-        """Number of a run's attempts by outcome ("ok" or failure class)."""
+        """Return how many attempts of a run had each outcome ("ok" or a failure class)."""
         query = (
             select(AttemptRow.outcome, func.count()).where(AttemptRow.run_id == run_id).group_by(AttemptRow.outcome)
         )
         return {row[0]: row[1] for row in self.rows(query)}
 
     def hurry(self) -> None:
-        """End the patience: the program ends, and a person waits for that."""
+        """Set the patience to 0, since the program ends and a person waits for that."""
         self.patience_s = 0.0
 
     def close(self) -> None:
@@ -310,12 +335,12 @@ class Store:
 
     @contextmanager
     def snapshot(self) -> Iterator[StoreSnapshot]:
-        """The results at one instant, for several reads; within it no read is repeated."""
+        """Open the results at one instant, for several reads; a read that fails within is not repeated."""
         with self._session() as session:
             yield StoreSnapshot(session, self.location)
 
     def read(self, work: Callable[[Session], Result]) -> Result:
-        """The result of `work`, which reads at one instant; it is repeated where the connection breaks within it."""
+        """Return the result of `work`, which reads at one instant; it is repeated if the connection breaks."""
 
         def read() -> Result:
             with self._session() as session:
@@ -324,29 +349,31 @@ class Store:
         return self._patiently(read)
 
     def rows(self, query: Executable) -> Sequence[Any]:
-        """The rows of a query, as `read`."""
+        """Return the rows of a query; it is repeated as by `read`."""
         return self.read(lambda session: session.execute(query).all())
 
     def write(self, work: Callable[[Session], Result]) -> Result:
         """Commit what `work` writes, and return its result.
 
-        It is repeated where the database refuses it for now; a commit whose answer was lost is looked up first.
+        `work` is repeated if the database refuses it for now, so it must have no effect outside the session. If the
+        answer to a commit was lost, the server is asked first whether the commit succeeded.
         """
-        sent = _Sent[Result]()
+        transaction = _SentTransaction[Result]()
 
         def write() -> Result:
-            if sent.number and self._was_committed(sent.number):
-                return sent.results[0]
-            sent.number = ""
+            if transaction.number and self._was_committed(transaction.number):
+                return transaction.results[0]
+            transaction.number = ""
             with guard(self.location), Session(self._engine) as session, session.begin():
-                sent.results = [self._work(work, session)]
+                transaction.results = [self._work(work, session)]
                 session.flush()
-                sent.number = database.transaction_number(session)
-            return sent.results[0]
+                transaction.number = database.transaction_number(session)
+            return transaction.results[0]
 
         return self._patiently(write, len(RETRY_PAUSES_S))
 
     def _work(self, work: Callable[[Session], Result], session: Session) -> Result:
+        """Call `work` in a session, which `now` uses meanwhile."""
         before, self._thread.session = getattr(self._thread, "session", None), session
         try:
             return work(session)
@@ -354,7 +381,7 @@ class Store:
             self._thread.session = before
 
     def connection(self) -> PoolProxiedConnection:
-        """A bare connection, to wait with for what others commit; its errors are `driver_error`."""
+        """Return a connection of the driver, to wait for other programs' commits; it raises `driver_error`."""
         return self._engine.raw_connection()
 
     @property
@@ -365,12 +392,12 @@ class Store:
 
     @contextmanager
     def _session(self) -> Iterator[Session]:
-        """A read-only transaction of one instant."""
+        """Open a read-only transaction, which sees the database at one instant."""
         try:
             with guard(self.location), Session(self._reader) as session:
                 self._patiently(partial(self._connect, session))
                 yield session
-        except MISREAD as error:  # only readout stands between: rows that are not as boardlab writes them
+        except MISREAD as error:  # the block only reads: the rows are not as boardlab writes them
             raise damage_error(error, self.location) from error
 
     def _connect(self, session: Session) -> None:
@@ -378,7 +405,11 @@ class Store:
             session.connection()
 
     def _patiently(self, attempt: Callable[[], Result], retries: int = 0) -> Result:
-        """Attempt again after transient errors: within the patience, without one so many times."""
+        """Repeat an attempt after transient errors, for as long as `patience_s` allows.
+
+        Args:
+            retries: number of further attempts if `patience_s` is 0.
+        """
         failures, first_s = 0, None
         while True:
             try:
@@ -387,7 +418,9 @@ class Store:
                 if not error.transient:
                     raise
                 now_s = self._now_s()
-                first_s = now_s if first_s is None else first_s  # a read may fail behind a connection that succeeds
+                # Each call has its own first failure: a read may fail again and again after connections that succeed,
+                # and these reset `_away_since_s`.
+                first_s = now_s if first_s is None else first_s
                 self._away_since_s = first_s if self._away_since_s is None else self._away_since_s
                 remaining_s = self.patience_s - (now_s - min(first_s, self._away_since_s))
                 if remaining_s <= 0 and (self.patience_s or failures >= retries):
@@ -399,16 +432,16 @@ class Store:
                 return result
             try:
                 self._pause(RETRY_PAUSES_S[min(failures, len(RETRY_PAUSES_S) - 1)])
-            except BaseException:  # e.g. Ctrl-C: what is to be noted at the end waits no longer
+            except BaseException:  # e.g. Ctrl-C: the program's last writes must not wait again
                 self.hurry()
                 raise
             failures += 1
 
     def _was_committed(self, number: str) -> bool:
-        """True if a server committed it, and only the answer was lost.
+        """Return True if the server has committed a transaction, and only its answer was lost.
 
         Raises:
-            LabTransientError: the server does not answer, or does not know yet.
+            LabTransientError: the server does not answer, or the transaction has not ended.
         """
         with guard(self.location), Session(self._reader) as session:
             committed = database.was_committed(session, number)
@@ -422,12 +455,13 @@ class Store:
 
 
 @define
-class _Sent(Generic[Result]):
-    """A transaction of which everything was sent but its commit.
+class _SentTransaction(Generic[Result]):
+    """A transaction whose statements were sent, and whose commit may have been.
 
     Attributes:
-        number: see `lab.results.database.transaction_number`; empty: none, or not everything was sent.
-        results: its return value, once it is committed.
+        number: its number on the server (`lab.results.database.transaction_number`); empty: not all was sent, or
+            SQLite has none.
+        results: the result of its work, as the only element.
     """
 
     number: str = ""
@@ -443,20 +477,21 @@ def open_store(
     patience_s: float = 0.0,
     pause: Callable[[float], None] = time.sleep,
 ) -> Store:
-    """Open the results.
+    """Open the results store.
 
     Args:
         url: a path, sqlite:///PATH or postgresql://USER@HOST/DATABASE; None: $LAB_DB, else the user's data directory.
-        create: create a missing SQLite file, and the tables of a new database.
-        migrate: of measuring programs: older results are migrated, and it gets the report. None: older results are
-            refused, since hosts without the update could no longer use them.
-        busy_timeout_s: limit of one try for SQLite's write lock.
-        patience_s: of the store, once it is open.
-        pause: waits that many seconds between tries.
+        create: True: create a missing SQLite file, and the tables of a new database.
+        migrate: migrates older results, and gets a report of it. None: older results are refused: hosts without the
+            update could no longer use them after a migration. Only measuring programs migrate.
+        busy_timeout_s: how long one try waits for SQLite's write lock.
+        patience_s: see `Store.patience_s`; it counts once the store is open.
+        pause: waits that many seconds between two tries.
 
     Raises:
-        ConfigurationError: a bad URL or file, a missing directory or driver, or a database of another boardlab.
-        LabError: the database is locked, damaged, or its server does not answer.
+        ConfigurationError: the URL or file is wrong, a directory or driver is missing, or another version of boardlab
+            has written the database.
+        LabError: the database is locked or damaged, or its server does not answer.
     """
     location = locate(url)
     store = Store(
@@ -471,7 +506,7 @@ def open_store(
 
 
 def require(store: Store, *, create: bool, migrate: Callable[[str], None] | None = None) -> None:
-    """Check that a store is usable, as `open_store`; else close it."""
+    """Create or migrate a store's tables as `open_store`; close the store if that fails."""
     try:
         with guard(store.location):
             schema.make_ready(store._engine, store.location, create=create, migrate=migrate)
@@ -482,9 +517,9 @@ def require(store: Store, *, create: bool, migrate: Callable[[str], None] | None
 
 @define
 class SharedStore:
-    """One store for many requests: queries and connections are reused.
+    """One open store for many requests, which reuses compiled queries and a server's connections.
 
-    SQLite's file is opened anew for each transaction, to notice a moved or replaced database.
+    An SQLite file is opened anew for each transaction, so that a moved or replaced database is noticed.
     """
 
     _store: Store | None = field(default=None, init=False)
@@ -492,7 +527,11 @@ class SharedStore:
 
     @contextmanager
     def store_at(self, url: str | None, *, create: bool = False) -> Iterator[Store]:
-        """The opened store; errors as of `lab.results.store.open_store`."""
+        """Return the open store of a URL; another URL than the last one closes that store.
+
+        Raises:
+            BoardlabError: as `open_store`.
+        """
         location = locate(url)
         with self._lock:
             last = self._store
@@ -512,6 +551,11 @@ class SharedStore:
 
 
 def _find(session: Session, run_id: int) -> RunRow:
+    """Return the row of a run.
+
+    Raises:
+        ConfigurationError: there is no such run; the message lists the latest ones.
+    """
     row = session.get(RunRow, run_id)
     if row is None:
         recent = session.scalars(select(RunRow).order_by(RunRow.id.desc()).limit(_RECENT)).all()
@@ -524,7 +568,11 @@ def _find(session: Session, run_id: int) -> RunRow:
 
 @frozen
 class WholeRun:
-    """A complete run to record; attributes as of `Run`; without `started_at` it is of now."""
+    """A completed run to record at once, e.g. an imported one; its attributes are those of `Run`.
+
+    Attributes:
+        started_at: start of the run; None: the time of recording.
+    """
 
     kind: str
     board_type: str
@@ -537,7 +585,10 @@ class WholeRun:
 
 
 def record_runs(store: Store, runs: Sequence[WholeRun]) -> list[int]:
-    """Commit completed runs, all or none; return their ids.
+    """Commit completed runs, all or none.
+
+    Returns:
+        The ids of the runs, in their order.
 
     Raises:
         TestStableError: a metric is unknown, or a plan cannot be written as JSON.
@@ -562,5 +613,5 @@ def record_runs(store: Store, runs: Sequence[WholeRun]) -> list[int]:
         return ids
 
     ids = store.write(write)
-    store.keep_sums(max(_OLDER, len(ids)))
+    store.keep_sums(max(_RUNS_WITH_SUMS, len(ids)))
     return ids

@@ -1,7 +1,7 @@
-"""Sums that a completed run keeps, so that no reader adds up its samples again.
+"""Stored sums of completed runs, so that no reader adds up their samples again.
 
-A run's end writes them, and those of some older runs that lack them. Without them the samples are read, with the same
-result. A completed run never changes, and goes with its sums: nothing has to renew them.
+The end of a run stores its sums, and those of some older runs that lack them. Of a run without sums the samples are
+read, with the same result. A completed run never changes, and is deleted with its sums: they never need an update.
 """
 
 from __future__ import annotations
@@ -38,21 +38,24 @@ from lab.results import rows
 from lab.results.columns import DamagedValueError, FloatColumn
 from lab.results.models import AttemptRow, DefinitionRow, MeasurementRow, MomentRow, RunRow, SampleRow
 
-VARIANT: Final = ("medium", "init")  # parameters: a later run replaces the numbers of its variant only
-TIMED: Final = ("boot.time", "power.resume_latency", "lpm.%.resume\\_%")  # of SQL's LIKE: their values are kept, too
-ATTEMPTS, MOMENTS, VARIANTS, READINGS = "attempts", "moments", "variants", "readings"  # parts of a run's sums
-_STATISTICS, _FLAGS = "statistics", "flags"  # parts of a measurement's summary
+VARIANT: Final = ("medium", "init")  # parameters of a variant: a later run replaces only the numbers of its variants
+TIMED: Final = ("boot.time", "power.resume_latency", "lpm.%.resume\\_%")  # patterns of metrics whose values are stored
+ATTEMPTS, MOMENTS, VARIANTS, READINGS = "attempts", "moments", "variants", "readings"  # keys of a run's sums
+_STATISTICS, _FLAGS = "statistics", "flags"  # keys of a measurement's summary
 _COMPLETED: Final = "completed"
 Execute: TypeAlias = Callable[[Executable], Sequence[Any]]
 
 
 @frozen
 class Total:
-    """Sums of a measurement's samples, without `uncertain` ones if possible.
+    """Sums of a measurement's samples; those flagged `uncertain` are left out unless all are.
 
     Attributes:
-        error: the mean ± of a sample.
-        simulated: 1: of a virtual board.
+        n: number of samples.
+        value: sum of the values.
+        squares: sum of their squares.
+        error: mean ± of the samples.
+        simulated: 1: the board is virtual; 0: it is real.
     """
 
     n: int
@@ -63,23 +66,26 @@ class Total:
 
     @classmethod
     def of(cls, text: str) -> Total:
-        """A kept total; JSON would take a third of a history's time."""
+        """Parse a stored total.
+
+        It is no JSON, which would take a third of the time in which a history is read.
+        """
         n, value, squares, error, simulated = text.split()
         return cls(int(n), float(value), float(squares), float(error), int(simulated))
 
     @property
     def text(self) -> str:
-        """The total as it is kept, to the last bit."""
+        """The total as it is stored, exact to the last bit."""
         return " ".join(map(repr, astuple(self)))
 
 
 @frozen
 class SummarisedNumber:
-    """A measurement without its samples.
+    """A measurement with statistics in place of its samples.
 
     Attributes:
-        summary: None: it has no samples.
-        flagged: number of samples by flag.
+        summary: the statistics; None: it has no samples.
+        flagged: flag -> number of samples with it.
     """
 
     metric: Metric
@@ -89,18 +95,19 @@ class SummarisedNumber:
 
     @classmethod
     def of(cls, metric: Metric, params: Mapping[str, str], samples: Sequence[Sample]) -> SummarisedNumber:
-        """The number of these samples."""
+        """Return the summary of these samples."""
         return cls(metric, params, summarise(samples) if samples else None, _count_flags(samples))
 
 
 @frozen
 class Average:
-    """A number's average in one run, as of `lab.metrics.summarise`.
+    """The average of a number in one run, as `lab.metrics.summarise` has it.
 
     Attributes:
+        n: number of samples.
         value: mean, in the metric's unit.
-        uncertainty: ± of it at 95 %.
-        simulated: of a virtual board; never compared with a real one's.
+        uncertainty: ± of the mean at 95 %.
+        simulated: True if the board is virtual: its numbers are never compared with a real one's.
     """
 
     run_id: int
@@ -113,26 +120,30 @@ class Average:
 
     @cached_property
     def key(self) -> tuple[str, int, frozenset[tuple[str, str]], bool]:
-        """Definition, parameters, simulated: equal in comparable numbers."""
+        """Definition, parameters and kind of board: two averages are comparable if these are equal."""
         return self.metric.name, self.metric.version, frozenset(self.params.items()), self.simulated
 
 
 def totals(
     execute: Execute, run_ids: Sequence[int], *where: Any
 ) -> list[tuple[int, str, int, Mapping[str, str], Total]]:
-    """(Run, metric, version, parameters, total) of each number with samples, in order of the measurements.
+    """Return the total of each number with samples, in the order of the measurements.
 
     Args:
+        execute: runs a query, and returns its rows.
         where: further conditions on the measurements.
+
+    Returns:
+        Run, metric, version of its definition, parameters, and total.
     """
-    table = MeasurementRow.__table__  # not the class, whose attributes a session looks after
+    table = MeasurementRow.__table__  # the table's columns are faster to read than attributes of the mapped class
     names = ("id", "run_id", "metric", "version", "params", "sums")
-    there = (table.c.run_id.in_(run_ids), table.c.sums.is_not(None), *where)
-    stored = execute(select(*(table.c[name] for name in names)).where(*there))
+    has_sums = (table.c.run_id.in_(run_ids), table.c.sums.is_not(None), *where)
+    stored = execute(select(*(table.c[name] for name in names)).where(*has_sums))
     numbered = [(*row[:5], Total.of(row[5])) for row in stored if row[5]]
-    have = {row[1] for row in stored}
-    if rest := [run_id for run_id in run_ids if run_id not in have]:
-        numbered += [(*row[:5], _total(row[5:])) for row in execute(_totals(rest).where(*where))]
+    stored_runs = {row[1] for row in stored}
+    if other_runs := [run_id for run_id in run_ids if run_id not in stored_runs]:
+        numbered += [(*row[:5], _total(row[5:])) for row in execute(_totals(other_runs).where(*where))]
     return [row[1:] for row in sorted(numbered, key=lambda row: row[0])]
 
 
@@ -142,20 +153,22 @@ def averages(
     definitions: Mapping[tuple[str, int], Metric],
     *where: ColumnElement[bool],
 ) -> Iterator[Average]:
-    """Averages of these runs, in order of the measurements.
+    """Yield the averages of these runs' numbers, in the order of the measurements.
 
     Args:
+        execute: runs a query, and returns its rows.
+        definitions: metric and version -> metric.
         where: further conditions on the measurements.
     """
     for run_id, metric, version, params, total in totals(execute, run_ids, *where):
         n, mean = total.n, total.value / total.n
         deviation = math.sqrt(max(0.0, (total.squares - n * mean * mean) / (n - 1))) if n > 1 else 0.0
-        pm = uncertainty.combine((uncertainty.of_deviation(deviation, n), total.error))
-        yield Average(run_id, definitions[metric, version], params, n, mean, pm, bool(total.simulated))
+        bound = uncertainty.combine((uncertainty.of_deviation(deviation, n), total.error))
+        yield Average(run_id, definitions[metric, version], params, n, mean, bound, bool(total.simulated))
 
 
 class _Sum(FunctionElement[float]):
-    """The sum of a column in the order of another: PostgreSQL's order, and so the last bits, would be any."""
+    """The sum of a column in the order of another; without an order PostgreSQL's sums differ in their last bits."""
 
     name = "sum"
     type = Double()
@@ -169,11 +182,11 @@ def _sum(element: _Sum, compiler: SQLCompiler, **options: Any) -> str:
 
 
 def _totals(run_ids: Sequence[int]) -> Select[*tuple[Any, ...]]:
-    """Select sums of all samples of each number, and of those without the flag `uncertain`."""
-    flags = type_coerce(SampleRow.flags, Text)  # one text in the database
+    """Return the query for sums of all samples of each number, and of those without the flag `uncertain`."""
+    flags = type_coerce(SampleRow.flags, Text)  # the database has all flags of a sample in one text
     unsure = flags.like(f"%{Flag.UNCERTAIN}%")
     value, error = SampleRow.value, SampleRow.uncertainty
-    # Three columns tell whether a value is no finite number; to look at all nine makes a large history a tenth slower.
+    # Damaged values are detected in three columns only: checking all nine makes a large history a tenth slower.
     plain = type_coerce(value, Double), type_coerce(error, Double)
     sure = [case((unsure, None), else_=column) for column in (plain[0], plain[0] * plain[0], plain[1])]
     return (
@@ -192,7 +205,7 @@ def _totals(run_ids: Sequence[int]) -> Select[*tuple[Any, ...]]:
             _Sum(sure[1], SampleRow.id),
             _Sum(sure[2], SampleRow.id),
             func.max(case((flags.like(f"%{Flag.SIMULATED}%"), 1), else_=0)),
-            func.max(error),  # a damaged text, of which SQLite's sum is 0, is the largest
+            func.max(error),  # a text in the place of a number is larger than each number; SQLite sums it as 0
         )
         .join(SampleRow.measurement)
         .where(MeasurementRow.run_id.in_(run_ids))
@@ -202,6 +215,7 @@ def _totals(run_ids: Sequence[int]) -> Select[*tuple[Any, ...]]:
 
 
 def _total(columns: Sequence[Any]) -> Total:
+    """Return the total in a row of `_totals`, without its first five columns."""
     n, value, squares, errors = columns[4:8] if columns[4] else columns[:4]
     return Total(n, value, squares, errors / n, columns[8])
 
@@ -209,16 +223,16 @@ def _total(columns: Sequence[Any]) -> Total:
 def summaries(
     execute: Execute, run_ids: Sequence[int], definitions: Mapping[tuple[str, int], Metric]
 ) -> dict[int, list[SummarisedNumber]]:
-    """The kept numbers of runs, in order of the measurements; runs without sums are left out."""
+    """Return the stored numbers of runs, in the order of the measurements; runs without sums are left out."""
     columns = (MeasurementRow.run_id, MeasurementRow.metric, MeasurementRow.version, MeasurementRow.params)
     query = select(*columns, MeasurementRow.summary).order_by(MeasurementRow.id)
-    there = (MeasurementRow.run_id.in_(run_ids), MeasurementRow.summary.is_not(None))
+    has_summary = (MeasurementRow.run_id.in_(run_ids), MeasurementRow.summary.is_not(None))
     by_run: dict[int, list[SummarisedNumber]] = {}
-    for run_id, metric, version, params, summary in execute(query.where(*there)):
+    for run_id, metric, version, params, summary in execute(query.where(*has_summary)):
         statistics = None
         if values := summary[_STATISTICS]:
             if not all(type(value) in {int, float} for value in values):
-                raise DamagedValueError(f"the sums of a measurement are no numbers: {str(values)[:60]}")
+                raise DamagedValueError(f"the sums of a measurement are not numbers: {str(values)[:60]}")
             statistics = Summary(*values)
         number = SummarisedNumber(definitions[metric, version], params, statistics, summary[_FLAGS])
         by_run.setdefault(run_id, []).append(number)
@@ -226,26 +240,27 @@ def summaries(
 
 
 def read_sums(execute: Execute, run_ids: Sequence[int]) -> dict[int, Mapping[str, Any]]:
-    """The sums of those runs that have some."""
+    """Return the stored sums of those runs that have some."""
     query = select(RunRow.id, RunRow.sums).where(RunRow.id.in_(run_ids), RunRow.sums.is_not(None))
     return {row[0]: row[1] for row in execute(query)}
 
 
 def part(
-    execute: Execute, there: Mapping[int, Mapping[str, Any]], run_ids: Sequence[int], name: str
+    execute: Execute, stored: Mapping[int, Mapping[str, Any]], run_ids: Sequence[int], name: str
 ) -> dict[int, Any]:
-    """A part of each run, in order of the runs: the kept one, else from its rows.
+    """Return one part of the sums of each run, in the order of the runs.
 
     Args:
-        there: as of `read_sums`.
+        stored: stored sums (`read_sums`); of a run without some the part is read from its rows.
+        name: ATTEMPTS, MOMENTS, VARIANTS or READINGS.
     """
-    rest = [run_id for run_id in run_ids if run_id not in there]
-    fresh = _PARTS[name](execute, rest) if rest else {}
-    return {run_id: there[run_id][name] if run_id in there else fresh[run_id] for run_id in run_ids}
+    other_runs = [run_id for run_id in run_ids if run_id not in stored]
+    fresh = _PARTS[name](execute, other_runs) if other_runs else {}
+    return {run_id: stored[run_id][name] if run_id in stored else fresh[run_id] for run_id in run_ids}
 
 
 def _attempts(execute: Execute, run_ids: Sequence[int]) -> dict[int, list[Any]]:
-    """[parameters, outcome, fault, number] of a run's attempts."""
+    """Return for each run lists of parameters, outcome, party at fault, and number of such attempts."""
     columns = (AttemptRow.run_id, AttemptRow.params, AttemptRow.outcome, AttemptRow.fault)
     query = select(*columns, func.count()).where(AttemptRow.run_id.in_(run_ids)).group_by(*columns)
     by_run: dict[int, list[Any]] = {run_id: [] for run_id in run_ids}
@@ -257,7 +272,7 @@ def _attempts(execute: Execute, run_ids: Sequence[int]) -> dict[int, list[Any]]:
 
 
 def _moments(execute: Execute, run_ids: Sequence[int]) -> dict[int, int]:
-    """Number of a run's moments."""
+    """Return for each run the number of its moments."""
     query = select(AttemptRow.run_id, func.count()).join(MomentRow, MomentRow.attempt_id == AttemptRow.id)
     counts = dict(
         tuple(row) for row in execute(query.where(AttemptRow.run_id.in_(run_ids)).group_by(AttemptRow.run_id))
@@ -266,7 +281,7 @@ def _moments(execute: Execute, run_ids: Sequence[int]) -> dict[int, int]:
 
 
 def _variants(execute: Execute, run_ids: Sequence[int]) -> dict[int, list[Mapping[str, str]]]:
-    """Media and inits of a run's numbers, as parameters."""
+    """Return for each run the variants of its numbers, i.e. their medium and init as parameters."""
     query = select(MeasurementRow.run_id, MeasurementRow.params).where(MeasurementRow.run_id.in_(run_ids))
     by_run: dict[int, list[Mapping[str, str]]] = {run_id: [] for run_id in run_ids}
     for run_id, params in execute(query.distinct()):
@@ -278,15 +293,15 @@ def _variants(execute: Execute, run_ids: Sequence[int]) -> dict[int, list[Mappin
 
 
 def _readings(execute: Execute, run_ids: Sequence[int]) -> dict[int, list[Any]]:
-    """[metric, unit, parameters, values] of a run's numbers of the metrics `TIMED`."""
+    """Return for each run lists of metric, unit, parameters and values, of the metrics `TIMED`."""
     columns = (MeasurementRow.run_id, MeasurementRow.id, MeasurementRow.metric, DefinitionRow.unit)
     like = or_(*(MeasurementRow.metric.like(pattern, escape="\\") for pattern in TIMED))
     query = select(*columns, MeasurementRow.params, SampleRow.value)
     query = query.join(SampleRow.measurement).join(MeasurementRow.definition)
     by_run: dict[int, dict[int, list[Any]]] = {run_id: {} for run_id in run_ids}
-    there = (MeasurementRow.run_id.in_(run_ids), like)
-    for run_id, number, *about, value in execute(query.where(*there).order_by(MeasurementRow.id, SampleRow.id)):
-        by_run[run_id].setdefault(number, [*about, []])[-1].append(value)
+    query = query.where(MeasurementRow.run_id.in_(run_ids), like)
+    for run_id, number, *identity, value in execute(query.order_by(MeasurementRow.id, SampleRow.id)):
+        by_run[run_id].setdefault(number, [*identity, []])[-1].append(value)
     return {run_id: list(numbers.values()) for run_id, numbers in by_run.items()}
 
 
@@ -299,39 +314,40 @@ _PARTS: Final[Mapping[str, Callable[[Execute, Sequence[int]], dict[int, Any]]]] 
 
 
 def lacking(session: Session, most: int) -> list[int]:
-    """The newest completed runs without sums."""
+    """Return the ids of completed runs without sums, at most `most`, the newest first."""
     query = select(RunRow.id).where(RunRow.status == _COMPLETED, RunRow.sums.is_(None))
     return list(session.scalars(query.order_by(RunRow.id.desc()).limit(most)))
 
 
 def keep(session: Session, run_id: int) -> None:
-    """Keep the sums of a run, if it is completed."""
+    """Store the sums of a run, if it is completed."""
 
     def execute(query: Executable) -> Sequence[Any]:
         return session.execute(query).all()
 
     if session.scalar(select(RunRow.status).where(RunRow.id == run_id).with_for_update()) != _COMPLETED:
         return
-    added = {row[0]: _total(row[5:]) for row in execute(_totals([run_id]))}
-    taken = rows.by_measurement(execute(rows.READINGS.where(AttemptRow.run_id == run_id).order_by(AttemptRow.cycle)))
-    numbers = execute(select(MeasurementRow.id).where(MeasurementRow.run_id == run_id))
-    changes = [
-        {
-            "number": number,
-            "total": added[number].text if number in added else "",
-            "kept": {
-                _STATISTICS: astuple(summarise(samples)) if samples else None,
-                _FLAGS: _count_flags(samples),
-            },
-        }
-        for number, samples in ((row[0], taken.get(row[0], ())) for row in numbers)
-    ]
+    totals_by_id = {row[0]: _total(row[5:]) for row in execute(_totals([run_id]))}
+    readings = execute(rows.READINGS.where(AttemptRow.run_id == run_id).order_by(AttemptRow.cycle))
+    samples_by_id = rows.by_measurement(readings)
+    measurement_ids = [row[0] for row in execute(select(MeasurementRow.id).where(MeasurementRow.run_id == run_id))]
+    changes = []
+    for measurement_id in measurement_ids:
+        samples = samples_by_id.get(measurement_id, ())
+        statistics = astuple(summarise(samples)) if samples else None
+        changes.append(
+            {
+                "measurement": measurement_id,
+                "total": totals_by_id[measurement_id].text if measurement_id in totals_by_id else "",
+                "new_summary": {_STATISTICS: statistics, _FLAGS: _count_flags(samples)},
+            }
+        )
     if changes:
         table = cast("Table", MeasurementRow.__table__)
         statement = (
             update(table)
-            .where(table.c.id == bindparam("number"))
-            .values(sums=bindparam("total"), summary=bindparam("kept"))
+            .where(table.c.id == bindparam("measurement"))
+            .values(sums=bindparam("total"), summary=bindparam("new_summary"))
         )
         session.connection().execute(statement, changes)
     parts = {name: read(execute, [run_id])[run_id] for name, read in _PARTS.items()}
@@ -339,4 +355,5 @@ def keep(session: Session, run_id: int) -> None:
 
 
 def _count_flags(samples: Sequence[Sample]) -> dict[str, int]:
+    """Return how many samples have each flag, sorted by flag."""
     return dict(sorted(Counter(str(flag) for sample in samples for flag in sample.flags).items()))

@@ -177,7 +177,7 @@ def test_a_labs_metric_that_the_results_have_otherwise_is_refused(store: Store) 
     for same in (frame, evolve(frame, version=2, unit="ms"), evolve(frame, name="camera.first_frames")):
         store.check_definition(same)
     refused = {
-        "in the results already, and otherwise: unit 'ms' here, 's' in the results": evolve(frame, unit="ms"),
+        "in the results with another definition: unit 'ms' here, 's' in the results": evolve(frame, unit="ms"),
         "better 'higher' here, 'lower' in the results": evolve(frame, better="higher"),
         "have one name in Prometheus, boardlab_camera_first_frame": evolve(frame, name="camera.first.frame"),
     }

@@ -14,7 +14,7 @@ from lab.results.artifacts import ArtifactStore
 from lab.results.location import ARTIFACTS_VARIABLE, SHARED_VARIABLE
 from lab.web.site import Site, UncachedPage
 
-NOT_YET = "may not have brought it yet"
+NOT_YET = "may not have uploaded it yet"
 OF_A_LOG = "Booting Linux on physical CPU"
 
 
