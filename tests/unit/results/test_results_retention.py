@@ -449,7 +449,7 @@ def test_a_written_guide_keeps_the_runs_of_its_numbers(store: Store, tmp_path: P
         retention.delete_run(store, 99, "ada", "there is none")
     used: Collection[int] = range(1, 251)
     retention.refer(store, used, "11.01", "ada")
-    assert store.read(retention._in_guides) == set(used)
+    assert store.read(retention._runs_in_guides) == set(used)
 
 
 # --- Sizes ---

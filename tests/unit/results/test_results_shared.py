@@ -53,7 +53,7 @@ def farm(tmp_path: Path) -> Farm:
 def test_keeping_an_artifact_asks_nobody_and_bringing_it_lets_others_read_it(farm: Farm) -> None:
     ref = farm.one.put(LOG, kind="console-log")
     assert (farm.files(), farm.one.list_marked()) == ([], [ref.sha256])
-    with pytest.raises(LabStableError, match=r"not.*brought it yet"):
+    with pytest.raises(LabStableError, match=r"not.*uploaded it yet"):
         farm.two.read(ref.sha256)
     assert artifacts.upload(farm.one) == artifacts.UploadResult(1, len(LOG))
     assert farm.one.local(ref.sha256) == LOG, "it stays here, too"
