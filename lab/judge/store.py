@@ -328,7 +328,7 @@ def _verdicts(session: Session, rows: Sequence[VerdictRow], at: dt.datetime) -> 
         store_rows.whole(row)
         run, metric = store_rows.run(row.run), store_rows.metric(row.definition)
         crept = DRIFT in row.differs
-        number = (run.board_type, run.board, row.metric, row.version, item_of(row.params), crept)
+        number = (run.board_type, run.board, run.kind, row.metric, row.version, item_of(row.params), crept)
         yield store_rows.record_of(
             StoredVerdict,
             row,
@@ -344,32 +344,30 @@ def _verdicts(session: Session, rows: Sequence[VerdictRow], at: dt.datetime) -> 
 
 
 def _latest(session: Session, rows: Sequence[VerdictRow]) -> dict[tuple[object, ...], int]:
-    """The latest judged runs of some numbers.
-
-    The numbers are those of the rows with a request or a drift.
+    """Return the latest judged run of each number on which a row requests a rerun or reports a drift.
 
     Returns:
-        (board type, board, metric, version, parameters, False) -> the latest judged run; with True in the end, the
-        latest run with a verdict on a drift of that number.
+        (board type, board, kind, metric, version, parameters, False) -> id of the latest judged run; with True at the
+        end, id of the latest run with a verdict on a drift of that number.
     """
     candidates = [row for row in rows if row.outcome == UNSURE or DRIFT in row.differs]
     if not candidates:
         return {}
-    number = (RunRow.board_type, RunRow.board, VerdictRow.metric, VerdictRow.version, VerdictRow.params)
+    number = (RunRow.board_type, RunRow.board, RunRow.kind, VerdictRow.metric, VerdictRow.version, VerdictRow.params)
     later = (
         VerdictRow.run_id >= min(row.run_id for row in candidates),
         VerdictRow.metric.in_({row.metric for row in candidates}),
     )
     judged = select(*number, func.max(VerdictRow.run_id)).join(VerdictRow.run).where(*later).group_by(*number)
     latest: dict[tuple[object, ...], int] = {
-        (board_type, board, metric, version, item_of(params), False): run_id
-        for board_type, board, metric, version, params, run_id in session.execute(judged)
+        (board_type, board, kind, metric, version, item_of(params), False): run_id
+        for board_type, board, kind, metric, version, params, run_id in session.execute(judged)
     }
     called = select(*number, VerdictRow.run_id, VerdictRow.differs).join(VerdictRow.run)
     called = called.where(*later, VerdictRow.outcome.in_(CALLED)).order_by(VerdictRow.run_id)
-    for board_type, board, metric, version, params, run_id, differs in session.execute(called):
+    for board_type, board, kind, metric, version, params, run_id, differs in session.execute(called):
         if DRIFT in differs:
-            latest[board_type, board, metric, version, item_of(params), True] = run_id
+            latest[board_type, board, kind, metric, version, item_of(params), True] = run_id
     return latest
 
 

@@ -139,3 +139,11 @@ def test_a_rerun_that_was_asked_for_is_open_until_a_later_run_of_the_number_is_j
     assert [verdict.open for verdict in read_verdicts(store, run_id=asked)] == [True]
     write_verdicts(store, later, [NewVerdict("boot.time", 1, SD, "none")])
     assert [(verdict.outdated, verdict.open) for verdict in read_verdicts(store, run_id=asked)] == [(True, False)]
+
+
+def test_a_rerun_that_was_asked_for_stays_open_when_another_kind_of_run_has_the_number(store: Store) -> None:
+    asked = record(store, cycles=1)
+    write_verdicts(store, asked.id, [NewVerdict("boot.time", 1, SD, "unsure: rerun asked")])
+    other = store.begin_run("measure", asked.board_type, asked.board, asked.release, plan={}, provenance={})
+    write_verdicts(store, other.id, [NewVerdict("boot.time", 1, SD, "none")])
+    assert [(verdict.outdated, verdict.open) for verdict in read_verdicts(store, run_id=asked.id)] == [(False, True)]
