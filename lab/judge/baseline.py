@@ -1,7 +1,7 @@
-"""Baselines of a run: the last runs not rejected, or a release's.
+"""Judgement of a run's numbers against a baseline: the last runs that were not rejected, or those of a release.
 
-Runs are of the same board, board type and kind, whatever their release is called; numbers are of the same definition
-and parameters; those of a virtual board are never compared with a real one's.
+The compared runs are of the same board, board type and kind, whatever their release. The compared numbers have the same
+definition and parameters. Numbers of a virtual board are never compared with those of a real one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from lab.results.sums import Average
 ACCEPTED: Final = "accepted"
 REJECTED: Final = "rejected"
 COMPLETED: Final = "completed"
-RUNS_BACK: Final = 3  # times the runs that the noise is taken from: a number need not be in every run
+# So many times as many runs are read as the noise is taken from: a number need not be in every run.
+RUNS_BACK: Final = 3
 
 
 @frozen
@@ -40,10 +41,10 @@ class Baseline:
     """The baseline of a number.
 
     Attributes:
-        runs: ids, the oldest first.
-        values: their averages, in the same order.
-        value: the median of these.
-        uncertainty: ± of one of them, at 95 %.
+        runs: ids of the compared runs, the oldest first.
+        values: averages of these runs, in the same order.
+        value: median of the averages.
+        uncertainty: median of their ± at 95 %.
     """
 
     runs: tuple[int, ...]
@@ -54,7 +55,7 @@ class Baseline:
 
 @frozen
 class JudgedNumber:
-    """A number of a run with its judgement."""
+    """A number of a run with its judgement; `baseline` None: there was nothing to compare it with."""
 
     average: Average
     baseline: Baseline | None
@@ -63,14 +64,14 @@ class JudgedNumber:
 
 @frozen
 class JudgedRun:
-    """All numbers of a run.
+    """All numbers of a run with their judgements.
 
     Attributes:
-        against: the baseline, for a sentence: "the last accepted runs", "release 11.00".
-        is_accepted: a person accepted its numbers.
-        missing: numbers of the compared runs that this one lacks, with their last averages.
-        rates: how often its board failed, by parameters, beside the compared runs.
-        releases: of the compared runs, the oldest first.
+        against: name of the baseline in sentences: "the last accepted runs", "release 11.00".
+        is_accepted: True if a person has accepted the run.
+        missing: last averages of the numbers that the compared runs have and this one lacks.
+        rates: failure rate of the run beside that of the compared runs, each with its parameters.
+        releases: releases of the compared runs, the oldest first.
     """
 
     head: RunHead
@@ -83,20 +84,23 @@ class JudgedRun:
 
     @property
     def base(self) -> str:
-        """The baseline with its releases: `the last accepted runs (11.00, 11.01)`."""
-        named = any(release in self.against for release in self.releases)
-        return self.against if named or not self.releases else f"{self.against} ({', '.join(self.releases)})"
+        """The name of the baseline with its releases: `the last accepted runs (11.00, 11.01)`."""
+        names_release = any(release in self.against for release in self.releases)
+        return self.against if names_release or not self.releases else f"{self.against} ({', '.join(self.releases)})"
 
     def of(self, verdict: Verdict) -> list[JudgedNumber]:
-        """The numbers with this verdict."""
+        """Return the numbers with this verdict."""
         return [number for number in self.numbers if number.judgement.verdict is verdict]
 
 
 def earlier(heads: Iterable[RunHead], head: RunHead, decisions: Mapping[int, str]) -> list[RunHead]:
-    """The runs that may be a run's baseline, oldest first.
+    """Return the runs that may be a run's baseline, the oldest first.
 
-    Completed earlier runs of the same board, kind and line of builds that are not rejected. Before a published guide
-    come the earlier releases of its kernel, one run of each, in whichever order they were imported.
+    They are the earlier completed runs of the same board, kind and line of builds that were not rejected. For a
+    published guide they are those of the earlier releases of its kernel, one of each, whenever they were imported.
+
+    Args:
+        decisions: run id -> last decision.
     """
     counting = [run for run in place(heads, head) if decisions.get(run.id) != REJECTED]
     if head.kind == PUBLISHED:
@@ -109,20 +113,20 @@ def earlier(heads: Iterable[RunHead], head: RunHead, decisions: Mapping[int, str
 
 
 def place(heads: Iterable[RunHead], head: RunHead) -> list[RunHead]:
-    """The completed runs of the same board, board type and kind."""
+    """Return the completed runs of the same board, board type and kind."""
     series = (head.board, head.board_type, head.kind)
     return [run for run in heads if run.status == COMPLETED and (run.board, run.board_type, run.kind) == series]
 
 
 def judge_run(snapshot: StoreSnapshot, run_id: int, against: str | None = None) -> JudgedRun:
-    """Judge every number of a run.
+    """Judge all numbers of a run.
 
     Args:
-        against: a release, to compare with its last runs on this board; None: with the last runs not rejected. A run
-            accepted by a person begins the window anew: earlier runs no longer count.
+        against: a release, whose last runs on this board are the baseline. None: the last runs that were not rejected,
+            from the last accepted one on.
 
     Raises:
-        ConfigurationError: no such run, or nothing of that release on its board.
+        ConfigurationError: there is no such run, or no run of that release on its board.
     """
     head = run_head(snapshot, run_id)
     if head is None:
@@ -149,10 +153,10 @@ def judge_run(snapshot: StoreSnapshot, run_id: int, against: str | None = None) 
 def rate_changes(
     snapshot: StoreSnapshot, head: RunHead, references: Sequence[RunHead], night: Sequence[int] = ()
 ) -> tuple[tuple[Mapping[str, str], RateChange], ...]:
-    """How often a run's board failed, beside the compared runs together.
+    """Return the failure rates of a run beside those of all compared runs together, each with its parameters.
 
     Args:
-        night: the run and those that confirm it, which count as one; empty: it alone.
+        night: ids of the run and of those that confirm it, which count as one; empty: the run alone.
     """
     own = {head.id, *night}
     if head.kind not in RATES:
@@ -173,9 +177,9 @@ def rate_changes(
 
 
 def release_before_run(snapshot: StoreSnapshot, head: RunHead) -> str | None:
-    """The release measured before a run's own on its board.
+    """Return the release that was measured before a run's own on its board; None: there is none.
 
-    In a completed run of its kind that is not rejected.
+    Only completed runs of the same kind that were not rejected count.
     """
     series = BoardSeries.of(head)
     decisions = decisions_at(snapshot, series)
@@ -184,7 +188,7 @@ def release_before_run(snapshot: StoreSnapshot, head: RunHead) -> str | None:
 
 
 def window(before: Sequence[RunHead], decisions: Mapping[int, str]) -> list[RunHead]:
-    """The earlier runs from the last accepted one on, oldest first."""
+    """Return the earlier runs from the last accepted one on, the oldest first."""
     accepted = [index for index, run in enumerate(before) if decisions.get(run.id) == ACCEPTED]
     return list(before[accepted[-1] :] if accepted else before)
 
@@ -198,12 +202,14 @@ def judge(
     model: NoiseModel | None = None,
     averages: dict[int, list[Average]] | None = None,
 ) -> JudgedRun:
-    """Judge a run against some runs.
+    """Judge all numbers of a run against some runs.
 
     Args:
-        averages: of runs that were read already; gets those that are read now.
-        before: runs whose spread is the noise, if they are enough.
-        references: the compared runs, the oldest first.
+        before: runs whose spread gives the noise, the oldest first.
+        references: compared runs, the oldest first.
+        against: name of the references in sentences.
+        model: the noise of metrics; None: the shipped one.
+        averages: run id -> averages that were read before; those that are read now are added.
     """
     model = model or noises.load()
     longest = model.history.longest
@@ -231,34 +237,35 @@ def judge(
             for average in judged
         ]
     last = references[-1:] if head.kind == PUBLISHED else references[-model.history.window :]
-    had = [average for run in last for average in by_run.get(run.id, ())]
+    earlier_averages = [average for run in last for average in by_run.get(run.id, ())]
     flows = flows_of(average for run in references[-most:] for average in by_run.get(run.id, ()))
     explained = tuple(_explain(number, flows) for number in numbers)
     releases = tuple(dict.fromkeys(run.release for run in references[-model.history.window :]))
-    return JudgedRun(head, against, explained, missing=_missing(own, had, model), releases=releases)
+    missing = _missing(own, earlier_averages, model)
+    return JudgedRun(head, against, explained, missing=missing, releases=releases)
 
 
 def read_run_averages(snapshot: StoreSnapshot, run_id: int) -> list[Average]:
-    """A run's numbers, without parameters of the test."""
+    """Return the averages of a run's numbers, without numbers that are parameters of a test."""
     model = noises.load()
     by_run = _read(snapshot, [head], {}) if (head := run_head(snapshot, run_id)) else {}
     return [average for average in by_run.get(run_id, ()) if model.of(average.metric.name, average.params).judged]
 
 
-def _missing(own: Sequence[Average], had: Iterable[Average], model: NoiseModel) -> tuple[Average, ...]:
-    """Numbers of earlier runs that this run lacks.
+def _missing(own: Sequence[Average], earlier_averages: Iterable[Average], model: NoiseModel) -> tuple[Average, ...]:
+    """Return the last averages of the numbers that earlier runs have and this run lacks.
 
-    A number with a new definition is not missing; boots of another flow have a remark.
+    A number with a new definition is not missing. Neither are boots of another flow: `remarks` names them.
     """
     flows = flows_of(own)
     measured = {(average.metric.name, frozenset(average.params.items())) for average in own}
-    last = {(average.metric.name, frozenset(average.params.items())): average for average in had}
-    gone = (average for key, average in last.items() if key not in measured)
+    last = {(average.metric.name, frozenset(average.params.items())): average for average in earlier_averages}
+    absent = (average for key, average in last.items() if key not in measured)
     return tuple(
         sorted(
             (
                 average
-                for average in gone
+                for average in absent
                 if model.of(average.metric.name, average.params).judged and not another_flow(average, flows)
             ),
             key=lambda average: (average.metric.name, sorted(average.params.items())),
@@ -267,25 +274,25 @@ def _missing(own: Sequence[Average], had: Iterable[Average], model: NoiseModel) 
 
 
 def _explain(number: JudgedNumber, flows: Flows) -> JudgedNumber:
-    """Explain a number whose only baseline is of another flow."""
+    """Return a number with the reason, if it has no baseline because earlier boots took another flow."""
     why = "" if number.baseline else another_flow(number.average, flows)
     judgement = Judgement(Verdict.NOT_COMPARABLE, f"not compared: {why}", rule="flow")
     return evolve(number, judgement=judgement) if why else number
 
 
 def _read(
-    snapshot: StoreSnapshot, heads: Iterable[RunHead], known: dict[int, list[Average]]
+    snapshot: StoreSnapshot, heads: Iterable[RunHead], averages: dict[int, list[Average]]
 ) -> dict[int, list[Average]]:
-    """The known averages, with those of these runs."""
-    missing = sorted({run.id for run in heads} - known.keys())
-    known.update({run_id: [] for run_id in missing})
-    for average in snapshot.averages(missing):
-        known[average.run_id].append(average)
-    return known
+    """Add the averages of these runs to those that were read before, and return all."""
+    unread = sorted({run.id for run in heads} - averages.keys())
+    averages.update({run_id: [] for run_id in unread})
+    for average in snapshot.averages(unread):
+        averages[average.run_id].append(average)
+    return averages
 
 
 def _enough(averages: Mapping[int, list[Average]], head: RunHead, runs: Sequence[RunHead], longest: int) -> bool:
-    """True if the last runs have each number, or are all."""
+    """Return True if each of the last `longest` runs has all numbers of a run, or if there are no more runs."""
     if len(runs) <= longest:
         return True
     counts = Counter(average.key for run in runs[-longest:] for average in averages.get(run.id, ()))
@@ -295,8 +302,14 @@ def _enough(averages: Mapping[int, list[Average]], head: RunHead, runs: Sequence
 def judge_number(
     average: Average, history: Sequence[Average], compared: Sequence[Average], against: str, model: NoiseModel
 ) -> JudgedNumber:
-    """Judge one number against the same number of earlier runs."""
-    bound = max([average.uncertainty, *_reach_of_one(average, history[-model.history.longest :])])
+    """Judge one number against the same number of earlier runs.
+
+    Args:
+        history: averages whose spread gives the noise, the oldest first.
+        compared: averages of the references, the oldest first.
+        against: name of the references in sentences.
+    """
+    bound = max([average.uncertainty, *_bound_of_single_sample(average, history[-model.history.longest :])])
     new = of_average(average.metric, average.params, average.value, bound, f"run {average.run_id}")
     last = compared[-model.history.window :]
     if not last:
@@ -318,12 +331,13 @@ def judge_number(
     return JudgedNumber(average, baseline, compare(old, new, noise))
 
 
-def _reach_of_one(average: Average, history: Sequence[Average]) -> list[float]:
-    """The ± of a sample that is alone, by the scatter in earlier runs.
+def _bound_of_single_sample(average: Average, history: Sequence[Average]) -> list[float]:
+    """Return the ± of an average of one sample, by the scatter of samples in earlier runs.
 
-    It is empty where that is unknown, or the sample is not alone.
+    Returns:
+        One bound; empty if the average has several samples, or the scatter is unknown.
     """
-    # The ± of a mean of n samples is that of one, divided by their root
+    # The ± of a mean of n samples is that of one sample, divided by the root of n.
     of_one = [past.uncertainty * math.sqrt(past.n) for past in history if past.n > 1]
     return [statistics.median(of_one)] if average.n == 1 and of_one else []
 
@@ -336,11 +350,11 @@ def _judge_published(
     published: PublishedNumbers,
     model: NoiseModel,
 ) -> JudgedNumber:
-    """Judge a published number against the last guide, as `lab guide compare`.
+    """Judge a published number against the last guide before it, as `lab guide compare`.
 
     Args:
-        history: the number in the runs before, the oldest release first, for remarks.
-        compared: the last of them counts.
+        history: the number in earlier guides, the oldest release first; they give remarks.
+        compared: the number in the references; the last one counts.
     """
     new = published.number(average)
     if not compared:
@@ -354,10 +368,12 @@ def _judge_published(
 
 
 def _nothing(average: Average, new: Number, against: str, model: NoiseModel) -> Judgement:
+    """Return the judgement of a number without references."""
     return compare(Number(against, average.metric, average.params, None), new, model.default)
 
 
 def _by_key(averages: Mapping[int, list[Average]], heads: Iterable[RunHead]) -> dict[object, list[Average]]:
+    """Group the averages of runs by what makes them comparable (`Average.key`), in the order of the runs."""
     by_key: dict[object, list[Average]] = {}
     for head in heads:
         for average in averages.get(head.id, ()):
@@ -365,23 +381,23 @@ def _by_key(averages: Mapping[int, list[Average]], heads: Iterable[RunHead]) -> 
     return by_key
 
 
-_MOST_OF_WAY = 0.7  # share of one step in what crept
+_MOST_OF_CHANGE = 0.7  # a change did not creep if a single step has more than this share of it
 _SAME = {Verdict.NOISE, Verdict.BELOW_RESOLUTION}
 
 
 def judge_release(earlier: Sequence[Number], old: Number, new: Number, model: NoiseModel) -> Judgement:
-    """Judge a number against the last release, with remarks on earlier ones.
+    """Judge a number against that of the last release, with remarks on earlier ones.
 
-    Earlier releases count only with numbers of the same definition, conditions and clock, and without suspect ones.
-    They tell how much the number moves by itself, whether a change only goes back to where it was, and whether small
-    changes of one direction have added up.
+    An earlier release counts only if its number has the same definition, conditions and clock, and is not suspect. The
+    earlier ones show how much the number moves by itself, whether a change only returns to an earlier level, and
+    whether small changes of one direction have added up.
 
     Args:
-        earlier: of the releases before `old`, the oldest first; may be empty.
+        earlier: numbers of the releases before `old`, the oldest first; may be empty.
     """
     usual = model.of(new.metric.name if new.metric else "", new.params)
-    *like, last = [number if is_history(number, new, usual) else None for number in (*earlier, old)]
-    history = [number for number in like if number is not None]
+    *comparable, last = [number if is_history(number, new, usual) else None for number in (*earlier, old)]
+    history = [number for number in comparable if number is not None]
     noise = model.of_releases(usual, [number.value or 0.0 for number in (*history, *([last] if last else []))])
     judgement = compare(old, new, noise)
     if judgement.verdict.moved or judgement.verdict is Verdict.SUSPECT:
@@ -399,13 +415,18 @@ def judge_release(earlier: Sequence[Number], old: Number, new: Number, model: No
 
 
 def _detect_creep(before: Sequence[Number], new: Number, noise: Noise, judgement: Judgement) -> Judgement:
-    """Detect a change that crept in by small steps of one direction."""
+    """Judge a number anew that has moved by several small steps of one direction, none of them beyond noise.
+
+    Args:
+        before: numbers of earlier releases, the oldest first.
+        judgement: its judgement against the last release, which is returned if nothing crept.
+    """
     if len(before) < 2:
         return judgement
     steps = [new]
-    way = _difference(before[-1], new)
+    direction = _difference(before[-1], new)
     for number in reversed(before):
-        turns = not way or _difference(number, steps[0]) * way < 0
+        turns = not direction or _difference(number, steps[0]) * direction < 0
         if turns or compare(number, steps[0], noise).verdict.moved:
             break
         steps.insert(0, number)
@@ -418,22 +439,22 @@ def _detect_creep(before: Sequence[Number], new: Number, noise: Noise, judgement
 
 
 def _is_one_step(steps: Sequence[Number]) -> bool:
-    """True if most of a way is a single step, as behind an outlier: nothing crept."""
-    way = [math.log(number.value) for number in steps if number.value and number.value > 0]
-    moves = [abs(later - earlier) for earlier, later in itertools.pairwise(way)]
-    return len(way) < len(steps) or max(moves) > _MOST_OF_WAY * sum(moves)
+    """Return True if a single step is most of the change, as after an outlier: nothing crept then."""
+    logs = [math.log(number.value) for number in steps if number.value and number.value > 0]
+    moves = [abs(later - earlier) for earlier, later in itertools.pairwise(logs)]
+    return len(logs) < len(steps) or max(moves) > _MOST_OF_CHANGE * sum(moves)
 
 
-def _difference(one: Number, other: Number) -> float:
-    return (other.value or 0.0) - (one.value or 0.0)
+def _difference(before: Number, after: Number) -> float:
+    return (after.value or 0.0) - (before.value or 0.0)
 
 
 def document(judged: JudgedRun, notes: Sequence[str], numbers: Sequence[JudgedNumber]) -> dict[str, Any]:
-    """A run's numbers with their judgements.
+    """Return a run's numbers with their judgements for JSON.
 
     Args:
-        notes: on its label.
-        numbers: the numbers to include.
+        notes: remarks on the run's label.
+        numbers: numbers of the run to include.
     """
     return {
         "run": judged.head.id,
@@ -464,7 +485,7 @@ def document(judged: JudgedRun, notes: Sequence[str], numbers: Sequence[JudgedNu
 
 
 def missing_document(average: Average) -> dict[str, Any]:
-    """A missing number with its last average."""
+    """Return a missing number, with its last average, for JSON."""
     return {
         "metric": average.metric.name,
         "version": average.metric.version,

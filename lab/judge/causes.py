@@ -1,4 +1,7 @@
-"""Causes of a change: a new one is an entry of CAUSES, and a row of docs/judge.md."""
+"""The known causes of a change, i.e. parts of a run's provenance that may move a number.
+
+A new cause is an entry of CAUSES, and a row of docs/judge.md.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +20,19 @@ from lab.results.snapshot import StoreSnapshot
 
 
 def _version(details: Mapping[str, Any], name: str) -> str:
+    """Return a version that an attempt's boot printed; empty: it did not."""
     software = details.get("software")
     return str(software.get(name) or "") if isinstance(software, Mapping) else ""
 
 
 @frozen
 class RunFacts:
-    """The facts of a run from which its causes are read.
+    """The facts of a run that its causes are read from.
 
     Attributes:
-        release: its label.
-        details: of good attempts, the first ones first.
+        release: label of the release.
+        details: details of good attempts, in recorded order.
+        build: the run's software.
     """
 
     release: str
@@ -36,11 +41,14 @@ class RunFacts:
     build: Build
 
     def hardware(self, name: str) -> str:
-        """The first that the consoles named of the board's hardware."""
+        """Return the first text that a boot printed of a part of the board's hardware; empty: none did."""
         return next((text for attempt in self.details if (text := _version(attempt, name))), "")
 
     def firmware(self, name: str) -> str:
-        """Each medium with a version that its boot named; the version alone where the medium is not known."""
+        """Return each medium with the version that its boots printed of a firmware.
+
+        E.g. "emmc 2.9; sd 2.10". Without a known medium the version stands alone.
+        """
         versions: dict[str, str] = {}
         for attempt in self.details:
             if text := _version(attempt, name):
@@ -49,7 +57,7 @@ class RunFacts:
 
     @property
     def content(self) -> str:
-        """Each medium with the digest of what was provisioned on it."""
+        """Each medium with the digest of the contents that boardlab has written to it."""
         media = self.provenance.get("provisioned")
         pairs = sorted(media.items()) if isinstance(media, Mapping) else ()
         digests = (
@@ -67,7 +75,7 @@ class RunFacts:
 
     @property
     def card(self) -> str:
-        """The cards that the attempts found."""
+        """The product names of the cards in the board."""
         setups = [setup for attempt in self.details if isinstance(setup := attempt.get("setup"), Mapping)]
         cards = {
             f"{name} {value}" for setup in setups for name, value in setup.items() if str(name).startswith("card")
@@ -76,22 +84,22 @@ class RunFacts:
 
     @property
     def adapter(self) -> str:
-        """The serial adapter of the first attempt that knows it."""
+        """The serial adapter of the first attempt that names one."""
         ports = (attempt.get("port") for attempt in self.details)
         return next((str(port.get("adapter") or "") for port in ports if isinstance(port, Mapping)), "")
 
 
 @frozen
 class RunCause:
-    """A part of a run's provenance.
+    """One known cause, i.e. a part of a run's provenance.
 
     Attributes:
-        read: its value; empty: unknown.
-        kind: "software" tells two runs of one label apart; of "software" and "label" each change is a new image; of all
-            others it is a known change within an image. Two runs of another "setup" do not confirm each other.
-        proves_same: equal values prove that two runs had the same image; others can only show that they had not.
-        outranks_digests: another value is another build, whatever an image's digest says.
-        per_medium: each medium has its own.
+        read: returns its value in a run; empty: unknown.
+        kind: "software" distinguishes two runs with one label. A change of "software" or "label" is a new image; any
+            other change is a known change within an image. Runs with a different "setup" do not confirm each other.
+        proves_same: True if equal values prove that two runs had the same image.
+        outranks_digests: True if another value means another build, even with the same digest of the image.
+        per_medium: True if each medium has a value of its own.
     """
 
     read: Callable[[RunFacts], str]
@@ -104,7 +112,7 @@ class RunCause:
 CAUSES: Final[dict[str, RunCause]] = {
     "image": RunCause(lambda run: run.build.images, "software", proves_same=True),
     "content": RunCause(lambda run: run.content, "software", proves_same=True, per_medium=True),
-    # Without an image: the version lines of U-Boot and the kernel.
+    # If the digests of the image are unknown, the version lines of U-Boot and the kernel stand for it.
     "software": RunCause(
         lambda run: "" if run.build.images else "; ".join(filter(None, (run.build.kernel, run.build.uboot))),
         "software",
@@ -130,24 +138,29 @@ CAUSES: Final[dict[str, RunCause]] = {
 
 
 def causes(numbers: RunNumbers) -> dict[str, str]:
-    """The known causes of a run."""
+    """Return the known causes of a run: name -> value."""
     return causes_of(numbers.run.release, numbers.run.provenance, numbers.details)
 
 
 def causes_of(release: str, provenance: Mapping[str, Any], details: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """The causes from release, provenance and good attempts' details."""
+    """Return the known causes by a run's release, provenance and details of good attempts: name -> value."""
     facts = RunFacts(release, provenance, details, build_of(provenance, details))
     return {name: value for name, cause in CAUSES.items() if (value := cause.read(facts))}
 
 
 def contents(run_causes: Mapping[str, str], cause: str = "content") -> dict[str, str]:
-    """Medium -> what was provisioned there, or another cause of it, by a run's causes."""
+    """Return for each medium its value of a cause that has one per medium.
+
+    Args:
+        run_causes: causes of a run.
+        cause: name of the cause.
+    """
     parts = (part.partition(" ") for part in run_causes.get(cause, "").split("; ") if part)
     return {medium: digest for medium, _, digest in parts}
 
 
 def causes_at(run_causes: Mapping[str, str], item: Item) -> Mapping[str, str]:
-    """A run's causes for a number of one medium: only what is on that counts."""
+    """Return the causes that apply to an item of a run: of a cause per medium only the value of its medium."""
     medium = dict(item).get("medium")
     if medium is None:
         return run_causes
@@ -156,16 +169,20 @@ def causes_at(run_causes: Mapping[str, str], item: Item) -> Mapping[str, str]:
 
 
 def changes(before: Mapping[str, str], since: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Each cause that is known of both and differs: cause -> (before, since)."""
+    """Yield the causes that are known of two runs and differ, each with both values."""
     for name in CAUSES:
         if name in before and name in since and before[name] != since[name]:
             yield name, (before[name], since[name])
 
 
 def differences(snapshot: StoreSnapshot, run: int, before: int) -> dict[str, tuple[str, str]]:
-    """Known differences of two runs: cause -> (before, now).
+    """Return the known differences between two runs, by their last good attempts.
 
-    Each run's last good attempt counts.
+    Args:
+        before: id of the earlier run.
+
+    Returns:
+        Cause -> its value in the earlier run, and in the other.
     """
     provenances = dict(snapshot.provenances([run, before]))
     details = dict(snapshot.last_details([run, before]))

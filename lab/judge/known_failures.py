@@ -1,7 +1,7 @@
-"""Known failures: a signature of a failure or a number, its ticket, and the release with the fix.
+"""Known failures: the signature of a failure or of a worse number, its ticket, and the release with the fix.
 
-They stand in farm.yaml (docs/farm/farm-yaml.md). Alertmanager mails none of them, until one comes back in a release
-with its fix.
+farm.yaml lists them (docs/farm/farm-yaml.md). Alertmanager sends no mail about a known failure, unless it comes back in
+a release that has the fix.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lab.results.standing_failures import StandingFailure
 
 _TICKET: Final = re.compile(r"https?://[^\s'\"<>]+")
 _NUMBER: Final = re.compile(r"\d+")
-_COMMIT: Final = re.compile(r"(?:^|[-_.+])g[0-9a-f]{7,}\b")  # its digits are no order
+_COMMIT: Final = re.compile(r"(?:^|[-_.+])g[0-9a-f]{7,}\b")  # the digits of a commit have no order
 
 
 class KnownState(enum.StrEnum):
@@ -29,7 +29,7 @@ class KnownState(enum.StrEnum):
 
     OPEN = "open"  # the release has no fix
     RETURNED = "returned"  # the release has the fix, and the failure all the same
-    UNCLEAR = "unclear"  # the labels do not tell
+    UNCLEAR = "unclear"  # the labels do not show whether the release has the fix
 
 
 @frozen
@@ -37,13 +37,13 @@ class KnownFailure:
     """The signature of a known failure, or of a number that is known to be worse.
 
     Attributes:
-        ticket: its address.
-        fixed_in: the first release with the fix; empty: none has it.
-        failure: its class.
-        pattern: a regular expression that its line or its message has; empty: any.
-        metric: a number's, with * and ?.
-        direction: in which it moved; empty: to the worse.
-        board_types: where it is known; empty: everywhere.
+        ticket: URL of the ticket.
+        failure: failure class; empty: it is a number.
+        pattern: regular expression within the failure's line or message; empty: any text.
+        metric: metric of a number, with `*` and `?`; empty: it is a failure.
+        direction: direction in which the number moved; empty: whichever is worse.
+        board_types: board types that have it; empty: all.
+        fixed_in: first release with the fix; empty: there is none yet.
     """
 
     ticket: str = field()
@@ -75,7 +75,7 @@ class KnownFailure:
             raise ValueError(f"{self.ticket}: `pattern` is of a `failure`, `direction` of a `metric`")
 
     def is_failing(self, failing: StandingFailure) -> bool:
-        """True if a standing failure has this signature."""
+        """Return True if a standing failure has this signature."""
         text = (failing.line, failing.message)
         return (
             failing.cause.outcome == self.failure
@@ -84,12 +84,17 @@ class KnownFailure:
         )
 
     def is_number(self, board_type: str, metric: str, *, higher: bool, worse: bool) -> bool:
-        """True if a number that moved has this signature."""
+        """Return True if a number that moved has this signature.
+
+        Args:
+            higher: True if it rose.
+            worse: True if it got worse.
+        """
         moved = worse if not self.direction else higher == (self.direction == "higher")
         return bool(self.metric) and moved and fnmatchcase(metric, self.metric) and self._is_of(board_type)
 
     def state(self, release: str) -> KnownState:
-        """Its state in a release."""
+        """Return the state of the failure in a release that shows it."""
         if not self.fixed_in:
             return KnownState.OPEN
         if same_release(release, self.fixed_in):
@@ -100,20 +105,22 @@ class KnownFailure:
         return KnownState.OPEN if release_key(own) < release_key(other) else KnownState.RETURNED
 
     def _is_of(self, board_type: str) -> bool:
+        """Return True if boards of this type may have the failure."""
         return not self.board_types or board_type in self.board_types
 
 
 def _form(label: str) -> str:
-    """A label without its build numbers, e.g. main-# of main-0412."""
+    """Return a label without its build number, e.g. main-# for main-0412; labels of one form have an order."""
     return label if _COMMIT.search(label) else _NUMBER.sub("#", label)
 
 
 @frozen
 class Recognition:
-    """The known failures behind a failure or a change.
+    """The known failures that explain a failure or a change.
 
     Attributes:
-        known: at least one.
+        state: their state in the release.
+        known: the known failures, at least one.
     """
 
     state: KnownState
@@ -121,7 +128,7 @@ class Recognition:
 
     @property
     def phrase(self) -> str:
-        """The begin of a title."""
+        """The beginning of a title, e.g. `Known (https://tracker.example.org/LAB-12): `."""
         tickets = ", ".join(dict.fromkeys(failure.ticket for failure in self.known))
         fixes = ", ".join(dict.fromkeys(failure.fixed_in for failure in self.known if failure.fixed_in))
         match self.state:
@@ -133,25 +140,29 @@ class Recognition:
                 return f"Known, perhaps without its fix in {fixes} ({tickets}): "
 
 
-_FIRST: Final = (KnownState.OPEN, KnownState.RETURNED, KnownState.UNCLEAR)  # an open ticket explains it
+_PRECEDENCE: Final = (KnownState.OPEN, KnownState.RETURNED, KnownState.UNCLEAR)  # an open ticket explains the failure
 
 
-def recognise(known: Iterable[KnownFailure], release: str) -> Recognition | None:
-    """The known failures with their state in a release, if any."""
-    states = [(failure.state(release), failure) for failure in known]
+def recognise(matching: Iterable[KnownFailure], release: str) -> Recognition | None:
+    """Return the known failures that explain a failure or a change of a release; None: it is new.
+
+    Args:
+        matching: known failures whose signature it has.
+    """
+    states = [(failure.state(release), failure) for failure in matching]
     if not states:
         return None
-    first = min((state for state, _ in states), key=_FIRST.index)
+    first = min((state for state, _ in states), key=_PRECEDENCE.index)
     return Recognition(first, tuple(failure for state, failure in states if state is first))
 
 
 def of_failing(known: Sequence[KnownFailure], failing: StandingFailure) -> Recognition | None:
-    """The known failures that a standing failure is; None: it is new."""
+    """Return the known failures that explain a standing failure; None: it is new."""
     return recognise((failure for failure in known if failure.is_failing(failing)), failing.release)
 
 
 def of_verdict(known: Sequence[KnownFailure], verdict: StoredVerdict) -> Recognition | None:
-    """The known failures that a verdict is; None: it is new."""
+    """Return the known failures that explain a verdict; None: it is new."""
     higher, board_type = verdict.direction > 0, verdict.run.board_type
     matching = (
         failure

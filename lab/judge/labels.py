@@ -1,4 +1,4 @@
-"""Labels of releases: number, kernel, and order."""
+"""Labels of releases and builds: their numbers, their kernel, their order and their lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NUMBERED: Final = re.compile(rf"\d+(\.\d+)*({REAL_TIME})?", re.IGNORECASE)
 
 
 _HASH: Final = re.compile(r"g?(?=[a-z]*[0-9])[0-9a-f]{7,64}")
-_VERSION: Final = re.compile(r"v?[0-9]+\.[0-9]+")  # of a release line: major and minor
+_VERSION: Final = re.compile(r"v?[0-9]+\.[0-9]+")  # major and minor version, which name a release line
 
 
 class Labelled(Protocol):
@@ -31,9 +31,9 @@ _T = TypeVar("_T", bound=Labelled)
 
 @functools.lru_cache(maxsize=1024)
 def release_key(release: str | None) -> tuple[int, ...]:
-    """The sort key of a release.
+    """Return the sort key of a release.
 
-    9.2.1 follows 09.02.00, which equals 09.02; 09.02-rt, another kernel, is neither.
+    9.2.1 comes after 09.02.00, which equals 09.02. The key of 09.02-rt, which has another kernel, equals neither.
     """
     parts = [int(part) for part in re.findall(r"\d+", release or "")]
     while len(parts) > 2 and parts[-1] == 0:
@@ -42,53 +42,44 @@ def release_key(release: str | None) -> tuple[int, ...]:
 
 
 def is_real_time(text: str) -> bool:
-    """True if a title, file name or release names the RT kernel.
-
-    E.g. "RT-linux 09.03" and "am65x-09.03-rt".
-    """
+    """Return True if a title, file name or release names the real-time kernel, as "am65x-09.03-rt" does."""
     return re.search(r"(?<![a-z0-9])(?:rt|real[- ]?time)(?![a-z0-9])", text, re.IGNORECASE) is not None
 
 
 def is_numbered(label: str) -> bool:
-    """True if a label is a release's number.
-
-    A date with dashes, a branch and git's descriptions are none.
-    """
+    """Return True if a label is the number of a release; dates, branches and git's descriptions are not."""
     return _NUMBERED.fullmatch(label) is not None
 
 
-def same_release(one: str, other: str) -> bool:
-    """True if two labels name one release.
-
-    9.2, 09.02 and 09.02.00 do; labels without numbers must be equal.
-    """
-    if is_numbered(one) and is_numbered(other):
-        return release_key(one) == release_key(other)
-    return one == other
+def same_release(label: str, other: str) -> bool:
+    """Return True if two labels name one release, as 9.2 and 09.02.00 do; other labels must be equal."""
+    if is_numbered(label) and is_numbered(other):
+        return release_key(label) == release_key(other)
+    return label == other
 
 
-def precedes(one: str, other: str) -> bool:
-    """True if a release precedes another of the same kernel."""
-    return is_real_time(one) == is_real_time(other) and release_key(one) < release_key(other)
+def precedes(release: str, other: str) -> bool:
+    """Return True if a release comes before another one of the same kernel."""
+    return is_real_time(release) == is_real_time(other) and release_key(release) < release_key(other)
 
 
 def releases_before(records: Iterable[_T], release: str) -> list[_T]:
-    """The last item of each earlier release of its kernel, in order.
+    """Return the last record of each release before one, with the same kernel, in the order of the releases.
 
-    So the last import of a guide counts, and the order of imports does not.
+    So of several imports of a guide the last one counts, and the order of the imports does not matter.
     """
     latest = {release_key(record.release): record for record in records if precedes(record.release, release)}
     return [latest[key] for key in sorted(latest)]
 
 
 def release_before(labels: Sequence[str], release: str) -> str | None:
-    """The preceding release; None: none.
+    """Return the release before one; None: there is none.
 
-    Numbered releases of one kernel are ordered by number. Another label follows the one measured last before its first
-    run.
+    Numbered releases of one kernel are in the order of their numbers. Before another label comes the one that was
+    measured last before the label's first run.
 
     Args:
-        labels: of runs of one board and kind, the oldest run first; the release's own among them.
+        labels: labels of all runs of one board and kind, the oldest run first.
     """
     lower = [label for label in labels if is_numbered(label) and precedes(label, release)]
     if is_numbered(release) and lower:
@@ -100,9 +91,9 @@ def release_before(labels: Sequence[str], release: str) -> str | None:
 
 @functools.lru_cache(maxsize=4096)
 def line_of(label: str) -> str:
-    """The branch or release line of a build's label.
+    """Return the line of a build, i.e. its branch or its release without hashes, dates and counts.
 
-    E.g. "main" of main-0412 and main-g1a2b3c4, "11.01" of 11.01.07: without hashes, dates and counts.
+    The line of main-0412 and main-g1a2b3c4 is "main", that of 11.01.07 is "11.01".
     """
     words = re.split(r"[-_/+ ]+", label.lower())
     significant = (_VERSION.match(word) or word for word in words if not word.isdigit() and not _HASH.fullmatch(word))
@@ -112,13 +103,14 @@ def line_of(label: str) -> str:
 
 @define
 class Lines:
-    """Runs by line: each line goes on from the line measured before its first run.
+    """The runs of each line of builds.
 
-    Builds of two branches may be measured in turn: each is compared along its own line.
+    Builds of two branches may be measured alternately; each is compared with builds of its own line. A new line
+    continues the line that was measured before its first run.
 
     Attributes:
-        runs: line -> the indices of its runs, and of those that it goes on from.
-        last: line of the last run; None: no run yet.
+        runs: line -> indices of its runs, and of the runs that it continues.
+        last: line of the last run; None: there is no run yet.
     """
 
     runs: dict[str, list[int]] = field(factory=dict)
@@ -126,7 +118,7 @@ class Lines:
     _count: int = 0
 
     def add(self, label: str) -> str:
-        """Add the next run; its line."""
+        """Add the next run, and return its line."""
         line = line_of(label)
         if line not in self.runs:
             self.runs[line] = [] if self.last is None else list(self.runs[self.last])
@@ -135,5 +127,5 @@ class Lines:
         return line
 
     def before(self, label: str) -> list[int]:
-        """The indices of the runs that a next one is compared with."""
+        """Return the indices of the runs that a next run with this label is compared with."""
         return self.runs.get(line_of(label), self.runs.get(self.last, []) if self.last is not None else [])

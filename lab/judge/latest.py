@@ -1,7 +1,7 @@
-"""A board's newest runs against their references, for all views.
+"""The numbers that are worse now: each board's latest runs, judged against their references.
 
-Each board's latest run is judged against the last accepted or undecided runs of any release. The latest run of
-each kernel's newest release, by numbers (11.01 after 10.00), is judged against the previous release.
+A board's latest run is judged against the last runs that were not rejected, of any release. The latest run of each
+kernel's newest release, by its number (11.01 comes after 10.00), is also judged against the release before.
 """
 
 from __future__ import annotations
@@ -39,42 +39,41 @@ from lab.results.sums import VARIANT, Average
 
 _log = logging.getLogger(__name__)
 MEDIUM, INIT = VARIANT
-_WHOLE: Final = 0.1  # from this relative change on, per cent have no decimals
+_WHOLE: Final = 0.1  # from this relative change on, percentages have no decimals
 WORSE: Final = frozenset({Verdict.REGRESSION, Verdict.BROKEN_RUN})
 
 
 class Reference(enum.StrEnum):
-    """Reference of a change."""
+    """Kind of the runs that a run is compared with."""
 
-    RELEASE = "release"  # the release before
-    BASELINE = "baseline"  # the last accepted runs
+    RELEASE = "release"  # runs of the release before
+    BASELINE = "baseline"  # the last runs that were not rejected
 
 
 @frozen
 class BootVariant:
-    """Medium and init of a number.
-
-    A later run replaces the numbers of its variant only.
-    """
+    """Medium and init of a number; a later run replaces only the numbers of its own variants."""
 
     medium: str
     init: str = ""
 
     @classmethod
     def of(cls, params: Mapping[str, str]) -> Self:
-        """Variant of a number with these parameters."""
+        """Return the variant of a number with these parameters."""
         return cls(params.get(MEDIUM, ""), params.get(INIT, ""))
 
 
 @frozen
 class LatestComparison:
-    """A run to judge.
+    """A latest run with the runs that it is compared with.
 
     Attributes:
-        references: its reference runs.
-        before: its earlier runs; both are oldest first.
-        against: the older release, or "the last accepted runs".
-        variants: for which it is the latest run.
+        kind: kind of the references.
+        before: earlier runs, which give the noise, the oldest first.
+        references: compared runs, the oldest first.
+        against: name of the references in sentences: the older release, or "the last accepted runs".
+        is_accepted: True if a person has accepted the run.
+        variants: variants of which it is the latest run.
     """
 
     kind: Reference
@@ -87,15 +86,15 @@ class LatestComparison:
 
     @property
     def fingerprint(self) -> tuple[object, ...]:
-        """Inputs of the answer; completed runs never change."""
+        """The identity of the comparison: with an equal one the answer is equal, as completed runs never change."""
         before, references = (tuple(run.id for run in runs) for runs in (self.before, self.references))
         return self.kind, self.head.id, before, references, self.is_accepted
 
     def judge(self, snapshot: StoreSnapshot, averages: dict[int, list[Average]] | None = None) -> JudgedRun:
-        """The verdict on every number of the run, of all variants.
+        """Judge all numbers of the run, of all variants.
 
         Args:
-            averages: as of `judge`.
+            averages: see `lab.judge.baseline.judge`.
         """
         return judge(snapshot, self.head, self.before, self.references, self.against, averages=averages)
 
@@ -103,12 +102,12 @@ class LatestComparison:
 def comparisons(
     runs: Sequence[RunHead], variants: Mapping[int, Iterable[BootVariant]], decisions: Mapping[int, str]
 ) -> list[LatestComparison]:
-    """The comparisons of a series' latest runs.
+    """Return the comparisons of the latest runs of a series.
 
     Args:
-        runs: completed and not rejected, oldest first.
-        variants: of each run.
-        decisions: of each decided run.
+        runs: completed runs that were not rejected, the oldest first.
+        variants: run id -> variants that it measured.
+        decisions: run id -> last decision.
     """
     by_fingerprint: dict[tuple[object, ...], LatestComparison] = {}
     latest: dict[BootVariant, RunHead] = {}
@@ -134,7 +133,7 @@ def comparisons(
                 of_kernel = by_release.setdefault((variant, is_real_time(head.release)), {})
                 of_kernel.setdefault(release_key(head.release), []).append(head)
     for variant, head in latest.items():
-        if head.kind not in APART:  # a release has one published run
+        if head.kind not in APART:  # a published release is compared with the release before only
             add(variant, Reference.BASELINE, head, (), decisions.get(head.id) == ACCEPTED)
     for (variant, _), releases in by_release.items():
         if len(releases) > 1:
@@ -145,12 +144,13 @@ def comparisons(
 
 
 def not_measured(runs: Iterable[RunHead]) -> list[tuple[RunHead, str]]:
-    """The boards and kinds that each kernel's newest release lacks.
-
-    Each is the last run of the release before, and the newest release.
+    """Return the series that were measured with the release before a kernel's newest one, but not with the newest.
 
     Args:
-        runs: of all boards, completed and not rejected, oldest first.
+        runs: completed runs of all boards that were not rejected, the oldest first.
+
+    Returns:
+        The last run of each such series, and the newest release.
     """
     by_kernel: dict[bool, dict[tuple[int, ...], dict[BoardSeries, RunHead]]] = {}
     for head in runs:
@@ -166,9 +166,10 @@ def not_measured(runs: Iterable[RunHead]) -> list[tuple[RunHead, str]]:
     return missing
 
 
-BUDGET_S: Final = 1.0  # of a look: that of a large lab stays short, and the next one goes on
-_LATEST: Final = 4  # times the runs that a comparison reads: a medium may be measured at each fourth only
-WORTH_A_PROCESS: Final = 32  # series or runs; fewer are judged before a process has started
+BUDGET_S: Final = 1.0  # time of one look; in a large lab the next look continues
+# So many times as many runs are read as a comparison needs: a medium may be measured by each fourth run only.
+_LATEST: Final = 4
+WORTH_A_PROCESS: Final = 32  # series or runs; fewer are judged faster than a process starts
 _AT_ONCE: Final = 64  # series that the process judges between two looks
 _NICE: Final = 5
 _Key: TypeAlias = tuple[str, str, int, Item]  # kind, metric, version, parameters
@@ -176,18 +177,19 @@ _Key: TypeAlias = tuple[str, str, int, Item]  # kind, metric, version, parameter
 
 @frozen
 class WorseNumber:
-    """A number that is worse, of a run that no person accepted or rejected.
+    """A number that is worse in a run that no person has accepted or rejected.
 
     Attributes:
-        run, release, kind, at: of that run; `at`: its end.
-        against: the older release, or a phrase for earlier runs.
+        run, release, kind: those of the run.
+        at: end of the run.
+        against: name of the compared runs in sentences: the older release, or a phrase for earlier runs.
         effect: relative change; None: unknown.
-        is_release: it is compared with another release.
-        rate: of a failure rate the change in words, without an effect.
-        since: first run of the standing verdict on it; None: no history confirms it.
-        outcome: of that verdict.
-        is_confirmed: it was worse before the last night that could show it, of any release, and still is, and no
-            verdict of a history tells it.
+        is_release: True if it is compared with another release.
+        since: first run of the standing verdict on the number; None: no history confirms it.
+        is_confirmed: True if it was worse before the last night that could show it, still is, and no verdict of a
+            history reports it.
+        rate: change of a failure rate in words; empty: it is another number.
+        outcome: outcome of the standing verdict; empty: there is none.
     """
 
     run: int
@@ -207,17 +209,17 @@ class WorseNumber:
 
     @property
     def key(self) -> _Key:
-        """Its identity on its board."""
+        """The number's identity on its board."""
         return self.kind, self.metric, self.version, item_of(self.params)
 
     @property
     def title(self) -> str:
-        """Metric and values of its parameters, e.g. `boot.time sd`."""
+        """The metric with the values of the parameters, e.g. `boot.time sd`."""
         return " ".join([self.metric, *(value for _, value in sorted(self.params.items()))])
 
     @property
     def size(self) -> str:
-        """Relative change, e.g. `+23 %` or `+4.1 %`."""
+        """The change as text, e.g. `+23 %` or `+4.1 %`."""
         if self.rate:
             return self.rate
         if self.effect is None:
@@ -226,7 +228,10 @@ class WorseNumber:
 
 
 def describe(worse: Sequence[WorseNumber]) -> str:
-    """E.g. `boot.time sd +23 % in 11.01 against 11.00, and 5 more numbers (run 12)`; of at least one number."""
+    """Return worse numbers as text; there must be at least one.
+
+    E.g. `boot.time sd +23 % in 11.01 against 11.00, and 5 more numbers (run 12)`.
+    """
     first, more = worse[0], len(worse) - 1
     also = f", and {more} more number{'s' * (more > 1)}" if more else ""
     runs = ", ".join(str(run) for run in dict.fromkeys(number.run for number in worse))
@@ -234,10 +239,11 @@ def describe(worse: Sequence[WorseNumber]) -> str:
 
 
 def still_worse(worse: Sequence[WorseNumber], needs: str = "") -> str:
-    """The hint on changes that a run still shows and numbers that are worse without a verdict; at least one.
+    """Return a sentence on changes that a run still shows, and on numbers that are worse without a verdict.
 
     Args:
-        needs: the history that they lack.
+        worse: at least one number.
+        needs: the history that the numbers without a verdict lack, e.g. "needs 8 earlier runs, has 5".
     """
     parts = []
     for outcome, begin in (("regression", "still worse"), ("environment", "environment, still")):
@@ -254,7 +260,7 @@ class LabComparison:
     """The worse numbers of all boards.
 
     Attributes:
-        worse: by board, what moved most first, stages last.
+        worse: board -> its worse numbers, the largest change first, stages of the boot last.
         left: boards with runs that are not judged yet.
     """
 
@@ -264,16 +270,16 @@ class LabComparison:
 
 @define
 class LatestJudge:
-    """Judges each board's latest runs, cached for frequent looks.
+    """Judges each board's latest runs, with a cache for frequent looks.
 
-    A series is judged again when a run of it was completed or decided on.
+    A series is judged again only if a run of it was completed, accepted or rejected since.
 
     Attributes:
-        budget_s: of a look, after which no further series is judged.
+        budget_s: time of one look, after which no further series is judged.
         now_s: a monotonic clock.
-        only: boards; None: all.
-        in_process: many series are judged in a process, part by part from look to look: a thread would hold Python's
-            lock meanwhile.
+        in_process: True: many series are judged by another process, some between two looks. A thread would hold
+            Python's lock meanwhile.
+        only: boards to judge; None: all.
     """
 
     budget_s: float = BUDGET_S
@@ -289,7 +295,7 @@ class LatestJudge:
     _judged: dict[BoardSeries, tuple[PlaceState, tuple[WorseNumber, ...]]] = field(factory=dict, init=False)
 
     def of(self, store: Store, now: dt.datetime) -> LabComparison:
-        """The worse numbers as of an instant, without muted ones.
+        """Return the worse numbers of all boards, without those that are muted at an instant.
 
         Raises:
             LabError: the results cannot be read.
@@ -309,20 +315,20 @@ class LatestJudge:
             stands = snapshot.read(lambda session: standing(session, now))
             mutes = snapshot.read(mutes_of)
         numbers: dict[str, dict[_Key, WorseNumber]] = {}
-        for series, (_, of_series) in self._judged.items():
-            numbers.setdefault(series.board, {}).update({number.key: number for number in of_series})
+        for series, (_, series_numbers) in self._judged.items():
+            numbers.setdefault(series.board, {}).update({number.key: number for number in series_numbers})
         for verdict in stands.unmuted:
             if self.only is not None and verdict.run.board not in self.only:
                 continue
-            number, its_numbers = _of_history(verdict), numbers.setdefault(verdict.run.board, {})
+            number, by_key = _of_verdict(verdict), numbers.setdefault(verdict.run.board, {})
             if verdict.outcome == "regression":
-                worse = its_numbers.get(number.key, number)
-                its_numbers[number.key] = evolve(
+                worse = by_key.get(number.key, number)
+                by_key[number.key] = evolve(
                     worse, since=number.since, outcome=number.outcome, rate=number.rate, is_confirmed=False
                 )
-            elif verdict.worse and number.key in its_numbers:
-                worse = its_numbers[number.key]
-                its_numbers[number.key] = evolve(worse, since=number.since, outcome=number.outcome, is_confirmed=False)
+            elif verdict.worse and number.key in by_key:
+                worse = by_key[number.key]
+                by_key[number.key] = evolve(worse, since=number.since, outcome=number.outcome, is_confirmed=False)
         return LabComparison(
             {
                 board: shown
@@ -333,7 +339,11 @@ class LatestJudge:
         )
 
     def _judge(self, snapshot: StoreSnapshot, store: Store) -> frozenset[str]:
-        """Judge changed series, the last measured first; return boards left."""
+        """Judge the series that have changed, the last measured first.
+
+        Returns:
+            The boards with series that are left for the next look.
+        """
         if self._part is not None and self._part[1].done():
             self._take(*self._part)
         stale = [series for series, state in self._states.items() if self._judged.get(series, (None, ()))[0] != state]
@@ -355,12 +365,12 @@ class LatestJudge:
         return frozenset()
 
     def _take(self, part: Mapping[BoardSeries, PlaceState], judged: Future[list[tuple[WorseNumber, ...]]]) -> None:
-        """Take what the process has judged; one that was killed is started anew for it."""
+        """Take the results of the process; if it was killed, they are left for the next look."""
         self._part = None
         try:
             results = judged.result()
         except BrokenProcessPool:
-            _log.warning("the process that judges was killed, for want of memory perhaps: it begins anew")
+            _log.warning("the judging process was killed, perhaps for lack of memory: it is started again")
             self._process = None
             return
         self._judged |= {
@@ -370,8 +380,8 @@ class LatestJudge:
         }
 
     def _submit(self, store: Store, batch: Sequence[BoardSeries]) -> None:
-        """Have the process judge these series; one that was killed while idle is started anew at the next look."""
-        if self._process is None:  # started anew: a fork would take over the database's connections
+        """Let the process judge these series; if it was killed while it was idle, the next look starts it again."""
+        if self._process is None:  # by "spawn": a forked process would share the database's connections
             self._process = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), begin_judging)
         url = store.location.url.render_as_string(hide_password=False)
         try:
@@ -383,14 +393,15 @@ class LatestJudge:
 
 
 def begin_judging() -> None:
-    """Leave Ctrl-C to the parent process, and the processors to what measures; end with the parent."""
+    """Initialise the judging process: it ignores Ctrl-C, has a low priority, and ends with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(_NICE)
-    # No PR_SET_PDEATHSIG: that ends it with the thread that has started it.
+    # PR_SET_PDEATHSIG would not do: it ends the process with the thread that has started it.
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent() -> None:
+    """Wait for the end of the parent process, and then end this one."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
@@ -398,18 +409,19 @@ def _end_with_parent() -> None:
 
 
 def _worse_of(url: str, batch: Sequence[BoardSeries]) -> list[tuple[WorseNumber, ...]]:
-    """The worse numbers of some series, in the process that judges."""
+    """Return the worse numbers of each of these series; it runs in the judging process."""
     with open_store(url, create=False) as store, store.snapshot() as snapshot:
         return [tuple(worse_numbers(snapshot, series)) for series in batch]
 
 
 def worse_of_run(store: Store, run_id: int, verdicts: Sequence[StoredVerdict]) -> tuple[WorseNumber, ...]:
-    """The open changes that a run still shows, and the worse numbers without a verdict; without muted ones.
+    """Return the open changes that a run still shows, and its worse numbers without a verdict.
 
-    The latter are of its board's latest run, and only of one without a change of its own.
+    Muted numbers are left out. Numbers without a verdict are returned only if the run is its board's latest one, and
+    has no change of its own.
 
     Args:
-        verdicts: on the run; its own changes are left out.
+        verdicts: verdicts on the run; its own changes are left out.
 
     Raises:
         LabError: the results cannot be read.
@@ -420,13 +432,13 @@ def worse_of_run(store: Store, run_id: int, verdicts: Sequence[StoredVerdict]) -
             return ()
         numbers = [number for number in worse_numbers(snapshot, BoardSeries.of(head)) if number.run == run_id]
         mutes, now = snapshot.read(mutes_of), snapshot.now()
-    shown = {} if any(verdict.direction for verdict in verdicts) else {number.key: number for number in numbers}
-    shown |= {number.key: number for number in map(_of_history, still_open(store, store.run(run_id), verdicts))}
-    return _order(head.board, shown.values(), mutes, now)
+    by_key = {} if any(verdict.direction for verdict in verdicts) else {number.key: number for number in numbers}
+    by_key |= {number.key: number for number in map(_of_verdict, still_open(store, store.run(run_id), verdicts))}
+    return _order(head.board, by_key.values(), mutes, now)
 
 
 def worse_numbers(snapshot: StoreSnapshot, series: BoardSeries) -> list[WorseNumber]:
-    """The worse numbers of a series' latest runs; one of both references counts once."""
+    """Return the worse numbers of a series' latest runs; one that is worse than both references counts once."""
     latest = _latest_runs(snapshot, series)
     decisions = snapshot.decisions_on([head.id for head in latest])
     runs = [head for head in latest if decisions.get(head.id) != REJECTED]
@@ -436,7 +448,7 @@ def worse_numbers(snapshot: StoreSnapshot, series: BoardSeries) -> list[WorseNum
     numbers = _worse(snapshot, comparisons(runs, variants, decisions))
     confirmed: set[_Key] = set()
     for variant in {BootVariant.of(number.params) for number in numbers.values()}:
-        first = _night(snapshot, max(head.id for head in runs if variant in variants.get(head.id, ())))
+        first = _first_of_night(snapshot, max(head.id for head in runs if variant in variants.get(head.id, ())))
         before = comparisons([head for head in runs if head.id < first], variants, decisions)
         of_variant = [
             evolve(comparison, variants=frozenset({variant}))
@@ -448,13 +460,13 @@ def worse_numbers(snapshot: StoreSnapshot, series: BoardSeries) -> list[WorseNum
 
 
 def _latest_runs(snapshot: StoreSnapshot, series: BoardSeries) -> list[RunHead]:
-    """The completed runs that comparisons of a series' latest runs read, the oldest first.
+    """Return the completed runs that the comparisons of a series' latest runs need, the oldest first.
 
-    The last ones, and those of each kernel's two newest releases.
+    They are the last ones, and those of each kernel's two newest releases.
     """
     most = noise.load().history.longest * RUNS_BACK
     runs = {head.id: head for head in latest_completed(snapshot, series, _LATEST * most)}
-    if len(runs) < _LATEST * most:  # these are all
+    if len(runs) < _LATEST * most:  # the series has no further runs
         return list(runs.values())
     labels: dict[bool, dict[tuple[int, ...], list[str]]] = {}
     for label in filter(is_numbered, snapshot.labels()):
@@ -466,17 +478,17 @@ def _latest_runs(snapshot: StoreSnapshot, series: BoardSeries) -> list[RunHead]:
     return [runs[run_id] for run_id in sorted(runs)]
 
 
-def _night(snapshot: StoreSnapshot, run_id: int) -> int:
-    """The first run of a run's night: what the judge asks for is no night of its own."""
-    while (
-        asked := dict(snapshot.provenances([run_id])).get(run_id, {}).get("confirms")
-    ) is not None and asked < run_id:
-        run_id = asked
-    return run_id
+def _first_of_night(snapshot: StoreSnapshot, run_id: int) -> int:
+    """Return the id of the run that a run confirms, directly or through others; else the run's own."""
+    while True:
+        confirmed = dict(snapshot.provenances([run_id])).get(run_id, {}).get("confirms")
+        if confirmed is None or confirmed >= run_id:
+            return run_id
+        run_id = confirmed
 
 
 def _worse(snapshot: StoreSnapshot, tasks: Iterable[LatestComparison]) -> dict[_Key, WorseNumber]:
-    """The worse numbers of some comparisons; those with a release come first."""
+    """Return the worse numbers of comparisons; a comparison with a release counts before one with a baseline."""
     numbers: dict[_Key, WorseNumber] = {}
     for comparison in sorted(tasks, key=lambda comparison: comparison.kind is not Reference.RELEASE):
         if comparison.is_accepted or not comparison.references:
@@ -502,7 +514,8 @@ def _worse(snapshot: StoreSnapshot, tasks: Iterable[LatestComparison]) -> dict[_
     return numbers
 
 
-def _of_history(verdict: StoredVerdict) -> WorseNumber:
+def _of_verdict(verdict: StoredVerdict) -> WorseNumber:
+    """Return the number of a verdict as a worse number."""
     run = verdict.run
     return WorseNumber(
         run=run.id,
@@ -524,11 +537,12 @@ def _of_history(verdict: StoredVerdict) -> WorseNumber:
 def _order(
     board: str, numbers: Iterable[WorseNumber], mutes: Sequence[Mute], now: dt.datetime
 ) -> tuple[WorseNumber, ...]:
-    shown = [
+    """Return the numbers that are not muted, the largest change first, stages of the boot last."""
+    unmuted = [
         number
         for number in numbers
         if not any(mute.covers(board, number.metric, number.params, now) for mute in mutes)
     ]
     return tuple(
-        sorted(shown, key=lambda number: (number.metric == BOOT_STAGE.name, -abs(number.effect or 0.0), number.key))
+        sorted(unmuted, key=lambda number: (number.metric == BOOT_STAGE.name, -abs(number.effect or 0.0), number.key))
     )

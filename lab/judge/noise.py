@@ -1,4 +1,4 @@
-"""The noise between equal runs: from noise.toml or a board's history."""
+"""The noise of a metric, i.e. the difference between equal runs, by noise.toml or by a board's history."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from attrs import evolve, field, frozen, validators
 
 from lab.metrics import uncertainty
 
-CPU_CLOCK: Final = "cpu.clock"  # the metric that tells the clock of a processor
-_MAD: Final = 1.4826  # of a normal distribution: its standard deviation over its median absolute deviation
-_MAD_EFFICIENCY: Final = 0.37  # so much of the runs a median is worth (Huber, Robust Statistics, 1981, 5.1)
+CPU_CLOCK: Final = "cpu.clock"  # metric of the processor's clock
+_MAD: Final = 1.4826  # standard deviation of a normal distribution over its median absolute deviation
+_MAD_EFFICIENCY: Final = 0.37  # efficiency of the median absolute deviation (Huber, Robust Statistics, 1981, 5.1)
 _MEDIAN: Final = math.pi / 2  # variance of a median over that of a mean
 
 
@@ -28,13 +28,14 @@ class Noise:
     """The noise of a metric between two equal runs.
 
     Attributes:
-        relative: change, e.g. 0.05.
-        slack: difference, in the metric's unit.
-        reason: for its size; empty: the spread of equal runs.
-        follows_clock: the number scales with the CPU clock.
-        is_load: it depends on the work done meanwhile.
-        judged: False: a parameter of the test.
-        runs: number of the board's runs, or releases (`of`), behind it; 0: from the catalogue.
+        relative: largest relative change that means nothing, e.g. 0.05.
+        slack: largest difference that means nothing, in the metric's unit.
+        reason: reason for the size; empty: it is the spread of equal runs.
+        follows_clock: True if the number scales with the processor's clock.
+        is_load: True if the number depends on the work that was done meanwhile.
+        judged: False if the number is a parameter of the test, and is not judged.
+        runs: number of the board's runs or releases (see `of`) that it was learned from; 0: it is of noise.toml.
+        of: what `runs` counts, "runs" or "releases".
     """
 
     relative: float
@@ -49,7 +50,7 @@ class Noise:
 
 @frozen
 class HistoryRules:
-    """Limits for noise from a board's own runs; see noise.toml."""
+    """Rules for noise that is learned from a board's own runs; noise.toml explains them."""
 
     window: int = field(validator=validators.ge(1))
     enough: int = field(validator=validators.ge(2))
@@ -61,10 +62,10 @@ class HistoryRules:
 
 @frozen
 class ClockRules:
-    """Tolerances between two speeds of one processor; see noise.toml.
+    """Rules for two speeds of one processor; noise.toml explains them.
 
     Attributes:
-        together: of the logarithm of two factors: rows that one clock slows down differ by less.
+        together: rows that one clock slows down differ by less than this, as logarithms of their factors.
     """
 
     together: float = field(validator=validators.gt(0))
@@ -72,12 +73,12 @@ class ClockRules:
 
 @frozen
 class SpikeRules:
-    """Limits for a number far from its neighbours; see noise.toml.
+    """Rules for a number that is far from its neighbours; noise.toml explains them.
 
     Attributes:
-        far: times.
-        noises: times the catalogue's noise.
-        agree: share of the way to the number.
+        far: the number is at least so many times its neighbours.
+        noises: its distance is at least so many times the noise.
+        agree: its neighbours differ by at most this share of the distance.
     """
 
     far: float = field(validator=validators.gt(1))
@@ -87,6 +88,8 @@ class SpikeRules:
 
 @frozen
 class _Entry:
+    """One entry of noise.toml: the noise of some metrics with some parameters."""
+
     metric: re.Pattern[str]
     params: Mapping[str, re.Pattern[str]]
     noise: Noise
@@ -97,7 +100,7 @@ class _Entry:
 
 @frozen
 class NoiseModel:
-    """The whole of noise.toml."""
+    """The contents of noise.toml."""
 
     default: Noise
     history: HistoryRules
@@ -107,25 +110,26 @@ class NoiseModel:
     _by_metric: dict[str, tuple[_Entry, ...]] = field(factory=dict, init=False, repr=False, eq=False)
 
     def of(self, metric: str, params: Mapping[str, str]) -> Noise:
-        """The catalogue's noise of a metric, or its default."""
+        """Return the noise of a metric by noise.toml, or else the default."""
         if metric not in self._by_metric:
             self._by_metric[metric] = tuple(entry for entry in self.entries if entry.metric.fullmatch(metric))
         return next((entry.noise for entry in self._by_metric[metric] if entry.fits(params)), self.default)
 
     def knows(self, metric: str) -> bool:
-        """True if the metric has its own entry."""
+        """Return True if noise.toml has an entry for the metric."""
         return any(entry.metric.fullmatch(metric) for entry in self.entries)
 
     def learn(self, noise: Noise, values: Sequence[float], errors: Sequence[float], compared: int) -> Noise:
-        """The latest run's noise against `compared` runs, from their history.
+        """Return the noise between the latest run and the median of some runs, learned from a board's history.
 
-        The spread between runs comes from the differences of neighbours (of logarithms, robustly), so that one step in
-        the history is no noise; the runs' own ± are subtracted. It adds to the ± of both.
+        The spread between runs is a robust measure of the differences between neighbours, as logarithms, so that one
+        step in the history does not count as noise. The runs' own ± are subtracted from it: the comparison adds them.
 
         Args:
-            noise: of the catalogue; returned if the runs are too few, or not all above 0.
+            noise: noise by noise.toml, which is returned if the runs are too few, or not all above 0.
             values: averages of the runs before, the oldest first.
-            errors: their relative ±, at 95 %.
+            errors: their relative ± at 95 %.
+            compared: number of runs that the latest one is compared with.
         """
         if len(values) < self.history.enough or not all(math.isfinite(v) and v > 0 for v in values) or compared < 1:
             return noise
@@ -139,16 +143,16 @@ class NoiseModel:
         return evolve(noise, relative=max(relative, self.history.least), reason="", runs=len(values))
 
     def of_releases(self, noise: Noise, values: Sequence[float]) -> Noise:
-        """A published number's noise from its board's earlier releases.
+        """Return the noise of a published number, learned from the earlier releases of its board.
 
-        Never less than the catalogue's, and bounded. Releases are few, and some of their differences are real. So the
-        smaller of the middle differences between neighbours (of logarithms) counts: one step in the history is no
-        noise, and numbers that move to and fro are. Numbers that only rise or only fall drift, and a drift does not
-        excuse itself.
+        It is never below that of noise.toml, and bounded above. Releases are few, and some of their differences are
+        real. So the lower median of the differences between neighbours counts, as logarithms: one step in the history
+        is not noise, but numbers that move to and fro are. Numbers that only rise or only fall drift; a drift is not
+        taken for noise.
 
         Args:
-            noise: of the catalogue; returned if the releases are too few, or not all above 0.
-            values: of the releases before the new one, the oldest first.
+            noise: noise by noise.toml, which is returned if the releases are too few, or not all above 0.
+            values: numbers of the releases before the new one, the oldest first.
         """
         last = values[-self.history.longest :]
         if len(last) < self.history.releases or not all(math.isfinite(v) and v > 0 for v in last):
@@ -163,18 +167,18 @@ class NoiseModel:
 
 
 def is_another_clock(one_mhz: float, other_mhz: float) -> bool:
-    """True if two clocks differ by more than `cpu.clock`'s noise."""
+    """Return True if two clocks differ by more than the noise of `cpu.clock`."""
     return abs(math.log(other_mhz / one_mhz)) > math.log1p(load().of(CPU_CLOCK, {}).relative)
 
 
 @functools.cache
 def load() -> NoiseModel:
-    """The noise that boardlab ships; read once."""
+    """Return boardlab's noise.toml; it is read once."""
     return parse((resources.files("lab.judge") / "noise.toml").read_text(encoding="utf-8"))
 
 
 def parse(text: str) -> NoiseModel:
-    """Parse noise.toml's text."""
+    """Parse the text of noise.toml."""
     data = tomllib.loads(text)
     history = data["history"]
     rules = HistoryRules(

@@ -1,4 +1,4 @@
-"""A number for the judge, with its evidence."""
+"""A number that the judge compares, with its evidence."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _TUPLES: Final = ("conditions", "notes", "suspicions")
 
 @frozen
 class Work:
-    """The work done meanwhile, e.g. 80.0 "thousand a second" of "packets".
+    """The work that was done while a load was measured, e.g. 80.0 "thousand a second" of "packets".
 
     Attributes:
-        noise: relative change of the amount without meaning.
+        noise: largest relative change of the amount that means nothing.
     """
 
     amount: float
@@ -32,23 +32,23 @@ class Work:
 
 @frozen
 class NumberEvidence:
-    """The evidence about a number beyond its samples; may be empty.
+    """The evidence about a number besides its samples; all of it may be empty.
 
     Attributes:
-        low, high: the range of a number without published readings; None with samples of our own.
-        definition: name of one of several definitions; empty: the metric's only one, or unknown.
-        definition_text: as the end of a sentence: "counts the bytes of the payload".
-        conditions: of the measurement, e.g. the SD card; numbers under others are not compared.
-        background: of a load, what it has in it beside the work; empty: unknown.
-        resolution: largest meaningless difference, in the number's unit.
-        resolution_note: the reason.
-        work: done meanwhile.
-        clock_mhz: of the processor.
-        beside: this number of the product's boards with that clock; None: there are none.
-        broken: why its run is invalid.
-        incomparable: why it must not be compared; both empty in a sound number.
-        recovered: the value was recovered from the printed one.
-        notes: further remarks for a reader of a change.
+        low, high: printed range of a number whose readings are not published; None: the samples are our own.
+        definition: name of the definition, if the metric has several; empty: it has one, or it is unknown.
+        definition_text: the definition as the end of a sentence: "counts the bytes of the payload".
+        conditions: conditions of the measurement, e.g. the SD card; numbers with other conditions are not compared.
+        background: what a load includes besides the work; empty: unknown.
+        resolution: largest difference that means nothing, in the number's unit; None: unknown.
+        resolution_note: the reason for that resolution.
+        work: work that was done meanwhile; None: unknown.
+        clock_mhz: clock of the processor; None: unknown.
+        beside: the same number of the product's boards with that clock; None: there are none.
+        broken: why its run is invalid; empty: it is valid.
+        incomparable: why it must not be compared; empty: it may be.
+        recovered: True if the value was recovered from the printed one.
+        notes: further remarks for the reader of a change.
         suspicions: why it is probably wrong; such a number gets neither worse nor better.
     """
 
@@ -70,12 +70,12 @@ class NumberEvidence:
     suspicions: tuple[str, ...] = ()
 
     def document(self) -> dict[str, Any]:
-        """The evidence for JSON, without unknown fields."""
+        """Return the evidence for JSON, without empty fields."""
         return {name: value for name, value in asdict(self).items() if value not in (None, "", (), False)}
 
     @classmethod
     def of_document(cls, document: Mapping[str, Any]) -> Self:
-        """Evidence from JSON; fields of a newer boardlab are ignored."""
+        """Return the evidence of JSON; fields of a newer boardlab are ignored."""
         fields = {name: value for name, value in document.items() if name in _EVIDENCE_FIELDS}
         fields |= {name: tuple(fields[name]) for name in _TUPLES if name in fields}
         if fields.get("work") is not None:
@@ -91,9 +91,9 @@ class Number:
     """One of two numbers that are compared.
 
     Attributes:
-        source: its name in sentences, e.g. "11.01" or "run 12".
-        metric: None: unknown.
-        params: as the metric has them in the guides or in the store.
+        source: name of its source in sentences, e.g. "11.01" or "run 12".
+        metric: its metric; None: unknown.
+        params: its parameters, as guides or the store have them.
         value: in the unit of the metric; None: every cycle failed.
         uncertainty: ± of the value at 95 %; None: not stated.
     """
@@ -112,53 +112,53 @@ class Number:
 
     @property
     def relative_uncertainty(self) -> float:
-        """The ± relative to the value; 0: not stated."""
+        """The ± relative to the value; 0: it is not stated."""
         if not self.value or self.uncertainty is None:
             return 0.0
         return abs(self.uncertainty / self.value)
 
 
 def of_average(metric: Metric, params: Mapping[str, str], value: float, uncertainty: float, source: str) -> Number:
-    """The number of an average and its ±."""
+    """Return the number of an average and its ±, with the metric's resolution as evidence."""
     evidence = NumberEvidence(
         resolution=metric.resolution, resolution_note=f"of {metric.name} the method shows no less than that"
     )
     return Number(source, metric, params, value, uncertainty, evidence)
 
 
-_What: TypeAlias = tuple[str, frozenset[tuple[str, str]]]
+_NumberKey: TypeAlias = tuple[str, frozenset[tuple[str, str]]]  # metric and parameters
 
 
 @frozen
 class PublishedNumbers:
-    """Published numbers of some runs, with their evidence.
+    """The evidence of published numbers in some runs.
 
     Attributes:
-        evidence_by_number: run and number -> its guide's evidence.
+        evidence_by_number: run and number -> evidence from its guide.
         releases: run -> its release.
     """
 
-    evidence_by_number: Mapping[tuple[int, _What], NumberEvidence]
+    evidence_by_number: Mapping[tuple[int, _NumberKey], NumberEvidence]
     releases: Mapping[int, str]
 
     @classmethod
     def of_runs(cls, snapshot: StoreSnapshot, heads: Iterable[RunHead]) -> Self:
-        """Read them from the store."""
+        """Read the evidence of these runs from the store."""
         releases = {head.id: head.release for head in heads}
         evidence = {
-            (run_id, _what(document["metric"], document["params"])): NumberEvidence.of_document(document)
+            (run_id, _number_key(document["metric"], document["params"])): NumberEvidence.of_document(document)
             for run_id, details in snapshot.details(sorted(releases))
             for document in details.get(EVIDENCE, ())
         }
         return cls(evidence, releases)
 
     def number(self, average: Average, source: str = "") -> Number:
-        """A number with its evidence.
+        """Return a number with its evidence.
 
         Args:
-            source: its name in sentences; empty: its release.
+            source: name of its source in sentences; empty: its release.
         """
-        evidence = self.evidence_by_number.get((average.run_id, _what(average.metric.name, average.params)))
+        evidence = self.evidence_by_number.get((average.run_id, _number_key(average.metric.name, average.params)))
         if evidence is None:
             evidence = NumberEvidence(
                 incomparable="imported by an older boardlab, which kept no evidence; import the guide again"
@@ -167,5 +167,6 @@ class PublishedNumbers:
         return Number(name, average.metric, average.params, average.value, None, evidence)
 
 
-def _what(metric: str, params: Mapping[str, str]) -> _What:
+def _number_key(metric: str, params: Mapping[str, str]) -> _NumberKey:
+    """Return the key of a number within a run."""
     return metric, frozenset(params.items())

@@ -1,6 +1,6 @@
-"""Records of verdicts, reviews and mutes.
+"""The records of verdicts, reviews and mutes.
 
-Outcomes are those of `lab.judge.history.Outcome`; docs/judge.md explains them.
+The outcomes are those of `lab.judge.history.Outcome`; docs/judge.md explains them.
 """
 
 from __future__ import annotations
@@ -23,42 +23,47 @@ Decision = Literal["accepted", "rejected"]
 OUTCOMES: Final[tuple[OutcomeName, ...]] = (
     *("regression", "improvement", "environment", "unsure: rerun asked", "no history", "no samples", "none"),
 )
-CALLED: Final[tuple[OutcomeName, ...]] = ("regression", "improvement", "environment")  # the number moved
+CALLED: Final[tuple[OutcomeName, ...]] = ("regression", "improvement", "environment")  # outcomes of a moved number
 UNSURE: Final[OutcomeName] = "unsure: rerun asked"
-OPEN: Final[tuple[OutcomeName, ...]] = ("regression", "environment", UNSURE)  # a person should look
-DRIFT: Final = "drift"  # of `differs`: the change is a sum of small steps from that run to this one
-_LEFT: Final = 0.5  # share of a change; with no more left of it, it is over
+OPEN: Final[tuple[OutcomeName, ...]] = ("regression", "environment", UNSURE)  # outcomes that a person should look at
+DRIFT: Final = "drift"  # key of `differs`: the change is a sum of small steps from the first run to the second
+_LEFT: Final = 0.5  # a change is over if no more than this share of it is left
 
 
 @define
 class LaterChanges:
-    """Later changes of a number, read from the newest to the oldest.
+    """The changes of a number after one of its changes; they are added from the newest to the oldest.
 
-    A drift is a sum with some of the others in it: it is not added to them. Changes add up as logarithms: -50 % takes
-    back +100 %.
+    Changes add up as logarithms: -50 % takes back +100 %. A drift is itself a sum that includes some of the other
+    changes, so it is not added to them.
     """
 
     _steps: float = 0.0
-    _drift: float | None = None  # of the newest
+    _drift: float | None = None  # size of the newest drift
 
     def add(self, effect: float, *, crept: bool) -> None:
-        """Add the next older change; `effect`: relative."""
+        """Add the next older change.
+
+        Args:
+            effect: relative change, e.g. 0.02.
+            crept: True if it is a drift.
+        """
         if not crept:
             self._steps += _logarithm(effect)
         elif self._drift is None:
             self._drift = _logarithm(effect)
 
     def undoes(self, effect: float, *, crept: bool) -> bool:
-        """True if later changes took back at least half of one, or a later drift has this one in it."""
+        """Return True if the later changes took back at least half of this one, or a later drift includes it."""
         if crept and self._drift is not None:
             return True
         drift, change = self._drift or 0.0, _logarithm(effect)
-        since = self._steps + (drift if drift * change < 0 else 0.0)
-        return change * (change + since) <= change**2 * _LEFT
+        later = self._steps + (drift if drift * change < 0 else 0.0)
+        return change * (change + later) <= change**2 * _LEFT
 
 
 def _logarithm(effect: float) -> float:
-    """A relative change as a logarithm; of one to 0 that of a thousandth."""
+    """Return a relative change as a logarithm; a change to 0 counts as one to a thousandth."""
     return math.log1p(max(effect, -0.999))
 
 
@@ -67,16 +72,17 @@ class NewVerdict:
     """The judge's verdict on one number of one run.
 
     Attributes:
-        metric, version, params: identify the number, as in `lab.metrics.Measurement`.
-        direction: 1 the number rose, -1 it fell, 0 neither.
-        since_run: id of the change's first run; None: no change.
-        n: samples since then; of "no history": earlier runs that have the number.
-        effect: relative change of the number, 0.02 is 2 % more (not: worse).
-        low, high: its 95 % interval; None of a mode.
-        mode: the change is a new mode of single boots; the effect is then the distance of the modes.
+        metric, version, params: identity of the number, as in `lab.metrics.Measurement`.
+        direction: 1: the number rose; -1: it fell; 0: neither.
+        since_run: id of the change's first run; None: there is no change.
+        n: number of samples since then; for the outcome "no history": number of earlier runs with this number.
+        effect: relative change of the number; 0.02 is 2 % more, whether that is better or worse.
+        low, high: 95 % interval of the effect; None: the change is a mode.
+        mode: True if single boots are slower or faster now, in a mode of their own. The effect is then the distance of
+            the modes.
         reruns: number of further runs of the same image and night that were used.
-        differs: cause -> (before, since), of the run before `since_run` and that one; only DRIFT: both runs of a drift;
-            of a failure rate: both shares.
+        differs: cause -> its value in the run before `since_run`, and in that run. A drift has only the key `DRIFT`,
+            with its first and last run. A failure rate has the shares before and since.
     """
 
     metric: str
@@ -101,27 +107,29 @@ class NewVerdict:
 
     @property
     def number(self) -> tuple[str, int, tuple[tuple[str, str], ...]]:
-        """Metric, version and sorted parameters, which identify its number."""
+        """The identity of its number: metric, version and sorted parameters."""
         return self.metric, self.version, tuple(sorted(self.params.items()))
 
     @property
     def crept(self) -> bool:
-        """True if the change is the sum of small steps."""
+        """True if the change is a drift, i.e. a sum of small steps."""
         return DRIFT in self.differs
 
 
 @frozen(kw_only=True)
 class StoredVerdict(NewVerdict):
-    """A verdict as stored.
+    """A verdict that was read from the store, with what has happened to it since.
 
     Attributes:
         run: the run that was judged.
-        unit, better: of the metric, as it was defined then.
-        outdated: a rerun was requested, and a later run has a verdict on the number; or a drift that went on to a later
-            run.
-        over: later runs took back at least half of the change, or a later run of its board and kind is accepted.
-        review: a person's decision on the run since; None: none.
-        muted: end of its mute; None: not muted (now, or at the requested instant).
+        unit, better: unit and direction of the metric, as it was defined then.
+        judged_at: when the run was judged.
+        outdated: True if the verdict requested a rerun and a later run has a verdict on the number, or if its drift has
+            a verdict in a later run.
+        over: True if later runs took back at least half of the change, or a later run of its board and kind was
+            accepted.
+        review: a person's decision on the run; None: there is none.
+        muted: the mute that covers the number; None: there is none.
     """
 
     id: int
@@ -136,20 +144,17 @@ class StoredVerdict(NewVerdict):
 
     @property
     def worse(self) -> bool:
-        """True if the number got worse, for any reason."""
+        """True if the number got worse, for whatever reason."""
         return self.direction != 0 and (self.direction > 0) != (self.better == "higher")
 
     @property
     def open(self) -> bool:
-        """True if a person should look at it.
-
-        It may be a change, without a decision on its run, not muted, outdated or over.
-        """
+        """True if a person should look at it: it may be a change, and nothing has closed it."""
         return self._undecided and self.outcome in OPEN and not self.over
 
     @property
     def alarms(self) -> bool:
-        """True for a confirmed regression, without a decision and not muted."""
+        """True if it is a confirmed regression that no decision and no mute has closed."""
         return self._undecided and self.outcome == "regression"
 
     @property
@@ -171,7 +176,8 @@ class Review:
     """A person's decision on a run.
 
     Attributes:
-        decision: accepted: its numbers are the new baseline; rejected: they are wrong, and do not count.
+        decision: "accepted": the run's numbers are the new baseline; "rejected": they are wrong, and do not count.
+        by: the person.
     """
 
     id: int
@@ -184,13 +190,15 @@ class Review:
 
 @frozen
 class Mute:
-    """A mute of numbers' alerts until an instant.
+    """A mute of the alerts of some numbers until an instant.
 
     Attributes:
-        metric: its name, with `*` and `?`.
-        board: its name; None: every board.
-        params: required parameters of a number, values with `*` and `?`; others are ignored.
-        until: its end.
+        metric: name of the metric; `*` and `?` stand for any characters.
+        board: name of the board; None: all boards.
+        params: parameters that the number must have; `*` and `?` in a value stand for any characters.
+        until: end of the mute.
+        by: the person.
+        at: start of the mute.
     """
 
     id: int
@@ -203,7 +211,7 @@ class Mute:
     at: dt.datetime
 
     def covers(self, board: str, metric: str, params: Mapping[str, str], at: dt.datetime) -> bool:
-        """True if it mutes that number at that instant."""
+        """Return True if it mutes this number at this instant."""
         return (
             self.at <= at < self.until
             and self.board in {None, board}

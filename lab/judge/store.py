@@ -32,9 +32,9 @@ from lab.results.models import MuteRow, ReviewRow, RunRow, VerdictRow
 from lab.results.records import Run
 from lab.results.store import Store, _find
 
-LOOK_BACK: Final = dt.timedelta(days=60)  # an older run without a decision will get none
-MOST: Final = 500  # numbers; more than that is one cause, which the first of them show
-REPORTED: Final[tuple[OutcomeName, ...]] = ("regression", "environment")
+LOOK_BACK: Final = dt.timedelta(days=60)  # an older run without a decision will not get one
+MOST: Final = 500  # numbers that are read; so many have one cause, which the first of them show
+REPORTED: Final[tuple[OutcomeName, ...]] = ("regression", "environment")  # outcomes that people are told of
 
 
 def write_verdicts(
@@ -43,69 +43,74 @@ def write_verdicts(
     """Replace the verdicts on a run, in one transaction.
 
     Args:
-        late_changes: earlier runs of the same board and kind with changes found late. A change without a verdict
-            gets one on its run; `verdicts_with` returns it with the judged run.
+        late_changes: ids of earlier runs of the same board and kind, each with a change that was found only now. A
+            change without a verdict gets one on its run; `verdicts_with` returns it with the judged run.
 
     Raises:
-        ConfigurationError: no such run.
+        ConfigurationError: there is no such run.
     """
 
     def write(session: Session) -> None:
         run = _find(session, run_id)
-        before = _rows(session, run_id)
+        old_rows = _rows(session, run_id)
         now = utc_now()
-        new: list[dict[str, Any]] = []
-        instants = {row.judged_at for row in before.values()}
         series = (RunRow.board_type == run.board_type, RunRow.board == run.board, RunRow.kind == run.kind)
         changed = select(VerdictRow).join(VerdictRow.run).where(*series, VerdictRow.outcome.in_(CALLED))
-        reported = [row for row in session.scalars(changed).all() if row.run_id != run_id]
-        for row in reported:
-            if row.run_id < run_id and row.judged_at in instants:
+        changed_rows = [row for row in session.scalars(changed).all() if row.run_id != run_id]
+        # Changes of earlier runs that were found with this run stay with it: they get its new instant.
+        old_instants = {row.judged_at for row in old_rows.values()}
+        for row in changed_rows:
+            if row.run_id < run_id and row.judged_at in old_instants:
                 row.judged_at = now
-        matched = [(run_id, verdict, before.pop(verdict.number, None)) for verdict in verdicts]
-        for night, verdict in late_changes:
-            if not any(_is_same_change(row, night, verdict) for row in reported):
-                matched.append((night, verdict, _rows(session, night).get(verdict.number)))
-        for night, verdict, old in matched:
-            if old is None:
-                new.append({"run_id": night, **_values(verdict, now)})
+        matched = [(run_id, verdict, old_rows.pop(verdict.number, None)) for verdict in verdicts]
+        for changed_run, verdict in late_changes:
+            if not any(_is_same_change(row, changed_run, verdict) for row in changed_rows):
+                matched.append((changed_run, verdict, _rows(session, changed_run).get(verdict.number)))
+        new: list[dict[str, Any]] = []
+        for judged_run, verdict, old_row in matched:
+            if old_row is None:
+                new.append({"run_id": judged_run, **_values(verdict, now)})
                 continue
             for name, value in _values(verdict, now).items():
-                setattr(old, name, value)
-        for left in before.values():
-            session.delete(left)
+                setattr(old_row, name, value)
+        for row in old_rows.values():  # numbers that the run no longer has a verdict on
+            session.delete(row)
         if new:
             names = {row["metric"] for row in new}
             if rates := [metric for metric in RATES.values() if metric.name in names]:  # no sample has defined them
                 store_rows.insert_definitions(session, rates)
-            session.execute(insert(VerdictRow), new)  # hundreds of a guide; as objects they take three times as long
+            # As objects the hundreds of verdicts of a guide would take three times as long.
+            session.execute(insert(VerdictRow), new)
 
     store.write(write)
 
 
 def _rows(session: Session, run_id: int) -> dict[tuple[str, int, Item], VerdictRow]:
-    """A run's verdict rows by number."""
+    """Return the rows of a run's verdicts by number."""
     rows = session.scalars(select(VerdictRow).where(VerdictRow.run_id == run_id))
     return {(row.metric, row.version, item_of(row.params)): row for row in rows}
 
 
 def _is_same_change(row: VerdictRow, run_id: int, change: NewVerdict) -> bool:
-    """True if a verdict is on the change found at a run.
+    """Return True if a stored verdict is on the change that was found at a run.
 
-    Both are of one number and direction, and the runs in which they may have begun overlap. A drift grows: the later
-    verdict on it has the earlier ones in it.
+    Both are of one number and direction, and the runs in which they may have begun overlap. A drift grows, so a later
+    verdict on it includes the earlier ones.
     """
     same = (row.metric, row.version, item_of(row.params), row.direction) == (*change.number, change.direction)
-    since, began = row.since_run or row.run_id, change.since_run or run_id
+    row_since, change_since = row.since_run or row.run_id, change.since_run or run_id
     if change.crept or DRIFT in row.differs:
-        return same and change.crept and DRIFT in row.differs and began <= row.run_id and run_id <= row.run_id
-    return same and since <= run_id and began <= row.run_id
+        both_crept = change.crept and DRIFT in row.differs
+        return same and both_crept and change_since <= row.run_id and run_id <= row.run_id
+    return same and row_since <= run_id and change_since <= row.run_id
 
 
 def verdicts_with(store: Store, run_id: int) -> list[StoredVerdict]:
-    """Verdicts on a run, with changes of earlier runs found by it, and open ones that began with it.
+    """Return the verdicts on a run, with changes that were found with it or began with it.
 
-    They replace "none" and "unsure" on the same number. Those taken back by later ones are left out.
+    They are changes of earlier runs that were found when this run was judged, and open changes of later runs that began
+    with this one. A change replaces the verdicts "none" and "unsure" on the same number. A change that a later one has
+    taken back is left out.
     """
     own = read_verdicts(store, run_id=run_id)
     if not own:
@@ -135,14 +140,14 @@ def verdicts_with(store: Store, run_id: int) -> list[StoredVerdict]:
 
 
 def still_open(store: Store, run: Run, verdicts: Sequence[StoredVerdict]) -> list[StoredVerdict]:
-    """The open changes of other runs that a run still shows.
+    """Return the open changes of other runs that a run still shows.
 
     Args:
-        verdicts: on the run; its own changes are left out, and so is what it did not measure.
+        verdicts: verdicts on the run; its own changes are left out, and so are numbers that it did not measure.
     """
     own = {verdict.number for verdict in verdicts if verdict.direction}
     measured = {verdict.number for verdict in verdicts if verdict.outcome != "no samples"}
-    rates = {metric.name for metric in RATES.values()}  # one that did not move has no verdict
+    rates = {metric.name for metric in RATES.values()}  # a failure rate that did not move has no verdict
     return [
         verdict
         for verdict in _open_changes(store, run)
@@ -153,9 +158,9 @@ def still_open(store: Store, run: Run, verdicts: Sequence[StoredVerdict]) -> lis
 
 
 def _open_changes(store: Store, run: Run) -> list[StoredVerdict]:
-    """The open regressions and changes of the environment of a run's board and kind, newest run first.
+    """Return the newest open verdict on each number of a run's board and kind, the newest run first.
 
-    The newest verdict on a number counts.
+    Only regressions and changes of the environment count.
     """
     newest: dict[object, StoredVerdict] = {}
     for verdict in read_verdicts(store, board=run.board, outcomes=REPORTED):
@@ -165,7 +170,7 @@ def _open_changes(store: Store, run: Run) -> list[StoredVerdict]:
 
 
 def _size(verdict: StoredVerdict) -> float:
-    """The verdict's effect; without a size its direction, 1 or -1."""
+    """Return the verdict's effect; if it has none, its direction: 1 or -1."""
     return verdict.direction if verdict.effect is None else verdict.effect
 
 
@@ -183,15 +188,15 @@ def read_verdicts(
     at: dt.datetime | None = None,
     most: int | None = None,
 ) -> list[StoredVerdict]:
-    """Verdicts with the decisions on their runs, newest run first.
+    """Read verdicts with the decisions on their runs, the newest run first.
 
     Args:
-        run_id, verdict_id, board, boards, metric: only theirs; None or nothing: of all.
-        since: earliest start of their runs.
-        outcomes: only these; None: all.
-        judged_at: only those that were judged at that instant.
-        at: the instant for which mutes count; None: now.
-        most: only the newest ones; None: all.
+        run_id, verdict_id, board, boards, metric: only verdicts of these; None or empty: of all.
+        since: only verdicts on runs that began then or later.
+        outcomes: only these outcomes; None: all.
+        judged_at: only verdicts of that instant.
+        at: instant for which mutes count; None: now.
+        most: number of verdicts at most; None: all.
     """
     query = select(VerdictRow).join(VerdictRow.run).order_by(VerdictRow.run_id.desc(), VerdictRow.id).limit(most)
     if boards:
@@ -218,26 +223,29 @@ def read_verdicts(
 
 
 def moved_boards(
-    store: Store, metric: str, since: dt.datetime, wanted: Sequence[ColumnElement[bool]] = (), most: int = MOST
+    store: Store, metric: str, since: dt.datetime, conditions: Sequence[ColumnElement[bool]] = (), most: int = MOST
 ) -> list[str]:
-    """The boards on which a metric moved, the last one first.
+    """Return the boards on which a metric moved, the last one first.
 
     Args:
-        since: earliest start of their runs.
-        wanted: more conditions on the runs.
-        most: verdicts that are read, the newest ones.
+        since: only runs that began then or later.
+        conditions: further conditions on the runs.
+        most: number of verdicts that are read at most, the newest ones.
     """
     moved = (VerdictRow.metric == metric, VerdictRow.outcome.in_(CALLED), RunRow.started_at >= since)
-    query = select(RunRow.board).join(VerdictRow, VerdictRow.run_id == RunRow.id).where(*moved, *wanted)
+    query = select(RunRow.board).join(VerdictRow, VerdictRow.run_id == RunRow.id).where(*moved, *conditions)
     rows = store.rows(query.order_by(VerdictRow.run_id.desc(), VerdictRow.id).limit(most))
     return list(dict.fromkeys(row.board for row in rows))
 
 
 def review(store: Store, run_id: int, decision: Decision, by: str, reason: str) -> Review:
-    """Store a person's decision on a run; the newest counts.
+    """Store a person's decision on a run, which replaces earlier ones.
+
+    Args:
+        by: the person.
 
     Raises:
-        ConfigurationError: no such run.
+        ConfigurationError: there is no such run.
     """
 
     def write(session: Session) -> Review:
@@ -251,7 +259,7 @@ def review(store: Store, run_id: int, decision: Decision, by: str, reason: str) 
 
 
 def reviews(store: Store) -> dict[int, Review]:
-    """The newest decision of each decided run, by run id."""
+    """Return the newest decision on each reviewed run, by run id."""
     return store.read(newest_reviews)
 
 
@@ -265,7 +273,11 @@ def mute(
     reason: str,
     by: str,
 ) -> Mute:
-    """Mute some numbers' alerts until an instant.
+    """Mute the alerts of some numbers until an instant.
+
+    Args:
+        metric, board, params: which numbers, see `Mute`.
+        by: the person.
 
     Raises:
         ConfigurationError: that instant is past.
@@ -284,12 +296,12 @@ def mute(
 
 
 def mutes(store: Store) -> list[Mute]:
-    """All mutes, also those that have ended, the oldest first."""
+    """Return all mutes, also those that have ended, the oldest first."""
     return store.read(mutes_of)
 
 
 def verdicts_of(session: Session, ids: Sequence[int], at: dt.datetime) -> list[StoredVerdict]:
-    """The verdicts with these ids in order, as of an instant."""
+    """Return the verdicts with these ids, in their order; `at`: the instant for which mutes count."""
     query = select(VerdictRow).where(VerdictRow.id.in_(ids))
     rows = session.scalars(query.options(joinedload(VerdictRow.run), joinedload(VerdictRow.definition))).all()
     by_id = {verdict.id: verdict for verdict in _verdicts(session, rows, at)}
@@ -297,17 +309,18 @@ def verdicts_of(session: Session, ids: Sequence[int], at: dt.datetime) -> list[S
 
 
 def newest_reviews(session: Session) -> dict[int, Review]:
-    """The newest decision by run id."""
+    """Return the newest decision on each reviewed run, by run id."""
     newest = select(func.max(ReviewRow.id)).group_by(ReviewRow.run_id)
     return {row.run_id: _review(row) for row in session.scalars(select(ReviewRow).where(ReviewRow.id.in_(newest)))}
 
 
 def mutes_of(session: Session) -> list[Mute]:
-    """All mutes, the oldest first."""
+    """Return all mutes, the oldest first."""
     return [_mute(row) for row in session.scalars(select(MuteRow).order_by(MuteRow.id))]
 
 
 def _values(verdict: NewVerdict, now: dt.datetime) -> dict[str, Any]:
+    """Return the values of a verdict's columns."""
     return store_rows.columns_of(verdict) | {
         "differs": {what: list(both) for what, both in verdict.differs.items()},
         "judged_at": now,
@@ -315,12 +328,10 @@ def _values(verdict: NewVerdict, now: dt.datetime) -> dict[str, Any]:
 
 
 def _verdicts(session: Session, rows: Sequence[VerdictRow], at: dt.datetime) -> Iterator[StoredVerdict]:
-    """The rows as records.
-
-    They have the decisions on their runs, and what later runs say of them.
+    """Yield the records of rows, with the decisions on their runs and whether later runs have replaced them.
 
     Args:
-        at: the instant for which mutes count.
+        at: instant for which mutes count.
     """
     reviews, mutes, latest = newest_reviews(session), mutes_of(session), _latest(session, rows)
     undone = _undone(session, rows)
@@ -372,23 +383,25 @@ def _latest(session: Session, rows: Sequence[VerdictRow]) -> dict[tuple[object, 
 
 
 def _review(row: ReviewRow) -> Review:
+    """Return the record of a row."""
     store_rows.whole(row)
     return store_rows.record_of(Review, row)
 
 
 def _mute(row: MuteRow) -> Mute:
+    """Return the record of a row."""
     store_rows.whole(row)
     return store_rows.record_of(Mute, row)
 
 
 @frozen
 class StandingChanges:
-    """The standing verdicts.
+    """The verdicts that stand, i.e. that no person and no later run has closed.
 
     Attributes:
         unmuted, muted: the verdicts without and with a mute.
-        began: their changes' first runs by id.
-        left_out: number of the oldest ones beyond MOST.
+        began: run id -> first run of their changes.
+        left_out: number of older verdicts that were not read.
     """
 
     unmuted: tuple[StoredVerdict, ...]
@@ -398,10 +411,10 @@ class StandingChanges:
 
 
 def standing(session: Session, now: dt.datetime, most: int = MOST) -> StandingChanges:
-    """Standing regressions and environment changes of the last LOOK_BACK.
+    """Return the regressions and environment changes of the last `LOOK_BACK` that stand.
 
     A verdict stands until its run is accepted or rejected, a later run of its board and kind is accepted, or later runs
-    take back at least half of the change. A rejected run undoes nothing.
+    take back at least half of the change. A rejected run takes nothing back.
     """
     reviews = newest_reviews(session)
     ids = [
@@ -421,10 +434,7 @@ def standing(session: Session, now: dt.datetime, most: int = MOST) -> StandingCh
 
 
 def _undone(session: Session, rows: Sequence[VerdictRow]) -> frozenset[int]:
-    """Ids of the verdicts that no longer stand.
-
-    Later runs have taken the change back, or a later run was accepted.
-    """
+    """Return the ids of the verdicts whose change later runs have taken back, or after which a run was accepted."""
     reported = [row for row in rows if row.outcome in REPORTED]
     if not reported:
         return frozenset()
@@ -438,8 +448,11 @@ def _undone(session: Session, rows: Sequence[VerdictRow]) -> frozenset[int]:
 def _changes_since(
     session: Session, reviews: Mapping[int, Review], *conditions: ColumnElement[bool]
 ) -> Iterator[tuple[Row[Any], bool]]:
-    """Verdicts with a change, newest run first; True: taken back by later runs, or a later run is accepted."""
-    accepted: dict[tuple[str, str, str], int] = {}  # the newest accepted run by board type, board and kind
+    """Yield the verdicts with a change, the newest run first, and whether each is undone.
+
+    It is undone if later runs have taken the change back, or a later run was accepted.
+    """
+    accepted: dict[tuple[str, str, str], int] = {}  # board type, board and kind -> newest accepted run
     accepted_ids = [run for run, review in reviews.items() if review.decision == "accepted"]
     series_of_run = select(RunRow.id, RunRow.board_type, RunRow.board, RunRow.kind).where(RunRow.id.in_(accepted_ids))
     for run in session.execute(series_of_run.order_by(RunRow.id)):
@@ -459,8 +472,8 @@ def _changes_since(
     later: dict[tuple[Any, ...], LaterChanges] = {}
     for row in session.execute(query.order_by(VerdictRow.run_id.desc(), VerdictRow.id)):
         series = (row.board_type, row.board, row.kind)
-        decided = reviews.get(row.run_id)
-        if decided is not None and decided.decision == "rejected":  # its change is none, and undoes none
+        review = reviews.get(row.run_id)
+        if review is not None and review.decision == "rejected":  # a rejected run has no change, and undoes none
             continue
         number = (*series, row.metric, row.version, tuple(sorted(row.params.items())))
         effect = row.direction if row.effect is None else row.effect

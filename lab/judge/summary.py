@@ -1,4 +1,4 @@
-"""The verdict summary of a run as text, HTML or Markdown."""
+"""The summary of a run's verdicts, as text, HTML or Markdown."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ Form = Literal["txt", "html", "md"]
 FORMS: Final[Mapping[str, Form]] = {".txt": "txt", ".html": "html", ".htm": "html", ".md": "md", ".markdown": "md"}
 _UNCHANGED: Final = "unchanged"
 NO_HISTORY: Final = "no history"
-_NAMED: Final = 3  # numbers that a sentence names
-OF_BOOTS: Final = "boot."  # begins the names of metrics of boots
+_NAMED: Final = 3  # most numbers that a sentence names
+OF_BOOTS: Final = "boot."  # prefix of the metrics of boots
 _NO_SAMPLES: Final = "not measured, since no cycle gave a sample"
 _UNSURE: Final = "unsure: a rerun is asked for"
-_WEIGHTS: Final = ("regression", _NO_SAMPLES, _UNSURE, "environment", "improvement")  # of a headline's parts
-_WORDS: Final = {"none": _UNCHANGED, "no samples": _NO_SAMPLES, UNSURE: _UNSURE}
+_WEIGHTS: Final = ("regression", _NO_SAMPLES, _UNSURE, "environment", "improvement")  # order of a headline's parts
+_WORDS: Final = {"none": _UNCHANGED, "no samples": _NO_SAMPLES, UNSURE: _UNSURE}  # outcome -> its words in a summary
 
 
 @frozen
@@ -41,13 +41,13 @@ class VerdictSummary:
     """The summary of a run's verdicts.
 
     Attributes:
-        changes: the unmuted ones.
+        changes: changes that are not muted.
         muted: number of muted changes.
-        failed: number of failed cycles of a run without a good one; 0: some were good.
-        others: other outcomes by label -> their count.
-        needs: runs that numbers without a history need.
-        worse: changes that the run still shows, and numbers worse than in the runs before, see `lab.judge.latest`.
-        gaps: what the run was to measure, and lacks, as of `find_gaps`.
+        others: words for another outcome -> number of verdicts.
+        needs: history that numbers lack, e.g. "needs 8 earlier runs, has 5"; empty: none lacks any.
+        failed: number of failed cycles of a run without a good one; 0: the run has good ones.
+        worse: changes that the run still shows, and numbers worse than in the runs before (`lab.judge.latest`).
+        gaps: sentences on what the run lacks (`find_gaps`).
     """
 
     run: Run
@@ -61,7 +61,7 @@ class VerdictSummary:
 
     @property
     def verdict(self) -> str:
-        """The first line: what weighs most comes first."""
+        """The headline; the most important part comes first."""
         counts = Counter[str]()
         for change in self.changes:
             counts.update(verdict.outcome for verdict in change.verdicts)
@@ -91,18 +91,18 @@ class VerdictSummary:
 
     @property
     def rest(self) -> str:
-        """The counts of everything else."""
-        parts = [f"{count} {what}" for what, count in self.others.items()]
+        """The counts of all verdicts that are not in `changes`."""
+        parts = [f"{count} {words}" for words, count in self.others.items()]
         if self.muted:
             parts.append(f"{self.muted} moved and muted")
         return ", ".join(parts)
 
 
 def of_run(store: Store, run_id: int) -> VerdictSummary:
-    """The summary of a judged run.
+    """Return the summary of a judged run.
 
     Raises:
-        ConfigurationError: no such run.
+        ConfigurationError: there is no such run.
     """
     verdicts = verdicts_with(store, run_id)
     runs = [store.run(number) for number in {verdict.since_run for verdict in verdicts} if number is not None]
@@ -115,19 +115,17 @@ def of_run(store: Store, run_id: int) -> VerdictSummary:
 
 
 def find_gaps(snapshot: StoreSnapshot, run_id: int) -> tuple[str, ...]:
-    """Sentences on what a run was to measure, and lacks.
-
-    These are cycles of its plan, and numbers that runs of the same plan had before it.
+    """Return sentences on what a run lacks: cycles of its plan, and numbers that earlier runs with its plan had.
 
     Raises:
-        ConfigurationError: no such run.
+        ConfigurationError: there is no such run.
     """
     judged = baseline.judge_run(snapshot, run_id)
     kind, shortage = judged.head.kind, completeness_of_runs(snapshot, [judged.head])[run_id].shortage
     gaps = [f"not complete: {shortage}"] if shortage else []
     plans = snapshot.plans([run_id, *sorted({average.run_id for average in judged.missing})])
     items = {planned_run: planned_items(kind, plan).keys() for planned_run, plan in plans}
-    # A run that was to measure less lacks nothing
+    # Numbers of a run that planned more items are not missing here.
     missing = [average for average in judged.missing if items[average.run_id] <= items[run_id]]
     names = [f"{average.metric.name} {label(average.params)}".strip() for average in missing]
     if names:
@@ -137,14 +135,14 @@ def find_gaps(snapshot: StoreSnapshot, run_id: int) -> tuple[str, ...]:
 
 
 def parts(store: Store, change: VerdictChange) -> tuple[str, ...]:
-    """The parts of the boot behind a change of boot times, as far as runs were diagnosed."""
+    """Return the parts of the boot that explain a change of boot times, if its runs were diagnosed."""
     media = {verdict.params.get("medium", "") for verdict in change.verdicts if verdict.metric.startswith(OF_BOOTS)}
     last = max(verdict.run.id for verdict in change.verdicts)
     return tuple(explain(store, last, change.began.run, media)) if media else ()
 
 
 def count_failed_cycles(store: Store, run_id: int) -> int:
-    """The number of failed cycles if none was good; else 0."""
+    """Return the number of failed cycles of a run without a good one; else 0."""
     (run,) = read_numbers(store, [run_id])
     return 0 if run.numbers else sum(run.failed.values())
 
@@ -152,12 +150,12 @@ def count_failed_cycles(store: Store, run_id: int) -> int:
 def summary(
     run: Run, verdicts: Iterable[StoredVerdict], began: Mapping[int, ChangeStart], failed: int = 0
 ) -> VerdictSummary:
-    """Build a run's summary.
+    """Summarise the verdicts on a run.
 
     Args:
-        verdicts: all of this run, and those of earlier runs found with it.
-        began: their changes' first runs by id.
-        failed: number of its failed cycles if none was good.
+        verdicts: all verdicts on this run, and those on earlier runs that were found with it.
+        began: run id -> first run of a change.
+        failed: number of failed cycles, if none was good.
     """
     every = list(verdicts)
     called = [verdict for verdict in every if verdict.outcome in CALLED]
@@ -170,19 +168,19 @@ def summary(
 
 
 def render(summary: VerdictSummary, form: Form, evidence: EvidenceLinks) -> str:
-    """The summary; its first line (of HTML: its heading) is the verdict."""
+    """Return the summary as a document; its first line, in HTML the heading, is the headline."""
     templates = environment("lab.judge", escapes=form == "html")
     return templates.get_template(f"summary.{form}.j2").render(summary=summary, evidence=evidence)
 
 
 def form_of(path: Path) -> Form:
-    """The format for a file's name.
+    """Return the format that a file's extension stands for.
 
     Raises:
-        ConfigurationError: an unknown extension.
+        ConfigurationError: the extension is unknown.
     """
     if path.suffix.lower() not in FORMS:
-        raise ConfigurationError(f"{path}: its name does not say what to write; end it in .md, .html or .txt")
+        raise ConfigurationError(f"{path}: its extension names no format; use .md, .html or .txt")
     return FORMS[path.suffix.lower()]
 
 
@@ -200,7 +198,7 @@ def write(summary: VerdictSummary, path: Path, evidence: EvidenceLinks) -> None:
 
 
 def all_failed(cycles: int) -> str:
-    """The sentence on a run without a good cycle; it may have ended before it tried all of its plan."""
+    """Return the sentence on a run without a good cycle, which may have ended before it tried its whole plan."""
     return "the only cycle that was tried failed" if cycles == 1 else f"all {cycles} cycles that were tried failed"
 
 
@@ -209,10 +207,12 @@ class Month:
     """The verdicts on the runs of a month.
 
     Attributes:
-        month: as in 2026-11 (UTC).
-        runs: that were judged.
-        reruns: runs that were used to confirm, counted once a night.
-        rejected, accepted: regressions, improvements and changes of the environment on runs with that decision.
+        month: e.g. 2026-11, in UTC.
+        runs: number of judged runs.
+        numbers: number of verdicts.
+        regressions, improvements, environment, unsure: number of verdicts with that outcome.
+        reruns: number of runs that confirmed others; those of one night count once.
+        rejected, accepted: number of changes on runs with that decision.
     """
 
     month: str
@@ -228,16 +228,16 @@ class Month:
 
 
 def by_month(verdicts: Sequence[StoredVerdict]) -> list[Month]:
-    """The months with verdicts, the oldest first."""
+    """Return the months with verdicts, the oldest first."""
     months: dict[str, Month] = {}
-    most: dict[int, int] = {}
+    reruns_of: dict[int, int] = {}  # run id -> most reruns of a verdict so far
     for verdict in sorted(verdicts, key=lambda verdict: (verdict.run.started_at, verdict.run.id)):
         key = f"{verdict.run.started_at:%Y-%m}"
         month = months.setdefault(key, Month(key))
-        before = most.get(verdict.run.id)
-        month.runs += before is None
-        month.reruns += max(0, verdict.reruns - (before or 0))
-        most[verdict.run.id] = max(verdict.reruns, before or 0)
+        earlier = reruns_of.get(verdict.run.id)
+        month.runs += earlier is None
+        month.reruns += max(0, verdict.reruns - (earlier or 0))
+        reruns_of[verdict.run.id] = max(verdict.reruns, earlier or 0)
         month.numbers += 1
         month.regressions += verdict.outcome == "regression"
         month.improvements += verdict.outcome == "improvement"

@@ -1,7 +1,8 @@
-"""Phrases about changes and failures, for mail, CI and command line.
+"""Sentences on changes and failures, for mail, CI and the command line.
 
-Numbers of one board that began to move together, for one cause, are one `VerdictChange`. The phrases stand only here:
-the exporter hands them to Alertmanager's templates (farm/alertmanager/boardlab.tmpl), `lab.judge.summary` writes them.
+Numbers of one board that began to move with one run, or by one cause, are one `VerdictChange`. No other module has such
+sentences: the exporter passes them to Alertmanager's templates (farm/alertmanager/boardlab.tmpl), and
+`lab.judge.summary` writes them into summaries.
 """
 
 from __future__ import annotations
@@ -25,33 +26,34 @@ from lab.results.formatting import anchor, decimals, label, rate_document
 from lab.results.standing_failures import StandingFailure
 from lab.terminal import plain
 
-MAX_LINES: Final = 10  # of the numbers of one change
-BOOT: Final = "boot"  # kind of runs
-RUN: Final = "{run}"  # in the address of a run's report
-_TRIED: Final = "medium"  # the parameter by which a report groups attempts, where there is one
-_MOST_DECIMALS: Final = 2  # of per cent
+MAX_LINES: Final = 10  # lines on the numbers of one change
+BOOT: Final = "boot"  # a kind of run
+RUN: Final = "{run}"  # stands for the run's id in the address of a report
+_TRIED: Final = "medium"  # parameter by which a report groups attempts that have it
+_MOST_DECIMALS: Final = 2  # of percentages
 _NAMES: Final = {"regression": "Regression", "improvement": "Improvement", "environment": "Environment"}
 _PANIC: Final = re.compile(r"^Kernel panic - not syncing: |!? exitcode=0x[0-9a-f]+.*$")
-_LINE: Final = 100  # characters of a console's line in a title
+_LINE: Final = 100  # most characters of a console's line in a title
 _SMALL_STEPS: Final = "no single cause: many small steps"
 _HASH: Final = re.compile(r"(?:sha256:)?([0-9a-f]{12})[0-9a-f]{20,}")
 
 
 @frozen
 class VerdictChange:
-    """A board's numbers that moved together, with the same outcome.
+    """Numbers of a board that moved together, with the same outcome.
 
-    They began with the same run or have the same known cause.
+    They began with the same run, or have the same known cause.
 
     Attributes:
-        outcome: regression, improvement or environment.
-        began: its first run.
-        differs: known differences of that run: cause -> (before, since).
-        verdicts: at least one; the plainest number first, of these the one that moved most.
-        others: boards with the same change for the same cause.
-        parts: of the boot that differ, where it was diagnosed.
-        known: the known failures that it is; None: it is new.
-        shifted: time moved between stages; the boot time did not.
+        outcome: "regression", "improvement" or "environment".
+        began: first run of the change.
+        differs: known differences of that run: cause -> value before, and value since.
+        verdicts: verdicts on the numbers, at least one; those with the fewest parameters come first, and of them the
+            one that moved most.
+        others: boards with the same change by the same cause.
+        parts: parts of the boot that differ, if the runs were diagnosed.
+        known: known failures that explain the change; None: it is new.
+        shifted: True if time moved between stages of the boot, and the boot time did not change.
     """
 
     board_type: str
@@ -67,11 +69,11 @@ class VerdictChange:
 
     @property
     def title(self) -> str:
-        """The verdict in one line: outcome, board, number, size, first run."""
+        """The change in one line: outcome, board, number, size and first run."""
         first, more = self.verdicts[0], len(self.verdicts) - 1
         also = f" and {more} more number{'s' * (more > 1)}" if more else ""
-        named = self.outcome == "environment" and self.differs and not first.crept
-        changed = f" ({', '.join(self.differs)} changed)" if named else ""
+        has_cause = self.outcome == "environment" and self.differs and not first.crept
+        changed = f" ({', '.join(self.differs)} changed)" if has_cause else ""
         since = f"{'in small steps ' * first.crept}since run {self.began.run}"
         begin = self.known.phrase if self.known else ""
         name = "Time moved between stages" if self.shifted else _NAMES[self.outcome]
@@ -79,7 +81,7 @@ class VerdictChange:
 
     @property
     def lines(self) -> list[str]:
-        """The changes, one line per metric: numbers and sizes; of stages that changed places one per stage."""
+        """One line for each metric, with its numbers and sizes; if time moved between stages, one for each stage."""
         if self.shifted:
             return [_line(verdict.metric, [verdict]) for verdict in self.verdicts[:MAX_LINES]]
         by_metric: dict[str, list[StoredVerdict]] = {}
@@ -99,23 +101,24 @@ class VerdictChange:
 
     @property
     def since(self) -> str:
-        """First run, date, release and image."""
+        """The first run with its date, release and image."""
         began = self.began
         image = f", image {_short(self.differs['image'][1])}" if "image" in self.differs else ""
         return f"run {began.run}, {began.at:%Y-%m-%d %H:%M} UTC, release {plain(began.release)}{image}"
 
     @property
     def differing(self) -> str:
-        """The known differences from the run before."""
+        """The known differences of the first run from the run before, in one line."""
         return differing(self.differs)
 
 
 @frozen
 class EvidenceLinks:
-    """Links to the evidence of a change.
+    """Links to the evidence of a change, or commands that show it.
 
     Attributes:
-        address: of a run's report by `lab report`, with {run}; empty: none; a command is given instead.
+        address: URL of the reports that `lab report` writes, with {run} in it; empty: there is none, and commands are
+            given in place of links.
     """
 
     address: str = field()
@@ -129,13 +132,13 @@ class EvidenceLinks:
             )
 
     def report(self, change: VerdictChange) -> str:
-        """The report of a change's first run, at its first metric."""
+        """Return the link to the report of a change's first run, at its first metric."""
         if not self.address:
             return f"lab report {change.began.run}"
         return f"{self._of(change.began.run)}#{change.verdicts[0].metric}"
 
     def log(self, change: VerdictChange) -> str:
-        """The log windows of the first number."""
+        """Return the link to the parts of the logs that show the change's first number."""
         first = change.verdicts[0]
         params = {name: value for name, value in first.params.items() if name == _TRIED}
         if self.address:
@@ -144,11 +147,11 @@ class EvidenceLinks:
         return f"lab results show {change.began.run} --log --metric {first.metric}{medium}"
 
     def run(self, run: int) -> str:
-        """A run's page."""
+        """Return the link to a run's report."""
         return self._of(run) if self.address else f"lab report {run}"
 
     def attempts(self, failing: StandingFailure) -> str:
-        """The failed attempts, with the newest one's log."""
+        """Return the link to the failed attempts, with the log of the newest one."""
         run = failing.last.id
         if not self.address:
             return f"lab results show {run} --log"
@@ -161,23 +164,24 @@ class EvidenceLinks:
 def changes(
     verdicts: Iterable[StoredVerdict], began: Mapping[int, ChangeStart], known: Sequence[KnownFailure] = ()
 ) -> list[VerdictChange]:
-    """Group verdicts to changes, regressions first; a known failure is a change of its own.
+    """Group verdicts into changes, regressions first; a known failure is a change of its own.
 
     Args:
-        verdicts: the first of a number and cause counts.
-        began: their changes' first runs by id.
+        verdicts: verdicts with or without a change; of several on one number and cause the first one counts.
+        began: run id -> first run of a change.
+        known: known failures.
     """
     groups: dict[tuple[object, ...], dict[tuple[object, ...], tuple[StoredVerdict, Recognition | None]]] = {}
     for verdict in verdicts:
         if verdict.outcome in CALLED and verdict.since_run is not None:
             run, cause = verdict.run, tuple(sorted(verdict.differs.items())) or verdict.since_run
-            its_known = of_verdict(known, verdict)
-            state = its_known.state if its_known else None
+            recognition = of_verdict(known, verdict)
+            state = recognition.state if recognition else None
             group = groups.setdefault((run.board_type, run.board, verdict.outcome, cause, state), {})
             number = (run.kind, verdict.metric, verdict.version, tuple(sorted(verdict.params.items())))
-            group.setdefault(number, (verdict, its_known))
+            group.setdefault(number, (verdict, recognition))
     grouped = [_change(tuple(group.values()), began) for group in groups.values()]
-    # stages that got slower and stages of the same media that got faster with the same run are one change
+    # Stages that got slower, and stages of the same media that got faster with the same run, are one change.
     faster = {_stages(change): change for change in grouped if change.outcome == "improvement" and _stages(change)}
     shifted, used = [], set[object]()
     for change in grouped:
@@ -195,10 +199,7 @@ def changes(
 
 
 def failing_title(failing: StandingFailure, known: Recognition | None = None) -> str:
-    """A standing failure in one line.
-
-    Release, kind of failure, cause with its line, frequency and first run.
-    """
+    """Return a standing failure in one line: board, release, cause with its line, frequency and first run."""
     failure = failing.cause.outcome.replace("_", " ")
     line = _PANIC.sub("", failing.line)
     cause = f"{failure} '{plain(line)[:_LINE]}'" if line else failure
@@ -219,13 +220,13 @@ def failing_title(failing: StandingFailure, known: Recognition | None = None) ->
 
 
 def failing_lines(failing: StandingFailure) -> list[str]:
-    """The failure's console line, or the newest failure's message."""
+    """Return the console's line of a standing failure, or else its message; empty: it has neither."""
     text = plain(failing.line or failing.message)
     return [f"{failing.cause.outcome}: {text}"] if text else []
 
 
 def differing(differs: Mapping[str, tuple[str, str]]) -> str:
-    """The differences in one line."""
+    """Return known differences in one line, as cause, value before and value since."""
     if DRIFT in differs:
         return _SMALL_STEPS
     texts = [f"{cause} {_short(before)} -> {_short(since)}" for cause, (before, since) in differs.items()]
@@ -233,13 +234,16 @@ def differing(differs: Mapping[str, tuple[str, str]]) -> str:
 
 
 def failure_rates(verdict: NewVerdict) -> tuple[FailureRate, FailureRate] | None:
-    """The failure rates before a change and since then; None: the verdict is on another number."""
+    """Return the failure rates before a change and since; None: the verdict is not on a failure rate."""
     shares = verdict.differs.get(FAILED) if verdict.metric in {metric.name for metric in RATES.values()} else None
     return (FailureRate.of_share(shares[0]), FailureRate.of_share(shares[1])) if shares else None
 
 
 def size(verdict: StoredVerdict) -> str:
-    """`+3.0 % ± 0.4 %`; of a failure rate `fails 6.7 % (2.6 to 15.9 %), was 0 of 180`."""
+    """Return the size of a change, e.g. `+3.0 % ± 0.4 %`.
+
+    A failure rate gives e.g. `fails 6.7 % (2.6 to 15.9 %), was 0 of 180`.
+    """
     if rates := failure_rates(verdict):
         before, now = rates
         low, high = now.interval_percent
@@ -248,14 +252,15 @@ def size(verdict: StoredVerdict) -> str:
         return "moved"
     if verdict.low is None or verdict.high is None:
         return f"in some boots {verdict.effect * 100:+.1f} %" if verdict.mode else f"{verdict.effect * 100:+.1f} %"
-    about = (verdict.high - verdict.low) / 2 * 100
-    places = min(_MOST_DECIMALS, decimals(about))
-    return f"{verdict.effect * 100:+.{places}f} % ± {about:.{places}f} %"
+    bound = (verdict.high - verdict.low) / 2 * 100
+    places = min(_MOST_DECIMALS, decimals(bound))
+    return f"{verdict.effect * 100:+.{places}f} % ± {bound:.{places}f} %"
 
 
 def _change(
     pairs: Sequence[tuple[StoredVerdict, Recognition | None]], began: Mapping[int, ChangeStart]
 ) -> VerdictChange:
+    """Return the change of verdicts that belong together, each with the known failures that explain it."""
     verdicts = [verdict for verdict, _ in pairs]
     first = min(verdicts, key=lambda verdict: verdict.since_run or 0)
     run, since = first.run, first.since_run or 0
@@ -273,7 +278,7 @@ def _change(
 
 
 def _stages(change: VerdictChange) -> object:
-    """Board, first run and media of a change of stages alone; None: other numbers moved, too."""
+    """Return board, first run and media of a change of stages alone; None: other numbers moved, too."""
     if any(verdict.metric != BOOT_STAGE.name for verdict in change.verdicts):
         return None
     media = frozenset(verdict.params.get(_TRIED, "") for verdict in change.verdicts)
@@ -281,6 +286,7 @@ def _stages(change: VerdictChange) -> object:
 
 
 def _others(change: VerdictChange, every: Sequence[VerdictChange]) -> tuple[str, ...]:
+    """Return the other boards with the same change by the same cause."""
     if not change.differs:
         return ()
     same = (other for other in every if (other.outcome, other.differs) == (change.outcome, change.differs))
@@ -293,47 +299,48 @@ def _number(verdict: StoredVerdict) -> str:
 
 
 def _line(metric: str, verdicts: Sequence[StoredVerdict]) -> str:
+    """Return the line on the numbers of one metric, with their sizes."""
     if len(verdicts) == 1:
         (verdict,) = verdicts
-        return f"{_number(verdict)}: {size(verdict)}, {_way(verdicts)}"
+        return f"{_number(verdict)}: {size(verdict)}, {_worse_or_better(verdicts)}"
     effects = sorted(verdict.effect * 100 for verdict in verdicts if verdict.effect is not None)
     span = f"{effects[0]:+.1f} % to {effects[-1]:+.1f} %" if effects else "moved"
-    return f"{plain(metric)}, {len(verdicts)} numbers: {span}, {_way(verdicts)}"
+    return f"{plain(metric)}, {len(verdicts)} numbers: {span}, {_worse_or_better(verdicts)}"
 
 
-def _way(verdicts: Sequence[StoredVerdict]) -> str:
-    ways = {"worse" if verdict.worse else "better" for verdict in verdicts}
-    return " or ".join(sorted(ways, reverse=True))
+def _worse_or_better(verdicts: Sequence[StoredVerdict]) -> str:
+    words = {"worse" if verdict.worse else "better" for verdict in verdicts}
+    return " or ".join(sorted(words, reverse=True))
 
 
 def _short(value: str) -> str:
-    """Shorten a hash to its beginning."""
+    """Return the first digits of a hash, or the start of another text."""
     whole = _HASH.fullmatch(value)
     return whole[1] if whole else plain(value)[:80]
 
 
 def name(verdict: StoredVerdict) -> str:
-    """The verdict's number, e.g. `boot.time (sd)`."""
+    """Return the name of a verdict's number, e.g. `boot.time (sd)`."""
     params = label(verdict.params)
     return f"{verdict.metric} ({params})" if params else verdict.metric
 
 
 def interval(verdict: StoredVerdict) -> str:
-    """The effect's 95 % interval, e.g. `+2.4 % to +3.8 %`."""
+    """Return the 95 % interval of the effect, e.g. `+2.4 % to +3.8 %`."""
     if verdict.low is None or verdict.high is None:
         return "not known"
     return f"{100 * verdict.low:+.1f} % to {100 * verdict.high:+.1f} %"
 
 
 def differences(verdict: StoredVerdict) -> str:
-    """The known differences in one line, e.g. `board: A, was B`."""
+    """Return the known differences in one line, e.g. `board: A, was B`; empty: there are none."""
     if verdict.crept:
         return _SMALL_STEPS
     return "; ".join(f"{what}: {now}, was {was}" for what, (was, now) in verdict.differs.items())
 
 
 def state(verdict: StoredVerdict) -> str:
-    """Why a verdict needs no person, e.g. `accepted by ann: a feature`; empty: nothing closed it."""
+    """Return what has closed a verdict, e.g. `accepted by ann: a feature`; empty: nothing has."""
     if verdict.review is not None:
         reason = f": {verdict.review.reason}" if verdict.review.reason else ""
         return f"{verdict.review.decision} by {verdict.review.by}{reason}"
@@ -343,17 +350,18 @@ def state(verdict: StoredVerdict) -> str:
 
 
 def needs(verdicts: Iterable[StoredVerdict]) -> str:
-    """Missing history, e.g. `needs 8 earlier runs, has 5`; empty: none missing."""
-    from lab.judge.history.model import CONSTANTS  # noqa: PLC0415 - with numpy
+    """Return the history that verdicts lack, e.g. `needs 8 earlier runs, has 5`; empty: none lacks any."""
+    from lab.judge.history.model import CONSTANTS  # noqa: PLC0415 - it imports numpy, which is slow
 
-    had = {verdict.n for verdict in verdicts if verdict.outcome == "no history"}
-    if not had:
+    counts = {verdict.n for verdict in verdicts if verdict.outcome == "no history"}
+    if not counts:
         return ""
-    return f"needs {CONSTANTS.first_runs} earlier runs, has {' to '.join(map(str, sorted({min(had), max(had)})))}"
+    span = " to ".join(map(str, sorted({min(counts), max(counts)})))
+    return f"needs {CONSTANTS.first_runs} earlier runs, has {span}"
 
 
 def sentence(verdict: StoredVerdict) -> str:
-    """The whole verdict as a sentence."""
+    """Return a verdict as one sentence."""
     if verdict.since_run is None:
         why = f", {needs([verdict])}" if verdict.outcome == "no history" else ""
         why = f", {size(verdict)}" if failure_rates(verdict) else why
@@ -367,7 +375,7 @@ def sentence(verdict: StoredVerdict) -> str:
 
 
 def document(verdict: StoredVerdict) -> dict[str, Any]:
-    """A verdict for `--json`."""
+    """Return a verdict for `--json`."""
     run, fields = verdict.run, plain_document(verdict)
     del fields["direction"], fields["outdated"], fields["over"]
     if rates := failure_rates(verdict):
@@ -386,7 +394,7 @@ def document(verdict: StoredVerdict) -> dict[str, Any]:
 
 
 def plain_document(record: AttrsInstance) -> dict[str, Any]:
-    """A record for `--json`; instants as ISO 8601."""
+    """Return a record for `--json`, with times as ISO 8601."""
 
     def serialise(_record: object, _field: object, value: Any) -> Any:
         return value.isoformat() if isinstance(value, dt.datetime) else value

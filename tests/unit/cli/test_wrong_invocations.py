@@ -24,7 +24,11 @@ INVOCATIONS: Final = (
     ("results lst", 2, "No such command 'lst'. Did you mean 'list'?"),
     ("results list --limit 0", 2, "Invalid value for '--limit': give 1 or more"),
     ("results list --status bogus", 2, "--status bogus: there are: running, completed, interrupted, failed, ki"),
-    ("results list --since tomorrow", 2, "'tomorrow' is no point in time: give a day (2026-11-20), a day and a time (2"),
+    (
+        "results list --since tomorrow",
+        2,
+        "'tomorrow' is no point in time: give a day (2026-11-20), a day and a time (2",
+    ),
     ("results list --db missing.db", 2, "there are no results in missing.db: the file does not exist"),
     ("results list --db nonsense://x", 2, "results cannot be kept in 'nonsense'"),
     ("results list --db folder", 2, "folder is a directory"),
