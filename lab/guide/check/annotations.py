@@ -184,7 +184,8 @@ class AnnotatedGuide:
 
     def _digit(self, reading: CellReading) -> float:
         """One step of the last digit that says something."""
-        return float(10.0 ** -self.digits.get(reading.metric, decimals(reading.cell.value.text)))
+        printed = decimals(reading.cell.value.text)
+        return float(10.0 ** -min(self.digits.get(reading.metric, printed), printed))
 
     def _definition(self, reading: CellReading) -> tuple[str, str]:
         """In a word, and as the end of a sentence."""

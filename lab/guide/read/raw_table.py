@@ -74,9 +74,9 @@ def spread(lines: Iterable[Sequence[SpanningCell]]) -> Iterator[tuple[str, ...]]
             cell = above or next(waiting, None)
             if cell is None:
                 break
-            stands_once = value_of(cell.text).number is not None or len(texts) >= MOST_COLUMNS
-            for _ in range(1 if stands_once else cell.columns):
-                if cell.rows > 1:
+            room = MOST_COLUMNS - len(texts)
+            for _ in range(1 if value_of(cell.text).number is not None else max(min(cell.columns, room), 1)):
+                if cell.rows > 1 and room > 0:
                     from_above[len(texts)] = SpanningCell(cell.text, rows=cell.rows - 1)
                 texts.append(cell.text)
         yield tuple(texts)

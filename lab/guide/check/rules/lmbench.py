@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from lab.guide.catalogue import CellReading
 from lab.guide.measurements import MeasuredGuide, group
-from lab.guide.model import CellKind
+from lab.guide.model import CellKind, decimals
 from lab.guide.rulebook import Effect, Remark, Severity, rule
 
 _ROUNDING = 0.011
@@ -111,11 +111,12 @@ def _own_values(chain: Mapping[str, CellReading]) -> dict[str, tuple[float, bool
         if value.low is None or value.high is None:
             following, has_gap = value.number, True
             continue
-        if not value.low - _ROUNDING <= following <= value.high + _ROUNDING:
+        rounding = max(_ROUNDING, 1.1 * 10.0 ** -decimals(value.text))
+        if not value.low - rounding <= following <= value.high + rounding:
             return _so_far(own, has_gap=has_gap)
         mean = 2 * value.number - following
-        sample = next((s for s in (value.low, value.high) if abs(s - mean) <= 2 * _ROUNDING), None)
-        if not value.low - 0.05 <= mean <= value.high + 0.05:
+        sample = next((s for s in (value.low, value.high) if abs(s - mean) <= 2 * rounding), None)
+        if not value.low - 5 * rounding <= mean <= value.high + 5 * rounding:
             return _so_far(own, has_gap=has_gap)
         following = mean if sample is None else sample
         own[op] = (round(following, 2), sample is not None)

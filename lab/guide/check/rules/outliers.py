@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -286,6 +287,51 @@ def carried_over(sheet: MeasuredGuide, older: MeasuredGuide | None) -> Iterator[
             readings[0],
             also=tuple(readings[1:]),
         )
+
+
+_APART = math.log(1.03)  # boards that are nearer to each other tell nothing
+_LEAST_ROWS = 4
+_MOST_ROWS = 0.8  # as much of the rows that tell
+
+
+@rule("boards-exchanged", "Two boards' columns exchanged", Severity.SUSPECT)
+def boards_exchanged(sheet: MeasuredGuide, older: MeasuredGuide | None) -> Iterator[Remark]:
+    """Find tables in which two boards have each other's numbers.
+
+    The columns of a table changed places and its header did not, or only its header did.
+
+    Finding: With `--against OLDER`: of the rows of a table in which two boards were more than 3 % apart, four at
+    least, 80 % have the numbers of both boards at the other's older number, within a third of that distance.
+
+    Limits: Boards that exchanged their clocks look the same.
+    """
+    before = (
+        {_key(r): math.log(r.number) for r in older.of(*older.by_metric) if r.number and r.number > 0} if older else {}
+    )
+    known = (r for r in sheet.of(*sheet.by_metric) if r.number and r.number > 0 and _key(r) in before)
+    for table in group(known, lambda r: r.cell.table).values():
+        pairs: dict[tuple[str | None, str | None], list[tuple[CellReading, CellReading]]] = {}
+        for row in group(table, lambda r: r.key).values():
+            for one, other in itertools.combinations(row, 2):
+                pairs.setdefault((one.board, other.board), []).append((one, other))
+        for boards, rows in pairs.items():
+            telling = [(a, b) for a, b in rows if abs(before[_key(a)] - before[_key(b)]) > _APART]
+            exchanged = [pair for pair in telling if _is_exchanged(*pair, before)]
+            if len(telling) >= _LEAST_ROWS and len(exchanged) >= _MOST_ROWS * len(telling):
+                cells = [reading for row in rows for reading in row]
+                yield Remark(
+                    f"{boards[0]} and {boards[1]} have each other's numbers of the older guide in {len(exchanged)} of "
+                    f"{len(telling)} rows in which they differed: the columns were exchanged, or their headers",
+                    cells[0],
+                    also=tuple(cells[1:]),
+                )
+
+
+def _is_exchanged(one: CellReading, other: CellReading, before: Mapping[_Key, float]) -> bool:
+    """Return whether both numbers are near the other's older one."""
+    near = abs(before[_key(one)] - before[_key(other)]) / 3
+    pairs = ((one, other), (other, one))
+    return all(abs(math.log(new.number or 1.0) - before[_key(old)]) <= near for new, old in pairs)
 
 
 def _key(r: CellReading) -> _Key:
