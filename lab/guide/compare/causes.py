@@ -7,6 +7,7 @@ one cause.
 from __future__ import annotations
 
 import enum
+import itertools
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from typing import TypeAlias
 from attrs import field, frozen
 
 from lab.guide.check.rules.clocks import CLOCKS_MHZ
+from lab.guide.check.rules.outliers import boards_exchanged
 from lab.guide.compare.comparison import Change, Comparison, GuideFinding
 from lab.guide.compare.metric_groups import group_of, row_labels
 from lab.guide.rulebook import Effect, Severity
@@ -376,6 +378,9 @@ def _explain_move(comparison: Comparison, members: Sequence[Change]) -> Iterator
         yield f"the last of small steps since {since}, none of which is more than noise"
         return
     yield _clock_part(comparison, members)
+    rows = {_row_key(change) for change in members}
+    exchanged = (f for f in comparison.faults if f.rule.id == boards_exchanged.id and _row_key(f) in rows)
+    yield from (fault.message for fault in itertools.islice(exchanged, 1))
     again = [change.returns_to for change in members if change.returns_to]
     if again:
         level = max(dict.fromkeys(again), key=again.count)

@@ -139,6 +139,20 @@ def test_a_slower_clock_is_one_cause_that_says_so() -> None:
     assert causes(found, Kind.WORSE) == []
 
 
+def test_moves_of_exchanged_columns_say_so() -> None:
+    rows = [(name, 10.0 + 3 * number) for number, name in enumerate(("idea", "fourier", "huffman", "assignment"))]
+
+    def nbench(first: float, second: float) -> TableText:
+        lines = [f"{name} (iterations),{first * value:.3f},{second * value:.3f}" for name, value in rows]
+        return table("Benchmarks,a1-fs: perf,b2-fs: perf", *lines, title="NBench")
+
+    found = compare.compare(guide("11.00", nbench(1, 1.3)), guide("11.01", nbench(1.3, 1)))
+    (worse,), (better,) = causes(found, Kind.WORSE), causes(found, Kind.BETTER)
+    assert (worse.boards, better.boards) == (("b2-fs",), ("a1-fs",))
+    for cause in (worse, better):
+        assert not missing_facts(cause.why, "a1-fs", "b2-fs", "4 of 4 rows", "exchanged")
+
+
 def test_a_clock_that_moved_without_its_rows_explains_nothing() -> None:
     dhrystone = "Benchmarks,a1-fs: perf"
     old, new = (

@@ -77,12 +77,12 @@ def test_numbers_that_repeat_by_themselves_are_no_copies() -> None:
         ((1.0, 1.02), (1.02, 1.0), False),  # as near as equal runs are
     ],
 )
-def test_boards_with_each_others_numbers_are_suspect(
+def test_boards_with_each_others_numbers_have_exchanged_columns(
     before: tuple[float, float], after: tuple[float, float], exchanged: bool
 ) -> None:
     boards = (BOARD, "am62xx_lp_sk-fs")
     findings = found("boards-exchanged", nbench(*after, boards=boards), older=[nbench(*before, boards=boards)])
-    assert [f.severity for f in findings] == ["suspect"] * exchanged
+    assert len(findings) == exchanged
     assert all(not missing_facts(f.message, *boards, "6 of 6 rows") for f in findings)
     assert found("boards-exchanged", nbench(*after, boards=boards)) == []
 

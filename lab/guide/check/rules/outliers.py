@@ -290,17 +290,17 @@ def carried_over(sheet: MeasuredGuide, older: MeasuredGuide | None) -> Iterator[
 
 
 _APART = math.log(1.03)  # boards that are nearer to each other tell nothing
-_LEAST_ROWS = 4
+_LEAST_ROWS = 3
 _MOST_ROWS = 0.8  # as much of the rows that tell
 
 
-@rule("boards-exchanged", "Two boards' columns exchanged", Severity.SUSPECT)
+@rule("boards-exchanged", "Two boards' columns exchanged", Severity.WARNING)
 def boards_exchanged(sheet: MeasuredGuide, older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find tables in which two boards have each other's numbers.
 
     The columns of a table changed places and its header did not, or only its header did.
 
-    Finding: With `--against OLDER`: of the rows of a table in which two boards were more than 3 % apart, four at
+    Finding: With `--against OLDER`: of the rows of a table in which two boards were more than 3 % apart, three at
     least, 80 % have the numbers of both boards at the other's older number, within a third of that distance.
 
     Limits: Boards that exchanged their clocks look the same.
