@@ -31,6 +31,8 @@ _MOST = math.log(10)  # a number that fell to a hundredth is not worth more than
 _MOST_BOARDS = 3
 _ALIKE = 0.03  # logarithm: rows of one clock differ by no more
 _EXACT = 0.015  # of a clock that a core has
+_UNIT_FACTORS = (8, 1000, 1024, 1_000_000, 1024**2)  # bits and bytes, and prefixes
+_ENOUGH_ROWS = 3  # that no change but that of a unit moves by such a factor
 _ENOUGH = 2  # benchmarks of the processor that show its clock
 
 
@@ -378,6 +380,7 @@ def _explain_move(comparison: Comparison, members: Sequence[Change]) -> Iterator
         yield f"the last of small steps since {since}, none of which is more than noise"
         return
     yield _clock_part(comparison, members)
+    yield _unit_part(members)
     rows = {_row_key(change) for change in members}
     exchanged = (f for f in comparison.faults if f.rule.id == boards_exchanged.id and _row_key(f) in rows)
     yield from (fault.message for fault in itertools.islice(exchanged, 1))
@@ -408,6 +411,15 @@ def _clock_part(comparison: Comparison, members: Sequence[Change]) -> str:
         return f"{per_clock:.2f} times per clock, which is {new:g} instead of {old:g} MHz"
     processor = [change for change in members if _is_processor([change])]
     return _apparent_clock(comparison.clocks, processor) if len(_benchmarks(processor)) >= _ENOUGH else ""
+
+
+def _unit_part(members: Sequence[Change]) -> str:
+    """Name the factor between two units that some rows moved by; empty: none."""
+    steps = [abs(math.log(change.ratio)) if change.ratio else 0.0 for change in members]
+    middle = statistics.median(steps)
+    factor = min(_UNIT_FACTORS, key=lambda factor: abs(math.log(factor) - middle))
+    is_unit = len(members) >= _ENOUGH_ROWS and all(abs(step - math.log(factor)) <= _ALIKE for step in steps)
+    return f"as if one of the guides printed them in another unit, {factor} times the other" if is_unit else ""
 
 
 def _apparent_clock(clocks_mhz: Mapping[str | None, float], processor: Sequence[Change]) -> str:

@@ -153,6 +153,25 @@ def test_moves_of_exchanged_columns_say_so() -> None:
         assert not missing_facts(cause.why, "a1-fs", "b2-fs", "4 of 4 rows", "exchanged")
 
 
+@pytest.mark.parametrize(("factor", "says"), [(1000, True), (0.001, True), (900, False)])
+def test_rows_that_moved_by_the_factor_of_two_units_say_so(factor: float, says: bool) -> None:
+    def latencies(times: float) -> TableText:
+        rows = [f"lat_syscall-{name} (us),{times * 50:.3f}" for name in ("stat", "fstat", "open")]
+        return table("Benchmarks,a1-fs: perf", *rows, title="LMBench")
+
+    found = compare.compare(guide("11.00", latencies(1)), guide("11.01", latencies(factor)))
+    (cause,) = [*causes(found, Kind.WORSE), *causes(found, Kind.BETTER)]
+    assert ("another unit, 1000 times" in cause.why) is says
+
+
+def test_a_number_in_another_unit_is_told_once() -> None:
+    rows = ["lat_pipe (ns),5000", "pipe_latency (microsec),5"]
+    sheet = guide("11.00", table("Benchmarks,a1-fs: perf", *rows, title="LMBench"))
+    assert [f.rule.id for f in run_rules(sheet) if f.severity == "error"] == ["another-unit"]
+    fio = table("Buffer size (bytes),a1-fs: Read EXT4 Throughput (Kbytes/sec)", "4k,44600", title="eMMC EXT4 FIO")
+    assert [f.rule.id for f in run_rules(guide("11.00", fio)) if f.severity == "error"] == ["another-unit"]
+
+
 def test_a_clock_that_moved_without_its_rows_explains_nothing() -> None:
     dhrystone = "Benchmarks,a1-fs: perf"
     old, new = (

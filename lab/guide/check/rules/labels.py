@@ -107,6 +107,15 @@ def _scale(unit: str) -> tuple[str, float] | None:
     return "bit/s", _PREFIXES[match[3]] * (8 if match["bytes"] else 1)
 
 
+def has_usual_unit(reading: CellReading) -> bool:
+    """Return whether a number is printed in the unit that guides print it in, or in one that is not known."""
+    usual = _scale(reading.quantity.unit) if reading.quantity is not None else None
+    printed = _scale(reading.cell.unit or "")
+    if usual is None or printed is None:
+        return True
+    return usual[0] == printed[0] and 1 / _BINARY_PREFIX < printed[1] / usual[1] < _BINARY_PREFIX
+
+
 @rule("another-unit", "Another unit than the number's", Severity.ERROR, effect=Effect.INCOMPARABLE)
 def another_unit(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator[Remark]:
     """Find numbers printed in another unit than all guides print them in.
@@ -118,13 +127,7 @@ def another_unit(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterator
     """
     columns = dict[tuple[int, str, str | None], list[CellReading]]()
     for reading in sheet.readings:
-        usual = _scale(reading.quantity.unit) if reading.quantity is not None else None
-        printed = _scale(reading.cell.unit or "")
-        if (
-            usual
-            and printed
-            and not (usual[0] == printed[0] and 1 / _BINARY_PREFIX < printed[1] / usual[1] < _BINARY_PREFIX)
-        ):
+        if not has_usual_unit(reading):
             columns.setdefault((reading.cell.table, reading.metric, reading.cell.unit), []).append(reading)
     for (_, _, unit), readings in columns.items():
         usual_unit = readings[0].quantity.unit if readings[0].quantity is not None else ""
@@ -154,7 +157,7 @@ def alias_disagrees(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Itera
         other = rows.get((alias.cell.table, alias.cell.column, both[0].cell.row)) if both else None
         if other is None or alias.number is None or other.number is None or alias.cell.value.low == 0:
             continue  # a minimum of zero is lmbench-false-zero's
-        if alias.number != other.number:
+        if alias.number != other.number and has_usual_unit(alias) and has_usual_unit(other):
             yield Remark(
                 f"prints {alias.cell.value.text}, but {other.cell.row!r} in line {other.cell.line} prints "
                 f"{other.cell.value.text}; both are the same sample, so one of them was edited or misread",

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from lab.guide.boards import product_of
 from lab.guide.catalogue import CellReading
 from lab.guide.check import udp_tables
+from lab.guide.check.rules.labels import has_usual_unit
 from lab.guide.measurements import (
     Conditions,
     MeasuredGuide,
@@ -409,7 +410,7 @@ def physical_limit(sheet: MeasuredGuide, _older: MeasuredGuide | None) -> Iterat
     ):
         limit = _BUS_MB_S.get(reading.params.get("medium", "ospi"))
         rate = (reading.number or 0.0) * _MB.get(reading.quantity.unit if reading.quantity else "", 1.0)
-        if limit and rate > limit[0] * _ROUNDING:
+        if limit and rate > limit[0] * _ROUNDING and has_usual_unit(reading):
             yield _remark(reading, f"{rate:.1f} MB/s", f"{limit[0]:g} MB/s ({limit[1]})")
     for reading in sheet.of("usb.device.throughput"):
         if (reading.number or 0.0) > _USB_HIGH_SPEED[0] * _ROUNDING:
