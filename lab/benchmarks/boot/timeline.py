@@ -321,27 +321,22 @@ def _blind_start_s(line: TimeLine, usual: Mapping[str, Usual]) -> float:
 def _moved_s(line: TimeLine, usual: Mapping[str, Usual], out_of_place: Collection[str]) -> dict[str, float]:
     """The reach of moments whose texts came from elsewhere, in s.
 
-    A text that is late by some time makes the stage before it longer, and the one behind it shorter, by as much. If
-    no text explains that the time between two of the kernel's lines is not that of its clock, either may be late, and
-    where a text is out of place, either stage may be as long as usual.
+    A text that is late by some time makes the stage before it longer, and the one behind it shorter, by as much. Where
+    a text is out of place, either stage may be as long as usual.
     """
-    explained_s, unexplained_s, out_of_place_s = dict[str, float](), dict[str, float](), dict[str, float]()
+    moved_s: dict[str, float] = {}
     for moment, *stages in line.boundaries():
-        names = [name for name in stages if name in usual]
-        off_s = {name: line.stages[name] - usual[name].middle_s for name in names}
-        anywhere_s = {name: abs(off_s[name]) + usual[name].reach_s for name in names}
-        unusual = [name for name in names if abs(off_s[name]) > usual[name].reach_s]
-        if moment in out_of_place and names:
-            out_of_place_s[moment] = max(anywhere_s.values())
-        if unusual and len(names) == len(stages) and moment != START:  # which its time 0 tells of
-            before, behind = names
-            least_s = max(off_s[before] - usual[before].reach_s, -off_s[behind] - usual[behind].reach_s)
-            most_s = min(off_s[before] + usual[before].reach_s, -off_s[behind] + usual[behind].reach_s)
-            if least_s <= most_s:
-                explained_s[moment] = max(-least_s, most_s)
-        if clocked := [name for name in unusual if name.endswith(KERNEL)]:
-            unexplained_s[moment] = max(anywhere_s[name] for name in clocked)
-    return (explained_s or unexplained_s) | out_of_place_s
+        off_s = [line.stages[name] - usual[name].middle_s for name in stages if name in usual]
+        reach_s = [usual[name].reach_s for name in stages if name in usual]
+        if moment in out_of_place and off_s:
+            moved_s[moment] = max(abs(off) + reach for off, reach in zip(off_s, reach_s, strict=True))
+        elif len(off_s) == len(stages) and moment != START:  # of the kernel's start its time 0 tells
+            least_s = max(off_s[0] - reach_s[0], -off_s[1] - reach_s[1])
+            most_s = min(off_s[0] + reach_s[0], -off_s[1] + reach_s[1])
+            # the text may be late by this; by nothing, it is its own
+            if least_s <= most_s and max(least_s, -most_s) > 0:
+                moved_s[moment] = max(-least_s, most_s)
+    return moved_s
 
 
 @frozen
