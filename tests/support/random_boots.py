@@ -130,6 +130,7 @@ class Machine:
     lost_s: float = field(init=False)  # of the kernel's clock, whose ticks are lost while it prints its first lines
     manner: float = field(init=False)  # of its image, drawn once
     unit: Sequence[str] = field(init=False)  # of its getty, as systemd answers
+    step_s: float = field(default=0.0, init=False)  # of its kernel's clock; 0: µs
 
     def __attrs_post_init__(self) -> None:
         dice = self.dice
@@ -266,6 +267,8 @@ class Boot:
         init_s = self.machine.near(self.machine.init_s)
         texts += [(round(init_s, 6), "Run /init as init process")] if until_s - zero_s > init_s else []
         console_s = zero_s + min(self.machine.console_s, until_s - zero_s)
+        if step_s := self.machine.step_s:
+            texts = [(math.floor(at / step_s) * step_s, text) for at, text in texts]
         self.log = {f"{at:.6f}" for at, _ in texts}
         said_s = console_s
         for at, text in sorted(texts, key=lambda one: one[0]):
@@ -567,6 +570,25 @@ def damaged_answer(machine: Machine) -> Boot:
     return boot
 
 
+def start_again(machine: Machine) -> Boot:
+    """The text of the kernel's start is lost or damaged, and comes again before the kernel's first line."""
+    dice, boot = machine.dice, machine.boot()
+    came = dice.choice([b"", damaged(dice, START) + b"\r\n\r\n"])
+    said = boot.change("starting_kernel", came=came)
+    boot.said.append(Said(said.at_s + dice.uniform(0.05, 0.3), START + b"\r\n\r\n"))
+    return boot
+
+
+def respawned(machine: Machine) -> Boot:
+    """The first prompt is lost, and its program ends: systemd starts it once more."""
+    boot, later_s = machine.boot(), machine.dice.uniform(0.05, 3)
+    boot.change("login", came=b"\r\n")
+    boot.said.append(Said(boot.prompt_s + later_s, b"\r\n" + machine.issue + PROMPT))
+    boot.getty_s += later_s
+    machine.unit = ["MainPID=412", "NRestarts=1"]
+    return boot
+
+
 def lookalike(machine: Machine) -> Boot:
     """A text like the prompt, while the getty is slower than usual."""
     dice = machine.dice
@@ -629,6 +651,12 @@ def second_kernel_without_times(machine: Machine) -> Boot:
     return boot
 
 
+def second_kernel_in_steps(machine: Machine) -> Boot:
+    """The same, and the kernel's clock goes on in ticks, so lines of both kernels have the same times."""
+    machine.step_s, machine.lines = machine.dice.choice([0.004, 0.01]), 200
+    return _again(machine, [])
+
+
 def then_quiet(machine: Machine) -> Boot:
     """A kernel dies that talks, and the one behind it is quiet."""
     dice, boot = machine.dice, machine.boot()
@@ -689,8 +717,11 @@ SICK: Final[Mapping[str, Callable[[Machine], Boot]]] = {
     "lookalike_alone": lookalike_alone,
     "shell_in_place": shell_in_place,
     "start_before": start_before,
+    "start_again": start_again,
+    "respawned": respawned,
     "second_kernel": second_kernel,
     "second_kernel_without_times": second_kernel_without_times,
+    "second_kernel_in_steps": second_kernel_in_steps,
     "then_quiet": then_quiet,
     "kexec": kexec,
 }

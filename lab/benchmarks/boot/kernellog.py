@@ -154,7 +154,9 @@ class BootKernelLog:
         if kernel_s > since_power_s + AHEAD_S or kernel_s == 0:
             return
         zero_s, line_key = since_power_s - kernel_s, hash(line.strip())
-        is_repeated, is_young = line_key in self._known, zero_s > (self._zero_s + self.split_s) / 2
+        # A clock in ms steps (jiffies, CONFIG_HZ) gives lines of two kernels the same times
+        stamp, is_in_us = f"{kernel_s:.6f}", round(kernel_s * 1e6) % 1000 > 0
+        is_repeated, is_young = is_in_us and line_key in self._known, zero_s > (self._zero_s + self.split_s) / 2
         self._known.add(line_key)
         if is_repeated:
             self.printed_again |= self._begun and not self._younger and kernel_s > max(self._latest_s / 2, EARLY_S)
@@ -167,6 +169,8 @@ class BootKernelLog:
         self._latest_s = max(self._latest_s, statistics.median_low(self._times))
         self._zero_s = min(self._zero_s, zero_s)
         self.split_s = since_power_s
+        if not is_in_us:
+            return
         # some of the times are kept, from all over the log
         stride = 1
         while self._marked >= stride * MARKS:
@@ -174,7 +178,7 @@ class BootKernelLog:
         if self._marked % stride == 0:
             if len(self.marks) == MARKS:
                 self.marks = self.marks[::2]
-            self.marks.append(f"{kernel_s:.6f}")
+            self.marks.append(stamp)
         self._marked += 1
 
 
