@@ -24,7 +24,6 @@ from attrs import asdict, evolve, field, frozen
 from lab.benchmarks.boot.records import START, MomentLike
 from lab.benchmarks.boot.samples import REFUSED_SHARE
 from lab.metrics import Flag, SampleRecord
-from lab.metrics.catalogue import HEADLINE_NAMES
 from lab.metrics.uncertainty import SIGMA_OF_MAD, UNCERTAIN_SHARE
 
 SPREADS: Final = 4  # beyond which a boot is not usual
@@ -197,13 +196,10 @@ class TimeLineVerdict:
 
     Attributes:
         reach_s: moment -> how far it may be from the one that was taken.
-        blind_start_s: how far the kernel's start may be without a sign, since the other boots differ as much. It counts
-            where a boot time may not be as unsure: then most of the boots may be sick.
     """
 
     flags: frozenset[Flag] = frozenset()
     reach_s: Mapping[str, float] = field(factory=dict)
-    blind_start_s: float = 0.0
 
 
 def learn(lines: Iterable[TimeLine]) -> dict[str, Usual]:
@@ -247,7 +243,6 @@ def judge(line: TimeLine, usual: Mapping[str, Usual], out_of_place: Collection[s
     return TimeLineVerdict(
         frozenset(flag for flag, holds in flags.items() if holds),
         {moment: reach_s for moment, reach_s in reaches_s.items() if reach_s},
-        _blind_start_s(line, usual),
     )
 
 
@@ -269,13 +264,17 @@ def _judge_start(line: TimeLine, usual: Mapping[str, Usual], late_s: float) -> _
     if zero is None or line.zero is None:
         return _Doubt()
     reach_s, is_unusual = zero.off_s(line.zero), zero.beyond_s(line.zero - late_s, line.zero) > 0
+    before_start = itertools.takewhile(lambda stage: stage.split()[1] != START, line.stages)
+    is_steadier = all(usual[stage].share < zero.share for stage in before_start if stage in usual)
+    # Where only the kernel's entry differs, not the bootloader as on a busy host, each boot may have had two kernels
+    least_s = zero.near_s if is_steadier and zero.near_s > SURE_S else 0.0
     if begun is not None and line.begun is not None and not begun.off_s(line.begun):  # the kernel lost ticks
-        return _Doubt(min(reach_s, abs(line.begun - begun.middle_s) + begun.reach_s))
+        return _Doubt(max(least_s, min(reach_s, abs(line.begun - begun.middle_s) + begun.reach_s)))
     load = next((name for name in line.stages if name.split()[1] == START), "")
     if load in usual and not is_unusual:
         sooner_s = math.copysign(1.0, line.zero - zero.middle_s) * (usual[load].middle_s - line.stages[load])
         reach_s = min(reach_s, max(0.0, sooner_s + usual[load].near_s))
-    return _Doubt(reach_s, is_unusual)
+    return _Doubt(max(least_s, reach_s), is_unusual)
 
 
 def _judge_prompt(line: TimeLine, usual: Mapping[str, Usual], late_s: float) -> _Doubt:
@@ -305,17 +304,6 @@ def _judge_prompt(line: TimeLine, usual: Mapping[str, Usual], late_s: float) -> 
     ]
     is_unusual = getty.beyond_s(first_s, last_s) != 0 or max(odd_s, default=0.0) > 2 * STEP_S
     return _Doubt(max(reach_s, *apart_s.values(), 0.0), is_unusual)
-
-
-def _blind_start_s(line: TimeLine, usual: Mapping[str, Usual]) -> float:
-    """How far the start may be without a sign.
-
-    A busy host slows a virtual board's bootloader as it slows the kernel's entry.
-    """
-    zero = usual.get("zero")
-    stages = itertools.takewhile(lambda stage: stage.split()[1] != START, line.stages)
-    share = max((usual[stage].share for stage in stages if stage in usual), default=0.0)
-    return zero.near_s if zero is not None and zero.share > share else 0.0
 
 
 def _moved_s(line: TimeLine, usual: Mapping[str, Usual], out_of_place: Collection[str]) -> dict[str, float]:
@@ -360,16 +348,8 @@ class TimeLineJudgement:
     def document(self, bare: Iterable[SampleRecord]) -> dict[str, Any]:
         """It for an attempt's details, with the ± of its bare samples where the verdict widens one."""
         bare = list(bare)
-        stamps = {"stamps": [sample.uncertainty for sample in bare]} if self._reaches_s(bare) else {}
+        stamps = {"stamps": [sample.uncertainty for sample in bare]} if self.verdict.reach_s else {}
         return {**self.line.document(), "added": sorted(self.added), **stamps}
-
-    def _reaches_s(self, bare: Sequence[SampleRecord]) -> dict[str, float]:
-        """Moment -> how far it may be, in a boot of this length."""
-        time_s = max((sample.value for sample in bare if sample.metric in HEADLINE_NAMES), default=0.0)
-        reaches_s, blind_s = dict(self.verdict.reach_s), self.verdict.blind_start_s
-        if blind_s > REFUSED_SHARE * time_s:
-            reaches_s[START] = max(reaches_s.get(START, 0.0), blind_s)
-        return reaches_s
 
     def covered(
         self, bare: Iterable[SampleRecord], moments: Iterable[MomentLike], prompt_at: int
@@ -382,12 +362,11 @@ class TimeLineJudgement:
         """
         bare = list(bare)
         reaches: dict[int, float] = {}
-        reach_s_by_name = self._reaches_s(bare)
         for moment in moments:
             begin = moment.position - len(moment.text.encode()) * (moment.name == START)
             for at in (moment.position, begin):  # a moment of the user's may end at the same byte
-                reaches[at] = max(reaches.get(at, 0.0), reach_s_by_name.get(moment.name, 0.0))
-        reaches[prompt_at] = reach_s_by_name.get(PROMPT, 0.0)
+                reaches[at] = max(reaches.get(at, 0.0), self.verdict.reach_s.get(moment.name, 0.0))
+        reaches[prompt_at] = self.verdict.reach_s.get(PROMPT, 0.0)
         covered = []
         for sample in bare:
             reach_s = max(reaches.get(at, 0.0) for at in (sample.log_start or 0, sample.log_end or 0))
