@@ -385,7 +385,8 @@ class LiveConsoles:
     runtime: Path | None = None
     _feeds: dict[str, _Feed] = field(factory=dict, init=False)
     _broadcaster: Broadcaster = field(factory=Broadcaster, init=False)
-    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+    _locks: dict[str, threading.Lock] = field(factory=dict, init=False)  # by board
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)  # of `_locks`
 
     def attach(self, board: str, viewer: Viewer, board_type: str = "") -> ConsoleText:
         """Show a console to a viewer; return its earlier text.
@@ -399,6 +400,8 @@ class LiveConsoles:
             BoardlabError: no port of that board is open, or the server does not answer.
         """
         with self._lock:
+            board_lock = self._locks.setdefault(board, threading.Lock())
+        with board_lock:  # of this board alone: a console server that answers slowly must not delay other boards
             feed = self._feeds.get(board)
             joined = feed.join(viewer) if feed is not None else None
             if feed is None or joined is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -82,3 +83,31 @@ def test_who_cannot_be_shown_what_came_before_looks_no_more(
 
 def test_a_second_viewer_has_the_backlog_and_then_what_the_first_one_has(bench: ConsoleBench) -> None:
     asyncio.run(look_twice(bench))
+
+
+def test_a_console_server_that_does_not_answer_for_one_board_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers, asked = threading.Event(), threading.Event()
+
+    def attach(board: str, *_: object, **__: object) -> tuple[object, object]:
+        if board == "slow":
+            asked.set()
+            answers.wait()
+        raise LabStableError(f"no port of {board} is open")
+
+    monkeypatch.setattr(consoles, "attach_to_port", attach)
+    live, loop = LiveConsoles(), asyncio.new_event_loop()
+
+    def look(board: str) -> None:
+        with pytest.raises(LabStableError, match=board):
+            live.attach(board, Viewer(loop))
+
+    slow, other = (threading.Thread(target=look, args=(board,), daemon=True) for board in ("slow", "other"))
+    slow.start()
+    asked.wait()
+    other.start()
+    other.join(DEADLINE_S)
+    is_delayed = other.is_alive()
+    answers.set()
+    slow.join()
+    loop.close()
+    assert not is_delayed
