@@ -86,19 +86,16 @@ class SpareBootWriter:
             )
             boots = active if untried else "boot1" if active == "boot0" else "boot0"
             plan = self.writer.plan(move_boot_parts(content, boots), target)
+            steps = tuple(step for step in plan.steps if step.place and step.place.hardware in _BOOT)
+            # Reads the images, which may fail; a failure must not leave the board at its prompt.
+            pieces = planning.not_overwritten(steps, planning.pieces(steps, _AREA_BYTES, self.hosts), BLOCK_BYTES)
+            areas = tuple(Area.of(offset, piece.data) for piece, offset in planning.place_pieces(pieces))
         other = "boot1" if boots == "boot0" else "boot0"
         note = f"the boot parts go to {boots}, and {other} keeps what it has"
         if untried:
             note = f"{boots} was switched to before and has not booted since: {note}"
         bus = untried.bus if untried else settings.bootbus if 3 not in settings.bootbus else []  # 3 is reserved
-        steps = tuple(step for step in plan.steps if step.place and step.place.hardware in _BOOT)
-        pieces = planning.not_overwritten(steps, planning.pieces(steps, _AREA_BYTES, self.hosts), BLOCK_BYTES)
-        spare = Spare(
-            boots,
-            untried.kept if untried else active,
-            bus,
-            tuple(Area.of(offset, piece.data) for piece, offset in planning.place_pieces(pieces)),
-        )
+        spare = Spare(boots, untried.kept if untried else active, bus, areas)
         return evolve(
             plan,
             notes=(*plan.notes, note),

@@ -14,10 +14,11 @@ from support.facts import missing_facts
 from support.simcuts import ENDS, KilledError
 from support.simprovision import NEW, OLD, Provisioning, content, provisioning
 
-from lab.errors import BoardlabError
+from lab.errors import BoardlabError, LabStableError
 from lab.provision.errors import MediaVerifyFailedError
 from lab.provision.release import Content, ExtCsd
 from lab.provision.writer import Plan
+from lab.provision.writers import planning
 from lab.provision.writers.emmc_boot_partitions import SpareBootWriter, boot_partition, from_uboot, move_boot_parts
 from lab.run.board import Status
 from lab.virtual.sim.storage import BOOT_CONFIG
@@ -159,3 +160,17 @@ def test_a_board_that_cannot_be_asked_what_it_boots_from_is_let_go(made: Provisi
     with pytest.raises(BoardlabError, match="mmc partconf 7"):
         writer.plan(content(made.folder, "emmc", NEW), made.target())
     assert ended
+
+
+def test_a_board_is_let_go_where_the_images_cannot_be_read(
+    made: Provisioning, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(*_: object, **__: object) -> None:
+        raise LabStableError("the image is gone")
+
+    monkeypatch.setattr(planning, "pieces", unreadable)
+    ended: list[str] = []
+    writer = from_uboot(evolve(made.writer(), end=lambda: ended.append("end")), 0)
+    with pytest.raises(LabStableError, match="image is gone"):
+        writer.plan(content(made.folder, "emmc", NEW), made.target())
+    assert ended == ["end"]
