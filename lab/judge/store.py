@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from attrs import frozen
-from sqlalchemy import ColumnElement, Row, func, insert, select
+from sqlalchemy import ColumnElement, Row, func, insert, or_, select
 from sqlalchemy.orm import Session, joinedload
 
 from lab.errors import ConfigurationError
@@ -55,10 +55,12 @@ def write_verdicts(
         old_rows = _rows(session, run_id)
         now = utc_now()
         series = (RunRow.board_type == run.board_type, RunRow.board == run.board, RunRow.kind == run.kind)
-        changed = select(VerdictRow).join(VerdictRow.run).where(*series, VerdictRow.outcome.in_(CALLED))
-        changed_rows = [row for row in session.scalars(changed).all() if row.run_id != run_id]
         # Changes of earlier runs that were found with this run stay with it: they get its new instant.
         old_instants = {row.judged_at for row in old_rows.values()}
+        late_metrics = {verdict.metric for _, verdict in late_changes}
+        concerned = or_(VerdictRow.judged_at.in_(old_instants), VerdictRow.metric.in_(late_metrics))
+        changed = select(VerdictRow).join(VerdictRow.run).where(*series, VerdictRow.outcome.in_(CALLED), concerned)
+        changed_rows = [row for row in session.scalars(changed).all() if row.run_id != run_id]
         for row in changed_rows:
             if row.run_id < run_id and row.judged_at in old_instants:
                 row.judged_at = now

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from attrs import evolve, frozen
+from sqlalchemy import select
 
 from lab.benchmarks.cycles import AWAY_S
 from lab.env import envfile
@@ -22,6 +23,7 @@ from lab.jobs.records import Job
 from lab.jobs.waiting import PLACE_BUSY
 from lab.places.place import Place, holds_of_people, in_use, is_reserved
 from lab.places.records import job_user, may_be_one, reserving_user, stock_user, store_name, with_port
+from lab.results.models import AttemptRow
 from lab.results.store import Store
 
 DEFAULT_COORDINATOR: Final = "127.0.0.1"
@@ -85,8 +87,8 @@ def hold_place(queue: JobQueue, job: Job, place_wait: PlaceWait | None = None) -
 
 def has_lost_place(store: Store, run_id: int) -> bool:
     """Return whether a run ended because it lost its place."""
-    attempts = store.attempts(run_id)
-    return bool(attempts) and attempts[-1].outcome == "place_lost"
+    last = select(AttemptRow.outcome).where(AttemptRow.run_id == run_id).order_by(AttemptRow.id.desc()).limit(1)
+    return [row.outcome for row in store.rows(last)] == ["place_lost"]
 
 
 def other_user(queue: JobQueue, job: Job) -> str:
