@@ -1,4 +1,4 @@
-"""Boards that this process holds by its jobs, and the results that have them."""
+"""Holding a board by a job of this process, for as long as a block runs."""
 
 from __future__ import annotations
 
@@ -24,13 +24,17 @@ from lab.results.store import Store
 def open_results(
     url: str | None, wait_s: float, say: Callable[[str], None], pause: Callable[[float], None] = time.sleep
 ) -> Store:
-    """Open the results and migrate an older schema; `say` reports it.
+    """Open the results store, and migrate an older schema.
 
-    A transient failure, such as a restarted server, is retried for `wait_s`, and no longer than AWAY_S. Once they are
-    open, each call waits as long for them.
+    A transient failure, e.g. of a server that restarts, is retried for `wait_s`, but no longer than AWAY_S. The open
+    store then waits up to AWAY_S for a database that is away.
+
+    Args:
+        say: takes a line for a person.
+        pause: waits that many seconds between two tries.
 
     Raises:
-        BoardlabError: as of `lab.results.open_store`.
+        BoardlabError: as `lab.results.open_store`.
     """
     deadline, reported = time.monotonic() + min(wait_s, AWAY_S), False
     while True:
@@ -49,14 +53,21 @@ def open_results(
 def hold_board(
     queue: JobQueue, order: Order, wait_s: float, say: Callable[[str], None], other_user: PlaceGate
 ) -> Iterator[Job]:
-    """Hold the board for the block.
+    """Wait for a board, and hold it for the block by a job.
 
-    SIGTERM, which cancels a job, ends the block as Ctrl-C does: recorded, board off.
+    SIGTERM, which cancels a job, ends the block as Ctrl-C does, so that its end is recorded and the board is switched
+    off.
+
+    Args:
+        order: what the job does; it names the board.
+        wait_s: how long to wait for the board.
+        say: takes a line for a person.
+        other_user: returns the user of the job's labgrid place who keeps it from the board.
 
     Raises:
-        BusyBoardError: it is another's, or a person has its place, also after `wait_s`; or its place is taken since, as
-            `lab.places.job_place.hold_place` says in the body.
-        KeyboardInterrupt: also where somebody cancelled the job while it waited, which was said.
+        BusyBoardError: after `wait_s` another job or a reservation has the board, or a person its place; or the block
+            has found the place taken (`lab.places.job_place.hold_place`).
+        KeyboardInterrupt: Ctrl-C, SIGTERM, or somebody cancelled the job while it waited.
     """
     with _end_by_signals():
         job = queue.enqueue(order)
@@ -76,7 +87,7 @@ def hold_board(
 
 
 def _interrupt(queue: JobQueue, job: Job, say: Callable[[str], None]) -> None:
-    """End a job that waited, and name the person who cancelled it."""
+    """Record the end of a job that waited, and name the person who cancelled it, if anybody did."""
     queue.store.hurry()
     queue.finish(job.id, "interrupted")
     if by := queue.job(job.id).cancelled_by:
@@ -85,7 +96,7 @@ def _interrupt(queue: JobQueue, job: Job, say: Callable[[str], None]) -> None:
 
 @contextmanager
 def _living(queue: JobQueue, job: Job, say: Callable[[str], None]) -> Iterator[None]:
-    """Send signs of life for a running job, and record its end."""
+    """Send heartbeats of a running job during the block, and record its end."""
     holder = Holder(queue, job.id)
     holder.start()
     state: JobState = "failed"
@@ -121,9 +132,13 @@ def _end_by_signals() -> Iterator[None]:
 
 @define(eq=False)
 class Holder:
-    """Sends heartbeats for this process's job.
+    """Sends the heartbeats of a job of this process, by a thread.
 
-    After a lost board it ends the process with SIGTERM; `lost` has the reason.
+    If the job loses its board or is cancelled, the thread ends this process with SIGTERM.
+
+    Attributes:
+        heartbeat_s: time between two heartbeats.
+        lost: the reason why the process was ended; empty: it was not.
     """
 
     queue: JobQueue
@@ -134,18 +149,19 @@ class Holder:
     _thread: threading.Thread = field(init=False)
 
     def start(self) -> None:
-        """Begin."""
+        """Start to send heartbeats."""
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="boardlab job", daemon=True)
         self._thread.start()
 
     def finish(self, state: JobState) -> None:
-        """Release the board."""
+        """Stop the heartbeats, and release the board; the job ends in this state."""
         self._done.set()
         self._thread.join()
         self.queue.finish(self.job_id, state)
 
     def _beat(self) -> None:
+        """Send heartbeats until `finish` is called or the job has lost its board."""
         while not self._done.wait(self.heartbeat_s):
             try:
                 if not self.queue.try_beat(self.job_id):
@@ -153,5 +169,6 @@ class Holder:
                 self.lost = "the job was cancelled"
             except BoardlabError as error:
                 self.lost = str(error)
-            os.kill(os.getpid(), signal.SIGTERM)  # ends the session as Ctrl-C does: board off, run resumable
+            # Ends the session as Ctrl-C does: the board is switched off, and the run can be resumed.
+            os.kill(os.getpid(), signal.SIGTERM)
             return

@@ -1,4 +1,4 @@
-"""Views of jobs: state, runs, and expected end."""
+"""Views of jobs with their runs and their expected end, and of runs with the state of their jobs."""
 
 from __future__ import annotations
 
@@ -26,12 +26,10 @@ from lab.results.rows import select_fields
 from lab.results.snapshot import StoreSnapshot
 from lab.results.store import Store
 
-_HISTORY: Final = 5  # jobs whose length tells that of the next one
-# Key of a plan that lists what is measured in each cycle -> the attempts' parameter that names one of that.
+_HISTORY: Final = 5  # earlier jobs or runs by which the length of the next one is estimated
+# Key of a plan that lists items -> parameter of an attempt that names one of these items.
 _LISTED: Final = {"media": "medium", "modes": "mode", "sections": "section", "tests": "test"}
-
-_UNEVEN: Final = "sections"  # a kind of runs of which one thing takes a hundred times as long as another
-
+_UNEVEN: Final = "sections"  # kind of runs in which some items take a hundred times as long as others
 _UNEVEN_PARAMETER: Final = _LISTED[_UNEVEN]
 
 
@@ -40,9 +38,9 @@ class JobRun:
     """A run of a job.
 
     Attributes:
-        status: `KILLED` if the run is not ended and its job is.
-        good: attempts with samples.
-        planned: number of attempts; 0: unknown.
+        status: status of the run; `KILLED` if it has not ended but its job has.
+        good: number of good attempts, without those at single rows.
+        planned: number of planned cycles; 0: unknown.
     """
 
     id: int
@@ -55,7 +53,11 @@ class JobRun:
 
 @frozen
 class JobView:
-    """A job, its runs, and its expected end; None: unknown, or ended."""
+    """A job with its runs.
+
+    Attributes:
+        expected_end: when it will probably end; None: unknown, or it has ended.
+    """
 
     job: Job
     runs: tuple[JobRun, ...]
@@ -63,7 +65,11 @@ class JobView:
 
 
 def jobs(store: Store, limit: int, now: dt.datetime) -> list[JobView]:
-    """The latest jobs, newest first, and all that have not ended."""
+    """Return the latest jobs and all that have not ended, the newest first.
+
+    Args:
+        limit: number of the latest jobs.
+    """
 
     def read(session: Session) -> list[JobView]:
         latest = session.scalars(select(JobRow).order_by(JobRow.id.desc()).limit(limit))
@@ -75,37 +81,38 @@ def jobs(store: Store, limit: int, now: dt.datetime) -> list[JobView]:
 
 
 def active_jobs(snapshot: StoreSnapshot) -> list[Job]:
-    """The jobs that wait or run, the oldest first."""
+    """Return the jobs that wait or run, the oldest first."""
     return _jobs(snapshot, JobRow.state.in_(("queued", "running")))
 
 
 def jobs_since(snapshot: StoreSnapshot, since: dt.datetime) -> list[Job]:
-    """Jobs queued since then, in any state, the oldest first."""
+    """Return the jobs that were queued since then, in any state, the oldest first."""
     return _jobs(snapshot, JobRow.queued_at >= since)
 
 
 def _jobs(snapshot: StoreSnapshot, where: ColumnElement[bool]) -> list[Job]:
+    """Return the jobs that meet a condition, the oldest first."""
     query = select_fields(JobRow, Job).where(where)
-    # The sum: not all jobs in their order
+    # `id + 0` keeps the database from reading all jobs in the order of their ids.
     return [job_of(row) for row in snapshot.rows(query.order_by(JobRow.id + 0))]
 
 
 def job(store: Store, job_id: int) -> Job:
-    """One job.
+    """Return one job.
 
     Raises:
-        ConfigurationError: no such job.
+        ConfigurationError: there is no such job.
     """
     return store.read(lambda session: job_of(find(session, job_id)))
 
 
-def view(store: Store, seen: Job, now: dt.datetime) -> JobView:
-    """A job with its runs."""
-    return store.read(lambda session: _view(session, seen, now))
+def view(store: Store, job: Job, now: dt.datetime) -> JobView:
+    """Return a job with its runs."""
+    return store.read(lambda session: _view(session, job, now))
 
 
 def job_of_request(store: Store, request: str) -> Job | None:
-    """The ended job of a queue's request; None: none, or resumable."""
+    """Return the job that has carried out another queue's request; None: there is none, or it can be resumed."""
     conditions = (JobRow.request == request, JobRow.state.in_(("completed", "failed", "cancelled")))
 
     def read(session: Session) -> Job | None:
@@ -116,13 +123,13 @@ def job_of_request(store: Store, request: str) -> Job | None:
 
 
 def latest_run(store: Store, job: Job, kind: str) -> int | None:
-    """The last run of that kind in the job's current suite."""
+    """Return the id of the last run of a kind in the job's current suite; None: there is none."""
     conditions = (RunRow.job_id == job.id, RunRow.id > job.after_run, RunRow.kind == kind)
     return store.read(lambda session: session.scalar(select(func.max(RunRow.id)).where(*conditions)))
 
 
 def job_of_run(store: Store, run_id: int) -> Job | None:
-    """The job of a run; None: no such run or job.
+    """Return the job of a run; None: there is no such run, or it has no job.
 
     Raises:
         BoardlabError: the store cannot be read.
@@ -137,32 +144,29 @@ def job_of_run(store: Store, run_id: int) -> Job | None:
 
 
 def has_run(store: Store, run_id: int) -> bool:
-    """True if the run exists."""
+    """Return True if the run exists."""
     return store.read(lambda session: session.get(RunRow, run_id) is not None)
 
 
-def describe_job(found: JobView) -> str:
-    """A job in words, with its owner and times.
+def describe_job(job_view: JobView) -> str:
+    """Return a job as text, with its person and its times.
 
     E.g. "job j3 (boot) of lena on lab-2, since 2026-03-02 02:00 UTC, ends about 2026-03-02 04:10 UTC".
     """
-    job = found.job
+    job = job_view.job
     since = f", since {moment(job.started_at)} UTC" if job.started_at else ""
-    ends = f", ends about {moment(found.expected_end)} UTC" if found.expected_end else ""
-    of = "of" if job.person else "at"
-    return f"job {job.called} ({','.join(job.suites)}) {of} {job.who}{since}{ends}"
+    ends = f", ends about {moment(job_view.expected_end)} UTC" if job_view.expected_end else ""
+    preposition = "of" if job.person else "at"
+    return f"job {job.called} ({','.join(job.suites)}) {preposition} {job.who}{since}{ends}"
 
 
 def busy(queue: JobQueue, holder: Job) -> str:
-    """The board's holder, for a refusal."""
+    """Return the job that has a board as text, for a refusal."""
     return describe_job(view(queue.store, holder, queue.now()))
 
 
 def obstacle(queue: JobQueue, board: str) -> str:
-    """The reason why a job does not get its board.
-
-    Its holder, its reservation, or a job that waits longer.
-    """
+    """Return the reason why a job does not get a board: its holder, a reservation, or a job before it."""
     holder = queue.holder_of(board)
     if holder is not None:
         return f"{board} is busy: {busy(queue, holder)}"
@@ -176,7 +180,7 @@ def obstacle(queue: JobQueue, board: str) -> str:
 
 
 def running(queue: JobQueue) -> list[Job]:
-    """The running jobs, without those whose holder has died."""
+    """Return the running jobs, without dead ones, the oldest first."""
 
     def read(session: Session) -> list[Job]:
         rows = session.scalars(select(JobRow).where(JobRow.state == "running").order_by(JobRow.id))
@@ -186,35 +190,37 @@ def running(queue: JobQueue) -> list[Job]:
 
 
 def count_active(queue: JobQueue, person: str) -> int:
-    """Count of a person's jobs that wait or measure, without those whose holder has died."""
+    """Return how many jobs of a person wait or measure, without dead ones."""
     query = select(JobRow).where(JobRow.person == person, JobRow.state.in_(("queued", "running")))
     return queue.store.read(lambda session: sum(not queue._dead(row) for row in session.scalars(query)))
 
 
 def measuring(queue: JobQueue, host: str) -> int:
-    """Number of boards that a host measures, without the site's and dead jobs."""
+    """Return how many boards a host measures, without dead jobs and those of the site."""
     holders = select(JobRow.holder).where(_of_host(host), JobRow.state == "running")
     running_holders = queue.store.read(lambda session: session.scalars(holders).all())
     return sum(queue.has_died(holder) is not True for holder in running_holders)
 
 
 def has_changed(queue: JobQueue, host: str, since: dt.datetime) -> bool:
-    """True if a job of a host began or ended since then, without the site's."""
+    """Return True if a job of a host has begun or ended since then; jobs of the site do not count."""
     began = select(JobRow.id).where(_of_host(host), JobRow.state == "running", JobRow.started_at >= since)
     ended = select(JobRow.id).where(_of_host(host), JobRow.finished_at >= since)
     return queue.store.read(lambda session: any(session.scalars(query.limit(1)).first() for query in (began, ended)))
 
 
 def _of_host(host: str) -> ColumnElement[bool]:
+    """Return the condition of a host's jobs, without those of the site."""
     return and_(JobRow.holder.startswith(f"{host}/", autoescape=True), JobRow.program != BY_WEB)
 
 
 def moment(at: dt.datetime) -> str:
-    """A time to the minute."""
+    """Return a time with minutes, e.g. "2026-03-02 04:10"."""
     return f"{at:%Y-%m-%d %H:%M}"
 
 
 def _view(session: Session, job: Job, now: dt.datetime) -> JobView:
+    """Read the runs of a job, and estimate its end."""
     rows = session.scalars(select(RunRow).where(RunRow.job_id == job.id).order_by(RunRow.id)).all()
     good = select(AttemptRow.run_id, AttemptRow.params, func.count()).where(
         AttemptRow.run_id.in_([run.id for run in rows]), AttemptRow.outcome == OK
@@ -233,7 +239,11 @@ def _view(session: Session, job: Job, now: dt.datetime) -> JobView:
 
 
 def _plan_repeats(plan: Mapping[str, Any]) -> dict[tuple[str, str], int]:
-    """Planned repetitions by (parameter, name); empty for a foreign plan."""
+    """Return how often each item of a plan is measured.
+
+    Returns:
+        (parameter, name), e.g. ("medium", "sd") -> number of cycles; empty: the plan has another form.
+    """
     listed = ((parameter, plan[key]) for key, parameter in _LISTED.items() if isinstance(plan.get(key), list))
     own = plan["repeats"] if isinstance(plan.get("repeats"), dict) else {}
     repeats = {(p, str(name)): plan.get("cycles", own.get(str(name), 1)) for p, names in listed for name in names}
@@ -241,23 +251,17 @@ def _plan_repeats(plan: Mapping[str, Any]) -> dict[tuple[str, str], int]:
 
 
 def _is_whole(params: Mapping[str, str]) -> bool:
-    """True if an attempt covers a whole cycle.
-
-    A section's rows have attempts of their own.
-    """
+    """Return True if an attempt covers a whole cycle, and not only a row of a section."""
     return _UNEVEN_PARAMETER not in params or len(params) == 1
 
 
 def _expected_end(session: Session, job: Job, runs: Sequence[JobRun], now: dt.datetime) -> dt.datetime | None:
-    """The expected end of a running job.
-
-    From equal orders on boards of this type; else from its last run's pace.
-    """
+    """Estimate the end of a running job, by earlier jobs with an equal order, or else by the pace of its last run."""
     if job.state != "running" or job.started_at is None:
         return None
-    took = _lengths(session, job) if job.program == BY_LAB_RUN and not job.done else []
-    if took:
-        return job.started_at + dt.timedelta(seconds=median(took))
+    durations_s = _durations_s(session, job) if job.program == BY_LAB_RUN and not job.done else []
+    if durations_s:
+        return job.started_at + dt.timedelta(seconds=median(durations_s))
     if not runs or runs[-1].status != "running" or job.done + 1 < len(job.suites):
         return None
     last = runs[-1]
@@ -270,10 +274,7 @@ def _expected_end(session: Session, job: Job, runs: Sequence[JobRun], now: dt.da
 
 
 def _by_earlier_runs(session: Session, job: Job, run: JobRun) -> float | None:
-    """A run's duration by earlier attempts on boards of this type.
-
-    None: unknown.
-    """
+    """Estimate the duration of a run in s, by attempts of earlier runs on boards of this type; None: unknown."""
     of_this_type = (RunRow.board_type == job.board_type, RunRow.kind == run.kind, RunRow.status == "completed")
     ids = session.scalars(select(RunRow.id).where(*of_this_type).order_by(RunRow.id.desc()).limit(_HISTORY)).all()
     query = select(AttemptRow.params, func.sum(AttemptRow.duration_s), func.count())
@@ -293,7 +294,8 @@ def _by_earlier_runs(session: Session, job: Job, run: JobRun) -> float | None:
     return sum(durations) * len(planned) / len(durations) if durations else None
 
 
-def _lengths(session: Session, job: Job) -> list[float]:
+def _durations_s(session: Session, job: Job) -> list[float]:
+    """Return the durations of the last completed jobs with an equal order on boards of this type, in s."""
     same = (JobRow.board_type == job.board_type, JobRow.suites == ",".join(job.suites), JobRow.state == "completed")
     query = select(JobRow).where(*same, JobRow.program == job.program, JobRow.started_at.is_not(None))
     durations = []
@@ -303,11 +305,11 @@ def _lengths(session: Session, job: Job) -> list[float]:
     return durations[:_HISTORY]
 
 
-# The store has killed runs as running: nothing ended them. Whether a job lives is seen at each look.
+# A killed run stays "running" in the store, since nothing has ended it. So each look checks whether its job lives.
 
 
 def killed_runs(store: Store) -> frozenset[int]:
-    """Runs stored as running that no living job measures.
+    """Return the ids of runs that are "running" in the store, but that no living job measures.
 
     A job measures a run if it began the run, or had the board when the run began or was resumed.
 
@@ -328,7 +330,7 @@ def killed_runs(store: Store) -> frozenset[int]:
 
 
 def _measures(job: Job | None, run: RunRow) -> bool:
-    """True if the job that has the board measures a run."""
+    """Return True if the job that has the board measures a run; `job` None: no job has it."""
     if job is None:
         return False
     resumed = (run.provenance.get(KEY) or [{}])[-1].get("to")
@@ -336,22 +338,22 @@ def _measures(job: Job | None, run: RunRow) -> bool:
     return job.id == run.job_id or (job.started_at is not None and job.started_at <= since)
 
 
-def find_runs(store: Store, wanted: RunFilter, limit: int | None = None) -> list[ListedRun]:
-    """The matching runs, newest first; those without a living job are `killed`.
+def find_runs(store: Store, run_filter: RunFilter, limit: int | None = None) -> list[ListedRun]:
+    """Return the matching runs in the filter's order; killed ones have the status `KILLED`.
 
     Raises:
         BoardlabError: the store cannot be read.
     """
     killed = killed_runs(store)
-    rows = listing.list_runs(store, evolve(wanted, killed=killed), limit)
+    rows = listing.list_runs(store, evolve(run_filter, killed=killed), limit)
     return [evolve(row, run=evolve(row.run, status=KILLED)) if row.run.id in killed else row for row in rows]
 
 
 def whole_run(store: Store, run_id: int) -> Overview:
-    """Everything of a run; `killed` if no living job measures it.
+    """Return a run with its attempts and measurements; a killed one has the status `KILLED`.
 
     Raises:
-        ConfigurationError: no such run.
+        ConfigurationError: there is no such run.
     """
     overview = listing.overview(store, run_id)
     if overview.run.status != "running" or run_id not in killed_runs(store):
@@ -359,16 +361,16 @@ def whole_run(store: Store, run_id: int) -> Overview:
     return Overview(evolve(overview.run, status=KILLED), overview.attempts, overview.measurements)
 
 
-# A pause of a run (a board cools meanwhile) is an object: `from` and `to`, ISO 8601 in UTC, and `why`. `from` is None
-# for a killed run with an unknown end.
+# A pause of a run, in which a board may cool down, is an object in the run's provenance. It has `from` and `to`, as
+# ISO 8601 in UTC, and `why`. `from` is None if the run was killed and its end is unknown.
 
 
-KEY: Final = "interruptions"
+KEY: Final = "interruptions"  # key of the provenance
 Pause = Mapping[str, Any]
 
 
 def pause(store: Store, run_id: int, why: str) -> None:
-    """Note that a run pauses now, and the reason.
+    """Note that a run pauses from now on, with the reason.
 
     Raises:
         BoardlabError: the store cannot be written.
@@ -378,7 +380,7 @@ def pause(store: Store, run_id: int, why: str) -> None:
 
 
 def end_pause(store: Store, run_id: int) -> None:
-    """Note that a run resumes; derive an unnoted pause from its state.
+    """Note that a run continues now; a pause that was not noted is derived from the run's state.
 
     Raises:
         BoardlabError: the store cannot be written.
@@ -396,6 +398,8 @@ def end_pause(store: Store, run_id: int) -> None:
 
 
 def _change(store: Store, run_id: int, change: Callable[[RunRow, list[Pause]], list[Pause]]) -> None:
+    """Replace the pauses of a run by what `change` makes of them."""
+
     def write(session: Session) -> None:
         row = session.get_one(RunRow, run_id)
         row.provenance = {**row.provenance, KEY: change(row, list(row.provenance.get(KEY, [])))}

@@ -1,7 +1,7 @@
-"""The queue of jobs: waiting, holding a board, takeover from the dead.
+"""The queue of jobs: they wait for boards, hold them, and take them over from dead jobs.
 
-A job holds its board by its row in the store, a lease that it renews. A partial unique index of the database ensures
-that at most one job of a board is running.
+A job holds its board by its row in the store, which is a lease that it renews by heartbeats. A partial unique index of
+the database ensures that at most one job of a board is running.
 """
 
 from __future__ import annotations
@@ -44,32 +44,30 @@ from lab.results.records import Run
 from lab.results.rows import columns_of, json_of, run
 from lab.results.store import Store
 
-# A waiting job's rank is its priority and a point for every `POINT_S` that it has waited. Two jobs that wait age
-# alike, so their order never changes while both wait. It is that of one instant a job: the time of queueing, less the
-# worth of its priority. Jobs after that instant are behind, so a job waits for a bounded number of others.
+# Waiting jobs are in the order of their priority plus one point for each `POINT_S` that they have waited. All age
+# alike, so the order of two waiting jobs never changes. It is the order of one instant for each job: the time at which
+# it was queued, less the worth of its priority. Jobs with a later instant come later, so a job waits for a bounded
+# number of others.
 
 
 PERSONS: Final = 10  # priority of a job that a person waits for; as FORCED in farm/buildbot/master.cfg
-TIMERS: Final = 0
-POINT_S: Final = 1_440.0  # ten points are four hours: as long as a timer's job waits for its board
+TIMERS: Final = 0  # priority of a timer's job
+POINT_S: Final = 1_440.0  # ten points are worth four hours, as long as a timer's job waits for its board
 
 
 def turn(priority: int, queued_at: dt.datetime) -> dt.datetime:
-    """The sort key of waiting jobs, the earliest first."""
+    """Return the sort key of a waiting job; the earliest one is next."""
     return queued_at - dt.timedelta(seconds=priority * POINT_S)
 
 
 def _rank(row: Job | JobRow | Row[Any]) -> tuple[dt.datetime, int]:
+    """Return the unique sort key of a waiting job."""
     return turn(row.priority, row.queued_at), row.id
 
 
-# A job holds its board by its row in the store, a lease that it renews. At most one job of a board is running; the
-# database itself holds that (a partial unique index).
-
-
-UNENDED: Final = ("queued", "running")
-LOOK_S: Final = 2.0  # between two looks at a job that seems dead
-# Made once: SQLAlchemy takes longer to make a statement than SQLite to run it.
+UNENDED: Final = ("queued", "running")  # states of jobs that have not ended
+LOOK_S: Final = 2.0  # time between two looks at a job that seems dead
+# The statements are built once: SQLAlchemy takes longer to build one than SQLite to execute it.
 _OF_WAITING: Final = and_(
     JobRow.id == bindparam("job"),
     JobRow.holder == bindparam("by"),
@@ -87,25 +85,25 @@ _log = logging.getLogger(__name__)
 class Prospect(Enum):
     """The prospect of a waiting job."""
 
-    MAY_START = auto()  # no living job has each of its boards, nor a reservation, or one before it is dead
-    NEXT = auto()  # behind no living job that waits
-    BEHIND = auto()
+    MAY_START = auto()  # a board may be free for it, or a job before it is dead: `start` decides
+    NEXT = auto()  # it waits for a running job or a reservation, and no waiting job is before it
+    BEHIND = auto()  # living jobs that wait, too, are before it
 
 
 @frozen
 class JobQueue:
-    """The jobs of a store.
+    """The jobs of a store, for one process that waits and measures.
 
     Attributes:
-        holder: this process; it may change only its own jobs.
-        has_died: tells whether another holder has died.
+        holder: this process, which may change only its own jobs.
+        has_died: tells whether the process of another holder has ended.
         now: the store's clock, by which all hosts write their heartbeats.
-        person, program: the starter of its jobs.
-        ignores: takes a board that this person has reserved.
-        rule: when a board is put in quarantine.
-        priority: of its jobs; below PERSONS they give way to reservations.
-        request: of a queue, for the job it takes up or enqueues.
-        silence: observed heartbeats of other hosts' jobs.
+        person, program: person and program that start its jobs.
+        ignores: True: also take a board that this person has reserved.
+        priority: priority of its jobs; below PERSONS they give way to reservations.
+        rule: rule by which a board is put in quarantine.
+        request: id of the request of another queue that its job belongs to; empty: none.
+        silence: observed silence of other jobs.
         pause: waits that many seconds between two looks.
     """
 
@@ -124,11 +122,11 @@ class JobQueue:
 
     @property
     def monotonic_s(self) -> float:
-        """The monotonic clock of its waits and of `silence`."""
+        """The time by the monotonic clock of its waits and of `silence`."""
         return self.silence.now_s()
 
     def enqueue(self, order: Order) -> Job:
-        """Enqueue a new job."""
+        """Store a new job, which waits from now on."""
 
         def insert(session: Session) -> Job:
             now = self.now()
@@ -153,18 +151,20 @@ class JobQueue:
         return self.store.write(insert)
 
     def job(self, job_id: int) -> Job:
-        """One job.
+        """Return one job.
 
         Raises:
-            ConfigurationError: no such job.
+            ConfigurationError: there is no such job.
         """
         return self.store.read(lambda session: job_of(find(session, job_id)))
 
     def take_up(self, job_id: int) -> Job:
-        """Requeue an interrupted, failed or dead job; see `settle`.
+        """Let an interrupted, failed or dead job wait again, as a job of this process.
+
+        A job that seems dead is watched first, see `settle`.
 
         Raises:
-            ConfigurationError: no such job, it is completed, or it waits or runs.
+            ConfigurationError: there is no such job, it is completed, it waits or runs, or another program started it.
         """
 
         def requeue(session: Session) -> Job:
@@ -192,11 +192,11 @@ class JobQueue:
         return self.store.write(requeue)
 
     def unfinished(self, order: Order) -> Job | None:
-        """The latest interrupted or dead job with this order, to resume.
+        """Return the latest interrupted or dead job with this order, to be resumed; None: there is none.
 
-        Later jobs without measurements (refused by a busy board, ended while waiting, failed before their run) do not
-        matter. A later job with measurements does: its results are newer, and a person should look at its failure.
-        See `settle`.
+        Later jobs without measurements do not matter, e.g. one that a busy board has refused. If a later job has
+        measured, nothing is resumed: its results are newer, and a person should look at its failure. Jobs that seem
+        dead are watched first, see `settle`.
         """
         same = (JobRow.board == order.board, JobRow.suites == ",".join(order.suites), JobRow.env == order.env)
         like = (JobRow.release == order.release, JobRow.program == self.program, JobRow.state != "refused")
@@ -204,26 +204,27 @@ class JobQueue:
         self.settle(*same, *like)
 
         def latest(session: Session) -> Job | None:
-            begun: Job | None = None  # the latest that has measured nothing yet
+            without_runs: Job | None = None  # the latest resumable job that has measured nothing
             for row in session.scalars(query.order_by(JobRow.id.desc())):
                 if (row.cycles, dict(row.options)) != (order.cycles, dict(order.options)):
                     continue
                 died = row.state in {"queued", "running"} and not row.cancelled_by and self._dead(row)
                 resumable = died or row.state == "interrupted"
                 if has_measured(session, row, LEASE_S):
-                    return job_of(row) if resumable else begun
-                begun = begun or (job_of(row) if resumable else None)
-            return begun
+                    return job_of(row) if resumable else without_runs
+                without_runs = without_runs or (job_of(row) if resumable else None)
+            return without_runs
 
         return self.store.read(latest)
 
     def start(self, job_id: int) -> Job | None:
-        """Take the board for a waiting job; None while that is impossible.
+        """Start a waiting job, so that it holds its board.
 
-        Another job has it or waits longer, it is reserved, or the job was cancelled.
+        Returns:
+            The job. None: another job has the board or is before it, the board is reserved, or the job was cancelled.
 
         Raises:
-            LabStableError: another process has taken the job over.
+            LabStableError: another process has taken the job over (`lease_lost`).
         """
 
         def take(session: Session) -> Job | None:
@@ -233,9 +234,8 @@ class JobQueue:
             chooses = and_(JobRow.started_at.is_(None), JobRow.options[BOARDS].as_string().is_not(None))
             choosing = and_(JobRow.board_type == mine.board_type, JobRow.state == "queued", chooses)
             query = select(JobRow).where(JobRow.state.in_(UNENDED), or_(JobRow.board == mine.board, choosing))
-            # FOR UPDATE makes PostgreSQL let one start at a time (SQLite does so anyway), before anything is written
-            # here. The sum is there so that SQLite uses the index of states, and does not read all jobs in their
-            # order.
+            # By FOR UPDATE PostgreSQL lets one process start at a time, before anything is written here; SQLite does
+            # so anyway. `id + 0` makes SQLite use the index of states, and not read all jobs in the order of their ids.
             query = query.order_by(JobRow.id + 0).with_for_update()
             rows = [
                 row for row in session.scalars(query) if row.board == mine.board or mine.board in row.options[BOARDS]
@@ -243,23 +243,24 @@ class JobQueue:
             mine.heartbeat_at = now = self.now()
             holds = holds_of(session, mine.board, now, self.rule)
             living = []
-            for row in filter(lambda row: row.id != job_id, rows):  # all of them: silence is what each look sees
+            for row in filter(lambda row: row.id != job_id, rows):  # look at all: each look measures their silence
                 if self._dead(row):
                     row.state, row.finished_at = final_state(row, "interrupted"), row.heartbeat_at
                 else:
                     living.append(row)
             for row in living:
-                # A job that waits for another person's reservation does not delay others
+                # A job before this one delays it, unless it waits for another person's reservation or, by `wait_on`,
+                # for something else than the board.
                 if row.state == "running" or (
                     _rank(row) < _rank(mine)
                     and all(hold.person == row.person for hold in holds)
-                    and not (row.yields_to and row.priority >= PERSONS)  # it waits for what somebody has, see wait_on
+                    and not (row.yields_to and row.priority >= PERSONS)
                 ):
                     return None
             if self._refusing_holds(holds, checks=may_have_quarantined(mine), qualifies=may_have_unqualified(mine)):
                 return None
-            session.flush()  # a dead holder's board is released before we take it
-            if mine.started_at is None:  # runs that others had while it waited are none of its own
+            session.flush()  # the unique index allows this job only after the dead holder's row has changed
+            if mine.started_at is None:  # runs of other jobs while it waited do not belong to it
                 mine.after_run = last_run(session, mine.board)
             mine.state, mine.yields_to = "running", ""
             mine.started_at = now
@@ -268,23 +269,26 @@ class JobQueue:
         return self.store.write(take)
 
     def prospect(self, job: Job, boards: Collection[str]) -> Prospect:
-        """Renew a waiting job, and look at what is before it.
+        """Send a heartbeat of a waiting job, and look at the jobs and reservations before it.
 
-        Jobs and reservations on these boards count. It costs a fraction of `start`, and is repeated in its place.
+        It takes a fraction of the time of `start`, and is repeated in place of it.
+
+        Args:
+            boards: boards that the job may take.
         """
 
         def look(session: Session) -> Prospect:
             connection, now = session.connection(), self.now()
             renewed = connection.execute(_RENEWED, {"job": job.id, "by": self.holder, "at": now})
             if not renewed.rowcount:
-                return Prospect.MAY_START  # it is cancelled, or another process has it: `start` says so
+                return Prospect.MAY_START  # it was cancelled, or another process has it: `start` finds that out
             rows: Sequence[Any] = connection.execute(_ON_BOARDS, {"boards": list(boards)}).all()
             before = [row for row in rows if row.id != job.id and (row.state == "running" or _rank(row) < _rank(job))]
-            dead = [row for row in before if self._dead(row)]  # all are looked at: silence is what each look sees
-            left = set(boards) - {row.board for row in before if row.state == "running"}
+            dead = [row for row in before if self._dead(row)]  # look at all: each look measures their silence
+            not_running = set(boards) - {row.board for row in before if row.state == "running"}
             exceptions = {"checks": may_have_quarantined(job), "qualifies": may_have_unqualified(job)}
-            holds = [hold for board in left for hold in standing(session, board, now)]
-            if dead or not left <= {hold.board for hold in self._refusing_holds(holds, **exceptions)}:
+            holds = [hold for board in not_running for hold in standing(session, board, now)]
+            if dead or not not_running <= {hold.board for hold in self._refusing_holds(holds, **exceptions)}:
                 return Prospect.MAY_START
             is_behind = any(row.state == "queued" for row in before) and not any(map(self.silence.is_silent, before))
             return Prospect.BEHIND if is_behind else Prospect.NEXT
@@ -292,7 +296,7 @@ class JobQueue:
         return self.store.write(look)
 
     def free(self, boards: Collection[str]) -> list[str]:
-        """Those of the boards that this person's job could have now, the longest unused first."""
+        """Return those of the boards that this person's job could take now, the longest unused one first."""
         running = select(JobRow).where(JobRow.state == "running")
 
         def read(session: Session) -> list[str]:
@@ -300,16 +304,19 @@ class JobQueue:
             unavailable.update(
                 row.board for row in session.scalars(running) if row.board in boards and not self._dead(row)
             )
-            used = {board: last_start(session, board) for board in set(boards) - unavailable}
-            return sorted(used, key=lambda board: (used[board] is not None, used[board], board))
+            last_used = {board: last_start(session, board) for board in set(boards) - unavailable}
+            return sorted(last_used, key=lambda board: (last_used[board] is not None, last_used[board], board))
 
         return self.store.read(read)
 
     def move(self, job_id: int, board: str, env: str) -> Job:
-        """Let a waiting job wait for another board; it keeps its age.
+        """Let a waiting job wait for another board; its place in the order stays.
+
+        Args:
+            env: path of the other board's environment.
 
         Raises:
-            LabStableError: another process has taken the job over.
+            LabStableError: another process has taken the job over (`lease_lost`).
         """
 
         def change(session: Session) -> Job:
@@ -320,10 +327,10 @@ class JobQueue:
         return self.store.write(change)
 
     def beat(self, job_id: int) -> bool:
-        """Renew the lease; return True if the job is cancelled.
+        """Send a heartbeat of a running job; return True if somebody has cancelled it.
 
         Raises:
-            LabStableError: the lease had run out, and another job has the board.
+            LabStableError: the lease had run out, and another process has taken the job or its board (`lease_lost`).
         """
 
         def renew(session: Session) -> bool:
@@ -334,7 +341,7 @@ class JobQueue:
         return self.store.write(renew)
 
     def try_beat(self, job_id: int) -> bool:
-        """Renew the lease, or log why not; return True if the job is cancelled.
+        """Send a heartbeat as `beat`; a store that cannot be written is only logged.
 
         Raises:
             LabStableError: as `beat`.
@@ -344,19 +351,20 @@ class JobQueue:
         except BoardlabError as error:
             if error.failure == "lease_lost":
                 raise
-            _log.warning("no sign of life could be given: %s", error)  # the store has no more patience, either
+            _log.warning("the job's heartbeat could not be stored: %s", error)
             return False
 
     def cancel(self, job_id: int, by: str, *, own: bool = False) -> Job:
-        """Cancel a job: end a dead one, mark a live one.
+        """Cancel a job: a living one ends at the next look of its holder, a dead one at once.
 
-        A live one ends at its holder's next look; see `settle`.
+        A job that seems dead is watched first, see `settle`.
 
         Args:
-            own: another person's is refused.
+            by: the person who cancels it.
+            own: True: refuse to cancel another person's job.
 
         Raises:
-            ConfigurationError: no such job, it has ended, or it is another person's.
+            ConfigurationError: there is no such job, it has ended, or it is another person's.
         """
 
         def mark(session: Session) -> Job:
@@ -383,7 +391,7 @@ class JobQueue:
         return self.store.write(end)
 
     def next_suite(self, job_id: int) -> Job:
-        """Note a finished suite; the next one's runs begin after it."""
+        """Note that a job has finished a suite; later runs belong to its next suite."""
 
         def note(session: Session) -> Job:
             row = self._own(session, job_id, "running")
@@ -394,58 +402,57 @@ class JobQueue:
         return self.store.write(note)
 
     def finish(self, job_id: int, state: JobState) -> None:
-        """End the job and release its board.
+        """End a job of this process, and release its board.
 
-        A job taken over by another process stays; a cancelled one ends as cancelled.
-
-        A refused job with measurements ends as interrupted: it can be resumed.
+        A job that another process has taken over is left alone. A cancelled job ends as cancelled, and a refused one
+        with measurements as interrupted, so that it can be resumed.
         """
 
         def end(session: Session) -> None:
             row = find(session, job_id)
             if row.holder == self.holder and row.state in {"queued", "running"}:
-                went_on = state == "refused" and has_measured(session, row, LEASE_S)  # its runs can be resumed
-                row.state, row.finished_at = final_state(row, "interrupted" if went_on else state), self.now()
+                has_runs = state == "refused" and has_measured(session, row, LEASE_S)
+                row.state, row.finished_at = final_state(row, "interrupted" if has_runs else state), self.now()
                 holds_of(session, row.board, self.now(), self.rule)
 
         self.store.write(end)
 
     def has_board(self, job_id: int) -> bool:
-        """True if a job has its board, and its holder has not died.
+        """Return True if a job has its board and is not dead.
 
         Raises:
-            ConfigurationError: no such job.
+            ConfigurationError: there is no such job.
         """
 
         def read(session: Session) -> bool:
             row = find(session, job_id)
-            dead = self._dead(row)  # of a waiting job, too: its silence counts from the first look at it
-            return row.state == "running" and not dead
+            is_dead = self._dead(row)  # also of a waiting job: its silence is measured from the first look on
+            return row.state == "running" and not is_dead
 
         return self.store.read(read)
 
     def watches(self, job_id: int) -> bool:
-        """True while a job in the way seems dead.
-
-        `start` takes the board after a lease of silence.
-        """
+        """Return True while another job on the board seems dead, so that `start` may soon take the board."""
         return bool(self._doubtful(JobRow.board == self.job(job_id).board, JobRow.id != job_id))
 
     def settle(self, *which: ColumnElement[bool]) -> None:
-        """Watch seemingly dead jobs until a heartbeat or a lease of silence.
+        """Wait until each of these jobs that seems dead has sent a heartbeat, or was silent for a lease.
 
-        The store's clock may have jumped, and a board must not be taken from a job that lives.
+        The store's clock may have jumped, and no board must be taken from a job that lives.
+
+        Args:
+            which: conditions on the jobs.
         """
         reported = False
         while doubtful := self._doubtful(*which):
             if not reported:
                 jobs = ", ".join(f"job {job.called} of {job.who}" for job in doubtful)
-                _log.warning("%s: no sign of life; watched for %g s before it counts as dead", jobs, LEASE_S)
+                _log.warning("%s: no heartbeat; watched for %g s before it counts as dead", jobs, LEASE_S)
                 reported = True
             self.pause(LOOK_S)
 
     def _doubtful(self, *which: ColumnElement[bool]) -> list[Job]:
-        """Those of these jobs that only seem dead."""
+        """Return those of these jobs that seem dead without proof."""
         query = select(JobRow).where(JobRow.state.in_(("queued", "running")), *which)
 
         def read(session: Session) -> list[Job]:
@@ -455,7 +462,7 @@ class JobQueue:
         return self.store.read(read)
 
     def holder_of(self, board: str) -> Job | None:
-        """The running job of a board."""
+        """Return the running job of a board; None: there is none."""
         query = select(JobRow).where(JobRow.board == board, JobRow.state == "running")
 
         def read(session: Session) -> Job | None:
@@ -465,15 +472,15 @@ class JobQueue:
         return self.store.read(read)
 
     def refusing(self, board: str) -> list[Hold]:
-        """The reservations that keep this person's job from a board now."""
+        """Return the reservations that keep this person's job from a board now."""
         return self.store.read(lambda session: self._refusing_holds(standing(session, board, self.now())))
 
     def unfinished_run(self, job: Job, kind: str) -> int | None:
-        """The uncompleted run of that kind in the job's current suite.
+        """Return the id of the unfinished run of a kind in the job's current suite; None: there is none.
 
-        Other jobs may have had the board since: their runs are of another kind or release, or later.
+        Other jobs may have had the board since then. Their runs are of another kind or release, or later.
         """
-        of_job = or_(RunRow.job_id == job.id, RunRow.job_id.is_(None))  # the latter of before it was kept
+        of_job = or_(RunRow.job_id == job.id, RunRow.job_id.is_(None))  # older versions stored no job with a run
         query = select(RunRow.id).where(
             of_job,
             RunRow.board == job.board,
@@ -486,43 +493,56 @@ class JobQueue:
         return self.store.read(lambda session: session.scalars(query.order_by(RunRow.id).limit(1)).one_or_none())
 
     def _refusing_holds(self, holds: list[Hold], *, checks: bool = False, qualifies: bool = False) -> list[Hold]:
+        """Return those holds of a board that keep this person's job from it.
+
+        Args:
+            checks: True: the job may have a board in quarantine.
+            qualifies: True: the job may have a board that has not qualified.
+        """
         exceptions = {"ignored": self.ignores, "checks": checks, "qualifies": qualifies}
         return [hold for hold in holds if hold.refuses(self.person, **exceptions)]
 
     def _dead(self, row: JobRow | Row[Any]) -> bool:
+        """Look at a job; return True if it is dead."""
         return self.silence.is_dead(row, self.has_died)
 
     def _own(self, session: Session, job_id: int, state: JobState) -> JobRow:
+        """Return the row of a job of this process in a state.
+
+        Raises:
+            LabStableError: another process has taken it over (`lease_lost`).
+        """
         row = find(session, job_id)
         if row.holder != self.holder or row.state != state:
             raise LabStableError(
-                f"job {call(job_id)} was taken from us: it is {row.state} in {row.holder}. This host gave no sign of "
-                f"life for more than {LEASE_S:g} s; look why, then: lab run --resume {call(job_id)}",
+                f"job {call(job_id)} was taken over: it is {row.state} in {row.holder}. This process sent no heartbeat "
+                f"for more than {LEASE_S:g} s; find out why, then: lab run --resume {call(job_id)}",
                 failure="lease_lost",
             )
         return row
 
 
 def may_have_quarantined(job: Job | JobRow) -> bool:
-    """True if a job may have a quarantined board.
+    """Return True if a job may have a board in quarantine.
 
-    The job checks it first, writes a release, which may repair it, or is a person at its power switch.
+    It checks the board first, writes a release to it, which may repair it, or switches its power for a person.
     """
     return job.program in {BY_HEALTH, BY_PROVISION, BY_WEB} or bool(job.options.get(HEALTH))
 
 
 def may_have_unqualified(job: Job | JobRow) -> bool:
-    """True if a job may have a board that has not qualified: it qualifies, checks or writes it."""
+    """Return True if a job may have a board that has not qualified: it qualifies, checks or provisions it."""
     return job.program in {BY_QUALIFY, BY_HEALTH, BY_PROVISION, BY_WEB}
 
 
-FAILED_TESTS: Final = "failed_tests"  # key of a run's provenance
+FAILED_TESTS: Final = "failed_tests"  # key of a run's provenance: True if a test of it failed
 
 
 def has_measured(session: Session, row: JobRow, lease_s: float) -> bool:
-    """True if a job has had a run.
+    """Return True if a job has had a run.
 
-    `lease_s`: a job that was silent for so long has ended.
+    Args:
+        lease_s: a job without an end is taken to have ended so long after its last heartbeat.
     """
     if row.started_at is None:
         return False
@@ -531,13 +551,13 @@ def has_measured(session: Session, row: JobRow, lease_s: float) -> bool:
     query = select(RunRow.id).where(
         RunRow.board == row.board,
         RunRow.id > row.after_run,
-        or_(RunRow.job_id == row.id, then),  # one that went on has its run of before
+        or_(RunRow.job_id == row.id, then),  # a job that was resumed has its run from before
     )
     return row.done > 0 or session.scalars(query.limit(1)).one_or_none() is not None
 
 
 def note_tests(store: Store, run_ids: Collection[int], *, failed: bool) -> None:
-    """Store with runs whether a test failed, for a resumed job.
+    """Store with runs whether a test of them failed, which a resumed job has to know.
 
     Raises:
         BoardlabError: the store cannot be written.
@@ -552,7 +572,7 @@ def note_tests(store: Store, run_ids: Collection[int], *, failed: bool) -> None:
 
 
 def has_failed(store: Store, job_id: int) -> bool:
-    """True if a test failed in a job's completed runs, except confirmations.
+    """Return True if a test failed in a completed run of a job; runs that confirm others do not count.
 
     Raises:
         BoardlabError: the store cannot be read.
@@ -563,7 +583,7 @@ def has_failed(store: Store, job_id: int) -> bool:
 
 
 def lab_faults(store: Store, job_id: int) -> tuple[str, ...]:
-    """Failure classes of the lab that alone left a job's runs incomplete.
+    """Return the failure classes of a job's last attempts, if the lab alone is at fault; else empty.
 
     Raises:
         BoardlabError: the store cannot be read.
@@ -587,7 +607,7 @@ def lab_faults(store: Store, job_id: int) -> tuple[str, ...]:
 
 
 def confirms(store: Store, run_id: int) -> bool:
-    """True if a run confirms a number of another run.
+    """Return True if a run confirms another run.
 
     Raises:
         BoardlabError: the store cannot be read.
@@ -596,7 +616,7 @@ def confirms(store: Store, run_id: int) -> bool:
 
 
 def confirmation(store: Store, job_id: int, run_id: int) -> Run | None:
-    """The latest run of a job that confirms a run; None: none.
+    """Return the latest run of a job that confirms a run; None: there is none.
 
     Raises:
         BoardlabError: the store cannot be read.
@@ -611,20 +631,20 @@ def confirmation(store: Store, job_id: int, run_id: int) -> Run | None:
 
 
 def last_run(session: Session, board: str) -> int:
-    """The board's latest run; 0: none."""
+    """Return the id of the board's latest run; 0: there is none."""
     return session.scalar(select(func.max(RunRow.id)).where(RunRow.board == board)) or 0
 
 
 def last_start(session: Session, board: str) -> dt.datetime | None:
-    """The latest begin of a job on a board; None: never."""
+    """Return when a job was last started on a board; None: never."""
     return session.scalar(select(func.max(JobRow.started_at)).where(JobRow.board == board))
 
 
 def find(session: Session, job_id: int) -> JobRow:
-    """The row of a job.
+    """Return the row of a job.
 
     Raises:
-        ConfigurationError: there is none of that number.
+        ConfigurationError: there is no job of this number.
     """
     row = session.get(JobRow, job_id)
     if row is None:
@@ -635,18 +655,18 @@ def find(session: Session, job_id: int) -> JobRow:
     return row
 
 
-# The wish for a timer job's board is in the store: a reservation of the board, or a note of the job's runner (`ask`).
-# The measurement looks between two cycles (`claimant`), and the runner then puts the job back among those that wait
-# (`give_way`).
+# A timer's job gives way to people. The claim on its board is in the store: a reservation, or a note by the job's
+# runner (`ask`). The measurement looks for it between two cycles (`claimant`) and ends, and the runner then lets the
+# job wait again (`give_way`).
 
 
-GAVE_WAY = 66  # exit code of a pytest that ended since another job or person wants its board
+GAVE_WAY = 66  # exit code of a pytest that has ended because somebody claims its board
 
 
 def claimant(store: Store, job_id: int, now: dt.datetime | None = None) -> str:
-    """The claimant of a yielding job's board; empty: none.
+    """Return a sentence on who claims the board of a timer's job; empty: nobody.
 
-    A person's job never yields.
+    A person's job never gives way.
 
     Raises:
         BoardlabError: the store cannot be read.
@@ -655,9 +675,10 @@ def claimant(store: Store, job_id: int, now: dt.datetime | None = None) -> str:
 
 
 def ask(queue: JobQueue, job_id: int, who: str) -> None:
-    """Note the claimant of a timer job's board; empty: none any more.
+    """Note a claim on the board of a running timer's job of this process.
 
-    E.g. "lena reserved labgrid's place b1". A person's job is left alone.
+    Args:
+        who: sentence on the claim, e.g. "lena reserved labgrid's place b1"; empty: the claim has ended.
     """
 
     def note(session: Session) -> None:
@@ -669,13 +690,14 @@ def ask(queue: JobQueue, job_id: int, who: str) -> None:
 
 
 def wait_on(queue: JobQueue, job_id: int, who: str | None = None) -> None:
-    """Renew a job that waits for something else than its board.
+    """Send a heartbeat of a job that waits for something else than its board, e.g. its labgrid place.
 
     Args:
-        who: the holder of what a person's job waits for, who may need the board meanwhile; empty: none any more.
+        who: user of what a person's job waits for, who may need the board meanwhile; empty: nobody any more; None:
+            unchanged.
 
     Raises:
-        LabStableError: another process has taken the job over.
+        LabStableError: another process has taken the job over (`lease_lost`).
     """
 
     def renew(session: Session) -> None:
@@ -687,10 +709,10 @@ def wait_on(queue: JobQueue, job_id: int, who: str | None = None) -> None:
 
 
 def give_way(queue: JobQueue, job_id: int) -> Job:
-    """Release the board and wait for it again, keeping the job's age.
+    """Release the board of a running job, and let the job wait again with its old place in the order.
 
     Raises:
-        LabStableError: another process has taken the job over.
+        LabStableError: another process has taken the job over (`lease_lost`).
     """
 
     def requeue(session: Session) -> Job:
@@ -703,7 +725,9 @@ def give_way(queue: JobQueue, job_id: int) -> Job:
 
 
 def _claimant(session: Session, row: JobRow, now: dt.datetime) -> str:
+    """Return a sentence on who claims a job's board; empty: nobody."""
     if row.priority >= PERSONS:
         return ""
-    holds = [hold for hold in standing(session, row.board, now) if hold.kind not in OWN]  # which nobody waits for
+    # Holds that boardlab itself has set, e.g. a quarantine, are not claims: nobody waits for the board.
+    holds = [hold for hold in standing(session, row.board, now) if hold.kind not in OWN]
     return f"{row.board} is {', '.join(hold.described for hold in holds)}" if holds else row.yields_to

@@ -1,4 +1,4 @@
-"""Jobs and orders as records."""
+"""The records of jobs, and the rule by which a job counts as dead."""
 
 from __future__ import annotations
 
@@ -23,26 +23,28 @@ BY_AB: Final = "lab ab"
 BY_BISECT: Final = "lab bisect"
 BY_QUALIFY: Final = "lab farm qualify"
 BY_HEALTH: Final = "lab health"
-BY_WEB: Final = "lab web"  # which switches a board's power off and on
-# The option of a job that takes any of these boards; it moves to another one until it has begun
-BOARDS: Final = "boards"
-HEALTH: Final = "health"  # the option of a job whose board is checked first, where that is due
-JOB_VARIABLE: Final = "BOARDLAB_JOB"  # the job of the runs, from `lab run` to its pytest
-AWAY_VARIABLE: Final = "BOARDLAB_AWAY"  # seconds: wait of that pytest for a host that is away
-LETTER: Final = "j"
-HasDied = Callable[[str], bool | None]  # True: the holder has died; None: unknown here
+BY_WEB: Final = "lab web"  # the site, when it switches a board's power off and on
+BOARDS: Final = "boards"  # option of a job that takes any of these boards; it may change its board until it starts
+HEALTH: Final = "health"  # option of a job that checks its board first, if a check is due
+JOB_VARIABLE: Final = "BOARDLAB_JOB"  # variable by which `lab run` tells its pytest the job
+AWAY_VARIABLE: Final = "BOARDLAB_AWAY"  # variable: seconds that this pytest waits for a host that is away
+LETTER: Final = "j"  # before a job's number, so that nobody takes it for a run's
+HasDied = Callable[[str], bool | None]  # from a holder; True: its process has ended; None: unknown on this host
 HEARTBEAT_S: Final = 10.0
-LEASE_S: Final = 60.0  # without a sign of life; then another job may take the board
-_MOST_DIGITS: Final = 12  # of a number that is looked at
+LEASE_S: Final = 60.0  # after so long without a heartbeat another job may take the board
+_MOST_DIGITS: Final = 12  # longer texts are not parsed as a number
 
 
 @frozen
 class Order:
-    """An order of measurements.
+    """An order of measurements on one board.
 
     Attributes:
-        suites: to measure, in this order. Of pytest: the kinds of its runs.
-        options: as `lab.run.options` has them.
+        suites: suites to measure, in this order; for a session of pytest the kinds of its runs.
+        env: path of the environment file.
+        release: label of the software; empty: the runs find it out.
+        cycles: cycles of each suite; None: its default.
+        options: options by name, as `lab.run.options` checks them.
     """
 
     board_type: str
@@ -59,14 +61,15 @@ class Job(Order):
     """An order that is carried out: a `lab run`, or a session of pytest.
 
     Attributes:
-        done: number of the suites that are measured, the first ones.
-        holder: the waiting or measuring process, see lab.host.process.
-        after_run: the current suite's runs have higher ids than this.
-        person, program: its starter.
-        cancelled_by: the person who cancelled it; empty: none.
-        priority: of lab.jobs.queue.
-        yields_to: the claimant of its board, now or at last; empty: none, or it has it again.
-        request: of a queue, in that queue's words; empty: none.
+        done: number of suites that are measured already.
+        holder: the process that waits or measures, as host, boot and pid (`lab.host.process`).
+        after_run: runs of the current suite have larger ids than this.
+        heartbeat_at: last heartbeat of the holder.
+        person, program: person and program that have started it.
+        cancelled_by: person who cancelled it; empty: nobody.
+        priority: see `lab.jobs.queue`.
+        yields_to: person or job that it has left the board to, or is to leave it to; empty: nobody.
+        request: id of the request in another queue that it belongs to, e.g. Buildbot's; empty: none.
     """
 
     id: int
@@ -87,40 +90,40 @@ class Job(Order):
 
     @property
     def called(self) -> str:
-        """Its number for people, never a run's, e.g. "j12"."""
+        """The job's number as people write it, e.g. "j12"."""
         return call(self.id)
 
     @property
     def host(self) -> str:
-        """The host of its holder."""
+        """The host of the holder."""
         return self.holder.partition("/")[0]
 
     @property
     def who(self) -> str:
-        """Person and host."""
+        """The person and the host, e.g. "lena on lab-2"."""
         return f"{self.person} on {self.host}" if self.person else self.host
 
     @property
     def ended_at(self) -> dt.datetime:
-        """Its end, or its last sign of life."""
+        """The end of the job; of a job without one its last heartbeat."""
         return self.finished_at or self.heartbeat_at
 
     @property
     def ended(self) -> bool:
-        """True if it neither waits nor measures."""
+        """True if the job neither waits nor measures."""
         return self.state not in {"queued", "running"}
 
 
 def call(job_id: int) -> str:
-    """A job's number for people: "j12"."""
+    """Return a job's number as people write it, e.g. "j12"."""
     return f"{LETTER}{job_id}"
 
 
 def number(text: str) -> int:
-    """The number of "j12" or "12".
+    """Return the number in "j12" or "12".
 
     Raises:
-        ConfigurationError: it is none.
+        ConfigurationError: the text is not the number of a job.
     """
     digits = text.strip().lower().removeprefix(LETTER)
     if not (digits.isascii() and digits.isdecimal() and len(digits) <= _MOST_DIGITS and 1 <= int(digits) <= LAST_ID):
@@ -129,84 +132,88 @@ def number(text: str) -> int:
 
 
 def job_of(row: JobRow | Row[Any]) -> Job:
-    """Convert a row to a record."""
+    """Return the record of a row."""
     return record_of(Job, row, suites=tuple(row.suites.split(",")))
 
 
 def final_state(row: JobRow, state: JobState) -> JobState:
-    """A job's final state; an interrupted one may be cancelled."""
+    """Return the state in which a job ends; a job that somebody cancelled ends as cancelled, not as interrupted."""
     return "cancelled" if row.cancelled_by and state in {"interrupted", "refused"} else state
 
 
 def seems_dead(job: Job | JobRow, now: dt.datetime, has_died: HasDied) -> bool:
-    """True if an unended job seems dead at a glance.
+    """Return True if a job that has not ended seems dead by one look at it.
 
-    A takeover watches it first, see `Silence`.
+    Before its board is taken the job is watched, see `Silence`.
 
     Args:
-        now: by the clock of the heartbeats, which is the store's.
-        has_died: True if a holder's process is gone; None: unknown, it is of another host or user.
+        now: time by the clock of the heartbeats, which is the store's.
+        has_died: tells whether a holder's process has ended; None: it is of another host or user.
     """
-    gone = _is_gone(job, has_died)
-    return (now - job.heartbeat_at).total_seconds() > LEASE_S if gone is None else gone
+    is_gone = _is_gone(job, has_died)
+    return (now - job.heartbeat_at).total_seconds() > LEASE_S if is_gone is None else is_gone
 
 
 def _is_gone(job: Job | JobRow | Row[Any], has_died: HasDied) -> bool | None:
-    """True if a job's process is gone; None: only its heartbeat shows whether it lives.
+    """Return True if a job's process has ended; None: only its heartbeats show whether it lives.
 
-    The site outlives a failed action on a board.
+    A living process of the site proves nothing: it goes on after an action on a board has failed.
     """
-    gone = has_died(job.holder)
-    return None if not gone and job.program == BY_WEB else gone
+    is_gone = has_died(job.holder)
+    return None if not is_gone and job.program == BY_WEB else is_gone
 
 
 @define
 class Silence:
-    """Observed silence of jobs' heartbeats, by our own monotonic clock.
+    """The silence of jobs, i.e. the time without a new heartbeat that this process has observed.
 
-    No wall clock counts, so neither a wrong clock nor one that jumps makes a job dead. Only time between two looks
-    counts, and at most a heartbeat's for each: a process that could not look, since it or the database stood still,
-    has seen no silence.
+    It is measured by this process's monotonic clock, so that a wrong wall clock or one that jumps makes no job dead.
+    Only time between two looks counts, and at most the time of one heartbeat for each pair of looks: a process that
+    could not look, because it or the database stood still, has observed no silence.
 
     Attributes:
         now_s: a monotonic clock.
     """
 
     now_s: Callable[[], float] = time.monotonic
-    _seen: dict[int, _Seen] = field(factory=dict, init=False)
+    _observations: dict[int, _Observation] = field(factory=dict, init=False)
 
     def is_dead(self, job: Job | JobRow | Row[Any], has_died: HasDied) -> bool:
-        """True if an unended job's board may be taken over.
+        """Look at a job; return True if its process has ended, or if it was silent for a lease.
 
-        Its process is gone, or it was silent for a lease.
+        The board of a dead job may be taken over.
         """
-        if (gone := _is_gone(job, has_died)) is not None:
-            return gone
-        now_s, before = self.now_s(), self._seen.get(job.id)
+        if (is_gone := _is_gone(job, has_died)) is not None:
+            return is_gone
+        now_s, before = self.now_s(), self._observations.get(job.id)
         silent_s, beats = 0.0, before is not None
         if before is not None and before.heartbeat_at == job.heartbeat_at:
             silent_s, beats = before.silent_s + min(now_s - before.looked_s, HEARTBEAT_S), before.beats
-        self._seen[job.id] = _Seen(job.heartbeat_at, now_s, silent_s, beats)
+        self._observations[job.id] = _Observation(job.heartbeat_at, now_s, silent_s, beats)
         return silent_s > LEASE_S
 
     def is_silent(self, job: JobRow | Row[Any]) -> bool:
-        """True if the last look at a job saw no new sign of life."""
-        last_look = self._seen.get(job.id)
+        """Return True if the last look at a job saw no new heartbeat."""
+        last_look = self._observations.get(job.id)
         return last_look is not None and last_look.silent_s > 0
 
     def is_in_doubt(self, job: Job | JobRow, now: dt.datetime, has_died: HasDied) -> bool:
-        """True if a job seems dead without proof of either yet."""
+        """Return True if a job seems dead, and neither its death nor its life is proved yet."""
         if not seems_dead(job, now, has_died) or self.is_dead(job, has_died):
             return False
-        last_look = self._seen.get(job.id)
+        last_look = self._observations.get(job.id)
         return last_look is None or not last_look.beats
 
 
 @frozen
-class _Seen:
-    """A job's heartbeat at the last look, and its silence.
+class _Observation:
+    """What the looks at a job have shown so far.
 
-    beats: an earlier look saw another heartbeat.
+    Attributes:
+        heartbeat_at: heartbeat at the last look.
+        looked_s: time of the last look, by the monotonic clock.
+        silent_s: observed time without a new heartbeat.
+        beats: True if two looks have seen different heartbeats.
     """
 
     heartbeat_at: dt.datetime

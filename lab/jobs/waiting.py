@@ -1,6 +1,6 @@
-"""Waiting of a job for its board, its labgrid place and the host's capacity: one loop for all programs.
+"""The loop in which a job waits for its board, its labgrid place and its host's capacity, for all programs.
 
-The database tells of changes of jobs and reservations.
+The database tells it of changed jobs and reservations.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ from lab.jobs.queue import PERSONS, JobQueue, Prospect, wait_on
 from lab.jobs.records import HEARTBEAT_S, Job
 from lab.results.store import Store
 
-# Between looks at a labgrid place, at this host's capacity or at a file, of which no change of the jobs tells.
+# Time between two looks at a labgrid place, at this host's capacity or at a file: no change of a job tells of them.
 POLL_S: Final = 2.0
-# A waiting job looks each `LOOK_S` for changes of its boards, and each `HEARTBEAT_S` at their holders, with a sign of
-# life. One behind others cannot be next at the next change: it looks so much more rarely, while all of these live.
+# A waiting job looks for changes of its boards each `LOOK_S`. Each `HEARTBEAT_S` it sends a heartbeat, and looks
+# whether the jobs before it live. A job that is behind other waiting jobs cannot be next at the next change, so it
+# looks less often as long as all of these live.
 LOOK_S: Final = 1.0
 BEHIND_LOOK_S: Final = 10.0
 BEHIND_HEARTBEAT_S: Final = 2 * HEARTBEAT_S
-PLACE_BUSY: Final = "place_busy"  # failure: another user has the board's labgrid place
-# Other user of a job's place, see lab.places.job_place.other_user
+PLACE_BUSY: Final = "place_busy"  # failure class: another user has the board's labgrid place
+# Returns the other user of a job's place; empty: there is none (lab.places.job_place.other_user).
 PlaceGate: TypeAlias = Callable[[JobQueue, Job], str]
-CHANNEL: Final = "boardlab_board"  # of NOTIFY, by triggers of lab/results/migrations; the payload is the board
-_LISTENS: Final = "boardlab listens"  # key of a connection's `info`
+CHANNEL: Final = "boardlab_board"  # channel of NOTIFY by triggers of lab/results/migrations; its payload is the board
+_LISTENS: Final = "boardlab listens"  # key in the `info` of a connection that listens to the channel
 _CHUNK: Final = 500  # boards in one query; SQLite bounds the number of parameters
-# Jobs and reservations of some boards, each as one text: reading their rows one by one takes Python longer.
+# The jobs and reservations of some boards, each as one text: reading them as rows takes longer in Python.
 _STATE: Final = """
 SELECT (SELECT group_concat(id || state || cancelled_by || yields_to, char(10)) FROM jobs
         WHERE state IN ('queued', 'running') AND board IN ({0})),
@@ -45,12 +46,13 @@ SELECT (SELECT group_concat(id || state || cancelled_by || yields_to, char(10)) 
 
 @define
 class BoardChanges:
-    """Tells of changed jobs and reservations of some boards.
+    """Detects changes of the jobs and reservations of some boards.
 
-    It is a hint: none comes while the database is away. PostgreSQL notifies. SQLite has `data_version`, which tells of
-    commits by other connections (sqlite.org/pragma.html); after such a commit the rows are compared.
+    It gives hints only: while the database is away no change is seen. PostgreSQL sends notices. SQLite's
+    `data_version` changes with each commit of another connection (sqlite.org/pragma.html); the rows are compared then.
 
     Attributes:
+        boards: names of the boards.
         pause: waits that many seconds.
     """
 
@@ -58,12 +60,12 @@ class BoardChanges:
     boards: Sequence[str]
     pause: Callable[[float], None]
     _connection: PoolProxiedConnection | None = field(default=None, init=False)
-    _watches: bool = field(default=False, init=False)  # a server's notices
-    _version: int = field(default=0, init=False)
-    _rows: tuple[Any, ...] | None = field(default=None, init=False)
+    _watches: bool = field(default=False, init=False)  # True: a connection listens to the server's notices
+    _version: int = field(default=0, init=False)  # SQLite's data_version at the last look
+    _rows: tuple[Any, ...] | None = field(default=None, init=False)  # SQLite's rows at the last look
 
     def wait(self, seconds: float) -> bool:
-        """Wait that long, or until a change; True: there may have been one."""
+        """Wait that long, or until a change; return True if there may have been one."""
         try:
             if self._watches and self._is_server:
                 return self._is_notified(seconds)
@@ -83,9 +85,9 @@ class BoardChanges:
         return self.store.location.path is None
 
     def _is_notified(self, seconds: float) -> bool:
-        """Wait for a notice of one of these boards.
+        """Wait for the server's notice about one of these boards.
 
-        It comes on a connection of the store's pool, so that a waiting job has one connection.
+        It uses a connection of the store's pool, so that a waiting job needs only one.
         """
         connection = self.store.connection()
         try:
@@ -105,6 +107,7 @@ class BoardChanges:
         return is_new or not changed.isdisjoint(self.boards)
 
     def _is_changed(self, driver: Any) -> bool:
+        """Return True if the rows of these boards differ from those at the last look, on SQLite."""
         (version,) = driver.execute("PRAGMA data_version").fetchone()
         if version == self._version and self._rows is not None:
             return False
@@ -119,10 +122,10 @@ class BoardChanges:
         return self._rows != before
 
     def close(self) -> None:
-        """Close the connection: one that listens is of no further use."""
+        """Close the connection that was used to wait."""
         if self._watches:
             self._watches = False
-            self.store.close()  # its idle connections; the next question makes another
+            self.store.close()  # closes the idle connections, among them the one that listens
         if self._connection is not None:
             connection, self._connection, self._rows = self._connection, None, None
             connection.invalidate()
@@ -130,7 +133,7 @@ class BoardChanges:
 
 @contextmanager
 def watching(store: Store, boards: Sequence[str], pause: Callable[[float], None]) -> Iterator[BoardChanges]:
-    """The changes of these boards, from now on."""
+    """Detect changes of these boards from now on."""
     changes = BoardChanges(store, boards, pause)
     try:
         changes.wait(0.0)
@@ -140,10 +143,10 @@ def watching(store: Store, boards: Sequence[str], pause: Callable[[float], None]
 
 
 class BusyBoardError(Exception):
-    """Another job, a reservation or the user of its place has the board.
+    """The error of a board that another job, a reservation or the user of its place has.
 
     Attributes:
-        why: names it.
+        why: sentence that names the other one.
     """
 
     def __init__(self, why: str) -> None:
@@ -152,7 +155,7 @@ class BusyBoardError(Exception):
 
 
 def has_no_place(_queue: JobQueue, _job: Job) -> str:
-    """The gate of a program that labgrid has let into the place, or that needs none."""
+    """Return no other user: for a program that has the labgrid place already, or needs none."""
     return ""
 
 
@@ -161,11 +164,11 @@ class JobWaiter:
     """Waits for the boards of a process's jobs.
 
     Attributes:
-        say: tells a person a line.
-        other_user: of a job's place.
-        is_over: whether the process is to end.
-        why_full: reason why this host takes no further board; empty: none.
-        choice: board -> environment, of a job that takes any of these boards.
+        say: takes a line for a person.
+        other_user: returns the other user of a job's labgrid place.
+        is_over: returns True if the process has to end.
+        why_full: returns the reason why this host takes no further board; empty: it does.
+        choice: board -> environment, for a job that takes any of these boards.
     """
 
     queue: JobQueue
@@ -174,16 +177,19 @@ class JobWaiter:
     is_over: Callable[[], bool] = lambda: False
     why_full: Callable[[], str] = lambda: ""
     choice: Mapping[str, Path] = field(factory=dict)
-    _obstacle: str = field(default="", init=False)  # reason to wait beside its board
-    _unread: bool = field(default=False, init=False)  # the reason is an unreadable environment
+    _obstacle: str = field(default="", init=False)  # reason to wait other than the board itself; empty: none
+    _unread: bool = field(default=False, init=False)  # True: the reason is an environment that cannot be read
 
     def wait(self, job: Job, wait_s: float) -> Job | None:
-        """Wait for the job's board; None: the process is to end, or somebody cancelled the job.
+        """Wait for the board of a job, and start the job.
 
-        A job in its way that seems dead is watched to the end, however short `wait_s` is.
+        If a job that seems dead is in the way, the wait lasts until that is decided, however short `wait_s` is.
+
+        Returns:
+            The started job; None: the process has to end, or somebody cancelled the job.
 
         Raises:
-            BusyBoardError: its time is up.
+            BusyBoardError: `wait_s` has passed.
         """
         deadline = self.queue.monotonic_s + wait_s
         announced = False
@@ -193,7 +199,7 @@ class JobWaiter:
                 if self.is_over() or self.queue.job(job.id).cancelled_by:
                     return None
                 if job.yields_to and not self._unread and (self._obstacle or self.queue.refusing(job.board)):
-                    deadline = self.queue.monotonic_s + wait_s  # the claimant's time does not count
+                    deadline = self.queue.monotonic_s + wait_s  # time that the job yields does not count
                 if self.queue.monotonic_s >= deadline and (self._obstacle or not self.queue.watches(job.id)):
                     raise BusyBoardError(self._why(job))
                 if not announced:
@@ -207,10 +213,11 @@ class JobWaiter:
         return started
 
     def _chooses(self, job: Job) -> bool:
+        """Return True if the job may still take any board of its choice."""
         return bool(self.choice) and job.started_at is None
 
     def _start_of_choice(self, job: Job) -> Job | None:
-        """Start the job on the first willing board of its choice."""
+        """Start the job on the first board of its choice that is free; None: none is."""
         for board in self.queue.free(self.choice):
             started = self._start(self.queue.move(job.id, board, str(self.choice[board])))
             if started is not None:
@@ -219,15 +226,17 @@ class JobWaiter:
         return None
 
     def _why(self, job: Job) -> str:
+        """Return the reason why the job waits."""
         if self._chooses(job):
             boards = ", ".join(sorted(self.choice))
             return f"none of {boards} is free; {obstacle(self.queue, self.queue.job(job.id).board)}"
         return self._obstacle or obstacle(self.queue, job.board)
 
     def _rest(self, job: Job, changes: BoardChanges, deadline: float) -> None:
-        """Wait until `_start` may succeed, or until its next attempt is due."""
+        """Wait until `_start` may succeed, or until its next try is due."""
         now_s = self.queue.monotonic_s
-        is_watching = deadline <= now_s  # a silent job, whose next sign of life ends the wait and is no change
+        # After the deadline a silent job is being watched. Its next heartbeat ends the wait, but is no change.
+        is_watching = deadline <= now_s
         is_polling = bool(self._obstacle) or is_watching
         look_s, heartbeat_s = LOOK_S, POLL_S if is_polling else HEARTBEAT_S
         due_s = now_s + heartbeat_s
@@ -251,18 +260,18 @@ class JobWaiter:
             due_s = now_s + heartbeat_s
 
     def _start(self, job: Job) -> Job | None:
-        """Start the job if its board, place and host are free."""
+        """Start the job if its board, its place and its host are free; None: one of them is not."""
         previous = self._obstacle
         try:
-            # Before the turn: a coordinator that is slow to answer keeps no other job waiting.
+            # Outside the lock below: a coordinator that answers slowly must not delay other jobs.
             self._obstacle, self._unread = self.other_user(self.queue, job), False
-        except ConfigurationError as error:  # a file that is being saved is whole at a later look
+        except ConfigurationError as error:  # the file may just be written, and be complete at the next look
             self._obstacle, self._unread = str(error), True
             wait_on(self.queue, job.id)
             return None
         if job.priority >= PERSONS:
             if self._obstacle or previous:
-                wait_on(self.queue, job.id, self._obstacle)  # the place's user gets the board before us
+                wait_on(self.queue, job.id, self._obstacle)  # the user of the place gets the board before this job
             return None if self._obstacle else self.queue.start(job.id)
         if not self._obstacle:
             with locks.turn("start", job.called, lambda _holder: None):

@@ -81,7 +81,7 @@ def test_a_silent_job_of_another_host_keeps_its_board_until_the_lease_ends(
         assert steady.now_s <= last_s + LEASE_S
         steady.pause(HEARTBEAT_S)
     assert steady.now_s > last_s + LEASE_S
-    with pytest.raises(LabStableError, match="taken from us"):
+    with pytest.raises(LabStableError, match="was taken over"):
         one.beat(silent.id)
     one.finish(silent.id, "completed")
     assert two.holder_of("b1") is not None

@@ -355,7 +355,7 @@ def test_a_power_switch_whose_lease_is_lost_leaves_no_program_behind(
     with guarded.store() as store:
         JobQueue(store, process.identity(), process.has_died).finish(1, "failed")
     status, text = switch.ended()
-    assert (status, "was taken from us" in text) == (503, True)
+    assert (status, "was taken over" in text) == (503, True)
 
 
 def test_what_fails_in_an_unforeseen_way_is_in_the_audit(
