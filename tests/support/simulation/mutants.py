@@ -58,7 +58,7 @@ _TEXTS: Final = frozenset(
             "moment",
             "_expected_end",
             "_by_earlier_runs",
-            "_lengths",
+            "_durations_s",
             "_plan_repeats",
         ),
         *("_times", "_is_whole", "describe_plan", "line", "extend_error", "_message", "ProgressPrinter", "_asking"),
