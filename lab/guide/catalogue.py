@@ -20,7 +20,7 @@ _NUMBERS = ("", "", "two", "three", "four", "five", "six", "seven", "eight", "ni
 _STATISTICS = {"average": "avg", "mean": "avg"}
 _PERF = r"^(?:perf(?:ormance)?|results?|values?|)$"  # of a column whose rows name their metrics
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
-_NO_PARAMETER = re.compile(r"benchmarks?|command used|boot configuration|rail voltage")
+_NO_PARAMETER = re.compile(r"benchmarks?|units?|command used|boot configuration|rail voltage")
 
 
 @frozen

@@ -20,6 +20,7 @@ from lab.guide.read.raw_table import RawRow, RawTable, column_groups, columns
 _PER_CORE = re.compile(r"\bper[- ]core\b", re.IGNORECASE)  # of a column: a cell has a number for each core
 _FIGURES = re.compile(r"[^A-Za-z]*\d[^A-Za-z]*")
 _BEGINS_WITH_FIGURE = re.compile(r"[^A-Za-z]*\d.*")
+_UNIT_COLUMN = re.compile(r"units?", re.IGNORECASE)
 _NO_RESULT = re.compile(r"\d+(?:\.\d+){2,}|\d{4}-\d\d-\d\d")  # a version, a day
 _MAX_PLACEMENTS = 1000  # of groups of cells on boards; a table with eight boards has at most 70
 
@@ -103,7 +104,8 @@ def _other_row(row: RawRow, table: int, columns: Sequence[Column], full: Sequenc
 
 def _cell(row: RawRow, table: int, position: int, column: Column, params: Mapping[str, str]) -> Cell:
     value = value_of(row.cells[position])
-    unit = value.unit or column.unit or (row_unit(row.cells[0])[1] if not column.is_key else None)
+    of_row = next((text for name, text in params.items() if _UNIT_COLUMN.fullmatch(name)), None)
+    unit = value.unit or column.unit or of_row or (row_unit(row.cells[0])[1] if not column.is_key else None)
     words = column.metric.lower().split()
     names_test = words[-1:] in (["id"], ["identifier"]) or words[-2:] == ["test", "number"]
     if names_test and column.unit is None and value.number is not None:

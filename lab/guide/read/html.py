@@ -167,6 +167,8 @@ class _Page(HTMLParser):
             self.texts[-1][3].append(f" {text} ")
         elif tag in {"caption", "figcaption"} and self.table is not None:
             self.table.caption = text
+        elif tag == "figcaption":
+            self.builder.caption(text)
         elif tag in _HEADINGS:
             self.builder.heading(int(tag[1]), text)
         elif tag == "li":

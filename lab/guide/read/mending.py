@@ -17,6 +17,7 @@ from lab.guide.read.raw_table import RawRow, RawTable, column_groups, columns, j
 
 _Step = tuple[RawTable, list[str]]
 _SIZE = re.compile(r"\d+[kKmM]?")  # a frame's, a buffer's
+_COUNTER = re.compile(r"(?:s(?:l|r|erial)?\.? ?)?(?:no|nr|num|number|#)\.?", re.IGNORECASE)
 _SUBSTITUTION = re.compile(r"\|([^|\s](?:[^|]*[^|\s])?)\|")
 
 
@@ -29,7 +30,7 @@ def mend_tables(tables: Iterable[RawTable]) -> tuple[list[RawTable], list[Repair
     repairs: list[Repair] = []
     for raw in tables:
         table = raw
-        for step in (_blank_tails, _split_header, _header_among_rows, _header_width):
+        for step in (_running_numbers, _blank_tails, _split_header, _header_among_rows, _header_width):
             table, changes = step(table)
             repairs += [Repair(table.line, f"table {table.title or 'without a title'!r} {what}") for what in changes]
         mended.append(table)
@@ -73,6 +74,16 @@ def unpad(raw: RawTable) -> RawTable:
 def _short(row: RawRow, groups: Sequence[Sequence[int]]) -> RawRow:
     empty = list(itertools.takewhile(lambda group: not any(row.cells[i].strip() for i in group), reversed(groups)))
     return evolve(row, cells=row.cells[: empty[-1][0]]) if empty and len(empty) < len(groups) else row
+
+
+def _running_numbers(raw: RawTable) -> _Step:
+    """Leave out a first column that only counts the rows."""
+    if not raw.header or not _COUNTER.fullmatch(raw.header[0]) or len(raw.header) < 3:
+        return raw, []
+    if any(row.cells[0].rstrip(".") != str(number) for number, row in enumerate(raw.rows, 1)):
+        return raw, []
+    rows = tuple(evolve(row, cells=row.cells[1:]) for row in raw.rows)
+    return evolve(raw, header=raw.header[1:], rows=rows), []
 
 
 def _blank_tails(raw: RawTable) -> _Step:

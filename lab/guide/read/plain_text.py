@@ -41,6 +41,7 @@ _NUMBERED = re.compile(r"(\d+(?:\.\d+)+)\.\s+(\S.*)$")
 _BULLET = re.compile(r"\s*(?:[•·*+-]|\d+\.)\s+(\S.*)$")
 _PANDOC_CAPTION = re.compile(r"\s{0,3}:\s+(\S.*)$")
 _CODE = re.compile(r"^`([^`]+)`$")
+_TAG = re.compile(r"</?(?:p|b|strong|em|i|u|center|div|span|caption|h[1-6]|br)\b[^>]*>", re.IGNORECASE)
 _LONGEST_HEADING = 80
 
 
@@ -161,7 +162,9 @@ class _Reader:
         while self.at < len(self.lines) and self.lines[self.at].strip() and not (paragraph and self._begins_table()):
             paragraph.append(self.lines[self.at].strip())
             self.at += 1
-        text = " ".join(paragraph)
+        text = _TAG.sub("", " ".join(paragraph)).strip()
+        if not text:
+            return
         # a copied page marks neither its headings nor the titles of its tables
         if len(paragraph) > 1 or is_indented or not _may_be_heading(text) or plain(text).lower().startswith("table"):
             self.builder.paragraph(text, number)

@@ -10,6 +10,7 @@ from support.facts import missing_facts
 
 from lab.cli import main
 from lab.errors import ConfigurationError
+from lab.guide import measurements
 from lab.guide.model import CellKind
 from lab.guide.read import directives, drawn_table, html, plain_text, reader
 
@@ -107,6 +108,32 @@ def test_marks_of_footnotes_and_of_emphasis_are_no_part_of_a_name_or_number() ->
         ("bw_pipe (MB/s)", "perf", 5.25), ("bw_pipe (MB/s)", "perf", None),
     ]  # fmt: skip
     assert ["10^3" in part.reason for part in guide.unread] == [True]
+
+
+def test_a_column_that_counts_the_rows_is_no_name_and_a_column_of_units_no_parameter() -> None:
+    def table(*rows: str) -> str:
+        body = "\n".join(f"   {row}" for row in rows)
+        return f".. csv-table:: LMBench\n   :header: No.,Benchmarks,Unit,a1-fs: perf\n\n{body}\n"
+
+    def names(text: str) -> list[tuple[str, str | None, float | None]]:
+        readings = measurements.of_guide(reader.parse("g", text)).by_metric.values()
+        return [(r.cell.row, r.cell.unit, r.number) for rows in readings for r in rows if not r.params.get("unit")]
+
+    assert names(table("1,bw_pipe,MB/s,5", "2,bw_unix,MB/s,6")) == [("bw_pipe", "MB/s", 5), ("bw_unix", "MB/s", 6)]
+    assert names(table("4,bw_pipe,MB/s,5", "2,bw_unix,MB/s,6")) == []  # it counts something else
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        page(
+            "<h2>C</h2><figure><figcaption>T</figcaption><table><tr><th>K<th>a1-fs: x<tr><td>r<td>1</table></figure>"
+        ),
+        '# C\n\n<p align="center"><b>T</b></p>\n\n|K|a1-fs: x|\n|---|---|\n|r|1|\n',
+    ],
+)
+def test_a_caption_of_html_above_a_table_is_its_title(text: str) -> None:
+    assert [table.title for table in reader.parse("g", text).tables] == ["T"]
 
 
 def test_a_board_that_a_heading_names_is_that_of_a_table_that_names_none() -> None:
