@@ -14,6 +14,7 @@ from lab.errors import BoardlabError, ConfigurationError
 from lab.farm.checks.registry import ENV, CheckTarget, examine
 from lab.terminal import echo, echo_json, table
 
+_NOT_ASKED = "no relay, console or rail was asked for an answer (lab health BOARD --check does)"
 app = typer.Typer(help="labgrid environments: list them, check them.", no_args_is_help=True)
 
 
@@ -33,7 +34,7 @@ def check(
     if as_json:
         echo_json({"file": str(path), "problems": problems, "remarks": remarks})
     else:
-        count = f"{len(problems)} problem{'s' * (len(problems) != 1)}" if problems else "nothing wrong"
+        count = f"{len(problems)} problem{'s' * (len(problems) != 1)}" if problems else f"nothing wrong; {_NOT_ASKED}"
         echo(*problems, *(f"remark: {remark}" for remark in remarks), f"{path}: {count}")
     if problems:
         raise typer.Exit(2)

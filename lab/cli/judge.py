@@ -31,6 +31,7 @@ from lab.judge.text import BOOT as BOOT_KIND
 from lab.judge.text import EvidenceLinks, plain_document, size
 from lab.metrics.catalogue import BOOT_TIME
 from lab.metrics.rates import RATES
+from lab.results.completeness import completeness_of_runs
 from lab.results.formatting import label, number, rate_document
 from lab.results.records import LAST_ID
 from lab.results.snapshot import watch
@@ -289,12 +290,15 @@ def compare_command(
 ) -> None:
     """Compare a run with the last accepted runs of its board.
 
-    With --against, compare it with a release. Status 1: a number is worse, and not accepted.
+    With --against, compare it with a release. Status 1: a number is worse, and not accepted. 4: the run lacks cycles
+    of its plan.
     """
     with open_store(db, create=False) as store:
         run_id = run_number(store, run)
     with watch(db).snapshot() as snapshot:
         judged, notes = judge_run(snapshot, run_id, against), remarks(snapshot, run_id)
+        shortage = completeness_of_runs(snapshot, [judged.head])[run_id].shortage
+    notes = [f"not complete: {shortage}", *notes] if shortage else notes
     order = list(Verdict)
     listed = [
         judged_number
@@ -309,6 +313,8 @@ def compare_command(
     worse = judged.of(Verdict.REGRESSION) or any(change.outcome == "regression" for _, change in judged.rates)
     if worse and not judged.is_accepted:
         raise typer.Exit(1)
+    if shortage:
+        raise typer.Exit(UNCONFIRMED)
 
 
 def _rates(judged: JudgedRun) -> list[dict[str, object]]:

@@ -59,6 +59,18 @@ def test_json_has_every_number_with_all_and_says_what_it_was_compared_with(
     assert (same["verdict"], same["effect"]) == ("noise", 0.0)
 
 
+def test_a_run_that_lacks_cycles_of_its_plan_says_so_and_ends_with_4(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = {"media": ["sd"], "cycles": 20}
+    run = store.begin_run("boot", "am62xx_sk", "b1", "11.01", plan=plan, provenance={}).id
+    samples = (SampleRecord("boot.time", {"medium": "sd"}, 2.5, 0.001),)
+    store.record_attempt(run, AttemptRecord(1, 1, {"medium": "sd"}, "ok", None, None, "", START, 1.0, samples))
+    store.finish_run(run, "interrupted")
+    assert main(["judge", "compare", str(run), "--db", store.url]) == 4
+    assert not missing_facts(capsys.readouterr().out, "not complete: interrupted", "1 of 20 cycles")
+
+
 def test_an_accepted_run_ends_with_0(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     review(store, 3, "accepted", "alice", "")
     assert main(["judge", "compare", "3", "--db", store.url]) == 0

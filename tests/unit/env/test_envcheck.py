@@ -217,7 +217,7 @@ def test_what_is_not_there_is_found(tmp_path: Path) -> None:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         path.write_text(HERE.replace("ADDRESS", address).replace("PORT", "/dev/null"))
         there = CliRunner().invoke(app, ["check", "--env", str(path)])
-        assert (there.exit_code, there.stdout) == (0, f"{path}: nothing wrong\n")
+        assert (there.exit_code, there.stdout.split(";")[0]) == (0, f"{path}: nothing wrong")
     path.write_text(HERE.replace("ADDRESS", address).replace("PORT", "/dev/ttyNowhere"))
     found = list(lacks(path))
     assert len(found) == 2
@@ -327,7 +327,7 @@ def test_a_key_of_the_projects_own_is_a_remark(tmp_path: Path) -> None:
     assert [missing_facts(remark, *place) for remark, place in zip(remarks, facts, strict=True)] == [[], [], []]
     assert remarks[0].startswith("unknown key"), "of the file, without a place"
     done = CliRunner().invoke(app, ["check", "--env", str(path)])
-    assert (done.exit_code, done.stdout.splitlines()[-1]) == (0, f"{path}: nothing wrong")
+    assert (done.exit_code, done.stdout.splitlines()[-1].split(";")[0]) == (0, f"{path}: nothing wrong")
     listed = json.loads(CliRunner().invoke(app, ["check", "--env", str(path), "--json"]).stdout)
     assert (listed["problems"], len(listed["remarks"])) == ([], 4), "with the address, as no run of boardlab has it"
     assert "unknown key 'targts'" in problems(tmp_path, "colour: red", "targts: {}", OWN_KEYS)[0]
