@@ -19,6 +19,7 @@ from lab.judge.builds import remarks
 from lab.metrics import lab_metrics
 from lab.results import exports, formatting, imports, listing, packs, retention, schema
 from lab.results.artifacts import write_recordings
+from lab.results.completeness import COMPLETED
 from lab.results.formatting import evidence_lines, head_lines, headline, numbers_and_failures
 from lab.results.formatting import status as status_of
 from lab.results.listing import overview
@@ -221,7 +222,10 @@ def export(
         # It loads prometheus_client, which no other command here uses.
         from exporters.openmetrics import openmetrics  # noqa: PLC0415
 
-        text = openmetrics(overviews)
+        text = openmetrics([run for run in overviews if run.run.status == COMPLETED])
+        others = [f"run {run.run.id} ({run.run.status})" for run in overviews if run.run.status != COMPLETED]
+        if others:  # like the exporter, whose names these are
+            echo(doubtful(f"left out, since not completed: {', '.join(others)}"), err=True)
     elif as_csv:
         text = formatting.export_csv(overviews)
     elif as_junit:

@@ -102,6 +102,19 @@ def test_openmetrics_has_the_exporters_names_with_run_and_time(store: Store, run
     assert "boardlab_boot_duration_uncertainty_seconds" in families
 
 
+def test_openmetrics_leaves_out_what_did_not_complete_and_says_so(
+    store: Store, run: Overview, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = recorded_run.record(store, virtual=True).id
+    assert store.run(whole).status == "completed"
+    words = ["results", "export", str(run.run.id), str(whole), "--openmetrics", "--db", store.url]
+    assert main(words) == 0
+    said = capsys.readouterr()
+    assert f'run="{whole}"' in said.out
+    assert f'run="{run.run.id}"' not in said.out
+    assert not missing_facts(said.err, f"run {run.run.id}", "failed")
+
+
 def test_kcidb_is_valid_by_its_own_schema_and_keeps_away_from_boot_tests(run: Overview) -> None:
     document = json.loads(kcidb([run], "mylab"))
     kcidb_io.schema.LATEST.validate(document)
@@ -132,7 +145,7 @@ def test_a_run_is_exported_in_one_form_at_a_time(
     words = ["results", "export", str(run.run.id), "--db", store.url]
     for more, begin in (
         (["--junit"], "<?xml"),
-        (["--openmetrics"], "# HELP"),
+        (["--openmetrics"], "# EOF"),
         (["--kcidb", "mylab"], '{\n  "version"'),
     ):
         assert main([*words, *more]) == 0
