@@ -99,8 +99,10 @@ def _aim(farm: Farm) -> None:
     results, pick = farm.results, farm.world.choices.pick
     if farm.unconfirming:  # so that what it left open is taken up again
         results.deaths["jobs.done"] += pick((1.0, 3.0))
-    elif farm.slower:  # so that the next program tells what it found
-        results.deaths["jobs.finished_at"] += pick((1.0, 2.0))
+    elif farm.slower:  # so that the next program tells what this one found
+        (suites,) = (wish.suites for wish in farm.wishes if wish.slower)
+        results.deaths["jobs.done" if len(suites) > 1 else "jobs.finished_at"] += pick((1.0, 3.0))
+        farm.calm_after_s = CALMS_AFTER_S[-1]  # for that commit is late
     if farm.worn:  # so that what was lost is found by the next program
         results.deaths["provisions.digest"] += pick((1.0, 4.0))
     if not results.patience_s and pick((3.0, 1.0)):  # so that a run stays open
