@@ -105,7 +105,7 @@ def bisect_command(
                 switch_off(strategy)
                 sides.finish("completed" if done else "interrupted")
     _show(bisected, [build.name for build in builds], as_json=as_json)
-    if bisected.is_undecided:
+    if bisected.is_undecided or not (bisected.sure or bisected.first_bad is None):
         raise typer.Exit(UNCONFIRMED)
 
 

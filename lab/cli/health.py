@@ -109,8 +109,8 @@ def health(
     if as_json:
         echo_json(document)
     else:
-        verdict = "passed" if result.passed else bad("did not pass")
-        echo(Marked(f"{result.board}: the check ", ()) + verdict + f" in {result.duration_s:.0f} s; ", *_lines(state))
+        verdict = (str if result.passed else bad)(result.verdict)
+        echo(Marked(f"{result.board}: the check ", ()) + verdict + f", in {result.duration_s:.0f} s", *_lines(state))
     if not result.passed:
         raise typer.Exit(FAILED)
 
@@ -195,7 +195,7 @@ def _show(log: HealthBook, board: str, host: HostFile, *, as_json: bool) -> None
         echo(*_lines(state))
         rows = []
         for check in checks:
-            failures = [f"{part.name}: {part.message} ({part.failure})" for part in check.failed] or ["all parts"]
+            failures = [f"{part.name}: {part.message} ({part.failure})" for part in check.failed] or [check.verdict]
             verdict = "passed" if check.passed else bad("failed")
             rows.append([str(check.id), f"{check.at:%Y-%m-%d %H:%M}", check.host or "?", verdict, "; ".join(failures)])
         echo("", *(table(["check", "when (UTC)", "host", "", "found"], rows, "<<<<<") if rows else ["never checked"]))

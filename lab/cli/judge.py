@@ -31,7 +31,6 @@ from lab.judge.text import BOOT as BOOT_KIND
 from lab.judge.text import EvidenceLinks, plain_document, size
 from lab.metrics.catalogue import BOOT_TIME
 from lab.metrics.rates import RATES
-from lab.results.completeness import completeness_of_runs
 from lab.results.formatting import label, number, rate_document
 from lab.results.records import LAST_ID
 from lab.results.snapshot import watch
@@ -42,6 +41,7 @@ from lab.terminal import doubtful, echo, echo_json, echo_text, table
 app = typer.Typer(help="Numbers that moved: by how much, and what else moved with them.", no_args_is_help=True)
 
 
+_COMPARED: Final = frozenset({Verdict.REGRESSION, Verdict.IMPROVEMENT, Verdict.BELOW_RESOLUTION, Verdict.NOISE})
 _JUDGING_S: Final = 10.0  # for comparisons of all boards' latest runs
 
 OfBoard = Annotated[str | None, typer.Option("--board", metavar="NAME", help="Only this board.")]
@@ -86,8 +86,8 @@ def run_command(
 ) -> None:
     """Judge a run's numbers by its board's earlier runs.
 
-    Status 1: a number is worse, for sure, and not muted; or all cycles failed. 4: it lacks what it was to measure,
-    or a number may have moved.
+    Status 1: a number is worse, for sure, and not muted; or all cycles failed. 4: it lacks what it was to measure, no
+    number could be compared, or one may have moved.
     """
     from lab.judge.run_judge import judge_run  # noqa: PLC0415 - numpy; the other commands read what is written
 
@@ -102,6 +102,7 @@ def run_command(
         still = still_open(store, judged.run, verdicts)
         with store.snapshot() as snapshot:
             gaps = summary.find_gaps(snapshot, judged.run.id)
+        unknowns = summary.find_unknowns(store, judged.run.id)
         for file in summaries or ():
             summary.write(summary.of_run(store, judged.run.id), file, evidence)
     if as_json:
@@ -127,7 +128,7 @@ def run_command(
             )
     if failed or any(verdict.alarms for verdict in verdicts):
         raise typer.Exit(1)
-    if gaps or any(verdict.outcome in {UNSURE, "no samples"} and verdict.open for verdict in verdicts):
+    if unknowns or any(verdict.outcome == UNSURE and verdict.open for verdict in verdicts):
         raise typer.Exit(UNCONFIRMED)
 
 
@@ -290,15 +291,15 @@ def compare_command(
 ) -> None:
     """Compare a run with the last accepted runs of its board.
 
-    With --against, compare it with a release. Status 1: a number is worse, and not accepted. 4: the run lacks cycles
-    of its plan.
+    With --against, compare it with a release. Status 1: a number is worse, and not accepted. 4: the run lacks what it
+    was to measure, or no number could be compared.
     """
     with open_store(db, create=False) as store:
         run_id = run_number(store, run)
     with watch(db).snapshot() as snapshot:
         judged, notes = judge_run(snapshot, run_id, against), remarks(snapshot, run_id)
-        shortage = completeness_of_runs(snapshot, [judged.head])[run_id].shortage
-    notes = [f"not complete: {shortage}", *notes] if shortage else notes
+        gaps = summary.find_gaps(snapshot, run_id)
+    notes = [*gaps, *notes]
     order = list(Verdict)
     listed = [
         judged_number
@@ -313,7 +314,8 @@ def compare_command(
     worse = judged.of(Verdict.REGRESSION) or any(change.outcome == "regression" for _, change in judged.rates)
     if worse and not judged.is_accepted:
         raise typer.Exit(1)
-    if shortage:
+    is_compared = any(judged_number.judgement.verdict in _COMPARED for judged_number in judged.numbers)
+    if gaps or not is_compared:
         raise typer.Exit(UNCONFIRMED)
 
 

@@ -10,7 +10,7 @@ from lab.host.clock import utc_now
 from lab.jobs import listing
 from lab.jobs.queue import confirms
 from lab.jobs.records import Job
-from lab.judge import text
+from lab.judge import summary, text
 from lab.judge.boot_breakdown import explain, latest
 from lab.judge.history import CONSTANTS
 from lab.judge.records import UNSURE, StoredVerdict
@@ -62,9 +62,9 @@ def report(store: Store, run_id: int, say: Callable[[str], None]) -> bool:
         say(f"verdict: {text.sentence(verdict)}")
     if not verdicts:
         say(f"not judged: run {run_id} ended before the judge had it; have it judged: lab judge run {run_id}")
-    elif all(verdict.outcome in {"no samples", "no history"} for verdict in verdicts):
-        failed = sum(verdict.outcome == "no samples" for verdict in verdicts)
-        why = [f"has no samples of {_numbers(failed)}, since no cycle gave one"] * bool(failed)
+    elif all(verdict.outcome in {summary.NO_SAMPLES, summary.NO_HISTORY} for verdict in verdicts):
+        failed = sum(verdict.outcome == summary.NO_SAMPLES for verdict in verdicts)
+        why = [f"has no samples of {_numbers(failed)}, since no cycle gave one above 0"] * bool(failed)
         why += [needs] if (needs := text.needs(verdicts)) else []
         say(f"not judged: run {run_id} {', and '.join(why)} (lab judge show {run_id})")
     elif unsure := count_unconfirmed(store, run_id):
@@ -73,7 +73,11 @@ def report(store: Store, run_id: int, say: Callable[[str], None]) -> bool:
             f"measure that: lab run --confirms {run_id} --env ENV"
         )
     elif not moved:
-        say(f"run {run_id}: none of {len(verdicts)} numbers has moved for sure (lab judge show {run_id})")
+        compared = sum(verdict.outcome not in {summary.NO_HISTORY, summary.NO_SAMPLES} for verdict in verdicts)
+        say(
+            f"run {run_id}: {compared} of {len(verdicts)} numbers compared, none has moved for sure (lab judge show "
+            f"{run_id})"
+        )
     return not any(verdict.alarms for verdict in verdicts)
 
 
@@ -100,19 +104,16 @@ def find_unconfirmed_runs(store: Store, job: Job) -> tuple[int, ...]:
     return tuple(run for run in runs if count_unconfirmed(store, run))
 
 
-def find_unjudged_runs(store: Store, job: Job) -> tuple[int, ...]:
-    """Runs of a job's suites that have numbers and no verdict.
+def find_unknowns(store: Store, job: Job) -> tuple[str, ...]:
+    """Why the runs of a job's suites are not known to be good, a sentence a run.
 
     Raises:
         BoardlabError: the store cannot be used.
     """
     kinds = {job_request.kind(suite) for suite in job.suites}
-    runs = [run for run in listing.view(store, job, utc_now()).runs if run.kind in kinds]
-    return tuple(
-        run.id
-        for run in runs
-        if not confirms(store, run.id) and not read_verdicts(store, run_id=run.id) and store.measurements(run.id)
-    )
+    runs = [run.id for run in listing.view(store, job, utc_now()).runs if run.kind in kinds]
+    unknowns = {run: summary.find_unknowns(store, run) for run in runs if not confirms(store, run)}
+    return tuple(f"run {run}: {'; '.join(sentences)}" for run, sentences in unknowns.items() if sentences)
 
 
 def asks_diagnosis(store: Store, run_id: int) -> bool:

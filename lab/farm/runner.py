@@ -37,7 +37,7 @@ from lab.results.location import ARTIFACTS_VARIABLE, DATABASE_VARIABLE
 from lab.run.options import CONFIRMS, DIAGNOSTIC_BOOTS, JUDGE, WHERE, pytest_arguments
 
 WORSE: Final = 3  # all was measured, and the judge says that a number is worse for sure
-UNCONFIRMED: Final = 4  # all was measured, and no run confirms or refutes that a number has moved
+UNCONFIRMED: Final = 4  # a run ended well, and its numbers are not known to be good
 BUSY: Final = 75  # EX_TEMPFAIL of sysexits.h: try again later
 BROKEN: Final = 69  # EX_UNAVAILABLE of sysexits.h: the lab needs repair first; nothing was measured, or not all
 INTERRUPTED: Final = 130
@@ -89,7 +89,7 @@ class Runner:
     _asked: bool = field(default=False, init=False)
     _worse: bool = field(default=False, init=False)
     _unconfirmed: tuple[int, ...] = field(default=(), init=False)  # runs with numbers that may have moved
-    _unjudged: tuple[int, ...] = field(default=(), init=False)
+    _unknowns: tuple[str, ...] = field(default=(), init=False)  # why runs are not known to be good
     _reported: bool = field(default=False, init=False)
     _claimant: str = field(default="", init=False)  # stored claimant of the labgrid place
     _child: subprocess.Popen[bytes] | None = field(default=None, init=False)
@@ -155,7 +155,7 @@ class Runner:
         if code != _OK and not self._is_cancelled(job):
             again = f"lab farm qualify {job.board}" if job.program == BY_QUALIFY else f"lab run --resume {job.called}"
             self.say(f"go on with: {again}")
-        return _with_verdict(code, self._unconfirmed, self._unjudged, self.say, worse=self._worse)
+        return _with_verdict(code, self._unconfirmed, self._unknowns, self.say, worse=self._worse)
 
     def _is_cancelled(self, job: Job) -> bool:
         """Return whether somebody cancelled the job, and report it."""
@@ -192,7 +192,7 @@ class Runner:
 
             self._worse = self._worse or rerun.alarms_again(self.queue.store, job, self.say)
             self._unconfirmed = rerun.find_unconfirmed_runs(self.queue.store, job)
-            self._unjudged = rerun.find_unjudged_runs(self.queue.store, job)
+            self._unknowns = rerun.find_unknowns(self.queue.store, job)
         return worst
 
     def _report_earlier(self, job: Job) -> int:
@@ -431,23 +431,23 @@ def report_again(store: Store, job: Job, say: Callable[[str], None]) -> int:
     if not job.options.get(JUDGE):
         return code
     worse = not rerun.report_again(store, job, say)
-    unconfirmed, unjudged = rerun.find_unconfirmed_runs(store, job), rerun.find_unjudged_runs(store, job)
-    return _with_verdict(code, unconfirmed, unjudged, say, worse=worse)
+    unconfirmed, unknowns = rerun.find_unconfirmed_runs(store, job), rerun.find_unknowns(store, job)
+    return _with_verdict(code, unconfirmed, unknowns, say, worse=worse)
 
 
 NOT_CONFIRMED = "not confirmed: "  # as farm/buildbot/boardlab.py reads it
 
 
 def _with_verdict(
-    code: int, unconfirmed: Sequence[int], unjudged: Sequence[int], say: Callable[[str], None], *, worse: bool
+    code: int, unconfirmed: Sequence[int], unknowns: Sequence[str], say: Callable[[str], None], *, worse: bool
 ) -> int:
     """Exit code of a job, with the verdict on what it measured whole; a question that is open is printed."""
     if code != _OK or worse:
         return WORSE if code == _OK else code
-    if unjudged:
-        say(f"{NOT_CONFIRMED}run {', '.join(map(str, unjudged))} was not judged: lab judge run {unjudged[0]}")
+    for unknown in unknowns:
+        say(f"{NOT_CONFIRMED}{unknown}")
     if not unconfirmed:
-        return UNCONFIRMED if unjudged else _OK
+        return UNCONFIRMED if unknowns else _OK
     runs = ", ".join(map(str, unconfirmed))
     say(
         f"{NOT_CONFIRMED}numbers of run {runs} may have moved; lab run --confirms {unconfirmed[0]} --env ENV measures "

@@ -13,7 +13,7 @@ DEVICE_FAULTS: Final = 3  # attempts in a row that failed on the board's account
 SILENT: Final = "silent"  # the class of a board of which no byte came
 APART: Final = dt.timedelta(minutes=10)
 SHOWN_BY_NOTHING: Final = "its last check did not pass: nothing showed that power and console work"
-STALE: Final = dt.timedelta(days=14)  # a pass on another host that is older says nothing about today's faults
+STALE: Final = dt.timedelta(days=14)  # a pass that is older says nothing about today
 
 
 def in_a_row(events: Iterable[HealthEvent], rule: QuarantineRule, now: dt.datetime) -> list[HealthEvent]:
@@ -76,8 +76,9 @@ def due(
         return "it is in quarantine"
     if last is None:
         return "it was never checked"
-    if now - last.at > dt.timedelta(hours=rule.age_h):
-        return f"its last check is older than {rule.age_h:g} h"
+    if not -APART <= now - last.at <= dt.timedelta(hours=rule.age_h):
+        is_older = last.at < now
+        return f"its last check is older than {rule.age_h:g} h" if is_older else f"its last check is of {last.at}"
     if not last.passed:
         return "its last check failed"
     if row := in_a_row(events, rule, now):
@@ -111,15 +112,15 @@ def derive(
     if maintenance:
         state, reasons = "maintenance", [maintenance, *reasons]
     since = row[0].at if row else last.at if last is not None and reasons and not last.passed else None
-    is_known = last is not None or any(event.kind != "other" for event in ordered)
+    is_stale = last is not None and last.passed and now - last.at > STALE
+    is_known = (last is not None and not is_stale) or any(event.kind != "other" for event in ordered)
+    if not (is_known or maintenance or quarantined):
+        when = "never checked" if last is None else f"last checked {(now - last.at).days} days ago"
+        state, reasons = "suspect", [f"it was {when}, and has measured nothing lately"]
     return Health(
         board,
         state,
-        tuple(
-            reasons
-            if is_known or maintenance or quarantined
-            else ["it was never checked, and has measured nothing lately"]
-        ),
+        tuple(reasons),
         since,
         last.at if last is not None else None,
         is_known,
@@ -316,6 +317,14 @@ class BoardCheck:
         """True if the board can take runs: power, console, equipment work."""
         good = {part.name for part in self.parts if part.outcome == "ok"}
         return {"power", "console"} <= good and not any(part.name in EQUIPMENT for part in self.failed)
+
+    @property
+    def verdict(self) -> str:
+        """E.g. `passed; boot failed (kernel_panic); not tried: medium, rails`."""
+        untried = [part.name for part in self.parts if part.outcome == "not tried"]
+        texts = ["passed" if self.passed else "did not pass"]
+        texts += [f"{part.name} failed ({part.failure})" for part in self.failed]
+        return "; ".join([*texts, *([f"not tried: {', '.join(untried)}"] if untried else [])])
 
     @property
     def fault(self) -> CheckedPart | None:

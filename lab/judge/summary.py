@@ -18,7 +18,7 @@ from lab.judge.store import verdicts_with
 from lab.judge.text import EvidenceLinks, VerdictChange, changes, needs
 from lab.results.completeness import completeness_of_runs, planned_items
 from lab.results.formatting import label
-from lab.results.history import read_numbers
+from lab.results.history import item_of, read_numbers
 from lab.results.records import Run
 from lab.results.snapshot import StoreSnapshot
 from lab.results.store import Store
@@ -28,12 +28,13 @@ Form = Literal["txt", "html", "md"]
 FORMS: Final[Mapping[str, Form]] = {".txt": "txt", ".html": "html", ".htm": "html", ".md": "md", ".markdown": "md"}
 _UNCHANGED: Final = "unchanged"
 NO_HISTORY: Final = "no history"
+NO_SAMPLES: Final = "no samples"
 _NAMED: Final = 3  # most numbers that a sentence names
 OF_BOOTS: Final = "boot."  # prefix of the metrics of boots
-_NO_SAMPLES: Final = "not measured, since no cycle gave a sample"
+_NO_SAMPLES: Final = "not measured, since no cycle gave a sample above 0"
 _UNSURE: Final = "unsure: a rerun is asked for"
 _WEIGHTS: Final = ("regression", _NO_SAMPLES, _UNSURE, "environment", "improvement")  # order of a headline's parts
-_WORDS: Final = {"none": _UNCHANGED, "no samples": _NO_SAMPLES, UNSURE: _UNSURE}  # outcome -> its words in a summary
+_WORDS: Final = {"none": _UNCHANGED, NO_SAMPLES: _NO_SAMPLES, UNSURE: _UNSURE}  # outcome -> its words in a summary
 
 
 @frozen
@@ -77,12 +78,14 @@ class VerdictSummary:
         if worse := [number for number in self.worse if number.since is not None or not sentences]:
             sentences.append(still_worse(worse, self.needs))
         unchanged, uncompared = self.others.get(_UNCHANGED, 0), self.others.get(NO_HISTORY, 0)
-        if uncompared and (unchanged or self.changes):
+        if uncompared and (unchanged or self.changes or self.muted):
             sentences.append(f"{uncompared} of {sum(self.others.values()) + counts.total()} numbers not compared")
             sentences += [f"{unchanged} unchanged"] * bool(unchanged)
+        if self.muted:
+            sentences.append(f"{self.muted} muted number{'s' * (self.muted > 1)} moved")
         if sentences:
             text = "; ".join(sentences)
-        elif self.muted or unchanged:
+        elif unchanged:
             text = "Nothing moved"
         else:
             text = f"Nothing could be compared: {self.needs}" if self.needs else "Nothing was judged"
@@ -132,6 +135,31 @@ def find_gaps(snapshot: StoreSnapshot, run_id: int) -> tuple[str, ...]:
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         gaps.append(f"not measured, but in run {missing[0].run_id}: {', '.join(names[:_NAMED])}{more}")
     return tuple(gaps)
+
+
+def find_unknowns(store: Store, run_id: int) -> tuple[str, ...]:
+    """Sentences on why a run without a regression is not known to be good; empty: it is.
+
+    It lacks what it was to measure, it was not judged, none of its numbers could be compared, or one without a history
+    is worse than in the runs before.
+
+    Raises:
+        ConfigurationError: no such run.
+    """
+    verdicts = verdicts_with(store, run_id)
+    with store.snapshot() as snapshot:
+        sentences = [*find_gaps(snapshot, run_id)]
+    uncompared = {(verdict.metric, item_of(verdict.params)) for verdict in verdicts if verdict.outcome == NO_HISTORY}
+    if not verdicts:
+        sentences += [f"not judged: lab judge run {run_id}"] * bool(store.measurements(run_id))
+    elif all(verdict.outcome in {NO_HISTORY, NO_SAMPLES} for verdict in verdicts):
+        sentences.append(f"not judged: {needs(verdicts) or 'no number has a sample above 0'}")
+    worse = [
+        number
+        for number in worse_of_run(store, run_id, verdicts)
+        if number.since is None and (number.metric, item_of(number.params)) in uncompared
+    ]
+    return (*sentences, *([still_worse(worse)] if worse else []))
 
 
 def parts(store: Store, change: VerdictChange) -> tuple[str, ...]:

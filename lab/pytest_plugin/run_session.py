@@ -90,11 +90,16 @@ class RunSession(Generic[AnyEngine]):
     def finish(self) -> RunStatus:
         """Close the run in the store; returns its status.
 
-        A run of which everything was skipped has measured nothing: it failed.
+        A run of which everything was skipped has measured nothing: it failed. An item that was skipped after its first
+        cycles lacks the others.
         """
-        self.engine.forget_attempts()  # the store knows whether the run is complete
-        is_over = not any(self.engine.pending(item) for item in self.engine.items if item not in self.skipped)
-        is_complete = is_over and bool(self.engine.good_attempts())
+        engine = self.engine
+        engine.forget_attempts()  # the store knows whether the run is complete
+        begun = [
+            item for item in engine.items if item not in self.skipped or engine.good_attempts(**{engine.ITEM: item})
+        ]
+        is_over = not any(engine.pending(item) for item in begun)
+        is_complete = is_over and bool(engine.good_attempts())
         status: RunStatus = "completed" if is_complete else "failed" if self.failed or is_over else "interrupted"
         self.store.finish_run(self.run.id, status)
         return status

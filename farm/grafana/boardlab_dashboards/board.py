@@ -76,7 +76,7 @@ def build() -> builders.Dashboard:
             (f'sum(boardlab_jobs{{{BOARD},state="queued"}}) > 0', "waiting"),
             (f'sum(boardlab_jobs{{{BOARD},state="running"}}) > 0', "running"),
             (f'sum(boardlab_jobs{{{BOARD},state="stuck"}}) > 0', "STUCK"),
-            nothing="idle",
+            nothing="idle, if the job source is up",
         ).override_by_name("STUCK", [models.DynamicConfigValue("thresholds", thresholds(RED).build())]),
         number(
             "Sign of life",
@@ -84,7 +84,7 @@ def build() -> builders.Dashboard:
             "s",
             (f"max(boardlab_job_heartbeat_age_seconds{{{BOARD}}})", ""),
             look=thresholds(GREEN, (30, ORANGE), (60, RED)),
-            nothing="it is free",
+            nothing="free, if the job source is up",
         ),
         number(
             "Since the last success",

@@ -37,11 +37,14 @@ FAILED: Final = 'outcome!="ok"'
 _PROBLEM: Final = f'{BOARD},state=~"needs a person|failed|worse|away"'
 _SCHEDULED: Final = f'{HOST},board=~"$board"'
 _NONE: Final = texts({"0": ("none", GREEN)}, absent=("not known", ORANGE))
-_IF_UP: Final = (
-    f"or 0 * max(boardlab_collector_up{{{HOST}}})"  # nothing counts as none only while the exporter answers
-)
 _WHEN: Final = texts({"page": ("now", RED), "ticket": ("next day", ORANGE), "decide": ("decide", ORANGE)})
 _BOARD: Final = ("Board ${__value.text}", to("board", board="${__value.text}"))
+
+
+def _none_if_up(collector: str) -> str:
+    """Part of a query: nothing counts as none only while the exporter answers, and this source of it."""
+    is_down = f'min(boardlab_collector_up{{{HOST},collector="{collector}"}}) == 0'
+    return f"or (0 * max(boardlab_collector_up{{{HOST}}}) unless {is_down})"
 
 
 def since(period: str, selected: str, by: str = "") -> str:
@@ -114,7 +117,7 @@ def build() -> builders.Dashboard:
             "USB devices missing",
             "Devices of farm.yaml that are not plugged in.",
             "none",
-            (f"sum(1 - boardlab_usb_device_present{{{HOST}}}) {_IF_UP}", ""),
+            (f"sum(1 - boardlab_usb_device_present{{{HOST}}}) {_none_if_up('usb')}", ""),
             look=NONE_IS_GOOD,
             mappings=_NONE,
             span=6,
@@ -143,7 +146,7 @@ def build() -> builders.Dashboard:
             "Overdue",
             "Schedules without a success for a quarter longer than their interval.",
             "none",
-            (f"count({overdue}) {_IF_UP}", ""),
+            (f"count({overdue}) {_none_if_up('schedules')}", ""),
             look=NONE_IS_GOOD,
             mappings=_NONE,
             span=6,

@@ -332,8 +332,8 @@ def results() -> Iterator[Results]:
     with open_store(str(path)) as store:
         location = store.location
         looker.backup(empty)
-        for board in BOARDS:
-            quiet(store, BOARD_TYPE, board, EMMC, START)
+        for board, kind in itertools.product(BOARDS, ("boot", "low_power")):
+            quiet(store, kind, BOARD_TYPE, board, EMMC, START)
     looker.backup(history)
     engine = database.create(location, 0.0)
 

@@ -266,7 +266,7 @@ class PlayedRun(BootRun):
 
     def try_cycle(self, item: str) -> Any:  # noqa: ARG002 - it is selected
         farm = self.board.hardware.farm
-        value = self.board.boot(slower=self.run.release in farm.slower)
+        value = self.board.boot(slower=self.run.kind == "boot" and self.run.release in farm.slower)
         if farm.unconfirming and "confirms" in self.run.provenance:
             farm.unconfirming -= 1
             farm.faults += 1

@@ -80,7 +80,7 @@ def test_an_accepted_run_ends_with_0(store: Store, capsys: pytest.CaptureFixture
 def test_a_first_run_and_an_unknown_release_are_plain_answers(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["judge", "compare", "1", "--db", store.url]) == 0
+    assert main(["judge", "compare", "1", "--db", store.url]) == 4
     assert "2 numbers: 2 no history" in capsys.readouterr().out
     assert main(["judge", "compare", "1", "--against", "9.9", "--db", store.url]) == 2
     assert not missing_facts(capsys.readouterr().err, "boot", "'9.9'", "11.00, 11.01")
@@ -99,7 +99,7 @@ def test_numbers_that_the_run_lacks_are_named_before_those_that_did_not_move(
     sample = SampleRecord("boot.time", params, 1.5, 0.001)
     store.record_attempt(run, AttemptRecord(1, 1, params, "ok", None, None, "", START, 1.0, (sample,)))
     store.finish_run(run, "completed")
-    assert main(["judge", "compare", "latest", "--against", "11.00", "--db", store.url]) == 0
+    assert main(["judge", "compare", "latest", "--against", "11.00", "--db", store.url]) == 4
     shown = capsys.readouterr().out
     assert not missing_facts(" ".join(shown.split()), "not measured", "run 2", "boot.time sd")
     assert not missing_facts(shown, "2 numbers", "1 not measured", "1 noise")

@@ -175,7 +175,7 @@ def test_the_first_line_says_the_verdict_and_muted_ones_are_counted(form: Form) 
 def test_a_headline_begins_with_what_weighs_most(seed: int) -> None:
     parts = {
         "regression": moved("a.x"),
-        "not measured, since no cycle gave a sample": still("no samples"),
+        "not measured, since no cycle gave a sample above 0": still("no samples"),
         "unsure: a rerun is asked for": still("unsure: rerun asked"),
         "environment": moved("b.x", outcome="environment"),
         "improvement": moved("c.x", outcome="improvement", effect=-0.05),

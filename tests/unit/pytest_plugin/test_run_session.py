@@ -54,8 +54,8 @@ class SignalledBoard:
         self.off = True
 
 
-def engine(store: Store, run: Run, pending: list[int], measured: int = 1) -> Any:
-    """A run of which these cycles are left."""
+def engine(store: Store, run: Run, pending: list[int], measured: int = 1, of: str = "sd") -> Any:
+    """A run of which these cycles are left, and so many are measured of a section."""
     board = SimpleNamespace(type=SimpleNamespace(title="a board"))
     return SimpleNamespace(
         store=store,
@@ -64,15 +64,25 @@ def engine(store: Store, run: Run, pending: list[int], measured: int = 1) -> Any
         forget_attempts=lambda: None,
         items=["sd"],
         pending=lambda _item: pending,
-        good_attempts=lambda: [object()] * measured,
+        ITEM="section",
+        good_attempts=lambda section="": [object()] * (measured if section in {"", of} else 0),
     )
 
 
-@pytest.mark.parametrize(("measured", "status"), [(0, "failed"), (1, "completed")])
-def test_a_run_of_which_everything_was_skipped_measured_nothing(tmp_path: Path, measured: int, status: str) -> None:
+@pytest.mark.parametrize(
+    ("measured", "of", "status"),
+    [
+        (0, "", "failed"),
+        (1, "another", "completed"),
+        pytest.param(1, "sd", "interrupted", id="skipped behind a cycle"),
+    ],
+)
+def test_a_run_of_which_everything_was_skipped_measured_nothing(
+    tmp_path: Path, measured: int, of: str, status: str
+) -> None:
     with open_store(str(tmp_path / "results.db")) as store:
         run = store.begin_run("sections", "t", "b-1", "1", plan={"sections": ["sd"]}, provenance={})
-        session = CycleRunSession(engine(store, run, pending=[1], measured=measured), skipped={"sd"})
+        session = CycleRunSession(engine(store, run, pending=[1], measured=measured, of=of), skipped={"sd"})
         assert session.finish() == status
 
 

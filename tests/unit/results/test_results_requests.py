@@ -66,15 +66,19 @@ def test_a_job_whose_numbers_nobody_judged_is_told_again_as_such(store: Store, w
         store.begin_run("boot", "am62xx_sk", "b1", "11.01", plan={}, provenance=provenance, job_id=job.id).id
         for provenance in ({}, {"confirms": 1})
     ]
+    for run in runs:
+        store.finish_run(run, "completed")
     jobs.finish(job.id, "completed")
     said: list[str] = []
     assert report_again(store, jobs.job(job.id), said.append) == 0
     (line,) = said
     assert not missing_facts(line, "not judged", f"run {runs[0]}", f"lab judge run {runs[0]}")
     sample = SampleRecord("boot.time", {"medium": "sd"}, 16.0, 0.001)
-    store.record_attempt(runs[0], AttemptRecord(1, 1, {"medium": "sd"}, "ok", None, None, "", wall(), 1.0, (sample,)))
+    run = store.begin_run("boot", "am62xx_sk", "b1", "11.01", plan={}, provenance={}, job_id=job.id).id
+    store.record_attempt(run, AttemptRecord(1, 1, {"medium": "sd"}, "ok", None, None, "", wall(), 1.0, (sample,)))
+    store.finish_run(run, "completed")
     assert report_again(store, jobs.job(job.id), said.append) == UNCONFIRMED, "its numbers are not known to be good"
-    assert not missing_facts(said[-1], "not confirmed", f"run {runs[0]}", f"lab judge run {runs[0]}")
+    assert not missing_facts(said[-1], "not confirmed", f"run {run}", f"lab judge run {run}")
 
 
 def test_a_job_that_failed_by_the_lab_alone_is_said_to_whoever_asks_again(store: Store, wall: Wall) -> None:
