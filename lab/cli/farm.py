@@ -77,10 +77,11 @@ def check(
         rows = [{"host": host, **asdict(finding)} for host, listed in by_host.items() for finding in listed]
         echo_json({"problems": problems, "warnings": warnings, "hosts": rows})
     else:
-        well = [] if is_bad else [f"{file}: nothing wrong; {len(lab.farm.schedules)} schedules"]
+        verdict = f"nothing bad, {len(warnings)} to look at" if warnings else "nothing wrong"
+        well = [] if is_bad else [f"{file}: {verdict}; {len(lab.farm.schedules)} schedules"]
         warned = (text if text.startswith(BEWARE) else f"warning: {text}" for text in warnings)
         table_of_hosts = [*lines(by_host), ""] if by_host else []
-        echo(*(f"{file}: {problem}" for problem in problems), *table_of_hosts, *well, *warned)
+        echo(*(f"{file}: {problem}" for problem in problems), *table_of_hosts, *warned, *well)
     if is_bad:
         raise typer.Exit(2)
 

@@ -42,7 +42,7 @@ def check(
         bool, typer.Option("--settled", help="First wait until nobody writes a file any more, nor what it names.")
     ] = False,
     env: Annotated[
-        str | None, typer.Option("--env", metavar="NAME", help="With --json: also whether they are for its board.")
+        str | None, typer.Option("--env", metavar="NAME", help="Also whether they are for its board.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -69,8 +69,11 @@ def check(
             ]
         )
     else:
+        for name, is_for_board in fits.items():
+            problems_of_file[name] += [f"{name}: it is not for {board_type}"] * (not is_for_board)
+        good = "well formed; the files that it names were not looked at" if form else "good"
         for name, problems in problems_of_file.items():
-            echo(*[f"{bad('wrong')}  {problem}" for problem in problems] or [f"{name}: good"])
+            echo(*[f"{bad('wrong')}  {problem}" for problem in problems] or [f"{name}: {good}"])
     raise typer.Exit(2 if any(problems_of_file.values()) else 0)
 
 

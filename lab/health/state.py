@@ -77,8 +77,10 @@ def due(
     if last is None:
         return "it was never checked"
     if not -APART <= now - last.at <= dt.timedelta(hours=rule.age_h):
-        is_older = last.at < now
-        return f"its last check is older than {rule.age_h:g} h" if is_older else f"its last check is of {last.at}"
+        dated = (
+            f"dated {last.at:%Y-%m-%d %H:%M} UTC, in the future" if last.at > now else f"older than {rule.age_h:g} h"
+        )
+        return f"its last check is {dated}"
     if not last.passed:
         return "its last check failed"
     if row := in_a_row(events, rule, now):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -37,18 +38,21 @@ def junit(runs: Sequence[Overview]) -> str:
             "virtual": run.virtual,
         }
         _properties(suite, {**identity, "status": r.status})
-        broken_limits = {
-            id(m): limit_check for m, limit_check in limit_checks(run) if limit_check.outcome is LimitOutcome.FAIL
+        unmet_limits = {
+            id(m): limit_check for m, limit_check in limit_checks(run) if limit_check.outcome is not LimitOutcome.PASS
         }
         for m in run.measurements:
             case = ET.SubElement(
                 suite, "testcase", classname=m.metric.name, name=_text(label(m.params) or m.metric.name), time="0"
             )
             _properties(case, _number(m) | {"samples": " ".join(f"{s.value:.9g}" for s in m.samples)})
-            if limit_check := broken_limits.get(id(m)):
-                ET.SubElement(
-                    case, "failure", type="limit", message=_text(limit_check.sentence(m.metric, m.metric.name))
-                )
+            if limit_check := unmet_limits.get(id(m)):
+                message = _text(limit_check.sentence(m.metric, m.metric.name))
+                if limit_check.outcome is LimitOutcome.FAIL or math.isinf(limit_check.uncertainty):
+                    kind = "failure" if limit_check.outcome is LimitOutcome.FAIL else "error"
+                    ET.SubElement(case, kind, type="limit", message=message)
+                else:
+                    ET.SubElement(case, "system-out").text = message
         for attempt in missing_cycles:
             name = f"{label(attempt.params)} cycle {attempt.cycle}"
             case = ET.SubElement(

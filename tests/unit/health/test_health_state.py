@@ -157,6 +157,7 @@ def test_old_faults_count_no_more() -> None:
     [
         pytest.param(None, [], False, "it was never checked", id="never"),
         pytest.param(check(25), [], False, "its last check is older than 24 h", id="old"),
+        pytest.param(check(-25), [], False, "its last check is dated DATE, in the future", id="of the future"),
         pytest.param(check(2, SILENT), [], False, "its last check failed", id="failed"),
         pytest.param(check(2), [lab(1)], False, "it ended with a fault of the lab (pdu_timeout)", id="a fault since"),
         pytest.param(check(2), [], True, "it is in quarantine", id="kept"),
@@ -165,7 +166,25 @@ def test_old_faults_count_no_more() -> None:
     ],
 )
 def test_when_a_check_is_due(last: BoardCheck | None, found: list[HealthEvent], *, kept: bool, why: str) -> None:
-    assert due(last, events(*([last] if last else []), *found), RULE, NOW, quarantined=kept) == why
+    date = f"{last.at:%Y-%m-%d %H:%M} UTC" if last else ""
+    assert due(last, events(*([last] if last else []), *found), RULE, NOW, quarantined=kept) == why.replace(
+        "DATE", date
+    )
+
+
+def test_nothing_is_known_of_a_board_that_passed_long_ago_and_was_silent_since() -> None:
+    silent, failed = (derive("b1", [], [check(24 * 20, *parts)], RULE, NOW) for parts in ((), (DEAD_PDU,)))
+    assert (silent.state, silent.known) == ("suspect", False)
+    assert not missing_facts(silent.reasons[0], "20 days ago")
+    assert (failed.state, failed.known) == ("bad", True)
+    assert derive("b1", [attempt(1)], [check(24 * 20)], RULE, NOW).state == "healthy"
+
+
+def test_a_check_says_what_it_did_not_try() -> None:
+    untried = CheckedPart("medium", "not tried")
+    result = check(1, PANIC, untried)
+    assert result.passed
+    assert not missing_facts(result.verdict, "passed", PANIC.failure, "not tried: medium")
 
 
 def test_a_board_that_passes_on_another_host_is_its_hosts() -> None:

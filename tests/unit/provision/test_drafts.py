@@ -70,6 +70,11 @@ def test_a_folder_of_yocto_becomes_a_release_file_that_is_good(
     assert [stage.name for stage in found.recovery.uart] == ["tiboot3.bin", "tispl.bin", "u-boot.img"]
     assert "comes up over UART only" in capsys.readouterr().out
     assert main(["release", "check", str(path)]) == 0
+    other = deploy.parent / "env.yaml"
+    other.write_text("targets: {main: {drivers: [{BoardStrategy: {board_type: am62axx_sk, board: b}}]}}\n")
+    capsys.readouterr()
+    assert main(["release", "check", str(path), "--env", str(other)]) == 2
+    assert "am62axx_sk" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from lab.metrics import summarise
 from lab.results import AttemptRecord, Store, open_store
 from lab.results.exports import junit, kcidb
 from lab.results.listing import Overview, overview
+from lab.results.records import LIMITS
 
 LOST = {"kernel_panic": "board", "pdu_timeout": "lab", "test": "test"}
 
@@ -100,6 +101,16 @@ def test_openmetrics_has_the_exporters_names_with_run_and_time(store: Store, run
     assert samples[0].value == pytest.approx(summarise(boot.samples).mean)
     assert float(samples[0].timestamp) == pytest.approx(run.run.started_at.timestamp())
     assert "boardlab_boot_duration_uncertainty_seconds" in families
+
+
+def test_a_limit_on_the_spread_of_one_sample_is_an_error_of_junit(run: Overview) -> None:
+    boot = next(m for m in run.measurements if m.metric.name == "boot.time" and m.params == {"medium": "sd"})
+    limits = {LIMITS: {boot.metric.name: [{"of": "spread", "max": 0.5}]}}
+    attempts = [evolve(attempt, details=limits) for attempt in run.attempts]
+    alone = evolve(boot, samples=boot.samples[:1])
+    (suite,) = ET.fromstring(junit([Overview(run.run, attempts, [alone])]))
+    (error,) = suite.findall("testcase[@classname='boot.time']/error")
+    assert not missing_facts(error.get("message", ""), "spread", "marginal")
 
 
 def test_openmetrics_leaves_out_what_did_not_complete_and_says_so(
