@@ -288,7 +288,7 @@ def _judge_prompt(line: TimeLine, usual: Mapping[str, Usual], late_s: float) -> 
     # Between these the prompt came behind its program's start, but for the kernel's lines before it
     first_s, last_s = line.getty - (line.busy or 0.0), line.getty + late_s
     reach_s = max(getty.off_s(line.getty), getty.off_s(last_s))
-    if getty.near_s > SURE_S:  # a prompt that was lost was drawn again within the spread
+    if getty.reach_s > 2 * SURE_S:  # a prompt that was lost may have been drawn again within it
         reach_s = max(reach_s, abs(last_s - getty.middle_s) + getty.reach_s)
     drawn = line.drawn_by_name()
     lacking = [name for name in usual if name.startswith(DRAWN) and name not in drawn]
