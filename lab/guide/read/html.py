@@ -67,7 +67,7 @@ class _Table:
     caption: str = ""
     head: list[_Row] = field(factory=list)
     body: list[_Row] = field(factory=list)
-    in_head: bool = False
+    in_head: bool | None = None  # None: the page has not marked its head
 
 
 class _Page(HTMLParser):
@@ -104,7 +104,7 @@ class _Page(HTMLParser):
                 self.table = _Table(self.getpos()[0])
             case "thead" | "tbody":
                 self.end_row()
-                if self.table is not None:
+                if self.table is not None and (tag == "thead" or self.table.in_head):
                     self.table.in_head = tag == "thead"
             case "tr":
                 self.end_row()
@@ -193,7 +193,8 @@ class _Page(HTMLParser):
         """Put the open row into its table."""
         self.end_cell()
         if self.table is not None and self.row is not None and self.row.cells:
-            is_head = self.table.in_head or (not self.table.body and self.row.is_head)
+            is_first = self.table.in_head is None and not self.table.body
+            is_head = self.table.in_head or (is_first and self.row.is_head)
             (self.table.head if is_head else self.table.body).append(self.row)
         self.row = None
 

@@ -30,7 +30,7 @@ def mend_tables(tables: Iterable[RawTable]) -> tuple[list[RawTable], list[Repair
     repairs: list[Repair] = []
     for raw in tables:
         table = raw
-        for step in (_running_numbers, _blank_tails, _split_header, _header_among_rows, _header_width):
+        for step in (_running_numbers, _blank_tails, _split_header, _header_among_rows, _header_width, _sections):
             table, changes = step(table)
             repairs += [Repair(table.line, f"table {table.title or 'without a title'!r} {what}") for what in changes]
         mended.append(table)
@@ -156,6 +156,22 @@ def _header_width(raw: RawTable) -> _Step:
     if len(header) == width and header != raw.header:
         return evolve(raw, header=header), ["has empty cells at the end of its header"]
     return raw, []
+
+
+def _sections(raw: RawTable) -> _Step:
+    """Make the text of a cell across the table a key of the rows below it, where rows repeat their names."""
+    rows, section = [], ""
+    for row in raw.rows:
+        if len(row.cells) > 1 and len(set(row.cells)) == 1 and _is_text(row.cells[0]):
+            section = row.cells[0]
+        else:
+            rows.append(evolve(row, cells=(*row.cells[:1], section, *row.cells[1:])))
+    if not section or not raw.header:
+        return raw, []
+    names = [row.cells[0] for row in rows]
+    if len(set(names)) == len(names):  # the section only groups them
+        return evolve(raw, rows=tuple(evolve(row, cells=row.cells[:1] + row.cells[2:]) for row in rows)), []
+    return evolve(raw, header=(*raw.header[:1], "Section", *raw.header[1:]), rows=tuple(rows)), []
 
 
 def _is_text(text: str) -> bool:

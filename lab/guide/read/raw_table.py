@@ -21,7 +21,7 @@ _UNIT = re.compile(rf"(?:in\s+)?({UNIT})", re.IGNORECASE)
 _IN_UNIT = re.compile(r"\bin (seconds|milliseconds|bytes|ms|us|mW)\b", re.IGNORECASE)
 # The header of a second column that tells rows apart, e.g. a block size; a datagram's is measured.
 _SECOND_KEY = re.compile(
-    r"(?<!datagram )\bsize|voltage|format|resolution|algorithm|direction|\bmode\b|^units?$", re.IGNORECASE
+    r"(?<!datagram )\bsize|voltage|format|resolution|algorithm|direction|\bmode\b|^units?$|^section$", re.IGNORECASE
 )
 
 

@@ -90,6 +90,18 @@ def test_a_cell_over_several_rows_is_a_key_of_each_and_a_number_over_several_boa
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("second", "sections"), [("4k", ["Write", "Read"]), ("8k", [None, None])])
+def test_a_text_across_a_table_tells_rows_of_one_name_apart(second: str, sections: list[str | None]) -> None:
+    rows = f"<tr><th colspan=2>Write<tr><td>4k<td>1<tr><td colspan=2><b>Read</b><tr><td>{second}<td>2"
+    (table,) = reader.parse(
+        "g", page(f"<table><thead><tr><th>Size<th>a1-fs: MB/s</thead><tbody>{rows}</table>")
+    ).tables
+    results = [cell for cell in table.cells if cell.board]
+    assert [(c.row, c.params.get("Section"), c.number) for c in results] == [
+        ("4k", sections[0], 1), (second, sections[1], 2),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("title", "expected"), [("**Audio Capture**", "Audio Capture"), ("**Measured with care.**", "Chapter")]
 )
