@@ -1,7 +1,9 @@
 """Users, tokens, sessions and roles of `lab web`.
 
-A viewer may look, an operator may act, a program with a token may do what its scope has. Only a session or a proxy
-makes an operator, since a browser sends a password that it remembers with requests of other sites, too.
+A viewer may look, an operator may act, and a program with a token may do what its scope allows. A person is recognised
+by a session, by a reverse proxy's header, by a password that comes with each request, or by the link that was printed
+where the site was started. Only a session or a proxy makes an operator: a browser that remembers a password also sends
+it with requests that other sites cause.
 """
 
 from __future__ import annotations
@@ -32,27 +34,28 @@ from lab.host import process
 from lab.http.access import Guard, LoginAttempts, OneAtATime, plain_address
 from lab.http.web_config import BCRYPT, WebConfig
 
-# `lab web user add` writes it. The web-config file of Prometheus' exporter toolkit has no place for a role, so this is
-# another file; the hashes are the same (bcrypt).
+# Users are in a file of their own, which `lab web user add` writes, since the web-config file of Prometheus' exporter
+# toolkit has no field for a role. The password hashes are the same (bcrypt).
 Role = Literal["viewer", "operator"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 TokenScope = Literal["read", "reserve", "run"]
 SCOPES: Final[tuple[TokenScope, ...]] = get_args(TokenScope)
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
-SHORTEST, LONGEST = 8, 72  # characters of a password; bytes that bcrypt takes
-_NO_USER: Final = b"$2b$12$" + b"." * 53  # no password has this hash; it costs as much to try as a user's
+SHORTEST, LONGEST = 8, 72  # of a password: at least so many characters, at most so many bytes (the limit of bcrypt)
+_NO_USER: Final = b"$2b$12$" + b"." * 53  # no password has this hash, but to try one takes as long as for a user
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _FORM: Final = '{"users": {"lena": {"role": "operator", "password": "$2b$..."}}}'
 
 
 @frozen
 class User:
-    """A user.
+    """A user of the site: a person, or a program with a token.
 
     Attributes:
-        secret: the bcrypt hash of the password; empty: comes through a proxy, or is a program with a token.
-        token: SHA-256 of a program's token, which cannot be guessed.
-        scope: what the token may do.
+        secret: the bcrypt hash of the password; empty: a person who comes through a proxy, or a program.
+        token: the SHA-256 of a program's token, in hex; empty: a person. A plain hash suffices, since the token is
+            random and cannot be guessed.
+        scope: what the token allows.
     """
 
     role: Role
@@ -62,26 +65,27 @@ class User:
 
 
 def default_file() -> Path:
-    """The default file of users (XDG Base Directory Specification)."""
+    """Return the default file of users (XDG Base Directory Specification)."""
     home = Path(os.environ.get("XDG_CONFIG_HOME", ""))
     return (home if home.is_absolute() else Path.home() / ".config") / "boardlab" / "web-users.json"
 
 
 @define
 class Users:
-    """The users of a file, read again after each change."""
+    """The users in a file, which is read again after each change."""
 
     path: Path
-    _stamp: tuple[int, int, int] | None = field(default=None, init=False)
+    _stamp: tuple[int, int, int] | None = field(default=None, init=False)  # of the file that `_users` was read from
     _users: Mapping[str, User] = field(factory=dict, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
-    _trying: threading.Lock = field(factory=threading.Lock, init=False)  # guessing must not take all cores
+    _trying: threading.Lock = field(factory=threading.Lock, init=False)  # one hash at a time: guessers take one core
 
     def all(self) -> Mapping[str, User]:
-        """Name -> user; none where there is no file.
+        """Return the users by name; none if there is no file.
 
         Raises:
-            ConfigurationError: the file cannot be read, others may read it, or it is not of this form.
+            ConfigurationError: the file cannot be read, other users of the host may read it, or it is not a file of
+                users.
         """
         with self._lock:
             try:
@@ -101,7 +105,11 @@ class Users:
             return self._users
 
     def right(self, name: str, password: str) -> bool:
-        """Try a user's password; an unknown name takes as long."""
+        """Return whether a password is right; an unknown name takes as long to try.
+
+        Raises:
+            ConfigurationError: as for `all`.
+        """
         user = self.all().get(name)
         secret = user.secret.encode() if user and user.secret else _NO_USER
         password_bytes = password.encode()
@@ -113,13 +121,13 @@ class Users:
             )
 
     def add(self, name: str, role: Role, password: str | None) -> bool:
-        """Add a user or change one; return whether the user is new.
+        """Add a user or replace one; return whether the user is new.
 
         Args:
-            password: None: the user comes through a proxy only.
+            password: the new password; None: the user comes through a proxy only.
 
         Raises:
-            ConfigurationError: a wrong name or password, or the file cannot be used.
+            ConfigurationError: the name or the password is not allowed, or the file cannot be read or written.
         """
         if password is not None and not (len(password) >= SHORTEST and len(password.encode()) <= LONGEST):
             raise ConfigurationError(f"a password has at least {SHORTEST} characters, and at most {LONGEST} bytes")
@@ -127,10 +135,12 @@ class Users:
         return self._store_user(name, User(role, secret))
 
     def add_token(self, name: str, scope: Collection[TokenScope]) -> str:
-        """Add a program, or give it a new token; return the token, which is kept as its SHA-256 only.
+        """Add a program or give it a new token; return the token.
+
+        The file has only the SHA-256 of the token, so that it cannot be read again later.
 
         Raises:
-            ConfigurationError: a wrong name, or the file cannot be used.
+            ConfigurationError: the name is not allowed, or the file cannot be read or written.
         """
         token = f"{name}.{secrets.token_urlsafe(32)}"
         role: Role = "operator" if {*scope} - {"read"} else "viewer"
@@ -138,7 +148,7 @@ class Users:
         return token
 
     def of_token(self, token: str) -> tuple[str, User] | None:
-        """The program with this token, and its name; None: there is none."""
+        """Return the name and the user of the program with this token; None: there is none."""
         name = token.rpartition(".")[0]
         user = self.all().get(name)
         is_right = user is not None and user.token and hmac.compare_digest(user.token, _sha256(token))
@@ -153,10 +163,10 @@ class Users:
         return new
 
     def remove(self, name: str) -> None:
-        """Remove a user; sessions of that name end at once.
+        """Remove a user; their sessions end at once.
 
         Raises:
-            ConfigurationError: there is none, or the file cannot be used.
+            ConfigurationError: there is no such user, or the file cannot be read or written.
         """
         with self._changing() as users:
             if users.pop(name, None) is None:
@@ -164,7 +174,10 @@ class Users:
 
     @contextmanager
     def _changing(self) -> Iterator[dict[str, User]]:
-        """Lock the users for a change, and write them atomically."""
+        """Yield the users for a change, under a lock; then replace the file.
+
+        If the block raises an exception, the file stays as it was.
+        """
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock_file = self.path.with_name(f"{self.path.name}.lock")
@@ -206,7 +219,7 @@ def _read(path: Path) -> dict[str, User]:
             )
             for name, entry in users.items()
         }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:  # its words may be a password's
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:  # its text may contain a password
         raise ConfigurationError(f"{path} is no file of users ({type(error).__name__}); it is like {_FORM}") from None
     for name, user in users_of_file.items():
         if (
@@ -222,22 +235,19 @@ def _read(path: Path) -> dict[str, User]:
     return users_of_file
 
 
-# --- Persons: by a session, a proxy's header, a password with each request, or the link of the site's owner ---
-# A viewer may look, an operator may act. Only a session or a proxy makes an operator, since a browser sends a password
-# that it remembers with requests of other sites, too.
 SESSION_S: Final = 12 * 3600.0
 _MOST_SESSIONS: Final = 10_000
 
 
 @frozen
 class Person:
-    """The person behind a request.
+    """The person or program behind a request.
 
     Attributes:
-        name: empty: unknown.
-        csrf: what a form of this person's pages carries; empty: nothing may be changed.
-        session: has one, which can be ended.
-        scope: of a program with a token, which a browser never sends by itself; None: a person.
+        name: the user's name; empty: somebody unknown, who may look.
+        csrf: the token that forms on this person's pages carry; empty: this person may change nothing by a form.
+        session: the person is logged in and can log out.
+        scope: what the program's token allows; None: a person.
     """
 
     name: str
@@ -248,7 +258,7 @@ class Person:
 
     @property
     def page_key(self) -> tuple[str, ...]:
-        """Tells this person's pages from others'."""
+        """The key by which pages are cached: it differs where the pages of two persons differ."""
         return self.name, self.role, str(self.session), self.csrf
 
     @property
@@ -262,7 +272,12 @@ NOBODY: Final = Person("")
 
 @frozen
 class Proxy:
-    """A reverse proxy that names the person in a header."""
+    """A reverse proxy that is trusted to name the person in a header.
+
+    Attributes:
+        addresses: the addresses that it connects from.
+        header: the name of the header.
+    """
 
     addresses: frozenset[str]
     header: str
@@ -271,23 +286,26 @@ class Proxy:
 @frozen
 class _Session:
     name: str
-    ends_s: float
-    secret: str | None  # the password's hash then; None: by the link that was printed where the site was started
+    ends_s: float  # by the clock `Access.now`
+    secret: str | None  # the password's hash at the login; None: it began with the printed link
 
 
 @define
 class Access:
-    """Access to the site.
+    """Decides who is behind a request, and keeps the sessions.
 
     Attributes:
-        users: of a file; None: there is none.
+        users: the users in the file; None: they are not used.
         guard: the users of the web-config file, who may look.
-        owner, token: on loopback without users: who started the site, and what proves it.
+        proxy: the trusted reverse proxy; None: there is none.
+        owner, token: on loopback without users: the person who started the site, and the secret in the printed link.
+        own_name: the only host name at which `token` is accepted; empty: any. A browser sends the cookies of a host
+            to all ports of that host. Those of 127.0.0.1 would thus reach a server of another user on this machine;
+            those of a random name reach only this site.
         open: everybody may look.
-        own_name: the only name by which the token is taken; empty: any. A browser sends cookies of a host to all its
-            ports, so that a server of another user would be sent those of 127.0.0.1, but never those of a name that
-            nobody else has.
-        now: monotonic, in seconds.
+        now: a monotonic clock, in seconds.
+        attempts: limits failed logins.
+        tried: lets one password be tried at a time.
     """
 
     users: Users | None = None
@@ -302,6 +320,7 @@ class Access:
     tried: OneAtATime = field(factory=OneAtATime, init=False)
     _sessions: dict[str, _Session] = field(factory=dict, init=False)
     _key: bytes = field(factory=lambda: secrets.token_bytes(32), init=False)
+    # SHA-256 of an authorization header that was right -> the name, and the password's hash at that time
     _known: dict[bytes, tuple[str, str]] = field(factory=dict, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
@@ -309,18 +328,25 @@ class Access:
         self.attempts = LoginAttempts(self.now)
 
     def person(self, headers: Mapping[str, str], cookie: str, address: str) -> Person | None:
-        """The person behind a request; None: one who may not look.
+        """Return the person behind a request; None: this person may not look.
 
         Args:
-            headers: names in lower case.
-            cookie: of a session.
-            address: which the connection comes from.
+            headers: the request's headers, with their names in lower case.
+            cookie: the session cookie; empty: none.
+            address: the address that the connection comes from.
+
+        Raises:
+            ConfigurationError: the file of users cannot be read.
         """
         person = self._of_session(cookie) or self._of_token(headers) or self._of_proxy(headers, address)
         return person or (Person("") if self.open else None)
 
     def recall(self, authorization: str | None) -> Person | None:
-        """The person of a password that was right before."""
+        """Return the person whose password was right in an earlier request, without trying it again.
+
+        Args:
+            authorization: the authorization header.
+        """
         name, secret = self._known.get(_digest(authorization), ("", ""))
         if name and self._secret(name) == secret:
             return Person(name)
@@ -329,14 +355,21 @@ class Access:
         return None
 
     def still(self, person: Person, headers: Mapping[str, str], cookie: str, address: str) -> bool:
-        """True if a request still has the same person; for long answers."""
+        """Return whether a request still has the same person; for answers that take long."""
         try:
             return (self.person(headers, cookie, address) or self.recall(headers.get("authorization"))) == person
         except BoardlabError:  # the file of users cannot be read
             return False
 
     def by_password(self, authorization: str, name: str, password: str) -> Person | None:
-        """Try a password, which takes its time; such a person only looks."""
+        """Try the password of a request, which takes a while; None: it is wrong.
+
+        The person may only look.
+
+        Args:
+            authorization: the whole header, by which `recall` knows the person later.
+            name, password: the name and the password in it.
+        """
         if self.guard.asks and self.guard.admits(authorization):
             return Person("")
         if self.users is not None and self.users.right(name, password):
@@ -348,13 +381,18 @@ class Access:
         return None
 
     def log_in(self, name: str, password: str) -> str | None:
-        """The cookie of a new session; None: a wrong name or password."""
+        """Begin a session; return its cookie, or None if the name or password is wrong."""
         if self.users is None or not self.users.right(name, password):
             return None
         return self._begin(name, self._secret(name) or "")
 
     def log_in_here(self, token: str, host: str) -> str | None:
-        """The cookie of the owner's session; None: wrong token or host."""
+        """Begin a session of the owner; return its cookie, or None if the token is wrong.
+
+        Args:
+            token: the secret of the printed link.
+            host: the host name that the browser used; see `own_name`.
+        """
         if not self.token or host != (self.own_name or host):
             return None
         if not hmac.compare_digest(token.encode(), self.token.encode()):
@@ -400,19 +438,20 @@ class Access:
             return None
         header = self.proxy.header.lower()
         names = headers.getlist(header) if isinstance(headers, Headers) else [headers.get(header, "")]
-        name = names[0] if len(names) == 1 else ""  # twice: the proxy let through what it was sent
+        name = names[0] if len(names) == 1 else ""  # two: the proxy passed on a header that the browser sent
         if not NAME.fullmatch(name):
             return None
         user = self.users.all().get(name) if self.users is not None else None
-        # A program's name is none that a proxy may give a person.
+        # A person with the name of a program must not get the program's role.
         return Person(name, user.role if user and not user.token else "viewer", self._csrf(f"proxy {name}"))
 
     def _secret(self, name: str) -> str | None:
         user = self.users.all().get(name) if self.users is not None else None
         return user.secret if user else None
 
-    def _csrf(self, of: str) -> str:
-        return hmac.new(self._key, of.encode(), hashlib.sha256).hexdigest()
+    def _csrf(self, login: str) -> str:
+        """Return the form token of a login, which no other site can compute."""
+        return hmac.new(self._key, login.encode(), hashlib.sha256).hexdigest()
 
 
 def _plain(address: str) -> str:
@@ -426,13 +465,7 @@ def _digest(authorization: str | None) -> bytes:
     return hashlib.sha256((authorization or "").encode()).digest()
 
 
-# --- Access by the options of `lab web`: other machines need more than loopback ---
-
-
-BROWSERS_LOOPBACK: Final = (
-    "127.0.0.1",
-    "::1",
-)  # what browsers make of NAME.localhost (RFC 6761, 6.3), either of the two
+BROWSERS_LOOPBACK: Final = ("127.0.0.1", "::1")  # a browser resolves NAME.localhost to one of these (RFC 6761, 6.3)
 _HEADER: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,63}")
 _VERIFIED: Final = "client_auth_type: RequireAndVerifyClientCert"
 _Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -441,21 +474,27 @@ _Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 def access_of(
     host: str, protection: WebConfig | None, users: Users, proxies: Sequence[str] = (), header: str | None = None
 ) -> Access:
-    """The access that the options of `lab web` give.
+    """Build the access that the options of `lab web` ask for.
+
+    On loopback the site may do without users: everybody on the host may look, and the printed link makes an operator.
+    A site that other machines can reach needs TLS and users.
 
     Args:
         host: the address that the site listens at.
-        proxies, header: `--trust-proxy` and `--user-header`.
+        protection: the web-config file; None: there is none.
+        users: the file of users.
+        proxies: the addresses of `--trust-proxy`.
+        header: the header of `--user-header`.
 
     Raises:
-        ConfigurationError: it would be open to other machines without TLS, or to people whom nobody knows; or an
-            option is wrong.
+        ConfigurationError: the site would be open to other machines without TLS or without users, an option is wrong,
+            or the file of users cannot be read.
     """
     address = _address("--listen", host)
     proxy = _proxy(protection, proxies, header)
-    there = bool(users.all())
+    has_users = bool(users.all())
     tls = protection is not None and protection.tls_server_config is not None
-    asks = there or proxy is not None or (protection is not None and bool(protection.basic_auth_users))
+    asks = has_users or proxy is not None or (protection is not None and bool(protection.basic_auth_users))
     if not address.is_loopback and not (tls and (asks or (protection is not None and protection.authenticates))):
         missing = (
             "users: `lab web user add NAME --role operator` makes one"
@@ -469,7 +508,7 @@ def access_of(
     here = address.is_loopback and not asks
     named = here and not tls and str(address) in BROWSERS_LOOPBACK
     return Access(
-        users=users if there or proxy is not None else None,
+        users=users if has_users or proxy is not None else None,
         guard=Guard(protection),
         proxy=proxy,
         owner=process.person() if here else "",
@@ -502,14 +541,15 @@ def _proxy(protection: WebConfig | None, proxies: Sequence[str], header: str | N
 
 
 def _of_this_host(address: _Address) -> bool:
-    """True if a socket can be bound to this address."""
+    """Return whether an address is, or may be, one of this host's."""
     if address.is_loopback:
         return True
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     try:
-        with socket.socket(family, socket.SOCK_DGRAM) as tried:
-            tried.bind((str(address), 0))
-    except OSError as error:  # any other error leaves it open, e.g. a link-local address without its interface
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((str(address), 0))
+    except OSError as error:
+        # Other errors do not tell, e.g. that of a link-local address without its interface: be careful then.
         return error.errno not in {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
     return True
 

@@ -1,8 +1,8 @@
-"""Live consoles for any number of viewers.
+"""Live consoles of boards in the browser, for any number of viewers.
 
-A thread of its own reads each port once, while it has viewers.
-
-The moments of a boot are found as a measurement finds them, with their ±.
+While a port has viewers, one thread reads it, once for all of them (`_Feed`). A `ConsoleParser` turns the bytes into
+text and finds the moments of a boot as a measurement does, each with its uncertainty. The `Broadcaster` hands every
+piece of text to the viewers on their event loops, and a `Viewer` queues it for its connection.
 """
 
 from __future__ import annotations
@@ -34,14 +34,17 @@ from lab.web.rendering import event
 
 @define
 class ConsoleText:
-    """Pending text: one event for all viewers and reads.
+    """Text and moments of a console that are not sent yet.
+
+    The text of several reads is collected here, so that viewers get one event for all of them. Stamps are those of
+    the host's clock.
 
     Attributes:
-        begun_ns: for each line of `text`, split at its newlines, the stamp of the read that brought the first byte
-            that is in it; None: unknown, or nothing has come after the last newline.
-        t_ns: of the last read; 0: nothing to time by.
-        end: position in the port's stream behind it.
-        moments: each with the stamp of the line that it was found in.
+        begun_ns: for each line of `text`, split at its newlines: the stamp of the read that brought the line's first
+            byte. None: the stamp is unknown, or the line is still empty.
+        t_ns: the stamp of the last read; 0: the text has no time.
+        end: the position in the port's stream after the last byte; 0: no read is included.
+        moments: each moment with the stamp of the line that it was found in.
     """
 
     text: str = ""
@@ -51,43 +54,46 @@ class ConsoleText:
     end: int = 0
 
     def add(self, text: str, t_ns: int | None) -> None:
-        """Append the text of one read."""
-        _, *others = text.split("\n")
+        """Append the text of one read, which was stamped `t_ns`."""
+        _, *later_lines = text.split("\n")
         if text and (not self.text or self.text.endswith("\n")):
             self.begun_ns[-1] = t_ns
-        self.begun_ns += [t_ns] * len(others)
-        if others and not others[-1]:
+        self.begun_ns += [t_ns] * len(later_lines)
+        if later_lines and not later_lines[-1]:
             self.begun_ns[-1] = None
         self.text += text
 
     @property
     def is_pending(self) -> bool:
-        """True if something is pending."""
+        """True if there is text, a moment or a position to send."""
         return bool(self.text or self.moments or self.end)
 
     def text_event(self) -> str:
-        """The text as a server-sent event, with times in µs."""
+        """Render the text as a server-sent event, with times in µs."""
         lines = [None if ns is None else ns / 1000 for ns in self.begun_ns]
         t_us = self.t_ns / 1000 if self.t_ns else None
         return event("text", json.dumps({"text": self.text, "lost": 0, "t_us": t_us, "lines": lines}))
 
     def events(self) -> str:
-        """All of it as server-sent events."""
+        """Render the text and the moments as server-sent events."""
         text_event = self.text_event() if self.text else ""
         return text_event + "".join(event("moment", json.dumps(_moment(*moment))) for moment in self.moments)
 
 
 @define
 class ConsoleParser:
-    """Converts a port's output to text with stamps and moments."""
+    """Converts a port's output to text with stamps and moments.
+
+    A parser belongs to one port and is fed all of the port's events in their order.
+    """
 
     finder: MomentFinder
-    _boot: set[str] = field(factory=set, init=False)  # names of the last boot's moments
+    _boot: set[str] = field(factory=set, init=False)  # the names of the moments that this boot has had so far
     _text: LiveText = field(factory=LiveText, init=False)
-    _begun_ns: int | None = field(default=None, init=False)  # of the line that is open
+    _begun_ns: int | None = field(default=None, init=False)  # when the unfinished line began
 
     def feed(self, received: Event, pending: ConsoleText) -> None:
-        """Append a port's event to the pending text."""
+        """Add the text and the moments of a port's event to `pending`."""
         if not isinstance(received, Chunk):
             self.finder.feed(received)
             return
@@ -96,7 +102,11 @@ class ConsoleParser:
         pending.moments += self.moments(received)
 
     def moments(self, received: Event) -> list[tuple[Moment, int]]:
-        """The moments of an event, without its text."""
+        """Find the moments in an event, without converting its text.
+
+        Returns:
+            Each moment with the stamp of the line that it was found in.
+        """
         boot_moments = [moment for moment in self.finder.feed(received) if self._is_of_a_boot(moment)]
         if not isinstance(received, Chunk):
             return []
@@ -112,7 +122,10 @@ class ConsoleParser:
         return lines
 
     def _is_of_a_boot(self, moment: Moment) -> bool:
-        """False for a prompt without a boot before it: somebody pressed Enter."""
+        """Return whether a moment is part of a boot, and note it as such.
+
+        A prompt with no boot before it is not: somebody pressed Enter.
+        """
         if moment.name in ENDS and (not self._boot or moment.name in self._boot):
             return False
         if moment.name in self._boot:
@@ -122,24 +135,26 @@ class ConsoleParser:
 
 
 def stamp_text(data: bytes, events: Iterable[Event]) -> ConsoleText:
-    """Text of a recording's last bytes, with their known stamps.
+    """Convert the last bytes of a recording to text with stamps.
 
     Args:
-        events: of these bytes, as far as they are known.
+        data: the last bytes.
+        events: the reads that brought the end of `data`. Bytes before the first of these reads get no stamp.
     """
     reads = [read for read in events if isinstance(read, Chunk)]
-    text, pending, at = LiveText(), ConsoleText(), max(0, len(data) - sum(len(read.data) for read in reads))
-    pending.add(text.feed(data[:at]), None)
+    text, pending = LiveText(), ConsoleText()
+    position = max(0, len(data) - sum(len(read.data) for read in reads))
+    pending.add(text.feed(data[:position]), None)
     for read in reads:
-        pending.add(text.feed(data[at : at + len(read.data)]), read.t_ns)
-        at += len(read.data)
+        pending.add(text.feed(data[position : position + len(read.data)]), read.t_ns)
+        position += len(read.data)
     return pending
 
 
 def boot_starts(moments: Iterable[tuple[Moment, int]]) -> list[int]:
-    """The beginning of each boot: its first moment's line, in ns.
+    """Return when each boot began: the stamp of its first moment's line, in ns.
 
-    A repeated moment begins the next boot.
+    A moment that the boot already has begins the next boot.
     """
     starts, names = [], set[str]()
     for moment, line_ns in moments:
@@ -151,7 +166,7 @@ def boot_starts(moments: Iterable[tuple[Moment, int]]) -> list[int]:
 
 
 def _moment(moment: Moment, line_ns: int) -> dict[str, object]:
-    """A moment as JSON, with times of the host's clock."""
+    """Return a moment as a JSON object, with times of the host's clock in µs."""
     return {
         "name": moment.name,
         "t_us": moment.t_ns / 1000,
@@ -160,26 +175,26 @@ def _moment(moment: Moment, line_ns: int) -> dict[str, object]:
     }
 
 
-# A piece for 200 viewers takes a processor for some 5 ms. Stamps are taken by another process, of a higher priority.
-# But before its stamp a byte passes through a worker of the kernel (`lab.console.loop`), and that is an ordinary task,
-# as this program is: it may have to wait behind it. So a piece is handed to some viewers at a time, with pauses, in
-# which the loop serves pages, too (see also `lab.host.scheduling`).
+# To hand a piece to 200 viewers takes a processor about 5 ms. The process that stamps the bytes of a console has a
+# higher priority than this one, but before its stamp a byte passes through a kernel worker (`lab.console.loop`), which
+# is an ordinary task and can be delayed by this program. So a piece is handed to a few viewers at a time, with pauses,
+# in which the event loop also serves pages (see `lab.host.scheduling`).
 
-
-# So many viewers take some 0.2 ms. Of many that wait it is a larger part, so that those of a slow host grow no further.
+# To serve this many viewers takes about 0.2 ms. Where many deliveries wait, a hundredth of them is served at once, if
+# that is more, so that the backlog of a slow host does not grow without limit.
 _VIEWERS_AT_ONCE: Final = 4
 _PART: Final = 100
 _PAUSE_S: Final = 0.001
-_QUEUED: Final = 1000  # pieces that wait for a slow viewer; more are dropped and counted
+_QUEUED: Final = 1000  # pieces that may wait for a slow viewer; further ones are dropped and counted
 
 
 @frozen
 class ConsolePiece:
-    """Text of a console, for all its viewers.
+    """A piece of a console's output, the same for all viewers.
 
     Attributes:
-        events: as server-sent events.
-        error: why no more comes; empty: it goes on.
+        events: server-sent events, encoded.
+        error: why this is the last piece; empty: more follow.
     """
 
     events: bytes
@@ -191,12 +206,12 @@ _NOTHING: Final = ConsolePiece(b"")
 
 @define
 class Viewer:
-    """A viewer of a console, on the event loop.
-
-    Each piece is queued with the number of pieces that were dropped before it.
+    """One viewer of a console; used only on its event loop.
 
     Attributes:
-        due: the time of the beat has come.
+        queue: pieces to send, each with the number of pieces that were dropped just before it.
+        lost: pieces that were dropped since the last queued one.
+        due: the interval of `heartbeat` has passed. The reader of the queue sets it back.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -205,23 +220,24 @@ class Viewer:
     due: bool = False
 
     def enqueue(self, piece: ConsolePiece) -> None:
-        """Queue a piece, on the loop.
+        """Queue a piece for this viewer.
 
-        A slow viewer loses pieces and delays nobody.
+        If the queue is full, the piece is dropped: a slow viewer must not delay the others. The last piece is never
+        dropped, since it tells the viewer why the console ended.
         """
         if self.queue.full():
             self.lost += 1
             if not piece.error:
                 return
-            self.queue.get_nowait()  # the end is sent in any case
+            self.queue.get_nowait()
         self.queue.put_nowait((piece, self.lost))
         self.lost = 0
 
     @contextlib.contextmanager
     def heartbeat(self, every_s: float) -> Iterator[None]:
-        """Set `due` now and after each interval.
+        """Set `due` at once and then every `every_s` seconds.
 
-        A viewer without a queued piece gets an empty one.
+        If no piece is queued, an empty one is, so that the reader of the queue wakes up.
         """
         timer: asyncio.TimerHandle | None = None
 
@@ -242,27 +258,24 @@ class Viewer:
 
 @define
 class Broadcaster:
-    """Delivers pieces to viewers in order, a few at a time."""
+    """Delivers pieces to viewers in order, a few viewers at a time."""
 
     _waiting: dict[asyncio.AbstractEventLoop, deque[tuple[Viewer, ConsolePiece]]] = field(factory=dict, init=False)
 
     def send(self, viewers: Sequence[Viewer], piece: ConsolePiece) -> None:
-        """Deliver a piece to all of them, from any thread.
-
-        Each loop is woken once.
-        """
+        """Deliver a piece to viewers; may be called from any thread."""
         by_loop: dict[asyncio.AbstractEventLoop, list[Viewer]] = {}
         for viewer in viewers:
             by_loop.setdefault(viewer.loop, []).append(viewer)
-        for loop, there in by_loop.items():
-            with contextlib.suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(self._take, loop, there, piece)
+        for loop, viewers_of_loop in by_loop.items():
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and its viewers with it
+                loop.call_soon_threadsafe(self._enqueue, loop, viewers_of_loop, piece)
 
-    def _take(self, loop: asyncio.AbstractEventLoop, viewers: Sequence[Viewer], piece: ConsolePiece) -> None:
+    def _enqueue(self, loop: asyncio.AbstractEventLoop, viewers: Sequence[Viewer], piece: ConsolePiece) -> None:
         waiting = self._waiting.setdefault(loop, deque())
-        begins = not waiting
+        is_idle = not waiting  # else a call of `_send_some` is already scheduled
         waiting.extend((viewer, piece) for viewer in viewers)
-        if begins:
+        if is_idle:
             self._send_some(loop, waiting)
 
     def _send_some(self, loop: asyncio.AbstractEventLoop, waiting: deque[tuple[Viewer, ConsolePiece]]) -> None:
@@ -273,11 +286,13 @@ class Broadcaster:
             loop.call_later(_PAUSE_S, self._send_some, loop, waiting)
 
 
-BACKLOG_LINES: Final = 200
-SEARCHED_BYTES: Final = 1 << 18  # of the earlier output, for the moments of the last boots
+BACKLOG_LINES: Final = 200  # earlier lines that a new viewer is shown
+SEARCHED_BYTES: Final = 1 << 18  # of earlier output, in which the moments of the last boots are looked for
 MOMENTS: Final = 200  # that are kept for later viewers
-_READ_S: Final = 0.5  # then a reader looks whether it still has viewers
-_BATCH_S: Final = 0.08  # at most, with many viewers; for a few a line is on the screen 100 ms after its stamp
+_READ_S: Final = 0.5  # the longest wait for output before a feed checks that it still has viewers
+# Reads are joined to one piece over a quarter of _BATCH_S plus _BATCH_EACH_S for each viewer, at most over _BATCH_S.
+# With a few viewers a line is on the screen 100 ms after its stamp.
+_BATCH_S: Final = 0.08
 _BATCH_EACH_S: Final = 0.0004
 
 
@@ -285,22 +300,27 @@ _BATCH_EACH_S: Final = 0.0004
 class _Feed:
     """A port, its viewers and the thread that reads it.
 
-    `ended`: the last viewer left, and none is taken.
+    Attributes:
+        info: the port. Its position is that of the byte after the last one that was sent.
+        moments: the last moments that were sent, for viewers who come later.
+        ended: the thread has stopped or is about to, so that no viewer may join.
+        lock: guards `viewers`, `info`, `moments` and `ended`.
     """
 
     client: ConsoleClient
-    info: PortInfo  # its position is that of the byte after the last one that was given
+    info: PortInfo
     parser: ConsoleParser
     broadcaster: Broadcaster
     viewers: list[Viewer] = field(factory=list)
-    moments: deque[tuple[Moment, int]] = field(factory=lambda: deque(maxlen=MOMENTS))  # that were given
+    moments: deque[tuple[Moment, int]] = field(factory=lambda: deque(maxlen=MOMENTS))
     ended: bool = False
     lock: threading.Lock = field(factory=threading.Lock)
 
     def join(self, viewer: Viewer) -> tuple[PortInfo, list[tuple[Moment, int]]] | None:
-        """Take a viewer; None: the feed has ended.
+        """Add a viewer, unless the feed has ended.
 
-        Return the port and its moments from before the viewer's first piece.
+        Returns:
+            The port and its moments as they were before the viewer's first piece; None: the feed has ended.
         """
         with self.lock:
             if self.ended:
@@ -309,12 +329,12 @@ class _Feed:
             return self.info, list(self.moments)
 
     def leave(self, viewer: Viewer) -> None:
-        """Let a viewer go."""
+        """Send nothing more to a viewer."""
         with self.lock:
             self.viewers = [other for other in self.viewers if other is not viewer]
 
     def run(self) -> None:
-        """Read while it has viewers and the port is readable; then it has ended, whatever ended it."""
+        """Read the port until the last viewer leaves or the port fails."""
         try:
             self._read()
         finally:
@@ -346,16 +366,19 @@ class _Feed:
 
     @property
     def _batch_s(self) -> float:
-        """The time over which reads are joined to one piece.
+        """The time over which reads are joined to one piece, in seconds.
 
-        A screen shows no more, and each piece costs a share for each viewer.
+        It grows with the viewers, since every piece costs time for each of them.
         """
         return min(_BATCH_S, _BATCH_S / 4 + _BATCH_EACH_S * len(self.viewers))
 
     def _earlier(self) -> ConsoleText:
-        """The earlier moments, and the open line's stamp."""
+        """Return the moments of the output from before this feed.
+
+        The parser learns from it when the unfinished line began.
+        """
         pending = ConsoleText()
-        with contextlib.suppress(BoardlabError):  # then they begin now
+        with contextlib.suppress(BoardlabError):  # the recording cannot be read: moments begin with this feed
             for received in last_events(self.info, SEARCHED_BYTES):
                 pending.moments += self.parser.moments(received)
         return pending
@@ -376,10 +399,10 @@ class _Feed:
 
 @define
 class LiveConsoles:
-    """The live consoles of a host.
+    """The live consoles of a host, with one feed for each board that has viewers.
 
     Attributes:
-        runtime: the console server's folder; None: as `lab console`.
+        runtime: the runtime folder of the console server; None: the default, as for `lab console`.
     """
 
     runtime: Path | None = None
@@ -389,15 +412,19 @@ class LiveConsoles:
     _lock: threading.Lock = field(factory=threading.Lock, init=False)  # of `_locks`
 
     def attach(self, board: str, viewer: Viewer, board_type: str = "") -> ConsoleText:
-        """Show a console to a viewer; return its earlier text.
+        """Add a viewer to a board's console; return the earlier text.
 
-        That text has no time of its own.
+        This may block while it connects to the console server.
 
         Args:
-            board_type: whose moments are looked for; one that this boardlab does not know has none.
+            board_type: the type whose boot moments are looked for; of an unknown type none are.
+
+        Returns:
+            The last lines before the viewer's first piece, with `t_ns` 0.
 
         Raises:
-            BoardlabError: no port of that board is open, or the server does not answer.
+            BoardlabError: the board has no open port, the console server does not answer, or the recording cannot be
+                read. The viewer is not added then.
         """
         with self._lock:
             board_lock = self._locks.setdefault(board, threading.Lock())
@@ -413,25 +440,28 @@ class LiveConsoles:
                 threading.Thread(target=feed.run, name=f"console of {board}", daemon=True).start()
         try:
             return earlier_text(*joined)
-        except BaseException:  # without the earlier text there is no viewer
+        except BaseException:
             feed.leave(viewer)
             raise
 
     def leave(self, board: str, viewer: Viewer) -> None:
-        """Show nothing more to a viewer."""
+        """Remove a viewer from the console of a board."""
         feed = self._feeds.get(board)
         if feed is not None:
             feed.leave(viewer)
 
 
 def parser_of(info: PortInfo, board_type: str) -> ConsoleParser:
-    """A parser for a board type's moments; none of unknown types."""
+    """Return a parser that finds a board type's moments; of an unknown type it finds none."""
     patterns = boards.load(board_type).markers if board_type in boards.names() else []
     return ConsoleParser(MomentFinder(patterns, info.meta.timing))
 
 
 def earlier_text(info: PortInfo, moments: list[tuple[Moment, int]]) -> ConsoleText:
-    """A port's last lines and moments, from before a viewer.
+    """Return the last lines of a port, up to the position of `info`.
+
+    Args:
+        moments: the moments of the earlier output, which become those of the text.
 
     Raises:
         LabStableError: the recording cannot be read.

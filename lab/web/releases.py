@@ -1,7 +1,9 @@
-"""The verdicts on a release against another one, and its failed attempts.
+"""The page of a release: its verdicts against another release, and its failed attempts.
 
-A run's judgement is made once, as the page shows it, and again when a run of its board and kind was completed or
-decided on: on a busy farm something changes each second, and nearly all of a release stays as it was.
+`ReleaseJudge` judges the last run of each board and kind and caches each judgement together with its part of the page.
+On a busy farm something changes every second while nearly all of a release stays as it was, so a judgement is made
+again only when a run of its board and kind was completed or decided on. `ComparedRelease` sums the judgements up, and
+`release_document`, `as_csv` and `markdown` write them for programs, spreadsheets and forges.
 """
 
 from __future__ import annotations
@@ -59,31 +61,33 @@ from lab.terminal import MOST_BYTES, cut, environment
 
 NO_RELEASE_BEFORE: Final = "its board was measured with no release before"
 _ENDS: Final = {"running": "goes on, or was killed", "interrupted": "was interrupted", "failed": "failed"}
-CACHE_BYTES: Final = 48 << 20  # of comparisons of runs, about
-# What a page asked for so lately stays, whatever it takes: a page that lost its first run would never be whole.
+CACHE_BYTES: Final = 48 << 20  # about; the limit of all cached judgements
+# A judgement that was used this recently is never dropped: a page that loses its first run while its last one is
+# judged would never be complete.
 IN_USE_S: Final = 60.0
-_LEAST_BYTES: Final = 6 << 10  # of one (measured: 7 to 10 KiB where nothing moved, 156 KiB with 39 KiB of page)
-_PAGE_BYTES: Final = 4  # for each byte of its part of the page
-_LATELY: Final = dt.timedelta(days=7)  # a confirmation that is asked for is of the same software
+# A judgement's memory is estimated as _LEAST_BYTES plus _PAGE_BYTES for each byte of its part of the page. Measured:
+# 7 to 10 KiB where no number moved, 156 KiB for one with 39 KiB of page.
+_LEAST_BYTES: Final = 6 << 10
+_PAGE_BYTES: Final = 4
+_LATELY: Final = dt.timedelta(days=7)  # an older request for a repeated run may be about other software
 
 
 @frozen
 class ReleaseRun:
-    """The last completed run of one kind on one board.
+    """The judgement of one board and kind: that of its last completed run.
 
     Attributes:
-        counts: how many of its numbers are what, e.g. "worse"; empty: the judge has nothing to compare them with.
-        bad: one of them needs a person.
-        shown: its part of the page.
-        document: `lab.judge.baseline.document` with the numbers that are not as they were, and those that are not there
-            any more.
-        problem: why it has no verdict; empty where it has one.
-        rows: the numbers that are not as they were, as the page has them.
-        tried: the attempts of all runs of the page's release on its board, good and failed.
-        missing: titles of those that were not measured.
-        is_gone: only the other release has a run of this board and kind; it is the head's.
-        differs: where numbers moved, what is not as it was in the last run that they were compared with: cause ->
-            (before, now).
+        counts: verdict -> how many numbers have it, e.g. "worse" -> 2; empty: no number was judged.
+        bad: a number needs a person's decision.
+        shown: the HTML of this run on the page.
+        document: as `lab.judge.baseline.document`, with the numbers that changed and those that were not measured.
+        problem: why the run has no verdict; empty: it has one.
+        rows: the numbers that changed, as rows of the page.
+        missing: the titles of the numbers that were not measured.
+        is_gone: only the other release has a run of this board and kind, and `head` is that run.
+        differs: if numbers moved, the differences between this run and the last one that it was compared with:
+            cause -> (before, now).
+        tried: the attempts of all runs of this release with this board and kind, good and failed.
     """
 
     head: RunHead
@@ -100,20 +104,20 @@ class ReleaseRun:
 
     @property
     def is_over(self) -> bool:
-        """True if the release has a completed run here.
-
-        Its numbers are those of the release then.
-        """
+        """True if the release has a completed run of this board and kind."""
         return self.head.status == COMPLETED and not self.is_gone
 
     @property
     def needs_a_person(self) -> bool:
-        """True for a bad or missing number or an undecided failure."""
+        """True for a bad or missing number, or an undecided failed attempt."""
         return self.bad or self.tried.undecided > 0 or NOT_MEASURED in self.counts or not self.is_over
 
     @property
     def group(self) -> str:
-        """The words for it and many boards alike, e.g. `unchanged`; empty: its own numbers."""
+        """The line that the page shows for all boards with the same outcome, e.g. `unchanged`.
+
+        Empty if the run has numbers to show of its own.
+        """
         if self.rows or self.missing or self.bad or not set(self.counts) <= {UNCHANGED, UNCOMPARED}:
             return ""
         if not self.is_over:
@@ -122,19 +126,20 @@ class ReleaseRun:
 
     @property
     def weight(self) -> int:
-        """Its place on a page, as `WORDS` has them: worse numbers first."""
+        """The sort key on a page, from the order of `WORDS`: worse numbers come first."""
         words = [*self.counts, *([] if self.is_over else [NOT_MEASURED])]
         return min((WORDS.index(word) for word in words if word in WORDS), default=len(WORDS))
 
 
 @frozen
 class WantedComparison:
-    """A run whose verdict a page wants.
+    """A run that a release's page has to show a judgement of.
 
     Attributes:
-        state: of its board and kind; its judgement holds as long as this does.
-        not_in: the release of the page, which this board and kind was not measured with; None: it is the run's own.
-        tried: the attempts of all its runs with the release.
+        against: the release to compare with; None: the one before.
+        state: the state of the board and kind. A stored judgement is valid while this is the same.
+        not_in: the release of the page, if the board and kind has no run with it; None: `head` is a run of it.
+        tried: the attempts of all runs of this release with this board and kind.
     """
 
     head: RunHead
@@ -145,34 +150,39 @@ class WantedComparison:
 
     @property
     def key(self) -> Hashable:
-        """The key of its stored judgement."""
+        """The key of the stored judgement."""
         return self.head.id, self.against, self.not_in
 
     @property
     def fingerprint(self) -> Hashable:
-        """The facts that its verdict depends on."""
+        """All that the shown judgement depends on; equal values give an equal part of the page."""
         return self.key, self.head.status, self.state, self.tried.line, self.tried.undecided, self.tried.runs
 
 
-# Makes a run's part of the page, of: its head, the verdict, why there is none, against what, unmeasured titles.
+# Renders one run for the page, from: its head; the verdict; why there is none; the other release; the titles of the
+# numbers that were not measured.
 Show: TypeAlias = Callable[[RunHead, ComparisonView | None, str, str | None, Sequence[str]], Markup]
 
 
 @define
 class _Stored:
-    """A stored judgement of a run; `used_s`: its last use."""
+    """A stored judgement, valid while its board and kind has this state."""
 
     state: PlaceState | None
     run: ReleaseRun
-    bytes: int
-    used_s: float
+    bytes: int  # an estimate of its memory
+    used_s: float  # its last use, by the clock of the `ReleaseJudge`
 
 
 @define
 class ReleaseJudge:
-    """The verdicts on releases, cached up to `CACHE_BYTES`.
+    """Judges the runs of releases, and caches the judgements up to `CACHE_BYTES`.
 
-    `now_s`: a monotonic clock.
+    It may be used by several threads.
+
+    Attributes:
+        show: renders one run for the page.
+        now_s: a monotonic clock, in seconds.
     """
 
     _show: Show
@@ -184,15 +194,15 @@ class ReleaseJudge:
     def find_comparisons(
         self, snapshot: StoreSnapshot, release: str, against: str | None, names: Sequence[str]
     ) -> list[WantedComparison]:
-        """The runs of a release's page, one for each board and kind.
+        """List the runs of a release's page, one for each board and kind, sorted by `order`.
 
-        It is the last completed run, else the last one. Boards and kinds that only the other release has are among
-        them.
+        Each is the last completed run of its board and kind, or the last one if none is completed. Boards and kinds
+        that only the other release was measured with are included (`not_in`).
 
         Args:
-            against: a release; None: the one before, of each board and kind, and of the lab for boards without this
-                release.
-            names: of all releases that were measured.
+            against: the other release; None: the one before, for each board and kind. For those without this release
+                it is the one before in the whole lab.
+            names: the names of all releases in the store.
 
         Raises:
             ConfigurationError: no run of that release.
@@ -223,7 +233,10 @@ class ReleaseJudge:
         return sorted(comparisons, key=lambda comparison: order(comparison.head))
 
     def find_stored(self, page_run: WantedComparison) -> ReleaseRun | None:
-        """The stored judgement; None: the judge has to be asked."""
+        """Return the judgement of a run if that takes no judging; None: call `judge`.
+
+        A run that is not completed has nothing to be judged.
+        """
         if page_run.head.status != COMPLETED:
             head = page_run.head
             problem = (
@@ -241,7 +254,7 @@ class ReleaseJudge:
             return evolve(stored.run, tried=page_run.tried)
 
     def judge(self, snapshot: StoreSnapshot, page_run: WantedComparison) -> ReleaseRun:
-        """The judgement of a run, stored or new."""
+        """Return the judgement of a run, from the cache if it is still valid."""
         stored = self.find_stored(page_run)
         if stored is not None:
             return stored
@@ -254,7 +267,10 @@ class ReleaseJudge:
         return evolve(judgement, tried=page_run.tried)
 
     def keep(self, page_run: WantedComparison, judgement: ReleaseRun) -> None:
-        """Store a judgement, and drop old ones beyond `CACHE_BYTES`."""
+        """Store a judgement.
+
+        Judgements that were not used lately are dropped while all together exceed `CACHE_BYTES`.
+        """
         with self._lock:
             now_s = self._now_s()
             if (old := self._stored.pop(page_run.key, None)) is not None:
@@ -274,7 +290,7 @@ class ReleaseJudge:
             return ReleaseRun(head, {UNCOMPARED: count} if count else {}, False, shown, _nothing(head, None), problem)
         try:
             judged = judge_run(snapshot, head.id, against)
-        except ConfigurationError as error:  # this board never had that release
+        except ConfigurationError as error:  # this board was never measured with `against`
             count = len(read_run_averages(snapshot, head.id))
             shown = self._show(head, None, str(error), None, ())
             counts = {UNCOMPARED: count} if count else {}
@@ -296,10 +312,11 @@ class ReleaseJudge:
         )
 
     def _judge_gone(self, snapshot: StoreSnapshot, head: RunHead, against: str | None, release: str) -> ReleaseRun:
-        """A run whose board and kind lacks this release.
+        """Judge a board and kind that was not measured with `release`: all its numbers are missing.
 
         Args:
-            against: the release that it has; None: the one before in the lab.
+            head: its last run with the other release.
+            against: the other release; None: that of `head`.
         """
         had = read_run_averages(snapshot, head.id)
         problem = f"release {release} has no completed {head.kind} run of this board"
@@ -314,28 +331,29 @@ class ReleaseJudge:
 
 
 def _labels(release: str, names: Sequence[str]) -> list[str]:
-    """The names of a release in the store."""
+    """Return the names under which the store has a release."""
     return [name for name in names if same_release(name, release)]
 
 
 def order(head: RunHead) -> tuple[object, ...]:
-    """By board type, board and kind, as a person counts."""
+    """Return the sort key of a run: board type, board, kind; `board10` comes after `board9`."""
     return name_key(head.board_type), name_key(head.board), head.kind
 
 
 def _nothing(head: RunHead, against: str | None) -> dict[str, Any]:
+    """Return the document of a run without a judged number."""
     name = f"release {against}" if against else ""
     return {"run": head.id, "against": name, "notes": [], "numbers": [], "not_measured": []}
 
 
 def asking(store: Store) -> frozenset[int]:
-    """The recent runs that the judge wants repeated."""
+    """Return the ids of recent runs that the judge wants repeated."""
     verdicts = read_verdicts(store, outcomes=[UNSURE], since=utc_now() - _LATELY)
     return frozenset(verdict.run.id for verdict in verdicts if verdict.open)
 
 
 def count_verdicts(runs: Iterable[ReleaseRun]) -> Counter[str]:
-    """The numbers of these runs, counted by verdict."""
+    """Count the numbers of these runs by verdict."""
     counts: Counter[str] = Counter()
     for run in runs:
         counts.update(run.counts)
@@ -343,7 +361,7 @@ def count_verdicts(runs: Iterable[ReleaseRun]) -> Counter[str]:
 
 
 def sum_attempts(judged_runs: Iterable[ReleaseRun]) -> AttemptCounts:
-    """The attempts of all these runs."""
+    """Add up the attempts of these runs."""
     every = [run.tried for run in judged_runs]
     failed = Counter[tuple[str, str]]()
     for counts in every:
@@ -354,18 +372,14 @@ def sum_attempts(judged_runs: Iterable[ReleaseRun]) -> AttemptCounts:
     return AttemptCounts.of(good, failed, undecided, (run for counts in every for run in counts.runs))
 
 
-_SIZES: Final = (
-    (100, 40),
-    (30, 10),
-    (10, 0),
-    (0, 0),
-)  # rows, and numbers not measured, of a comment: the first that fits
+# How many changed numbers and how many missing numbers a forge comment lists: the first pair that fits its limit.
+_SIZES: Final = ((100, 40), (30, 10), (10, 0), (0, 0))
 _MOVED: Final = ("worse", "better")
-_BOARDS: Final = 8  # of a cause that are named
-_BASES: Final = 4  # releases before that are named
-_TITLES: Final = 3  # numbers of a board with a cause that are named
-_MOST_TEXT: Final = 400  # characters of a cause
-_MOST_NAME: Final = 120  # characters of whatever a comment names
+_BOARDS: Final = 8  # boards that are named for a cause or a failure class
+_BASES: Final = 4  # other releases that are named
+_TITLES: Final = 3  # numbers that are named for each of these boards
+_MOST_TEXT: Final = 400  # characters of a cause or a failure class in a comment
+_MOST_NAME: Final = 120  # characters of a name or a table cell in a comment
 _NUMBER: Final = ("metric", "version", "params", "unit", "was", "was_uncertainty", "value", "uncertainty", "n")
 _COLUMNS: Final = (
     *("board_type", "board", "kind", "run", "release", "against"),
@@ -375,11 +389,13 @@ _COLUMNS: Final = (
 
 @frozen
 class ReleaseFailure:
-    """A failure class in a release, with its number of attempts.
+    """The failed attempts of one failure class in a release.
 
     Attributes:
-        fault: whose.
-        runs: the boards and kinds with it, in their order.
+        fault: whose fault it is, e.g. "board" or "lab".
+        outcome: the failure class, e.g. "kernel_panic".
+        attempts: how many attempts failed so.
+        runs: the boards and kinds with such an attempt, in the order of the page.
     """
 
     fault: str
@@ -397,10 +413,12 @@ class ReleaseFailure:
 
 @frozen
 class ReleaseCause:
-    """A difference of some runs with moved numbers from their baselines.
+    """A possible cause of moved numbers, with the runs that it was found in.
 
     Attributes:
-        differs: cause -> (before, now); empty: nothing that is known.
+        differs: the differences that all these runs have from their baselines: cause -> (before, now); empty: no
+            difference was found.
+        runs: the runs with exactly these differences.
     """
 
     differs: Mapping[str, tuple[str, str]]
@@ -408,24 +426,24 @@ class ReleaseCause:
 
     @property
     def counts(self) -> dict[str, int]:
-        """The numbers that are not as they were."""
+        """How many numbers changed, by verdict."""
         every = count_verdicts(self.runs)
         return {word: every[word] for word in (*_MOVED, "not comparable") if every[word]}
 
     @property
     def text(self) -> str:
-        """The differences in a line."""
+        """The differences as one line of text."""
         return differing(self.differs)
 
     @property
     def line(self) -> str:
-        """The outcome of the numbers, and on how many boards, e.g. `4 worse on 3 boards`."""
+        """The verdicts and the number of boards, e.g. `4 worse on 3 boards`."""
         boards = len({run.head.board for run in self.runs})
         return f"{line(self.counts)} on {boards} board{'s' * (boards > 1)}"
 
     @property
     def titles(self) -> list[str]:
-        """The boards with their first numbers, the bad ones first, e.g. `am62x-1: Boot time, SD +24 % and 5 more`."""
+        """The boards, each with a few numbers, bad ones first; e.g. `am62x-1: Boot time, SD +24 % and 5 more`."""
         titles = []
         for run in sorted(self.runs, key=lambda run: -run.counts.get("worse", 0))[:_BOARDS]:
             rows = sorted(run.rows, key=lambda row: not row.bad)
@@ -437,9 +455,11 @@ class ReleaseCause:
 
 @frozen
 class ComparedRelease:
-    """A release against another one, or None: each board's one before.
+    """The judgements of a release compared with another one.
 
     Attributes:
+        against: the other release; None: for each board the one before.
+        runs: the judgements so far.
         left: how many runs are not judged yet.
     """
 
@@ -449,9 +469,9 @@ class ComparedRelease:
 
     @property
     def line(self) -> str:
-        """The verdict in a line.
+        """The verdict on the release as one line of text.
 
-        E.g. `3 of 40 attempts failed (kernel_panic 3); 2 worse, 12 not measured, 96 unchanged`.
+        For example `3 of 40 attempts failed (kernel_panic 3); 2 worse, 12 not measured, 96 unchanged`.
         """
         return _line(self.runs)
 
@@ -462,10 +482,10 @@ class ComparedRelease:
 
     @property
     def state(self) -> str:
-        """The state: `bad`, `good`, `plain` or empty.
+        """The state, by which the page chooses a colour.
 
-        `bad` where something needs a person, `good` where all is as it was, `plain` where that is not known,
-        else empty.
+        `bad`: something needs a person. `good`: all numbers are unchanged and no attempt failed. `plain`: runs are
+        not judged yet, or there was nothing to compare with. Empty: none of these.
         """
         words = set(count_verdicts(self.runs))
         if self.bad:
@@ -477,7 +497,7 @@ class ComparedRelease:
 
     @property
     def name(self) -> str:
-        """The name of the other release."""
+        """The name of the other release; of several, the first with their numbers of boards."""
         if self.against:
             return f"release {self.against}"
         boards_of_base: dict[str, set[str]] = {}
@@ -495,7 +515,7 @@ class ComparedRelease:
 
     @property
     def failures(self) -> list[ReleaseFailure]:
-        """The failed attempts by whose fault and class, the board's first."""
+        """The failed attempts by fault and failure class, those of the board first."""
         total = sum_attempts(self.runs).by_fault
         return [
             ReleaseFailure(
@@ -507,7 +527,7 @@ class ComparedRelease:
 
     @property
     def causes(self) -> list[ReleaseCause]:
-        """The causes of moved numbers, most worse numbers first."""
+        """The possible causes of moved numbers; that with most worse numbers comes first."""
         groups: dict[tuple[object, ...], list[ReleaseRun]] = {}
         for run in self.runs:
             if run.rows:
@@ -517,7 +537,7 @@ class ComparedRelease:
 
     @property
     def by_type(self) -> list[tuple[str, str]]:
-        """Board types and their verdicts; empty for a single type."""
+        """The name and the verdict of each board type; empty if there is only one type."""
         types = dict.fromkeys(run.head.board_type for run in self.runs)
         if len(types) < 2:
             return []
@@ -525,7 +545,7 @@ class ComparedRelease:
 
 
 def _line(runs: Sequence[ReleaseRun]) -> str:
-    """The outcome of some runs' attempts and numbers."""
+    """Describe the attempts and the verdicts of runs in one line."""
     unfinished = sum(not run.is_over for run in runs)
     parts = (
         sum_attempts(runs).line,
@@ -536,13 +556,13 @@ def _line(runs: Sequence[ReleaseRun]) -> str:
 
 
 def _places(runs: Sequence[ReleaseRun]) -> str:
-    """The first boards with their last run that failed, e.g. `am62x-1 (run 12)`."""
+    """Name the first boards, each with its last run that had a failure, e.g. `am62x-1 (run 12)`."""
     named = [f"{run.head.board} (run {run.tried.runs[-1]})" for run in runs[:_BOARDS]]
     return ", ".join(named) + (f" and {len(runs) - _BOARDS} more" if len(runs) > _BOARDS else "")
 
 
 def release_document(release: str, compared: Iterable[ComparedRelease]) -> dict[str, Any]:
-    """For programs; numbers that are as they were are only counted."""
+    """Return the comparisons as a JSON document for programs; unchanged numbers are only counted."""
     return {
         "release": release,
         "comparisons": [
@@ -568,9 +588,9 @@ def release_document(release: str, compared: Iterable[ComparedRelease]) -> dict[
 
 
 def as_csv(compared: Iterable[ComparedRelease]) -> str:
-    """The verdicts as CSV (RFC 4180).
+    """Write the verdicts as CSV (RFC 4180).
 
-    Lines are the numbers that are not as they were or were not measured, and each board's failed attempts.
+    A record is a number that changed or was not measured, or the failed attempts of a board and kind.
     """
     text = io.StringIO()
     writer = csv.DictWriter(text, _COLUMNS, restval="", extrasaction="ignore")
@@ -583,10 +603,10 @@ def as_csv(compared: Iterable[ComparedRelease]) -> str:
 
 
 def markdown(release: str, compared: Sequence[ComparedRelease], address: str) -> str:
-    """A comment for a forge, cut to its limit of size.
+    """Write the verdicts as a comment for a forge, cut to the forge's size limit.
 
     Args:
-        address: of the page, for a link.
+        address: the address of the release's page, which the comment links to.
     """
     template = environment("lab.web", escapes=False).get_template("release.md.j2")
     for rows, missing in _SIZES:
@@ -655,7 +675,7 @@ def _rows(run: ReleaseRun) -> Iterator[dict[str, Any]]:
 
 
 def _table_cells(compared: ComparedRelease) -> Iterator[tuple[str, ...]]:
-    """The cells of a comment's table: what needs a person first."""
+    """Yield the rows of a comment's table of changed numbers; those that need a person come first."""
     every = [(row, run.head) for run in compared.runs for row in run.rows]
     for row, head in sorted(every, key=lambda pair: not pair[0].bad):
         cells = (row.title, head.board, row.before, row.now, row.change, row.verdict, f"run {head.id}: {row.reason}")
@@ -663,7 +683,7 @@ def _table_cells(compared: ComparedRelease) -> Iterator[tuple[str, ...]]:
 
 
 def _missing_cells(compared: ComparedRelease) -> Iterator[tuple[str, str]]:
-    """Board, and why nothing of it was measured or which number was not."""
+    """Yield each missing number with its board; for a board without a completed run, why there is none."""
     for run in sorted(compared.runs, key=lambda run: run.is_over):
         titles = run.missing if run.is_over else (run.problem,)
         yield from ((cut(run.head.board, _MOST_NAME), cut(title, _MOST_NAME)) for title in titles)

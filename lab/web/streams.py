@@ -1,4 +1,4 @@
-"""Server-sent events: the wall as it changes, and consoles as they speak."""
+"""Server-sent events for pages that stay up to date: the wall and the live consoles."""
 
 from __future__ import annotations
 
@@ -27,19 +27,20 @@ from lab.web.consoles import SEARCHED_BYTES, ConsoleText, LiveConsoles, Viewer, 
 from lab.web.rendering import ALIVE, ALIVE_S, STILL_S, Renderer, Still, event, events
 from lab.web.site import Look, Site
 
-WALL_S: Final = 2.0
-TEMPLATES: Final = ("tiles.html.j2", "kiosktiles.html.j2")  # of the wall's part: at a desk, at a distance
-_PARTS: Final = 64  # filters whose parts are kept
+WALL_S: Final = 2.0  # between two looks at the wall
+TEMPLATES: Final = ("tiles.html.j2", "kiosktiles.html.j2")  # of the wall at a desk, and at a distance
+_PARTS: Final = 64  # rendered walls that are kept, one for each filter and template
 
 
 @frozen(eq=False)
 class WallPart:
-    """A part of the wall, and the events that bring it to its viewers.
+    """The rendered wall for one filter, and the events that bring it to its viewers.
 
     Attributes:
         head: the HTML above the cards.
-        frame: the HTML that opens the list of cards, and that of the table; empty: there is none.
-        cards, rows: the HTML of each.
+        frame: the HTML that opens the list of cards, and the HTML that opens the table; empty: there is no table.
+        cards: the HTML of each card.
+        rows: the HTML of each row of the table.
     """
 
     head: str
@@ -50,20 +51,21 @@ class WallPart:
 
     @functools.cached_property
     def text(self) -> str:
-        """The whole part."""
+        """The whole part as HTML."""
         cards, table = self.frame
         text = f'<div id="wall-head">{self.head}</div>\n{cards}\n{"".join(self.cards.values())}</ul>\n'
         return f"{text}{table}\n{''.join(self.rows.values())}</tbody></table>\n" if table else text
 
     @functools.cached_property
     def event(self) -> bytes:
-        """The event with the whole part."""
+        """The server-sent event with the whole part."""
         return event("wall", self.text).encode()
 
     def event_after(self, shown: WallPart | None) -> bytes:
-        """The event for viewers who see `shown`: what has changed, where that is less than all.
+        """Return the event for viewers who see `shown` now; None: they see nothing yet.
 
-        Its elements say by `hx-swap-oob` what they replace (htmx).
+        It has only the elements that changed, if that is shorter than the whole part. Each of them names the element
+        that it replaces by `hx-swap-oob` (htmx).
         """
         if shown is None or shown.frame != self.frame:
             return self.event
@@ -71,7 +73,7 @@ class WallPart:
         if changes is None:
             head = [] if self.head == shown.head else [f'<div id="wall-head" hx-swap-oob="true">{self.head}</div>']
             cards = _list_changes(shown.cards, self.cards, "board", "ul", "li")
-            # a part of a table is parsed only by itself
+            # A browser parses a row outside a table only inside a <template>.
             rows = [
                 f"<template>{html}</template>" for html in _list_changes(shown.rows, self.rows, "row", "tbody", "tr")
             ]
@@ -83,7 +85,13 @@ class WallPart:
 def _list_changes(
     shown: Mapping[wall.Tile, str], now: Mapping[wall.Tile, str], kind: str, parent: str, tag: str
 ) -> list[str]:
-    """The changes of a list, as elements that say what they replace."""
+    """Return elements that change the list `shown` into `now` (htmx, `hx-swap-oob`).
+
+    Args:
+        kind: the prefix of the elements' ids, "board" or "row".
+        parent: the tag that added elements are wrapped in.
+        tag: the tag of an element.
+    """
     before, after = ({f"{kind}-{tile.anchor}": html for tile, html in tiles.items()} for tiles in (shown, now))
     names, removed, replaced, added = list(after), [], [], []
     steps = SequenceMatcher(None, list(before), names, autojunk=False).get_opcodes()
@@ -105,9 +113,9 @@ def _list_changes(
 
 @define
 class WallParts:
-    """The parts of the wall that follow the lab, made once for each look and filter.
+    """Renders the wall, once for each look at the lab, filter and template.
 
-    While one is made, other viewers get the one before.
+    While a new part is rendered, other viewers get the one before, so that nobody waits.
     """
 
     site: Site
@@ -116,25 +124,25 @@ class WallParts:
     _making: threading.Lock = field(factory=threading.Lock, init=False)
 
     def of(self, request: Request, template: str = "") -> WallPart:
-        """The part that a request asks for.
+        """Return the part for the query of a request.
 
         Args:
-            template: of TEMPLATES; empty: as the request says.
+            template: one of TEMPLATES; empty: that which the query asks for.
         """
-        asked = request.query_params
-        sort = asked.get("sort", "")
+        query = request.query_params
+        sort = query.get("sort", "")
         board_filter = wall.Filter(
-            board=asked.get("board", ""),
-            board_type=asked.get("type", ""),
-            release=asked.get("release", ""),
-            who=asked.get("who", ""),
-            failed="failed" in asked,
-            mine=request.state.person.name if "mine" in asked else "",
-            words=asked.get("filter", ""),
+            board=query.get("board", ""),
+            board_type=query.get("type", ""),
+            release=query.get("release", ""),
+            who=query.get("who", ""),
+            failed="failed" in query,
+            mine=request.state.person.name if "mine" in query else "",
+            words=query.get("filter", ""),
             sort=sort if sort.removeprefix("-") in wall.SORTS else "",
-            whole="all" in asked,
+            whole="all" in query,
         )
-        key = board_filter, template or TEMPLATES["kiosk" in request.query_params]
+        key = board_filter, template or TEMPLATES["kiosk" in query]
         look = self.site.look()
         last = self._made.get(key)
         if last is not None and last[0] == look.at_s:
@@ -152,7 +160,11 @@ class WallParts:
             self._making.release()
 
     def _part(self, look: Look, board_filter: wall.Filter, template: str, last: WallPart | None) -> WallPart:
-        """The part of a look: the last one where nothing in it changed; tiles that stayed are not made again."""
+        """Render the part for a look at the lab.
+
+        Tiles that are as in `last` are not rendered again, and if nothing changed, `last` itself is returned: the
+        streams send nothing then.
+        """
         shown = wall.tiles(look.lab, look.lines, board_filter, look.sparks)
         afar = template == TEMPLATES[True]
         screen = wall.far_screen(shown) if afar else wall.near_screen(shown, board_filter)
@@ -175,7 +187,11 @@ class WallParts:
 
 
 async def wall_changes(request: Request, part: Callable[[], WallPart]) -> AsyncGenerator[str | bytes, None]:
-    """Stream the wall at once, then its changes; viewers of the same part get the same bytes."""
+    """Stream the whole wall, then its changes.
+
+    Args:
+        part: returns the part as it is now. The stream calls it in a thread.
+    """
     shown: WallPart | None = None
     quiet_s = 0.0
     while request.state.still() and not await request.is_disconnected():
@@ -194,7 +210,12 @@ async def wall_changes(request: Request, part: Callable[[], WallPart]) -> AsyncG
 async def console(
     consoles: LiveConsoles, board: str, viewer: Viewer, before: ConsoleText, still: Still = lambda: True
 ) -> AsyncGenerator[str | bytes, None]:
-    """Stream a console's output, `before` first."""
+    """Stream a console's output until it ends or the person may no longer look.
+
+    Args:
+        before: the earlier text, which is sent first.
+        still: returns whether the person may still look.
+    """
     try:
         yield before.text_event() + evolve(before, text="").events()
         quiet_s = 0.0
@@ -222,10 +243,10 @@ async def console(
 
 
 def router(consoles: LiveConsoles, parts: WallParts, type_of: Callable[[str], str] = lambda _board: "") -> APIRouter:
-    """The streams' addresses.
+    """Make the routes of the streams.
 
     Args:
-        type_of: the board type of a board; empty: nobody knows.
+        type_of: returns the board type of a board; empty if it is unknown.
     """
     routes = APIRouter(include_in_schema=False)
 
@@ -247,14 +268,14 @@ _S: Final = 1e9  # nanoseconds
 
 @frozen
 class TailLine:
-    """A line; `at` is its stamp in seconds, or empty."""
+    """A line of a console; `at` is its time in seconds, empty if unknown."""
 
     at: str
     text: str
 
 
 def tail_router(site: Site, renderer: Renderer) -> APIRouter:
-    """The page's address."""
+    """Make the route of the page with a console's last lines."""
     routes = APIRouter(include_in_schema=False)
 
     @routes.get("/consoles/{board:path}")
@@ -270,7 +291,7 @@ def tail_router(site: Site, renderer: Renderer) -> APIRouter:
 
 
 def recent_text(info: PortInfo, board_type: str) -> ConsoleText:
-    """The last lines of a port, and their moments.
+    """Return the last lines of a port with their moments.
 
     Raises:
         LabStableError: the recording cannot be read.
@@ -282,9 +303,9 @@ def recent_text(info: PortInfo, board_type: str) -> ConsoleText:
 
 
 def stamps(pending: ConsoleText) -> list[TailLine]:
-    """The lines, with seconds since the boot began.
+    """Return the lines, each with its time in seconds since the boot began.
 
-    Before the first boot they are counted from the first line.
+    Lines before the first boot are timed from the first line with a stamp.
     """
     texts = pending.text.replace("\r\n", "\n").split("\n")
     begins = boot_starts(pending.moments)

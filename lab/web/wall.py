@@ -1,4 +1,9 @@
-"""The wall: problems as cards, the other boards as rows of a table or names."""
+"""The wall: the start page, on which the boards of the lab are shown as they are now.
+
+`tiles` makes a `Tile` of every board that a `Filter` lets through. `near_screen` and `far_screen` choose which of them
+are shown as cards, and which as rows of a table (at a desk) or as names (on a large screen at a distance). Boards with
+a problem come first. `Sparks` keeps a small line of the last boot times for each board.
+"""
 
 from __future__ import annotations
 
@@ -26,24 +31,24 @@ from lab.results.listing import ListedRun
 from lab.results.store import Store
 from lab.results.sums import Average
 
-WIDTH: Final = 120
+WIDTH: Final = 120  # of a line of boot times, in SVG units
 HEIGHT: Final = 20
-_EDGE: Final = 2.0
-_AT_ONCE: Final = 25  # boards of a look: that of a large lab stays short, and the next one goes on
-_LEAST_RANGE: Final = 0.02  # of the value: what differs by less is drawn as the small change that it is
-# Of a board's last run; one that was resumed and ended again has another end.
+_EDGE: Final = 2.0  # the free margin around it
+_AT_ONCE: Final = 25  # boards whose line is read in one call, so that a call is short in a large lab, too
+_LEAST_RANGE: Final = 0.02  # share of the value that the full height stands for at least: noise shall look small
+# The id, the status and the end of a board's last run. A run that was resumed has the same id but ends later.
 _State: TypeAlias = tuple[int, str, dt.datetime | None]
 
 
 @frozen
 class Spark:
-    """A board's last boot times.
+    """A board's last boot times as a small line.
 
     Attributes:
-        points: of a polyline (SVG), `WIDTH` by `HEIGHT`, the oldest run first.
-        text: the same for who does not see it, e.g. "sd, last 12: 5.91 to 6.02 s".
-        now: the last one, e.g. "sd 6.02 s".
-        value: the same as a number.
+        points: the points of an SVG polyline, `WIDTH` by `HEIGHT`, the oldest run first.
+        text: a description for screen readers, e.g. "sd, last 12: 5.91 to 6.02 s".
+        now: the last boot time as text, e.g. "sd 6.02 s".
+        value: the last boot time as a number, in the unit of its metric.
     """
 
     points: str
@@ -54,19 +59,20 @@ class Spark:
 
 @define
 class Sparks:
-    """The lines of all boards."""
+    """The boot time lines of all boards, each read again when its board has a new run."""
 
     _kept: dict[str, tuple[_State, Spark | None]] = field(factory=dict, init=False)
 
     def of(
         self, boards: Sequence[BoardNow], store: Callable[[], AbstractContextManager[Store]]
     ) -> Mapping[str, Spark]:
-        """Board -> its line.
+        """Return the lines by board.
 
-        Of a large lab, the first looks have it of some boards only. Unreadable results change nothing.
+        Each call reads the lines of a few boards only, so that in a large lab the first calls return some of them.
+        If the results cannot be read, the lines stay as they were.
 
         Args:
-            store: opens the results; called where a run has ended since the last look.
+            store: opens the results; called only if a board has a run that was not read yet.
         """
         last = {board.board: board.last.run for board in boards if board.last is not None}
         states: dict[str, _State] = {board: (run.id, run.status, run.finished_at) for board, run in last.items()}
@@ -83,7 +89,11 @@ class Sparks:
 
 
 def spark(boots: Sequence[Average]) -> Spark:
-    """The line of these boot times, the oldest first."""
+    """Draw boot times as a line.
+
+    Args:
+        boots: the averages of at least one run, the oldest first.
+    """
     values = [boot.value for boot in boots]
     low, high, last = min(values), max(values), boots[-1]
     middle, half = (low + high) / 2, max((high - low) / 2, abs(low + high) / 2 * _LEAST_RANGE / 2, 1e-9)
@@ -101,34 +111,36 @@ def spark(boots: Sequence[Average]) -> Spark:
     )
 
 
-_LONGEST_LINE: Final = 120
+_LONGEST_LINE: Final = 120  # characters of a console's last line
 
 
 @frozen
 class Tile:
-    """A board on the wall.
+    """A board on the wall, with all its texts as the page shows them.
+
+    Texts are empty where there is nothing to show.
 
     Attributes:
-        who: holds it; empty: nobody.
-        since: for how long, e.g. `5 min`.
-        doing: suites or the kind of the run.
-        run: that goes on, else the last one; None: none.
-        release: of that run.
-        fault: whose the problem is.
-        state_for: how long it lasts; both empty: unknown.
-        medium: that was booted last in the run that goes on.
-        good, planned: its cycles; planned is 0 where nobody knows.
-        eta: UTC, e.g. `14:05`.
-        trouble: the problem, or why it is in maintenance.
-        failed: attempts of 24 h that failed.
-        failure: the class of the last one.
-        last: how the last run ended.
-        line: the last one of its console.
-        holds: whose it is, reserved or in maintenance.
+        who: the holder of the board.
+        since: for how long it is held, e.g. `5 min`.
+        doing: the suites of its job, or the kind of its run.
+        run: the id of the current run, else of the last one; None: it has none.
+        release: the release of that run.
+        medium: the medium that the current run booted last.
+        good, planned: the cycles of the current run; planned is 0 if their number is unknown.
+        eta: the expected end of its job, in UTC, e.g. `14:05`.
+        trouble: its problem, or why it is in maintenance.
+        failed: how many attempts failed in the last 24 h.
+        failure: the class of the last failure.
+        last: how its last run ended.
+        line: the last line of its console.
+        holds: its reservations and maintenance.
         spark: its last boot times.
-        word: its cause in a word.
-        changed: begin of its state, else of its lease, else the end of its last run; None: unknown.
-        age: since then.
+        fault: whose fault its problem is.
+        state_for: how long its state has lasted.
+        word: the cause of its state in a word or two, else the suites of its job.
+        changed: when its state began, else its lease, else when its last run ended; None: unknown.
+        age: how long ago that was.
         is_silent: it is free, and had no run and no check for a week.
     """
 
@@ -160,12 +172,12 @@ class Tile:
 
     @property
     def anchor(self) -> str:
-        """The end of the id of its element; a selector needs no escape for it."""
+        """The board's name in hex, for ids of HTML elements that selectors need not escape."""
         return self.board.encode().hex()
 
     @property
     def is_problem(self) -> bool:
-        """True if a person is to look at the board."""
+        """True if the board needs a person."""
         return self.state in PROBLEMS
 
     @property
@@ -185,14 +197,16 @@ SORTS: Final[dict[str, Callable[[Tile], Any]]] = {
 
 @frozen
 class Filter:
-    """A filter of boards; an empty field filters nothing.
+    """A filter and an order of boards; an empty field filters nothing.
+
+    Texts match a part of a name, in upper or lower case.
 
     Attributes:
-        failed: something of theirs failed in 24 h.
-        mine: of this person alone, whose whole name it is.
-        words: each is somewhere in the board's name, type, state, release or who has it.
-        sort: of SORTS, with `-` before it reversed; empty: by state.
-        whole: no list is cut.
+        failed: only boards with a failed attempt in the last 24 h, or with a problem.
+        mine: only boards that this person holds or has reserved; the whole name.
+        words: each word has to be in the board's name, type, state, release or holder.
+        sort: a key of SORTS, with `-` before it for the reverse order; empty: by state.
+        whole: show all boards, however long the lists are.
     """
 
     board: str = ""
@@ -206,7 +220,7 @@ class Filter:
     whole: bool = False
 
     def query(self, **changes: Any) -> str:
-        """The address's query of this filter with some fields changed."""
+        """Return the URL query of this filter with some fields changed."""
         asked = evolve(self, **changes)
         words = {"filter": asked.words, "board": asked.board, "type": asked.board_type, "release": asked.release}
         ticks = {"failed": asked.failed, "mine": asked.mine, "all": asked.whole}
@@ -219,7 +233,7 @@ class Filter:
         return urlencode({name: value for name, value in pairs.items() if value})
 
     def takes(self, tile: Tile) -> bool:
-        """True if the filter takes a tile."""
+        """Return whether a tile passes the filter."""
         who = " ".join([tile.who, *(hold.person for hold in tile.holds)])
         pairs = [
             (self.board, tile.board),
@@ -240,7 +254,7 @@ class Filter:
 def tiles(
     lab_now: LabNow, lines: Mapping[str, str] = {}, board_filter: Filter = Filter(), sparks: Mapping[str, Spark] = {}
 ) -> list[Tile]:
-    """The tiles, problems first, then by name.
+    """Return the tiles of the boards that pass a filter, problems first, then by name.
 
     Args:
         lines: board -> the last line of its console.
@@ -252,24 +266,24 @@ def tiles(
     return [tile for tile in all_tiles if board_filter.takes(tile)]
 
 
-MOST_CARDS: Final = 48  # of a page
+MOST_CARDS: Final = 48  # on a page at a desk, unless the filter asks for all
 MOST_ROWS: Final = 100
-_CELLS: Final = 96  # of a screen at a distance, which is read at 5 m
-_NAMES: Final = 60  # of free boards there
-_LONG_NAME: Final = 16  # characters of a name that would be too small on a card at a distance
+_CELLS: Final = 96  # on a screen at a distance, so that it can be read from 5 m
+_NAMES: Final = 60  # of free boards on such a screen
+_LONG_NAME: Final = 16  # characters; a longer name would be too small on a card of such a screen
 
 
 @frozen
 class Screen:
-    """The boards of a page.
+    """The boards that a page shows, and how.
 
     Attributes:
-        cards: problems; on a screen at a distance also the boards in use.
-        rows: the others; on a screen at a distance free boards, of which it has the names alone.
-        boards: how many there are.
-        hidden: how many of them are neither.
-        left_out: the problems among these, e.g. `140 need a person (job gone)`; empty: none.
-        common: characters that all names on cards begin with, and that are half as large; 0: they are not apart.
+        cards: the boards with problems; on a screen at a distance also boards in use.
+        rows: the other boards; on a screen at a distance the free ones, of which only the names are shown.
+        boards: how many boards there are in all.
+        common: how many characters the names on all cards have in common; they are shown at half the size. 0: names
+            are shown in one size.
+        left_out: the problems that are not shown, e.g. `140 need a person (job gone)`; empty: none.
     """
 
     cards: tuple[Tile, ...]
@@ -285,19 +299,19 @@ class Screen:
 
     @property
     def columns(self) -> int:
-        """Columns of a screen at a distance, 16 by 9; a problem is two of them wide."""
+        """The number of columns of a 16:9 screen at a distance; a problem is two columns wide."""
         cells = sum(1 + tile.is_problem for tile in self.cards)
         return next(count for count in range(2, _CELLS, 2) if count * count >= 1.6 * cells)
 
     @property
     def longest(self) -> int:
-        """Characters of the longest name on a card as large as its own part."""
+        """The width of the longest name on a card, in characters of full size."""
         longest = max((len(tile.board) for tile in self.cards), default=1)
         return max(longest - self.common, math.ceil(self.common / 2))
 
 
 def near_screen(tiles: Sequence[Tile], board_filter: Filter) -> Screen:
-    """A page at a desk."""
+    """Choose the boards for a page at a desk."""
     problems, rows = ([tile for tile in tiles if tile.is_problem is problem] for problem in (True, False))
     cards = problems
     if board_filter.sort:
@@ -308,7 +322,7 @@ def near_screen(tiles: Sequence[Tile], board_filter: Filter) -> Screen:
 
 
 def far_screen(tiles: Sequence[Tile]) -> Screen:
-    """A screen at a distance."""
+    """Choose the boards for a large screen that is read from a distance."""
     problems = [tile for tile in tiles if tile.is_problem]
     cards = _gravest(problems, _CELLS // 2)
     in_use = [tile for tile in tiles if not tile.is_problem and tile.state != "free"]
@@ -319,7 +333,7 @@ def far_screen(tiles: Sequence[Tile]) -> Screen:
 
 
 def _gravest(problems: Sequence[Tile], most: int) -> list[Tile]:
-    """The problems, or those that fit: one of each kind, then failed boards, then the others."""
+    """Choose at most `most` problems: one of each kind, then failed boards, then others."""
     if len(problems) <= most:
         return list(problems)
     first = {_kind(tile): tile.board for tile in reversed(problems)}
@@ -331,12 +345,15 @@ def _gravest(problems: Sequence[Tile], most: int) -> list[Tile]:
 
 
 def _kind(tile: Tile) -> tuple[str, str]:
-    """The state and the cause in a word; the size of a change is none."""
+    """Return the kind of a problem: its state and cause.
+
+    For a worse number the word is the size of the change, which makes no kind of its own.
+    """
     return tile.state, "" if tile.state == "worse" else tile.word
 
 
 def _left_out(problems: Sequence[Tile], cards: Sequence[Tile]) -> str:
-    """The problems that are no cards, counted by kind."""
+    """Describe the problems that have no card, counted by kind."""
     shown = {tile.board for tile in cards}
     counts = Counter(_kind(tile) for tile in problems if tile.board not in shown)
     return ", ".join(
@@ -346,7 +363,10 @@ def _left_out(problems: Sequence[Tile], cards: Sequence[Tile]) -> str:
 
 
 def _count_common(names: Sequence[str]) -> int:
-    """The characters up to a separator that long names begin with."""
+    """Count the characters that all names begin with, up to a separator.
+
+    Short names count as having nothing in common, since they fit on a card as they are.
+    """
     if len(names) < 2 or max(map(len, names)) < _LONG_NAME:
         return 0
     first, last = min(names), max(names)
@@ -355,7 +375,10 @@ def _count_common(names: Sequence[str]) -> int:
 
 
 def console_lines(ports: Sequence[PortStatus]) -> dict[str, str]:
-    """Board -> its console's last line, without control characters."""
+    """Read the last line of each board's console, without control characters.
+
+    Boards whose recording cannot be read are left out.
+    """
     last_line_of: dict[str, str] = {}
     for board in dict.fromkeys(port.board for port in ports if port.board):
         for port in ports_of(ports, board)[:1]:
