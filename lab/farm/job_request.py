@@ -1,4 +1,4 @@
-"""Checks of an order's suites, options and environment before it starts."""
+"""The suites of a job, and checks of its options and environment before it starts."""
 
 from __future__ import annotations
 
@@ -22,12 +22,16 @@ _STRAPS = ("BootModeDriver", "AutomationBootModeDriver")
 
 
 def problems(tests: Path, suites: Sequence[str], chosen_options: Mapping[str, Value], env: Path) -> Iterator[str]:
-    """Find unknown suites, unused options, and options beyond the board or environment.
+    """Yield a sentence for each part of a job that cannot work.
+
+    These are unknown suites, options without effect, and options that the board type or the environment does not
+    support.
 
     Args:
         tests: the folder with the suites.
-        suites: suites, expanded.
-        chosen_options: of `lab.run.options.read`.
+        suites: the suites' names, after `expand`.
+        chosen_options: the options, as `lab.run.options.read` returns them.
+        env: the environment file of the board.
     """
     try:
         for suite in suites:
@@ -57,15 +61,18 @@ def problems(tests: Path, suites: Sequence[str], chosen_options: Mapping[str, Va
 
 
 def _unselectable(media: Iterable[str], board_type: BoardType, env: Path) -> Iterator[str]:
-    """Check media against the only one of a board without driven straps."""
+    """Yield the media that the lab cannot switch to.
+
+    Without a driver for its boot straps, a board boots only from the medium that its switches are set to.
+    """
     if any(envfile.arguments_of(env, driver) for driver in _STRAPS):
         return
-    there = str(envfile.arguments_of(env, "BoardStrategy").get("medium") or next(iter(board_type.media)))
+    set_medium = str(envfile.arguments_of(env, "BoardStrategy").get("medium") or next(iter(board_type.media)))
     for medium in media:
-        if medium in board_type.media and medium != there:
+        if medium in board_type.media and medium != set_medium:
             yield (
                 f"medium: {medium}: {env} has no {_STRAPS[0]}, and the board's switches are taken to be set to "
-                f"{there}: leave it out, or set the switches and name their medium in BoardStrategy (medium)"
+                f"{set_medium}: leave it out, or set the switches and name their medium in BoardStrategy (medium)"
             )
 
 
@@ -88,21 +95,28 @@ def _wrong_sections(chosen_options: Mapping[str, Value], board_type: BoardType) 
 def _without_scratch(
     names: Sequence[str], board_type: BoardType, scratch: Mapping[str, str], env: Path
 ) -> Iterator[str]:
-    """Check that destructive sections have the scratch medium that they need."""
+    """Yield the scratch media that destructive sections need and the environment does not name.
+
+    Args:
+        names: the chosen sections; empty: all that fit the board, and then one scratch medium suffices.
+        scratch: the scratch media of the environment, by name.
+    """
     place = f"{env}: targets.main.options.{lab_site.OPTION}.scratch"
-    may = [s for s in every() if s.overwrites and s.fits(board_type)]
-    needed: dict[str, Section] = {s.overwrites: s for s in may if s.name in names and s.overwrites not in scratch}
+    destructive = [s for s in every() if s.overwrites and s.fits(board_type)]
+    needed: dict[str, Section] = {
+        s.overwrites: s for s in destructive if s.name in names and s.overwrites not in scratch
+    }
     for medium, section in needed.items():
         yield f"destructive: {section.name} needs a scratch medium {medium!r}: name it at {place} (docs/benchmarks.md)"
-    if not names and may and not any(s.overwrites in scratch for s in may):
-        media = ", ".join(dict.fromkeys(s.overwrites for s in may))
+    if not names and destructive and not any(s.overwrites in scratch for s in destructive):
+        media = ", ".join(dict.fromkeys(s.overwrites for s in destructive))
         yield f"destructive: nothing may be overwritten: name one of {media} at {place} (docs/benchmarks.md)"
 
 
-def _unknown(option: str, names: Iterable[str], there: Iterable[str], board_type: BoardType) -> Iterator[str]:
+def _unknown(option: str, names: Iterable[str], choices: Iterable[str], board_type: BoardType) -> Iterator[str]:
     for name in names:
-        if name not in there:
-            yield f"{option}: {name}: {board_type.name} has {', '.join(there) or 'none'}"
+        if name not in choices:
+            yield f"{option}: {name}: {board_type.name} has {', '.join(choices) or 'none'}"
 
 
 def _names(chosen_options: Mapping[str, Value], option: str) -> list[str]:
@@ -110,13 +124,13 @@ def _names(chosen_options: Mapping[str, Value], option: str) -> list[str]:
     return value if isinstance(value, list) else []
 
 
-GUIDE: Final = ("boot", "low_power", "sections")  # in this order: the boots begin, since they need no settled board
+GUIDE: Final = ("boot", "low_power", "sections")  # in this order: boots come first, since they need no settled board
 SECTIONS: Final = "sections"
-_RUNS_OF_THEIR_OWN: Final = ("boot", "low_power")  # each has a file and a kind of runs of its name
+_RUNS_OF_THEIR_OWN: Final = ("boot", "low_power")  # each has a test file and a kind of runs with its name
 
 
 def expand(names: Iterable[str]) -> tuple[str, ...]:
-    """Suites of an order without duplicates; `guide` stands for three."""
+    """Return the suites of a job without duplicates, with `guide` replaced by its three suites."""
     suites: dict[str, None] = {}
     for name in names:
         suites.update(dict.fromkeys(GUIDE if name == "guide" else (name,)))
@@ -124,25 +138,28 @@ def expand(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def kind(name: str) -> str:
-    """Kind of a suite's runs in the store."""
+    """Return the kind that a suite's runs have in the store."""
     return name if name in _RUNS_OF_THEIR_OWN else SECTIONS
 
 
 def files(tests: Path, name: str) -> tuple[Path, ...]:
-    """Files that measure a suite.
+    """Return the test files of a suite.
 
-    The suite `sections` has all files that share a run.
+    Each file `test_<name>.py` is a suite; the suite `sections` has all files that share a run.
+
+    Args:
+        tests: the folder with the suites.
 
     Raises:
-        ConfigurationError: there is no such suite in the folder `tests`.
+        ConfigurationError: the folder has no such suite.
     """
-    there = {path.stem.removeprefix("test_"): path for path in sorted(tests.glob("test_*.py"))}
+    chapters = {path.stem.removeprefix("test_"): path for path in sorted(tests.glob("test_*.py"))}
     suites: dict[str, tuple[Path, ...]] = {
-        suite: (there.pop(suite),) for suite in _RUNS_OF_THEIR_OWN if suite in there
+        suite: (chapters.pop(suite),) for suite in _RUNS_OF_THEIR_OWN if suite in chapters
     }
-    suites |= {chapter: (path,) for chapter, path in there.items()}
-    if there:
-        suites[SECTIONS] = tuple(there.values())
+    suites |= {chapter: (path,) for chapter, path in chapters.items()}
+    if chapters:
+        suites[SECTIONS] = tuple(chapters.values())
     if name in suites:
         return suites[name]
     choices = (

@@ -1,7 +1,8 @@
-"""A job: lease, pytest per suite, signs of life, release.
+"""Runs a job: waits for its board, starts pytest for each suite, and releases the board.
 
-pytest measures, with its own run in the store. The runner starts it, once per suite, and resumes interrupted
-runs.
+pytest measures, each time with a run of its own in the store. While it does so, the runner sends signs of life, so
+that other hosts see that the board is in use. It resumes a run that was interrupted, has the judge look at each suite
+if the job asks for it, and measures again what the judge could not decide.
 """
 
 from __future__ import annotations
@@ -36,27 +37,29 @@ from lab.results import Store
 from lab.results.location import ARTIFACTS_VARIABLE, DATABASE_VARIABLE
 from lab.run.options import CONFIRMS, DIAGNOSTIC_BOOTS, JUDGE, WHERE, pytest_arguments
 
-WORSE: Final = 3  # all was measured, and the judge says that a number is worse for sure
-UNCONFIRMED: Final = 4  # a run ended well, and its numbers are not known to be good
+# The exit codes of `lab run`.
+WORSE: Final = 3  # everything was measured, and the judge says that a number is worse for sure
+UNCONFIRMED: Final = 4  # a run ended well, but its numbers are not known to be good
 BUSY: Final = 75  # EX_TEMPFAIL of sysexits.h: try again later
-BROKEN: Final = 69  # EX_UNAVAILABLE of sysexits.h: the lab needs repair first; nothing was measured, or not all
+BROKEN: Final = 69  # EX_UNAVAILABLE of sysexits.h: the lab needs repair first; not everything was measured
 INTERRUPTED: Final = 130
-_ENDS: Final = frozenset({INTERRUPTED, GAVE_WAY, BUSY, BROKEN})  # of a job, whatever is left of it
 USAGE: Final = 2
+_ENDS: Final = frozenset({INTERRUPTED, GAVE_WAY, BUSY, BROKEN})  # these end a job, even if suites are left
 CONFIRM_PAUSES_S: Final = (5.0, 20.0)  # before a confirming run is tried again; shorter than a lease
-STOP_S: Final = 120.0  # pytest switches the board off at its end
-_OK, _FAILED, _USAGE, _NO_TESTS = 0, 1, 4, 5  # pytest's exit codes
+STOP_S: Final = 120.0  # the time that pytest has to end, in which it switches the board off
+_OK, _FAILED, _USAGE, _NO_TESTS = 0, 1, 4, 5  # exit codes of pytest
 _STATES: Final[dict[int, JobState]] = {_OK: "completed", INTERRUPTED: "interrupted", BUSY: "interrupted"}
 _log = logging.getLogger(__name__)
 
 
 @frozen
 class RunnerPaths:
-    """Paths for starting pytest.
+    """The paths that pytest is started with.
 
     Attributes:
+        folder: the working folder.
         tests: the folder with the suites.
-        database: as `--db`, or None.
+        database: the value of `--db`; None: it was not given.
     """
 
     folder: Path
@@ -69,11 +72,14 @@ class Runner:
     """Runs one job.
 
     Attributes:
-        say: tells a person a line.
-        capacity: of this host, for scheduled jobs; None: unlimited.
-        power_on_gap_s: between two power-ons at the same switch, unless the environment has it.
-        choice: board -> environment, of a job that takes any of these boards.
-        output: where pytest writes; None: this process's standard output.
+        queue: the queue that the job is in.
+        place: the paths that pytest is started with.
+        say: prints a line for a person.
+        heartbeat_s: the interval between signs of life.
+        capacity: how many jobs this host can run, for scheduled jobs; None: any number.
+        power_on_gap_s: the least time between two power-ons at the same switch, unless an environment variable sets it.
+        choice: for a job that takes any of several boards: board -> its environment file.
+        output: the file that pytest writes to; None: standard output.
     """
 
     queue: JobQueue
@@ -84,24 +90,31 @@ class Runner:
     power_on_gap_s: float = 0.0
     choice: Mapping[str, Path] = field(factory=dict)
     output: TextIO | None = None
-    _deadline: float = field(default=0.0, init=False)  # of the wait, by queue.monotonic_s
-    _stopping: bool = field(default=False, init=False)
-    _asked: bool = field(default=False, init=False)
-    _worse: bool = field(default=False, init=False)
+    _deadline: float = field(default=0.0, init=False)  # the end of the wait for the board, by queue.monotonic_s
+    _stopping: bool = field(default=False, init=False)  # the job must end: by a signal, cancelled or giving way
+    _asked: bool = field(default=False, init=False)  # pytest was asked to end
+    _worse: bool = field(default=False, init=False)  # the judge says that a number is worse for sure
     _unconfirmed: tuple[int, ...] = field(default=(), init=False)  # runs with numbers that may have moved
     _unknowns: tuple[str, ...] = field(default=(), init=False)  # why runs are not known to be good
-    _reported: bool = field(default=False, init=False)
-    _claimant: str = field(default="", init=False)  # stored claimant of the labgrid place
-    _child: subprocess.Popen[bytes] | None = field(default=None, init=False)
+    _reported: bool = field(default=False, init=False)  # the verdicts of an earlier process were printed
+    _claimant: str = field(default="", init=False)  # the other user of the labgrid place, as the queue has it
+    _child: subprocess.Popen[bytes] | None = field(default=None, init=False)  # pytest, while it runs
     _as_user: dict[str, str] = field(factory=dict, init=False)  # variables with the holder of the labgrid place
 
     def run(self, job: Job, wait_s: float) -> int:
-        """Wait for the board, measure and release it; return the exit code.
+        """Wait for the board, measure, and release it; return the exit code of `lab run`.
+
+        If the job gives way to a person, it waits again and goes on afterwards.
 
         Args:
-            wait_s: limit of the wait for a board or its labgrid place.
+            job: the job, as it is in the queue.
+            wait_s: how long to wait for a board and its labgrid place, in seconds.
+
+        Raises:
+            BoardlabError: the lab failed, e.g. the place or the store cannot be reached.
         """
-        with handling(dict.fromkeys(ENDING, lambda _number, _frame: self._stop())):  # pytest switches the board off
+        # A signal must not end this process before pytest has switched the board off.
+        with handling(dict.fromkeys(ENDING, lambda _number, _frame: self._stop())):
             code = GAVE_WAY
             while code == GAVE_WAY:
                 deadline = self._deadline = self.queue.monotonic_s + wait_s
@@ -149,7 +162,8 @@ class Runner:
                     job, self._claimant = give_way(self.queue, job.id), ""
                     self.say(f"job {job.called} gives way: {job.yields_to}")
             self.queue.finish(job.id, _STATES.get(code, "failed"))
-            state = self.queue.job(job.id).state  # others end a job, too, e.g. while this host stood still
+            # The state is read back, since another host may have ended the job, e.g. while this one stood still.
+            state = self.queue.job(job.id).state
             if state == "cancelled" or (state == "interrupted" and code != BUSY):
                 code = INTERRUPTED
         if code != _OK and not self._is_cancelled(job):
@@ -165,7 +179,8 @@ class Runner:
         return now.state == "cancelled"
 
     def _measure(self, job: Job) -> int:
-        worst = _FAILED if has_failed(self.queue.store, job.id) else _OK  # before it was resumed
+        """Measure the suites that are left; return the worst exit code, or the one that ends the job."""
+        worst = _FAILED if has_failed(self.queue.store, job.id) else _OK  # in an earlier process
         self.say(f"job {job.called} has {job.board}: {', '.join(job.suites[job.done :])}")
         if (code := self._report_earlier(job)) in _ENDS:
             return code
@@ -176,13 +191,13 @@ class Runner:
             if code == _OK and (run := self._run_to_resume(job)) is not None:
                 self.say(f"run {run} measured not all that it was to measure: lab results show {run}")
                 code = _FAILED
-            # So that the job goes on with this suite
+            # A suite that is not complete stays the current one, so that a resumed job goes on with it.
             if code != _OK and (run := self._run_to_resume(job)) is not None:
                 if has_lost_place(self.queue.store, run):
                     return BUSY
                 if CONFIRMS in job.options or not confirms(self.queue.store, run):
                     return max(worst, code)
-                code = _OK  # the order is complete, and the judge has the run confirmed
+                code = _OK  # only a confirming run is incomplete, and the judge asks for it again
             worst = max(worst, code)
             if job.options.get(JUDGE) and (judged := self._judge(job)) in _ENDS:
                 return judged
@@ -198,7 +213,7 @@ class Runner:
     def _report_earlier(self, job: Job) -> int:
         """Report the verdicts of suites that an earlier process measured; return the exit code.
 
-        What it left unconfirmed is measured again.
+        Runs that it left unconfirmed are judged again, with reruns.
         """
         if self._reported or not (job.done and job.options.get(JUDGE)):
             return _OK
@@ -227,12 +242,17 @@ class Runner:
         return run_id is not None and self.queue.store.run(run_id).status == "completed"
 
     def _judge(self, job: Job, run_id: int | None = None) -> int:
-        """Judge a suite's run and remeasure on request; return the exit code.
+        """Judge a run of the current suite, and measure again what the judge asks for.
+
+        If the boot time is worse for sure, further boots show which part of the boot it is.
 
         Args:
-            run_id: None: the suite's last.
+            run_id: the run; None: the last one of the suite.
+
+        Returns:
+            The exit code of the last measurement.
         """
-        from lab.farm import rerun  # noqa: PLC0415 - numpy, which a job that is not judged has no use for
+        from lab.farm import rerun  # noqa: PLC0415 - it imports numpy, which a job that is not judged does not need
 
         suite, store, code = job.suites[job.done], self.queue.store, _OK
         run_id = self._latest(job) if run_id is None else run_id
@@ -249,7 +269,7 @@ class Runner:
 
         worse = not rerun.judge_with_reruns(store, run_id, again, self.say)
         self._worse |= worse
-        confirms_another = CONFIRMS in job.options  # the verdict is the other's
+        confirms_another = CONFIRMS in job.options  # then the verdict is about the other run
         ended = code in {*_ENDS, _USAGE}
         if worse and not (ended or confirms_another) and rerun.asks_diagnosis(store, run_id):
             self.say(
@@ -262,10 +282,12 @@ class Runner:
         return code
 
     def _confirm(self, job: Job, suite: str, run_id: int) -> tuple[int, int | None]:
-        """Measure again what the judge asked for of a run, also after transient faults.
+        """Measure again the numbers of a run that the judge asked for.
+
+        After a transient fault it is tried again, with pauses of CONFIRM_PAUSES_S.
 
         Returns:
-            the exit code, and the run that confirms it; None: it is not complete.
+            The exit code, and the run that confirms `run_id`; None: there is no complete one.
         """
         store = self.queue.store
         for pause_s in (*CONFIRM_PAUSES_S, None):
@@ -281,10 +303,19 @@ class Runner:
         return code, run.id if run is not None and is_complete else None
 
     def _latest(self, job: Job) -> int | None:
-        """Last run of the job's current suite."""
+        """Return the id of the last run of the job's current suite; None: it has no run."""
         return latest_run(self.queue.store, job, job_request.kind(job.suites[job.done]))
 
     def _pytest(self, job: Job, suite: str, resumed: int | None, more: Sequence[str] = ()) -> int:
+        """Run pytest for a suite; return an exit code.
+
+        Args:
+            resumed: the run to go on with; None: a new run.
+            more: further arguments of pytest.
+
+        Raises:
+            BoardlabError: the board was taken over by another job.
+        """
         if self._stopping:
             return INTERRUPTED
         if resumed is not None:
@@ -299,12 +330,12 @@ class Runner:
             start_new_session=True,
         )
         self._child = process
-        if self._stopping and not self._asked:  # it was asked to end just before there was a child to tell
+        if self._stopping and not self._asked:  # a signal came before `_child` was set, so pytest was not told
             self._stop()
         try:
             code = self._wait(process, job)
-        except BaseException:  # e.g. the board is another's now
-            # pytest must not measure without signs of life
+        except BaseException:  # e.g. the board was taken over by another job
+            # Without signs of life the board counts as free, so pytest must not go on measuring.
             self._stop()
             try:
                 process.wait(STOP_S)
@@ -320,12 +351,15 @@ class Runner:
             self.say(f"pytest was killed by {signal.Signals(-code).name}: the kernel does so where memory is short")
             return BUSY
         if code == _FAILED:
-            # Raises if the board was taken while this host stood still: then the failure is not the board's
+            # This raises if the board was taken over while this host stood still: the failure is not the board's then.
             self._beat(job)
         return code if code in {_OK, _USAGE, *_ENDS} else _USAGE if code == _NO_TESTS else _FAILED
 
     def _wait(self, process: subprocess.Popen[bytes], job: Job) -> int:
-        """Send signs of life until pytest ends, or kill it after STOP_S."""
+        """Send signs of life until pytest ends; return its exit code.
+
+        If the job must end and pytest does not end within STOP_S, it is killed.
+        """
         asked_at: float | None = None
         while True:
             try:
@@ -342,7 +376,7 @@ class Runner:
                     process.kill()
 
     def _update_claimant(self, job: Job) -> None:
-        """Update a scheduled job's claimant and the host's capacity."""
+        """Tell the queue who else claims the board of a scheduled job, and record the host's capacity."""
         if job.priority >= PERSONS:
             return
         try:
@@ -352,7 +386,7 @@ class Runner:
             if who != self._claimant:
                 ask(self.queue, job.id, who)
                 self._claimant = who
-        except BoardlabError as error:  # an env that is being saved, a store that is away: the next look may see more
+        except BoardlabError as error:  # e.g. the environment file is just being saved: the next call may succeed
             _log.warning("job %s: the claimant of its board is unknown: %s", job.called, error)
 
     def _beat(self, job: Job) -> bool:
@@ -363,7 +397,7 @@ class Runner:
         return self.queue.unfinished_run(job, job_request.kind(job.suites[job.done]))
 
     def _stop(self) -> None:
-        """Ask pytest to end, once; a second signal would interrupt its clean-up."""
+        """Ask pytest to end, but only once: a second signal would interrupt its clean-up."""
         self._stopping = True
         self.queue.store.hurry()
         if self._child is not None and not self._asked:
@@ -372,58 +406,65 @@ class Runner:
 
 
 def command(job: Job, tests: Path, suite: str, unfinished: int | None) -> list[str]:
-    """Command line of pytest for a suite.
+    """Return the command line of pytest for a suite.
 
     Args:
         tests: the folder with the suites.
-        unfinished: the run to go on with, if the job has one of this suite.
+        unfinished: the run to go on with; None: pytest begins a new run.
+
+    Raises:
+        ConfigurationError: the folder has no such suite.
     """
-    # When `lab run` is killed, the kernel ends pytest as Ctrl-C would: board off, run resumable.
-    # -P: as the program `pytest`, which takes no module from the folder that it is started in.
-    words = ["setpriv", "--pdeathsig", "TERM", sys.executable, "-P", "-m", "pytest", "-p", "no:cacheprovider"]
-    # With `=`: pytest takes a separate path for a folder of tests when it looks for its settings.
-    words += [f"--lg-env={job.env}", *map(str, job_request.files(tests, suite))]
-    words += [f"--lab-confirms={job.options[CONFIRMS]}"] if CONFIRMS in job.options else []
-    # `lab run` judges, at the end
+    # setpriv: if `lab run` is killed, the kernel ends pytest as Ctrl-C would: it switches the board off, and its run
+    # can be resumed.
+    # -P: do not import modules from the working folder; the program `pytest` does not do so either.
+    arguments = ["setpriv", "--pdeathsig", "TERM", sys.executable, "-P", "-m", "pytest", "-p", "no:cacheprovider"]
+    # One argument with `=`: pytest would take a path of its own for a folder of tests when it looks for its settings.
+    arguments += [f"--lg-env={job.env}", *map(str, job_request.files(tests, suite))]
+    arguments += [f"--lab-confirms={job.options[CONFIRMS]}"] if CONFIRMS in job.options else []
+    # JUDGE is no option of pytest: the runner itself has the runs judged.
     chosen_options = {name: value for name, value in job.options.items() if name != JUDGE}
-    words += pytest_arguments(chosen_options, job_request.kind(suite), resumed=unfinished is not None)
+    arguments += pytest_arguments(chosen_options, job_request.kind(suite), resumed=unfinished is not None)
     if unfinished is not None:
-        return [*words, "--lab-resume", str(unfinished)]
+        return [*arguments, "--lab-resume", str(unfinished)]
     if job.release:
-        words += ["--lab-release", job.release]
+        arguments += ["--lab-release", job.release]
     if job.cycles is not None:
-        words += ["--lab-cycles", str(job.cycles)]
-    return words
+        arguments += ["--lab-cycles", str(job.cycles)]
+    return arguments
 
 
 def environment(
     job: Job, database: str | None, power_on_gap_s: float, as_user: Mapping[str, str], away_s: float = 0.0
 ) -> dict[str, str]:
-    """Environment of pytest, with the database.
+    """Return the environment variables of pytest.
 
-    Its URL may hold a password: every user can read a command line, but not an environment.
+    The database is passed here and not on the command line, since its URL may contain a password and every user of
+    the host can read command lines.
 
     Args:
-        database: as `--db`, or None.
-        power_on_gap_s: unless the environment has it; 0: none.
+        database: the value of `--db`; None: it was not given.
+        power_on_gap_s: the least time between two power-ons at a switch; a variable of this process has precedence.
+            0: none.
         as_user: variables with the holder of the labgrid place.
-        away_s: how long it waits for a host that is away, before it measures.
+        away_s: how long pytest waits for an exporter's host that is away before it measures.
     """
-    own = {} if database is None else {DATABASE_VARIABLE: database}
+    database_variable = {} if database is None else {DATABASE_VARIABLE: database}
     gap = {locks.GAP_VARIABLE: f"{power_on_gap_s:g}"} if power_on_gap_s else {}
-    return {**gap, **os.environ, JOB_VARIABLE: job.called, AWAY_VARIABLE: f"{away_s:g}", **own, **as_user}
+    job_variables = {JOB_VARIABLE: job.called, AWAY_VARIABLE: f"{away_s:g}"}
+    return {**gap, **os.environ, **job_variables, **database_variable, **as_user}
 
 
 _REPEATED_CODES: Final = {"completed": 0, "cancelled": INTERRUPTED}
 
 
 def report_again(store: Store, job: Job, say: Callable[[str], None]) -> int:
-    """Print the verdicts of an ended job; return its exit code.
+    """Print the verdicts of an ended job again; return its exit code.
 
     Raises:
-        BoardlabError: the store cannot be used.
+        BoardlabError: the store cannot be read.
     """
-    from lab.farm import rerun  # noqa: PLC0415 - numpy, which few jobs have a use for
+    from lab.farm import rerun  # noqa: PLC0415 - it imports numpy, which few jobs need
 
     code = _REPEATED_CODES.get(job.state, 1)
     if job.state == "failed":
@@ -435,13 +476,16 @@ def report_again(store: Store, job: Job, say: Callable[[str], None]) -> int:
     return _with_verdict(code, unconfirmed, unknowns, say, worse=worse)
 
 
-NOT_CONFIRMED = "not confirmed: "  # as farm/buildbot/boardlab.py reads it
+NOT_CONFIRMED = "not confirmed: "  # farm/buildbot/boardlab.py looks for lines that begin so
 
 
 def _with_verdict(
     code: int, unconfirmed: Sequence[int], unknowns: Sequence[str], say: Callable[[str], None], *, worse: bool
 ) -> int:
-    """Exit code of a job, with the verdict on what it measured whole; a question that is open is printed."""
+    """Return a job's exit code together with the judge's verdict; print runs that need another look.
+
+    The verdict counts only if everything was measured (`code` is 0).
+    """
     if code != _OK or worse:
         return WORSE if code == _OK else code
     for unknown in unknowns:
@@ -456,11 +500,13 @@ def _with_verdict(
     return UNCONFIRMED
 
 
-BY_THE_LAB = "failed by the lab: "  # as farm/buildbot/boardlab.py reads it
+BY_THE_LAB = "failed by the lab: "  # farm/buildbot/boardlab.py looks for lines that begin so
 
 
 def print_lab_faults(store: Store, job: Job, say: Callable[[str], None]) -> None:
-    """Print the lab's faults if a job failed by them alone.
+    """Print the faults of the lab if a job failed by these alone.
+
+    Faults in which the release may have a part (RELEASES) are not printed.
 
     Raises:
         BoardlabError: the store cannot be read.
@@ -470,25 +516,28 @@ def print_lab_faults(store: Store, job: Job, say: Callable[[str], None]) -> None
         say(f"{BY_THE_LAB}{', '.join(faults)} (lab jobs show {job.called})")
 
 
-LOG: Final = "upload.log"  # output of the last upload, in the folder of marks
+LOG: Final = "upload.log"  # the output of the last upload, in the folder of marks
 _UPLOAD: Final = ("-P", "-c", "import sys; from lab.cli import main; sys.exit(main())", "results", "upload")
 
 
 def start_upload(store: Store) -> subprocess.Popen[bytes] | None:
-    """Start the upload of marked artifacts at low priority; None: none.
+    """Start to upload the marked artifacts, at low priority; return the process.
 
-    It never fails: what is not uploaded stays marked, for the next job or `lab results upload`.
+    It never fails: an artifact that is not uploaded stays marked for the next job or for `lab results upload`.
+
+    Returns:
+        The process; None: there is nothing to upload, or it cannot be started.
     """
     artifacts = store.artifacts
     if not artifacts.shared or not artifacts.list_marked():
         return None
     database = store.location.url.render_as_string(hide_password=False)
-    own = {DATABASE_VARIABLE: database, ARTIFACTS_VARIABLE: str(artifacts.root)}
+    variables = {DATABASE_VARIABLE: database, ARTIFACTS_VARIABLE: str(artifacts.root)}
     try:
         with (artifacts.marks / LOG).open("wb") as log:
             return subprocess.Popen(
                 ["nice", "-n", "19", sys.executable, *_UPLOAD],
-                env={**os.environ, **own},
+                env={**os.environ, **variables},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
