@@ -268,7 +268,8 @@ def _judge_start(line: TimeLine, usual: Mapping[str, Usual], late_s: float) -> _
     is_steadier = all(usual[stage].share < zero.share for stage in before_start if stage in usual)
     # Where only the kernel's entry differs, not the bootloader as on a busy host, each boot may have had two kernels
     least_s = zero.near_s if is_steadier and zero.near_s > SURE_S else 0.0
-    if begun is not None and line.begun is not None and not begun.off_s(line.begun):  # the kernel lost ticks
+    is_late = line.zero > zero.middle_s
+    if is_late and begun and line.begun is not None and not begun.off_s(line.begun):  # the kernel lost ticks
         return _Doubt(max(least_s, min(reach_s, abs(line.begun - begun.middle_s) + begun.reach_s)))
     load = next((name for name in line.stages if name.split()[1] == START), "")
     if load in usual and not is_unusual:

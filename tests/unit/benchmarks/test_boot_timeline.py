@@ -74,6 +74,10 @@ def test_few_boots_that_are_alike_do_not_make_a_gettys_delay_sure(seed: int) -> 
     assert case("lost_in_spread", seed, 5).wrong_s == 0.0
 
 
+def test_a_start_that_came_again_is_covered_although_a_line_waited_as_long() -> None:
+    assert case("start_again", 730186, 5).wrong_s == 0.0
+
+
 @pytest.mark.parametrize("seed", [236, 487, 521, 603])
 def test_times_in_ticks_that_two_kernels_share_do_not_show_that_the_first_one_runs(seed: int) -> None:
     assert case("second_kernel_in_steps", seed, 5).failure in {"reset", "second_kernel"}
