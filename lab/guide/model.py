@@ -55,7 +55,7 @@ _BEHIND = rf"(?:\s*%|\s{UNIT}|(?=\D\D){UNIT})"  # "2A" may be a hexadecimal numb
 _VALUE = rf"(?P<number>{_NUMBER})(?P<unit>{_BEHIND})?"
 _AVERAGE = rf"(?:(?:avg|average|mean)[.:=]?\s*)?{_VALUE}"
 _MIN, _MAX = r"min(?:imum)?[.:=]?\s*", r"max(?:imum)?[.:=]?\s*"
-_BETWEEN = rf"(?:{_BEHIND})?\s*(?:[,;/–—-]|\.\.+|…|\bto\b|(?=max))\s*"
+_BETWEEN = rf"(?:{_BEHIND})?\s*(?P<between>[,;/–—-]|\.\.+|…|\bto\b|(?=max))\s*"
 _LOW, _HIGH = rf"(?P<low>{_NUMBER}){_BETWEEN}", rf"(?P<high>{_NUMBER})(?:{_BEHIND})?"
 _FORMS = tuple(
     (kind, re.compile(form, re.IGNORECASE))
@@ -88,8 +88,8 @@ def unmark(text: str) -> str:
 def value_of(text: str) -> Value:
     """Parse a cell's text.
 
-    It never fails: a text without a number is text. References to footnotes behind it are no part of it. A range
-    without the words min and max counts only around its number.
+    It never fails: a text without a number is text. References to footnotes behind it are no part of it. A range that
+    has neither a comma, as the vendor prints it, nor the words min and max counts only around its number.
     """
     text = _STARS.sub("", unmark(text))
     if not text:
@@ -103,7 +103,8 @@ def value_of(text: str) -> Value:
             number, low, high, error = (_number(parts.get(name)) for name in ("number", "low", "high", "error"))
             if number is not None and error is not None:
                 low, high = number - error, number + error
-            elif low is not None and "min" not in words.lower() and not low <= (number or 0.0) <= (high or 0.0):
+            is_around = low is None or low <= (number or 0.0) <= (high or 0.0)
+            if not (is_around or parts["between"] == "," or "min" in words.lower()):
                 continue
             return Value(kind, text, number, low, high, (parts["unit"] or "").strip() or None)
     return Value(CellKind.TEXT, text)

@@ -58,7 +58,7 @@ def test_power_that_returns_before_its_order_is_flagged(tmp_path: Path, early_s:
     """The board's first text comes behind the order, so that nothing but the other boots contradicts it."""
     told: list[str] = []
     fault = planned("power_returns", cycles="3", seconds=DISCHARGE_S - early_s)
-    with bench(tmp_path, [fault], cycles=5, say=told.append) as made:
+    with bench(tmp_path, [fault], cycles=8, say=told.append) as made:  # beside fewer boots the ± covers it
         assert {attempt.outcome for attempt in made.measure()} == {"ok"}
         wrong = {cycle for cycle, sample in from_power(made).items() if not is_true(made, sample)}
         flagged = {cycle for cycle, sample in from_power(made).items() if Flag.ON_UNVERIFIED in sample.flags}

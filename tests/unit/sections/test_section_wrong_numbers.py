@@ -303,7 +303,9 @@ def test_a_program_that_ended_early_has_no_number_and_once_it_goes_on_it_has(tmp
             planned = read_plan({"fault": "program_interrupted", "text": "it was interrupted: a fatal error", **given})
             bench.lab.board.troubles_for = lambda cycle, planned=planned: [planned.fault(cycle)]
             bench.strategy.transition("off")
-            wanted = "a fatal error" if status else r"it ran for [\d.]+ of the \d+ s|sent \d+ of 20000 frames"
+            wanted = (
+                "a fatal error" if status else r"it ran for [\d.]+ of the requested \d+ s|sent \d+ of 20000 frames"
+            )
             with pytest.raises((BoardTransientError, TestTransientError), match=wanted) as caught:
                 list(next(iter(section.rows(bench.session(section)))).measure())
             assert caught.value.failure == ("command_failed" if status else "unreadable_output")
